@@ -13,6 +13,7 @@
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/version.h"
 #include "data/window.h"
 #include "runlog/class_counts.h"
 
@@ -219,9 +220,28 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
     }
 }
 
+/* Write the attributes of the first file, and a line of history before its own. */
+static void history_write(hid_t file, const struct prediction_arrays *self)
+{
+    static const char name[] = "history";
+    const struct array_attributes *attributes = &self->grid->attributes;
+    const struct hdf5_attribute history = {.name = "history", .kind = HDF5_TEXT, .count = 1};
+    const char *before = array_attributes_text(attributes, name);
+    struct text_stream text;
+    fprintf(text_stream_open(&text), "vittrain %s predict, %s%s%s", version_number,
+            self->inference->run.options.model.name, before[0] != '\0' ? "\n" : "", before);
+    for (int64_t n = 0; n < attributes->count; n++)
+        if (strcmp(attributes->attribute[n].name, name) != 0)
+            hdf5_attribute_write(file, &attributes->attribute[n], attributes->values);
+    char *written = text_stream_close(&text);
+    hdf5_attribute_write(file, &history, written);
+    free(written);
+}
+
 static void file_fill(hid_t file, void *context)
 {
     struct prediction_arrays *self = context;
+    history_write(file, self);
     int count = 0;
     struct hdf5_scale_use *uses = allocate((size_t)self->count * ARRAY_DIMENSIONS, sizeof *uses);
     for (int v = 0; v < self->count; count += self->variable[v++].dimensions)
@@ -264,6 +284,7 @@ static bool file_create(struct prediction_arrays *self, const struct arrays_view
                         struct error *error)
 {
     int64_t bytes;
+    self->grid = view->grid;
     coordinates_set(self, view);
     snprintf(self->part, sizeof self->part, "%s.part", self->path);
     self->descriptor = durable_create(self->part, error);

@@ -27,6 +27,7 @@ struct prediction_arrays {
     struct prediction_variable *variable;       /* [count] */
     const struct array_attributes **attributes; /* [count], of the variables, or NULL */
     struct array_attributes class_names;
+    const struct grid *grid;
     struct coordinate *axes; /* [count, AXES]; rank 0 only */
     int64_t rows_written;
     const char *path;

@@ -17,10 +17,10 @@
 static bool describes_values(const char *name)
 {
     static const char *const names[] = {
-        "CLASS",       "NAME",          HDF5_SCALE_USES,   HDF5_SCALES,  ZARR_DIMENSIONS,
-        "_FillValue",  "missing_value", "scale_factor",    "add_offset", "_Unsigned",
-        "valid_range", "valid_min",     "valid_max",       "dtype",      "coordinates",
-        "bounds",      "grid_mapping",  "DIMENSION_LABELS"};
+        "CLASS",       "NAME",          HDF5_SCALE_USES,    HDF5_SCALES,    ZARR_DIMENSIONS,
+        "_FillValue",  "missing_value", "scale_factor",     "add_offset",   "_Unsigned",
+        "valid_range", "valid_min",     "valid_max",        "dtype",        "coordinates",
+        "bounds",      "grid_mapping",  "DIMENSION_LABELS", "_NCProperties"};
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
         if (strcmp(name, names[n]) == 0)
             return false;

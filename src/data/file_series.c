@@ -73,6 +73,13 @@ static int compare_doubles(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+static const struct {
+    const char *name;
+    double seconds;
+} units[] = {{"day", TIME_DAY}, {"hour", 3600}, {"minute", 60}, {"second", 1}};
+
+enum { UNITS = sizeof units / sizeof units[0] };
+
 /* Times on one ruler, and the distances of neighbours in a series, sorted. */
 struct distances {
     double *place;    /* [samples] */
@@ -122,6 +129,20 @@ static double rounding_of(const struct file_series *series)
     return rounding;
 }
 
+/* Return the mean of equal distances, without the error of rounded times. */
+static double step_size(const struct distances *all, int64_t first, int64_t count, double rounding)
+{
+    double sum = 0;
+    for (int64_t n = first; n < first + count; n++)
+        sum += all->distance[n];
+    const double size = sum / (double)count;
+    for (int n = 0; n < UNITS; n++)
+        if (fabs(remainder(size, units[n].seconds)) <= fmax(rounding, 1e-6 * size) &&
+            size > units[n].seconds / 2)
+            return rint(size / units[n].seconds) * units[n].seconds;
+    return size;
+}
+
 /* Set the step and all places on its ruler. Return false if no ruler has a constant step. */
 static bool step_find(struct file_series *series, struct distances *all)
 {
@@ -133,7 +154,7 @@ static bool step_find(struct file_series *series, struct distances *all)
         const int64_t most = distances_equal(all, rounding, &first);
         if (all->count == 0)
             return true;
-        const double size = all->distance[first + most / 2];
+        const double size = step_size(all, first, most, rounding);
         if (most * 100 < all->count * PERCENT_REGULAR || all->distance[0] <= 0)
             continue;
         series->step = (struct time_step){.ruler = ruler, .size = size};
@@ -146,13 +167,9 @@ static bool step_find(struct file_series *series, struct distances *all)
 
 void time_step_write(const struct time_step *step, bool has_date, char text[TIME_TEXT])
 {
-    static const struct {
-        const char *name;
-        double seconds;
-    } units[] = {{"day", TIME_DAY}, {"hour", 3600}, {"minute", 60}, {"second", 1}};
     const double seconds = step->ruler == RULER_DAYS ? step->size * TIME_DAY : step->size;
     size_t n = 0;
-    while (n < 3 && fabs(remainder(seconds, units[n].seconds)) > 1e-3)
+    while (n < UNITS - 1 && fabs(remainder(seconds, units[n].seconds)) > 1e-3)
         n++;
     const double count = step->ruler == RULER_MONTHS ? step->size : seconds / units[n].seconds;
     if (!has_date)
@@ -187,7 +204,7 @@ static bool step_refuse(const struct file_series *series, struct distances *all,
         int64_t first = 0;
         const int64_t most = distances_equal(all, rounding, &first);
         const struct time_step step = {.ruler = RULER_SECONDS,
-                                       .size = all->distance[first + most / 2]};
+                                       .size = step_size(all, first, most, rounding)};
         time_step_write(&step, has_date, text);
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%.3g %%)",
                                  n > 0 ? ", " : "", text, 100 * (double)most / (double)total);
@@ -209,13 +226,13 @@ static bool units_check(const struct file_series *series, struct error *error)
 {
     const struct time_units *first = &series->file[0].units;
     for (int64_t f = 1; f < series->count; f++) {
-        const struct time_units *units = &series->file[f].units;
-        const bool same = units->calendar == first->calendar ||
-                          (units->calendar <= CALENDAR_PROLEPTIC_GREGORIAN &&
+        const struct time_units *other = &series->file[f].units;
+        const bool same = other->calendar == first->calendar ||
+                          (other->calendar <= CALENDAR_PROLEPTIC_GREGORIAN &&
                            first->calendar <= CALENDAR_PROLEPTIC_GREGORIAN);
-        if (units->has_date != first->has_date || !same ||
-            (!units->has_date &&
-             (units->seconds != first->seconds || units->months != first->months)))
+        if (other->has_date != first->has_date || !same ||
+            (!other->has_date &&
+             (other->seconds != first->seconds || other->months != first->months)))
             return error_set(error, ERROR_DATA,
                              "%s: '%s' has another kind of units or another calendar than in %s: "
                              "write the times of all files in the same way",

@@ -257,7 +257,9 @@ static void dimensions_write(const struct grid *grid, int array, char text[DIMEN
     for (int d = 0; d < grid->array[array].dimensions; d++) {
         const struct dimension *dimension = grid_dimension(grid, array, d);
         used += (size_t)snprintf(text + used, DIMENSIONS_TEXT - used, "%s%.60s", d > 0 ? ", " : "(",
-                                 dimension != NULL ? dimension->name : "?");
+                                 dimension != NULL ? dimension->name
+                                 : d == 0          ? "samples"
+                                                   : "?");
     }
     snprintf(text + used, DIMENSIONS_TEXT - used, ")");
 }

@@ -4,6 +4,7 @@
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/weights_file.h"
 #include "config/options.h"
+#include "data/dataset.h"
 #include "model/model.h"
 #include "temporary.h"
 #include "test.h"
@@ -27,7 +28,8 @@ static char *describe(const struct options *options, char **names, int64_t count
     struct model *model = model_open(options, NULL, TYPE_FP32, &error);
     if (model == NULL)
         fail_msg("%s", error.text);
-    char *text = model_metadata_describe(options, model, names, count, NULL);
+    const struct dataset dataset = {.class_name = names, .classes = count};
+    char *text = model_metadata_describe(options, model, &dataset);
     model_close(model);
     return text;
 }

@@ -1,67 +1,188 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Records of several files, each on its own or as one series, against a list of all samples. */
+/* Records of files: pairs of samples by their numbers and by their times, in one series or in
+ * several. */
 #include "data/file_series.h"
+
+#include <math.h>
+
 #include "test.h"
 
-enum { FILES = 5, BEFORE = 2, AFTER = 1, MOST = 64 };
+enum { FILES = 5, MOST = 64 };
 
 static const int64_t samples[FILES] = {5, 4, 7, 3, 6};
+static struct error error;
 
-/* List the file and the sample of each record without an offset. Return their number. */
-static int64_t records_list(bool joined, int64_t file[MOST], int64_t sample[MOST])
+static struct file_series series_of(bool joined, int64_t from, int64_t to)
 {
-    int64_t all = 0, count = 0, total = 0;
-    for (int f = 0; f < FILES; f++)
-        total += samples[f];
-    for (int64_t f = 0; f < FILES; f++)
-        for (int64_t s = 0; s < samples[f]; s++, all++) {
-            const int64_t place = joined ? all : s, end = joined ? total : samples[f];
-            if (place < BEFORE || place >= end - AFTER)
-                continue;
-            file[count] = f;
-            sample[count++] = s;
-        }
-    return count;
+    struct file_series series = {.joined = joined, .name = "time"};
+    assert_true(file_series_use(&series, 0, false));
+    assert_true(file_series_use(&series, from, true));
+    assert_true(file_series_use(&series, to, true));
+    return series;
 }
 
-TEST(records_have_the_samples_of_the_list)
+/* Add a file with these times. */
+static void times_add(struct file_series *series, const char *path, const char *units,
+                      const char *calendar, double *time, int64_t count)
+{
+    struct series_file file = {.path = path, .samples = count, .time = time};
+    assert_true(time_units_parse(units, calendar, &file.units));
+    if (series->count == 0)
+        series->units = file.units;
+    file_series_add(series, &file);
+}
+
+TEST(samples_without_times_are_counted)
 {
     for (int joined = 0; joined < 2; joined++) {
-        struct file_series series = {.joined = joined, .before = BEFORE, .after = AFTER};
-        int64_t file[MOST], sample[MOST], found;
-        for (int f = 0; f < FILES; f++)
-            assert_true(file_series_add(&series, samples[f]));
-        assert_int_equal(series.records, records_list(joined, file, sample));
-        for (int64_t r = 0; r < series.records; r++)
-            for (int64_t offset = -BEFORE; offset <= AFTER; offset++) {
-                int64_t f = file[r], s = sample[r] + offset;
-                for (; s < 0; s += samples[f])
-                    f--;
-                for (; s >= samples[f]; f++)
-                    s -= samples[f];
-                assert_int_equal(file_series_find(&series, r, offset, &found), f);
-                assert_int_equal(found, s);
-                const struct arrays_part part = file_series_part(&series, f, offset);
-                assert_true(r >= part.first && r < part.first + part.count);
-                assert_int_equal(part.sample + r - part.first, s);
+        struct file_series series = series_of(joined, -2, 1);
+        int64_t record = 0, all = 0, total = 0, found;
+        for (int f = 0; f < FILES; f++) {
+            file_series_add(&series, &(struct series_file){.samples = samples[f]});
+            total += samples[f];
+        }
+        assert_true(file_series_pair(&series, &error));
+        for (int64_t f = 0; f < FILES; f++)
+            for (int64_t s = 0; s < samples[f]; s++, all++) {
+                const int64_t place = joined ? all : s, end = joined ? total : samples[f];
+                if (place < 2 || place >= end - 1)
+                    continue;
+                for (int64_t offset = -2; offset <= 1; offset += 2 - (offset == 0)) {
+                    int64_t file = f, sample = s + offset;
+                    for (; sample < 0; sample += samples[file])
+                        file--;
+                    for (; sample >= samples[file]; file++)
+                        sample -= samples[file];
+                    assert_int_equal(file_series_find(&series, record, offset, &found), file);
+                    assert_int_equal(found, sample);
+                }
+                record++;
             }
-        free(series.file);
+        assert_int_equal(series.records, record);
+        assert_true(series.is_counted);
+        file_series_close(&series);
     }
 }
 
-TEST(values_after_the_end)
+TEST(a_gap_has_no_pairs)
 {
-    struct file_series series = {.joined = true};
+    double time[40];
+    for (int n = 0; n < 40; n++)
+        time[n] = n < 20 ? n : n + 200;
+    struct file_series series = series_of(false, 0, 1);
+    times_add(&series, "a.nc", "hours since 2001-01-01", "", time, 40);
+    assert_true(file_series_pair(&series, &error));
+    assert_int_equal(series.records, 38);
+    assert_false(series.is_counted);
+    for (int64_t r = 0; r < series.records; r++)
+        assert_true(file_series_time(&series, r, 1) == file_series_time(&series, r, 0) + 1);
+    file_series_close(&series);
+}
+
+/* The same months in each calendar: their distances in days differ. */
+TEST(months_and_days_are_steps)
+{
+    static const char *const calendars[] = {"standard", "noleap", "all_leap", "360_day", "julian"};
+    for (int c = 0; c < 5; c++) {
+        struct time_units units;
+        double time[36];
+        char date[TIME_TEXT];
+        assert_true(time_units_parse("days since 2001-01-16 12:00", calendars[c], &units));
+        for (int n = 0; n < 36; n++)
+            time[n] =
+                time_encode(&units, time_add_months(units.calendar, units.origin, n + (n > 9)));
+        struct file_series series = series_of(false, 0, 2);
+        times_add(&series, "a.nc", "days since 2001-01-16 12:00", calendars[c], time, 36);
+        assert_true(file_series_pair(&series, &error));
+        assert_int_equal(series.records, 36 - 2 - 1);
+        time_write(&units, file_series_instant(&series, 7, 2), date);
+        assert_string_equal(date, "2001-10-16T12:00:00");
+        file_series_close(&series);
+    }
+    double noon[30]; /* one sample a day, at 0 or 12 o'clock */
+    for (int n = 0; n < 30; n++)
+        noon[n] = n + n % 2 * 0.5;
+    struct file_series series = series_of(false, 0, 1);
+    times_add(&series, "a.nc", "days since 2001-01-01", "", noon, 30);
+    assert_true(file_series_pair(&series, &error));
+    assert_int_equal(series.records, 29);
+    file_series_close(&series);
+}
+
+TEST(float32_times_have_a_step)
+{
+    double time[48];
+    for (int n = 0; n < 48; n++)
+        time[n] = (double)(float)(60000 + n / 24.0);
+    struct file_series series = series_of(false, 0, 1);
+    times_add(&series, "a.nc", "days since 1850-01-01", "", time, 48);
+    series.file[0].rounding = 60002 * 0x1p-24 * TIME_DAY;
+    assert_true(file_series_pair(&series, &error));
+    assert_int_equal(series.records, 47);
+    assert_true(series.step.size == 3600);
+    file_series_close(&series);
+}
+
+/* Files have their own dates, and values after the end have times. */
+TEST(files_of_one_series)
+{
+    double one[] = {0, 6, 12}, other[] = {0, 6}, last[] = {0};
+    struct file_series series = {.joined = true, .name = "time"};
+    assert_true(file_series_use(&series, 0, false) && file_series_use(&series, 1, false));
+    times_add(&series, "a.nc", "hours since 2000-02-28", "standard", one, 3);
+    times_add(&series, "b.nc", "hours since 2000-02-28 18:00", "proleptic_gregorian", other, 2);
+    times_add(&series, "c.nc", "days since 2000-02-29 6:00", "standard", last, 1);
+    assert_true(file_series_pair(&series, &error));
     int64_t sample;
-    assert_true(file_series_add(&series, 2) && file_series_add(&series, 3));
-    assert_int_equal(file_series_find(&series, 3, 1, &sample), 1);
-    assert_int_equal(file_series_find(&series, 3, 2, &sample), -1);
-    assert_int_equal(file_series_part(&series, 1, 2).beyond, 2);
-    assert_int_equal(file_series_part(&series, 0, 2).beyond, 0);
-    free(series.file);
-    series = (struct file_series){.before = 2, .after = 2};
-    assert_false(file_series_add(&series, 3));
-    free(series.file);
+    assert_int_equal(series.records, 6);
+    assert_int_equal(file_series_find(&series, 2, 1, &sample), 1);
+    assert_int_equal(sample, 0);
+    assert_int_equal(file_series_find(&series, 5, 1, &sample), -1);
+    assert_true(file_series_time(&series, 4, 1) == 30);
+    assert_true(file_series_time(&series, 5, 1) == 36);
+    file_series_close(&series);
+}
+
+static void refused(struct file_series *series, const char *part)
+{
+    assert_false(file_series_pair(series, &error));
+    if (strstr(error.text, part) == NULL)
+        fail_msg("%s", error.text);
+    error_clear(&error);
+    file_series_close(series);
+}
+
+TEST(wrong_times_are_refused)
+{
+    double rising[] = {0, 1, 2}, falling[] = {0, 2, 1}, twice[] = {0, 1, 1};
+    double uneven[] = {0, 1, 3, 4, 8};
+    struct file_series series = series_of(false, 0, 1);
+    times_add(&series, "a.nc", "hours since 2001-01-01", "", falling, 3);
+    refused(&series, "a.nc: 'time' decreases at sample 2: 2001-01-01T02:00:00 is followed by "
+                     "2001-01-01T01:00:00");
+    series = series_of(false, 0, 1);
+    times_add(&series, "a.nc", "hours since 2001-01-01", "", twice, 3);
+    refused(&series, "a.nc: 'time' repeats at sample 2");
+    series = series_of(true, 0, 1);
+    times_add(&series, "a.nc", "hours since 2001-01-01", "", rising, 3);
+    times_add(&series, "b.nc", "hours since 2001-01-01", "", rising, 3);
+    refused(&series,
+            "b.nc: 'time' decreases at sample 0: 2001-01-01T02:00:00 in a.nc is followed by "
+            "2001-01-01");
+    series = series_of(false, 0, 1);
+    times_add(&series, "a.nc", "hours since 2001-01-01", "", uneven, 5);
+    refused(&series, "1 hour (50 %), 2 hours (25 %), 4 hours (25 %)");
+    series = series_of(true, 0, 1);
+    times_add(&series, "a.nc", "hours since 2001-01-01", "", rising, 3);
+    times_add(&series, "b.nc", "hours since 2001-01-02", "noleap", rising, 3);
+    refused(&series, "b.nc: 'time' has another kind of units or another calendar than in a.nc");
+    /* Members have the same times. */
+    series = series_of(false, 0, 1);
+    times_add(&series, "a.nc", "hours since 2001-01-01", "", rising, 3);
+    times_add(&series, "b.nc", "hours since 2001-01-01", "", rising, 3);
+    assert_true(file_series_pair(&series, &error));
+    assert_int_equal(series.records, 4);
+    file_series_close(&series);
 }
 
 int main(void)

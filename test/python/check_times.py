@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Times and grids of NetCDF-4 files and Zarr stores against xarray: pairs over gaps, months and calendars, the order of
+files, splits, the coordinates of predictions, and grids that differ.
+
+    check_times.py VITTRAIN FOLDER
+"""
+import csv
+import os
+import re
+import subprocess
+import sys
+
+import numpy
+import xarray
+
+program, folder = sys.argv[1:]
+os.makedirs(folder, exist_ok=True)
+os.chdir(folder)
+MODEL = ("data.format=arrays model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=4 train.global_batch=4 "
+         "train.steps=1 train.precision=fp32 run.threads=1 data.task=regression model.head=dense").split()
+LAT, LON = numpy.linspace(70, -70, 8), numpy.arange(8) * 45.0
+
+
+def run(*words, status=0):
+    result = subprocess.run([program, *words], capture_output=True, text=True)
+    assert result.returncode == status, f"{words}: {result.returncode}: {result.stdout}{result.stderr}"
+    return result.stdout + result.stderr
+
+
+def field(times, name="u", **attributes):
+    """A field whose values are the number of its time in `times`."""
+    values = numpy.zeros((len(times), 8, 8), "f4") + numpy.arange(len(times), dtype="f4")[:, None, None]
+    return xarray.Dataset({name: (("time", "lat", "lon"), values, attributes)},
+                          {"time": times, "lat": ("lat", LAT, {"units": "degrees_north"}),
+                           "lon": ("lon", LON, {"units": "degrees_east"})})
+
+
+def statistics(log):
+    return float(re.search(r"statistics of \d+ training samples.*: mean ([^;]*);", log)[1])
+
+
+def check_calendars():
+    """The samples of u@+2 months, by calendar: their mean is that of the samples that xarray selects."""
+    for calendar in "standard", "proleptic_gregorian", "julian", "noleap", "all_leap", "360_day", "366_day":
+        times = xarray.date_range("1999-01-01", periods=60, freq="MS", calendar=calendar, use_cftime=True)
+        kept = numpy.r_[0:20, 21:60]  # a month is missing
+        data = field(times).isel(time=kept)
+        data.to_netcdf("months.nc", encoding={"time": {"units": "days since 1850-01-01"}})
+        shown = [n for n in kept if n + 2 in kept]
+        log = run(*MODEL, "data.root=months.nc", "data.x=u", "data.y=u@+2", "data.val=none", "run.dir=months-" + calendar)
+        assert f"statistics of {len(shown)} training samples" in log, log
+        assert abs(statistics(log) - numpy.mean(shown)) < 1e-4, log
+        assert f"{len(kept) - len(shown)} of {len(kept)} samples are left out" in log, log
+        run("predict", "months-" + calendar, "months.nc", "predict.output=months-out.nc")
+        with xarray.open_dataset("months-out.nc", decode_times=xarray.coders.CFDatetimeCoder(use_cftime=True)) as out:
+            whole = xarray.date_range("1999-01-01", periods=64, freq="MS", calendar=calendar, use_cftime=True)
+            assert list(out.time.values) == [whole[n + 2] for n in kept], (calendar, out.time.values)
+
+
+def check_order():
+    """Files of one series whose times count from their own first day, in the wrong order of names."""
+    os.makedirs("order", exist_ok=True)
+    times = xarray.date_range("2001-01-01", periods=72, freq="h")
+    data = field(times)
+    for number, name in enumerate(("f1", "f2", "f10")):
+        part = data.isel(time=slice(24 * number, 24 * number + 24))
+        part.to_netcdf(f"order/{name}.nc", encoding={"time": {"units": f"hours since 2001-01-0{number + 1}"}})
+    data.to_netcdf("whole.nc", encoding={"time": {"units": "hours since 2001-01-01"}})
+    receipts = []
+    for root in "order", "whole.nc":
+        run(*MODEL, f"data.root={root}", "data.join=on", "data.x=u@-1,u", "data.y=u@+1", "data.val=0.25", "data.val_from=end",
+            "output.receipt=1", f"run.dir=run-{root}")
+        with open(f"run-{root}/receipt.csv") as file:
+            receipts.append([line.split(",")[:3] for line in file])
+        run("predict", f"run-{root}", root, f"predict.output={root}-out.nc")
+    assert receipts[0] == receipts[1]
+    with xarray.open_dataset("order-out.nc") as one, xarray.open_dataset("whole.nc-out.nc") as other:
+        assert (one.time.values == other.time.values).all() and numpy.allclose(one.u, other.u)
+        assert one.time.values[-1] == times[-1] + numpy.timedelta64(1, "h")
+
+
+def check_members():
+    """Members have the same times: each is a series, and the last times of all are held out."""
+    os.makedirs("members", exist_ok=True)
+    times = xarray.date_range("2001-01-01", periods=20, freq="6h")
+    for member in range(3):
+        field(times).to_netcdf(f"members/m{member}.nc")
+    log = run(*MODEL, "data.root=members", "data.x=u", "data.y=u@+1", "data.val=0.25", "data.val_from=end", "run.dir=members-run")
+    # 57 pairs, 14 of which are to be held out: those of the last five times, of which the first use time 14.
+    assert "data: arrays, 39 training and 15 validation samples" in log, log
+    assert abs(statistics(log) - numpy.mean(numpy.arange(13))) < 1e-4, log
+    refused = run(*MODEL, "data.root=members", "data.join=on", "data.x=u", "data.y=u@+1", "run.dir=wrong", status=3)
+    assert "'time' decreases at sample 0" in refused and "m0.nc" in refused, refused
+    log = run(*MODEL, "data.root=members", "data.x=u", "data.y=u@+1", "data.val=0.25", "run.dir=random-run")
+    assert "data.val_from=end holds out the last ones" in log, log
+
+
+def check_grids():
+    """Grids and units that differ from those of the first file, and of the weights."""
+    times = xarray.date_range("2001-01-01", periods=12, freq="h")
+    good = field(times, units="K").assign(v=(("time", "lat", "lon"), numpy.ones((12, 8, 8), "f4"), {"units": "m s-1"}))
+    turned = good.isel(lat=slice(None, None, -1))
+    wrong = {"lat": turned, "lon": good.assign_coords(lon=good.lon + 22.5),
+             "units": good.assign(u=good.u.assign_attrs(units="degC")), "order": good.transpose("time", "lon", "lat")}
+    same = {"spelling": good.assign(u=good.u.assign_attrs(units="kelvin"), v=good.v.assign_attrs(units="m/s")),
+            "east": good.assign_coords(lon=("lon", (good.lon.values + 180) % 360 - 180, {"units": "degrees_east"})),
+            "rounded": good.assign_coords(lat=good.lat.astype("f4"))}
+    options = [*MODEL, "data.x=u,v", "data.y=u@+1", "data.val=val"]
+    for name, data in {**same, **wrong}.items():
+        os.makedirs(f"grids-{name}", exist_ok=True)
+        good.to_netcdf(f"grids-{name}/train.nc")
+        data.to_netcdf(f"grids-{name}/val.nc")
+        if name in same:
+            run(*options, f"data.root=grids-{name}", f"run.dir=on-{name}")
+            continue
+        refused = run(*options, f"data.root=grids-{name}", f"run.dir=on-{name}", status=3)
+        expected = {"lat": "coordinate 0 is -70 instead of 70", "lon": "coordinate 0 is 22.5 instead of 0",
+                    "units": "'degC'", "order": "dimensions (time, lon, lat) instead of ("}[name]
+        assert expected in refused and f"grids-{name}/val.nc" in refused and f"grids-{name}/train.nc" in refused, refused
+        log = run(*options, f"data.root=grids-{name}", f"run.dir=on-{name}", "data.coordinates=ignore")
+        assert "data.coordinates=ignore" in log, log
+        for weights in "on-spelling/weights.safetensors", "on-spelling/checkpoints/last.h5":
+            refused = run("predict", weights, f"grids-{name}/val.nc", "predict.output=out.nc", status=3)
+            assert expected in refused and weights in refused, refused
+    xarray.merge([good[["u"]], good[["v"]].transpose("time", "lon", "lat")]).to_netcdf("beside.nc")
+    refused = run(*options[:-1], "data.root=beside.nc", "data.val=none", "run.dir=beside", status=3)
+    assert "dimensions (time, lon, lat) instead of (time, lat, lon)" in refused, refused
+    good.transpose("lat", "lon", "time").to_netcdf("last.nc")
+    refused = run(*options[:-1], "data.root=last.nc", "data.val=none", "run.dir=last", status=3)
+    assert "(lat, lon, time): time must be the first" in refused, refused
+    field(times[::2]).to_netcdf("slow.nc")
+    run(*MODEL, "data.root=whole.nc", "data.x=u", "data.y=u@+1", "data.val=none", "run.dir=hours")
+    refused = run("predict", "hours", "slow.nc", "predict.output=out.nc", status=3)
+    assert "a step of 2 hours" in refused and "of 1 hour" in refused, refused
+
+
+def check_levels():
+    """Names of dimensions decide about channels, and predictions have the level, also in Zarr."""
+    times = xarray.date_range("2001-01-01", periods=12, freq="h")
+    random = numpy.random.default_rng(1)
+    values = random.normal(0, 1, (12, 16, 12, 8)).astype("f4")
+    level = ("level", numpy.linspace(1000, 10, 16), {"units": "hPa"})
+    data = xarray.Dataset({"z": (("time", "level", "lat", "lon"), values)},
+                          {"time": times, "level": level, "lat": numpy.linspace(70, -70, 12), "lon": LON},
+                          {"title": "a test", "history": "written"})
+    data.to_netcdf("level.nc")
+    data.to_zarr("level.zarr", mode="w")
+    for root in "level.nc", "level.zarr":
+        log = run(*MODEL, f"data.root={root}", "data.x=z", "data.y=z@+1", "data.val=none", f"run.dir=run-{root}")
+        assert "data.x=z: 16 channels of 12x8, order chw" in log, log
+        run("predict", f"run-{root}", root, f"predict.output={root}-out.nc")
+        with xarray.open_dataset(f"{root}-out.nc") as out:
+            assert (out.z - data.z).dims == ("time", "level", "lat", "lon"), out
+            assert (out.level.values == data.level.values).all() and out.level.units == "hPa", out
+            assert out.title == "a test" and re.fullmatch("vittrain .*\nwritten", out.history), out.attrs
+        refused = run(*MODEL, f"data.root={root}", "data.x=z", "data.y=z@+1", "data.order=hwc", "run.dir=wrong", status=3)
+        assert "channels are first, and data.order=hwc" in refused, refused
+
+
+for check in check_calendars, check_order, check_members, check_grids, check_levels:
+    check()
+    print("ok", check.__name__)
