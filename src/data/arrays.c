@@ -90,8 +90,8 @@ static bool variables_resolve(struct arrays *self, const struct options *options
             snprintf(variable->name, sizeof variable->name, "%.*s", (int)sizeof variable->name - 1,
                      name);
         }
-        if (!file_series_use(&self->series, variable->offset,
-                             v < self->x_count || !predicts_beyond))
+        const bool required = v < self->x_count || !predicts_beyond || variable->offset < 0;
+        if (!file_series_use(&self->series, variable->offset, required))
             return error_set(error, ERROR_USAGE, "data.x and data.y have more than %d offsets (@)",
                              SERIES_OFFSETS);
     }

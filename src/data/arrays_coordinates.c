@@ -118,7 +118,7 @@ static bool latitudes_check(const struct grid *grid, const struct dimension *row
 {
     char reason[ARRAY_NAME] = "";
     if (rows->values == NULL || rows->count != height)
-        snprintf(reason, sizeof reason, "it is not numbers of the %lld rows", (long long)height);
+        snprintf(reason, sizeof reason, "it does not have one number for each of the %lld rows", (long long)height);
     else if (rows->units[0] != '\0' && strncmp(rows->units, "deg", strlen("deg")) != 0)
         snprintf(reason, sizeof reason, "its units are '%s'", rows->units);
     for (int64_t y = 0; reason[0] == '\0' && y < height; y++)
