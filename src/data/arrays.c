@@ -650,6 +650,7 @@ static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
 /* List the data sets that both options may name, for the HDF5 reader. */
 static char *names_list(const struct arrays *self)
 {
+    static const char *const times[] = {"time", "valid_time", "time_centered"};
     struct text_stream names;
     text_stream_open(&names);
     for (int v = 0; v < self->x_count + self->y_count; v++) {
@@ -657,8 +658,9 @@ static char *names_list(const struct arrays *self)
         variable_write(variable_of(self, v), name);
         fprintf(names.stream, "%s%s,%s", v > 0 ? "," : "", variable_of(self, v)->name, name);
     }
-    fprintf(names.stream, ",%.*stime", (int)(text_base_name(self->x[0].name) - self->x[0].name),
-            self->x[0].name);
+    const int group = (int)(text_base_name(self->x[0].name) - self->x[0].name);
+    for (int n = 0; n < 3; n++) /* times that are no dimension scales */
+        fprintf(names.stream, ",%.*s%s", group, self->x[0].name, times[n]);
     return text_stream_close(&names);
 }
 

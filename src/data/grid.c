@@ -179,11 +179,67 @@ static struct grid_array *array_add(struct grid *grid, const char *name, int dim
     return added;
 }
 
+static bool is_units(const char *name)
+{
+    return strcmp(name, "units") == 0;
+}
+
+static bool is_coordinates(const char *name)
+{
+    return strcmp(name, "coordinates") == 0;
+}
+
+static bool has_date(const struct array_path *source, const char *path)
+{
+    struct array_attributes attributes = {0};
+    array_attributes_select(source, path, is_units, &attributes);
+    const bool found = strstr(array_attributes_text(&attributes, "units"), " since ") != NULL;
+    array_attributes_free(&attributes);
+    return found;
+}
+
+/* True if the file has an array of `count` numbers of this name. */
+static bool has_list(const struct array_path *source, const char *path, int64_t count)
+{
+    struct array array;
+    struct error ignored = {0};
+    if (!array_path_has(source, path))
+        return false;
+    const bool good = array_path_array(source, path, &array, &ignored) && array.dimensions == 1 &&
+                      array.extent[0] == count;
+    array_close(&array);
+    error_clear(&ignored);
+    return good;
+}
+
+/* Find the times of the samples: unless the coordinate of the first dimension has dates, one that
+ * the attribute `coordinates` lists, as NEMO writes it, or `time` if the dimension has no name. */
+static void times_find(const struct array_path *source, const char *name, int64_t count,
+                       char path[HDF5_NAME], char dimension[ARRAY_NAME])
+{
+    char list[HDF5_NAME], other[HDF5_NAME], *rest = list, *word;
+    const int group = (int)(text_base_name(name) - name);
+    const bool named = dimension[0] != '\0';
+    struct array_attributes attributes = {0};
+    if (source->is_npy || (path[0] != '\0' && has_date(source, path)))
+        return;
+    array_attributes_select(source, name, is_coordinates, &attributes);
+    snprintf(list, sizeof list, "%s time", array_attributes_text(&attributes, "coordinates"));
+    array_attributes_free(&attributes);
+    while ((word = strtok_r(rest, " ", &rest)) != NULL)
+        if (snprintf(other, sizeof other, "%.*s%s", group, name, word) < HDF5_NAME &&
+            has_list(source, other, count) && (!named || has_date(source, other))) {
+            snprintf(path, HDF5_NAME, "%s", other);
+            if (!named)
+                snprintf(dimension, ARRAY_NAME, "time");
+            return;
+        }
+}
+
 void grid_add(struct grid *grid, const struct array_path *source, const char *name,
               const struct array *array)
 {
     char path[ARRAY_DIMENSIONS][HDF5_NAME] = {""}, names[ARRAY_DIMENSIONS][ARRAY_NAME] = {""};
-    const int group = (int)(text_base_name(name) - name);
     if (grid->path == NULL) {
         grid->path = allocate_copy(source->path);
         array_attributes_read(source, "", &grid->attributes);
@@ -193,13 +249,7 @@ void grid_add(struct grid *grid, const struct array_path *source, const char *na
         hdf5_dimensions_find(source->reader, name, path, names);
     else if (source->is_folder)
         zarr_dimensions_find(source, name, path, names);
-    /* A file without dimension scales may have times. */
-    if (names[0][0] == '\0' && !source->is_npy &&
-        snprintf(path[0], HDF5_NAME, "%.*stime", group, name) < HDF5_NAME &&
-        array_path_has(source, path[0]))
-        snprintf(names[0], ARRAY_NAME, "time");
-    else if (names[0][0] == '\0')
-        path[0][0] = '\0';
+    times_find(source, name, array->extent[0], path[0], names[0]);
     for (int d = 0; d < array->dimensions; d++)
         if (names[d][0] != '\0')
             added->dimension[d] = dimension_add(grid, source, path[d], names[d], array->extent[d]);
