@@ -146,44 +146,46 @@ static int64_t samples_at_ends(const struct file_series *series)
     return before + after;
 }
 
-/* Take the times of the samples of a file from its grid: the coordinate of the first dimension of
+/* Take the times of the samples of a file out of its grid: the coordinate of the first dimension of
  * data.x. */
 static bool times_take(struct arrays *self, struct arrays_file *file, const struct grid *grid,
                        struct error *error)
 {
-    const struct dimension *dimension = grid_dimension(grid, 0, 0);
-    file->times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
-    if (dimension == NULL || dimension->values == NULL)
-        return true;
-    const char *calendar = array_attributes_text(&dimension->attributes, "calendar");
-    const bool ordered =
-        !self->series.counts && (self->series.joined || samples_at_ends(&self->series) > 0);
+    struct file_series *series = &self->series;
+    struct dimension *samples = grid->array[0].dimension[0] == GRID_NONE
+                                    ? NULL
+                                    : &grid->dimension[grid->array[0].dimension[0]];
+    const bool is_used = !series->counts && (series->joined || samples_at_ends(series) > 0);
     double most = 0;
-    const bool decoded = time_units_parse(dimension->units, calendar, &file->times.units);
-    if (!decoded)
+    file->times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
+    if (samples == NULL || samples->values == NULL)
+        return true;
+    const char *calendar = array_attributes_text(&samples->attributes, "calendar");
+    if (!time_units_parse(samples->units, calendar, &file->times.units)) {
         file->times.units = (struct time_units){0};
-    if (!decoded && ordered)
-        return error_set(error, ERROR_DATA,
-                         "%s: cannot decode the units '%.60s' of '%s' in the calendar '%.40s': "
-                         "write UNIT since DATE of the CF conventions, or set "
-                         "data.coordinates=ignore",
-                         file->path, dimension->units, dimension->name, calendar);
-    for (int64_t n = 0; n < dimension->count; n++) {
-        most = fmax(most, fabs(dimension->values[n]));
-        if (!isfinite(dimension->values[n]) && ordered)
+        if (is_used)
+            return error_set(error, ERROR_DATA,
+                             "%s: cannot decode the units '%.60s' of '%s' in the calendar '%.40s': "
+                             "write UNIT since DATE of the CF conventions, or set "
+                             "data.coordinates=ignore",
+                             file->path, samples->units, samples->name, calendar);
+    }
+    for (int64_t n = 0; n < samples->count; n++) {
+        most = fmax(most, fabs(samples->values[n]));
+        if (!isfinite(samples->values[n]) && is_used)
             return error_set(error, ERROR_DATA,
                              "%s: '%s' has no value at sample %lld: write all times, or set "
                              "data.coordinates=ignore to count samples",
-                             file->path, dimension->name, (long long)n);
+                             file->path, samples->name, (long long)n);
     }
-    file->times.time = allocate((size_t)dimension->count, sizeof *file->times.time);
-    memcpy(file->times.time, dimension->values, (size_t)dimension->count * sizeof(double));
-    if (dimension->is_float32)
+    file->times.time = samples->values;
+    samples->values = NULL;
+    if (samples->is_float32)
         file->times.rounding =
             most * 0x1p-24 * (file->times.units.has_date ? file->times.units.seconds : 1);
     if (self->file_count == 1) {
-        self->series.units = file->times.units;
-        snprintf(self->series.name, sizeof self->series.name, "%.63s", dimension->name);
+        series->units = file->times.units;
+        snprintf(series->name, sizeof series->name, "%.63s", samples->name);
     }
     return true;
 }

@@ -41,7 +41,7 @@ void arrays_coordinate(const struct dataset *dataset, int y, enum coordinate_axi
         return;
     to->dimension = dimension;
     to->count = dimension->count;
-    if (axis != AXIS_SAMPLES || dimension->values == NULL)
+    if (axis != AXIS_SAMPLES)
         return;
     const int64_t records = window_records(dataset);
     to->count = records;
@@ -118,7 +118,8 @@ static bool latitudes_check(const struct grid *grid, const struct dimension *row
 {
     char reason[ARRAY_NAME] = "";
     if (rows->values == NULL || rows->count != height)
-        snprintf(reason, sizeof reason, "it does not have one number for each of the %lld rows", (long long)height);
+        snprintf(reason, sizeof reason, "it does not have one number for each of the %lld rows",
+                 (long long)height);
     else if (rows->units[0] != '\0' && strncmp(rows->units, "deg", strlen("deg")) != 0)
         snprintf(reason, sizeof reason, "its units are '%s'", rows->units);
     for (int64_t y = 0; reason[0] == '\0' && y < height; y++)

@@ -143,6 +143,16 @@ static void values_read(struct dimension *dimension, const struct array_path *so
     error_clear(&ignored);
 }
 
+static struct dimension *dimension_new(struct grid *grid, const char *name, int64_t count)
+{
+    grid->dimension = allocate_resized(grid->dimension, (size_t)(grid->dimension_count + 1) *
+                                                            sizeof *grid->dimension);
+    struct dimension *dimension = &grid->dimension[grid->dimension_count++];
+    *dimension = (struct dimension){.count = count};
+    snprintf(dimension->name, sizeof dimension->name, "%.*s", ARRAY_NAME - 1, name);
+    return dimension;
+}
+
 /* Return the number of a dimension, which is added unless it is known. */
 static int dimension_add(struct grid *grid, const struct array_path *source, const char *path,
                          const char *name, int64_t count)
@@ -151,12 +161,8 @@ static int dimension_add(struct grid *grid, const struct array_path *source, con
         if (grid->dimension[n].count == count && strcmp(grid->dimension[n].name, name) == 0 &&
             strcmp(grid->dimension[n].path, path) == 0)
             return n;
-    grid->dimension = allocate_resized(grid->dimension, (size_t)(grid->dimension_count + 1) *
-                                                            sizeof *grid->dimension);
-    struct dimension *dimension = &grid->dimension[grid->dimension_count];
-    *dimension = (struct dimension){.count = count};
+    struct dimension *dimension = dimension_new(grid, name, count);
     snprintf(dimension->path, sizeof dimension->path, "%.*s", HDF5_NAME - 1, path);
-    snprintf(dimension->name, sizeof dimension->name, "%.*s", ARRAY_NAME - 1, name);
     if (path[0] != '\0') {
         array_attributes_read(source, path, &dimension->attributes);
         values_read(dimension, source);
@@ -164,7 +170,7 @@ static int dimension_add(struct grid *grid, const struct array_path *source, con
     snprintf(dimension->units, sizeof dimension->units, "%s",
              array_attributes_text(&dimension->attributes, "units"));
     dimension->kind = kind_of(dimension);
-    return grid->dimension_count++;
+    return grid->dimension_count - 1;
 }
 
 static struct grid_array *array_add(struct grid *grid, const char *name, int dimensions)
@@ -333,7 +339,7 @@ bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int ord
     const int last = self->dimensions - 1;
     for (int d = 0; d <= last; d++) {
         kind[d] = kind_at(grid, array, d);
-        if (d > 0 && kind[d] == DIMENSION_TIME)
+        if (d > 0 && kind[d] == DIMENSION_TIME && (kind[0] != DIMENSION_UNKNOWN || last == 3))
             return order_refuse(grid, array, "time must be the first, that of the samples", error);
     }
     *channels_last = false;
@@ -551,94 +557,77 @@ bool grid_compare(const struct grid *first, const struct grid *other, struct err
 
 static json_t *dimension_describe(const struct dimension *dimension)
 {
-    json_t *values = json_array(), *object = json_object();
+    json_t *values = json_array();
+    if (dimension == NULL)
+        return json_null();
     for (int64_t i = 0; dimension->values != NULL && i < dimension->count; i++)
-        value_append(values, isfinite(dimension->values[i]) ? json_real(dimension->values[i])
-                                                            : json_null());
-    value_put(object, "name", value_name(dimension->name));
-    value_put(object, "kind", json_integer(dimension->kind));
-    value_put(object, "units", value_name(dimension->units));
-    value_put(object, "count", json_integer(dimension->count));
-    value_put(object, "values", values);
-    return object;
+        value_append(values, value_number(dimension->values[i]));
+    return json_pack("{s:o, s:o, s:i, s:I, s:o}", "name", value_name(dimension->name), "units",
+                     value_name(dimension->units), "kind", (int)dimension->kind, "count",
+                     (json_int_t)dimension->count, "values", values);
 }
 
 char *grid_write(const struct grid *grid)
 {
-    json_t *object = json_object(), *arrays = json_array();
+    json_t *arrays = json_array();
     for (int n = 0; n < grid->array_count; n++) {
         const struct grid_array *self = &grid->array[n];
-        json_t *array = json_object(), *dimensions = json_array();
-        for (int d = 1; d < self->dimensions; d++) {
-            const struct dimension *dimension = grid_dimension(grid, n, d);
-            value_append(dimensions,
-                         dimension != NULL ? dimension_describe(dimension) : json_null());
-        }
-        value_put(array, "name", value_name(self->name));
-        value_put(array, "units", value_name(self->units));
-        value_put(array, "dimensions", dimensions);
-        value_append(arrays, array);
+        json_t *dimensions = json_array();
+        for (int d = 1; d < self->dimensions; d++)
+            value_append(dimensions, dimension_describe(grid_dimension(grid, n, d)));
+        value_append(arrays, json_pack("{s:o, s:o, s:o}", "name", value_name(self->name), "units",
+                                       value_name(self->units), "dimensions", dimensions));
     }
-    value_put(object, "arrays", arrays);
-    value_put(object, "step", json_pack("[i, f]", (int)grid->step.ruler, grid->step.size));
-    return value_to_text(object);
+    return value_to_text(json_pack("{s:o, s:[i, f]}", "arrays", arrays, "step",
+                                   (int)grid->step.ruler, grid->step.size));
 }
 
-static void text_take(char *text, size_t size, const json_t *object, const char *key)
+/* Return the number of a dimension in the grid, or GRID_NONE if it is not known. */
+static int dimension_parse(struct grid *grid, json_t *object)
 {
-    const char *value = json_string_value(json_object_get(object, key));
-    snprintf(text, size, "%s", value != NULL ? value : "");
-}
-
-/* Add a dimension, without values if their number is not that of the coordinates. */
-static int dimension_parse(struct grid *grid, const json_t *object)
-{
-    const json_t *values = json_object_get(object, "values");
-    const json_int_t kind = json_integer_value(json_object_get(object, "kind"));
-    struct dimension dimension = {
-        .count = (int64_t)json_integer_value(json_object_get(object, "count"))};
-    if (!json_is_object(object) || dimension.count < 1)
+    const char *name, *units;
+    int kind;
+    json_int_t count;
+    json_t *values;
+    if (json_unpack(object, "{s:s, s:s, s:i, s:I, s:o}", "name", &name, "units", &units, "kind",
+                    &kind, "count", &count, "values", &values) != 0 ||
+        kind < DIMENSION_UNKNOWN || kind > DIMENSION_COLUMN || count < 1)
         return GRID_NONE;
-    text_take(dimension.name, sizeof dimension.name, object, "name");
-    text_take(dimension.units, sizeof dimension.units, object, "units");
-    if (kind > DIMENSION_UNKNOWN && kind <= DIMENSION_COLUMN)
-        dimension.kind = (enum dimension_kind)kind;
-    if (json_array_size(values) == (size_t)dimension.count) {
-        dimension.values = allocate((size_t)dimension.count, sizeof *dimension.values);
-        for (int64_t i = 0; i < dimension.count; i++) {
-            const json_t *value = json_array_get(values, (size_t)i);
-            dimension.values[i] = json_is_number(value) ? json_number_value(value) : (double)NAN;
-        }
+    struct dimension *dimension = dimension_new(grid, name, count);
+    snprintf(dimension->units, sizeof dimension->units, "%s", units);
+    dimension->kind = (enum dimension_kind)kind;
+    if (json_array_size(values) == (size_t)count)
+        dimension->values = allocate((size_t)count, sizeof *dimension->values);
+    for (size_t i = 0; dimension->values != NULL && i < (size_t)count; i++) {
+        const json_t *value = json_array_get(values, i);
+        dimension->values[i] = json_is_number(value) ? json_number_value(value) : (double)NAN;
     }
-    grid->dimension = allocate_resized(grid->dimension, (size_t)(grid->dimension_count + 1) *
-                                                            sizeof *grid->dimension);
-    grid->dimension[grid->dimension_count] = dimension;
-    return grid->dimension_count++;
+    return grid->dimension_count - 1;
 }
 
 void grid_parse(const char *text, const char *path, struct grid *grid)
 {
-    json_t *object = json_loads(text, 0, NULL);
-    const json_t *array, *dimension, *step = json_object_get(object, "step");
-    const json_int_t ruler = json_integer_value(json_array_get(step, 0));
+    json_t *object = json_loads(text, 0, NULL), *array, *dimension, *dimensions;
+    const char *name, *units;
+    int ruler;
+    double size;
     size_t n, d;
     *grid = (struct grid){.path = allocate_copy(path)};
     json_array_foreach(json_object_get(object, "arrays"), n, array)
     {
-        const json_t *dimensions = json_object_get(array, "dimensions");
-        const size_t count = json_array_size(dimensions);
-        struct grid_array *added =
-            array_add(grid, "", count < ARRAY_DIMENSIONS ? (int)count + 1 : ARRAY_DIMENSIONS);
-        text_take(added->name, sizeof added->name, array, "name");
-        text_take(added->units, sizeof added->units, array, "units");
+        if (json_unpack(array, "{s:s, s:s, s:o}", "name", &name, "units", &units, "dimensions",
+                        &dimensions) != 0 ||
+            json_array_size(dimensions) >= ARRAY_DIMENSIONS)
+            continue;
+        struct grid_array *added = array_add(grid, name, (int)json_array_size(dimensions) + 1);
+        snprintf(added->units, sizeof added->units, "%s", units);
         json_array_foreach(dimensions, d, dimension)
         {
-            if (d + 1 < ARRAY_DIMENSIONS)
-                added->dimension[d + 1] = dimension_parse(grid, dimension);
+            added->dimension[d + 1] = dimension_parse(grid, dimension);
         }
     }
-    if (ruler > RULER_NONE && ruler <= RULER_MONTHS)
-        grid->step = (struct time_step){.ruler = (enum time_ruler)ruler,
-                                        .size = json_number_value(json_array_get(step, 1))};
+    if (json_unpack(object, "{s:[i, F]}", "step", &ruler, &size) == 0 && ruler > RULER_NONE &&
+        ruler <= RULER_MONTHS && size > 0)
+        grid->step = (struct time_step){.ruler = (enum time_ruler)ruler, .size = size};
     json_decref(object);
 }
