@@ -18,7 +18,7 @@ MUST_CHECK bool array_hdf5_open(const struct hdf5_reader *reader, const char *na
                                 const char *path, int descriptor, struct array *array,
                                 struct error *error);
 
-enum { ARRAY_REASON = 256 };
+enum { ARRAY_REASON = 512 };
 
 /* True if a data set can be read as an array; else `reason` states why not and what to do. */
 bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_REASON]);

@@ -179,12 +179,13 @@ TEST(values_are_the_same_through_the_child)
 TEST(what_cannot_be_read_is_refused)
 {
     static const char *const refused[][2] = {
-        {"refused/lzf", "its filter lzf is not supported: rewrite the file with `h5repack"},
+        {"refused/lzf", "its filter lzf is not supported: rewrite it in a copy of the file, in the "
+                        "same folder: `python3 -c \"import h5py; f ="},
         {"refused/offset", "its filter scaleoffset is not supported"},
         {"refused/compound", "its type is not an integer or a floating-point number"},
         {"refused/complex", "its type is not"},
         {"refused/text", "its type is not"},
-        {"refused/virtual", "it is a virtual data set: copy the values with `h5repack"},
+        {"refused/virtual", "it is a virtual data set: rewrite it in a copy of the file"},
         {"refused/external", "it is in external files"},
         {"refused/empty", "it is empty"},
         {"refused/link", "it is a link"},
