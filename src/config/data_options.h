@@ -27,6 +27,9 @@ enum task_choice { TASK_CHOICES(OPTION_CONSTANT) };
     X(DATA_ORDER_AUTO, "auto") X(DATA_ORDER_CHW, "chw") X(DATA_ORDER_HWC, "hwc")
 enum data_order_choice { DATA_ORDER_CHOICES(OPTION_CONSTANT) };
 
+#define MISSING_CHOICES(X) X(MISSING_FILL, "fill") X(MISSING_ERROR, "error")
+enum missing_choice { MISSING_CHOICES(OPTION_CONSTANT) };
+
 #define VALUES_CHOICES(X) X(VALUES_UINT8, "uint8") X(VALUES_FLOAT32, "float32")
 enum values_choice { VALUES_CHOICES(OPTION_CONSTANT) };
 
@@ -76,6 +79,7 @@ struct data_options {
         y[OPTION_TEXT];            /* data sets of arrays: images, separated by commas; labels */
     int order;                     /* enum data_order_choice, of arrays */
     bool join;                     /* files of arrays are one series */
+    int missing;                   /* enum missing_choice, of arrays */
     char transform[OPTION_TEXT];   /* functions of variables of arrays: "log1p:u,sqrt:v" */
     bool skip_broken, allow_empty; /* of image folders, as all members below */
     int check;                     /* enum check_choice */

@@ -30,6 +30,7 @@ static const struct {
     {"data.y", EFFECT_MODEL},
     {"data.join", EFFECT_MODEL},
     {"data.transform", EFFECT_MODEL},
+    {"data.missing", EFFECT_NONE},
     {"data.workers", EFFECT_NONE},
     {"train.epochs", EFFECT_NONE},
     {"train.steps", EFFECT_NONE},

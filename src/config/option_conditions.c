@@ -36,7 +36,7 @@ static const struct condition {
     {"data.samples,data.distinct,data.image,data.classes,data.values", "data.format=synthetic",
      false},
     {"data.task", "data.format=synthetic,arrays", false},
-    {"data.x,data.y,data.order,data.join,data.transform", "data.format=arrays", false},
+    {"data.x,data.y,data.order,data.join,data.missing,data.transform", "data.format=arrays", false},
     {"train.weights,train.row_weight,train.ignore_label", "data.format=arrays", false},
     {"data.shuffle_block", "data.shuffle=chunks", true},
     {"data.val_from", "data.val=test,reference,none,val", true},

@@ -189,6 +189,9 @@ const struct option_entry option_table[] = {
     {PLACE(data, join), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Arrays: the files of a split are one series, in the order of their names, so that "
              "u@+6 can be in the next file. off: each file is a series."},
+    {PLACE(data, missing), CHOICES(MISSING_CHOICES), .preset = "fill",
+     .help = "Arrays: chunks of a Zarr array whose files do not exist. fill: they have the fill "
+             "value, and a warning has their number. error: the run ends."},
     {PLACE(data, transform), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Arrays: functions that replace variables: log1p:NAME, log10:NAME or sqrt:NAME, "
              "separated by commas. Predictions and metrics are in the units of the data."},

@@ -136,9 +136,11 @@ bool array_open(struct array *array, struct error *error)
                                 "lacks: install it and run configure and make",
                                 library);
     }
+    if (array->files.folder != NULL && !array_files_list(array, error))
+        return false;
     if (array->chunk_count > 0)
         qsort(array->chunks, (size_t)array->chunk_count, sizeof *array->chunks, chunk_compare);
-    for (int64_t n = 0; n < array->chunk_count; n++) {
+    for (int64_t n = 0; array->files.folder == NULL && n < array->chunk_count; n++) {
         const struct array_chunk *chunk = &array->chunks[n];
         const int64_t bytes = array->filter_count > 0 ? chunk->bytes : array->chunk_bytes;
         if (chunk->offset < 0 || bytes > array->stamp.bytes ||
@@ -168,7 +170,7 @@ void array_close(struct array *array)
 
 /* ---- chunks ---- */
 
-static const struct array_chunk *chunk_find(const struct array *array, int64_t index)
+const struct array_chunk *array_chunk_find(const struct array *array, int64_t index)
 {
     const struct array_chunk wanted = {.index = index};
     if (index < array->chunk_count && array->chunks[index].index == index)
@@ -217,7 +219,7 @@ static bool place_find(const struct array *array, struct array_reader *reader, i
         const char *fault = array_files_find(array, &reader->shard, index, place);
         return fault == NULL || chunk_refuse(array, index, fault, error);
     }
-    const struct array_chunk *chunk = chunk_find(array, index);
+    const struct array_chunk *chunk = array_chunk_find(array, index);
     *place = (struct chunk_place){.descriptor = -1};
     if (chunk != NULL)
         *place = (struct chunk_place){.descriptor = array->descriptor,

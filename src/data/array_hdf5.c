@@ -183,13 +183,20 @@ struct attributes {
 static int attribute_get(const void *source, const char *name, double *values, int most)
 {
     const struct attributes *attributes = source;
+    const struct hdf5_reader *reader = attributes->reader;
     const struct hdf5_attribute *attribute =
-        hdf5_attribute_find(attributes->reader, attributes->dataset, name);
-    if (attribute != NULL && attribute->kind == HDF5_TEXT && attribute->count == 1) {
+        reader->file.attributes + attributes->dataset->first_attribute;
+    const struct hdf5_attribute *end = attribute + attributes->dataset->attribute_count;
+    while (attribute < end && strcmp(attribute->name, name) != 0)
+        attribute++;
+    if (attribute == end)
+        return 0;
+    if (attribute->kind == HDF5_TEXT && attribute->count == 1 && strcmp(name, "_Unsigned") == 0) {
         values[0] = 1;
-        return strcasecmp(attributes->reader->file.values + attribute->offset, "true") == 0;
+        return strcasecmp(reader->file.values + attribute->offset, "true") == 0;
     }
-    return hdf5_reals_get(attributes->reader, attributes->dataset, name, values, most);
+    const int count = hdf5_attribute_reals(attribute, reader->file.values, values, most);
+    return count > 0 ? count : -1;
 }
 
 /* Copy the table of chunks or, if the layout is compact, the values. */
@@ -255,6 +262,6 @@ bool array_hdf5_open(const struct hdf5_reader *reader, const char *name, const c
         array->filter[n] = (enum array_filter)filter_find(dataset->filter[n])->filter;
     if (!shape_read(dataset, array))
         return array_refuse_empty(array, error);
-    array_rule_set(array, attribute_get, &(struct attributes){reader, dataset});
-    return places_read(reader, dataset, array, error) && array_open(array, error);
+    return array_rule_set(array, attribute_get, &(struct attributes){reader, dataset}, error) &&
+           places_read(reader, dataset, array, error) && array_open(array, error);
 }

@@ -16,6 +16,7 @@
 #include "core/vectorised.h"
 #include "data/array_attributes.h"
 #include "data/array_cache.h"
+#include "data/array_files.h"
 #include "data/array_path.h"
 #include "data/arrays.h"
 #include "data/arrays_coordinates.h"
@@ -44,6 +45,7 @@ struct arrays {
     int x_count, y_count;
     int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
     struct file_series series; /* its files are those in `file` */
+    struct array_missing missing;
     struct sample_range range; /* of the last file, with data.join */
     bool has_planes;           /* the targets are planes, which are read with the pixels */
     double ignored;            /* train.ignore_label, or NAN */
@@ -276,6 +278,7 @@ static bool file_open(struct dataset *dataset, const struct options *options,
         (self->series.joined && !order_check(self, file, error)))
         return false;
     dataset->count = self->series.records;
+    array_missing_add(&self->missing, file->array, file->opened);
     return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
            class_names_read(dataset, file, error);
 }
@@ -571,7 +574,11 @@ static bool files_open(struct dataset *dataset, const struct options *options,
                       split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
     hdf5_reader_close(&reader);
     free(names);
-    return good && (self->has_planes || dataset->unlabelled || targets_read(dataset, error));
+    const bool refused = options->data.missing == MISSING_ERROR;
+    return good &&
+           ((dataset->held_out && !refused) ||
+            array_missing_report(&self->missing, refused, error)) &&
+           (self->has_planes || dataset->unlabelled || targets_read(dataset, error));
 }
 
 static bool arrays_open(const struct options *options, enum data_split split,
