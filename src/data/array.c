@@ -46,10 +46,10 @@ bool array_order_is_hwc(const int64_t *extent)
     return extent[3] < extent[1] && extent[3] < extent[2];
 }
 
-void array_begin(struct array *array, const char *path, const char *name, int descriptor,
+void array_begin(struct array *array, const char *path, const char *name, struct open_file *file,
                  const struct file_stamp *stamp)
 {
-    *array = (struct array){.path = path, .descriptor = descriptor};
+    *array = (struct array){.path = path, .file = file};
     if (stamp != NULL)
         array->stamp = *stamp;
     snprintf(array->name, sizeof array->name, "%s", name);
@@ -156,9 +156,9 @@ bool array_open(struct array *array, struct error *error)
 void array_close(struct array *array)
 {
     array_use_cache(array, NULL, array);
-    if (array->owns_descriptor && array->descriptor >= 0)
-        close(array->descriptor);
-    array->descriptor = -1;
+    if (array->owns_file)
+        open_file_close(array->file);
+    array->file = NULL;
     free(array->files.folder);
     free(array->chunks);
     free(array->data);
@@ -201,7 +201,7 @@ static bool bytes_read(const struct array *array, int64_t index, const struct ch
     const size_t count =
         durable_pread(place->descriptor, to, (size_t)bytes, place->offset + offset);
     const int reason = errno;
-    if (array->files.folder == NULL && !file_stamp_holds(array->descriptor, &array->stamp))
+    if (array->files.folder == NULL && !file_stamp_holds(place->descriptor, &array->stamp))
         return error_set(error, ERROR_DATA,
                          "%s was changed after it was opened: start again when it is complete",
                          array->path);
@@ -222,17 +222,20 @@ static bool place_find(const struct array *array, struct array_reader *reader, i
     const struct array_chunk *chunk = array_chunk_find(array, index);
     *place = (struct chunk_place){.descriptor = -1};
     if (chunk != NULL)
-        *place = (struct chunk_place){.descriptor = array->descriptor,
+        *place = (struct chunk_place){.descriptor = open_file_take(array->file),
                                       .offset = chunk->offset,
                                       .bytes = chunk->bytes,
                                       .skipped = chunk->skipped};
-    return true;
+    return chunk == NULL || place->descriptor >= 0 ||
+           durable_unreadable(error, ERROR_DATA, array->path, errno);
 }
 
 static void place_close(const struct array *array, const struct chunk_place *place)
 {
-    if (array->files.folder != NULL && place->descriptor >= 0)
+    if (place->descriptor >= 0 && array->files.folder != NULL)
         close(place->descriptor);
+    else if (place->descriptor >= 0)
+        open_file_give(array->file);
 }
 
 /* Decode reader->stored into `to`, which has room for the decoded chunk. */

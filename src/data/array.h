@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/file_stamp.h"
+#include "core/open_file.h"
 
 enum { ARRAY_DIMENSIONS = 8, ARRAY_FILTERS = 8, ARRAY_MISSING = 4, ARRAY_NAME = 256 };
 
@@ -63,8 +64,8 @@ struct array_cache;
 struct array {
     const char *path; /* of the file, for messages */
     char name[ARRAY_NAME];
-    int descriptor;          /* -1: none */
-    bool owns_descriptor;    /* array_close closes it */
+    struct open_file *file;  /* NULL: none */
+    bool owns_file;          /* array_close closes it */
     struct file_stamp stamp; /* of the file when its description was read */
     char kind;               /* of the elements: 'i' signed, 'u' unsigned, 'f' floating-point */
     bool is_bool;            /* 'u' of one byte, 0 or 1 */
@@ -77,7 +78,7 @@ struct array {
     struct array_chunk *chunks; /* [chunk_count], allocated; chunks that are not listed have the
                                  * fill value. Of a folder, array_open lists the files */
     int64_t chunk_count;
-    struct array_files files; /* if files.folder is set, `descriptor` is not used */
+    struct array_files files; /* if files.folder is set, `file` is not used */
     uint8_t *data; /* allocated: the whole array if it is in the file's metadata, else NULL */
     bool is_empty; /* it could not be opened because it has no elements */
     double fill;
@@ -98,9 +99,9 @@ struct array_box {
     int64_t stride[ARRAY_DIMENSIONS]; /* in memory, in elements */
 };
 
-/* Begin a description of an array in the open file `descriptor`, which must not change from the
+/* Begin a description of an array in the open file `file`, which must not change from the
  * time of `stamp` on (NULL: no file). `path` must stay valid. Call array_close in any case. */
-void array_begin(struct array *array, const char *path, const char *name, int descriptor,
+void array_begin(struct array *array, const char *path, const char *name, struct open_file *file,
                  const struct file_stamp *stamp);
 
 /* Set the type of the elements from a text as in NumPy's array interface: "<f4", "|u1". Return

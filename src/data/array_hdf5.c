@@ -241,11 +241,11 @@ static bool shape_read(const struct hdf5_object *dataset, struct array *array)
 }
 
 bool array_hdf5_open(const struct hdf5_reader *reader, const char *name, const char *path,
-                     int descriptor, struct array *array, struct error *error)
+                     struct open_file *file, struct array *array, struct error *error)
 {
     char reason[ARRAY_REASON];
     const struct hdf5_object *dataset = hdf5_path_find(reader, name);
-    array_begin(array, path, name, descriptor, &reader->stamp);
+    array_begin(array, path, name, file, &reader->stamp);
     if (dataset == NULL)
         return error_set(error, ERROR_DATA,
                          "%s has no data set '%s': `vittrain data describe %s` lists them", path,

@@ -468,7 +468,7 @@ static bool metadata_read(struct array *array, struct error *error)
 bool array_zarr_open(const char *path, const char *name, struct array *array, struct error *error)
 {
     char folder[PATH_MAX];
-    array_begin(array, path, name, -1, NULL);
+    array_begin(array, path, name, NULL, NULL);
     const int length = snprintf(folder, sizeof folder, "%s/%s", path, name);
     array->files.folder = allocate_copy(folder);
     if (length >= (int)sizeof folder)

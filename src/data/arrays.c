@@ -264,7 +264,7 @@ static bool file_open(struct dataset *dataset, const struct options *options,
 {
     struct arrays *self = dataset->self;
     struct arrays_file *file = &self->file[self->file_count++];
-    *file = (struct arrays_file){.place = {.descriptor = -1}};
+    *file = (struct arrays_file){.path = NULL};
     file->path = allocate_copy(path);
     file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
     if (!array_path_open(&file->place, file->path, reader, error))

@@ -82,7 +82,7 @@ static void scales_find(const struct array_path *source, const struct variable *
                         struct scales *scales)
 {
     *scales = (struct scales){0};
-    if (source->descriptor >= 0)
+    if (source->file != NULL)
         hdf5_scales_find(source->reader, x, scales);
     else if (source->is_folder)
         zarr_scales_find(source->path, x, scales);

@@ -47,7 +47,7 @@ static bool array_of(const char *store, const char *name, struct array *array, s
     struct array_path source;
     snprintf(path, sizeof path, "%s", path_of(store));
     const bool good = array_path_open(&source, path, &reader, error);
-    array_begin(array, path, name, -1, NULL);
+    array_begin(array, path, name, NULL, NULL);
     return good && array_path_array(&source, name, array, error);
 }
 

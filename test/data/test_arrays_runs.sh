@@ -173,6 +173,20 @@ run 1 some data.format=arrays data.root="$work/some" data.x=x data.y=y data.task
 bad=$(ended; has some.log 'data.root: 1 of 2 files have no samples and are left out' '7 training and 2 validation samples')
 [ "$(grep -c 'left out' some.log)" = 1 ] || bad="$bad several warnings;"
 result 'files without samples are left out' "$bad" some.log
+# 100 files and .npy folders with 64 descriptors: files are closed and opened again.
+mkdir crowd
+for n in $(seq 100 149); do
+    cp "$work/data/storms.h5" crowd/$n.h5
+    npy crowd/$n/u0.npy 30,5,4 600
+    npy crowd/$n/number.npy 30 30
+done
+crowd="data.format=arrays data.root=$work/crowd data.x=u0 data.y=number data.task=regression data.val=0.2 $model train.epochs=1 train.steps=40 \
+checkpoint.every=0 data.workers=3"
+run 1 many $crowd run.dir="$work/many"
+bad=$(ended)
+(ulimit -n 64 && run 1 few $crowd run.dir="$work/few" && exit $status) || bad="$bad status $?;"
+result 'more files than descriptors have the same bits' "$bad$(same many few)" few.log
+
 # A store of four chunks without the second one.
 mkdir -p lost.zarr/u
 echo "{\"zarr_format\": 2}" >lost.zarr/.zgroup
