@@ -123,7 +123,7 @@ bool array_missing_report(const struct array_missing *missing, bool refused, str
         return true;
     array_missing_write(array, found, sizeof found);
     if (missing->count > 1)
-        snprintf(others, sizeof others, ", nor some of %lld other arrays",
+        snprintf(others, sizeof others, " (other arrays with missing files: %lld)",
                  (long long)missing->count - 1);
     if (refused)
         return error_set(error, ERROR_DATA,

@@ -4,6 +4,7 @@
  * are errors. With a number as argument, only the test of random damage runs, with that number of
  * mutations. */
 #include <dirent.h>
+#include <unistd.h>
 
 #include "array_check.h"
 #include "core/folder.h"
