@@ -15,6 +15,7 @@
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
 #include "core/log.h"
+#include "core/open_file.h"
 #include "core/subprocess.h"
 #include "plan/fit.h"
 
@@ -99,6 +100,7 @@ int main(int argc, char **argv)
     const struct command *first = argc > 1 ? app_find(argv[1]) : NULL;
     if (first != NULL && first->run_alone != NULL)
         return first->run_alone(argc - 2, argv + 2);
+    open_file_raise_limit();
     status_set_phases(phase_table, PHASE_COUNT);
     static struct options options;
     struct command_line line;

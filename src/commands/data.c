@@ -54,7 +54,8 @@ static void entry_print(const struct array_entry *entry)
         if (entry->is_chunked) {
             printf(", chunks ");
             sizes_print(entry->chunk, entry->dimensions);
-            printf(", %s", entry->filters);
+            printf(", %s%s%s", entry->filters, entry->missing[0] != '\0' ? ", " : "",
+                   entry->missing);
         }
         printf("%s", entry->attributes != NULL ? entry->attributes : "");
     }

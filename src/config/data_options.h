@@ -29,6 +29,8 @@ enum data_order_choice { DATA_ORDER_CHOICES(OPTION_CONSTANT) };
 
 #define COORDINATES_CHOICES(X) X(COORDINATES_CHECK, "check") X(COORDINATES_IGNORE, "ignore")
 enum coordinates_choice { COORDINATES_CHOICES(OPTION_CONSTANT) };
+#define MISSING_CHOICES(X) X(MISSING_FILL, "fill") X(MISSING_ERROR, "error")
+enum missing_choice { MISSING_CHOICES(OPTION_CONSTANT) };
 
 #define VALUES_CHOICES(X) X(VALUES_UINT8, "uint8") X(VALUES_FLOAT32, "float32")
 enum values_choice { VALUES_CHOICES(OPTION_CONSTANT) };
@@ -80,6 +82,7 @@ struct data_options {
     int order;                     /* enum data_order_choice, of arrays */
     bool join;                     /* files of arrays are one series */
     int coordinates;               /* enum coordinates_choice, of arrays */
+    int missing;                   /* enum missing_choice, of arrays */
     char transform[OPTION_TEXT];   /* functions of variables of arrays: "log1p:u,sqrt:v" */
     bool skip_broken, allow_empty; /* of image folders, as all members below */
     int check;                     /* enum check_choice */

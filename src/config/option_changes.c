@@ -31,6 +31,7 @@ static const struct {
     {"data.join", EFFECT_MODEL},
     {"data.coordinates", EFFECT_MODEL},
     {"data.transform", EFFECT_MODEL},
+    {"data.missing", EFFECT_NONE},
     {"data.workers", EFFECT_NONE},
     {"train.epochs", EFFECT_NONE},
     {"train.steps", EFFECT_NONE},

@@ -193,6 +193,9 @@ const struct option_entry option_table[] = {
      .help = "Arrays: coordinates, units and names of dimensions in the files. check: they must "
              "agree, and u@+6 is six steps of time later. ignore: they are not compared, and u@+6 "
              "is six samples later."},
+    {PLACE(data, missing), CHOICES(MISSING_CHOICES), .preset = "fill",
+     .help = "Arrays: chunks of a Zarr array whose files do not exist. fill: they have the fill "
+             "value, and a warning has their number. error: the run ends."},
     {PLACE(data, transform), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Arrays: functions that replace variables: log1p:NAME, log10:NAME or sqrt:NAME, "
              "separated by commas. Predictions and metrics are in the units of the data."},

@@ -41,6 +41,8 @@ libvittrain_a_SOURCES += \
 	src/core/log.h \
 	src/core/median.c \
 	src/core/median.h \
+	src/core/open_file.c \
+	src/core/open_file.h \
 	src/core/output_file.c \
 	src/core/output_file.h \
 	src/core/random.c \

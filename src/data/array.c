@@ -46,10 +46,10 @@ bool array_order_is_hwc(const int64_t *extent)
     return extent[3] < extent[1] && extent[3] < extent[2];
 }
 
-void array_begin(struct array *array, const char *path, const char *name, int descriptor,
+void array_begin(struct array *array, const char *path, const char *name, struct open_file *file,
                  const struct file_stamp *stamp)
 {
-    *array = (struct array){.path = path, .descriptor = descriptor};
+    *array = (struct array){.path = path, .file = file};
     if (stamp != NULL)
         array->stamp = *stamp;
     snprintf(array->name, sizeof array->name, "%s", name);
@@ -136,9 +136,11 @@ bool array_open(struct array *array, struct error *error)
                                 "lacks: install it and run configure and make",
                                 library);
     }
+    if (array->files.folder != NULL && !array_files_list(array, error))
+        return false;
     if (array->chunk_count > 0)
         qsort(array->chunks, (size_t)array->chunk_count, sizeof *array->chunks, chunk_compare);
-    for (int64_t n = 0; n < array->chunk_count; n++) {
+    for (int64_t n = 0; array->files.folder == NULL && n < array->chunk_count; n++) {
         const struct array_chunk *chunk = &array->chunks[n];
         const int64_t bytes = array->filter_count > 0 ? chunk->bytes : array->chunk_bytes;
         if (chunk->offset < 0 || bytes > array->stamp.bytes ||
@@ -154,9 +156,9 @@ bool array_open(struct array *array, struct error *error)
 void array_close(struct array *array)
 {
     array_use_cache(array, NULL, array);
-    if (array->owns_descriptor && array->descriptor >= 0)
-        close(array->descriptor);
-    array->descriptor = -1;
+    if (array->owns_file)
+        open_file_close(array->file);
+    array->file = NULL;
     free(array->files.folder);
     free(array->chunks);
     free(array->data);
@@ -168,7 +170,7 @@ void array_close(struct array *array)
 
 /* ---- chunks ---- */
 
-static const struct array_chunk *chunk_find(const struct array *array, int64_t index)
+const struct array_chunk *array_chunk_find(const struct array *array, int64_t index)
 {
     const struct array_chunk wanted = {.index = index};
     if (index < array->chunk_count && array->chunks[index].index == index)
@@ -199,7 +201,7 @@ static bool bytes_read(const struct array *array, int64_t index, const struct ch
     const size_t count =
         durable_pread(place->descriptor, to, (size_t)bytes, place->offset + offset);
     const int reason = errno;
-    if (array->files.folder == NULL && !file_stamp_holds(array->descriptor, &array->stamp))
+    if (array->files.folder == NULL && !file_stamp_holds(place->descriptor, &array->stamp))
         return error_set(error, ERROR_DATA,
                          "%s was changed after it was opened: start again when it is complete",
                          array->path);
@@ -217,20 +219,23 @@ static bool place_find(const struct array *array, struct array_reader *reader, i
         const char *fault = array_files_find(array, &reader->shard, index, place);
         return fault == NULL || chunk_refuse(array, index, fault, error);
     }
-    const struct array_chunk *chunk = chunk_find(array, index);
+    const struct array_chunk *chunk = array_chunk_find(array, index);
     *place = (struct chunk_place){.descriptor = -1};
     if (chunk != NULL)
-        *place = (struct chunk_place){.descriptor = array->descriptor,
+        *place = (struct chunk_place){.descriptor = open_file_take(array->file),
                                       .offset = chunk->offset,
                                       .bytes = chunk->bytes,
                                       .skipped = chunk->skipped};
-    return true;
+    return chunk == NULL || place->descriptor >= 0 ||
+           durable_unreadable(error, ERROR_DATA, array->path, errno);
 }
 
 static void place_close(const struct array *array, const struct chunk_place *place)
 {
-    if (array->files.folder != NULL && place->descriptor >= 0)
+    if (place->descriptor >= 0 && array->files.folder != NULL)
         close(place->descriptor);
+    else if (place->descriptor >= 0)
+        open_file_give(array->file);
 }
 
 /* Decode reader->stored into `to`, which has room for the decoded chunk. */

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/file_stamp.h"
+#include "core/open_file.h"
 
 enum { ARRAY_DIMENSIONS = 8, ARRAY_FILTERS = 8, ARRAY_MISSING = 4, ARRAY_NAME = 256 };
 
@@ -26,9 +27,10 @@ enum array_filter {
     ARRAY_BLOSC
 };
 
-/* A chunk in the file. An array that is not chunked is one chunk of the array's shape. */
+/* A chunk in the file. An array that is not chunked is one chunk of the array's shape. In a folder:
+ * a file, of which only the index is used. */
 struct array_chunk {
-    int64_t index;    /* in the grid of chunks, in row-major order */
+    int64_t index;    /* in the grid of chunks, or of files, in row-major order */
     int64_t offset;   /* in the file, in bytes */
     uint32_t bytes;   /* stored size; not used without filters */
     uint32_t skipped; /* bit n is set: filter n was not applied */
@@ -54,6 +56,7 @@ struct array_files {
     bool index_is_first; /* at the start of the shard, else at the end */
     bool index_has_sum;  /* a CRC-32C follows the index */
     int64_t shard[ARRAY_DIMENSIONS]; /* number of chunks in a file, per dimension */
+    int64_t count;                   /* set by array_open: number of files if all chunks exist */
 };
 
 struct array_cache;
@@ -61,8 +64,8 @@ struct array_cache;
 struct array {
     const char *path; /* of the file, for messages */
     char name[ARRAY_NAME];
-    int descriptor;          /* -1: none */
-    bool owns_descriptor;    /* array_close closes it */
+    struct open_file *file;  /* NULL: none */
+    bool owns_file;          /* array_close closes it */
     struct file_stamp stamp; /* of the file when its description was read */
     char kind;               /* of the elements: 'i' signed, 'u' unsigned, 'f' floating-point */
     bool is_bool;            /* 'u' of one byte, 0 or 1 */
@@ -72,10 +75,10 @@ struct array {
     int64_t extent[ARRAY_DIMENSIONS], chunk[ARRAY_DIMENSIONS];
     int filter_count;
     enum array_filter filter[ARRAY_FILTERS];
-    struct array_chunk
-        *chunks; /* [chunk_count], allocated; chunks that are not listed have the fill value */
+    struct array_chunk *chunks; /* [chunk_count], allocated; chunks that are not listed have the
+                                 * fill value. Of a folder, array_open lists the files */
     int64_t chunk_count;
-    struct array_files files; /* if files.folder is set, `chunks` and `descriptor` are not used */
+    struct array_files files; /* if files.folder is set, `file` is not used */
     uint8_t *data; /* allocated: the whole array if it is in the file's metadata, else NULL */
     bool is_empty; /* it could not be opened because it has no elements */
     double fill;
@@ -96,9 +99,9 @@ struct array_box {
     int64_t stride[ARRAY_DIMENSIONS]; /* in memory, in elements */
 };
 
-/* Begin a description of an array in the open file `descriptor`, which must not change from the
+/* Begin a description of an array in the open file `file`, which must not change from the
  * time of `stamp` on (NULL: no file). `path` must stay valid. Call array_close in any case. */
-void array_begin(struct array *array, const char *path, const char *name, int descriptor,
+void array_begin(struct array *array, const char *path, const char *name, struct open_file *file,
                  const struct file_stamp *stamp);
 
 /* Set the type of the elements from a text as in NumPy's array interface: "<f4", "|u1". Return
@@ -113,15 +116,21 @@ bool array_refuse(const struct array *array, struct error *error, const char *fo
 /* Set `is_empty` and the error for an array without elements. Return false. */
 bool array_refuse_empty(struct array *array, struct error *error);
 
+/* Copy at most `most` numbers of an attribute and return how many; 0 if the attribute does not
+ * exist, -1 if it has no numbers. */
+typedef int array_attribute_get(const void *source, const char *name, double *values, int most);
+
 /* Set the rule from attributes with NetCDF's conventions: scale_factor, add_offset, _FillValue,
- * missing_value, valid_min, valid_max, valid_range. `get` copies at most `most` values of an
- * attribute and returns their number, or 0 if the attribute does not exist or has no numbers. */
-void array_rule_set(struct array *array,
-                    int (*get)(const void *source, const char *name, double *values, int most),
-                    const void *source);
+ * missing_value, valid_min, valid_max, valid_range. A scale_factor or add_offset that is not one
+ * number is an error. */
+MUST_CHECK bool array_rule_set(struct array *array, array_attribute_get *get, const void *source,
+                               struct error *error);
 
 /* Check the description and set the members that depend on it. */
 MUST_CHECK bool array_open(struct array *array, struct error *error);
+
+/* Return the chunk, or the file of a folder, with this index, or NULL if it does not exist. */
+const struct array_chunk *array_chunk_find(const struct array *array, int64_t index);
 
 /* Use this cache, and in it the chunks of `original`: an array of the same data set in the same
  * file, which may be `array` itself. No other thread may read meanwhile. */

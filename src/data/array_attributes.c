@@ -115,7 +115,7 @@ void array_attributes_select(const struct array_path *source, const char *array,
 {
     struct text_stream text;
     FILE *values = text_stream_open(&text);
-    if (source->descriptor >= 0)
+    if (source->file != NULL)
         hdf5_attributes_copy(source->reader, array, is_selected, values, attributes);
     else if (source->is_folder)
         zarr_attributes_copy(source->path, array, is_selected, values, attributes);

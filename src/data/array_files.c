@@ -3,15 +3,21 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
+#include "core/folder.h"
+#include "core/log.h"
 #include "core/text_file.h"
+#include "data/array_value.h"
 
-enum { ENTRY = 16 }; /* offset and size of a chunk, 8 bytes each */
+enum { ENTRY = 16 /* offset and size of a chunk, 8 bytes each */, NAME = 512 /* of a file */ };
 
 static uint64_t little_endian(const uint8_t *from, int bytes)
 {
@@ -19,6 +25,116 @@ static uint64_t little_endian(const uint8_t *from, int bytes)
     while (bytes-- > 0)
         value = value << 8 | from[bytes];
     return value;
+}
+
+/* Return the number of files along a dimension. */
+static int64_t files_along(const struct array *array, int d)
+{
+    return (array->grid[d] - 1) / array->files.shard[d] + 1;
+}
+
+/* Return the number of a file in the grid of files, from its name below the folder; -1 if the name
+ * is not that of a file of chunks. */
+static int64_t file_parse(const struct array *array, const char *name)
+{
+    const struct array_files *files = &array->files;
+    const size_t prefix = strlen(files->prefix);
+    int64_t file = 0;
+    if (strncmp(name, files->prefix, prefix) != 0)
+        return -1;
+    name += prefix;
+    for (int d = 0; d < array->dimensions; d++) {
+        if (d > 0 && *name++ != files->separator)
+            return -1;
+        const size_t digits = strspn(name, "0123456789");
+        const int64_t at = digits < 19 ? strtoll(name, NULL, 10) : INT64_MAX;
+        if (digits == 0 || (digits > 1 && *name == '0') || at >= files_along(array, d))
+            return -1;
+        file = file * files_along(array, d) + at;
+        name += digits;
+    }
+    return *name == '\0' ? file : -1;
+}
+
+/* List the files in the subfolder `below`, and in the subfolders of it. Return false with errno if
+ * a folder cannot be read. */
+static bool folder_list(struct array *array, const char *below, int depth, size_t *capacity)
+{
+    char path[PATH_MAX + NAME], name[NAME];
+    const char *entry;
+    DIR *entries = NULL;
+    snprintf(path, sizeof path, "%s/%s", array->files.folder, below);
+    for (errno = 0; (entry = folder_next(&entries, path)) != NULL; errno = 0) {
+        if (snprintf(name, sizeof name, "%s%s", below, entry) >= (int)sizeof name - 1)
+            continue;
+        const int64_t file = file_parse(array, name);
+        if (file >= 0) {
+            array->chunks = allocate_more(array->chunks, capacity, (size_t)array->chunk_count,
+                                          sizeof *array->chunks);
+            array->chunks[array->chunk_count++] = (struct array_chunk){.index = file};
+        } else if (array->files.separator == '/' && depth < array->dimensions &&
+                   !folder_list(array, strcat(name, "/"), depth + 1, capacity)) {
+            const int reason = errno;
+            closedir(entries);
+            errno = reason;
+            return false;
+        }
+    }
+    return errno == 0 || errno == ENOTDIR || errno == ENOENT;
+}
+
+bool array_files_list(struct array *array, struct error *error)
+{
+    size_t capacity = 0;
+    array->files.count = 1;
+    for (int d = 0; d < array->dimensions; d++)
+        array->files.count *= files_along(array, d);
+    return folder_list(array, "", 0, &capacity) ||
+           durable_unreadable(error, ERROR_DATA, array->files.folder, errno);
+}
+
+void array_missing_write(const struct array *array, char *text, size_t size)
+{
+    const int64_t missing = array->files.count - array->chunk_count;
+    snprintf(text, missing > 0 ? size : 1, "%lld of %lld %s do not exist", (long long)missing,
+             (long long)array->files.count, array->files.sharded ? "shards" : "chunks");
+}
+
+void array_missing_add(struct array_missing *missing, const struct array *arrays, int count)
+{
+    for (int n = 0; n < count; n++) {
+        int first = 0;
+        while (strcmp(arrays[first].name, arrays[n].name) != 0)
+            first++;
+        if (first < n || arrays[n].files.folder == NULL ||
+            arrays[n].files.count == arrays[n].chunk_count)
+            continue;
+        if (missing->count++ == 0)
+            missing->first = &arrays[n];
+    }
+}
+
+bool array_missing_report(const struct array_missing *missing, bool refused, struct error *error)
+{
+    const struct array *array = missing->first;
+    char found[80], others[80] = "", value[80];
+    double fill;
+    if (missing->count == 0)
+        return true;
+    array_missing_write(array, found, sizeof found);
+    if (missing->count > 1)
+        snprintf(others, sizeof others, " (other arrays with missing files: %lld)",
+                 (long long)missing->count - 1);
+    if (refused)
+        return error_set(error, ERROR_DATA,
+                         "%s: '%s': %s%s: copy the store again, or set data.missing=fill to read "
+                         "the fill value",
+                         array->path, array->name, found, others);
+    array_values_convert(array, NULL, 1, (struct array_target){.doubles = &fill}, 0, 1);
+    snprintf(value, sizeof value, isnan(fill) ? "missing (NaN)" : "the fill value %g", fill);
+    log_warn("%s: '%s': %s%s: their values are %s; data.missing=error makes this an error",
+             array->path, array->name, found, others, value);
+    return true;
 }
 
 /* Write the path of the file that holds a chunk. Return the number of the file in the grid of
@@ -34,7 +150,7 @@ static int64_t file_of(const struct array *array, int64_t index, char *path, siz
     *member = 0;
     for (int d = 0; d < array->dimensions && used < (int)size; d++) {
         const int64_t shard = files->shard[d];
-        file = file * ((array->grid[d] - 1) / shard + 1) + at[d] / shard;
+        file = file * files_along(array, d) + at[d] / shard;
         *member = *member * shard + at[d] % shard;
         if (d > 0)
             path[used++] = files->separator;
@@ -78,9 +194,12 @@ const char *array_files_find(const struct array *array, struct shard_index *cach
     int64_t member;
     *place = (struct chunk_place){.descriptor = -1};
     const int64_t file = file_of(array, index, path, sizeof path, &member);
+    if (array_chunk_find(array, file) == NULL)
+        return NULL;
     const int descriptor = text_file_descriptor(path, &place->bytes);
     if (descriptor < 0)
-        return errno == ENOENT ? NULL : strerror(errno);
+        return errno == ENOENT || errno == ENOTDIR ? "its file existed at the start and is gone"
+                                                   : strerror(errno);
     const char *fault = NULL;
     if (array->files.sharded) {
         const int64_t file_bytes = place->bytes;

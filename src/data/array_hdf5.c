@@ -9,6 +9,8 @@
 #include "core/allocate.h"
 #include "core/durable.h"
 
+enum { PLUGINS = 256 /* the first number of a filter that is not part of HDF5 */, LZF = 32000 };
+
 /* Filters by their registered HDF5 numbers. */
 static const struct filter {
     int64_t number;
@@ -23,7 +25,7 @@ static const struct filter {
     {6, "scaleoffset", -1},
     {305, "lzo", -1},
     {307, "bzip2", -1},
-    {32000, "lzf", -1},
+    {LZF, "lzf", -1},
     {32001, "blosc", ARRAY_BLOSC},
     {32004, "lz4", ARRAY_LZ4},
     {32008, "bitshuffle", -1},
@@ -91,9 +93,39 @@ void array_hdf5_type_name(const struct hdf5_object *dataset, char *text, size_t 
         snprintf(text, size, "%s", kind == 'S' || kind == 'O' ? "text" : "not numeric");
 }
 
+/* State a fault and how to rewrite the data set with Python; `modules` can read it. Unlike h5py,
+ * h5repack leaves out a data set that it cannot decode, and ends with status 0. Return false. */
+static bool advise_rewriting(char reason[ARRAY_REASON], const char *fault, const char *modules)
+{
+    snprintf(
+        reason, ARRAY_REASON,
+        "%s: rewrite it in a copy of the file, in the same folder: `python3 -c \"import %s; f = "
+        "h5py.File('COPY.h5', 'r+'); d = f['NAME']; n, x, c, a = d.name, d[()], d.chunks, "
+        "dict(d.attrs); del f[n]; f.create_dataset(n, data=x, chunks=c, compression=c and "
+        "'gzip').attrs.update(a)\"`",
+        fault, modules);
+    return false;
+}
+
+/* True if the filters are supported. */
+static bool filters_readable(const struct hdf5_object *dataset, char reason[ARRAY_REASON])
+{
+    char name[32], fault[80];
+    for (int64_t n = 0; n < dataset->filter_count; n++) {
+        const int64_t number = dataset->filter[n];
+        const struct filter *known = filter_find(number);
+        if (known != NULL && known->filter >= 0)
+            continue;
+        filter_name(number, name, sizeof name);
+        snprintf(fault, sizeof fault, "its filter %s is not supported", name);
+        return advise_rewriting(reason, fault,
+                                number >= PLUGINS && number != LZF ? "h5py, hdf5plugin" : "h5py");
+    }
+    return true;
+}
+
 bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_REASON])
 {
-    char name[32];
     if (dataset->kind == HDF5_LINK && dataset->fault[0] != '\0')
         snprintf(reason, ARRAY_REASON, "it is a link to '%s': name that data set", dataset->fault);
     else if (dataset->kind == HDF5_LINK)
@@ -109,27 +141,16 @@ bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_RE
         snprintf(reason, ARRAY_REASON, "it is not a data set of at most %d dimensions",
                  HDF5_DIMENSIONS);
     else if (dataset->layout == HDF5_VIRTUAL || dataset->layout == HDF5_EXTERNAL)
-        snprintf(reason, ARRAY_REASON,
-                 "it is %s: copy the values with `h5repack -l CONTI IN.h5 OUT.h5`",
-                 dataset->layout == HDF5_VIRTUAL ? "a virtual data set" : "in external files");
+        return advise_rewriting(reason,
+                                dataset->layout == HDF5_VIRTUAL ? "it is a virtual data set"
+                                                                : "it is in external files",
+                                "h5py");
     else if (!is_number(dataset))
         snprintf(reason, ARRAY_REASON,
                  "its type is not an integer or a floating-point number of 1, 2, 4 or 8 bytes: "
                  "write its numbers as separate data sets");
-    else {
-        for (int64_t n = 0; n < dataset->filter_count; n++)
-            if (filter_find(dataset->filter[n]) == NULL ||
-                filter_find(dataset->filter[n])->filter < 0) {
-                filter_name(dataset->filter[n], name, sizeof name);
-                snprintf(
-                    reason, ARRAY_REASON,
-                    "its filter %s is not supported: rewrite the file with `h5repack -f SHUF -f "
-                    "GZIP=4 IN.h5 OUT.h5`",
-                    name);
-                return false;
-            }
-        return true;
-    }
+    else
+        return filters_readable(dataset, reason);
     return false;
 }
 
@@ -162,13 +183,20 @@ struct attributes {
 static int attribute_get(const void *source, const char *name, double *values, int most)
 {
     const struct attributes *attributes = source;
+    const struct hdf5_reader *reader = attributes->reader;
     const struct hdf5_attribute *attribute =
-        hdf5_attribute_find(attributes->reader, attributes->dataset, name);
-    if (attribute != NULL && attribute->kind == HDF5_TEXT && attribute->count == 1) {
+        reader->file.attributes + attributes->dataset->first_attribute;
+    const struct hdf5_attribute *end = attribute + attributes->dataset->attribute_count;
+    while (attribute < end && strcmp(attribute->name, name) != 0)
+        attribute++;
+    if (attribute == end)
+        return 0;
+    if (attribute->kind == HDF5_TEXT && attribute->count == 1 && strcmp(name, "_Unsigned") == 0) {
         values[0] = 1;
-        return strcasecmp(attributes->reader->file.values + attribute->offset, "true") == 0;
+        return strcasecmp(reader->file.values + attribute->offset, "true") == 0;
     }
-    return hdf5_reals_get(attributes->reader, attributes->dataset, name, values, most);
+    const int count = hdf5_attribute_reals(attribute, reader->file.values, values, most);
+    return count > 0 ? count : -1;
 }
 
 /* Copy the table of chunks or, if the layout is compact, the values. */
@@ -213,11 +241,11 @@ static bool shape_read(const struct hdf5_object *dataset, struct array *array)
 }
 
 bool array_hdf5_open(const struct hdf5_reader *reader, const char *name, const char *path,
-                     int descriptor, struct array *array, struct error *error)
+                     struct open_file *file, struct array *array, struct error *error)
 {
     char reason[ARRAY_REASON];
     const struct hdf5_object *dataset = hdf5_path_find(reader, name);
-    array_begin(array, path, name, descriptor, &reader->stamp);
+    array_begin(array, path, name, file, &reader->stamp);
     if (dataset == NULL)
         return error_set(error, ERROR_DATA,
                          "%s has no data set '%s': `vittrain data describe %s` lists them", path,
@@ -234,6 +262,6 @@ bool array_hdf5_open(const struct hdf5_reader *reader, const char *name, const c
         array->filter[n] = (enum array_filter)filter_find(dataset->filter[n])->filter;
     if (!shape_read(dataset, array))
         return array_refuse_empty(array, error);
-    array_rule_set(array, attribute_get, &(struct attributes){reader, dataset});
-    return places_read(reader, dataset, array, error) && array_open(array, error);
+    return array_rule_set(array, attribute_get, &(struct attributes){reader, dataset}, error) &&
+           places_read(reader, dataset, array, error) && array_open(array, error);
 }

@@ -12,13 +12,13 @@ MUST_CHECK bool array_hdf5_file_open(struct hdf5_reader *reader, const char *pat
                                      struct error *error);
 
 /* Open a data set as an array, with the conventions of NetCDF: scale_factor, add_offset,
- * _FillValue, missing_value, valid_min, valid_max, valid_range. `descriptor`: the file; `path` must
+ * _FillValue, missing_value, valid_min, valid_max, valid_range. `path`, the path of `file`, must
  * stay valid. Call array_close in any case. */
 MUST_CHECK bool array_hdf5_open(const struct hdf5_reader *reader, const char *name,
-                                const char *path, int descriptor, struct array *array,
+                                const char *path, struct open_file *file, struct array *array,
                                 struct error *error);
 
-enum { ARRAY_REASON = 256 };
+enum { ARRAY_REASON = 512 };
 
 /* True if a data set can be read as an array; else `reason` states why not and what to do. */
 bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_REASON]);

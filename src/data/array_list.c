@@ -9,6 +9,7 @@
 #include "core/allocate.h"
 #include "core/text.h"
 #include "data/array_attributes.h"
+#include "data/array_files.h"
 #include "data/array_filter.h"
 #include "data/array_npy.h"
 #include "data/array_zarr.h"
@@ -150,6 +151,8 @@ static void entry_set(struct array_list *list, struct array_entry *entry, const 
         entry->has_shape &= array->extent[d] > 0 && array->chunk[d] > 0;
     list->has_empty |= array->is_empty;
     entry->is_chunked = array->files.folder != NULL;
+    if (entry->reason[0] == '\0' && entry->is_chunked)
+        array_missing_write(array, entry->missing, sizeof entry->missing);
     entry->dimensions = array->dimensions;
     memcpy(entry->extent, array->extent, sizeof entry->extent);
     memcpy(entry->chunk, array->chunk, sizeof entry->chunk);

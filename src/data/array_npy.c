@@ -8,7 +8,6 @@
 
 #include "core/allocate.h"
 #include "core/durable.h"
-#include "core/text_file.h"
 
 enum { PREFIX = 12, MOST_HEADER = 1 << 16 };
 
@@ -70,10 +69,10 @@ static bool header_read(const char *header, struct array *array, struct error *e
 
 /* Return the text of the header, which the caller frees, and set `offset` to its end. Return NULL
  * if this is not a .npy file, the text is truncated or too long, or memory is exhausted. */
-static char *header_load(const struct array *array, int64_t *offset)
+static char *header_load(int descriptor, int64_t *offset)
 {
     uint8_t prefix[PREFIX] = {0};
-    if (durable_pread(array->descriptor, prefix, sizeof prefix, 0) < sizeof prefix ||
+    if (durable_pread(descriptor, prefix, sizeof prefix, 0) < sizeof prefix ||
         memcmp(prefix, "\x93NUMPY", 6) != 0 || prefix[6] < 1 || prefix[6] > 3)
         return NULL;
     size_t length = prefix[8] | (size_t)prefix[9] << 8;
@@ -83,7 +82,7 @@ static char *header_load(const struct array *array, int64_t *offset)
         *offset = 12;
     }
     char *header = length < MOST_HEADER ? malloc(length + 1) : NULL;
-    if (header == NULL || durable_pread(array->descriptor, header, length, *offset) < length) {
+    if (header == NULL || durable_pread(descriptor, header, length, *offset) < length) {
         free(header);
         return NULL;
     }
@@ -94,23 +93,25 @@ static char *header_load(const struct array *array, int64_t *offset)
 
 bool array_npy_open(const char *path, const char *name, struct array *array, struct error *error)
 {
-    int64_t bytes = 0, offset = 0;
+    int64_t offset = 0;
     unsigned char first[4] = {0};
-    const int descriptor = text_file_descriptor(path, &bytes);
-    const int reason = errno;
     struct file_stamp stamp = {0};
-    const bool is_open = descriptor >= 0 && file_stamp_read(descriptor, &stamp);
-    array_begin(array, path, name, descriptor, &stamp);
-    array->owns_descriptor = true;
-    if (!is_open)
+    struct open_file *file = open_file_new(path, &stamp);
+    const int descriptor = file != NULL ? open_file_take(file) : -1;
+    const int reason = errno;
+    array_begin(array, path, name, file, &stamp);
+    array->owns_file = true;
+    if (descriptor < 0)
         return durable_unreadable(error, ERROR_DATA, path, reason);
-    if (durable_pread(descriptor, first, sizeof first, 0) == sizeof first &&
-        memcmp(first, "PK\3\4", sizeof first) == 0)
+    const bool is_archive = durable_pread(descriptor, first, sizeof first, 0) == sizeof first &&
+                            memcmp(first, "PK\3\4", sizeof first) == 0;
+    char *header = is_archive ? NULL : header_load(descriptor, &offset);
+    open_file_give(file);
+    if (is_archive)
         return error_set(error, ERROR_DATA,
                          "%s is an archive (.npz, .zip): unpack it, or write each array to a "
                          "separate file with numpy.save",
                          path);
-    char *header = header_load(array, &offset);
     if (header == NULL)
         return error_set(error, ERROR_DATA,
                          "%s is not a .npy file, or its header is damaged: copy the file again",

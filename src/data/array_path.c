@@ -12,7 +12,6 @@
 #include "core/durable.h"
 #include "core/folder.h"
 #include "core/text.h"
-#include "core/text_file.h"
 #include "data/array_hdf5.h"
 #include "data/array_npy.h"
 #include "data/array_zarr.h"
@@ -51,21 +50,21 @@ bool array_path_open(struct array_path *self, const char *path, struct hdf5_read
 {
     struct stat status;
     unsigned char first[6] = {0};
-    int64_t bytes;
-    *self = (struct array_path){.path = path, .reader = reader, .descriptor = -1};
+    struct file_stamp stamp;
+    *self = (struct array_path){.path = path, .reader = reader};
     self->is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
     if (self->is_folder)
         return true;
-    const int descriptor = text_file_descriptor(path, &bytes);
+    self->file = open_file_new(path, &stamp);
+    const int descriptor = self->file != NULL ? open_file_take(self->file) : -1;
     if (descriptor < 0)
         return durable_unreadable(error, ERROR_DATA, path, errno);
     const size_t count = durable_pread(descriptor, first, sizeof first, 0);
+    open_file_give(self->file);
     self->is_npy = (count == sizeof first && memcmp(first, "\x93NUMPY", sizeof first) == 0) ||
                    (count >= 4 && memcmp(first, "PK\3\4", 4) == 0); /* .npz */
     if (self->is_npy)
-        close(descriptor);
-    else
-        self->descriptor = descriptor;
+        array_path_close(self);
     return self->is_npy || array_hdf5_file_open(reader, path, error);
 }
 
@@ -95,7 +94,7 @@ bool array_path_array(const struct array_path *self, const char *name, struct ar
     if (self->is_npy)
         return array_npy_open(self->path, name, array, error);
     if (!self->is_folder)
-        return array_hdf5_open(self->reader, name, self->path, self->descriptor, array, error);
+        return array_hdf5_open(self->reader, name, self->path, self->file, array, error);
     if (has_npy(self->path, name, path)) {
         const bool good = array_npy_open(path, name, array, error);
         array->path = self->path;
@@ -106,7 +105,6 @@ bool array_path_array(const struct array_path *self, const char *name, struct ar
 
 void array_path_close(struct array_path *self)
 {
-    if (self->descriptor >= 0)
-        close(self->descriptor);
-    self->descriptor = -1;
+    open_file_close(self->file);
+    self->file = NULL;
 }

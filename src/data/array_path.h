@@ -15,7 +15,7 @@ struct array_path {
     bool is_folder;             /* a Zarr store, or a folder of files NAME.npy */
     bool is_npy;                /* a .npy file, else an HDF5 file if it is not a folder */
     struct hdf5_reader *reader; /* of the caller */
-    int descriptor;             /* of an HDF5 file, else -1 */
+    struct open_file *file;     /* an HDF5 file, else NULL */
 };
 
 /* Find the files and folders of data.root (split_files.h). */

@@ -236,15 +236,33 @@ static void unsigned_use(struct array *array)
         rule->missing[n] = unsigned_value(array, rule->missing[n]);
 }
 
-void array_rule_set(struct array *array,
-                    int (*get)(const void *source, const char *name, double *values, int most),
-                    const void *source)
+/* Read an attribute that is one number. `exists`: the array has it. */
+static bool number_read(const struct array *array, array_attribute_get *get, const void *source,
+                        const char *name, double *number, bool *exists, struct error *error)
+{
+    double values[2];
+    const int count = get(source, name, values, 2);
+    *exists = count == 1;
+    if (*exists)
+        *number = values[0];
+    return count == 0 || (count == 1 && isfinite(*number)) ||
+           array_refuse(
+               array, error,
+               "its attribute %s is not one finite number: write it as a number, or remove "
+               "it",
+               name);
+}
+
+bool array_rule_set(struct array *array, array_attribute_get *get, const void *source,
+                    struct error *error)
 {
     struct array_rule *rule = &array->rule;
     double values[ARRAY_MISSING];
+    bool scales, shifts;
     *rule = (struct array_rule){.scale = 1, .least = (double)-INFINITY, .most = (double)INFINITY};
-    const bool scales = get(source, "scale_factor", &rule->scale, 1) > 0;
-    const bool shifts = get(source, "add_offset", &rule->offset, 1) > 0;
+    if (!number_read(array, get, source, "scale_factor", &rule->scale, &scales, error) ||
+        !number_read(array, get, source, "add_offset", &rule->offset, &shifts, error))
+        return false;
     const bool has_least = get(source, "valid_min", &rule->least, 1) > 0;
     const bool has_most = get(source, "valid_max", &rule->most, 1) > 0;
     const bool has_range = get(source, "valid_range", values, 2) == 2;
@@ -262,4 +280,5 @@ void array_rule_set(struct array *array,
         unsigned_use(array);
     if (array->fill == default_fill(array))
         missing_add(array, array->fill);
+    return true;
 }

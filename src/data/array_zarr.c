@@ -14,7 +14,6 @@
 
 #include "core/allocate.h"
 #include "core/durable.h"
-#include "core/folder.h"
 #include "core/text_file.h"
 #include "data/array_value.h"
 
@@ -31,25 +30,27 @@ enum { CODECS = sizeof codecs / sizeof codecs[0], MOST_SHARD = 1 << 26 };
 
 /* ---- JSON ---- */
 
-/* Python's json also writes NaN, Infinity and -Infinity, which are not JSON. Replace them with
- * empty texts, which the code below ignores. */
-static void constants_replace(char *text)
+/* Python's json also writes NaN, Infinity and -Infinity, which are not JSON. Return a copy of the
+ * text, to be freed by the caller, in which they are quoted. */
+static char *constants_quote(const char *text)
 {
     static const char *const constants[] = {"NaN", "Infinity", "-Infinity"};
-    bool quoted = false;
-    for (; *text != '\0'; text++) {
-        if (quoted && *text == '\\' && text[1] != '\0')
-            text++;
-        else if (*text == '"')
-            quoted = !quoted;
-        for (int n = 0; !quoted && n < 3; n++)
-            if (strncmp(text, constants[n], strlen(constants[n])) == 0) {
-                memset(text, ' ', strlen(constants[n]));
-                text[0] = text[1] = '"';
-                text++;
-                break;
-            }
+    char *copy = allocate(2 * strlen(text) + 1, 1), *to = copy;
+    for (bool quoted = false; *text != '\0';) {
+        size_t length = quoted && text[0] == '\\' && text[1] != '\0' ? 2 : 1;
+        bool is_constant = false;
+        for (int n = 0; !quoted && !is_constant && n < 3; n++)
+            if ((is_constant = strncmp(text, constants[n], strlen(constants[n])) == 0))
+                length = strlen(constants[n]);
+        quoted ^= *text == '"';
+        if (is_constant)
+            *to++ = '"';
+        to = (char *)memcpy(to, text, length) + length;
+        if (is_constant)
+            *to++ = '"';
+        text += length;
     }
+    return copy;
 }
 
 /* Read a JSON object from a file. Return NULL if the file does not exist, or after an error. */
@@ -64,9 +65,10 @@ static json_t *object_load(const char *folder, const char *name, struct error *e
             durable_unreadable(error, ERROR_DATA, path, errno);
         return NULL;
     }
-    constants_replace(text);
+    char *quoted = constants_quote(text);
     /* Decode integers as reals: jansson's integers cannot hold large uint64. */
-    json_t *object = json_loads(text, JSON_DECODE_INT_AS_REAL, &reason);
+    json_t *object = json_loads(quoted, JSON_DECODE_INT_AS_REAL, &reason);
+    free(quoted);
     free(text);
     if (object == NULL || !json_is_object(object)) {
         error_set(error, ERROR_DATA, "%s is damaged: %s; copy it again", path,
@@ -218,7 +220,7 @@ static int attribute_get(const void *source, const char *name, double *values, i
         value = attributes->fill;
     if (json_is_string(value) && is_fill)
         return text_decode(json_string_value(value), values);
-    if (json_is_string(value)) {
+    if (json_is_string(value) && strcmp(name, "_Unsigned") == 0) {
         values[0] = 1;
         return strcasecmp(json_string_value(value), "true") == 0;
     }
@@ -228,7 +230,7 @@ static int attribute_get(const void *source, const char *name, double *values, i
         if (json_is_number(item))
             values[count++] = json_number_value(item);
     }
-    return count;
+    return count == 0 && value != NULL ? -1 : count;
 }
 
 /* ---- version 2 ---- */
@@ -429,19 +431,6 @@ json_t *array_zarr_attributes(const char *folder)
     return attributes;
 }
 
-/* True if the folder has a file or folder of chunks, or shards. */
-static bool has_chunks(const char *folder)
-{
-    DIR *entries = NULL;
-    const char *name;
-    while ((name = folder_next(&entries, folder)) != NULL)
-        if (name[0] != '.' && strcmp(name, "zarr.json") != 0) {
-            closedir(entries);
-            return true;
-        }
-    return false;
-}
-
 static bool none_found(const struct array *array, struct error *error)
 {
     return error_set(error, ERROR_DATA, "%s has no array '%s': %s", array->path, array->name,
@@ -469,8 +458,7 @@ static bool metadata_read(struct array *array, struct error *error)
         if (json_object_get(version2_attributes, ZARR_DIMENSIONS) != NULL)
             attributes.fill = json_object_get(version2, "fill_value");
     }
-    if (good)
-        array_rule_set(array, attribute_get, &attributes);
+    good = good && array_rule_set(array, attribute_get, &attributes, error);
     json_decref(version3);
     json_decref(version2);
     json_decref(version2_attributes);
@@ -480,13 +468,12 @@ static bool metadata_read(struct array *array, struct error *error)
 bool array_zarr_open(const char *path, const char *name, struct array *array, struct error *error)
 {
     char folder[PATH_MAX];
-    array_begin(array, path, name, -1, NULL);
+    array_begin(array, path, name, NULL, NULL);
     const int length = snprintf(folder, sizeof folder, "%s/%s", path, name);
     array->files.folder = allocate_copy(folder);
     if (length >= (int)sizeof folder)
         return array_refuse(array, error, "the path is too long");
-    return metadata_read(array, error) &&
-           (has_chunks(folder) ||
-            array_refuse(array, error, "none of its chunk files exists: copy the store again")) &&
-           array_open(array, error);
+    return metadata_read(array, error) && array_open(array, error) &&
+           (array->chunk_count > 0 ||
+            array_refuse(array, error, "none of its chunk files exists: copy the store again"));
 }

@@ -16,6 +16,7 @@
 #include "core/vectorised.h"
 #include "data/array_attributes.h"
 #include "data/array_cache.h"
+#include "data/array_files.h"
 #include "data/array_path.h"
 #include "data/arrays.h"
 #include "data/arrays_coordinates.h"
@@ -47,10 +48,11 @@ struct arrays {
     int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
     struct file_series series; /* its files are those in `file` */
     struct grid grid;          /* of the first file */
-    bool has_planes;           /* the targets are planes, which are read with the pixels */
-    double ignored;            /* train.ignore_label, or NAN */
-    float *target;             /* [count, target.count]: targets that are not planes, or NULL */
-    int32_t *label;            /* [count]: classes, or NULL */
+    struct array_missing missing;
+    bool has_planes; /* the targets are planes, which are read with the pixels */
+    double ignored;  /* train.ignore_label, or NAN */
+    float *target;   /* [count, target.count]: targets that are not planes, or NULL */
+    int32_t *label;  /* [count]: classes, or NULL */
 };
 
 /* ---- variables ---- */
@@ -362,7 +364,7 @@ static bool file_open(struct dataset *dataset, const struct options *options,
 {
     struct arrays *self = dataset->self;
     struct arrays_file *file = &self->file[self->file_count++];
-    *file = (struct arrays_file){.place = {.descriptor = -1}};
+    *file = (struct arrays_file){.path = NULL};
     file->path = allocate_copy(path);
     file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
     if (!array_path_open(&file->place, file->path, reader, error))
@@ -374,6 +376,7 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     }
     if (!file_arrays(dataset, options, file, error))
         return false;
+    array_missing_add(&self->missing, file->array, file->opened);
     return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
            class_names_read(dataset, file, error);
 }
@@ -678,7 +681,11 @@ static bool files_open(struct dataset *dataset, const struct options *options,
                       split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
     hdf5_reader_close(&reader);
     free(names);
-    return good && series_make(dataset, error) &&
+    const bool refused = options->data.missing == MISSING_ERROR;
+    return good &&
+           ((dataset->held_out && !refused) ||
+            array_missing_report(&self->missing, refused, error)) &&
+           series_make(dataset, error) &&
            (self->has_planes || dataset->unlabelled || targets_read(dataset, error));
 }
 

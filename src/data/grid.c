@@ -251,7 +251,7 @@ void grid_add(struct grid *grid, const struct array_path *source, const char *na
         array_attributes_read(source, "", &grid->attributes);
     }
     struct grid_array *added = array_add(grid, name, array->dimensions);
-    if (source->descriptor >= 0)
+    if (source->file != NULL)
         hdf5_dimensions_find(source->reader, name, path, names);
     else if (source->is_folder)
         zarr_dimensions_find(source, name, path, names);

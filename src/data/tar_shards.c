@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/text_file.h"
@@ -21,18 +20,6 @@ bool tar_shards_find(const char *root, struct split_files *files, struct error *
     return split_files_find(root, &kind, files, error);
 }
 
-/* Raise the soft limit of open files for this many more. */
-static void raise_limit(int64_t files)
-{
-    enum { OTHER_FILES = 1024 }; /* sockets, files of the run */
-    struct rlimit limit;
-    const rlim_t wanted = (rlim_t)files + OTHER_FILES;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
-        return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    setrlimit(RLIMIT_NOFILE, &limit); /* if this fails, opening a file will */
-}
-
 static bool open_one(struct tar_shard *shard, struct error *error)
 {
     int64_t bytes;
@@ -41,7 +28,7 @@ static bool open_one(struct tar_shard *shard, struct error *error)
         return error_set(error, ERROR_DATA, "%s: is not a regular file", shard->path);
     if (shard->descriptor < 0)
         return error_set(error, ERROR_DATA, "%s: %s; %s", shard->path, strerror(errno),
-                         errno == EMFILE ? "raise it, or use fewer, larger shards"
+                         errno == EMFILE ? "raise the hard limit, or use fewer, larger shards"
                                          : "check data.root");
     return file_stamp_read(shard->descriptor, &shard->stamp);
 }
@@ -49,7 +36,6 @@ static bool open_one(struct tar_shard *shard, struct error *error)
 bool tar_shards_open(struct tar_shard *shards, int64_t count, struct error *error)
 {
     bool good = true;
-    raise_limit(count);
     for (int64_t i = 0; good && i < count; i++)
         good = shards[i].descriptor >= 0 || open_one(&shards[i], error);
     return good;

@@ -4,11 +4,13 @@
  * are errors. With a number as argument, only the test of random damage runs, with that number of
  * mutations. */
 #include <dirent.h>
+#include <unistd.h>
 
 #include "array_check.h"
 #include "core/folder.h"
 #include "core/random.h"
 #include "core/text_file.h"
+#include "data/array_files.h"
 #include "data/array_path.h"
 #include "temporary.h"
 #include "test.h"
@@ -46,7 +48,7 @@ static bool array_of(const char *store, const char *name, struct array *array, s
     struct array_path source;
     snprintf(path, sizeof path, "%s", path_of(store));
     const bool good = array_path_open(&source, path, &reader, error);
-    array_begin(array, path, name, -1, NULL);
+    array_begin(array, path, name, NULL, NULL);
     return good && array_path_array(&source, name, array, error);
 }
 
@@ -99,6 +101,29 @@ TEST(zarr_stores_have_the_values_of_zarr)
     assert_int_equal(store_check("v3_array"), 1);
 }
 
+/* Replace a text in a file of an array. */
+static void replace(const char *file, const char *from, const char *to)
+{
+    char path[2 * PATH], *text, *found;
+    snprintf(path, sizeof path, "%s", path_of(file));
+    text = text_file_read(path, NULL);
+    assert_non_null(text);
+    FILE *stream = fopen(path, "w");
+    found = strstr(text, from);
+    assert_true(stream != NULL && found != NULL);
+    fprintf(stream, "%.*s%s%s", (int)(found - text), text, to, found + strlen(from));
+    assert_int_equal(fclose(stream), 0);
+    free(text);
+}
+
+TEST(fill_value_may_be_a_bare_constant)
+{
+    replace("v3/missing_nan/zarr.json", "\"fill_value\": \"NaN\"", "\"fill_value\": NaN");
+    array_expect("v3", "missing_nan");
+    replace("v2/missing_infinity/.zarray", "\"-Infinity\"", "-Infinity");
+    array_expect("v2", "missing_infinity");
+}
+
 static void refused(const char *store, const char *name, const char *reason)
 {
     struct array array;
@@ -135,6 +160,57 @@ TEST(zarr_arrays_that_cannot_be_read_are_refused)
     refused("v2", "", "has no array '': it is a group; name an array in it");
     refused("v3", "", "has no array '': it is a group; name an array in it");
     refused("v3", "none", "has no array 'none': there is neither zarr.json nor .zarray");
+}
+
+TEST(scale_and_offset_are_numbers)
+{
+    static const char *const bad[] = {"\"0.25\"", "[0.25, 1]", "[]", "true", "{}", "NaN"};
+    char text[64], before[64] = "\"scale_factor\": 0.25";
+    for (size_t n = 0; n < sizeof bad / sizeof bad[0]; n++) {
+        snprintf(text, sizeof text, "\"scale_factor\": %s", bad[n]);
+        replace("v3/packed/zarr.json", before, text);
+        refused("v3", "packed",
+                "v3: cannot read 'packed': its attribute scale_factor is not one finite number");
+        snprintf(before, sizeof before, "%s", text);
+    }
+    replace("v3/packed/zarr.json", before, "\"scale_factor\": [0.25]");
+    array_expect("v3", "packed");
+    replace("v2/packed/.zattrs", "273.0", "\"273.0\"");
+    refused("v2", "packed", "its attribute add_offset is not one finite number: write it as a");
+    replace("v2/packed/.zattrs", "\"273.0\"", "273.0");
+}
+
+/* Check the files that an array lacks, and that removing one of the others is an error. */
+static void missing_check(const char *store, const char *name, const char *missing,
+                          const char *removed)
+{
+    static double got[ARRAY_CHECK_ELEMENTS];
+    struct array array;
+    struct error error = {0};
+    char path[2 * PATH], text[80];
+    assert_true(array_of(store, name, &array, &error));
+    array_missing_write(&array, text, sizeof text);
+    assert_string_equal(text, missing);
+    const struct array_box box = array_whole(&array);
+    assert_true(array_read_doubles(&array, &box, got, &error));
+    array_close(&array);
+    assert_true(array_of(store, name, &array, &error));
+    snprintf(path, sizeof path, "%s", path_of(store));
+    snprintf(path + strlen(path), sizeof path - strlen(path), "/%s/%s", name, removed);
+    assert_int_equal(unlink(path), 0);
+    assert_false(array_read_doubles(&array, &box, got, &error));
+    assert_error(&error, ERROR_DATA, "its file existed at the start and is gone");
+    array_close(&array);
+}
+
+TEST(missing_files_of_chunks_are_counted)
+{
+    missing_check("v2", "missing", "8 of 24 chunks do not exist", "0.0.0.0");
+    missing_check("v2", "folders", "", "0/0/0/0");
+    missing_check("v3", "missing", "8 of 24 chunks do not exist", "c/0/0/0/0");
+    missing_check("v3", "points", "", "c.0.0.0.0");
+    missing_check("v3", "scalar", "", "c");
+    missing_check("v3", "shards_missing", "3 of 4 shards do not exist", "c/0/0/0/0");
 }
 
 /* Read an array of files that may be damaged; true if that is an error. */

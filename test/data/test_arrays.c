@@ -600,6 +600,57 @@ TEST(what_does_not_fit_is_an_error)
     refused(SPLIT_TRAIN, "is empty; set data.root to a file, to a folder of files");
 }
 
+/* Write a data set of images with an attribute of this type and number of values. */
+static void scaled_write(hid_t file, const char *name, hid_t type, hsize_t count)
+{
+    static const float images[SAMPLES][PLANE];
+    static const double values[4] = {2};
+    const hsize_t extent[] = {SAMPLES, HEIGHT, WIDTH};
+    hid_t space = count > 0 ? H5Screate_simple(1, &count, NULL) : H5Screate(H5S_NULL);
+    hid_t made = dataset_write(file, name, 3, extent, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, images);
+    hid_t attribute = H5Acreate2(made, "scale_factor", type, space, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Awrite(attribute, type, values) >= 0);
+    H5Aclose(attribute);
+    H5Sclose(space);
+    H5Dclose(made);
+}
+
+TEST(scale_factor_is_one_number)
+{
+    static const char *const bad[] = {"list", "empty", "bool", "complex", "text"};
+    const int8_t is_true = 1;
+    hid_t file =
+        H5Fcreate(temporary_path("all/scaled.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t complex = H5Tcreate(H5T_COMPOUND, 16), boolean = H5Tenum_create(H5T_NATIVE_INT8);
+    hid_t text = H5Tcopy(H5T_C_S1);
+    assert_true(H5Tinsert(complex, "r", 0, H5T_NATIVE_DOUBLE) >= 0 &&
+                H5Tinsert(complex, "i", 8, H5T_NATIVE_DOUBLE) >= 0 &&
+                H5Tenum_insert(boolean, "TRUE", &is_true) >= 0 && H5Tset_size(text, 8) >= 0);
+    scaled_write(file, "one", H5T_NATIVE_DOUBLE, 1);
+    scaled_write(file, "list", H5T_NATIVE_DOUBLE, 2);
+    scaled_write(file, "empty", H5T_NATIVE_DOUBLE, 0);
+    scaled_write(file, "bool", boolean, 1);
+    scaled_write(file, "complex", complex, 1);
+    scaled_write(file, "text", text, 1);
+    H5Tclose(text);
+    H5Tclose(boolean);
+    H5Tclose(complex);
+    H5Fclose(file);
+    for (size_t n = 0; n < sizeof bad / sizeof bad[0]; n++) {
+        char expected[128];
+        use("all/scaled.h5", bad[n], "one");
+        snprintf(expected, sizeof expected,
+                 "scaled.h5: cannot read '%s': its attribute scale_factor is not one finite number",
+                 bad[n]);
+        refused(SPLIT_TRAIN, expected);
+        dataset_close(&dataset);
+    }
+    use("all/scaled.h5", "one", "one");
+    options.data.task = TASK_REGRESSION;
+    opens(SPLIT_TRAIN);
+    dataset_close(&dataset);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--make") == 0) {

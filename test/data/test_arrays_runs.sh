@@ -173,6 +173,35 @@ run 1 some data.format=arrays data.root="$work/some" data.x=x data.y=y data.task
 bad=$(ended; has some.log 'data.root: 1 of 2 files have no samples and are left out' '7 training and 2 validation samples')
 [ "$(grep -c 'left out' some.log)" = 1 ] || bad="$bad several warnings;"
 result 'files without samples are left out' "$bad" some.log
+# 100 files and .npy folders with 64 descriptors: files are closed and opened again.
+mkdir crowd
+for n in $(seq 100 149); do
+    cp "$work/data/storms.h5" crowd/$n.h5
+    npy crowd/$n/u0.npy 30,5,4 600
+    npy crowd/$n/number.npy 30 30
+done
+crowd="data.format=arrays data.root=$work/crowd data.x=u0 data.y=number data.task=regression data.val=0.2 $model train.epochs=1 train.steps=40 \
+checkpoint.every=0 data.workers=3"
+run 1 many $crowd run.dir="$work/many"
+bad=$(ended)
+(ulimit -n 64 && run 1 few $crowd run.dir="$work/few" && exit $status) || bad="$bad status $?;"
+result 'more files than descriptors have the same bits' "$bad$(same many few)" few.log
+
+# A store of four chunks without the second one.
+mkdir -p lost.zarr/u
+echo "{\"zarr_format\": 2}" >lost.zarr/.zgroup
+echo '{"zarr_format": 2, "dtype": "<f4", "shape": [20, 8, 8], "chunks": [5, 8, 8], "compressor": null, "filters": null, "fill_value": 7,
+"order": "C"}' >lost.zarr/u/.zarray
+for chunk in 0 2 3; do head -c 1280 /dev/zero >lost.zarr/u/$chunk.0.0; done
+lost="data.format=arrays data.root=$work/lost.zarr data.x=u data.y=u@+1 data.task=regression model.head=dense data.val=0.2 $model \
+model.image=8 model.image_width=8 model.patch=4 train.epochs=1"
+run 1 lost $lost run.dir="$work/lost"
+bad=$(ended; has lost.log "lost.zarr: 'u': 1 of 4 chunks do not exist: their values are the fill value 7; data.missing=error makes this an error")
+[ "$(grep -c 'chunks do not exist' lost.log)" = 1 ] || bad="$bad not one warning;"
+result 'missing chunks are counted' "$bad" lost.log
+fails 1 'or refused' 3 "lost.zarr: 'u': 1 of 4 chunks do not exist: copy the store again, or set data.missing=fill" $lost data.missing=error \
+    run.dir="$work/lost-2"
+fails 1 'data.missing is an option of arrays' 2 'data.missing=error does not apply with data.format=cifar10' data.missing=error
 shapes="data.format=arrays data.root=$work/shapes data.val=test data.task=regression"
 fails 1 'splits with other channels are refused' 3 'evaluation have 3 channels and 2 targets, those for training 2 and 2' $shapes \
     data.x=wide data.y=y

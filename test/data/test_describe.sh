@@ -5,14 +5,14 @@
 
 tar -xzf "$TEST_SOURCE/test/vectors/array_folders.tar.gz"
 
-# array STORE/NAME TYPE SHAPE [ATTRIBUTES]: write an array of version 2 with one chunk.
+# array STORE/NAME TYPE SHAPE [ATTRIBUTES]: write an array of version 2 with one chunk, in the file 0, 0.0, ...
 array() {
     mkdir -p "$1"
     echo '{"zarr_format": 2}' >"${1%%/*}/.zgroup"
     echo "{\"zarr_format\": 2, \"dtype\": \"$2\", \"shape\": [$3], \"chunks\": [$3], \"compressor\": null, \"filters\": null, \
 \"fill_value\": 0, \"order\": \"C\"}" >"$1/.zarray"
     [ -z "$4" ] || echo "$4" >"$1/.zattrs"
-    : >"$1/0"
+    : >"$1/$(echo "$3" | sed 's/[0-9]*/0/g; s/,/./g')"
 }
 
 # suggests NAME STORE PATTERN...: describe prints lines that match.
@@ -36,6 +36,10 @@ rm classes/absent/0
 echo '{"zarr_format": 2}' >classes/group/.zgroup
 suggests 'classes' classes 'data.x=/fields data.y=/group/label data.val=0.1$' '/group/label .*; class_names=cyclone, \.\.\.' \
     '4 channels, order chw' '/absent .*; cannot be read: none of its chunk files exists'
+
+array part/u '<f4' 40,8,8
+sed -i 's/"chunks": .40,8,8./"chunks": [10,8,8]/' part/u/.zarray
+suggests 'missing chunks' part '/u .* no filter, 3 of 4 chunks do not exist$'
 
 array boolean/x '<f4' 40,8,8
 array boolean/good '|b1' 40

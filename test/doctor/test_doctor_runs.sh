@@ -54,7 +54,7 @@ second() {
 SECOND='MORE=train.epochs=7' second "$vittrain" doctor
 result 'ranks with other options' \
     "$(ends 10; says fail deck 'rank 1 on .*train.epochs=7, but 10'; says pass data '4 files')" "$run_log"
-SECOND='ulimit -Sn 200' second "$vittrain" doctor
+SECOND='ulimit -n 200' second "$vittrain" doctor
 result 'a low limit' "$(ends 0; says warn limits 'rank 1 on .*: the limit of open files is 200')" "$run_log"
 SECOND='' second env LD_PRELOAD="$TEST_BUILD/test/doctor/node_stand_in.so" DISK_HANGS=. "$vittrain" doctor
 result 'a disk that does not answer' "$(ends 10; says fail space ': runs does not respond'; says pass data '4 files')" \

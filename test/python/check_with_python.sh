@@ -83,6 +83,8 @@ page "the book's Python writes packed data" data.md
 by_torch "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$work"
 by_torch "PyTorch trains with numbers, labels and planes as the program does" check_targets.py "$vittrain" "$work/targets"
 
+read_by "h5py rewrites data sets as data describe advises" check_advice.py "$vittrain" "$work/advice"
+
 skipped "xarray reads predictions of arrays" xarray netCDF4 h5netcdf ||
     read_by "xarray reads predictions of arrays" check_predict_arrays.py "$vittrain" "$work/predict_arrays"
 skipped "series of files against xarray" xarray netCDF4 h5netcdf ||

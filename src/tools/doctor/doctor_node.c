@@ -235,8 +235,8 @@ void doctor_check_limits(struct doctor *doctor, struct doctor_row *row)
         int shift; /* to the printed unit */
     } rules[DOCTOR_LIMITS] = {
         [DOCTOR_LIMIT_FILES] = {"open files",
-                                "raise it: ulimit -n 4096 (LimitNOFILE of sshd or "
-                                "slurmd, /etc/security/limits.conf)",
+                                "raise the hard limit to 4096 or more (LimitNOFILE of "
+                                "sshd or slurmd, /etc/security/limits.conf)",
                                 0},
         [DOCTOR_LIMIT_PROCESSES] = {"processes and threads of the user", "raise it: ulimit -u", 0},
         [DOCTOR_LIMIT_FILE_SIZE] = {"size of a file",

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Input files that are read at any time, of which there may be more than the process can have open.
+ * They share half of the limit of open files: beyond that, the file that was not read for the
+ * longest time is closed, and opened again when it is needed. Thread-safe. */
+#ifndef VITTRAIN_CORE_OPEN_FILE_H
+#define VITTRAIN_CORE_OPEN_FILE_H
+
+#include "core/file_stamp.h"
+
+/* Raise the soft limit of open files (ulimit -n) to the hard limit. Called at the start. */
+void open_file_raise_limit(void);
+
+struct open_file;
+
+/* Open a regular file and read its stamp. Return NULL with errno. */
+struct open_file *open_file_new(const char *path, struct file_stamp *stamp);
+
+/* Return a descriptor that stays open until open_file_give, or -1 with errno. If the file was
+ * opened again, it may be another one of this path: compare its stamp. */
+int open_file_take(struct open_file *file);
+void open_file_give(struct open_file *file);
+
+/* Close a file that no thread reads; NULL: none. */
+void open_file_close(struct open_file *file);
+
+#endif
