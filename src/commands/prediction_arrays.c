@@ -16,6 +16,9 @@
 #include "data/window.h"
 #include "runlog/class_counts.h"
 
+/* An attribute has at most 64 KiB: 16 bytes for each name. */
+enum { SOURCES = 3, FILE_NAMES_MOST = 4000 };
+
 bool prediction_arrays_is_file(const char *path)
 {
     for (const char *const *ending = array_hdf5_endings; *ending != NULL; ending++)
@@ -107,29 +110,35 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
     }
 }
 
-/* Add the attribute class_names to the last variable, if the classes have names. */
-static void class_names_add(struct prediction_arrays *self, const struct dataset *dataset)
+/* Add an attribute of texts to the last variable. */
+static void texts_add(struct prediction_arrays *self, const char *name, const char *const *texts,
+                      int64_t count)
 {
     struct array_attributes *to = &self->attributes[self->count - 1];
     struct text_stream text;
-    if (dataset->class_name == NULL || dataset->classes < 1)
-        return;
     FILE *values = text_stream_open(&text);
     to->attribute = allocate(1, sizeof *to->attribute);
-    for (int64_t c = 0; c < dataset->classes; c++)
-        fwrite(dataset->class_name[c], 1, strlen(dataset->class_name[c]) + 1, values);
+    for (int64_t n = 0; n < count; n++)
+        fwrite(texts[n], 1, strlen(texts[n]) + 1, values);
     to->values = text_stream_close(&text);
-    to->attribute[0] = (struct hdf5_attribute){
-        .name = "class_names", .kind = HDF5_TEXT, .count = dataset->classes};
+    to->attribute[0] = (struct hdf5_attribute){.kind = HDF5_TEXT, .count = count};
+    snprintf(to->attribute[0].name, sizeof to->attribute[0].name, "%s", name);
     to->count = 1;
+}
+
+/* Add the attribute class_names to the last variable, if the classes have names. */
+static void class_names_add(struct prediction_arrays *self, const struct dataset *dataset)
+{
+    if (dataset->class_name != NULL && dataset->classes > 0)
+        texts_add(self, "class_names", (const char *const *)dataset->class_name, dataset->classes);
 }
 
 static void variables_set(struct prediction_arrays *self, const struct arrays_view *view)
 {
     const struct dataset *dataset = &self->inference->run.validation.dataset;
     const size_t most = (size_t)larger(view->y_count, 2);
-    self->variable = allocate(most, sizeof *self->variable);
-    self->attributes = allocate(most, sizeof *self->attributes);
+    self->variable = allocate(most + SOURCES, sizeof *self->variable);
+    self->attributes = allocate(most + SOURCES, sizeof *self->attributes);
     if (self->inference->run.options.data.task == TASK_REGRESSION) {
         values_add(self, view);
         return;
@@ -143,6 +152,64 @@ static void variables_set(struct prediction_arrays *self, const struct arrays_vi
                      self->inference->run.session.model->classes, true);
         class_names_add(self, dataset);
     }
+}
+
+/* ---- sources ---- */
+
+/* Add the paths of the files to the last variable. */
+static void file_names_add(struct prediction_arrays *self, int64_t files)
+{
+    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    const char **paths = allocate((size_t)files, sizeof *paths);
+    for (int64_t f = 0; f < files; f++)
+        paths[f] = arrays_part(dataset, f).path;
+    if (files <= FILE_NAMES_MOST)
+        texts_add(self, "file_names", paths, files);
+    free(paths);
+}
+
+/* Add the record, the file and the number in the file of each sample, if the samples are not those
+ * of one whole file. Names that variables or coordinates have are left out. */
+static void sources_add(struct prediction_arrays *self, const struct arrays_view *view)
+{
+    static const char *const names[SOURCES] = {"record", "file", "file_sample"};
+    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    for (int s = 0; (dataset->subset != NULL || view->file_count > 1) && s < SOURCES; s++) {
+        bool is_taken = name_is_taken(self, names[s]);
+        for (int axis = 0; axis < AXES; axis++)
+            is_taken |= strcmp(self->axes[axis].name, names[s]) == 0;
+        if (is_taken)
+            continue;
+        struct prediction_variable *variable = &self->variable[self->count++];
+        *variable = (struct prediction_variable){.kind = PREDICTION_SOURCE,
+                                                 .first = s,
+                                                 .dimensions = 1,
+                                                 .extent = {window_records(dataset)},
+                                                 .value_bytes = sizeof(int64_t)};
+        snprintf(variable->name, sizeof variable->name, "%s", names[s]);
+        if (s == 1)
+            file_names_add(self, view->file_count);
+    }
+}
+
+static bool sources_write(const struct prediction_arrays *self, struct error *error)
+{
+    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    const int64_t records = window_records(dataset);
+    int64_t *values = allocate((size_t)records, sizeof *values);
+    bool good = true;
+    for (int v = self->predicted; good && v < self->count; v++) {
+        for (int64_t n = 0; n < records; n++) {
+            int64_t source[SOURCES];
+            source[0] = dataset_record(dataset, dataset->count / records * n);
+            source[1] = arrays_find(dataset, source[0], &source[2]);
+            values[n] = source[self->variable[v].first];
+        }
+        good = durable_write(self->descriptor, self->path, values, (size_t)records * sizeof *values,
+                             self->variable[v].offset, error);
+    }
+    free(values);
+    return good;
 }
 
 /* ---- the file ---- */
@@ -171,7 +238,7 @@ static void dimension_name(const struct prediction_arrays *self,
     static const char *const names[AXES] = {"sample", "row", "column", "output"};
     if (self->axes[axis].count > 0)
         snprintf(name, ARRAY_NAME, "%s", self->axes[axis].name);
-    else if (axis == AXIS_OUTPUTS && self->count > 1)
+    else if (axis == AXIS_OUTPUTS && self->predicted > 1)
         snprintf(name, ARRAY_NAME, "%.*s_output", ARRAY_NAME - 8, variable->name);
     else
         snprintf(name, ARRAY_NAME, "%s", names[axis]);
@@ -186,9 +253,10 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
                             struct hdf5_scale_use *uses)
 {
     struct prediction_variable *variable = &self->variable[v];
-    hid_t type = variable->kind != PREDICTION_CLASS ? H5T_NATIVE_FLOAT
-                 : class_is_byte(self)              ? H5T_NATIVE_UINT8
-                                                    : H5T_NATIVE_INT32;
+    hid_t type = variable->kind == PREDICTION_SOURCE  ? H5T_NATIVE_INT64
+                 : variable->kind != PREDICTION_CLASS ? H5T_NATIVE_FLOAT
+                 : class_is_byte(self)                ? H5T_NATIVE_UINT8
+                                                      : H5T_NATIVE_INT32;
     hdf5_dataset_reserve(file, variable->name, type, variable->dimensions, variable->extent,
                          &variable->offset);
     hid_t object = H5Dopen2(file, variable->name, H5P_DEFAULT);
@@ -248,10 +316,13 @@ static bool file_create(struct prediction_arrays *self, const struct arrays_view
 {
     int64_t bytes;
     coordinates_read(self, view);
+    self->predicted = self->count;
+    sources_add(self, view);
     snprintf(self->part, sizeof self->part, "%s.part", self->path);
     self->descriptor = durable_create(self->part, error);
     return self->descriptor >= 0 &&
-           hdf5_frame_create(self->descriptor, self->path, file_fill, self, true, &bytes, error);
+           hdf5_frame_create(self->descriptor, self->path, file_fill, self, true, &bytes, error) &&
+           sources_write(self, error);
 }
 
 bool prediction_arrays_open(struct prediction_arrays *self, const struct inference *inference,

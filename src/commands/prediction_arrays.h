@@ -8,7 +8,12 @@
 #include "data/arrays_coordinates.h"
 #include "train/inference.h"
 
-enum prediction_kind { PREDICTION_VALUES, PREDICTION_CLASS, PREDICTION_PROBABILITY };
+enum prediction_kind {
+    PREDICTION_VALUES,
+    PREDICTION_CLASS,
+    PREDICTION_PROBABILITY,
+    PREDICTION_SOURCE /* where a sample is from; it has no outputs */
+};
 
 struct prediction_variable {
     char name[ARRAY_NAME];
@@ -23,7 +28,7 @@ struct prediction_variable {
 
 struct prediction_arrays {
     const struct inference *inference;
-    int count;
+    int count, predicted;                 /* the last count - predicted are sources */
     struct prediction_variable *variable; /* [count] */
     struct array_attributes *attributes;  /* [count], of the variables */
     struct coordinate axes[AXES];         /* rank 0 only */

@@ -686,14 +686,19 @@ static bool arrays_label(struct dataset *dataset, int64_t record, int32_t *label
     return true;
 }
 
+int64_t arrays_find(const struct dataset *dataset, int64_t record, int64_t *sample)
+{
+    const struct arrays *self = dataset->self;
+    return file_series_find(&self->series, record, 0, sample);
+}
+
 static void arrays_name_record(const struct dataset *dataset, int64_t record, char *text,
                                size_t size)
 {
     const struct arrays *self = dataset->self;
     int64_t sample;
-    const struct arrays_file *file =
-        &self->file[file_series_find(&self->series, record, 0, &sample)];
-    snprintf(text, size, "%s: sample %lld", file->path, (long long)sample);
+    const int64_t file = arrays_find(dataset, record, &sample);
+    snprintf(text, size, "%s: sample %lld", self->file[file].path, (long long)sample);
 }
 
 bool arrays_view(const struct dataset *dataset, struct arrays_view *view)

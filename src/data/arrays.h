@@ -17,6 +17,9 @@ struct arrays_view {
 /* Return false if the data set has another format. */
 bool arrays_view(const struct dataset *dataset, struct arrays_view *view);
 
+/* Return the file that has a record, and set the number of the sample in it. */
+int64_t arrays_find(const struct dataset *dataset, int64_t record, int64_t *sample);
+
 /* Return the records of which a file has the targets. */
 struct arrays_part arrays_part(const struct dataset *dataset, int64_t file);
 
