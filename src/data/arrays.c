@@ -19,6 +19,7 @@
 #include "data/array_path.h"
 #include "data/arrays.h"
 #include "data/arrays_coordinates.h"
+#include "data/arrays_targets.h"
 #include "data/arrays_variable.h"
 #include "data/dataset.h"
 #include "data/file_series.h"
@@ -83,7 +84,7 @@ static bool variables_resolve(struct arrays *self, const struct options *options
         struct variable *variable = variable_of(self, v);
         char name[VARIABLE_TEXT];
         variable_write(variable, name);
-        if (variable->offset != 0 && !place->is_npy && array_path_has(place, name)) {
+        if (variable->offset != 0 && array_path_has(place, name)) {
             variable->offset = 0;
             snprintf(variable->name, sizeof variable->name, "%.*s", (int)sizeof variable->name - 1,
                      name);
@@ -421,6 +422,17 @@ static void outputs_name(struct dataset *dataset)
         }
 }
 
+/* Warn of targets with an unusual meaning. */
+static void targets_warn(const struct dataset *dataset, bool is_regression)
+{
+    const struct arrays *self = dataset->self;
+    const int64_t outputs = dataset->target.count;
+    if (self->label != NULL && strcmp(dataset->class_name[0], "0") == 0)
+        arrays_labels_warn(self->y[0].name, self->label, dataset->count, dataset->classes);
+    if (self->target != NULL && !is_regression)
+        arrays_marks_note(self->y[0].name, self->target, dataset->count, outputs);
+}
+
 /* Set what the model learns from the targets. */
 static bool task_set(struct dataset *dataset, const struct options *options, struct error *error)
 {
@@ -583,12 +595,20 @@ static bool arrays_open(const struct options *options, enum data_split split,
     self->series.joined = options->data.join;
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
+    struct arrays_view view;
     if (!variables_list(options, self, error) ||
         !array_path_find(options->data.root, &self->files, error) ||
-        !files_open(dataset, options, split, error) || !task_set(dataset, options, error))
+        !files_open(dataset, options, split, error))
         return false;
-    dataset->overlap = self->series.before + self->series.after;
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
+    if ((training && arrays_view(dataset, &view) &&
+         !arrays_targets_check(&view, self->series.file[0].samples, options->model.classes,
+                               error)) ||
+        !task_set(dataset, options, error))
+        return false;
+    if (training)
+        targets_warn(dataset, options->data.task == TASK_REGRESSION);
+    dataset->overlap = self->series.before + self->series.after;
     chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS,
                  !training && window_is_tiled(options, SPLIT_ALL));
     if (training && options->train.row_weight == ROW_WEIGHT_LATITUDE &&

@@ -75,6 +75,14 @@ for name in x.zarr x.parquet x; do
         predict.output=$name
 done
 
+cp -r train.zarr from_1.zarr
+awk 'BEGIN { for (n = 0; n < 20; n++) printf "\\%03o", n % 2 + 1 }' | xargs -0 printf >from_1.zarr/label/0
+rm from_1.zarr/label/.zattrs
+run 1 from_1 $model data.root="$work/from_1.zarr" data.y=label run.dir="$work/from_1"
+bad=$(ended; has from_1.log 'data.y=label: the labels are 1 to 2, so class 0 of the 3 classes has no samples; do the labels count from 1\?')
+[ "$(grep -c 'count from 1' from_1.log)" = 1 ] || bad="$bad several warnings;"
+result 'labels that count from 1' "$bad" from_1.log
+
 cp -r test.zarr a_test.zarr
 cp -r test.zarr b_train.zarr
 head -c 1280 "$vittrain" | tr '\0' '\011' >b_train.zarr/u/0.0.0

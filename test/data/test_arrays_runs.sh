@@ -223,6 +223,26 @@ fails 1 'predict images of another number of channels' 2 'but model.channels of 
 fails 1 'a plane of one pixel is a number' 2 'model.head=dense predicts planes of several pixels, and data.y=point has none' $none \
     data.x=point data.y=point data.task=regression model.head=dense model.patch=1
 fails 1 'a patch that does not divide planes' 2 'change model.patch, or train on windows: augment.crop=random' $planes model.patch=3
+fails 1 'a .npy file has one name' 3 'no array y in .*/z.npy: a .npy file has one array' $planes data.root="$work/none/z.npy" data.x=z data.y=y
+npy hwc/image.npy 24,27,4 2592
+npy hwc/mask.npy 24,27 648
+npy hwc/x.npy 24,8,8 1536
+npy hwc/plane.npy 24,65 1560
+fails 1 'one image and its mask are one sample' 3 'image \[24, 27, 4\] and data.y=mask \[24, 27\] .* would be 24 samples with 27 targets' $none \
+    data.root="$work/hwc" data.x=image data.y=mask
+fails 1 'many targets are confirmed' 3 'plane \[24, 65\] would be 65 targets of each sample: .* confirm with model.classes=65' $none \
+    data.root="$work/hwc" data.y=plane data.task=regression
+run 1 confirmed $none data.root="$work/hwc" data.y=plane data.task=regression model.classes=65 train.steps=1 run.dir="$work/confirmed"
+result 'these are trained' "$(ended)" confirmed.log
+
+npy hot/x.npy 9,8,8 576
+npy hot/y.npy 9,2 0
+for n in 1 2 3 4 5 6 7 8 9; do printf '\000\000\200?\000\000\000\000'; done >>hot/y.npy
+run 1 hot $none data.root="$work/hot" data.y=y train.steps=1 run.dir="$work/hot-run"
+bad=$(ended)
+[ "$(grep -c 'data.y=y: each sample has exactly one of the 2 labels; .* numpy.argmax(y, axis=1)' hot.log)" = 1 ] || bad="$bad no note, or several;"
+result 'one label of each sample' "$bad" hot.log
+
 run 1 images $small train.steps=1 run.dir="$work/images"
 fails 1 'weights of images do not read arrays' 3 'is HDF5, which data.format=arrays reads' predict images/weights.safetensors \
     "$work/data/storms.h5"
