@@ -79,27 +79,29 @@ void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
 void evaluation_macro(const struct evaluation *evaluation, struct class_metrics *metrics)
 {
     struct class_metrics sum = {0};
-    double classes = (double)evaluation->classes, occurring = 0, ranked = 0;
+    double occurring = 0, ranked = 0;
 
     for (int64_t number = 0; number < evaluation->classes; number++) {
         struct class_metrics one;
         evaluation_class(evaluation, number, &one);
+        if (isnan(one.iou))
+            continue;
+        occurring++;
         sum.one_vs_rest_accuracy += one.one_vs_rest_accuracy;
         sum.precision += one.precision;
         sum.recall += one.recall;
         sum.f1 += one.f1;
         sum.specificity += one.specificity;
-        sum.iou += isnan(one.iou) ? 0 : one.iou;
-        occurring += !isnan(one.iou);
+        sum.iou += one.iou;
         sum.average_precision += isnan(one.average_precision) ? 0 : one.average_precision;
         ranked += !isnan(one.average_precision);
     }
     *metrics =
-        (struct class_metrics){.recall = ratio(sum.recall, classes),
-                               .precision = ratio(sum.precision, classes),
-                               .f1 = ratio(sum.f1, classes),
-                               .specificity = ratio(sum.specificity, classes),
-                               .one_vs_rest_accuracy = ratio(sum.one_vs_rest_accuracy, classes),
+        (struct class_metrics){.recall = ratio(sum.recall, occurring),
+                               .precision = ratio(sum.precision, occurring),
+                               .f1 = ratio(sum.f1, occurring),
+                               .specificity = ratio(sum.specificity, occurring),
+                               .one_vs_rest_accuracy = ratio(sum.one_vs_rest_accuracy, occurring),
                                .iou = sum.iou / occurring,
                                .average_precision = sum.average_precision / ranked};
 }
