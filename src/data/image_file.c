@@ -154,11 +154,11 @@ bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t m
         return false;
     if (header->width < 1 || header->height < 1)
         return error_set(error, ERROR_DATA, "is damaged: an image of %lld x %lld pixels",
-                         (long long)header->width, (long long)header->height);
+                         (long long)header->height, (long long)header->width);
     if (header->width > most_pixels / header->height)
         return error_set(
             error, ERROR_DATA, "has %lld x %lld pixels, more than data.max_pixels=%lld",
-            (long long)header->width, (long long)header->height, (long long)most_pixels);
+            (long long)header->height, (long long)header->width, (long long)most_pixels);
     return true;
 }
 

@@ -194,7 +194,7 @@ char *image_png_text(const uint8_t *pixels, int64_t height, int64_t width, int64
     png_alloc_size_t count = PNG_IMAGE_PNG_SIZE_MAX(image);
     uint8_t *bytes = allocate(count, 1);
     ENSURE_MEMORY(png_image_write_to_memory(&image, bytes, &count, 0, pixels, 0, NULL),
-                  "no memory for a PNG of %lld x %lld", (long long)width, (long long)height);
+                  "no memory for a PNG of %lld x %lld", (long long)height, (long long)width);
     char *text = allocate((count + 2) / 3 * 4 + 1, 1);
     EVP_EncodeBlock((uint8_t *)text, bytes, (int)count);
     free(bytes);

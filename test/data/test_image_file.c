@@ -396,10 +396,10 @@ TEST(oversized_images_are_refused)
     memcpy(bytes + 16, "\xff\xff\xff\xff\xff\xff\xff\xff", 8);
     fails_with(bytes, sizeof bytes, "4294967295 x 4294967295 pixels");
     memcpy(bytes + 16, "\0\0\0\0\0\0\0\1", 8);
-    fails_with(bytes, sizeof bytes, "an image of 0 x 1 pixels");
+    fails_with(bytes, sizeof bytes, "an image of 1 x 0 pixels");
     memcpy(bytes, "RIFF\x1a\0\0\0WEBPVP8X\xa\0\0\0\0\0\0\0\xfe\xff\0\xff\xff\0", 30);
     bytes[20] = 2; /* an animation: the size of the image data is not read */
-    fails_with(bytes, sizeof bytes, "65535 x 65536 pixels, more than");
+    fails_with(bytes, sizeof bytes, "65536 x 65535 pixels, more than");
     memcpy(bytes, "\xff\xd8\xff\xc0\0\x11\x8\xff\xff\xff\xff\x3", 12);
     fails_with(bytes, sizeof bytes, "65535 x 65535 pixels, more than");
     struct image_header header;

@@ -177,6 +177,10 @@ TEST(lines_have_the_metrics_of_their_task)
     evaluation = (struct evaluation){.outputs = 2, .errors = errors};
     evaluation_text(&evaluation, &dataset, text);
     assert_string_equal(text, ", RMSE u 2 (0.5 of persistence), v 1");
+    char *shifted[] = {"temperature_of_the_surface@+720 12", "v"};
+    const struct dataset shifted_dataset = {.target = {.count = 2}, .target_name = shifted};
+    evaluation_text(&evaluation, &shifted_dataset, text);
+    assert_has(text, ", RMSE temper..face@+720 12 2 (0.5");
     /* The longest text fits. */
     evaluation.outputs = 4;
     for (int i = 0; i < 4; i++)
@@ -185,7 +189,7 @@ TEST(lines_have_the_metrics_of_their_task)
                           "an output with a very long name", "an output with a very long name"};
     const struct dataset long_dataset = {.target = {.count = 4}, .target_name = long_names};
     evaluation_text(&evaluation, &long_dataset, text);
-    assert_has(text, ", an output with a ver 1.234e+200 (1.23e+299 of persistence)");
+    assert_has(text, ", an out..ry long name 1.234e+200 (1.23e+299 of persistence)");
     for (int i = 0; i < 5; i++)
         errors[i] = (struct output_errors){
             .rmse = i, .r2 = 0.1 * i, .persistence_rmse = 2, .persistence_mae = 2};
