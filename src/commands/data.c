@@ -6,6 +6,7 @@
 #endif
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/option_types.h"
+#include "core/allocate.h"
 #include "core/text.h"
 #include "data/array_list.h"
 #include "data/array_path.h"
@@ -28,8 +30,12 @@ enum role {
     ROLE_CLASSES
 };
 
+/* A sample of a segmentation seldom has more classes. */
+enum { CLASSES_IN_SAMPLE = 16, PIXELS_READ = 1 << 26 };
+
 struct suggestion {
     const struct array_entry *x, *y; /* NULL: none */
+    const struct array_entry *mask;  /* [H, W] of one image x [H, W, C], or NULL */
     enum role role;                  /* of y */
     bool has_time;                   /* the samples have coordinates in time */
     char x_list[OPTION_TEXT]; /* value of data.x: x, and others of its shape if it is [N, H, W] */
@@ -135,8 +141,8 @@ static bool is_in_list(const char *list, const char *path)
 /* True if the planes of both have the same size. */
 static bool same_planes(const struct array_entry *x, const struct array_entry *y)
 {
-    const int row = x->dimensions == 4 && !array_order_is_hwc(x->extent) ? 2 : 1;
-    const int y_row = y->dimensions == 4 && !array_order_is_hwc(y->extent) ? 2 : 1;
+    const int row = x->dimensions == 4 && !x->channels_last ? 2 : 1;
+    const int y_row = y->dimensions == 4 && !y->channels_last ? 2 : 1;
     return x->extent[row] == y->extent[y_row] && x->extent[row + 1] == y->extent[y_row + 1];
 }
 
@@ -162,6 +168,11 @@ static enum role role_of(const struct suggestion *suggestion, const struct array
 /* Keep the best array for data.y: one with the name of labels, or the one with the best role. */
 static void suggest_y(struct suggestion *suggestion, const struct array_entry *entry)
 {
+    const struct array_entry *x = suggestion->x;
+    if (array_is_mask(x->dimensions, x->extent, entry->dimensions, entry->extent)) {
+        suggestion->mask = entry;
+        return;
+    }
     const enum role role = role_of(suggestion, entry);
     const bool named = role > ROLE_BOOLEAN && has_label_name(entry);
     const bool y_named =
@@ -207,7 +218,7 @@ static void word_print(const char *key, const char *value)
 /* Print the note on the order of dimensions if the images have four. */
 static void order_print(const struct array_entry *x)
 {
-    const bool hwc = array_order_is_hwc(x->extent);
+    const bool hwc = x->channels_last;
     const int64_t channels = x->extent[hwc ? 3 : 1];
     if (x->dimensions == 4)
         printf("  (%lld channel%s, order %s; if channels are %s, add data.order=%s)\n",
@@ -239,7 +250,58 @@ static void forecast_print(const struct suggestion *suggestion, const char *path
     printf(" data.task=regression model.head=dense data.val=0.1 data.val_from=end\n");
 }
 
-static void suggestion_print(const struct suggestion *suggestion, const char *path)
+/* Order floats. */
+static int values_compare(const void *one, const void *other)
+{
+    const float left = *(const float *)one, right = *(const float *)other;
+    return (left > right) - (left < right);
+}
+
+/* Return the number of distinct values in the first sample of a mask, 0 if it cannot be read, and
+ * set the largest one. */
+static int64_t values_count(const char *root, const struct array_entry *mask, float *largest)
+{
+    const int64_t height = mask->extent[1], width = mask->extent[2], pixels = height * width;
+    const struct array_box box = {.count = {1, height, width}, .stride = {pixels, width, 1}};
+    const char *name = mask->path + 1; /* without the slash */
+    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = name};
+    struct array_path source;
+    struct array array = {.path = NULL};
+    struct error ignored = {0};
+    int64_t count = 0;
+    if (elements(mask) / mask->extent[0] > PIXELS_READ)
+        return 0;
+    float *values = allocate((size_t)pixels, sizeof *values);
+    if (array_path_open(&source, root, &reader, &ignored) &&
+        array_path_array(&source, name, &array, &ignored) &&
+        array_read(&array, &box, values, &ignored)) {
+        qsort(values, (size_t)pixels, sizeof *values, values_compare);
+        for (int64_t i = 0; i < pixels; i++)
+            count += i == 0 || values[i] != values[i - 1];
+        *largest = values[pixels - 1];
+    }
+    array_close(&array);
+    array_path_close(&source);
+    hdf5_reader_close(&reader);
+    free(values);
+    return count;
+}
+
+/* Print notes on the classes of a mask without names. */
+static void mask_print(const struct array_entry *mask, const char *root)
+{
+    float largest;
+    const int64_t count = values_count(root, mask, &largest);
+    if (count > CLASSES_IN_SAMPLE)
+        printf("  (the first sample of %s has %lld values up to %g: if they number objects, they "
+               "are instances and not classes; replace them by the classes of the objects)\n",
+               mask->path, (long long)count, (double)largest);
+    else
+        printf("  (add model.classes=K, the number of classes in %s)\n", mask->path);
+}
+
+static void suggestion_print(const struct suggestion *suggestion, const char *path,
+                             const char *described)
 {
     static const char regression[] = " data.task=regression";
     const struct array_entry *y = suggestion->y;
@@ -247,6 +309,12 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
     const bool is_mask = y != NULL && y->dimensions == 3 && role != ROLE_PLANES;
     if (suggestion->x == NULL) {
         printf("no data set has the shape of images: [N, C, H, W], [N, H, W, C] or [N, H, W]\n");
+        return;
+    }
+    if (suggestion->mask != NULL && y == NULL) {
+        printf("%s and %s have the shapes of one image and its mask: give both a first dimension "
+               "of 1, the samples, in NumPy x[None] and y[None]\n",
+               suggestion->x->path, suggestion->mask->path);
         return;
     }
     if (y != NULL || !suggestion->has_time) {
@@ -261,7 +329,7 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
                role == ROLE_LABELS ? " train.loss=bce" : "");
     }
     if (is_mask && strstr(y->attributes != NULL ? y->attributes : "", "; class_names=") == NULL)
-        printf("  (add model.classes=K, the number of classes in %s)\n", y->path);
+        mask_print(y, described);
     if (suggestion->has_time)
         forecast_print(suggestion, path);
     order_print(suggestion->x);
@@ -302,7 +370,7 @@ static void path_describe(const char *path, struct error *error)
         printf("\n");
         for (size_t n = 0; n < list.count; n++)
             entry_print(&list.entry[n]);
-        suggestion_print(&suggestion, path);
+        suggestion_print(&suggestion, path, described);
     }
     array_list_free(&list);
     split_files_free(&files);

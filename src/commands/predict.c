@@ -219,6 +219,15 @@ static bool output_is_input(const struct prediction *prediction, const struct co
     return found;
 }
 
+/* True if the ending of an output is that of text. Devices and pipes have any name. */
+static bool is_text_name(const char *path)
+{
+    struct stat status;
+    return strcmp(path, "-") == 0 || text_ends_with(path, ".csv") ||
+           text_ends_with(path, ".json") ||
+           (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
+}
+
 /* Open the output. A regular file is replaced atomically at the end; standard output and devices
  * are written directly. */
 static bool file_open(struct prediction *prediction, const struct command_line *line,
@@ -228,6 +237,11 @@ static bool file_open(struct prediction *prediction, const struct command_line *
     struct stat there;
     if (prediction->world->rank == 0 && output_is_input(prediction, line)) {
         error_set(error, ERROR_USAGE, "predict.output=%s is also an input: choose another name",
+                  path);
+    } else if (prediction->world->rank == 0 && !is_text_name(path)) {
+        error_set(error, ERROR_USAGE,
+                  "predict.output=%s: the name must end in .csv or .json, or for "
+                  "data.format=arrays in .h5, .hdf5, .he5, .nc or .nc4",
                   path);
     } else if (prediction->world->rank == 0) {
         if (stat(path, &there) != 0 || S_ISREG(there.st_mode))
@@ -280,12 +294,11 @@ static void file_close(struct prediction *prediction, struct error *error)
 static enum output_format format_of(const struct inference *inference)
 {
     const char *path = inference->run.options.predict.output;
-    const size_t length = strlen(path);
     if (prediction_arrays_is_file(path))
         return OUTPUT_ARRAYS;
     if (path[0] == '\0' && inference->split_name[0] == '\0')
         return OUTPUT_TABLE;
-    return length >= 5 && strcmp(path + length - 5, ".json") == 0 ? OUTPUT_JSON : OUTPUT_CSV;
+    return text_ends_with(path, ".json") ? OUTPUT_JSON : OUTPUT_CSV;
 }
 
 /* Rank 0 only. */

@@ -17,6 +17,9 @@
 #include "data/window.h"
 #include "runlog/class_counts.h"
 
+/* An attribute has at most 64 KiB: 16 bytes for each name. */
+enum { SOURCES = 3, FILE_NAMES_MOST = 4000 };
+
 bool prediction_arrays_is_file(const char *path)
 {
     for (const char *const *ending = array_hdf5_endings; *ending != NULL; ending++)
@@ -110,32 +113,37 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
     }
 }
 
+/* Add an attribute of texts to the last variable. */
+static void texts_add(struct prediction_arrays *self, const char *name, const char *const *texts,
+                      int64_t count)
+{
+    struct array_attributes *to = &self->texts[self->count - 1];
+    struct text_stream text;
+    FILE *values = text_stream_open(&text);
+    to->attribute = allocate(1, sizeof *to->attribute);
+    for (int64_t n = 0; n < count; n++)
+        fwrite(texts[n], 1, strlen(texts[n]) + 1, values);
+    to->values = text_stream_close(&text);
+    to->attribute[0] = (struct hdf5_attribute){.kind = HDF5_TEXT, .count = count};
+    snprintf(to->attribute[0].name, sizeof to->attribute[0].name, "%s", name);
+    to->count = 1;
+    self->attributes[self->count - 1] = to;
+}
+
 /* Add the attribute class_names to the last variable, if the classes have names. */
 static void class_names_add(struct prediction_arrays *self, const struct dataset *dataset)
 {
-    struct array_attributes *to = &self->class_names;
-    struct text_stream text;
-    if (dataset->class_name == NULL || dataset->classes < 1)
-        return;
-    self->attributes[self->count - 1] = to;
-    if (to->count > 0)
-        return;
-    FILE *values = text_stream_open(&text);
-    to->attribute = allocate(1, sizeof *to->attribute);
-    for (int64_t c = 0; c < dataset->classes; c++)
-        fwrite(dataset->class_name[c], 1, strlen(dataset->class_name[c]) + 1, values);
-    to->values = text_stream_close(&text);
-    to->attribute[0] = (struct hdf5_attribute){
-        .name = "class_names", .kind = HDF5_TEXT, .count = dataset->classes};
-    to->count = 1;
+    if (dataset->class_name != NULL && dataset->classes > 0)
+        texts_add(self, "class_names", (const char *const *)dataset->class_name, dataset->classes);
 }
 
 static void variables_set(struct prediction_arrays *self, const struct arrays_view *view)
 {
     const struct dataset *dataset = &self->inference->run.validation.dataset;
     const size_t most = (size_t)larger(view->y_count, 2);
-    self->variable = allocate(most, sizeof *self->variable);
-    self->attributes = allocate(most, sizeof *self->attributes);
+    self->variable = allocate(most + SOURCES, sizeof *self->variable);
+    self->attributes = allocate(most + SOURCES, sizeof *self->attributes);
+    self->texts = allocate(most + SOURCES, sizeof *self->texts);
     if (self->inference->run.options.data.task == TASK_REGRESSION) {
         values_add(self, view);
         return;
@@ -149,6 +157,65 @@ static void variables_set(struct prediction_arrays *self, const struct arrays_vi
                      self->inference->run.session.model->classes, true);
         class_names_add(self, dataset);
     }
+}
+
+/* ---- sources ---- */
+
+/* Add the paths of the files to the last variable. */
+static void file_names_add(struct prediction_arrays *self, const struct arrays_view *view)
+{
+    const int64_t files = view->series->count;
+    const char **paths = allocate((size_t)files, sizeof *paths);
+    for (int64_t f = 0; f < files; f++)
+        paths[f] = view->series->file[f].path;
+    if (files <= FILE_NAMES_MOST)
+        texts_add(self, "file_names", paths, files);
+    free(paths);
+}
+
+/* Add the record, the file and the number in the file of each sample, if the samples are not those
+ * of one whole file. Names that variables or coordinates have are left out. */
+static void sources_add(struct prediction_arrays *self, const struct arrays_view *view)
+{
+    static const char *const names[SOURCES] = {"record", "file", "file_sample"};
+    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    for (int s = 0; (dataset->subset != NULL || view->series->count > 1) && s < SOURCES; s++) {
+        bool is_taken = name_is_taken(self, names[s]);
+        for (int n = 0; n < self->predicted * AXES; n++)
+            is_taken |= self->axes[n].dimension != NULL &&
+                        strcmp(self->axes[n].dimension->name, names[s]) == 0;
+        if (is_taken)
+            continue;
+        struct prediction_variable *variable = &self->variable[self->count++];
+        *variable = (struct prediction_variable){.kind = PREDICTION_SOURCE,
+                                                 .first = s,
+                                                 .dimensions = 1,
+                                                 .extent = {window_records(dataset)},
+                                                 .value_bytes = sizeof(int64_t)};
+        snprintf(variable->name, sizeof variable->name, "%s", names[s]);
+        if (s == 1)
+            file_names_add(self, view);
+    }
+}
+
+static bool sources_write(const struct prediction_arrays *self, struct error *error)
+{
+    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    const int64_t records = window_records(dataset);
+    int64_t *values = allocate((size_t)records, sizeof *values);
+    bool good = true;
+    for (int v = self->predicted; good && v < self->count; v++) {
+        for (int64_t n = 0; n < records; n++) {
+            int64_t source[SOURCES];
+            source[0] = dataset_record(dataset, dataset->count / records * n);
+            source[1] = arrays_find(dataset, source[0], &source[2]);
+            values[n] = source[self->variable[v].first];
+        }
+        good = durable_write(self->descriptor, self->path, values, (size_t)records * sizeof *values,
+                             self->variable[v].offset, error);
+    }
+    free(values);
+    return good;
 }
 
 /* ---- the file ---- */
@@ -168,6 +235,13 @@ static enum coordinate_axis axis_of(const struct prediction_variable *variable, 
                                                                : AXIS_OUTPUTS;
 }
 
+/* Return the coordinates of an axis of a variable. Sources have those of the first variable. */
+static const struct coordinate *axis_find(const struct prediction_arrays *self, int v,
+                                          enum coordinate_axis axis)
+{
+    return &self->axes[(v < self->predicted ? v : 0) * AXES + (int)axis];
+}
+
 /* Write the name of a dimension of a variable: that of its coordinates, else "sample", "row",
  * "column", or "output". The name of an axis of outputs that another variable has with other
  * coordinates follows the name of the variable. */
@@ -175,10 +249,10 @@ static void dimension_name(const struct prediction_arrays *self, int v, enum coo
                            char name[ARRAY_NAME])
 {
     static const char *const names[AXES] = {"sample", "row", "column", "output"};
-    const struct dimension *dimension = self->axes[v * AXES + (int)axis].dimension;
-    bool is_shared = axis != AXIS_OUTPUTS || self->count == 1 || dimension != NULL;
+    const struct dimension *dimension = axis_find(self, v, axis)->dimension;
+    bool is_shared = axis != AXIS_OUTPUTS || self->predicted == 1 || dimension != NULL;
     for (int other = 0; axis == AXIS_OUTPUTS && dimension != NULL && other < v; other++) {
-        const struct dimension *known = self->axes[other * AXES + (int)axis].dimension;
+        const struct dimension *known = axis_find(self, other, axis)->dimension;
         is_shared &=
             known == NULL || known == dimension || strcmp(known->name, dimension->name) != 0;
     }
@@ -194,9 +268,10 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
                             struct hdf5_scale_use *uses)
 {
     struct prediction_variable *variable = &self->variable[v];
-    hid_t type = variable->kind != PREDICTION_CLASS ? H5T_NATIVE_FLOAT
-                 : class_is_byte(self)              ? H5T_NATIVE_UINT8
-                                                    : H5T_NATIVE_INT32;
+    hid_t type = variable->kind == PREDICTION_SOURCE  ? H5T_NATIVE_INT64
+                 : variable->kind != PREDICTION_CLASS ? H5T_NATIVE_FLOAT
+                 : class_is_byte(self)                ? H5T_NATIVE_UINT8
+                                                      : H5T_NATIVE_INT32;
     hdf5_dataset_reserve(file, variable->name, type, variable->dimensions, variable->extent,
                          &variable->offset);
     hid_t object = H5Dopen2(file, variable->name, H5P_DEFAULT);
@@ -205,7 +280,7 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
     H5Dclose(object);
     for (int d = 0; d < variable->dimensions; d++) {
         const enum coordinate_axis axis = axis_of(variable, d);
-        const struct coordinate *from = &self->axes[v * AXES + (int)axis];
+        const struct coordinate *from = axis_find(self, v, axis);
         const struct dimension *dimension = from->dimension;
         uses[d] = (struct hdf5_scale_use){.dataset = variable->name, .dimension = d};
         dimension_name(self, v, axis, uses[d].scale);
@@ -286,10 +361,13 @@ static bool file_create(struct prediction_arrays *self, const struct arrays_view
     int64_t bytes;
     self->grid = view->grid;
     coordinates_set(self, view);
+    self->predicted = self->count;
+    sources_add(self, view);
     snprintf(self->part, sizeof self->part, "%s.part", self->path);
     self->descriptor = durable_create(self->part, error);
     return self->descriptor >= 0 &&
-           hdf5_frame_create(self->descriptor, self->path, file_fill, self, true, &bytes, error);
+           hdf5_frame_create(self->descriptor, self->path, file_fill, self, true, &bytes, error) &&
+           sources_write(self, error);
 }
 
 bool prediction_arrays_open(struct prediction_arrays *self, const struct inference *inference,
@@ -409,9 +487,11 @@ void prediction_arrays_close(struct prediction_arrays *self, struct error *error
         close(self->descriptor);
         unlink(self->part);
     }
-    for (int n = 0; self->axes != NULL && n < self->count * AXES; n++)
+    for (int n = 0; self->axes != NULL && n < self->predicted * AXES; n++)
         free(self->axes[n].values);
-    array_attributes_free(&self->class_names);
+    for (int v = 0; v < self->count; v++)
+        array_attributes_free(&self->texts[v]);
+    free(self->texts);
     free(self->axes);
     free(self->attributes);
     free(self->variable);

@@ -8,7 +8,12 @@
 #include "data/arrays_coordinates.h"
 #include "train/inference.h"
 
-enum prediction_kind { PREDICTION_VALUES, PREDICTION_CLASS, PREDICTION_PROBABILITY };
+enum prediction_kind {
+    PREDICTION_VALUES,
+    PREDICTION_CLASS,
+    PREDICTION_PROBABILITY,
+    PREDICTION_SOURCE /* where a sample is from; it has no outputs */
+};
 
 struct prediction_variable {
     char name[ARRAY_NAME];
@@ -23,12 +28,12 @@ struct prediction_variable {
 
 struct prediction_arrays {
     const struct inference *inference;
-    int count;
+    int count, predicted;                       /* the last count - predicted are sources */
     struct prediction_variable *variable;       /* [count] */
     const struct array_attributes **attributes; /* [count], of the variables, or NULL */
-    struct array_attributes class_names;
+    struct array_attributes *texts;             /* [count]: those that are no attributes of files */
     const struct grid *grid;
-    struct coordinate *axes; /* [count, AXES]; rank 0 only */
+    struct coordinate *axes; /* [predicted, AXES]; rank 0 only */
     int64_t rows_written;
     const char *path;
     char part[OPTION_TEXT + 16];

@@ -157,3 +157,12 @@ char *text_stream_close(struct text_stream *text)
     ENSURE_MEMORY(fclose(text->stream) == 0, "no memory for a text");
     return text->text;
 }
+
+void text_shorten(const char *text, char *to, size_t size)
+{
+    const size_t length = strlen(text), end = (size - 3) * 2 / 3;
+    if (length < size)
+        memcpy(to, text, length + 1);
+    else
+        snprintf(to, size, "%.*s..%s", (int)(size - 3 - end), text, text + length - end);
+}

@@ -21,6 +21,9 @@ void text_shortest_decimal(double value, bool is_float, char *text, size_t size)
  * candidates ends with NULL. */
 const char *text_nearest(const char *word, const char *const *candidates);
 
+/* Copy a text; from one that does not fit, leave out a part before the middle. size >= 8 */
+void text_shorten(const char *text, char *to, size_t size);
+
 /* Replace the password in each URL ("https://user:password@host") and in each connection string of
  * rclone (":sftp,pass=password:path") of a text by at most three stars, in place. */
 void text_mask_password(char *text);

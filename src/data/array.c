@@ -46,6 +46,13 @@ bool array_order_is_hwc(const int64_t *extent)
     return extent[3] < extent[1] && extent[3] < extent[2];
 }
 
+bool array_is_mask(int x_dimensions, const int64_t *x_extent, int y_dimensions,
+                   const int64_t *y_extent)
+{
+    return x_dimensions == 3 && y_dimensions == 2 && y_extent[0] == x_extent[0] &&
+           y_extent[1] == x_extent[1] && x_extent[2] < x_extent[0] && x_extent[2] < x_extent[1];
+}
+
 void array_begin(struct array *array, const char *path, const char *name, struct open_file *file,
                  const struct file_stamp *stamp)
 {

@@ -157,4 +157,9 @@ int64_t array_shared_bytes(const struct array *array, bool tiled);
  * the smallest of the three. */
 bool array_order_is_hwc(const int64_t *extent);
 
+/* True if x [H, W, C] and y [H, W] have the shapes of one image with a few channels and its mask.
+ */
+bool array_is_mask(int x_dimensions, const int64_t *x_extent, int y_dimensions,
+                   const int64_t *y_extent);
+
 #endif

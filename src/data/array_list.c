@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/data_options.h"
 #include "core/allocate.h"
 #include "core/text.h"
 #include "data/array_attributes.h"
@@ -13,6 +14,7 @@
 #include "data/array_filter.h"
 #include "data/array_npy.h"
 #include "data/array_zarr.h"
+#include "data/grid.h"
 #include "data/listing.h"
 
 enum { DEEPEST = 32 };
@@ -240,6 +242,48 @@ static bool npy_folder_add(struct array_list *list, const char *folder, struct e
 
 /* ---- the list ---- */
 
+/* True if the array may be images, whose dimensions have an order. */
+static bool has_order(const struct array_entry *entry)
+{
+    return entry->kind != '\0' && (entry->dimensions == 3 || entry->dimensions == 4);
+}
+
+/* Set the order of the dimensions of all arrays that may be images. */
+static void orders_read(struct array_list *list, const char *path)
+{
+    struct text_stream names;
+    struct array_path source;
+    struct error reason = {0};
+    text_stream_open(&names);
+    for (size_t n = 0; n < list->count; n++)
+        if (has_order(&list->entry[n]))
+            fprintf(names.stream, "%s,", list->entry[n].path + 1);
+    char *datasets = text_stream_close(&names);
+    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = datasets};
+    const bool good = array_path_open(&source, path, &reader, &reason);
+    for (size_t n = 0; good && n < list->count; n++) {
+        struct array_entry *entry = &list->entry[n];
+        struct array array = {.dimensions = entry->dimensions};
+        struct grid grid = {0};
+        if (!has_order(entry))
+            continue;
+        memcpy(array.extent, entry->extent, sizeof array.extent);
+        grid_add(&grid, &source, entry->path + 1, &array);
+        if (!grid_set_order(&grid, 0, entry->extent, DATA_ORDER_AUTO, &entry->channels_last,
+                            &reason)) {
+            entry->kind = '\0';
+            snprintf(entry->reason, sizeof entry->reason, "it %.*s", (int)sizeof entry->reason - 4,
+                     strstr(reason.text, "has the dimensions"));
+        }
+        error_clear(&reason);
+        grid_close(&grid);
+    }
+    error_clear(&reason);
+    hdf5_reader_close(&reader);
+    array_path_close(&source);
+    free(datasets);
+}
+
 bool array_list_read(const char *path, struct array_list *list, struct error *error)
 {
     struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays"};
@@ -261,6 +305,8 @@ bool array_list_read(const char *path, struct array_list *list, struct error *er
     }
     hdf5_reader_close(&reader);
     array_path_close(&source);
+    if (good)
+        orders_read(list, path);
     return good;
 }
 

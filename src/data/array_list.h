@@ -15,8 +15,9 @@ struct array_entry {
     bool is_scale; /* coordinates of a dimension */
     int dimensions;
     int64_t extent[ARRAY_DIMENSIONS], chunk[ARRAY_DIMENSIONS];
-    char missing[80]; /* "1 of 4 chunks do not exist", or "" */
-    char *attributes; /* those that change how values are read or describe them: "; units=K" */
+    char missing[80];   /* "1 of 4 chunks do not exist", or "" */
+    bool channels_last; /* images of four dimensions are [N, H, W, C] */
+    char *attributes;   /* those that change how values are read or describe them: "; units=K" */
     char reason[ARRAY_REASON]; /* why the array cannot be read; "": it can */
 };
 

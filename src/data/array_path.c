@@ -75,11 +75,20 @@ static bool has_npy(const char *folder, const char *name, char path[PATH_MAX])
            access(path, F_OK) == 0;
 }
 
+/* True if a .npy file is NAME.npy or NAME. */
+static bool is_npy_of(const char *path, const char *name)
+{
+    const char *base = text_base_name(path);
+    const size_t length = strlen(name);
+    return strncmp(base, name, length) == 0 &&
+           (base[length] == '\0' || strcmp(base + length, ".npy") == 0);
+}
+
 bool array_path_has(const struct array_path *self, const char *name)
 {
     char path[PATH_MAX];
     if (self->is_npy)
-        return true;
+        return is_npy_of(self->path, name);
     if (!self->is_folder)
         return hdf5_path_find(self->reader, name) != NULL;
     return has_npy(self->path, name, path) ||
@@ -92,7 +101,12 @@ bool array_path_array(const struct array_path *self, const char *name, struct ar
 {
     char path[PATH_MAX];
     if (self->is_npy)
-        return array_npy_open(self->path, name, array, error);
+        return array_npy_open(self->path, name, array, error) &&
+               (is_npy_of(self->path, name) ||
+                error_set(error, ERROR_DATA,
+                          "no array %s in %s: a .npy file has one array, of the name of the file "
+                          "without .npy; for several arrays, set data.root to their folder",
+                          name, self->path));
     if (!self->is_folder)
         return array_hdf5_open(self->reader, name, self->path, self->file, array, error);
     if (has_npy(self->path, name, path)) {

@@ -20,6 +20,7 @@
 #include "data/array_path.h"
 #include "data/arrays.h"
 #include "data/arrays_coordinates.h"
+#include "data/arrays_targets.h"
 #include "data/arrays_variable.h"
 #include "data/dataset.h"
 #include "data/file_series.h"
@@ -87,7 +88,7 @@ static bool variables_resolve(struct arrays *self, const struct options *options
         struct variable *variable = variable_of(self, v);
         char name[VARIABLE_TEXT];
         variable_write(variable, name);
-        if (variable->offset != 0 && !place->is_npy && array_path_has(place, name)) {
+        if (variable->offset != 0 && array_path_has(place, name)) {
             variable->offset = 0;
             snprintf(variable->name, sizeof variable->name, "%.*s", (int)sizeof variable->name - 1,
                      name);
@@ -523,6 +524,17 @@ static void outputs_name(struct dataset *dataset)
         }
 }
 
+/* Warn of targets with an unusual meaning. */
+static void targets_warn(const struct dataset *dataset, bool is_regression)
+{
+    const struct arrays *self = dataset->self;
+    const int64_t outputs = dataset->target.count;
+    if (self->label != NULL && strcmp(dataset->class_name[0], "0") == 0)
+        arrays_labels_warn(self->y[0].name, self->label, dataset->count, dataset->classes);
+    if (self->target != NULL && !is_regression)
+        arrays_marks_note(self->y[0].name, self->target, dataset->count, outputs);
+}
+
 /* Set what the model learns from the targets. */
 static bool task_set(struct dataset *dataset, const struct options *options, struct error *error)
 {
@@ -700,11 +712,19 @@ static bool arrays_open(const struct options *options, enum data_split split,
     ENSURE(file_series_use(&self->series, 0, false), "no room for an offset");
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
+    struct arrays_view view;
     if (!variables_list(options, self, error) ||
         !array_path_find(options->data.root, &self->files, error) ||
-        !files_open(dataset, options, split, error) || !task_set(dataset, options, error))
+        !files_open(dataset, options, split, error))
         return false;
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
+    if ((training && arrays_view(dataset, &view) &&
+         !arrays_targets_check(&view, self->series.file[0].samples, options->model.classes,
+                               error)) ||
+        !task_set(dataset, options, error))
+        return false;
+    if (training)
+        targets_warn(dataset, options->data.task == TASK_REGRESSION);
     self->grid.step = self->series.step;
     if (!self->series.counts)
         dataset->grid = &self->grid;
@@ -807,14 +827,19 @@ static bool arrays_label(struct dataset *dataset, int64_t record, int32_t *label
     return true;
 }
 
+int64_t arrays_find(const struct dataset *dataset, int64_t record, int64_t *sample)
+{
+    const struct arrays *self = dataset->self;
+    return file_series_find(&self->series, record, 0, sample);
+}
+
 static void arrays_name_record(const struct dataset *dataset, int64_t record, char *text,
                                size_t size)
 {
     const struct arrays *self = dataset->self;
     int64_t sample;
-    const struct arrays_file *file =
-        &self->file[file_series_find(&self->series, record, 0, &sample)];
-    snprintf(text, size, "%s: sample %lld", file->path, (long long)sample);
+    const int64_t file = arrays_find(dataset, record, &sample);
+    snprintf(text, size, "%s: sample %lld", self->file[file].path, (long long)sample);
 }
 
 /* Samples without times have their number over all files. */

@@ -22,5 +22,7 @@ bool arrays_view(const struct dataset *dataset, struct arrays_view *view);
  * `path`. Times after the end of a series continue in the step of the weights. */
 MUST_CHECK bool arrays_check_grid(struct dataset *dataset, const char *text, const char *path,
                                   struct error *error);
+/* Return the file that has a record, and set the number of the sample in it. */
+int64_t arrays_find(const struct dataset *dataset, int64_t record, int64_t *sample);
 
 #endif

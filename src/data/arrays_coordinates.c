@@ -75,7 +75,7 @@ static bool is_latitude(const char *path, const struct array_attributes *attribu
 static bool has_latitude(const struct array_path *source, const char *path)
 {
     struct array_attributes attributes = {0};
-    if (path[0] == '\0' || source->is_npy || !array_path_has(source, path))
+    if (path[0] == '\0' || !array_path_has(source, path))
         return false;
     array_attributes_select(source, path, describes_latitude, &attributes);
     const bool found = is_latitude(path, &attributes);

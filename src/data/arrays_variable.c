@@ -150,16 +150,16 @@ bool variable_add_channels(const struct variable *variable, const struct variabl
     return error_set(error, ERROR_DATA,
                      "%s: %s has images of %lldx%lld, %s of %lldx%lld: name data sets with images "
                      "of the same size",
-                     option, first->name, (long long)width, (long long)height, variable->name,
-                     (long long)variable->width, (long long)variable->height);
+                     option, first->name, (long long)height, (long long)width, variable->name,
+                     (long long)variable->height, (long long)variable->width);
 }
 
 void variable_log(const struct variable *variable, const char *option)
 {
     if (variable->dimensions == 4)
         log_info("%s=%s: %lld channels of %lldx%lld, order %s", option, variable->name,
-                 (long long)variable->channels, (long long)variable->width,
-                 (long long)variable->height,
+                 (long long)variable->channels, (long long)variable->height,
+                 (long long)variable->width,
                  variable->channels_last ? "hwc; if channels are first, set data.order=chw"
                                          : "chw; if channels are last, set data.order=hwc");
 }
@@ -217,5 +217,6 @@ void variable_channel_name(const struct variable *variable, int64_t channel, cha
     variable_write(variable, name);
     if (variable->channels > 1)
         snprintf(number, sizeof number, " %lld", (long long)channel);
-    snprintf(text, size, "%.*s%s", (int)(size - sizeof number), name, number);
+    text_shorten(name, text, size - sizeof number);
+    strcat(text, number);
 }

@@ -25,7 +25,7 @@ void augment_open(struct augment *augment, const struct options *options, int64_
                   int64_t height, bool training)
 {
     ENSURE(width > 0 && width <= IMAGE_LARGEST && height > 0 && height <= IMAGE_LARGEST,
-           "augmentation of images of %lld x %lld pixels", (long long)width, (long long)height);
+           "augmentation of images of %lld x %lld pixels", (long long)height, (long long)width);
     *augment = (struct augment){
         .seed = (uint64_t)options->run.seed,
         .width = width,

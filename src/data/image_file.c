@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { SIGNATURE_MOST = 12, PNG_HEADER = 24 };
+enum { SIGNATURE_MOST = 12, PNG_HEADER = 26 };
 
 /* The extensions of torchvision's ImageFolder. Files in formats that cannot be decoded are listed,
  * too, and then refused, so that no file is skipped silently. */
@@ -76,8 +76,14 @@ static bool png_header(const uint8_t *bytes, size_t count, struct image_header *
         return false;
     header->width = big_endian(bytes + 16, 4);
     header->height = big_endian(bytes + 20, 4);
-    return memcmp(bytes + 12, "IHDR", 4) == 0 ||
-           error_set(error, ERROR_DATA, "is damaged: a PNG without IHDR at its beginning");
+    header->has_alpha = (bytes[25] & 4) != 0; /* of the colour type */
+    if (memcmp(bytes + 12, "IHDR", 4) != 0)
+        return error_set(error, ERROR_DATA, "is damaged: a PNG without IHDR at its beginning");
+    return bytes[24] <= 8 ||
+           error_set(error, ERROR_DATA,
+                     "has %d bits per value, and only 8 are read: convert it to 8 bits, or to "
+                     "arrays, which data.format=arrays reads with all bits",
+                     bytes[24]);
 }
 
 /* Formats and the bytes at `offset` that identify them. The first ones are in the order of enum
@@ -148,11 +154,11 @@ bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t m
         return false;
     if (header->width < 1 || header->height < 1)
         return error_set(error, ERROR_DATA, "is damaged: an image of %lld x %lld pixels",
-                         (long long)header->width, (long long)header->height);
+                         (long long)header->height, (long long)header->width);
     if (header->width > most_pixels / header->height)
         return error_set(
             error, ERROR_DATA, "has %lld x %lld pixels, more than data.max_pixels=%lld",
-            (long long)header->width, (long long)header->height, (long long)most_pixels);
+            (long long)header->height, (long long)header->width, (long long)most_pixels);
     return true;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Decodes JPEG, PNG and WebP files in memory to RGB like PIL's Image.open(file).convert("RGB"):
- * grey, palettes, CMYK (Adobe's inverted), 16 bits, interlaced, an animation's first frame. Alpha
- * is dropped. EXIF's orientation is ignored, as in torchvision's ImageFolder, unless
- * image_header_turn is called. Only the requested part is decoded as far as the format allows.
- * Thread-safe. Errors describe the problem but do not name the file. */
+ * grey, palettes, CMYK (Adobe's inverted), interlaced, an animation's first frame. Alpha is
+ * dropped. PNG files of 16 bits are refused. EXIF's orientation is ignored, as in torchvision's
+ * ImageFolder, unless image_header_turn is called. Only the requested part is decoded as far as the
+ * format allows. Thread-safe. Errors describe the problem but do not name the file. */
 #ifndef VITTRAIN_DATA_IMAGE_FILE_H
 #define VITTRAIN_DATA_IMAGE_FILE_H
 
@@ -18,6 +18,7 @@ enum image_format { IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP };
 struct image_header {
     enum image_format format;
     int64_t width, height;
+    bool has_alpha;  /* not of palettes */
     int orientation; /* of EXIF, 1 to 8; 1: none, or as stored */
     int turn;        /* the orientation that is applied; 0: the image is decoded as stored */
 };

@@ -25,7 +25,7 @@ struct png_reader {
     uint8_t *rows; /* output of libpng: one row, or all rows of an interlaced image */
     size_t row_bytes;
     int passes; /* more than one if interlaced */
-    int channels, depth;
+    int channels;
     uint8_t colours[LEVELS][3]; /* by grey level or palette index */
     bool looked_up;             /* the table `colours` is used */
     bool cut;
@@ -56,7 +56,7 @@ static void source_read(png_structp png, png_bytep to, size_t count)
     reader->taken += count;
 }
 
-/* Set up rows with 8 bits per value, except 16-bit grey, and their conversion to RGB. */
+/* Set up rows with 8 bits per value, and their conversion to RGB. */
 static void begin_image(struct png_reader *reader)
 {
     png_structp png = reader->png;
@@ -70,8 +70,7 @@ static void begin_image(struct png_reader *reader)
     png_read_info(png, reader->info);
     const int type = png_get_color_type(png, reader->info);
     const int depth = png_get_bit_depth(png, reader->info);
-    reader->looked_up =
-        type == PNG_COLOR_TYPE_PALETTE || (type == PNG_COLOR_TYPE_GRAY && depth <= 8);
+    reader->looked_up = type == PNG_COLOR_TYPE_PALETTE || type == PNG_COLOR_TYPE_GRAY;
     if (type == PNG_COLOR_TYPE_PALETTE) {
         png_colorp palette = NULL;
         int count = 0;
@@ -88,12 +87,9 @@ static void begin_image(struct png_reader *reader)
     }
     if (depth < 8)
         png_set_packing(png);
-    if (depth == 16 && type != PNG_COLOR_TYPE_GRAY)
-        png_set_strip_16(png);
     reader->passes = png_set_interlace_handling(png);
     png_read_update_info(png, reader->info);
     reader->channels = png_get_channels(png, reader->info);
-    reader->depth = png_get_bit_depth(png, reader->info);
     const struct image_area *area = &reader->request->area;
     struct image_pixels *pixels = reader->pixels;
     pixels->x = area->x;
@@ -104,18 +100,15 @@ static void begin_image(struct png_reader *reader)
     pixels->scale = 1;
 }
 
-/* Convert one row of the file to the area. Alpha is dropped. 16-bit grey is clipped to 255 as in
- * Pillow. */
+/* Convert one row of the file to the area. Alpha is dropped. */
 static void convert_row(const struct png_reader *reader, const uint8_t *row, uint8_t *rgb)
 {
     const struct image_area *area = &reader->request->area;
-    const int64_t step = reader->channels * (reader->depth / 8);
+    const int64_t step = reader->channels;
     const uint8_t *from = row + area->x * step;
     for (int64_t i = 0; i < area->width; i++, from += step, rgb += 3) {
         if (reader->looked_up)
             memcpy(rgb, reader->colours[from[0]], 3);
-        else if (reader->depth == 16)
-            memset(rgb, from[0] > 0 ? 255 : from[1], 3);
         else if (reader->channels < 3)
             memset(rgb, from[0], 3);
         else
@@ -201,7 +194,7 @@ char *image_png_text(const uint8_t *pixels, int64_t height, int64_t width, int64
     png_alloc_size_t count = PNG_IMAGE_PNG_SIZE_MAX(image);
     uint8_t *bytes = allocate(count, 1);
     ENSURE_MEMORY(png_image_write_to_memory(&image, bytes, &count, 0, pixels, 0, NULL),
-                  "no memory for a PNG of %lld x %lld", (long long)width, (long long)height);
+                  "no memory for a PNG of %lld x %lld", (long long)height, (long long)width);
     char *text = allocate((count + 2) / 3 * 4 + 1, 1);
     EVP_EncodeBlock((uint8_t *)text, bytes, (int)count);
     free(bytes);

@@ -22,6 +22,7 @@ bool image_webp_header(const uint8_t *bytes, size_t count, struct image_header *
                error_set(error, ERROR_DATA, "is a damaged WebP: its header is invalid");
     header->width = features.width;
     header->height = features.height;
+    header->has_alpha = features.has_alpha != 0;
     return true;
 }
 

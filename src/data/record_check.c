@@ -27,7 +27,7 @@ struct check {
     const struct options *options;
     record_check_one *check;
     size_t count;
-    atomic_size_t claimed, oriented;
+    atomic_size_t claimed, oriented, alpha;
     uint8_t *broken; /* [count] */
     pthread_mutex_t mutex;
     size_t first; /* the first broken record and its error; guarded by mutex */
@@ -52,6 +52,7 @@ static void *check_some(void *argument)
             pthread_mutex_unlock(&check->mutex);
         }
     atomic_fetch_add(&check->oriented, scratch.oriented);
+    atomic_fetch_add(&check->alpha, scratch.alpha);
     free(scratch.file.data);
     image_pixels_free(&scratch.pixels);
     return NULL;
@@ -71,7 +72,21 @@ static void report_orientations(const struct check *check)
                  oriented, check->count);
 }
 
-/* Set the error for broken records, or log their number and that of EXIF orientations. */
+/* Log one warning for all splits. */
+static void report_alpha(const struct check *check)
+{
+    static bool is_logged;
+    const size_t alpha = atomic_load(&check->alpha);
+    if (alpha > 0 && !is_logged)
+        log_warn(
+            "data: %zu of %zu files have a band of alpha, which is dropped; data.format=arrays "
+            "reads all bands",
+            alpha, check->count);
+    is_logged |= alpha > 0;
+}
+
+/* Set the error for broken records, or log their number, and those of EXIF orientations and alpha.
+ */
 static bool check_report(const struct check *check, struct error *error)
 {
     /* The files of a held-out split are those of the training split: log them once. */
@@ -83,6 +98,7 @@ static bool check_report(const struct check *check, struct error *error)
     const bool again = check->dataset->held_out && is_logged;
     if (!again)
         report_orientations(check);
+    report_alpha(check);
     is_logged = true;
     if (skipped == 0)
         return true;
@@ -179,7 +195,7 @@ bool record_check_file(const char *path, const struct options *options,
                record_check_decode(scratch, (size_t)bytes, &header, options, error);
     close(descriptor);
     if (good)
-        record_check_orientation(scratch, header.orientation);
+        record_check_count(scratch, header.orientation, header.has_alpha);
     return good;
 }
 

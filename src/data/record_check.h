@@ -11,6 +11,7 @@ struct check_scratch {
     struct byte_buffer file;
     struct image_pixels pixels;
     size_t oriented; /* number of records with an EXIF orientation above 1 */
+    size_t alpha;    /* number of records with alpha */
 };
 
 /* Check one record. The error does not name it. Thread-safe. */
@@ -21,7 +22,7 @@ typedef bool record_check_one(const struct dataset *dataset, int64_t record,
 /* Check records [0, count) in several threads, which hide the latency of disks and networks, and
  * set broken[record] to 1 for each one that cannot be used. These are an error with their number
  * and the name of the first one; with data.skip_broken=on, a warning. The number of records with an
- * EXIF orientation is logged. */
+ * EXIF orientation or with alpha is logged. */
 MUST_CHECK bool record_check(const struct dataset *dataset, size_t count,
                              const struct options *options, record_check_one *check,
                              uint8_t *broken, struct error *error);
@@ -31,10 +32,12 @@ MUST_CHECK bool record_check_decode(struct check_scratch *scratch, size_t bytes,
                                     const struct image_header *header,
                                     const struct options *options, struct error *error);
 
-/* Count a record with this EXIF orientation. */
-static inline void record_check_orientation(struct check_scratch *scratch, int orientation)
+/* Count a record with this EXIF orientation, and with alpha. */
+static inline void record_check_count(struct check_scratch *scratch, int orientation,
+                                      bool has_alpha)
 {
     scratch->oriented += orientation > 1;
+    scratch->alpha += has_alpha;
 }
 
 /* ---- Image files. Files that are not regular are refused, and opening a pipe does not block.

@@ -24,7 +24,7 @@
 #include "core/text_file.h"
 #include "core/thread.h"
 
-enum { VERSION = 3, THREADS = 8, PATH_SIZE = 4096 };
+enum { VERSION = 4, THREADS = 8, PATH_SIZE = 4096 };
 static const char magic[8] = "vittars";
 static const double longest_wait = 600; /* seconds for another process */
 

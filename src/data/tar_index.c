@@ -183,7 +183,8 @@ static bool add_record(struct builder *builder, int32_t label, struct error *err
     record.pixels = tar_index_pixels(shard, &record, &builder->buffer, INT64_MAX, &header, &reason);
     if (reason.kind == ERROR_MEMORY)
         return error_set(error, ERROR_MEMORY, "%s", reason.text);
-    record.orientation = (uint32_t)header.orientation;
+    record.orientation = (uint16_t)header.orientation;
+    record.has_alpha = header.has_alpha;
     builder->keys =
         allocate_more(builder->keys, &builder->key_capacity, count, sizeof *builder->keys);
     shard->records =

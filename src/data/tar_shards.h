@@ -16,7 +16,8 @@ struct tar_record {
     uint32_t pixels;      /* width times height, at most UINT32_MAX; 0: not an image */
     uint32_t header;      /* bytes of the member's tar headers, which precede the image */
     uint32_t sum;         /* CRC32C of the last of these headers, TAR_BLOCK bytes */
-    uint32_t orientation; /* of the image's EXIF, 1 to 8; 0: not an image */
+    uint16_t orientation; /* of the image's EXIF, 1 to 8; 0: not an image */
+    uint16_t has_alpha;
 };
 
 struct tar_shard {

@@ -217,7 +217,7 @@ static bool check_record(const struct dataset *dataset, int64_t record,
     if (options->data.check == CHECK_NONE)
         return true;
     const bool full = options->data.check == CHECK_FULL;
-    record_check_orientation(scratch, (int)entry->orientation);
+    record_check_count(scratch, entry->orientation, entry->has_alpha != 0);
     if (!full && entry->pixels > 0 && entry->pixels <= options->data.max_pixels)
         return true; /* checked when the index was built */
     return tar_index_pixels(shard, entry, &scratch->file, options->data.max_pixels, &header,

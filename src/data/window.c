@@ -50,6 +50,7 @@ bool window_set(struct dataset *dataset, const struct options *options, enum dat
     const int64_t height = options->model.image;
     const int64_t width = options->model.image_width > 0 ? options->model.image_width : height;
     struct target_shape *target = &dataset->target;
+    struct error reason = {0};
     if (!window_is_asked_for(options))
         return true;
     if (!window_check(options, error))
@@ -59,12 +60,15 @@ bool window_set(struct dataset *dataset, const struct options *options, enum dat
         return error_set(error, ERROR_USAGE,
                          "eval.crop=center of arrays needs augment.crop=random or center, which "
                          "takes windows for training: set it");
-    if (dataset->height < height || dataset->width < width)
-        return error_set(error, ERROR_DATA,
-                         "augment.crop: the images of %lldx%lld pixels are smaller than windows of "
-                         "%lldx%lld: set model.image and model.image_width",
-                         (long long)dataset->width, (long long)dataset->height, (long long)width,
-                         (long long)height);
+    if (dataset->height < height || dataset->width < width) {
+        error_set(&reason, ERROR_DATA,
+                  "images of %lldx%lld pixels are smaller than windows of %lldx%lld: %s",
+                  (long long)dataset->height, (long long)dataset->width, (long long)height,
+                  (long long)width,
+                  split == SPLIT_ALL ? "the model needs larger images"
+                                     : "set model.image and model.image_width");
+        return dataset_name_error(dataset, 0, &reason, error);
+    }
     dataset->field = (struct image_size){.height = dataset->height, .width = dataset->width};
     if (window_is_tiled(options, split)) {
         dataset->tiles =
@@ -72,8 +76,8 @@ bool window_set(struct dataset *dataset, const struct options *options, enum dat
         dataset->count *= dataset->tiles;
     }
     if (split == SPLIT_TRAIN)
-        log_info("augment.crop: windows of %lldx%lld from images of %lldx%lld%s", (long long)width,
-                 (long long)height, (long long)dataset->width, (long long)dataset->height,
+        log_info("augment.crop: windows of %lldx%lld from images of %lldx%lld%s", (long long)height,
+                 (long long)width, (long long)dataset->height, (long long)dataset->width,
                  window_is_tiled(options, SPLIT_ALL) ? "; evaluations read whole images in tiles"
                                                      : "; evaluations read the centre");
     dataset->height = height;

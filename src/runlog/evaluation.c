@@ -10,7 +10,7 @@
 #include "core/log.h"
 #include "core/text.h"
 
-enum { LABEL_WIDTH = 16, LABEL_SIZE = 24, LINE_SIZE = 512 };
+enum { LABEL_WIDTH = 16, LABEL_SIZE = 24, OUTPUT_LABEL = 21, LINE_SIZE = 512 };
 
 /* Limits of the log; result.json has all classes and outputs. */
 enum { PRINTED_CLASSES = 100, PRINTED_MATRIX = 20, OUTPUTS_IN_TEXT = 4 };
@@ -79,27 +79,29 @@ void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
 void evaluation_macro(const struct evaluation *evaluation, struct class_metrics *metrics)
 {
     struct class_metrics sum = {0};
-    double classes = (double)evaluation->classes, occurring = 0, ranked = 0;
+    double occurring = 0, ranked = 0;
 
     for (int64_t number = 0; number < evaluation->classes; number++) {
         struct class_metrics one;
         evaluation_class(evaluation, number, &one);
+        if (isnan(one.iou))
+            continue;
+        occurring++;
         sum.one_vs_rest_accuracy += one.one_vs_rest_accuracy;
         sum.precision += one.precision;
         sum.recall += one.recall;
         sum.f1 += one.f1;
         sum.specificity += one.specificity;
-        sum.iou += isnan(one.iou) ? 0 : one.iou;
-        occurring += !isnan(one.iou);
+        sum.iou += one.iou;
         sum.average_precision += isnan(one.average_precision) ? 0 : one.average_precision;
         ranked += !isnan(one.average_precision);
     }
     *metrics =
-        (struct class_metrics){.recall = ratio(sum.recall, classes),
-                               .precision = ratio(sum.precision, classes),
-                               .f1 = ratio(sum.f1, classes),
-                               .specificity = ratio(sum.specificity, classes),
-                               .one_vs_rest_accuracy = ratio(sum.one_vs_rest_accuracy, classes),
+        (struct class_metrics){.recall = ratio(sum.recall, occurring),
+                               .precision = ratio(sum.precision, occurring),
+                               .f1 = ratio(sum.f1, occurring),
+                               .specificity = ratio(sum.specificity, occurring),
+                               .one_vs_rest_accuracy = ratio(sum.one_vs_rest_accuracy, occurring),
                                .iou = sum.iou / occurring,
                                .average_precision = sum.average_precision / ranked};
 }
@@ -107,7 +109,7 @@ void evaluation_macro(const struct evaluation *evaluation, struct class_metrics 
 void evaluation_output_name(const struct dataset *dataset, int64_t output, char text[OUTPUT_NAME])
 {
     if (dataset != NULL && dataset->target_name != NULL && output < dataset->target.count)
-        snprintf(text, OUTPUT_NAME, "%s", dataset->target_name[output]);
+        text_shorten(dataset->target_name[output], text, OUTPUT_NAME);
     else
         snprintf(text, OUTPUT_NAME, "y%" PRId64, output);
     text_remove_control(text);
@@ -118,7 +120,7 @@ static void errors_text(const struct evaluation *evaluation, const struct datase
                         char text[EVALUATION_TEXT])
 {
     const int64_t outputs = evaluation->outputs;
-    char name[OUTPUT_NAME];
+    char name[OUTPUT_NAME], label[OUTPUT_LABEL];
     double r2 = 0, persistence = 0, known = 0;
     size_t used = 0;
     for (int64_t i = 0; i < outputs; i++) {
@@ -130,8 +132,9 @@ static void errors_text(const struct evaluation *evaluation, const struct datase
         if (outputs > OUTPUTS_IN_TEXT)
             continue;
         evaluation_output_name(dataset, i, name);
-        used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, ", %s%.20s",
-                                 i == 0 ? "RMSE " : "", name);
+        text_shorten(name, label, sizeof label);
+        used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, ", %s%s",
+                                 i == 0 ? "RMSE " : "", label);
         used += is_known
                     ? (size_t)snprintf(text + used, EVALUATION_TEXT - used, " %.4g", errors->rmse)
                     : (size_t)snprintf(text + used, EVALUATION_TEXT - used, " (no targets)");
@@ -215,7 +218,7 @@ static void print_matrix(const struct evaluation *evaluation, const struct datas
 static void print_errors(const struct evaluation *evaluation, const struct dataset *dataset)
 {
     static const int widths[] = {12, 12, 12, 12, 17, 17};
-    char name[OUTPUT_NAME], line[LINE_SIZE];
+    char name[OUTPUT_NAME], label[LABEL_WIDTH + 1], line[LINE_SIZE];
     bool has_persistence = false;
     for (int64_t i = 0; i < evaluation->outputs; i++)
         has_persistence = has_persistence || !isnan(evaluation->errors[i].persistence_rmse);
@@ -224,10 +227,11 @@ static void print_errors(const struct evaluation *evaluation, const struct datas
     for (int64_t i = 0; i < evaluation->outputs && i < PRINTED_CLASSES; i++) {
         const struct output_errors *errors = &evaluation->errors[i];
         evaluation_output_name(dataset, i, name);
+        text_shorten(name, label, sizeof label);
         const double values[] = {
             errors->rmse,           errors->mae, errors->bias, errors->r2, errors->persistence_rmse,
             errors->persistence_mae};
-        int used = snprintf(line, sizeof line, "%-*.*s", LABEL_WIDTH, LABEL_WIDTH, name);
+        int used = snprintf(line, sizeof line, "%-*s", LABEL_WIDTH, label);
         for (int k = 0; k < (has_persistence ? 6 : 4); k++)
             used += isnan(values[k])
                         ? snprintf(line + used, sizeof line - (size_t)used, "%*s", widths[k], "")

@@ -40,8 +40,8 @@ struct evaluation {
 void evaluation_free(struct evaluation *evaluation);
 void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
                       struct class_metrics *metrics);
-/* Set the macro averages: means over the classes, of IoU and average precision over those that
- * occur. */
+/* Set the macro averages: means over the classes that occur, as labels or as predictions; of
+ * average precision over those with labels. */
 void evaluation_macro(const struct evaluation *evaluation, struct class_metrics *metrics);
 
 /* Return the metric that `monitor` (enum monitor_choice) selects; for MONITOR_NONE the accuracy. */

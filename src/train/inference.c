@@ -206,6 +206,36 @@ static bool files_open(struct inference *inference, const char *const *files, in
     return true;
 }
 
+/* Compare the shape of arrays with that of the model's images; planes are not resized. */
+static bool arrays_compare(const struct inference *inference, const char *weights,
+                           struct error *error)
+{
+    const struct dataset *dataset = &inference->run.validation.dataset;
+    const struct model_options *model = &inference->run.options.model;
+    const struct image_size field = window_field(dataset);
+    const int64_t width = model->image_width > 0 ? model->image_width : model->image;
+    char size[64] = "";
+    struct arrays_view view;
+    const bool has_channels = model->channels == 0 || dataset->channels == model->channels;
+    const bool has_size = model->image == 0 ||
+                          dataset->target.height * dataset->target.width <= 1 ||
+                          (dataset->height == model->image && dataset->width == width);
+    if (!arrays_view(dataset, &view) || (has_channels && has_size))
+        return true;
+    if (model->image > 0)
+        snprintf(size, sizeof size, " of %lldx%lld pixels", (long long)model->image,
+                 (long long)width);
+    return error_set(error, ERROR_DATA,
+                     "%s has images of %lld channels of %lldx%lld pixels, and the model of %s "
+                     "reads %lld channels%s: use data of this shape%s",
+                     view.grid->path, (long long)dataset->channels,
+                     (long long)field.height, (long long)field.width, weights,
+                     (long long)model->channels, size,
+                     has_channels ? ""
+                                  : ", or set data.order=chw or hwc if that is the order of the "
+                                    "dimensions");
+}
+
 /* Takes the statistics and the row weights with which the model was trained. */
 static bool statistics_set(struct inference *inference, const char *weights, struct error *error)
 {
@@ -272,7 +302,8 @@ bool inference_open(struct inference *inference, const char *weights, const char
         options_read(inference, path, count > 0, line, world, error) &&
         (count > 0 ? files_open(inference, files, count, world, error)
                    : split_open(inference, world, error)) &&
-        grid_agrees(inference, path, world, error) && model_prepare(inference, path, error))
+        arrays_compare(inference, path, error) && grid_agrees(inference, path, world, error) &&
+        model_prepare(inference, path, error))
         return true;
     inference_close(inference);
     return false;

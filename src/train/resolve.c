@@ -319,7 +319,7 @@ static bool planes_resolve(struct options *options, const struct dataset *datase
                          "model.image=%lld, but the planes of targets have %lldx%lld pixels, and "
                          "they are not resized: leave model.image and model.image_width out, or "
                          "set augment.crop=random to train on windows of this size",
-                         (long long)height, (long long)target->width, (long long)target->height);
+                         (long long)height, (long long)target->height, (long long)target->width);
     if ((crop_is_active(options, false) && !window_is_asked_for(options)) || options->eval.flip)
         return error_set(error, ERROR_USAGE,
                          "options that resize or crop images, and eval.flip, do not apply to "

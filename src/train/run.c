@@ -58,8 +58,8 @@ static bool shapes_agree(const struct image_source *train, const struct image_so
            error_set(error, ERROR_DATA,
                      "the images for evaluation have %lldx%lld pixels, those for training "
                      "%lldx%lld: set data.root to data whose splits have the same shape",
-                     (long long)validation->width, (long long)validation->height,
-                     (long long)train->width, (long long)train->height);
+                     (long long)validation->height, (long long)validation->width,
+                     (long long)train->height, (long long)train->width);
 }
 
 /* Check that records of both splits have the same shape, and that labels mean the same classes. A

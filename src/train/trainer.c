@@ -50,8 +50,8 @@ static void run_announce(const struct trainer *trainer)
              session->limits.library[0] != '\0' ? " with " : "", session->limits.library);
     log_info("data: %s, %lld training and %lld validation samples of %lldx%lld, %lld %s",
              trainer->run.options.data.format, (long long)trainer->run.train.dataset.count,
-             (long long)trainer->run.validation.dataset.count, (long long)source.width,
-             (long long)source.height, (long long)trainer->run.train.dataset.classes,
+             (long long)trainer->run.validation.dataset.count, (long long)source.height,
+             (long long)source.width, (long long)trainer->run.train.dataset.classes,
              trainer->run.train.dataset.target_normalised ? "outputs" : "classes");
     recipe_log(&trainer->run.options);
     log_info("model: %s, %lld parameters in %d units, %.3g GFLOP per image and step",

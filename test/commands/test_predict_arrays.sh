@@ -52,7 +52,8 @@ result 'a forecast has coordinates' "$bad" predict.log
 run 3 predict predict forecast test.zarr predict.output=three.h5
 result 'three ranks write the same file' "$(ended; cmp forecast.h5 three.h5 2>&1)" predict.log
 run 1 predict predict forecast predict.output=split.nc
-result 'the split of the run' "$(ended; output split.nc '/u  *float32 \[3, 8, 8\]' '/time  *float64 \[3\]')" predict.log
+result 'the split of the run' "$(ended; output split.nc '/u  *float32 \[3, 8, 8\]' '/time  *float64 \[3\]' '/record  *int64 \[3\]' \
+    '/file  *int64 \[3\]' '/file_sample  *int64 \[3\]')" predict.log
 run 1 predict predict forecast/weights.safetensors test.zarr predict.output=weights.h5
 result 'weights have statistics and names' "$(ended; output weights.h5 '/v  *float32 \[20, 8, 8\]')" predict.log
 run 1 predict predict forecast test.zarr
@@ -68,6 +69,19 @@ result 'classes of a file without labels' "$(ended; output classes.h5 '/class  *
     '/probability  *float32 \[20, 3\]; class_names=a, \.\.\.$' '/time  *float64 \[20\]')" predict.log
 run 2 predict predict classes test.zarr predict.output=classes.csv
 result 'lines without labels' "$(ended; has classes.csv '^record,label,predicted,class,p0,p1,p2$' '^19,,[0-2],[abc],0')" predict.log
+
+for name in x.zarr x.parquet x; do
+    fails 1 "no predictions to $name" 2 "predict.output=$name: the name must end in .csv or .json" predict classes test.zarr \
+        predict.output=$name
+done
+
+cp -r train.zarr from_1.zarr
+awk 'BEGIN { for (n = 0; n < 20; n++) printf "\\%03o", n % 2 + 1 }' | xargs -0 printf >from_1.zarr/label/0
+rm from_1.zarr/label/.zattrs
+run 1 from_1 $model data.root="$work/from_1.zarr" data.y=label run.dir="$work/from_1"
+bad=$(ended; has from_1.log 'data.y=label: the labels are 1 to 2, so class 0 of the 3 classes has no samples; do the labels count from 1\?')
+[ "$(grep -c 'count from 1' from_1.log)" = 1 ] || bad="$bad several warnings;"
+result 'labels that count from 1' "$bad" from_1.log
 
 cp -r test.zarr a_test.zarr
 cp -r test.zarr b_train.zarr

@@ -577,13 +577,13 @@ TEST(what_does_not_fit_is_an_error)
     use("all/one.h5", "chw@-20", "u0@+11");
     refused(SPLIT_TRAIN, "30 samples are too few for the offsets");
     use("all/one.h5", "chw", "label,map");
-    refused(SPLIT_TRAIN, "data.y: label has images of 1x1, map of 4x5");
+    refused(SPLIT_TRAIN, "data.y: label has images of 1x1, map of 5x4");
     use("all/one.h5", "chw", "map");
     refused(SPLIT_TRAIN, "data.y=map has no attribute class_names: set model.classes");
     use("all/one.h5", "chw", "named,label");
     refused(SPLIT_TRAIN, "is not 0 or 1, as several labels of a sample must be");
     use("all/one.h5", "chw,short", "label");
-    refused(SPLIT_TRAIN, "data.x: chw has images of 4x5, short of 3x4");
+    refused(SPLIT_TRAIN, "data.x: chw has images of 5x4, short of 4x3");
     use("all/one.h5", "chw", "number");
     refused(SPLIT_TRAIN,
             "sample 0: its value -1 of data.y is no class (0, 1, ...): set data.task=regression");

@@ -32,10 +32,10 @@ bad=$(ended; has describe.log '  \(5 channels, order chw; if channels are last, 
     "data.format=arrays data.root=.*storms.h5 'data.x=/a b' data.y=/label data.val=0.1")
 result 'describe lists the data sets and options' "$bad" describe.log
 eval "run 1 suggested $(sed -n 's/^  vittrain //p' describe.log) train.steps=1 run.dir=$work/suggested"
-result 'these options train' "$(ended; has suggested.log 'data.x=a b: 5 channels of 4x3, order chw')" suggested.log
+result 'these options train' "$(ended; has suggested.log 'data.x=a b: 5 channels of 3x4, order chw')" suggested.log
 
 run 1 one $data $model data.x=/chw run.dir="$work/one"
-bad=$(ended; has one.log 'data.x=chw: 3 channels of 4x5, order chw' 'data: arrays, 24 training and 6 validation samples of 4x5' \
+bad=$(ended; has one.log 'data.x=chw: 3 channels of 5x4, order chw' 'data: arrays, 24 training and 6 validation samples of 5x4' \
     'statistics of 24 training samples')
 result 'a model is trained' "$bad" one.log
 run 1 planes $data $model data.x=u0,u1,u2 run.dir="$work/planes" data.workers=3
@@ -93,7 +93,7 @@ cp -r windows-3 windows-part
 rm -f windows-part/result.json windows-part/checkpoints/step-0000000[456].h5
 run 2 windows-part $data $model data.y=u0@+2,u1 data.task=regression model.head=dense model.image=3 model.image_width=2 augment.crop=random \
     augment.flip=0.5 data.x=u0,u2@-1 data.val=0.2 data.val_from=end run.dir="$work/windows-part"
-bad=$(ended; has windows-part.log 'resuming from .*: step 3' 'augment.crop: windows of 2x3 from images of 4x5; evaluations read whole images in tiles'; \
+bad=$(ended; has windows-part.log 'resuming from .*: step 3' 'augment.crop: windows of 3x2 from images of 5x4; evaluations read whole images in tiles'; \
     same windows-1 windows-part)
 result 'a resumed run has the same windows' "$bad" windows-part.log
 fails 1 'parts of fields are not predicted' 2 'predict.split=train: training samples are windows' eval windows-1 predict.split=train
@@ -205,7 +205,7 @@ fails 1 'data.missing is an option of arrays' 2 'data.missing=error does not app
 shapes="data.format=arrays data.root=$work/shapes data.val=test data.task=regression"
 fails 1 'splits with other channels are refused' 3 'evaluation have 3 channels and 2 targets, those for training 2 and 2' $shapes \
     data.x=wide data.y=y
-fails 1 'and with larger images' 3 'evaluation have 4x6 pixels, those for training 4x5' $shapes data.x=high data.y=y
+fails 1 'and with larger images' 3 'evaluation have 6x4 pixels, those for training 5x4' $shapes data.x=high data.y=y
 fails 1 'and with fewer targets' 3 'evaluation have 3 channels and 1 targets, those for training 3 and 2' $shapes data.x=x data.y=more
 fails 1 'also in train.test' 3 'evaluation have 3 channels and 2 targets, those for training 2 and 2' $shapes data.x=wide data.y=y \
     data.val=none train.test=on model.name=linear train.epochs=1 train.global_batch=4 run.dir="$work/tested"
@@ -247,11 +247,37 @@ fails 1 'fewer samples without classes' 2 'cannot resume from .*: the run had 6 
     data.transform=log10:z run.dir="$work/missing" train.epochs=3 data.val=0.4
 mkdir narrow
 mv none/two.npy narrow/x.npy
-fails 1 'predict images of another number of channels' 2 'but model.channels of the weights is 3; use data with as many' predict \
-    "$work/missing" "$work/narrow" predict.output="$work/narrow.h5"
+mkdir wide
+npy wide/x.npy 9,3,8,12 2592
+fails 1 'predict images of another number of channels' 3 'narrow has images of 2 channels of 8x8 pixels, .* reads 3 channels of 8x8 pixels' \
+    predict "$work/missing" "$work/narrow" predict.output="$work/narrow.h5"
+fails 1 'predict planes of another size' 3 'wide has images of 3 channels of 8x12 pixels, .* reads 3 channels of 8x8 pixels: use data of this' \
+    predict "$work/missing/weights.safetensors" "$work/wide" predict.output="$work/wide.h5"
+fails 1 'predict fields that are smaller than windows' 3 'narrow: sample 0: images of 8x8 pixels are smaller than windows of 9x8: the model needs' \
+    predict "$work/missing" "$work/narrow" predict.output="$work/narrow.h5" augment.crop=random model.image=9 model.image_width=8
 fails 1 'a plane of one pixel is a number' 2 'model.head=dense predicts planes of several pixels, and data.y=point has none' $none \
     data.x=point data.y=point data.task=regression model.head=dense model.patch=1
 fails 1 'a patch that does not divide planes' 2 'change model.patch, or train on windows: augment.crop=random' $planes model.patch=3
+fails 1 'a .npy file has one name' 3 'no array y in .*/z.npy: a .npy file has one array' $planes data.root="$work/none/z.npy" data.x=z data.y=y
+npy hwc/image.npy 24,27,4 2592
+npy hwc/mask.npy 24,27 648
+npy hwc/x.npy 24,8,8 1536
+npy hwc/plane.npy 24,65 1560
+fails 1 'one image and its mask are one sample' 3 'image \[24, 27, 4\] and data.y=mask \[24, 27\] .* would be 24 samples with 27 targets' $none \
+    data.root="$work/hwc" data.x=image data.y=mask
+fails 1 'many targets are confirmed' 3 'plane \[24, 65\] would be 65 targets of each sample: .* confirm with model.classes=65' $none \
+    data.root="$work/hwc" data.y=plane data.task=regression
+run 1 confirmed $none data.root="$work/hwc" data.y=plane data.task=regression model.classes=65 train.steps=1 run.dir="$work/confirmed"
+result 'these are trained' "$(ended)" confirmed.log
+
+npy hot/x.npy 9,8,8 576
+npy hot/y.npy 9,2 0
+for n in 1 2 3 4 5 6 7 8 9; do printf '\000\000\200?\000\000\000\000'; done >>hot/y.npy
+run 1 hot $none data.root="$work/hot" data.y=y train.steps=1 run.dir="$work/hot-run"
+bad=$(ended)
+[ "$(grep -c 'data.y=y: each sample has exactly one of the 2 labels; .* numpy.argmax(y, axis=1)' hot.log)" = 1 ] || bad="$bad no note, or several;"
+result 'one label of each sample' "$bad" hot.log
+
 run 1 images $small train.steps=1 run.dir="$work/images"
 fails 1 'weights of images do not read arrays' 3 'is HDF5, which data.format=arrays reads' predict images/weights.safetensors \
     "$work/data/storms.h5"

@@ -109,6 +109,22 @@ run 1 waits $folder run.dir="$work/waits" data.format=synthetic data.root= data.
 [ "$(grep -c 'of this epoch was waiting for data: raise data.workers=1' "$work/waits.log")" = 1 ] && bad= || bad="not once"
 result "a wait for data is said once" "$bad" "$work/waits.log"
 
+# Four bands of 8 bits, one grey band of 16 bits.
+rgba=iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAYAAABytg0kAAAAE0lEQVR42mNgYGRiZmFlY2eAMQABtgA5zLcamgAAAABJRU5ErkJggg==
+for split in train val; do
+    mkdir -p "$work/bands/$split/a" "$work/bands/$split/b"
+    for n in 1 2 3 4; do
+        echo $rgba | base64 -d | tee "$work/bands/$split/a/$n.png" >"$work/bands/$split/b/$n.png"
+    done
+done
+run 2 bands $folder data.root="$work/bands" train.global_batch=4 run.dir="$work/bands_run"
+[ "$(grep -c 'warning: data: 8 of 8 files have a band of alpha, which is dropped; data.format=arrays' "$work/bands.log")" = 1 ] &&
+    bad=$(ended) || bad="not one warning"
+result "a band that is dropped is one warning" "$bad" "$work/bands.log"
+echo iVBORw0KGgoAAAANSUhEUgAAAAIAAAACEAAAAAAHTY67AAAAC0lEQVR42mNggAEAAAoAAewkA7kAAAAASUVORK5CYII= | base64 -d >"$work/bands/train/b/3.png"
+fails 1 "16 bits are refused" 3 '1 of 8 files .*train/b/3.png: has 16 bits per value, and only 8 are read: convert it' $folder \
+    data.root="$work/bands" run.dir="$work/bits"
+
 # EXIF orientation 6 in the JPEG files of one class; the others are PNG and WebP.
 marked=$work/marked
 cp -r "$tree" "$marked"

@@ -209,7 +209,7 @@ TEST(wrong_windows_are_refused)
 {
     use("chw");
     options.model.image = HEIGHT + 1;
-    refused("images of 34x21 pixels are smaller than windows of 9x22");
+    refused("images of 21x34 pixels are smaller than windows of 22x9");
     options.model.image = 0;
     refused("set model.image");
     use("chw");

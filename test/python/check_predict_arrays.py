@@ -46,7 +46,7 @@ def check(path, sources, variables, dimensions=("time", "lat", "lon"), beyond=Tr
     for engine in "netcdf4", "h5netcdf":
         with xarray.open_dataset(path, engine=engine) as file:
             output = file.load()
-        assert sorted(output.data_vars) == variables, output
+        assert sorted(set(output.data_vars) - {"record", "file", "file_sample"}) == variables, output
         assert output[variables[0]].dims == dimensions, output
         expected = numpy.concatenate([source.time.values[AHEAD:] for source in sources])
         if beyond:  # the last samples have no targets in the file
@@ -65,6 +65,8 @@ held_out = run("predict", "forecast/checkpoints/last.h5", "predict.output=held_o
 loss = float(re.search("loss ([0-9.]+)", run("eval", "forecast/checkpoints/last.h5"))[1])
 output = check("held_out.nc", [first], ["u", "v"], beyond=False)
 assert output.u.attrs == {"units": "K", "long_name": "temperature"} and output.u.dtype == "f4"
+assert (first.time.values[output.file_sample.values + AHEAD] == output.time.values).all()
+assert (output.record == output.file_sample).all() and (output.file == 0).all() and output.file.file_names == "a_train.nc"
 count = len(output.time)
 train = first.isel(time=slice(AHEAD, SAMPLES - count - AHEAD))  # the others share values with held-out samples
 errors = [(output[name].values - first[name].values[-count:]) / train[name].values.std(dtype="f8") for name in "uv"]
@@ -93,6 +95,10 @@ check("planes.h5", [first], ["y"], ("time", "output", "lat", "lon"))
 
 with h5py.File("two.h5") as file:
     assert file["u"].shape == (2 * SAMPLES, HEIGHT, WIDTH)
+    assert list(file["file"].attrs["file_names"]) == ["a_train.nc", "b_test.nc"]
+    numbers = numpy.arange(2 * SAMPLES)
+    assert (file["record"][:] == numbers).all() and (file["file"][:] == numbers // SAMPLES).all()
+    assert (file["file_sample"][:] == numbers % SAMPLES).all()
     assert "lat" in file and file["u"].dims[1]["lat"] == file["lat"] and file["lat"].is_scale
 with h5py.File("one.h5") as one, h5py.File("two.h5") as two:
     assert numpy.abs(one["v"][:] - two["v"][SAMPLES:]).max() <= 1e-6 * numpy.abs(one["v"][:]).max()

@@ -56,6 +56,23 @@ TEST(class_metrics_equal_numpy)
     assert_null(evaluation.confusion);
 }
 
+/* A perfect classifier of labels 1 and 2: class 0 has neither samples nor predictions. */
+TEST(empty_classes_are_left_out)
+{
+    static const int64_t perfect[9] = {0, 0, 0, 0, 3, 0, 0, 0, 4};
+    struct evaluation evaluation = {.samples = 7, .classes = 3};
+    struct class_metrics metrics;
+
+    evaluation.confusion = calloc(9, sizeof *evaluation.confusion);
+    memcpy(evaluation.confusion, perfect, sizeof perfect);
+    evaluation_macro(&evaluation, &metrics);
+    assert_metrics(&metrics, (double[5]){1, 1, 1, 1, 1});
+    evaluation.confusion[3] = 1; /* class 0 is predicted once */
+    evaluation_macro(&evaluation, &metrics);
+    assert_true(fabs(metrics.f1 - (2 * 0.75 / 1.75 + 1) / 3) < 1e-9);
+    evaluation_free(&evaluation);
+}
+
 TEST(empty_evaluation_is_zero)
 {
     struct evaluation evaluation = {.samples = 0, .classes = 2};
@@ -155,11 +172,15 @@ TEST(lines_have_the_metrics_of_their_task)
     evaluation_free(&evaluation);
     evaluation = (struct evaluation){.classes = 2, .top1 = 0.25, .labels = counts, .map = 0.75};
     evaluation_text(&evaluation, NULL, text);
-    assert_string_equal(text, ", subset accuracy 25.00 %, macro F1 0.3000, mAP 0.7500");
+    assert_string_equal(text, ", subset accuracy 25.00 %, macro F1 0.6000, mAP 0.7500");
     errors[1].persistence_rmse = NAN;
     evaluation = (struct evaluation){.outputs = 2, .errors = errors};
     evaluation_text(&evaluation, &dataset, text);
     assert_string_equal(text, ", RMSE u 2 (0.5 of persistence), v 1");
+    char *shifted[] = {"temperature_of_the_surface@+720 12", "v"};
+    const struct dataset shifted_dataset = {.target = {.count = 2}, .target_name = shifted};
+    evaluation_text(&evaluation, &shifted_dataset, text);
+    assert_has(text, ", RMSE temper..face@+720 12 2 (0.5");
     /* The longest text fits. */
     evaluation.outputs = 4;
     for (int i = 0; i < 4; i++)
@@ -168,7 +189,7 @@ TEST(lines_have_the_metrics_of_their_task)
                           "an output with a very long name", "an output with a very long name"};
     const struct dataset long_dataset = {.target = {.count = 4}, .target_name = long_names};
     evaluation_text(&evaluation, &long_dataset, text);
-    assert_has(text, ", an output with a ver 1.234e+200 (1.23e+299 of persistence)");
+    assert_has(text, ", an out..ry long name 1.234e+200 (1.23e+299 of persistence)");
     for (int i = 0; i < 5; i++)
         errors[i] = (struct output_errors){
             .rmse = i, .r2 = 0.1 * i, .persistence_rmse = 2, .persistence_mae = 2};
