@@ -228,6 +228,8 @@ static void batch_allocate(struct session *session, const struct image_source *s
                                             (size_t)session->model->output.height * sizeof(float));
     session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *session->nonfinite_index);
     step_io_allocate(&session->io, arena, training && session->compute == TYPE_FP16);
+    const bool counts = session->model->loss == LOSS_TARGETS && session->io.sums != NULL;
+    session->flat.counted = counts ? &session->io.sums->counted : NULL;
 }
 
 /* Takes the memory of grains from the arena. */

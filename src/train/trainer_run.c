@@ -180,7 +180,8 @@ static double evaluation_value(const struct trainer *trainer, bool *lower_is_bet
 }
 
 /* Returns true if the newest evaluation is the best so far by checkpoint.monitor, and stores it.
- * regular: it is due by train.eval_every; the training state ignores others. */
+ * One without targets never is. regular: it is due by train.eval_every; the training state ignores
+ * others. */
 static bool best_update(struct trainer *trainer, bool regular)
 {
     bool loss;
@@ -189,7 +190,7 @@ static bool best_update(struct trainer *trainer, bool regular)
     if (trainer->run.options.checkpoint.monitor == MONITOR_NONE)
         return false;
     double best = state->best_metric;
-    bool better = isnan(best) || (loss ? value < best : value > best);
+    bool better = isnan(best) ? !isnan(value) : (loss ? value < best : value > best);
     if (better) {
         trainer->best.metric = value;
         trainer->best.step = state->step;
