@@ -148,7 +148,9 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
         return false;
     for (int v = 0; v < count; v++) {
         const bool is_x = v < self->x_count;
-        const struct variable *variable = variable_of(self, v);
+        struct variable *variable = variable_of(self, v);
+        variable->is_wide |=
+            variable->transform == TRANSFORM_NONE && array_is_wide(&file->array[v]);
         if (!variable_agrees(variable, &file->array[v]))
             return error_set(error, ERROR_DATA,
                              "%s: the shape of %s=%s does not match that of %s: use data sets of "
@@ -176,9 +178,11 @@ static bool targets_read(struct dataset *dataset, struct error *error)
 {
     struct arrays *self = dataset->self;
     const int64_t outputs = dataset->target.count;
-    self->target = allocate((size_t)(dataset->count * outputs), sizeof *self->target);
+    const double *origin = dataset->target_origin;
+    free(self->target);
+    self->target = allocate((size_t)(self->series.records * outputs), sizeof *self->target);
     float *to = self->target;
-    for (int64_t i = 0; i < dataset->count * outputs; i++)
+    for (int64_t i = 0; i < self->series.records * outputs; i++)
         to[i] = NAN;
     for (int v = 0; v < self->y_count; v++) {
         const struct variable *variable = &self->y[v];
@@ -186,13 +190,14 @@ static bool targets_read(struct dataset *dataset, struct error *error)
             const struct arrays_part part = file_series_part(&self->series, f, variable->offset);
             struct array_box box = variable_box(variable, part.sample, part.count);
             box.stride[0] = outputs;
-            if (part.count > 0 && !array_read(&self->file[f].array[self->x_count + v], &box,
-                                              to + part.first * outputs, error))
+            if (part.count > 0 && !variable_read(variable, &self->file[f].array[self->x_count + v],
+                                                 &box, 1, origin, to + part.first * outputs, error))
                 return false;
         }
-        for (int64_t i = 0; i < dataset->count; i++)
+        for (int64_t i = 0; i < self->series.records; i++)
             value_transform_apply(variable->transform, to + i * outputs, variable->channels);
         to += variable->channels;
+        origin += variable->channels;
     }
     return true;
 }
@@ -587,6 +592,8 @@ static bool arrays_open(const struct options *options, enum data_split split,
         !array_path_find(options->data.root, &self->files, error) ||
         !files_open(dataset, options, split, error) || !task_set(dataset, options, error))
         return false;
+    variables_list_wide(self->x, self->x_count, dataset->channel_is_wide);
+    variables_list_wide(self->y, self->y_count, dataset->target_is_wide);
     dataset->overlap = self->series.before + self->series.after;
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
     chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS,
@@ -618,6 +625,7 @@ static bool planes_read(const struct dataset *dataset, const struct variable *va
                         int64_t record, int64_t top, int64_t left, float *to, struct error *error)
 {
     const struct arrays *self = dataset->self;
+    const double *origin = variables == self->x ? dataset->channel_origin : dataset->target_origin;
     const int64_t height = dataset->height, width = dataset->width;
     for (int v = 0; v < count; v++) {
         const struct variable *variable = &variables[v];
@@ -628,32 +636,39 @@ static bool planes_read(const struct dataset *dataset, const struct variable *va
         const int number = variables == self->x ? v : self->x_count + v;
         for (int64_t i = 0; file < 0 && i < values; i++)
             to[i] = NAN;
-        if (file >= 0 && !array_read(&self->file[file].array[number], &box, to, error))
+        if (file >= 0 && !variable_read(variable, &self->file[file].array[number], &box,
+                                        height * width, origin, to, error))
             return false;
         value_transform_apply(variable->transform, to, values);
         if (!dataset->is_finite && !values_are_finite(to, values))
             return error_set(error, ERROR_DATA,
-                             "%s has an infinite or too large value; mark missing values with NaN",
-                             variable->name);
+                             "%s: sample %lld: %s has an infinite or too large value; mark missing "
+                             "values with NaN",
+                             self->file[file].path, (long long)sample, variable->name);
         to += values;
+        origin += variable->channels;
     }
     return true;
 }
 
 /* Make ignored classes of pixels NaN, and check the others. */
-static bool pixel_classes_check(const struct dataset *dataset, float *classes, struct error *error)
+static bool pixel_classes_check(const struct dataset *dataset, int64_t record, float *classes,
+                                struct error *error)
 {
     const struct arrays *self = dataset->self;
+    char name[ERROR_TEXT_SIZE / 2];
     const float ignored = (float)self->ignored, count = (float)dataset->classes;
     for (int64_t i = 0; i < dataset->target.height * dataset->target.width; i++) {
         const float value = classes[i];
         if (value == ignored)
             classes[i] = NAN;
-        else if (!isnan(value) && !(value >= 0 && value < count && value == floorf(value)))
-            return error_set(error, ERROR_DATA,
-                             "%s has a pixel of class %g, and there are %lld classes, 0, 1, ...; "
-                             "train.ignore_label leaves the pixels of one number out",
-                             self->y[0].name, (double)value, (long long)dataset->classes);
+        if (isnan(classes[i]) || (value >= 0 && value < count && value == floorf(value)))
+            continue;
+        dataset->format->name_record(dataset, record, name, sizeof name);
+        return error_set(error, ERROR_DATA,
+                         "%s: %s has a pixel of class %g, and there are %lld classes, 0, 1, ...; "
+                         "train.ignore_label leaves the pixels of one number out",
+                         name, self->y[0].name, (double)value, (long long)dataset->classes);
     }
     return true;
 }
@@ -674,7 +689,17 @@ static bool arrays_read(struct dataset *dataset, int64_t record, int64_t top, in
                (size_t)dataset->target.count * sizeof *target);
     return !self->has_planes ||
            (planes_read(dataset, self->y, self->y_count, record, top, left, target, error) &&
-            (!dataset->target_is_class || pixel_classes_check(dataset, target, error)));
+            (!dataset->target_is_class || pixel_classes_check(dataset, record, target, error)));
+}
+
+/* Numbers are in memory; planes are read with the pixels. */
+static bool arrays_use_origins(struct dataset *dataset, struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    bool is_wide = false;
+    for (int v = 0; v < self->y_count; v++)
+        is_wide = is_wide || self->y[v].is_wide;
+    return self->target == NULL || !is_wide || targets_read(dataset, error);
 }
 
 static bool arrays_label(struct dataset *dataset, int64_t record, int32_t *label,
@@ -743,6 +768,7 @@ const struct dataset_format dataset_arrays = {
     .label = arrays_label,
     .chunk = arrays_chunk,
     .name_record = arrays_name_record,
+    .use_origins = arrays_use_origins,
     .close = arrays_close,
     .splits = true,
 };
