@@ -158,28 +158,38 @@ __global__ static void losses_kernel(struct target_loss args, unsigned targets, 
         sums[blockIdx.x].loss = total != 0 ? loss / total : 0;
 }
 
-/* One block adds the losses of samples. A warp adds the pieces of a sample. */
+/* One block adds the losses of samples and counts those with a target. A warp adds the pieces of a
+ * sample. */
 __global__ static void samples_kernel(const struct piece_sums *pieces_sums, int64_t batch,
                                       unsigned pieces, struct loss_sums *sums)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
     unsigned lanes = pieces > 1 ? WARP : 1;
-    double total = 0;
+    double *room = (double *)shared, total = 0, counted = 0;
     for (int64_t sample = threadIdx.x / lanes; sample < batch; sample += THREADS / lanes) {
-        double loss = 0;
-        for (unsigned i = threadIdx.x % lanes; i < pieces; i += lanes)
+        double loss = 0, weight = 0;
+        for (unsigned i = threadIdx.x % lanes; i < pieces; i += lanes) {
             loss += pieces_sums[sample * pieces + i].loss;
-        if (lanes > 1)
+            weight += pieces_sums[sample * pieces + i].weight;
+        }
+        if (lanes > 1) {
             loss = warp_sum(loss);
-        if (threadIdx.x % lanes == 0)
+            weight = warp_sum(weight);
+        }
+        if (threadIdx.x % lanes == 0) {
             total += loss_round(loss);
+            counted += weight != 0;
+        }
     }
-    total = block_sum(total, (double *)shared);
+    total = block_sum(total, room);
+    counted = block_sum(counted, room + THREADS / WARP);
     if (threadIdx.x != 0)
         return;
     sums->loss += total;
-    sums->samples += (double)batch;
+    sums->samples += counted;
+    sums->counted += counted;
+    sums->empty += (double)batch - counted;
 }
 
 template <typename number>
@@ -205,6 +215,6 @@ void cuda_target_loss(struct stream *stream, const struct target_loss *args)
                   pieces, sums);
     NUMBER_SWITCH(args->type, losses_launch, stream, args, (unsigned)blocks, targets, pieces, sums);
     if (args->sums != NULL)
-        KERNEL_LAUNCH(samples_kernel, 1, THREADS, room, stream->handle, sums, args->batch, pieces,
-                      args->sums);
+        KERNEL_LAUNCH(samples_kernel, 1, THREADS, 2 * room, stream->handle, sums, args->batch,
+                      pieces, args->sums);
 }

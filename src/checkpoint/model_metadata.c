@@ -25,6 +25,7 @@
 #include "core/version.h"
 #include "data/crop.h"
 #include "data/grid.h"
+#include "data/statistics.h"
 #include "model/model.h"
 #include "model/registry.h"
 #include "model/vit.h"
@@ -101,7 +102,10 @@ static void data_take(struct model_metadata *metadata, const struct options *opt
 /* ---- writing */
 
 /* Put values in fp32, so that a list that is read back and put again has the same text. */
-static void put_list(json_t *object, const char *key, const struct channel_values *list)
+/* Numbers are rounded to float32, except means from which the distances (std; or NULL) are too
+ * small for that. */
+static void put_list(json_t *object, const char *key, const struct channel_values *list,
+                     const struct channel_values *std)
 {
     struct text_stream list_text;
     if (list->count == 0)
@@ -109,7 +113,11 @@ static void put_list(json_t *object, const char *key, const struct channel_value
     FILE *stream = text_stream_open(&list_text);
     for (int i = 0; i < list->count; i++) {
         char number[32];
-        text_shortest_decimal((double)(float)list->value[i], true, number, sizeof number);
+        const double value = list->value[i];
+        const bool is_double =
+            std != NULL && i < std->count && statistics_mean_is_far(value, std->value[i]);
+        text_shortest_decimal(is_double ? value : (double)(float)value, !is_double, number,
+                              sizeof number);
         fprintf(stream, "%c%s", i == 0 ? '[' : ',', number);
     }
     fputc(']', stream);
@@ -178,10 +186,11 @@ static char *metadata_to_text(const struct model_metadata *metadata)
         put_as_text(object, "num_classes", json_integer(classes));
     if (height > 0 && channels > 0)
         put_as_text(object, "input_size", json_pack("[I,I,I]", channels, height, width));
-    put_list(object, "mean", &metadata->statistics.mean);
-    put_list(object, "std", &metadata->statistics.std);
-    put_list(object, "target_mean", &metadata->statistics.target_mean);
-    put_list(object, "target_std", &metadata->statistics.target_std);
+    const struct value_statistics *statistics = &metadata->statistics;
+    put_list(object, "mean", &statistics->mean, &statistics->std);
+    put_list(object, "std", &statistics->std, NULL);
+    put_list(object, "target_mean", &statistics->target_mean, &statistics->target_std);
+    put_list(object, "target_std", &statistics->target_std, NULL);
     if (metadata->interpolation[0] != '\0')
         value_put(object, "interpolation", value_name(metadata->interpolation));
     put_options(object, metadata);

@@ -24,8 +24,9 @@ static void evaluation_report(const struct inference *inference,
         evaluation_text(evaluation, dataset, right);
     else
         snprintf(right, sizeof right, "  top1 %.4f  top5 %.4f", evaluation->top1, evaluation->top5);
-    log_info("%s: loss %.6f%s  on %lld samples", inference->split_name, evaluation->loss, right,
-             (long long)evaluation->samples);
+    char loss[NUMBER_TEXT];
+    log_info("%s: loss %s%s  on %lld samples", inference->split_name,
+             evaluation_number(evaluation->loss, 6, loss), right, (long long)evaluation->samples);
     if (world->rank == 0)
         error_defer(app_output_arrived(error));
     comm_agree(world, error);
@@ -43,7 +44,7 @@ static void eval_run(const struct options *options, const struct command_line *l
     else if (inference_open(&inference, line->operand[0], NULL, 0, options, line, world, error)) {
         if (evaluation_run(&inference.run.session, &inference.run.validation, NULL, NULL,
                            &evaluation, error)) {
-            if (inference_check(&inference, evaluation.loss, error))
+            if (evaluation.counted == 0 || inference_check(&inference, evaluation.loss, error))
                 evaluation_report(&inference, &evaluation, error);
             evaluation_free(&evaluation);
         }

@@ -121,6 +121,7 @@ static void batch_write(const struct prediction *prediction, const struct batch 
     for (int64_t i = 0; i < batch->count; i++) {
         line.record = batch->records[i];
         line.label = dataset->unlabelled ? -1 : batch->labels[i];
+        line.origin = line.is_number ? dataset->target_origin : NULL;
         line.targets = line.has_targets ? batch_targets(batch, i) : NULL;
         line.predicted = predicted[i];
         line.probabilities = probabilities + i * line.classes;

@@ -3,6 +3,7 @@
  * that have a meaning in CSV or JSON, so they are quoted. */
 #include "commands/prediction.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -12,23 +13,29 @@
 #include "core/error.h"
 #include "core/json_value.h"
 
-/* `unknown` is written for a number that is not finite. */
-static void write_numbers(FILE *text, const float *numbers, int64_t count, const char *format,
-                          const char *unknown)
+/* `unknown` is written for a number that is not finite. With an origin, a number has all digits. */
+static void write_numbers(FILE *text, const struct prediction_line *line, const float *numbers,
+                          int digits, const char *unknown)
 {
-    for (int64_t c = 0; c < count; c++) {
+    for (int64_t c = 0; c < line->classes; c++) {
+        const double origin = line->origin != NULL ? line->origin[c] : 0;
         if (c > 0)
             fputc(',', text);
         if (numbers != NULL && isfinite(numbers[c]))
-            fprintf(text, format, (double)numbers[c]);
+            fprintf(text, "%.*g", origin != 0 ? DBL_DIG : digits, origin + (double)numbers[c]);
         else
             fputs(unknown, text);
     }
 }
 
+static void write_targets(FILE *text, const struct prediction_line *line, const char *unknown)
+{
+    write_numbers(text, line, line->targets, FLT_DECIMAL_DIG, unknown);
+}
+
 static void write_probabilities(FILE *text, const struct prediction_line *line, const char *unknown)
 {
-    write_numbers(text, line->probabilities, line->classes, "%.6g", unknown);
+    write_numbers(text, line, line->probabilities, FLT_DIG, unknown);
 }
 
 static void write_cell(FILE *text, const char *cell)
@@ -74,7 +81,7 @@ void prediction_write_csv(FILE *text, const struct prediction_line *line)
     else
         fprintf(text, "%" PRIu32 ",", line->record);
     if (line->file == NULL && line->has_targets)
-        write_numbers(text, line->targets, line->classes, "%.9g", "");
+        write_targets(text, line, "");
     else if (line->file == NULL && line->label >= 0)
         fprintf(text, "%" PRId32, line->label);
     if (!line->has_targets) {
@@ -106,7 +113,7 @@ void prediction_write_json(FILE *text, const struct prediction_line *line)
     }
     if (line->file == NULL && line->has_targets) {
         fputs(line->classes == 1 ? ",\"target\":" : ",\"targets\":[", text);
-        write_numbers(text, line->targets, line->classes, "%.9g", "null");
+        write_targets(text, line, "null");
         fputs(line->classes == 1 ? "" : "]", text);
     } else if (line->file == NULL && line->label >= 0) {
         fprintf(text, ",\"label\":%" PRId32, line->label);

@@ -14,6 +14,7 @@ struct prediction_line {
     char *const *class_name;  /* [named]: any bytes */
     int64_t named, classes;
     const float *probabilities; /* [classes]; the outputs of a regression */
+    const double *origin;       /* [classes]: added to outputs and targets; NULL: 0 */
     bool has_targets;           /* targets instead of label, predicted and names */
     const float *targets;       /* [classes]; NULL: unknown */
     bool is_number;             /* of a regression, not marks of several labels */

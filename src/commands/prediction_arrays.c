@@ -36,17 +36,29 @@ static bool class_is_byte(const struct prediction_arrays *self)
     return self->inference->run.session.model->classes <= UINT8_MAX + 1;
 }
 
-/* Add a variable of `outputs` outputs. Its shape is [N, K, H, W] without K if has_outputs is false
- * and without H and W if there is one value for each output. */
-static struct prediction_variable *variable_add(struct prediction_arrays *self, const char *name,
-                                                enum prediction_kind kind, int64_t outputs,
-                                                bool has_outputs)
+/* True if the values of an output have an origin, with which they do not fit in float32. */
+static bool value_is_double(const struct prediction_arrays *self,
+                            const struct prediction_variable *variable)
+{
+    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    bool found = false;
+    for (int64_t c = 0; variable->kind == PREDICTION_VALUES && c < variable->outputs; c++)
+        found = found || dataset->target_origin[variable->first + c] != 0;
+    return found;
+}
+
+/* Add a variable of `outputs` outputs, from output `first` on. Its shape is [N, K, H, W] without K
+ * if has_outputs is false and without H and W if there is one value for each output. */
+static void variable_add(struct prediction_arrays *self, const char *name,
+                         enum prediction_kind kind, int64_t first, int64_t outputs,
+                         bool has_outputs)
 {
     const struct model *model = self->inference->run.session.model;
     const struct dataset *dataset = &self->inference->run.validation.dataset;
     const int64_t height = model->output.height, width = model->output.width;
     struct prediction_variable *variable = &self->variable[self->count++];
-    *variable = (struct prediction_variable){.kind = kind, .outputs = outputs, .dimensions = 1};
+    *variable = (struct prediction_variable){
+        .kind = kind, .outputs = outputs, .first = first, .dimensions = 1};
     snprintf(variable->name, sizeof variable->name, "%s", name);
     variable->extent[0] = window_records(dataset);
     if (has_outputs)
@@ -57,9 +69,10 @@ static struct prediction_variable *variable_add(struct prediction_arrays *self, 
         variable->extent[variable->dimensions++] =
             dataset->tiles > 0 ? dataset->field.width : width;
     }
-    variable->value_bytes = kind == PREDICTION_CLASS && class_is_byte(self) ? 1 : sizeof(float);
+    variable->value_bytes = kind == PREDICTION_CLASS && class_is_byte(self) ? 1
+                            : value_is_double(self, variable)               ? sizeof(double)
+                                                                            : sizeof(float);
     variable->row_bytes = (size_t)(height * width * outputs * variable->value_bytes);
-    return variable;
 }
 
 static bool name_is_taken(const struct prediction_arrays *self, const char *name)
@@ -104,11 +117,9 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
         char name[ARRAY_NAME] = "prediction";
         if (listed == view->y_count)
             variable_name(self, y, name);
-        struct prediction_variable *added =
-            variable_add(self, name, PREDICTION_VALUES, outputs, has_outputs);
-        added->first = first;
+        variable_add(self, name, PREDICTION_VALUES, first, outputs, has_outputs);
         if (view->has_targets)
-            self->attributes[v] = &view->grid->array[view->x_count + v].attributes;
+            self->attributes[self->count - 1] = &view->grid->array[view->x_count + v].attributes;
         first += outputs;
     }
 }
@@ -149,11 +160,11 @@ static void variables_set(struct prediction_arrays *self, const struct arrays_vi
         return;
     }
     if (dataset->target.count == 0 || dataset->target_is_class) {
-        variable_add(self, "class", PREDICTION_CLASS, 1, false);
+        variable_add(self, "class", PREDICTION_CLASS, 0, 1, false);
         class_names_add(self, dataset);
     }
     if (!dataset->target_is_class) {
-        variable_add(self, "probability", PREDICTION_PROBABILITY,
+        variable_add(self, "probability", PREDICTION_PROBABILITY, 0,
                      self->inference->run.session.model->classes, true);
         class_names_add(self, dataset);
     }
@@ -269,6 +280,7 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
 {
     struct prediction_variable *variable = &self->variable[v];
     hid_t type = variable->kind == PREDICTION_SOURCE  ? H5T_NATIVE_INT64
+                 : value_is_double(self, variable)    ? H5T_NATIVE_DOUBLE
                  : variable->kind != PREDICTION_CLASS ? H5T_NATIVE_FLOAT
                  : class_is_byte(self)                ? H5T_NATIVE_UINT8
                                                       : H5T_NATIVE_INT32;
@@ -418,6 +430,13 @@ static void row_convert(const struct prediction_arrays *self,
         for (int64_t c = 0; c < variable->outputs; c++) {
             const float probability = label_probability(outputs[c]);
             memcpy(row + (size_t)c * sizeof probability, &probability, sizeof probability);
+        }
+    } else if (value_is_double(self, variable)) {
+        const double *origin = self->inference->run.validation.dataset.target_origin;
+        for (int64_t i = variable->first * plane; i < (variable->first + variable->outputs) * plane;
+             i++, row += sizeof(double)) {
+            const double value = origin[i / plane] + (double)outputs[i];
+            memcpy(row, &value, sizeof value);
         }
     } else {
         memcpy(row, outputs + variable->first * plane, variable->row_bytes);

@@ -33,6 +33,12 @@ int64_t array_elements(const struct array *array)
     return elements;
 }
 
+bool array_is_wide(const struct array *array)
+{
+    return array->element_bytes == 8 || (array->kind != 'f' && array->element_bytes == 4) ||
+           (array->rule.active && (array->rule.scale != 1 || array->rule.offset != 0));
+}
+
 int64_t array_shared_bytes(const struct array *array, bool tiled)
 {
     int64_t bytes = array->chunk_bytes;

@@ -230,7 +230,9 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
         return false;
     for (int v = 0; v < count; v++) {
         const bool is_x = v < self->x_count;
-        const struct variable *variable = variable_of(self, v);
+        struct variable *variable = variable_of(self, v);
+        variable->is_wide |=
+            variable->transform == TRANSFORM_NONE && array_is_wide(&file->array[v]);
         if (!variable_agrees(variable, &file->array[v]))
             return error_set(error, ERROR_DATA,
                              "%s: the shape of %s=%s does not match that of %s: use data sets of "
@@ -289,20 +291,23 @@ static bool targets_read(struct dataset *dataset, struct error *error)
 {
     struct arrays *self = dataset->self;
     const int64_t outputs = dataset->target.count;
-    float *to = self->target = allocate((size_t)(dataset->count * outputs), sizeof *self->target);
-    for (int v = 0; v < self->y_count; to += self->y[v++].channels) {
+    const int64_t records = self->series.records;
+    const double *origin = dataset->target_origin;
+    free(self->target);
+    float *to = self->target = allocate((size_t)(records * outputs), sizeof *self->target);
+    for (int v = 0; v < self->y_count; v++) {
         const struct variable *variable = &self->y[v];
         const int64_t channels = variable->channels;
         float *values = NULL;
         int64_t file, sample, last = -1;
-        for (int64_t r = 0; r < dataset->count; r++) {
+        for (int64_t r = 0; r < records; r++) {
             float *target = to + r * outputs;
             file = file_series_find(&self->series, r, variable->offset, &sample);
             if (file >= 0 && file != last) {
                 struct array *array = &self->file[file].array[self->x_count + v];
                 const struct array_box box = variable_box(variable, 0, array->extent[0]);
                 values = allocate_resized(values, (size_t)array_elements(array) * sizeof *values);
-                if (!array_read(array, &box, values, error)) {
+                if (!variable_read(variable, array, &box, 1, origin, values, error)) {
                     free(values);
                     return false;
                 }
@@ -313,6 +318,8 @@ static bool targets_read(struct dataset *dataset, struct error *error)
             value_transform_apply(variable->transform, target, channels);
         }
         free(values);
+        to += channels;
+        origin += channels;
     }
     return true;
 }
@@ -717,6 +724,8 @@ static bool arrays_open(const struct options *options, enum data_split split,
         !array_path_find(options->data.root, &self->files, error) ||
         !files_open(dataset, options, split, error))
         return false;
+    variables_list_wide(self->x, self->x_count, dataset->channel_is_wide);
+    variables_list_wide(self->y, self->y_count, dataset->target_is_wide);
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
     if ((training && arrays_view(dataset, &view) &&
          !arrays_targets_check(&view, self->series.file[0].samples, options->model.classes,
@@ -759,6 +768,7 @@ static bool planes_read(const struct dataset *dataset, const struct variable *va
                         int64_t record, int64_t top, int64_t left, float *to, struct error *error)
 {
     const struct arrays *self = dataset->self;
+    const double *origin = variables == self->x ? dataset->channel_origin : dataset->target_origin;
     const int64_t height = dataset->height, width = dataset->width;
     for (int v = 0; v < count; v++) {
         const struct variable *variable = &variables[v];
@@ -769,32 +779,39 @@ static bool planes_read(const struct dataset *dataset, const struct variable *va
         const int number = variables == self->x ? v : self->x_count + v;
         for (int64_t i = 0; file < 0 && i < values; i++)
             to[i] = NAN;
-        if (file >= 0 && !array_read(&self->file[file].array[number], &box, to, error))
+        if (file >= 0 && !variable_read(variable, &self->file[file].array[number], &box,
+                                        height * width, origin, to, error))
             return false;
         value_transform_apply(variable->transform, to, values);
         if (!dataset->is_finite && !values_are_finite(to, values))
             return error_set(error, ERROR_DATA,
-                             "%s has an infinite or too large value; mark missing values with NaN",
-                             variable->name);
+                             "%s: sample %lld: %s has an infinite or too large value; mark missing "
+                             "values with NaN",
+                             self->file[file].path, (long long)sample, variable->name);
         to += values;
+        origin += variable->channels;
     }
     return true;
 }
 
 /* Make ignored classes of pixels NaN, and check the others. */
-static bool pixel_classes_check(const struct dataset *dataset, float *classes, struct error *error)
+static bool pixel_classes_check(const struct dataset *dataset, int64_t record, float *classes,
+                                struct error *error)
 {
     const struct arrays *self = dataset->self;
+    char name[ERROR_TEXT_SIZE / 2];
     const float ignored = (float)self->ignored, count = (float)dataset->classes;
     for (int64_t i = 0; i < dataset->target.height * dataset->target.width; i++) {
         const float value = classes[i];
         if (value == ignored)
             classes[i] = NAN;
-        else if (!isnan(value) && !(value >= 0 && value < count && value == floorf(value)))
-            return error_set(error, ERROR_DATA,
-                             "%s has a pixel of class %g, and there are %lld classes, 0, 1, ...; "
-                             "train.ignore_label leaves the pixels of one number out",
-                             self->y[0].name, (double)value, (long long)dataset->classes);
+        if (isnan(classes[i]) || (value >= 0 && value < count && value == floorf(value)))
+            continue;
+        dataset->format->name_record(dataset, record, name, sizeof name);
+        return error_set(error, ERROR_DATA,
+                         "%s: %s has a pixel of class %g, and there are %lld classes, 0, 1, ...; "
+                         "train.ignore_label leaves the pixels of one number out",
+                         name, self->y[0].name, (double)value, (long long)dataset->classes);
     }
     return true;
 }
@@ -815,7 +832,17 @@ static bool arrays_read(struct dataset *dataset, int64_t record, int64_t top, in
                (size_t)dataset->target.count * sizeof *target);
     return !self->has_planes ||
            (planes_read(dataset, self->y, self->y_count, record, top, left, target, error) &&
-            (!dataset->target_is_class || pixel_classes_check(dataset, target, error)));
+            (!dataset->target_is_class || pixel_classes_check(dataset, record, target, error)));
+}
+
+/* Numbers are in memory; planes are read with the pixels. */
+static bool arrays_use_origins(struct dataset *dataset, struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    bool is_wide = false;
+    for (int v = 0; v < self->y_count; v++)
+        is_wide = is_wide || self->y[v].is_wide;
+    return self->target == NULL || !is_wide || targets_read(dataset, error);
 }
 
 static bool arrays_label(struct dataset *dataset, int64_t record, int32_t *label,
@@ -916,6 +943,7 @@ const struct dataset_format dataset_arrays = {
     .chunk = arrays_chunk,
     .span = arrays_span,
     .name_record = arrays_name_record,
+    .use_origins = arrays_use_origins,
     .close = arrays_close,
     .splits = true,
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/log.h"
 #include "core/text.h"
 
@@ -200,6 +201,35 @@ struct array_box variable_box(const struct variable *variable, int64_t sample, i
         variable_window(variable, sample, 0, 0, variable->height, variable->width);
     box.count[0] = count;
     return box;
+}
+
+bool variable_read(const struct variable *variable, struct array *array,
+                   const struct array_box *box, int64_t plane, const double *origin, float *to,
+                   struct error *error)
+{
+    const int64_t sample = variable->channels * plane;
+    struct array_box dense = *box;
+    bool shifts = false;
+    for (int64_t c = 0; origin != NULL && c < variable->channels; c++)
+        shifts = shifts || origin[c] != 0;
+    if (!shifts)
+        return array_read(array, box, to, error);
+    dense.stride[0] = sample;
+    double *values = allocate((size_t)(box->count[0] * sample), sizeof *values);
+    const bool good = array_read_doubles(array, &dense, values, error);
+    for (int64_t n = 0; good && n < box->count[0]; n++)
+        for (int64_t i = 0; i < sample; i++)
+            to[n * box->stride[0] + i] = (float)(values[n * sample + i] - origin[i / plane]);
+    free(values);
+    return good;
+}
+
+void variables_list_wide(const struct variable *variables, int count, bool is_wide[IMAGE_CHANNELS])
+{
+    int64_t channel = 0;
+    for (int v = 0; v < count; v++)
+        for (int64_t c = 0; c < variables[v].channels && channel < IMAGE_CHANNELS; c++)
+            is_wide[channel++] = variables[v].is_wide;
 }
 
 void variable_write(const struct variable *variable, char text[VARIABLE_TEXT])

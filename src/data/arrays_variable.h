@@ -18,6 +18,7 @@ struct variable {
     int dimensions;
     bool channels_last;
     enum value_transform transform;
+    bool is_wide;                    /* array_is_wide in a file, without a transform */
     int64_t channels, height, width; /* 1 x 1 pixel if there are fewer than 3 dimensions */
 };
 
@@ -58,6 +59,15 @@ struct array_box variable_window(const struct variable *variable, int64_t sample
 
 /* Return the box of `count` samples from `sample` on. */
 struct array_box variable_box(const struct variable *variable, int64_t sample, int64_t count);
+
+/* Read a box, whose samples have `plane` values for each channel. origin: NULL, or [channels]
+ * numbers that are subtracted from the values. */
+MUST_CHECK bool variable_read(const struct variable *variable, struct array *array,
+                              const struct array_box *box, int64_t plane, const double *origin,
+                              float *to, struct error *error);
+
+/* Mark the channels of wide variables. */
+void variables_list_wide(const struct variable *variables, int count, bool is_wide[IMAGE_CHANNELS]);
 
 /* Write the variable as in the option: "u", "u@+6". */
 void variable_write(const struct variable *variable, char text[VARIABLE_TEXT]);

@@ -3,6 +3,7 @@
 #include "data/dataset.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "core/integer.h"
 #include "core/log.h"
 #include "data/split.h"
+#include "data/statistics.h"
 #include "data/window.h"
 
 static const struct dataset_format *const formats[] = {
@@ -193,6 +195,52 @@ bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label, struc
         return false;
     ENSURE(*label >= 0 && *label < dataset->classes, "a label out of range");
     return true;
+}
+
+/* The standard deviation of values that are equal as float32 is 1 (statistics.h). */
+static double origin_of(bool is_wide, const struct channel_values *mean,
+                        const struct channel_values *std, int64_t channel)
+{
+    if (!is_wide || channel >= mean->count || channel >= std->count)
+        return 0;
+    const double value = mean->value[channel], deviation = std->value[channel];
+    return deviation == 1 || statistics_mean_is_far(value, deviation) ? value : 0;
+}
+
+static bool origins_use(struct dataset *dataset, struct error *error)
+{
+    return dataset->format->use_origins == NULL || dataset->format->use_origins(dataset, error);
+}
+
+bool dataset_set_origins(struct dataset *dataset, const struct value_statistics *statistics,
+                         struct error *error)
+{
+    for (int64_t c = 0; c < dataset->channels; c++)
+        dataset->channel_origin[c] =
+            origin_of(dataset->channel_is_wide[c], &statistics->mean, &statistics->std, c);
+    for (int64_t t = 0; t < dataset->target.count; t++) {
+        const int64_t same = dataset->persistence != NULL ? dataset->persistence[t] : -1;
+        dataset->target_origin[t] =
+            same >= 0 ? dataset->channel_origin[same]
+                      : origin_of(dataset->unlabelled || dataset->target_is_wide[t],
+                                  &statistics->target_mean, &statistics->target_std, t);
+    }
+    return origins_use(dataset, error);
+}
+
+bool dataset_copy_origins(struct dataset *dataset, const struct dataset *from, struct error *error)
+{
+    memcpy(dataset->channel_origin, from->channel_origin, sizeof dataset->channel_origin);
+    memcpy(dataset->target_origin, from->target_origin, sizeof dataset->target_origin);
+    return origins_use(dataset, error);
+}
+
+bool dataset_has_origins(const struct dataset *dataset)
+{
+    bool found = false;
+    for (int c = 0; c < IMAGE_CHANNELS; c++)
+        found = found || dataset->channel_origin[c] != 0 || dataset->target_origin[c] != 0;
+    return found;
 }
 
 void dataset_number_classes(struct dataset *dataset, const char *prefix)

@@ -57,6 +57,9 @@ struct dataset_format {
     void (*advise)(struct dataset *dataset, int64_t first, int64_t end);
     /* Name of a record in messages: its file. NULL: only the record number is known. */
     void (*name_record)(const struct dataset *dataset, int64_t record, char *text, size_t size);
+    /* The origins of the targets have changed: read again those that are in memory. NULL: none
+     * are. */
+    bool (*use_origins)(struct dataset *dataset, struct error *error);
     void (*close)(struct dataset *dataset);
     bool splits; /* has a validation split besides the test split (data.val=val) */
 };
@@ -95,6 +98,10 @@ struct dataset {
     struct target_shape target; /* NaN is a missing target */
     /* enum value_transform of the values of a channel and of a target */
     uint8_t channel_transform[IMAGE_CHANNELS], target_transform[IMAGE_CHANNELS];
+    /* The values have more digits than float32. A number near the mean, or 0, is subtracted from
+     * them before they become float32. */
+    bool channel_is_wide[IMAGE_CHANNELS], target_is_wide[IMAGE_CHANNELS];
+    double channel_origin[IMAGE_CHANNELS], target_origin[IMAGE_CHANNELS];
     bool target_is_class;   /* one plane, of class numbers */
     bool target_normalised; /* the model learns (target - mean) / std of the training samples */
     char **target_name;     /* [target.count], or NULL: names of the outputs */
@@ -171,6 +178,15 @@ MUST_CHECK bool dataset_read_window(struct dataset *dataset, int64_t index, int6
 /* Return the class of a sample; 0 if it has targets. */
 MUST_CHECK bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label,
                               struct error *error);
+
+/* Set the origins: the means, where float32 would lose digits that the standard deviation needs. No
+ * thread may read meanwhile. */
+MUST_CHECK bool dataset_set_origins(struct dataset *dataset,
+                                    const struct value_statistics *statistics, struct error *error);
+/* Take the origins of another data set of the same shape. */
+MUST_CHECK bool dataset_copy_origins(struct dataset *dataset, const struct dataset *from,
+                                     struct error *error);
+bool dataset_has_origins(const struct dataset *dataset);
 
 /* Set the names of the classes to PREFIX0, PREFIX1, ...; called by formats. */
 void dataset_number_classes(struct dataset *dataset, const char *prefix);

@@ -13,12 +13,18 @@
 
 #include "core/allocate.h"
 #include "core/clock.h"
+#include "core/integer.h"
 #include "core/log.h"
 #include "core/thread.h"
 #include "data/window.h"
 #include "device/exact_sum.h"
 
-enum { LANES = 8, LOGGED = 8 /* channels in the log */ };
+enum {
+    LANES = 8,
+    LOGGED = 8, /* channels in the log */
+    ROUNDS = 32 /* at most, of at least ROUND_SAMPLES samples of all ranks */,
+    ROUND_SAMPLES = 256
+};
 
 /* Sums over one channel: of positive sums of planes, of the absolute values of negative ones, and
  * of squares. All members consist of int64_t, so that one all-reduce adds them. */
@@ -29,9 +35,9 @@ struct channel_sums {
 
 struct share {
     struct dataset *dataset;
-    const float *origin; /* [planes]: subtracted from all values */
-    int64_t end;
-    atomic_llong next; /* next sample to read */
+    float origin[2 * IMAGE_CHANNELS]; /* [planes]: subtracted from all values */
+    int64_t end;                      /* of the round */
+    atomic_llong next;                /* next sample to read */
     pthread_mutex_t mutex;
     struct channel_sums *sums; /* [planes]; guarded by mutex */
     struct error error;        /* guarded by mutex */
@@ -128,7 +134,7 @@ static void *reader_run(void *argument)
     struct channel_sums *sums = allocate(words, sizeof(int64_t));
     struct error error = {0};
     int64_t sample = -1;
-    while ((sample = atomic_fetch_add(&share->next, 1)) < share->end &&
+    while (!comm_stop_wanted() && (sample = atomic_fetch_add(&share->next, 1)) < share->end &&
            sample_add(share, sample, sums, values, &error))
         ;
     if (sample < share->end) /* after an error, stop the other threads */
@@ -161,6 +167,7 @@ static bool origin_read(struct dataset *dataset, float *origin, struct error *er
     return good;
 }
 
+/* origin: what was subtracted from the values. */
 static void channel_finish(const struct channel_sums *sums, double origin, double *mean,
                            double *std)
 {
@@ -207,53 +214,98 @@ static void values_log(const char *what, const char *missing_are, const struct c
                  mean->count);
 }
 
-/* Set the statistics from the sums of all ranks, and log them. */
-static void statistics_finish(const struct dataset *dataset, const struct channel_sums *sums,
-                              const float *origin, double seconds,
-                              struct value_statistics *statistics)
+/* Set the statistics from the sums of all ranks. */
+static void statistics_finish(const struct share *share, struct value_statistics *statistics)
 {
-    char what[64];
+    const struct dataset *dataset = share->dataset;
+    const struct channel_sums *sums = share->sums;
     const int64_t channels = dataset->channels, targets = plane_count(dataset) - channels;
     statistics->mean.count = statistics->std.count = (int)channels;
     statistics->target_mean.count = statistics->target_std.count = (int)targets;
     for (int64_t c = 0; c < channels; c++)
-        channel_finish(&sums[c], (double)origin[c], &statistics->mean.value[c],
-                       &statistics->std.value[c]);
+        channel_finish(&sums[c], (double)share->origin[c] + dataset->channel_origin[c],
+                       &statistics->mean.value[c], &statistics->std.value[c]);
     for (int64_t t = 0; t < targets; t++)
-        channel_finish(&sums[channels + t], (double)origin[channels + t],
+        channel_finish(&sums[channels + t],
+                       (double)share->origin[channels + t] + dataset->target_origin[t],
                        &statistics->target_mean.value[t], &statistics->target_std.value[t]);
+}
+
+static void statistics_log(const struct share *share, double seconds,
+                           const struct value_statistics *statistics)
+{
+    char what[64];
+    const struct dataset *dataset = share->dataset;
+    const struct channel_sums *sums = share->sums;
     snprintf(what, sizeof what, "statistics of %lld training samples (%.1f s)",
              (long long)dataset->count, seconds);
     values_log(what, "become the mean of their channel", sums, &statistics->mean, &statistics->std);
-    if (targets > 0)
+    if (statistics->target_mean.count > 0)
         values_log("statistics of their targets", "are left out of losses and metrics",
-                   sums + channels, &statistics->target_mean, &statistics->target_std);
+                   sums + dataset->channels, &statistics->target_mean, &statistics->target_std);
+}
+
+/* Collective. Read this rank's share in rounds, after which the ranks compare errors and signals.
+ * Set *stopped if a signal requests the end. */
+static bool rounds_run(struct share *share, struct comm *world, int threads, bool *stopped,
+                       struct error *error)
+{
+    const int64_t count = share->dataset->count, begin = count * world->rank / world->size;
+    const int64_t samples = count * (world->rank + 1) / world->size - begin;
+    const int64_t rounds = smaller(ROUNDS, 1 + count / ROUND_SAMPLES);
+    bool good = true;
+    *stopped = false;
+    for (int64_t round = 0; good && !*stopped && round < rounds; round++) {
+        int64_t stop;
+        atomic_store(&share->next, begin + samples * round / rounds);
+        share->end = begin + samples * (round + 1) / rounds;
+        threads_run("statistics", threads, reader_run, share);
+        *error = share->error;
+        good = comm_agree(world, error);
+        stop = comm_stop_wanted();
+        comm_all_reduce(world, &stop, 1, COMM_INT64, COMM_MAX);
+        *stopped = stop != 0;
+    }
+    return good;
+}
+
+/* Collective. Set the sums and the statistics; mean.count is 0 after a signal. */
+static bool records_measure(struct share *share, struct comm *world, int threads,
+                            struct value_statistics *statistics, struct error *error)
+{
+    bool stopped;
+    memset(share->sums, 0, sums_words(share->dataset) * sizeof(int64_t));
+    statistics->mean.count = 0;
+    error_defer(origin_read(share->dataset, share->origin, error));
+    if (!comm_agree(world, error) || !rounds_run(share, world, threads, &stopped, error))
+        return false;
+    if (stopped)
+        return true;
+    comm_all_reduce(world, share->sums, (int64_t)sums_words(share->dataset), COMM_INT64, COMM_SUM);
+    statistics_finish(share, statistics);
+    return true;
 }
 
 bool statistics_compute(struct dataset *records, struct comm *world, int threads,
                         struct value_statistics *statistics, struct error *error)
 {
     const double begin = clock_now();
-    struct dataset fields = window_fields(records), *dataset = &fields;
-    float origin[2 * IMAGE_CHANNELS];
-    struct share share = {.dataset = dataset,
-                          .origin = origin,
-                          .end = dataset->count * (world->rank + 1) / world->size,
-                          .sums = allocate(sums_words(dataset), sizeof(int64_t))};
+    struct dataset fields = window_fields(records);
+    struct share share = {.dataset = &fields,
+                          .sums = allocate(sums_words(&fields), sizeof(int64_t))};
     pthread_mutex_init(&share.mutex, NULL);
-    atomic_init(&share.next, dataset->count * world->rank / world->size);
-    error_defer(origin_read(dataset, origin, error));
-    if (comm_agree(world, error)) {
-        threads_run("statistics", threads, reader_run, &share);
-        *error = share.error;
+    bool good = records_measure(&share, world, threads, statistics, error);
+    if (good && statistics->mean.count > 0) {
+        error_defer(dataset_set_origins(records, statistics, error));
+        good = comm_agree(world, error);
+        fields = window_fields(records);
+        if (good && dataset_has_origins(records))
+            good = records_measure(&share, world, threads, statistics, error);
     }
-    const bool good = comm_agree(world, error);
-    if (good) {
-        comm_all_reduce(world, share.sums, (int64_t)sums_words(dataset), COMM_INT64, COMM_SUM);
-        statistics_finish(dataset, share.sums, origin, clock_now() - begin, statistics);
-    }
+    if (good && statistics->mean.count > 0)
+        statistics_log(&share, clock_now() - begin, statistics);
     pthread_mutex_destroy(&share.mutex);
     free(share.sums);
-    records->is_finite = good;
+    records->is_finite = good && statistics->mean.count > 0;
     return good;
 }

@@ -10,18 +10,23 @@ struct piece_sums {
     double weight, loss;
 };
 
-/* Return the sum of the losses of all samples. */
-static double losses_add(const struct piece_sums *sums, int64_t batch, int64_t pieces)
+/* Add the losses of all samples. */
+static void losses_add(struct loss_sums *all, const struct piece_sums *sums, int64_t batch,
+                       int64_t pieces)
 {
-    double total = 0;
+    double total = 0, counted = 0;
 
     for (int64_t sample = 0; sample < batch; sample++, sums += pieces) {
         double loss = 0;
         for (int64_t piece = 0; piece < pieces; piece++)
             loss += sums[piece].loss;
         total += loss_round(sums->weight != 0 ? loss / sums->weight : 0);
+        counted += sums->weight != 0;
     }
-    return total;
+    all->loss += total;
+    all->samples += counted;
+    all->counted += counted;
+    all->empty += (double)batch - counted;
 }
 
 /* Replace the weight of the first piece of each sample by the divisor of its loss: the sum of the
@@ -62,8 +67,6 @@ void cpu_target_loss(struct stream *stream, const struct target_loss *args)
         sums[i].loss = kernels->losses(args, i / pieces, begin, smaller(begin + PIECE, count),
                                        (float)(weight != 0 ? scale / weight : 0));
     }
-    if (args->sums != NULL) {
-        args->sums->loss += losses_add(sums, args->batch, pieces);
-        args->sums->samples += (double)args->batch;
-    }
+    if (args->sums != NULL)
+        losses_add(args->sums, sums, args->batch, pieces);
 }

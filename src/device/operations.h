@@ -268,6 +268,8 @@ struct loss_sums {
     double loss;       /* sum over samples */
     double top1, top5; /* numbers of correct samples */
     double samples;
+    double empty;   /* samples without a target that counts: they are in no other sum */
+    double counted; /* `samples` of the step in progress (flat_norm) */
 };
 
 /* SOFTMAX: softmax cross-entropy. BINARY: PyTorch's binary_cross_entropy_with_logits, averaged over
@@ -490,8 +492,9 @@ enum target_loss_kind {
  * l of a sample is the weighted mean sum(w * l) / sum(w) over its targets that are not NaN, and 0
  * if all are NaN: w = weights[output] * row_weights[row], for CROSS_ENTROPY weights[class] *
  * row_weights[row]. With is_sum, l is the sum sum(w * l). dpredictions = scale * scaler->scale *
- * d(loss of the sample). Only loss and samples are counted. A target of CROSS_ENTROPY that is not
- * the number of an output makes the sample's loss and gradient NaN. */
+ * d(loss of the sample). All sums but top1 and top5 are counted; a sample whose sum(w) is 0 is
+ * empty. A target of CROSS_ENTROPY that is not the number of an output makes the sample's loss and
+ * gradient NaN. */
 struct target_loss {
     enum data_type type;
     enum target_loss_kind kind;
@@ -556,7 +559,8 @@ struct tensor_norms {
 /* One optimizer step over a flat buffer, with the rules of torch.optim. Lion (Chen et al. 2023),
  * LAMB, LARS and Muon follow timm. With s the scaler's scale (1 without a scaler), the gradient is
  * first multiplied by the clip coefficient
- * min(1, max_norm / (sqrt(*norm_squared) / s + 1e-6)) / s, one factor rounded to fp32. Bias
+ * min(1, max_norm / (sqrt(*norm_squared) / s + 1e-6)) / s, one factor rounded to fp32. If `counted`
+ * samples of the step, not all params->samples, are in the loss, s includes their share. Bias
  * corrections count params->update - scaler->skipped updates. If *norm_squared is not finite,
  * nothing changes. Elements outside all segments are padding. */
 struct update {
@@ -573,7 +577,7 @@ struct update {
     const struct update_segment
         *segments; /* host memory, valid until the stream has executed the update */
     int segment_count;
-    const struct step_params *params; /* device memory; update, rate, beta1 and momentum are read */
+    const struct step_params *params; /* device memory; all but step and position are read */
     double beta2, epsilon, alpha, average_decay;
     bool nesterov;
     /* LAMB (You et al. 2020) and LARS (You et al. 2017) need the norms of whole tensors. A call
@@ -585,6 +589,7 @@ struct update {
     const double *norm_squared;       /* device: of the scaled gradient; NULL: assumed finite */
     double max_norm;                  /* 0: no clipping; otherwise norm_squared is required */
     const struct loss_scaler *scaler; /* device, or NULL */
+    const double *counted;            /* device: loss_sums.counted of all ranks; NULL: all count */
     /* Next buffer of the same step, or NULL: one call updates the whole list. Only tensors, `count`
      * and segments may differ from the first buffer. */
     const struct update *next;

@@ -45,6 +45,7 @@ struct step_params {
     uint32_t position;      /* index of the device batch's first sample in the global batch */
     int64_t update;         /* number of the update, counted from 1 */
     double rate;            /* learning rate */
+    double samples;         /* of the global batch */
     double beta1, momentum; /* changed by schedules */
 };
 

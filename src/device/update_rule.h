@@ -45,10 +45,19 @@ static inline bool segment_skips(const struct update *args, const struct update_
            segment->begin >= segment->end || (args->rule == UPDATE_MUON_APPLY && !segment->matrix);
 }
 
-/* Return the factor of the gradient: clipping, and division by the loss scale. */
+/* Return the share of a step's samples that is in the loss; 1 if none is: the gradient is 0. */
+SHARED_FUNCTION double counted_share(double counted, double samples)
+{
+    return counted > 0 ? counted / samples : 1;
+}
+
+/* Return the factor of the gradient: clipping, and division by the loss scale and by the share of
+ * the samples that is in the loss. */
 SHARED_FUNCTION float update_clip(const struct update *args)
 {
     double scale = args->scaler != NULL ? (double)args->scaler->scale : 1;
+    if (args->counted != NULL)
+        scale *= counted_share(*args->counted, args->params->samples);
     if (args->max_norm <= 0)
         return (float)(1 / scale);
     double clip = args->max_norm / (sqrt(*args->norm_squared) / scale + 1e-6);

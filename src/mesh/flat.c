@@ -378,6 +378,8 @@ void flat_begin_gradients(struct flat_model *flat)
 {
     for (int i = 0; i < flat->count; i++)
         flat->buffers[i].empty = flat->training;
+    if (flat->counted != NULL)
+        flat->device->backend->zero(flat->stream, flat->counted, sizeof *flat->counted);
 }
 
 void flat_updated(struct flat_model *flat)

@@ -123,6 +123,8 @@ struct flat_model {
     unsigned char barrier_byte;
     double *norm_squared; /* device: the global gradient's, after flat_norm */
     struct exact_sum *norm_sum;
+    double *counted; /* device: samples of the step that are in the loss, of all ranks after
+                      * flat_norm; NULL: all are */
     struct tensor_norms
         *norms; /* device [norm_count] by unit_tensor.index; NULL: no tensor adapts */
     int norm_count;
@@ -198,7 +200,7 @@ void flat_gradient_close(struct flat_model *flat, int unit, bool last);
 void flat_reduce_wait(struct flat_model *flat);
 
 /* Sets *norm_squared (device) to the sum of squares of the global gradient, on each rank, without
- * running statistics. The bits do not depend on the mesh. */
+ * running statistics, and adds *counted of all ranks. The bits do not depend on the mesh. */
 void flat_norm(struct flat_model *flat);
 
 /* Sets the norms of tensors to zero. Call it before the update with `measure` of all units. */

@@ -198,6 +198,8 @@ void flat_norm(struct flat_model *flat)
     sums_reduce(flat, flat->mesh->shard_data, flat->norm_sum,
                 sizeof *flat->norm_sum / sizeof(int64_t), COMM_INT64, flat->norm_ready);
     backend->sum_value(flat->stream, flat->norm_sum, flat->norm_squared);
+    if (flat->counted != NULL)
+        flat_add_sums(flat, flat->counted, 1);
 }
 
 void flat_norms_begin(const struct flat_model *flat)

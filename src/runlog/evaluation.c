@@ -115,20 +115,42 @@ void evaluation_output_name(const struct dataset *dataset, int64_t output, char 
     text_remove_control(text);
 }
 
+const char *evaluation_number(double value, int digits, char text[NUMBER_TEXT])
+{
+    snprintf(text, NUMBER_TEXT, "%.*f", digits, value);
+    return isnan(value) ? "-" : text;
+}
+
+/* Return the RMSE as a multiple of that of persistence; NAN if that is 0 or not known. */
+static double persistence_ratio(const struct output_errors *errors)
+{
+    return errors->persistence_rmse > 0 ? errors->rmse / errors->persistence_rmse : (double)NAN;
+}
+
+static const char *ratio_text(double ratio, char text[NUMBER_TEXT])
+{
+    snprintf(text, NUMBER_TEXT, "%.3g", ratio);
+    return isnan(ratio) ? "-" : text;
+}
+
 /* Append the errors of a few outputs, or the mean over all. */
 static void errors_text(const struct evaluation *evaluation, const struct dataset *dataset,
                         char text[EVALUATION_TEXT])
 {
     const int64_t outputs = evaluation->outputs;
-    char name[OUTPUT_NAME], label[OUTPUT_LABEL];
-    double r2 = 0, persistence = 0, known = 0;
+    char name[OUTPUT_NAME], label[OUTPUT_LABEL], number[NUMBER_TEXT];
+    double r2 = 0, ratios = 0, known = 0, compared = 0;
+    bool persists = true;
     size_t used = 0;
     for (int64_t i = 0; i < outputs; i++) {
         const struct output_errors *errors = &evaluation->errors[i];
         const bool is_known = !isnan(errors->rmse);
+        const double ratio = persistence_ratio(errors);
         known += is_known;
         r2 += is_known ? errors->r2 : 0;
-        persistence += is_known ? errors->rmse / errors->persistence_rmse : 0;
+        persists = persists && (!is_known || !isnan(errors->persistence_rmse));
+        ratios += isnan(ratio) ? 0 : ratio;
+        compared += !isnan(ratio);
         if (outputs > OUTPUTS_IN_TEXT)
             continue;
         evaluation_output_name(dataset, i, name);
@@ -139,22 +161,24 @@ static void errors_text(const struct evaluation *evaluation, const struct datase
                     ? (size_t)snprintf(text + used, EVALUATION_TEXT - used, " %.4g", errors->rmse)
                     : (size_t)snprintf(text + used, EVALUATION_TEXT - used, " (no targets)");
         if (!isnan(errors->persistence_rmse))
-            used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, " (%.3g of persistence)",
-                                     errors->rmse / errors->persistence_rmse);
+            used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, " (%s of persistence)",
+                                     ratio_text(ratio, number));
     }
     if (known == 0)
         snprintf(text, EVALUATION_TEXT, ", no targets");
-    else if (outputs > OUTPUTS_IN_TEXT && !isnan(persistence))
-        snprintf(text, EVALUATION_TEXT, ", RMSE %.3g of persistence (mean of %.0f outputs)",
-                 persistence / known, known);
+    else if (outputs > OUTPUTS_IN_TEXT && persists)
+        snprintf(text, EVALUATION_TEXT, ", RMSE %s of persistence (mean of %.0f outputs)",
+                 ratio_text(ratios / compared, number), compared);
     else if (outputs > OUTPUTS_IN_TEXT)
-        snprintf(text, EVALUATION_TEXT, ", R2 %.4f (mean of %.0f outputs)", r2 / known, known);
+        snprintf(text, EVALUATION_TEXT, ", R2 %s (mean of %.0f outputs)",
+                 evaluation_number(r2 / known, 4, number), known);
 }
 
 void evaluation_text(const struct evaluation *evaluation, const struct dataset *dataset,
                      char text[EVALUATION_TEXT])
 {
     struct class_metrics macro;
+    char number[NUMBER_TEXT];
     text[0] = '\0';
     if (evaluation->errors != NULL) {
         errors_text(evaluation, dataset, text);
@@ -165,8 +189,8 @@ void evaluation_text(const struct evaluation *evaluation, const struct dataset *
                  100 * evaluation->top1, evaluation->miou);
     } else if (evaluation->labels != NULL) {
         evaluation_macro(evaluation, &macro);
-        snprintf(text, EVALUATION_TEXT, ", subset accuracy %.2f %%, macro F1 %.4f, mAP %.4f",
-                 100 * evaluation->top1, macro.f1, evaluation->map);
+        snprintf(text, EVALUATION_TEXT, ", subset accuracy %.2f %%, macro F1 %.4f, mAP %s",
+                 100 * evaluation->top1, macro.f1, evaluation_number(evaluation->map, 4, number));
     } else if (evaluation->classes > 0) {
         snprintf(text, EVALUATION_TEXT, ", accuracy %.2f %% (top-5 %.2f %%)",
                  100 * evaluation->top1, 100 * evaluation->top5);

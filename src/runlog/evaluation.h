@@ -21,8 +21,9 @@ struct class_metrics {
 
 struct evaluation {
     int64_t samples, classes; /* regression: 0 classes */
+    int64_t counted;          /* samples that have targets */
     int64_t pixels;           /* segmentation: number of pixels that have a class; else 0 */
-    double loss;              /* mean */
+    double loss;              /* mean over the counted samples; NAN if there are none */
     /* Accuracies in [0, 1], NAN without classes. top1: share of the samples, of the pixels of a
      * segmentation, or of the samples whose labels are all right. top5: NAN for the latter two. */
     double top1, top5;
@@ -46,6 +47,10 @@ void evaluation_macro(const struct evaluation *evaluation, struct class_metrics 
 
 /* Return the metric that `monitor` (enum monitor_choice) selects; for MONITOR_NONE the accuracy. */
 double evaluation_monitored(const struct evaluation *evaluation, int monitor);
+
+/* Write a number with `digits` decimals, or "-" for NAN. Return the text. */
+enum { NUMBER_TEXT = 32 };
+const char *evaluation_number(double value, int digits, char text[NUMBER_TEXT]);
 
 /* Write the main metrics for a line of the log: ", accuracy 60.00 % (top-5 95.00 %)". */
 enum { EVALUATION_TEXT = 256 };

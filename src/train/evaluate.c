@@ -151,11 +151,12 @@ static void sums_reduce(struct session *session, struct evaluation *evaluation)
 {
     struct comm *world = session->mesh.world;
     const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
-    double sums[4] = {own.loss, own.top1, own.top5, own.samples};
-    comm_all_reduce(world, sums, 4, COMM_FP64, COMM_SUM);
-    evaluation->samples = (int64_t)sums[3];
-    double samples = sums[3] > 0 ? sums[3] : 1;
-    evaluation->loss = sums[0] / samples;
+    double sums[5] = {own.loss, own.top1, own.top5, own.samples, own.empty};
+    comm_all_reduce(world, sums, 5, COMM_FP64, COMM_SUM);
+    const double samples = sums[3];
+    evaluation->counted = (int64_t)samples;
+    evaluation->samples = (int64_t)(samples + sums[4]);
+    evaluation->loss = samples > 0 ? sums[0] / samples : (double)NAN;
     if (session->model->loss != LOSS_CROSS_ENTROPY || evaluation->classes == 0)
         return;
     comm_all_reduce(world, evaluation->confusion, evaluation->classes * evaluation->classes,

@@ -240,7 +240,7 @@ static bool arrays_compare(const struct inference *inference, const char *weight
 static bool statistics_set(struct inference *inference, const char *weights, struct error *error)
 {
     struct run *run = &inference->run;
-    const struct dataset *dataset = &run->validation.dataset;
+    struct dataset *dataset = &run->validation.dataset;
     const struct model_metadata *metadata = &inference->metadata;
     const bool has_rows = run->options.train.row_weight != ROW_WEIGHT_NONE;
     if (has_rows && metadata->rows != dataset->height)
@@ -258,7 +258,7 @@ static bool statistics_set(struct inference *inference, const char *weights, str
                          "%s has no mean and standard deviation of float32 values: set "
                          "augment.mean and augment.std to those of the training samples",
                          weights);
-    return session_use_statistics(&run->session, statistics, error);
+    return run_use_statistics(run, dataset, statistics, error);
 }
 
 /* Check that the data are on the grid on which the model was trained. */

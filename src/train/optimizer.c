@@ -115,6 +115,7 @@ static struct update unit_update(const struct optimizer *optimizer, const struct
         .norm_squared = flat->norm_squared,
         .max_norm = optimizer->max_norm,
         .scaler = scaler,
+        .counted = flat->counted,
     };
 }
 

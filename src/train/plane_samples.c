@@ -123,11 +123,13 @@ static json_t *sample_to_json(const struct plane_samples *list, const struct pla
 {
     char name[OUTPUT_NAME];
     char *png = image_png_text(sample->pixels, sample->height, sample->width, 3);
+    const double origin = list->dataset->target_origin[sample->output];
     evaluation_output_name(list->dataset, sample->output, name);
-    json_t *object = json_pack(
-        "{s:I, s:o, s:b, s:o, s:o, s:o, s:s}", "record", (json_int_t)sample->record, "output",
-        value_name(name), "has_input", (int)sample->has_input, "low", value_number(sample->low),
-        "high", value_number(sample->high), "error", value_number(sample->error), "png", png);
+    json_t *object =
+        json_pack("{s:I, s:o, s:b, s:o, s:o, s:o, s:s}", "record", (json_int_t)sample->record,
+                  "output", value_name(name), "has_input", (int)sample->has_input, "low",
+                  value_number(origin + sample->low), "high", value_number(origin + sample->high),
+                  "error", value_number(sample->error), "png", png);
     free(png);
     return object;
 }

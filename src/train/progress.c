@@ -47,6 +47,7 @@ struct loss_sums progress_take_sums(struct trainer *trainer)
     all->top1 += sums.top1;
     all->top5 += sums.top5;
     all->samples += sums.samples;
+    all->empty += sums.empty;
     return sums;
 }
 
@@ -129,6 +130,17 @@ static double accuracy_of(const struct trainer *trainer, double right, double sa
     return trainer->run.session.model->loss == LOSS_CROSS_ENTROPY ? right / samples : NAN;
 }
 
+/* Mean loss; NAN if no sample has a target. */
+static double loss_mean(double sum, double samples)
+{
+    return samples > 0 ? sum / samples : (double)NAN;
+}
+
+static double epoch_loss(const struct training_state *state)
+{
+    return loss_mean(state->epoch_loss_sum, state->epoch_samples);
+}
+
 /* ---- lines of the console and of train.log */
 
 /* "  acc 12.34 %", or nothing for NAN. */
@@ -145,15 +157,15 @@ static void step_line_print(struct trainer *trainer, const struct metrics_row *r
 {
     const struct training_state *state = &trainer->state;
     const struct epoch_clock *clock = &trainer->progress.epoch;
-    const double now = clock_now(), samples = state->epoch_samples > 0 ? state->epoch_samples : 1;
-    const double seconds = now - clock->begin, steps = clock->steps > 0 ? (double)clock->steps : 1;
-    char left[32], right[32], line[256];
+    const double now = clock_now(), seconds = now - clock->begin,
+                 steps = clock->steps > 0 ? (double)clock->steps : 1;
+    char left[32], right[32], loss[NUMBER_TEXT], line[256];
     clock_format(seconds / steps * (double)(trainer->total_steps - state->step), left, sizeof left);
     accuracy_text(row->epoch_top1, "acc", right, sizeof right);
     snprintf(line, sizeof line,
-             "epoch %lld  step %lld/%lld  loss %.4f%s  lr %.2e  %.0f img/s  data %.1f %%  ETA %s",
+             "epoch %lld  step %lld/%lld  loss %s%s  lr %.2e  %.0f img/s  data %.1f %%  ETA %s",
              (long long)state->epoch + 1, (long long)state->step, (long long)trainer->total_steps,
-             state->epoch_loss_sum / samples, right, trainer->progress.rate,
+             evaluation_number(epoch_loss(state), 4, loss), right, trainer->progress.rate,
              (double)clock->images / (seconds > 0 ? seconds : 1),
              seconds > 0 ? 100 * clock->data / seconds : 0, left);
     if (log_is_terminal()) {
@@ -168,6 +180,7 @@ static void epoch_line_print(const struct trainer *trainer, const struct epoch_r
                              bool evaluated)
 {
     char text[160] = "", best[48] = "", monitor[16], seconds[32], right[32], val_right[32];
+    char loss[NUMBER_TEXT];
     const double metric = trainer->best.metric;
     options_value_text(&trainer->run.options, "checkpoint.monitor", monitor, sizeof monitor);
     if (!isnan(metric) && strcmp(monitor, "top1") == 0)
@@ -175,12 +188,12 @@ static void epoch_line_print(const struct trainer *trainer, const struct epoch_r
     else if (!isnan(metric))
         snprintf(best, sizeof best, "  (best %s %.4f)", monitor, metric);
     if (evaluated)
-        snprintf(text, sizeof text, "  val loss %.4f%s%s", row->val_loss,
+        snprintf(text, sizeof text, "  val loss %s%s%s", evaluation_number(row->val_loss, 4, loss),
                  accuracy_text(row->val_top1, "val acc", val_right, sizeof val_right), best);
     clock_format(row->seconds, seconds, sizeof seconds);
     log_progress_end();
-    log_info("epoch %lld done  loss %.4f%s%s  %s  %.0f img/s  data wait %.2f %%",
-             (long long)row->epoch + 1, row->train_loss,
+    log_info("epoch %lld done  loss %s%s%s  %s  %.0f img/s  data wait %.2f %%",
+             (long long)row->epoch + 1, evaluation_number(row->train_loss, 4, loss),
              accuracy_text(row->train_top1, "acc", right, sizeof right), text, seconds,
              row->images_per_second, 100 * row->data_share);
 }
@@ -189,10 +202,10 @@ static void epoch_line_print(const struct trainer *trainer, const struct epoch_r
 static void evaluation_line_print(const struct trainer *trainer, const char *name,
                                   const struct evaluation *evaluation, const char *weights)
 {
-    char text[EVALUATION_TEXT];
+    char text[EVALUATION_TEXT], loss[NUMBER_TEXT];
     evaluation_text(evaluation, &trainer->run.validation.dataset, text);
-    log_info("%s: loss %.4f%s on %lld samples%s", name, evaluation->loss, text,
-             (long long)evaluation->samples, weights);
+    log_info("%s: loss %s%s on %lld samples%s", name, evaluation_number(evaluation->loss, 4, loss),
+             text, (long long)evaluation->samples, weights);
 }
 
 /* Log the names of the files in the run folder that other commands read. */
@@ -269,6 +282,12 @@ static double mfu(struct trainer *trainer, double images_per_second)
     return NAN;
 }
 
+/* Return the number of samples of an interval. */
+static double images_of(const struct loss_sums *loss)
+{
+    return loss->samples + loss->empty;
+}
+
 /* Add an interval to the sums of the epoch and of the attempt. */
 static void interval_add(struct trainer *trainer, const struct loss_sums *loss, double data_seconds,
                          double seconds)
@@ -278,11 +297,11 @@ static void interval_add(struct trainer *trainer, const struct loss_sums *loss, 
     state->epoch_top1_sum += loss->top1;
     state->epoch_top5_sum += loss->top5;
     state->epoch_samples += loss->samples;
-    trainer->progress.epoch.images += (int64_t)loss->samples;
+    trainer->progress.epoch.images += (int64_t)images_of(loss);
     trainer->progress.epoch.steps += trainer->progress.interval.steps;
     trainer->progress.epoch.data += data_seconds;
     trainer->progress.epoch.training += seconds;
-    trainer->attempt.images += (int64_t)loss->samples;
+    trainer->attempt.images += (int64_t)images_of(loss);
 }
 
 void progress_interval(struct trainer *trainer)
@@ -298,7 +317,7 @@ void progress_interval(struct trainer *trainer)
     const double ranks = trainer->run.world->size, rank_steps = ranks * steps;
     part_add(trainer, seconds);
     interval_add(trainer, &loss, all.data / ranks, seconds);
-    double samples = loss.samples > 0 ? loss.samples : 1, speed = loss.samples / seconds;
+    const double samples = loss.samples, speed = images_of(&loss) / seconds;
     const struct session *session = &trainer->run.session;
     const struct loss_scaler *scaler = &session->io.result.scaler;
     const bool scaled = session->io.scaler != NULL;
@@ -310,7 +329,7 @@ void progress_interval(struct trainer *trainer)
         .due = run_log_is_due(&trainer->run.options.output, state->step, state->epoch_step),
         .epoch_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples),
         .epoch_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples),
-        .loss = loss.loss / samples,
+        .loss = loss_mean(loss.loss, samples),
         .top1 = accuracy_of(trainer, loss.top1, samples),
         .top5 = accuracy_of(trainer, loss.top5, samples),
         .rate = trainer->progress.rate,
@@ -349,7 +368,7 @@ void progress_restore(struct trainer *trainer)
     struct epoch_row *row = &trainer->progress.last_epoch;
     if (state->epoch_samples <= 0)
         return;
-    row->train_loss = state->epoch_loss_sum / state->epoch_samples;
+    row->train_loss = epoch_loss(state);
     row->train_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
     row->train_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
 }
@@ -376,15 +395,15 @@ static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
         encoded ? ", or decode the images in advance (vittrain convert data)" : "");
 }
 
-/* Warn once if the first epochs have no target: the loss is then exactly 0. */
+/* Warn once if an epoch has no target. */
 static void missing_targets_log(struct trainer *trainer, const struct epoch_row *row)
 {
-    if (trainer->progress.missing_targets_logged || row->train_loss != 0 ||
+    if (trainer->progress.missing_targets_logged || !isnan(row->train_loss) ||
         trainer->run.session.model->loss != LOSS_TARGETS)
         return;
     trainer->progress.missing_targets_logged = true;
-    log_warn("the training loss is 0, as if all targets were missing: check data.y and "
-             "train.ignore_label");
+    log_warn("all targets of epoch %lld are missing: check data.y and train.ignore_label",
+             (long long)row->epoch + 1);
 }
 
 static struct metrics_row evaluation_row(const struct trainer *trainer, const char *split,
@@ -432,12 +451,12 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     const struct training_state *state = &trainer->state;
     const struct evaluation *evaluation = &trainer->evaluation;
     const struct epoch_clock *clock = &trainer->progress.epoch;
-    double samples = state->epoch_samples > 0 ? state->epoch_samples : 1;
+    const double samples = state->epoch_samples;
     double training = clock->training > 0 ? clock->training : 1;
     const struct epoch_row row = {
         .epoch = state->epoch,
         .steps = state->step,
-        .train_loss = state->epoch_loss_sum / samples,
+        .train_loss = epoch_loss(state),
         .train_top1 = accuracy_of(trainer, state->epoch_top1_sum, samples),
         .train_top5 = accuracy_of(trainer, state->epoch_top5_sum, samples),
         .val_loss = evaluated ? evaluation->loss : NAN,
@@ -508,7 +527,7 @@ static struct results results_collect(const struct trainer *trainer)
                               ? run_log_seconds_to(&trainer->folder, target)
                               : NAN,
         .best = trainer->best.metric,
-        .best_step = trainer->best.step,
+        .best_step = isnan(trainer->best.metric) ? -1 : trainer->best.step,
         .total_seconds = state->total_seconds,
         .without_setup_seconds = state->without_setup_seconds,
         .training_seconds = state->train_seconds,

@@ -69,7 +69,8 @@ static bool range_step(struct range_steps *steps, int64_t number, bool *continue
     double sums[] = {own.loss, own.samples, comm_stop_wanted()};
     comm_all_reduce(session->mesh.world, sums, 3, COMM_FP64, COMM_SUM);
     bool stop = sums[2] > 0; /* a signal requests it on any rank */
-    *continues = loss_add(steps, rate, sums[0] / sums[1]) && good && !stop;
+    /* A batch without targets is no point of the curve. */
+    *continues = (sums[1] == 0 || loss_add(steps, rate, sums[0] / sums[1])) && good && !stop;
     if (!good)
         steps->test->end = RANGE_NOT_FINITE;
     else if (stop)

@@ -111,7 +111,7 @@ bool receipts_take(struct trainer *trainer, struct error *error)
     comm_all_reduce(trainer->run.world, grains->hash, grains->count, COMM_INT64, COMM_SUM);
     receipt_grains_text(grains->hash, grains->count, grains_text);
     struct receipt receipt = {.step = trainer->state.step,
-                              .loss = sums[0] / sums[1],
+                              .loss = sums[1] > 0 ? sums[0] / sums[1] : (double)NAN,
                               .norm = step_norm(&trainer->run.session),
                               .hash = allocate((size_t)hashes, sizeof *receipt.hash),
                               .grains = grains_text};

@@ -31,10 +31,10 @@ static bool content_add(struct dataset *dataset, int64_t index, struct byte_buff
     const size_t size = dataset_record_bytes(dataset);
     struct error reason = {.kind = ERROR_NONE};
     int32_t label;
-    bool good = dataset->encoded ? dataset_load(dataset, index, bytes, &label, &reason)
-                                 : byte_buffer_reserve(bytes, size, &reason) &&
-                                       dataset_read(dataset, index, bytes->data, &label, &reason);
-    if (!good)
+    if (!dataset->encoded && (!byte_buffer_reserve(bytes, size, error) ||
+                              !dataset_read(dataset, index, bytes->data, &label, error)))
+        return false; /* the error names the sample */
+    if (dataset->encoded && !dataset_load(dataset, index, bytes, &label, &reason))
         return dataset_name_error(dataset, index, &reason, error);
     *sum = crc32c_update(*sum, bytes->data, dataset->encoded ? bytes->count : size);
     return true;

@@ -99,7 +99,8 @@ bool run_open_split(struct run *run, enum data_split split, struct data_feed *fe
 {
     if (!feed_open(feed, &run->options, split, run->world, error))
         return false;
-    if (splits_agree(run, feed, error))
+    if (splits_agree(run, feed, error) &&
+        dataset_copy_origins(&feed->dataset, &run->train.dataset, error))
         feed_use_row_weights(feed, run->train.dataset.row_weights);
     return comm_agree(run->world, error);
 }
@@ -143,6 +144,18 @@ bool run_needs_statistics(const struct run *run, const struct dataset *dataset)
     return (dataset->type == DATASET_FLOAT32 || dataset->channels > OPTION_LIST) &&
            (augment->mean.count == 0 || augment->std.count == 0 || dataset->target_normalised);
 }
+
+bool run_use_statistics(struct run *run, struct dataset *dataset,
+                        const struct value_statistics *statistics, struct error *error)
+{
+    struct dataset *validation = &run->validation.dataset;
+    error_defer(dataset_set_origins(dataset, statistics, error) &&
+                (!run->validates || dataset == validation ||
+                 dataset_copy_origins(validation, dataset, error)) &&
+                session_use_statistics(&run->session, statistics, dataset, error));
+    return comm_agree(run->world, error);
+}
+
 /* The statistics of uint8 records are those of the data set, if it has them. */
 bool run_find_statistics(struct run *run, struct error *error)
 {
@@ -155,12 +168,14 @@ bool run_find_statistics(struct run *run, struct error *error)
         if (!statistics_compute(dataset, run->world, (int)run->options.data.workers, &statistics,
                                 error))
             return false;
+        if (statistics.mean.count == 0) /* a signal requests the end */
+            return true;
     } else if (dataset->normalised) {
         statistics.mean.count = statistics.std.count = (int)dataset->channels;
         memcpy(statistics.mean.value, dataset->mean, sizeof dataset->mean);
         memcpy(statistics.std.value, dataset->std, sizeof dataset->std);
     }
-    return session_use_statistics(&run->session, &statistics, error);
+    return run_use_statistics(run, dataset, &statistics, error);
 }
 
 bool run_start(struct run *run, struct error *error)

@@ -49,7 +49,13 @@ MUST_CHECK bool run_start(struct run *run, struct error *error);
  * the values, or have no room for them. */
 bool run_needs_statistics(const struct run *run, const struct dataset *dataset);
 
-/* Collective. Sets the statistics to those of the training samples, if they are needed. */
+/* Collective. Uses the statistics for the data set, which is that of the training or of
+ * predictions, and for the validation split. */
+MUST_CHECK bool run_use_statistics(struct run *run, struct dataset *dataset,
+                                   const struct value_statistics *statistics, struct error *error);
+
+/* Collective. Sets the statistics to those of the training samples, if they are needed. After a
+ * signal that requests the end they are not complete. */
 MUST_CHECK bool run_find_statistics(struct run *run, struct error *error);
 
 /* Collective. Sets the weights to random values, or to those of model.init, and the statistics

@@ -41,30 +41,35 @@ static enum data_type compute_type(const struct session *session)
     return !lacking[0] ? TYPE_BF16 : !lacking[1] ? TYPE_FP16 : TYPE_FP32;
 }
 
-/* Sets the normalisation of images. */
-static bool normalisation_set(struct session *session, struct error *error)
+/* Sets the normalisation of images. dataset: has the origins; NULL: they are 0. */
+static bool normalisation_set(struct session *session, const struct dataset *dataset,
+                              struct error *error)
 {
+    static const double none[IMAGE_CHANNELS];
+    const double *origin = dataset != NULL ? dataset->channel_origin : none;
+    const double *target_origin = dataset != NULL ? dataset->target_origin : none;
     struct channel_values mean, std;
     if (!model_normalisation(session->model, session->options, &mean, &std, error))
         return false;
     for (int c = 0; c < (int)session->model->channels; c++) {
-        session->input.mean[c] = (float)mean.value[mean.count > 1 ? c : 0];
+        session->input.mean[c] = (float)(mean.value[mean.count > 1 ? c : 0] - origin[c]);
         session->input.std[c] = (float)std.value[std.count > 1 ? c : 0];
     }
     const struct value_statistics *statistics = &session->model->statistics;
     for (int t = 0; t < IMAGE_CHANNELS; t++) {
         const bool known = t < statistics->target_mean.count;
-        session->input.target_mean[t] = known ? (float)statistics->target_mean.value[t] : 0;
+        session->input.target_mean[t] =
+            known ? (float)(statistics->target_mean.value[t] - target_origin[t]) : 0;
         session->input.target_std[t] = known ? (float)statistics->target_std.value[t] : 1;
     }
     return true;
 }
 
 bool session_use_statistics(struct session *session, const struct value_statistics *statistics,
-                            struct error *error)
+                            const struct dataset *dataset, struct error *error)
 {
     session->model->statistics = *statistics;
-    return normalisation_set(session, error);
+    return normalisation_set(session, dataset, error);
 }
 
 static bool model_prepare(struct session *session, struct error *error)
@@ -82,7 +87,7 @@ static bool model_prepare(struct session *session, struct error *error)
         status_name_unit(u, session->model->units[u].name);
     if (options->debug.profile)
         session->profile = profile_open(session->device, session->model->unit_count);
-    return normalisation_set(session, error);
+    return normalisation_set(session, NULL, error);
 }
 
 /* Opens grains. Call it before the model measures its workspaces. */
@@ -228,6 +233,8 @@ static void batch_allocate(struct session *session, const struct image_source *s
                                             (size_t)session->model->output.height * sizeof(float));
     session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *session->nonfinite_index);
     step_io_allocate(&session->io, arena, training && session->compute == TYPE_FP16);
+    const bool counts = session->model->loss == LOSS_TARGETS && session->io.sums != NULL;
+    session->flat.counted = counts ? &session->io.sums->counted : NULL;
 }
 
 /* Takes the memory of grains from the arena. */

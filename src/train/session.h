@@ -91,10 +91,10 @@ MUST_CHECK bool session_imagine(struct session *session, const struct options *o
                                 int node_ranks, bool training, struct error *error);
 
 /* Sets the statistics of the training samples. Images are normalised by them if the options have no
- * values. */
+ * values. dataset: its origins (dataset.h) are subtracted from the values that are normalised. */
 MUST_CHECK bool session_use_statistics(struct session *session,
                                        const struct value_statistics *statistics,
-                                       struct error *error);
+                                       const struct dataset *dataset, struct error *error);
 
 /* Measures without allocating: sets session->memory to what session_allocate would allocate for
  * passes of `batch` samples. rows: NULL, or zeros [ARENA_UNIT_ROWS + units] to which the arena's

@@ -13,6 +13,7 @@
 #include "config/phase.h"
 #include "core/clock.h"
 #include "core/integer.h"
+#include "device/update_rule.h"
 #include "mesh/flat_partial.h"
 
 /* A micro-batch, as far as its pass depends on it. */
@@ -415,8 +416,7 @@ static double running_weight(const struct step_context *step, const struct batch
     return weight;
 }
 
-static void micro_batch_run(struct step_context *step, struct step_params params, int64_t number,
-                            struct step_times *times)
+static void micro_batch_run(struct step_context *step, int64_t number, struct step_times *times)
 {
     struct session *session = step->session;
     status_set_phase(PHASE_DATA);
@@ -433,8 +433,9 @@ static void micro_batch_run(struct step_context *step, struct step_params params
                                       .first = number == 0,
                                       .last = number == session->accumulate - 1};
     double begin = clock_now();
-    params.position = (uint32_t)batch->position;
-    step_io_upload_params(&session->io, session->stream, &params);
+    step->params.position = (uint32_t)batch->position;
+    step->params.samples = (double)batch->global_count;
+    step_io_upload_params(&session->io, session->stream, &step->params);
     if (!step->records)
         flat_gather_start(&session->flat, 0); /* overlaps with the transform of the images */
     input_upload(&session->input, session->stream, batch, &step->source, true, step->loader);
@@ -537,8 +538,10 @@ static void communication_times(const struct session *session, const struct step
 double step_norm(const struct session *session)
 {
     const struct step_result *result = &session->io.result;
-    return isfinite(result->norm_squared) ? sqrt(result->norm_squared) / (double)result->used.scale
-                                          : NAN;
+    const double share = counted_share(result->counted, result->samples);
+    return isfinite(result->norm_squared)
+               ? sqrt(result->norm_squared) / (double)result->used.scale / share
+               : NAN;
 }
 
 /* Collective, after a gradient that was not finite. Returns false if that only skips the update: in
@@ -594,13 +597,14 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
     step->number = number;
     step->params = params;
     for (int64_t micro = 0; micro < accumulate; micro++)
-        micro_batch_run(step, params, micro, times);
+        micro_batch_run(step, micro, times);
     if (step->wrong.kind != ERROR_NONE) {
         *error = step->wrong;
         return false;
     }
     double begin = clock_now();
-    step_io_queue_result(&session->io, session->stream, number, session->flat.norm_squared);
+    step_io_queue_result(&session->io, session->stream, number, session->flat.norm_squared,
+                         step->params.samples);
     bool good = results_read(step, false, error);
     times->update += clock_now() - begin;
     communication_times(session, &before, times);

@@ -54,14 +54,16 @@ void step_io_upload_params(struct step_io *io, struct stream *stream,
 }
 
 void step_io_queue_result(struct step_io *io, struct stream *stream, int64_t number,
-                          const double *norm_squared)
+                          const double *norm_squared, double samples)
 {
     const struct device_backend *backend = io->device->backend;
     ENSURE(io->count < RESULT_SLOTS, "no slot for the result of step %lld", (long long)number);
     int slot = (io->first + io->count++) % RESULT_SLOTS;
     struct step_result *result = &io->slots->results[slot];
     io->number[slot] = number;
+    result->samples = samples;
     backend->copy(stream, &result->norm_squared, norm_squared, sizeof *norm_squared);
+    backend->copy(stream, &result->counted, &io->sums->counted, sizeof result->counted);
     if (io->scaler != NULL)
         backend->copy(stream, &result->scaler, io->scaler, sizeof *io->scaler);
     backend->event_record(io->returned[slot], stream);
@@ -74,6 +76,8 @@ bool step_io_take_result(struct step_io *io, bool all, int64_t *number)
     int slot = io->first;
     io->device->backend->event_synchronize(io->returned[slot]);
     io->result.norm_squared = io->slots->results[slot].norm_squared;
+    io->result.samples = io->slots->results[slot].samples;
+    io->result.counted = io->slots->results[slot].counted;
     io->result.used = io->result.scaler;
     if (io->scaler != NULL)
         io->result.scaler = io->slots->results[slot].scaler;

@@ -13,6 +13,7 @@ enum { PARAMS_SLOTS = 8, RESULTS_AHEAD = 2, RESULT_SLOTS = RESULTS_AHEAD + 1 };
 
 struct step_result {
     double norm_squared;             /* of the gradient, multiplied by the squared loss scale */
+    double samples, counted;         /* of the global batch; those in the loss, 0 if all are */
     struct loss_scaler used, scaler; /* of this step, of the next step */
 };
 
@@ -50,9 +51,9 @@ void step_io_allocate(struct step_io *io, struct arena *arena, bool scaled);
 void step_io_upload_params(struct step_io *io, struct stream *stream,
                            const struct step_params *params);
 
-/* Queues the download of a step's result. norm_squared: device. */
+/* Queues the download of a step's result. norm_squared: device. samples: of the global batch. */
 void step_io_queue_result(struct step_io *io, struct stream *stream, int64_t number,
-                          const double *norm_squared);
+                          const double *norm_squared, double samples);
 /* Reads the oldest result into io->result and sets *number if more than `ahead` are in transfer;
  * all: if any is. Returns false if no result was read. */
 bool step_io_take_result(struct step_io *io, bool all, int64_t *number);

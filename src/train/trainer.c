@@ -257,8 +257,11 @@ static bool trainer_prepare(struct trainer *trainer, const struct options *given
         !trainer_decide_batch(trainer, error) || !run_start(&trainer->run, error))
         return false;
     schedule_prepare(trainer);
-    if (replays)
-        return state_prepare(trainer, error);
+    if (replays) {
+        const bool good = state_prepare(trainer, error);
+        trainer->stop.early = good && trainer_stop_is_wanted(trainer);
+        return good;
+    }
     if (trainer_chooses_on_test(trainer))
         log_warn("data.val=test: the best checkpoint is chosen on the test set, so its accuracy "
                  "there is an overestimate; hold out training images with data.val=0.1");

@@ -180,7 +180,8 @@ static double evaluation_value(const struct trainer *trainer, bool *lower_is_bet
 }
 
 /* Returns true if the newest evaluation is the best so far by checkpoint.monitor, and stores it.
- * regular: it is due by train.eval_every; the training state ignores others. */
+ * One without targets never is. regular: it is due by train.eval_every; the training state ignores
+ * others. */
 static bool best_update(struct trainer *trainer, bool regular)
 {
     bool loss;
@@ -189,7 +190,7 @@ static bool best_update(struct trainer *trainer, bool regular)
     if (trainer->run.options.checkpoint.monitor == MONITOR_NONE)
         return false;
     double best = state->best_metric;
-    bool better = isnan(best) || (loss ? value < best : value > best);
+    bool better = isnan(best) ? !isnan(value) : (loss ? value < best : value > best);
     if (better) {
         trainer->best.metric = value;
         trainer->best.step = state->step;
@@ -303,6 +304,17 @@ static bool epoch_interrupt(struct trainer *trainer, struct error *error)
     return trainer_checkpoint(trainer, false, error);
 }
 
+/* Writes a checkpoint after an evaluation that failed, so that the epoch is not lost. Returns
+ * false.
+ */
+static bool evaluation_fail(struct trainer *trainer)
+{
+    struct error error = {.kind = ERROR_NONE};
+    if (!epoch_interrupt(trainer, &error))
+        log_warn("no checkpoint of step %lld: %s", (long long)trainer->state.step, error.text);
+    return false;
+}
+
 /* Evaluates, logs and writes a checkpoint at the end of an epoch or of the run. */
 static bool epoch_finish(struct trainer *trainer, struct error *error)
 {
@@ -314,7 +326,7 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
     bool evaluated = trainer->run.validates && (regular || run_is_over(trainer)), better = false;
     if (evaluated) {
         if (!validation_run(trainer, error))
-            return false;
+            return evaluation_fail(trainer);
         if (trainer->stop.signalled)
             return epoch_interrupt(trainer, error);
         /* An evaluation because of train.max_seconds is not made by a run without that limit. */
@@ -523,6 +535,8 @@ bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error)
 {
     const struct training_state *state = &trainer->state;
     bool good = true;
+    if (trainer->stop.early)
+        return true;
     trainer->total_steps = last;
     trainer->control.world = trainer->run.world;
     progress_begin(trainer);

@@ -241,8 +241,9 @@ static bool statistics_read(struct trainer *trainer, const char *path, struct er
         return true;
     if (trainer->state.step == 0)
         return run_find_statistics(&trainer->run, error);
-    const bool good = model_metadata_read(path, trainer->run.world, &metadata, error) &&
-                      session_use_statistics(&trainer->run.session, &metadata.statistics, error);
+    const bool good =
+        model_metadata_read(path, trainer->run.world, &metadata, error) &&
+        run_use_statistics(&trainer->run, &trainer->run.train.dataset, &metadata.statistics, error);
     model_metadata_free(&metadata);
     return good;
 }

@@ -114,3 +114,13 @@ fails 2 'an unreadable record in a recorded step' 3 "${record#"$work/tree/"}: is
     model.depth=1 model.heads=2 model.patch=8 model.image=24 data.format=imagefolder data.root="$work/tree" data.shuffle=no \
     train.precision=fp32 train.global_batch=20 train.epochs=1 data.val=none run.threads=1 run.backend=cuda \
     run.dir="$work/unreadable" mesh.timeout=20s
+
+# A third of the samples has no targets and does not count in the loss, also in recorded steps.
+"$TEST_BUILD/test/data/test_arrays" --values "$work/values.h5" 24
+tiny="data.format=arrays data.root=$work/values.h5 data.task=regression data.x=near data.y=gaps data.shuffle=off data.val=none \
+model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=1 model.image=5 model.image_width=4 model.head=dense \
+train.precision=fp32 train.global_batch=24 train.steps=4 train.clip_norm=1 output.log_every=1 output.tensorboard=off"
+rm -rf "$work/cpu"
+run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
+result 'the CPU trains with missing targets' "$(ended)" "$work/cpu.log"
+trains 'missing targets on 2 GPUs' 2 mesh.strategy=ddp

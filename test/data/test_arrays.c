@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* data.format=arrays: the same records from all shapes of data.x, labels, splits, several files,
  * and the errors of files and options that do not fit. With the arguments --make FILE, write such a
- * file; with --odd FILE NAME, one whose first class has this name. */
+ * file; with --odd FILE NAME, one whose first class has this name; with --values FILE COUNT, one of
+ * numbers (values_make). */
 #include <fcntl.h>
 #include <hdf5.h>
 #include <sys/stat.h>
@@ -425,6 +426,35 @@ static void odd_make(const char *path, const char *name)
     H5Fclose(file);
 }
 
+/* Write `count` samples of random numbers: /near and /near_number, the same and 1e9 in /far and
+ * /far_number, of doubles; /gaps and /gaps_number, without targets from sample 16 on, /none, and
+ * /bad, whose last sample is infinite, of floats. */
+static void values_make(const char *path, int64_t count)
+{
+    static double values[5][SAMPLES * PLANE], numbers[3][SAMPLES];
+    static const char *const names[] = {"near", "far", "gaps", "none", "bad"};
+    static const char *const number_names[] = {"near_number", "far_number", "gaps_number"};
+    const hsize_t extent[] = {(hsize_t)count, HEIGHT, WIDTH};
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    for (int64_t i = 0; i < count * PLANE; i++) {
+        const int64_t sample = i / PLANE;
+        const double value = (double)((i * 7919 + i * i * 31) % 1009) / 512 - 1;
+        const double all[] = {value, 1e9 + value, sample < 16 ? value : (double)NAN, (double)NAN,
+                              i + 1 == count * PLANE ? (double)INFINITY : value};
+        for (int v = 0; v < 5; v++)
+            values[v][i] = all[v];
+        for (int v = 0; v < 3; v++)
+            numbers[v][sample] = all[v];
+    }
+    for (int v = 0; v < 5; v++)
+        H5Dclose(dataset_write(file, names[v], 3, extent, v < 2 ? H5T_IEEE_F64LE : H5T_IEEE_F32LE,
+                               H5T_NATIVE_DOUBLE, values[v]));
+    for (int v = 0; v < 3; v++)
+        H5Dclose(dataset_write(file, number_names[v], 1, extent, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE,
+                               numbers[v]));
+    H5Fclose(file);
+}
+
 TEST(odd_values_and_names_are_errors)
 {
     float values[PLANE + 2]; /* with two targets */
@@ -659,6 +689,10 @@ int main(int argc, char **argv)
     }
     if (argc == 4 && strcmp(argv[1], "--odd") == 0) {
         odd_make(argv[2], argv[3]);
+        return 0;
+    }
+    if (argc == 4 && strcmp(argv[1], "--values") == 0) {
+        values_make(argv[2], strtol(argv[3], NULL, 10));
         return 0;
     }
     return TESTS_RUN(.setup = set_up, .teardown = temporary_teardown);

@@ -13,6 +13,7 @@ enum { SAMPLES = 23, CHANNELS = 5, SIDE = 7, PLANE = SIDE * SIDE };
 
 static struct comm *world;
 static float special = 1; /* value of the first pixel of record 11, channel 1 */
+static double far;        /* added to channel 0 */
 
 /* Channel 0 is far from zero, channel 3 constant and channel 4 missing. */
 static float value_at(int64_t record, int64_t channel, int64_t i)
@@ -32,8 +33,11 @@ static bool probe_read(struct dataset *dataset, int64_t record, void *values, in
                        struct error *error)
 {
     (void)error;
-    for (int64_t i = 0; i < CHANNELS * PLANE; i++)
-        ((float *)values)[i] = value_at(record, i / PLANE, i % PLANE);
+    for (int64_t i = 0; i < CHANNELS * PLANE; i++) {
+        const double value = (double)value_at(record, i / PLANE, i % PLANE);
+        ((float *)values)[i] =
+            (float)(value + (i < PLANE ? far : 0) - dataset->channel_origin[i / PLANE]);
+    }
     *label = 0;
     return dataset != NULL;
 }
@@ -112,6 +116,28 @@ TEST(targets_have_statistics)
                         (CHANNELS - 2) * sizeof(double));
     assert_memory_equal(statistics.target_std.value, std.value + 2,
                         (CHANNELS - 2) * sizeof(double));
+}
+
+/* The first channel of doubles, whose values differ from the tenth digit on. */
+TEST(wide_values_keep_their_variance)
+{
+    struct error error = {0};
+    struct channel_values mean[3], std[3];
+    special = 1;
+    assert_true(compute(world, 2, &mean[0], &std[0], &error));
+    far = 1e12;
+    assert_true(compute(world, 2, &mean[1], &std[1], &error));
+    assert_true(std[1].value[0] == 1); /* float32 does not show them */
+    probe.channel_is_wide[0] = true;
+    assert_true(compute(world, 2, &mean[2], &std[2], &error));
+    assert_true(fabs(mean[2].value[0] - far - mean[0].value[0]) <= 1e-3);
+    assert_true(fabs(std[2].value[0] - std[0].value[0]) <= 1e-3 * std[0].value[0]);
+    assert_true(probe.channel_origin[0] > far && probe.channel_origin[1] == 0);
+    assert_memory_equal(&mean[2].value[1], &mean[0].value[1], (CHANNELS - 1) * sizeof(double));
+    far = 0;
+    probe.channel_is_wide[0] = false;
+    assert_true(dataset_set_origins(&probe, &(struct value_statistics){.mean = mean[2]}, &error));
+    assert_false(dataset_has_origins(&probe));
 }
 
 TEST(all_ranks_have_the_bits_of_one)

@@ -138,9 +138,10 @@ static void gradient_add(const struct target_loss *args, double *p, double targe
     }
 }
 
-/* Loss and gradient of a sample by the definition. p: its predictions. */
+/* Loss and gradient of a sample by the definition. p: its predictions. Add 1 to *counted if it has
+ * targets. */
 static double sample_truth(const struct target_loss *args, double *p, const float *targets,
-                           double *gradient)
+                           double *gradient, double *counted)
 {
     const double s = (double)args->scale * (args->scaler != NULL ? (double)args->scaler->scale : 1);
     double weights = 0, loss = 0;
@@ -148,6 +149,7 @@ static double sample_truth(const struct target_loss *args, double *p, const floa
     for (int64_t i = 0; i < target_count(args); i++)
         if (!isnan(targets[i]))
             weights += weight_of(args, (double)targets[i], i);
+    *counted += weights != 0;
     if (args->is_sum)
         weights = 1;
     for (int64_t i = 0; i < target_count(args); i++) {
@@ -168,18 +170,19 @@ static void check(const struct loss_case *it)
     const int64_t sample = it->outputs * it->height * it->width, count = it->batch * sample;
     double *gradient = device_test_expected(&test, count);
     double *p = device_test_expected(&test, count);
-    double loss = 0, largest = 0;
+    double loss = 0, largest = 0, counted = 0;
 
     for (int64_t i = 0; i < count; i++)
         p[i] = device_test_value(it->type, args.predictions, i);
-    args.sums->loss = args.sums->samples = 1;
+    args.sums->loss = args.sums->samples = args.sums->empty = args.sums->counted = 1;
     test.device->backend->target_loss(test.stream, &args);
     device_test_wait(&test);
     for (int64_t b = 0; b < it->batch; b++)
         loss += sample_truth(&args, p + b * sample, args.targets + b * target_count(&args),
-                             gradient + b * sample);
+                             gradient + b * sample, &counted);
     assert_true(fabs(args.sums->loss - 1 - loss) <= 1e-6 * (1 + loss));
-    assert_true(args.sums->samples == 1 + (sample > 0 ? (double)it->batch : 0));
+    assert_true(args.sums->samples == 1 + counted && args.sums->counted == 1 + counted);
+    assert_true(args.sums->empty == 1 + (sample > 0 ? (double)it->batch : 0) - counted);
     assert_true(args.sums->top1 == 0 && args.sums->top5 == 0);
     for (int64_t i = 0; i < count; i++)
         largest = fmax(largest, fabs(gradient[i]));

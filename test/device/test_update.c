@@ -537,6 +537,36 @@ TEST(the_scale_follows_the_norms)
 }
 
 /* A sequence of gradients, some of which are not finite. */
+/* If half of the samples are in the loss, the gradient is twice as large; it is unchanged if none
+ * is. */
+TEST(samples_without_targets_do_not_count)
+{
+    enum { ELEMENTS = 1001 };
+    const struct update_segment segment = {.begin = 0, .end = ELEMENTS, .rate_scale = 1};
+    for (int i = 0; i < 4; i++) {
+        DEVICE_TEST(test, 1);
+        const double counted = i < 2 ? 8 : 0, factor = i < 2 ? 2 : 1;
+        struct update plain = adamw_of(&test, ELEMENTS, TYPE_FP16);
+        struct update args = adamw_of(&test, ELEMENTS, TYPE_FP16);
+        float *gradient = device_test_random(&test, TYPE_FP32, ELEMENTS, 1, 2);
+        for (int j = 0; j < ELEMENTS; j++)
+            gradient[j] /= (float)factor;
+        plain.segments = args.segments = &segment;
+        plain.segment_count = args.segment_count = 1;
+        plain.max_norm = args.max_norm = i % 2 == 0 ? 0 : 0.7;
+        plain.norm_squared = device_test_number(&test, 9);
+        args.norm_squared = device_test_number(&test, 9 / factor / factor);
+        args.gradient = gradient;
+        args.counted = device_test_number(&test, counted);
+        ((struct step_params *)(uintptr_t)args.params)->samples = 16;
+        test.device->backend->update(test.stream, &plain);
+        test.device->backend->update(test.stream, &args);
+        device_test_wait(&test);
+        device_test_same("weights", TYPE_FP32, args.weights, plain.weights, ELEMENTS);
+        device_test_same("moment1", TYPE_FP32, args.moment1, plain.moment1, ELEMENTS);
+    }
+}
+
 struct scaler_run {
     struct vector_file *file;
     const float *gradients, *scales;

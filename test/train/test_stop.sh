@@ -82,6 +82,25 @@ bad=
 grep -q 'stopped \(before the first\|at\) step' "$work/early.log" || bad="$bad no word of it"
 result 'a signal in the set-up ends the run, too' "$bad" "$work/early.log"
 
+# The statistics of 32 GB of zeros, a file without blocks, take much longer than the time until the signal.
+mkdir big
+npy() {
+    printf '\223NUMPY\001\000v\000%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': $2, }" >"$1"
+    truncate -s $((128 + $3)) "$1"
+}
+npy big/x.npy '(2000000, 1, 64, 64)' 32768000000
+npy big/y.npy '(2000000,)' 8000000
+$MPIRUN -np 2 "$vittrain" data.format=arrays data.root="$work/big" data.x=x data.y=y data.task=regression data.val=none model.name=linear \
+    train.steps=1 train.batch=2 run.dir="$work/zeros" >"$work/zeros.log" 2>&1 </dev/null &
+job=$!
+wait_for 'run folder' "$work/zeros.log"
+kill -USR1 $job
+wait $job
+status=$?
+bad=$(ended; has zeros.log 'stopped before the first step'; grep 'statistics of' zeros.log)
+result 'a signal ends the pass for statistics' "$bad" "$work/zeros.log"
+rm -r big
+
 # A signal during the final evaluation, in the middle of an epoch: two steps and many batches.
 end="$small debug.fraction=1 data.val=0.5 train.global_batch=2 train.steps=2 model.depth=8 checkpoint.every=0 output.tensorboard=off"
 $MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" debug.pause=evaluation:2:2 >"$work/end.log" 2>&1 </dev/null &
