@@ -112,6 +112,18 @@ cp regions/a.zarr/lat/0 regions/b.zarr/lat/0
 fails 1 'joined files whose times do not increase' 3 "b.zarr: 'time' decreases at sample 0: 2020-01-01T19:00:00 in .*a.zarr is followed by 2020-01-01;" \
     $model data.y=u data.task=regression model.head=dense data.root="$work/regions" data.join=on run.dir="$work/regions-run"
 
+for name in u v; do
+    cat train.zarr/$name/0.0.0 train.zarr/$name/0.0.0 | array gap.zarr/$name '|u1' 40,8,8 "$planes" 0.0.0
+done
+{ numbers 20; numbers 60 | tail -c 20; } | array gap.zarr/time '|u1' 40 '"time"' 0 ', "units": "hours since 2020-01-01"'
+for ranks in 1 3; do
+    run $ranks gap$ranks $model data.y=u@+2 data.task=regression model.head=dense data.root="$work/gap.zarr" data.val=0.25 \
+        data.val_from=end output.receipt=1 train.exact=layout run.dir="$work/gap$ranks"
+    bad=$(ended; has gap$ranks.log "steps of 1 hour in 'time': 4 of 40 samples are left out" ' 25 training and 9 validation samples'
+        cut -d, -f1-3 gap1/receipt.csv >a; cut -d, -f1-3 gap$ranks/receipt.csv >b; cmp a b 2>&1)
+    result "pairs over a gap are left out on $ranks ranks" "$bad" gap$ranks.log
+done
+
 cp -r train.zarr twice.zarr
 echo '{"class_names": ["a", "b", "a"]}' >twice.zarr/label/.zattrs
 run 1 twice $model data.root="$work/twice.zarr" data.y=label run.dir="$work/twice"
