@@ -9,6 +9,7 @@
 /* X(CONSTANT, word in debug.pause, name in messages) */
 #define PHASES(X)                                                                                  \
     X(PHASE_START, "start", "the start")                                                           \
+    X(PHASE_MPI, "mpi", "the start of MPI")                                                        \
     X(PHASE_COMMAND, "command", "its command")                                                     \
     X(PHASE_DATA_OPEN, "data_open", "the opening of the data")                                     \
     X(PHASE_MODEL_OPEN, "model_open", "the opening of device and model")                           \

@@ -289,7 +289,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
                   struct error *error)
 {
     trainer_begin(trainer, options, world);
-    if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, options, error)) {
+    if (trainer_prepare(trainer, options, error)) {
         if (trainer->output.upload != NULL)
             upload_start(trainer->output.upload);
         return true;

@@ -82,6 +82,24 @@ bad=
 grep -q 'stopped \(before the first\|at\) step' "$work/early.log" || bad="$bad no word of it"
 result 'a signal in the set-up ends the run, too' "$bad" "$work/early.log"
 
+"$vittrain" $steps run.dir="$work/first" debug.pause=start:0:2 >"$work/first.log" 2>&1 </dev/null &
+job=$!
+kill -USR1 "$(paused 0 "$work/first.log")"
+wait $job
+status=$?
+result 'also one before the program receives signals' "$(ended)$(has "$work/first.log" 'stopped before the first step')" "$work/first.log"
+
+# A rank whose mpirun is killed while MPI starts does not wait for it.
+$MPIRUN -np 2 "$vittrain" $steps run.dir="$work/orphan" debug.pause=mpi:0:300 >"$work/orphan.log" 2>&1 </dev/null &
+job=$!
+two_pause() { [ "$(grep -c 'debug.pause: rank' "$work/orphan.log")" = 2 ]; }
+no_orphans() { [ -z "$(processes "^$vittrain .*run.dir=$work/orphan ")" ]; }
+wait_until two_pause
+kill -9 $job
+wait_until no_orphans
+result 'the ranks of an mpirun that is killed while MPI starts end' "$(no_orphans || echo 'ranks are left')" "$work/orphan.log"
+kill -9 $(processes "^$vittrain .*run.dir=$work/orphan ") 2>/dev/null
+
 # A signal during the final evaluation, in the middle of an epoch: two steps and many batches.
 end="$small debug.fraction=1 data.val=0.5 train.global_batch=2 train.steps=2 model.depth=8 checkpoint.every=0 output.tensorboard=off"
 $MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" debug.pause=evaluation:2:2 >"$work/end.log" 2>&1 </dev/null &
