@@ -652,7 +652,8 @@ const struct option_entry option_table[] = {
      .help = "PHASE:STEP:SECONDS or PHASE:STEP:SECONDS:RANK, as in backward:20:60. Each rank, or "
              "only RANK, prints its process ID and waits once in this phase of this step, so that "
              "you can attach a debugger or kill the process. Phases: start, mpi, data_open, "
-             "model_open, memory, folder, weights_read (step 0), data, forward, backward, reduce, "
+             "model_open, memory, folder, folder_lock, weights_read (step 0), data, forward, "
+             "backward, reduce, "
              "update, evaluation, checkpoint_memory, checkpoint_write, checkpoint_name, "
              "weights_write, test, results, end."},
 

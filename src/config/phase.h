@@ -15,6 +15,7 @@
     X(PHASE_MODEL_OPEN, "model_open", "the opening of device and model")                           \
     X(PHASE_MEMORY, "memory", "the allocation of memory")                                          \
     X(PHASE_FOLDER, "folder", "the opening of the run folder")                                     \
+    X(PHASE_FOLDER_LOCK, "folder_lock", "the locking of the run folder")                           \
     X(PHASE_WEIGHTS_READ, "weights_read", "the reading of the weights")                            \
     X(PHASE_DATA, "data", "the wait for data")                                                     \
     X(PHASE_FORWARD, "forward", "forward")                                                         \
