@@ -142,13 +142,17 @@ run 1 parts $stops run.dir="$work/parts" train.epochs=9 train.max_seconds=0.0001
 run 1 parts $stops run.dir="$work/parts" train.steps=3
 grep -A2 '"best"' "$work/parts/result.json" >"$work/best"
 run 1 parts $stops run.dir="$work/parts" train.epochs=9
-for name in straight parts; do
+run 1 other $stops run.dir="$work/other" train.epochs=2 checkpoint.monitor=top1
+run 1 other $stops run.dir="$work/other" train.epochs=9
+for name in straight parts other; do
     grep -A3 -E '"(best|stop_reason|steps)"' "$work/$name/result.json" | grep -v seconds >"$work/$name.best"
 done
 bad=$(diff "$work/straight.best" "$work/parts.best")
 grep -q 'no gain' "$work/straight.best" || bad="$bad; not stopped"
 grep -q '"value": 2' "$work/best" || bad="$bad; no best at the end of a part"
 result 'a run in parts has the best and stops where one without an end between does' "$bad" "$work/parts.log"
+bad=$(diff "$work/straight.best" "$work/other.best")$(has "$run_log" 'monitor top1 -> loss: the best evaluation and the patience')
+result 'with another checkpoint.monitor the best and the patience start over' "$bad" "$run_log"
 
 # A deck with train.batch resumes with the global batch of its checkpoint, with mesh.elastic.
 share="$steps train.global_batch=0 run.dir=$work/elastic"
