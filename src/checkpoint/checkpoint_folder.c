@@ -244,7 +244,7 @@ static bool is_linked(const struct listing *listing, const char *name)
     return false;
 }
 
-void checkpoint_prune(const char *directory, int64_t keep)
+void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep)
 {
     struct listing listing = {.count = 0};
     struct error error = {.kind = ERROR_NONE};
@@ -256,23 +256,45 @@ void checkpoint_prune(const char *directory, int64_t keep)
         char path[PATH_MAX];
         bool stale = text_ends_with(entry->name, ".part");
         bool surplus = entry->number >= 0 && !is_link(entry) && keep > 0 && ++seen > keep &&
-                       !is_linked(&listing, entry->name);
+                       entry->number != best_step && !is_linked(&listing, entry->name);
         if ((stale || surplus) && path_join(path, sizeof path, directory, entry->name))
             unlink(path);
     }
     free(listing.entry);
 }
 
-bool checkpoint_publish(const char *directory, const char *name, bool best, int64_t keep,
-                        struct error *error)
+bool checkpoint_publish(const char *directory, const char *name, bool best, int64_t best_step,
+                        int64_t keep, struct error *error)
 {
     make_link(directory, name, "last.h5", error);
     if (error->kind == ERROR_NONE && best)
         make_link(directory, name, "best.h5", error);
     if (error->kind != ERROR_NONE)
         return false;
-    checkpoint_prune(directory, keep);
+    checkpoint_prune(directory, best_step, keep);
     return true;
+}
+
+bool checkpoint_links_restore(const char *directory, int64_t step, int64_t best_step,
+                              struct error *error)
+{
+    struct listing listing = {.count = 0};
+    const struct listed *last = NULL;
+    if (list_folder(directory, &listing, error))
+        checkpoint_prune(directory, best_step, 0);
+    for (int n = 0; n < listing.count; n++) {
+        const struct listed *entry = &listing.entry[n];
+        if (is_link(entry) || entry->number < 0 || entry->number > step)
+            continue;
+        if (last == NULL || entry->number > last->number)
+            last = entry;
+        if (entry->number == best_step && error->kind == ERROR_NONE)
+            make_link(directory, entry->name, "best.h5", error);
+    }
+    if (last != NULL && error->kind == ERROR_NONE)
+        make_link(directory, last->name, "last.h5", error);
+    free(listing.entry);
+    return error->kind == ERROR_NONE;
 }
 
 /* ---- a folder shared by all nodes ---- */

@@ -655,6 +655,7 @@ const struct option_entry option_table[] = {
              "model_open, memory, folder, folder_lock, weights_read (step 0), data, forward, "
              "backward, reduce, "
              "update, evaluation, checkpoint_memory, checkpoint_write, checkpoint_name, "
+             "checkpoint_link, "
              "weights_write, test, results, end."},
 
     {PLACE(cuda, graph), .kind = OPTION_IS_SWITCH, .preset = "on",

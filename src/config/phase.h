@@ -30,6 +30,7 @@
     X(PHASE_CHECKPOINT_WRITE, "checkpoint_write", "the writing of a checkpoint")                   \
     X(PHASE_CHECKPOINT_MEMORY, "checkpoint_memory", "the writing of a checkpoint in memory")       \
     X(PHASE_CHECKPOINT_NAME, "checkpoint_name", "the naming of a checkpoint")                      \
+    X(PHASE_CHECKPOINT_LINK, "checkpoint_link", "the linking of a checkpoint")                     \
     X(PHASE_CHECKPOINT_WAIT, "checkpoint_wait", "the wait for a checkpoint")                       \
     X(PHASE_WEIGHTS_WRITE, "weights_write", "the writing of the weights")                          \
     X(PHASE_RESULTS, "results", "the writing of the results")                                      \

@@ -39,6 +39,7 @@ facts() {
     cut -d, -f1-8 "$work/$1/metrics.csv"
     cut -d, -f1-9 "$work/$1/epochs.csv"
     cksum <"$work/$1/weights.safetensors"
+    readlink "$work/$1/checkpoints/best.h5" "$work/$1/checkpoints/last.h5"
 } >"$work/$1.facts"
 
 # whole RANKS NAME WORD...: an uninterrupted run.
@@ -59,7 +60,7 @@ completes() {
     result "$title" "$bad" "$work/$name.log"
 }
 
-before='data evaluation checkpoint_begin checkpoint_write checkpoint_name'
+before='data evaluation checkpoint_begin checkpoint_write checkpoint_name checkpoint_link'
 after='weights_write test results'
 
 # The last epoch is incomplete, and the validation split is the test split.
