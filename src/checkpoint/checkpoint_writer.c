@@ -376,6 +376,11 @@ bool checkpoint_writer_is_busy(struct checkpoint_writer *writer)
     return busy;
 }
 
+bool checkpoint_writer_writes_best(const struct checkpoint_writer *writer)
+{
+    return writer->stage != STAGE_NONE && writer->best;
+}
+
 bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy, struct error *error)
 {
     if (writer == NULL || writer->stage == STAGE_NONE || busy)

@@ -63,12 +63,17 @@ static bool checkpoint_due(const struct trainer *trainer)
            (every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0);
 }
 
-/* True if a checkpoint in memory is due after this step. */
-static bool memory_due(const struct trainer *trainer)
+/* True if a checkpoint in memory is to be written after this step. It is delayed while that of the
+ * best evaluation is written in the background: a run that resumes needs the file of the best step
+ * in its state. */
+static bool memory_due(struct trainer *trainer)
 {
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
     const int64_t every = trainer->run.options.checkpoint.memory;
-    return trainer->checkpoints.memory != NULL && !trainer->checkpoints.memory_failed &&
-           every > 0 && trainer->state.step % every == 0;
+    if (checkpoints->memory == NULL || checkpoints->memory_failed || every <= 0)
+        return false;
+    checkpoints->memory_overdue = checkpoints->memory_overdue || trainer->state.step % every == 0;
+    return checkpoints->memory_overdue && !checkpoint_writer_writes_best(checkpoints->writer);
 }
 
 /* Waits for the device and writes the row and the log line of the interval. */

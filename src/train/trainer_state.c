@@ -397,6 +397,7 @@ void trainer_memory_write(struct trainer *trainer)
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
     struct error error = {.kind = ERROR_NONE};
     const double begin = clock_now();
+    checkpoints->memory_overdue = false;
     if (!state_write(trainer, false, true, &error)) {
         log_warn("no more checkpoints in memory: %s", error.text);
         checkpoints->memory_failed = true;

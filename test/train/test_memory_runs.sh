@@ -116,6 +116,21 @@ wait $job
 bad="$bad$([ $? -eq 0 ] || echo 'the stopped run failed;')$(has "$work/signal.killed" 'stopped before the first step')"
 result 'a signal before the first step keeps the checkpoint from which the run has resumed' "$bad$(resumed signal 9)" "$work/signal.log"
 
+# The checkpoint of the best evaluation, that of step 25, is written in the background until the kill.
+best="train.epochs=2 checkpoint.every=1 checkpoint.background=yes"
+run 2 best run.dir="$work/best" $steps $best checkpoint.memory=3
+bad=$(ended)
+pause slow checkpoint_write:25:300 1 run.dir="$work/slow" $best
+wait_for 'epoch 2 done' "$work/slow.killed"
+kill -9 "$victim"
+wait $job
+run 2 slow run.dir="$work/slow" $steps $best checkpoint.memory=3
+bad="$bad$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 24,')"
+for name in weights best; do
+    bad="$bad$(cmp "$work/best/$name.safetensors" "$work/slow/$name.safetensors" 2>&1)"
+done
+result 'no checkpoint in memory names a best step whose checkpoint is incomplete' "$bad" "$run_log"
+
 ends="train.steps=40 checkpoint.memory=5"
 run 2 ends run.dir="$work/ends" $steps $ends
 bad=$(interrupt evaluation evaluation:40 0 $ends)
