@@ -239,20 +239,24 @@ static void deck_compare(struct comparison *comparison, const char *path,
 }
 
 /* Return what to do about a difference. Weights of other shapes cannot be resumed from, and as
- * initial weights only safetensors may have another head. */
+ * initial weights only safetensors may have another head. A FILE on disk is refused as long as a
+ * newer checkpoint is in memory. */
 static const char *difference_advice(const struct trainer *trainer,
                                      const struct checkpoint_contents *contents)
 {
     char difference[512];
     if (trainer->receipts.expected != NULL)
         return "the data and the model of the run";
+    const bool fits =
+        checkpoint_fits(contents, &trainer->run.session.flat, difference, sizeof difference);
     if (trainer->checkpoints.found.path[0] != '\0')
-        return "another run.dir, or a checkpoint on disk with checkpoint.resume=FILE to continue "
-               "on purpose";
-    return checkpoint_fits(contents, &trainer->run.session.flat, difference, sizeof difference)
-               ? "another run.dir, checkpoint.resume=FILE to continue on purpose, or "
-                 "model.init=FILE to fine-tune"
-               : "another run.dir, or model.init=FILE.safetensors to fine-tune";
+        return fits && trainer->folder.resuming
+                   ? "another run.dir, or remove the file .memory in run.dir and set "
+                     "checkpoint.resume=FILE to continue on purpose from a checkpoint on disk"
+                   : "another run.dir";
+    return fits ? "another run.dir, checkpoint.resume=FILE to continue on purpose, or "
+                  "model.init=FILE to fine-tune"
+                : "another run.dir, or model.init=FILE.safetensors to fine-tune";
 }
 
 static bool contents_compare(const struct trainer *trainer, const char *path,

@@ -213,9 +213,12 @@ static bool latest_check(const struct trainer *trainer, const char *path, struct
         return true;
     return error_set(error, ERROR_USAGE,
                      "%s is of step %lld, but the run folder %s has checkpoints up to step %lld%s: "
-                     "resume from those with checkpoint.resume=auto, or choose another run.dir",
+                     "resume from those with checkpoint.resume=auto,%s or choose another run.dir",
                      path, (long long)trainer->state.step, trainer->folder.path,
-                     (long long)larger(disk, memory), memory > disk ? " in memory" : "");
+                     (long long)larger(disk, memory), memory > disk ? " in memory" : "",
+                     memory > disk && disk <= trainer->state.step
+                         ? " remove the file .memory there to continue without them,"
+                         : "");
 }
 
 /* Fails if result.json is of a later step: the rows of metrics.csv after the checkpoint belong to

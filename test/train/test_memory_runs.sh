@@ -190,13 +190,22 @@ result 'a damaged file with the step at the interruption does no harm' "$bad$(re
 
 bad=$(interrupt differs backward:11 1)
 run 2 differs run.dir="$work/differs" $steps checkpoint.memory=3 data.val=0.1
-result 'other data are refused' "$bad$(failed_otherwise 2 'or a checkpoint on disk with checkpoint.resume=FILE')" "$run_log"
+result 'other data are refused' "$bad$(failed_otherwise 2 'cannot resume from .*; use another run.dir$')" "$run_log"
+bad=$(interrupt advice backward:13 1 checkpoint.every=0.4)
+tidy_advice=$(folder advice)
+advice="run.dir=$work/advice $steps data.val=0.1"
+run 2 advice $advice
+bad="$bad$(failed_otherwise 2 'or remove the file .memory in run.dir and set checkpoint.resume=FILE')"
+rm "$work/advice/.memory"
+run 2 advice $advice checkpoint.resume="$work/advice/checkpoints/last.h5"
+result 'and the advice continues from the disk' "$bad$(ended)$(has "$run_log" 'resuming from .*/last.h5: step 10,')" "$run_log"
+rm -rf "$tidy_advice"
 
 bad=$(interrupt newer backward:11 1 checkpoint.every=0.2)
 cp "$work/newer/checkpoints/step-00000005.h5" "$work/file.h5"
 rm -r "$work/newer/checkpoints"
 run 2 newer run.dir="$work/newer" $steps checkpoint.memory=3 checkpoint.resume="$work/file.h5"
-bad="$bad$(failed_otherwise 2 'is of step 5, but the run folder .* has checkpoints up to step 9 in memory: resume from those')"
+bad="$bad$(failed_otherwise 2 'is of step 5, but the run folder .* has checkpoints up to step 9 in memory: resume from those .*remove the file .memory there')"
 result 'checkpoint.resume=FILE is refused if those in memory are newer' "$bad$(resumed newer 9)" "$work/newer.log"
 
 bad=$(interrupt first backward:11 1)
