@@ -6,12 +6,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@
 #include "config/run_options.h"
 #include "core/durable.h"
 #include "core/log.h"
+#include "core/output_file.h"
 #include "core/text.h"
 
 struct training_state training_state_begin(int64_t global_batch, uint64_t seed)
@@ -244,6 +247,16 @@ static bool is_linked(const struct listing *listing, const char *name)
     return false;
 }
 
+/* Remove a file unless another process reads it (weights_file_hold). */
+static void surplus_remove(const char *path)
+{
+    const int file = output_file_open(path, O_RDWR);
+    if (file < 0 || flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        unlink(path);
+    if (file >= 0)
+        close(file);
+}
+
 void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep)
 {
     struct listing listing = {.count = 0};
@@ -257,8 +270,12 @@ void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep)
         bool stale = text_ends_with(entry->name, ".part");
         bool surplus = entry->number >= 0 && !is_link(entry) && keep > 0 && ++seen > keep &&
                        entry->number != best_step && !is_linked(&listing, entry->name);
-        if ((stale || surplus) && path_join(path, sizeof path, directory, entry->name))
+        if (!(stale || surplus) || !path_join(path, sizeof path, directory, entry->name))
+            continue;
+        if (stale)
             unlink(path);
+        else
+            surplus_remove(path);
     }
     free(listing.entry);
 }

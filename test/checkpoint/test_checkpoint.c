@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/model_metadata.h"
+#include "checkpoint/weights_file.h"
 #include "config/run_options.h"
 #include "core/log.h"
 #include "core/subprocess.h"
@@ -444,6 +445,17 @@ TEST(links_follow_the_state)
     assert_false(exists("last.h5.part"));
     assert_true(exists("step-00000001.h5"));
     assert_false(checkpoint_links_restore("/dev/null", 3, 2, &error));
+    char path[WEIGHTS_PATH];
+    path_of("last.h5", path, sizeof path);
+    if (world->rank == 0)
+        weights_file_hold(path);
+    publish("step-00000004.h5", true, 4, 1); /* step 3 is read, step 2 is not */
+    comm_barrier(world);
+    assert_links("step-00000004.h5", "step-00000004.h5");
+    assert_false(exists("step-00000002.h5"));
+    assert_true(exists("step-00000003.h5"));
+    if (world->rank == 0)
+        assert_non_null(strstr(path, "/step-00000003.h5"));
 }
 
 TEST(test_links_and_surplus)
