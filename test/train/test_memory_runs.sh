@@ -239,6 +239,20 @@ run 2 stale run.dir="$work/stale" $steps checkpoint.memory=3
 result 'a new run does not use the checkpoints of an earlier run' "$bad$(ended)$(has "$work/stale/train.log" 'run: 25 steps')$(grep resuming "$run_log")" "$run_log"
 rm -rf "$tidy_stale"
 
+# The folder of a run that was removed stays while a process holds it.
+pause gone backward:11:300 1 run.dir="$work/gone"
+old=$(folder gone)
+rm -rf "$work/gone"
+run 2 next run.dir="$work/next" $steps checkpoint.memory=3
+bad=$(ended)$([ -e "$old" ] || echo 'removed too early;')
+kill -9 "$victim"
+wait $job
+run 1 doctor doctor
+bad="$bad$(has "$run_log" "checkpoints of killed runs: .*$old .[0-9.]* MB, of $work/gone.")"
+run 2 last run.dir="$work/next" $steps
+result 'the folder of a killed run that cannot resume is listed by doctor and removed by the next start' \
+    "$bad$(ended)$(left "$old" next)$(has "$run_log" "^$old is removed: a killed run left it, and $work/gone does not need it")" "$run_log"
+
 bad=$(interrupt foreign backward:11 1)
 chmod 755 "$(folder foreign)"
 run 2 foreign run.dir="$work/foreign" $steps checkpoint.memory=3
