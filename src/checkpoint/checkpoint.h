@@ -90,9 +90,9 @@ MUST_CHECK bool checkpoint_links_restore(const char *directory, int64_t step, in
                                          struct error *error);
 
 /* Not collective. Remove the oldest step-*.h5 files except the newest `keep` (0: keep all), that of
- * best_step, those that a link points to and those that another process reads
- * (weights_file_hold). Remove all .part files: a directory belongs to one
- * run, and the run calls this only while it writes none. */
+ * best_step, those that a link points to and those that another process reads (weights_file_hold).
+ * Remove all .part files: a directory belongs to one run, and the run calls this only while it
+ * writes none. */
 void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep);
 
 /* Collective. Decide WRITERS_AUTO: WRITERS_ALL if the directory, which must exist on rank 0's node,

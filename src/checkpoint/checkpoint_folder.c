@@ -248,7 +248,7 @@ static bool is_linked(const struct listing *listing, const char *name)
 }
 
 /* Remove a file unless another process reads it (weights_file_hold). */
-static void surplus_remove(const char *path)
+static void file_remove(const char *path)
 {
     const int file = output_file_open(path, O_RDWR);
     if (file < 0 || flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
@@ -270,12 +270,8 @@ void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep)
         bool stale = text_ends_with(entry->name, ".part");
         bool surplus = entry->number >= 0 && !is_link(entry) && keep > 0 && ++seen > keep &&
                        entry->number != best_step && !is_linked(&listing, entry->name);
-        if (!(stale || surplus) || !path_join(path, sizeof path, directory, entry->name))
-            continue;
-        if (stale)
-            unlink(path);
-        else
-            surplus_remove(path);
+        if ((stale || surplus) && path_join(path, sizeof path, directory, entry->name))
+            file_remove(path);
     }
     free(listing.entry);
 }
