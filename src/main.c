@@ -85,8 +85,19 @@ static bool stack_check(struct error *error)
                      (unsigned long long)limit.rlim_cur >> 10, (unsigned long long)least >> 10);
 }
 
+/* Block or unblock SIGUSR1, whose default action ends the process. comm_world_open starts the
+ * thread that receives it. */
+static void stop_signal_mask(int how)
+{
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGUSR1);
+    sigprocmask(how, &stop, NULL);
+}
+
 int main(int argc, char **argv)
 {
+    stop_signal_mask(SIG_BLOCK);
     standard_streams_hold();
     struct error error = {0};
     if (!stack_check(&error)) {
@@ -98,8 +109,10 @@ int main(int argc, char **argv)
         hdf5_child_run();
     subprocess_set_program("/proc/self/exe");
     const struct command *first = argc > 1 ? app_find(argv[1]) : NULL;
-    if (first != NULL && first->run_alone != NULL)
+    if (first != NULL && first->run_alone != NULL) {
+        stop_signal_mask(SIG_UNBLOCK);
         return first->run_alone(argc - 2, argv + 2);
+    }
     open_file_raise_limit();
     status_set_phases(phase_table, PHASE_COUNT);
     static struct options options;
@@ -112,6 +125,8 @@ int main(int argc, char **argv)
         good = options_check_line(&line, &options, &error);
     if (good && line.json && command != NULL && !command->has_json)
         error_set(&error, ERROR_USAGE, "--json: the command %s has no such flag", command->name);
+    if (good)
+        error_defer(status_pause_at(options.debug.pause, &error));
     if (command != NULL && command->prepare != NULL)
         command->prepare();
     hdf5_library_open();

@@ -80,13 +80,20 @@ int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct co
 
 /* Not collective; rank 0, after a checkpoint was written. Point the link last.h5, and best.h5 if
  * `best`, to it; then call checkpoint_prune. */
-MUST_CHECK bool checkpoint_publish(const char *directory, const char *name, bool best, int64_t keep,
-                                   struct error *error);
+MUST_CHECK bool checkpoint_publish(const char *directory, const char *name, bool best,
+                                   int64_t best_step, int64_t keep, struct error *error);
 
-/* Not collective. Remove the oldest step-*.h5 files except the newest `keep` (0: keep all) and
- * those that a link points to. Remove all .part files: a directory belongs to one run, and the run
- * calls this only while it writes none. */
-void checkpoint_prune(const char *directory, int64_t keep);
+/* Not collective; rank 0, before it writes the first checkpoint. Point last.h5 to the newest file
+ * up to `step`, and best.h5 to that of best_step, if they exist. A run that was killed after it
+ * renamed a checkpoint has older links. Remove all .part files. */
+MUST_CHECK bool checkpoint_links_restore(const char *directory, int64_t step, int64_t best_step,
+                                         struct error *error);
+
+/* Not collective. Remove the oldest step-*.h5 files except the newest `keep` (0: keep all), that of
+ * best_step, those that a link points to and those that another process reads (weights_file_hold).
+ * Remove all .part files: a directory belongs to one run, and the run calls this only while it
+ * writes none. */
+void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep);
 
 /* Collective. Decide WRITERS_AUTO: WRITERS_ALL if the directory, which must exist on rank 0's node,
  * is the same on all nodes. Fails if rank 0 cannot create a file there. */

@@ -6,12 +6,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@
 #include "config/run_options.h"
 #include "core/durable.h"
 #include "core/log.h"
+#include "core/output_file.h"
 #include "core/text.h"
 
 struct training_state training_state_begin(int64_t global_batch, uint64_t seed)
@@ -244,7 +247,17 @@ static bool is_linked(const struct listing *listing, const char *name)
     return false;
 }
 
-void checkpoint_prune(const char *directory, int64_t keep)
+/* Remove a file unless another process reads it (weights_file_hold). */
+static void file_remove(const char *path)
+{
+    const int file = output_file_open(path, O_RDWR);
+    if (file < 0 || flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        unlink(path);
+    if (file >= 0)
+        close(file);
+}
+
+void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep)
 {
     struct listing listing = {.count = 0};
     struct error error = {.kind = ERROR_NONE};
@@ -256,23 +269,45 @@ void checkpoint_prune(const char *directory, int64_t keep)
         char path[PATH_MAX];
         bool stale = text_ends_with(entry->name, ".part");
         bool surplus = entry->number >= 0 && !is_link(entry) && keep > 0 && ++seen > keep &&
-                       !is_linked(&listing, entry->name);
+                       entry->number != best_step && !is_linked(&listing, entry->name);
         if ((stale || surplus) && path_join(path, sizeof path, directory, entry->name))
-            unlink(path);
+            file_remove(path);
     }
     free(listing.entry);
 }
 
-bool checkpoint_publish(const char *directory, const char *name, bool best, int64_t keep,
-                        struct error *error)
+bool checkpoint_publish(const char *directory, const char *name, bool best, int64_t best_step,
+                        int64_t keep, struct error *error)
 {
     make_link(directory, name, "last.h5", error);
     if (error->kind == ERROR_NONE && best)
         make_link(directory, name, "best.h5", error);
     if (error->kind != ERROR_NONE)
         return false;
-    checkpoint_prune(directory, keep);
+    checkpoint_prune(directory, best_step, keep);
     return true;
+}
+
+bool checkpoint_links_restore(const char *directory, int64_t step, int64_t best_step,
+                              struct error *error)
+{
+    struct listing listing = {.count = 0};
+    const struct listed *last = NULL;
+    if (list_folder(directory, &listing, error))
+        checkpoint_prune(directory, best_step, 0);
+    for (int n = 0; n < listing.count; n++) {
+        const struct listed *entry = &listing.entry[n];
+        if (is_link(entry) || entry->number < 0 || entry->number > step)
+            continue;
+        if (last == NULL || entry->number > last->number)
+            last = entry;
+        if (entry->number == best_step && error->kind == ERROR_NONE)
+            make_link(directory, entry->name, "best.h5", error);
+    }
+    if (last != NULL && error->kind == ERROR_NONE)
+        make_link(directory, last->name, "last.h5", error);
+    free(listing.entry);
+    return error->kind == ERROR_NONE;
 }
 
 /* ---- a folder shared by all nodes ---- */

@@ -34,7 +34,7 @@ struct checkpoint_writer {
     struct checkpoint_part part;
     char name[NAME_MAX + 1];
     bool best;
-    int64_t keep;
+    int64_t best_step, keep;
     double began, blocked_before;
     struct error error; /* of the thread */
 
@@ -131,7 +131,7 @@ static void name_work(struct checkpoint_writer *writer)
         durable_sync(part->descriptor, part->path, error) && checkpoint_part_close(part, error) &&
         durable_rename(part->path, part->final_path, error))
         error_defer(checkpoint_publish(writer->target.directory, writer->name, writer->best,
-                                       writer->keep, error));
+                                       writer->best_step, writer->keep, error));
 }
 
 static void *thread_main(void *argument)
@@ -299,16 +299,17 @@ static bool checkpoint_start(struct checkpoint_writer *writer, const struct chec
     status_set_phase(PHASE_CHECKPOINT_BEGIN);
     snprintf(writer->name, sizeof writer->name, "%s", order->name);
     writer->best = order->best;
+    writer->best_step = order->state->best_step;
     writer->keep = order->keep;
     error_clear(&writer->error);
     if (writer->snapshot == NULL) {
         status_set_phase(PHASE_CHECKPOINT_WRITE);
         if (!checkpoint_write(&writer->target, writer->flat, order, error))
             return false;
-        status_set_phase(PHASE_CHECKPOINT_NAME);
+        status_set_phase(PHASE_CHECKPOINT_LINK);
         if (world->rank == 0)
-            error_defer(checkpoint_publish(writer->target.directory, order->name, order->best,
-                                           order->keep, error));
+            error_defer(checkpoint_publish(writer->target.directory, writer->name, writer->best,
+                                           writer->best_step, writer->keep, error));
         return comm_agree(world, error);
     }
     if (!checkpoint_part_begin(&writer->part, &writer->target, writer->flat, order, error)) {
@@ -373,6 +374,11 @@ bool checkpoint_writer_is_busy(struct checkpoint_writer *writer)
     bool busy = writer->busy;
     pthread_mutex_unlock(&writer->lock);
     return busy;
+}
+
+bool checkpoint_writer_writes_best(const struct checkpoint_writer *writer)
+{
+    return writer->stage != STAGE_NONE && writer->best;
 }
 
 bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy, struct error *error)

@@ -36,6 +36,9 @@ MUST_CHECK bool checkpoint_writer_start(struct checkpoint_writer *writer,
 /* Not collective. True while this rank's thread works. writer may be NULL. */
 bool checkpoint_writer_is_busy(struct checkpoint_writer *writer);
 
+/* True on all ranks while a checkpoint of the best evaluation is incomplete. */
+bool checkpoint_writer_writes_best(const struct checkpoint_writer *writer);
+
 /* Collective, once per step. busy: true if any rank's thread was busy when the step began. If none
  * was, do the next stage of the checkpoint. Returns false on all ranks if the checkpoint failed.
  * writer may be NULL. */

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -58,6 +59,7 @@ struct memory_checkpoint {
     struct memory_file file[2];
     int next;                 /* index in `file` of the next checkpoint */
     _Atomic int64_t *reached; /* the mapped file `reached`; NULL: not the first rank of a node */
+    int lock;                 /* its descriptor, locked as long as the process uses the folder */
 };
 
 static bool is_first(const struct memory_checkpoint *memory)
@@ -100,17 +102,14 @@ static int *partners_find(struct comm *world)
     return partner;
 }
 
-/* Return the bytes of the files of earlier attempts on this node. They count as free, because they
- * are removed before the second checkpoint is created. */
-static double earlier_bytes(const struct memory_checkpoint *memory)
+/* Return the bytes of the files in a folder. */
+static double folder_bytes(const char *folder)
 {
-    char folder[128], path[sizeof folder + NAME_MAX];
+    char path[PATH_MAX];
     struct stat status;
     double bytes = 0;
     DIR *entries = NULL;
-    checkpoint_memory_folder(memory->earlier, folder, sizeof folder);
-    for (const char *name;
-         memory->earlier[0] != '\0' && (name = folder_next(&entries, folder)) != NULL;) {
+    for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
         snprintf(path, sizeof path, "%s/%s", folder, name);
         bytes += lstat(path, &status) == 0 ? (double)status.st_blocks * 512 : 0;
     }
@@ -132,7 +131,10 @@ static bool free_memory_check(const struct memory_checkpoint *memory, struct err
                   "checkpoint.memory: cannot use /dev/shm: %s; set checkpoint.memory=0",
                   strerror(errno));
     } else if (is_first(memory)) {
-        const double available = free + earlier_bytes(memory);
+        char earlier[128];
+        checkpoint_memory_folder(memory->earlier, earlier, sizeof earlier);
+        /* Files of earlier attempts are removed before the second checkpoint is created. */
+        const double available = free + (memory->earlier[0] != '\0' ? folder_bytes(earlier) : 0);
         if ((double)needed > available)
             error_set(error, ERROR_MEMORY,
                       "checkpoint.memory: two checkpoints take %.1f MB in /dev/shm of this node, "
@@ -157,21 +159,91 @@ static void id_create(const char *earlier, char id[MEMORY_ID])
     memcpy(id, earlier, earlier[0] != '\0' ? ID_OF_RUN : 0);
 }
 
+enum { SHM_PATH = sizeof "/dev/shm/" + NAME_MAX };
+
+/* Set `path` to the next folder of this user in /dev/shm whose id begins with `begin`; false after
+ * the last one. */
+static bool folders_next(DIR **entries, const char *begin, char path[SHM_PATH])
+{
+    char start[128];
+    checkpoint_memory_folder(begin, start, sizeof start);
+    for (const char *name; (name = folder_next(entries, "/dev/shm")) != NULL;) {
+        snprintf(path, SHM_PATH, "/dev/shm/%s", name);
+        if (strncmp(path, start, strlen(start)) == 0 &&
+            strlen(path) == strlen(start) - strlen(begin) + MEMORY_ID - 1 &&
+            memory_folder_is_own(path))
+            return true;
+    }
+    return false;
+}
+
 /* On the first rank of a node: remove the folders whose id begins like `earlier`, which are those
  * of the run, except that of `id`. */
 static void others_remove(const char *earlier, const char *id)
 {
-    char own[128], path[sizeof "/dev/shm/" + NAME_MAX], kept[128];
+    char begin[ID_OF_RUN + 1], path[SHM_PATH], kept[128];
     DIR *entries = NULL;
-    checkpoint_memory_folder(earlier, own, sizeof own);
+    snprintf(begin, sizeof begin, "%.*s", ID_OF_RUN, earlier);
     checkpoint_memory_folder(id, kept, sizeof kept);
-    const size_t common = strlen(own) - (MEMORY_ID - 1 - ID_OF_RUN);
-    for (const char *name; (name = folder_next(&entries, "/dev/shm")) != NULL;) {
-        snprintf(path, sizeof path, "/dev/shm/%s", name);
-        if (strlen(path) == strlen(own) && strncmp(path, own, common) == 0 &&
-            strcmp(path, kept) != 0 && memory_folder_is_own(path))
+    while (folders_next(&entries, begin, path))
+        if (strcmp(path, kept) != 0)
             folder_remove(path);
-    }
+}
+
+/* True if a process uses the folder. */
+static bool folder_is_held(const char *folder)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/" MEMORY_REACHED, folder);
+    const int file = output_file_open(path, O_RDWR);
+    const bool held = file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0;
+    if (file >= 0)
+        close(file);
+    return held;
+}
+
+/* Set `run` to the run folder; "": unknown. Return true if a run may resume from the folder: it is
+ * unknown, or the run folder, or one next to it if it was renamed, has the id. */
+static bool folder_is_needed(const char *folder, char run[PATH_MAX])
+{
+    char path[PATH_MAX], parent[PATH_MAX], id[MEMORY_ID];
+    DIR *entries = NULL;
+    snprintf(path, sizeof path, "%s/" MEMORY_RUN, folder);
+    const ssize_t length = readlink(path, run, PATH_MAX - 1);
+    run[length > 0 ? length : 0] = '\0';
+    bool needed = run[0] != '/';
+    snprintf(parent, sizeof parent, "%.*s", needed ? 0 : (int)(strrchr(run, '/') + 1 - run), run);
+    for (const char *name; (name = folder_next(&entries, parent)) != NULL;)
+        needed = needed || (snprintf(path, sizeof path, "%s%s", parent, name) < (int)sizeof path &&
+                            checkpoint_memory_id(path, id, NULL) && text_ends_with(folder, id));
+    return needed;
+}
+
+/* On the first rank of a node: remove the folders of killed runs that are not needed. */
+static void unneeded_remove(void)
+{
+    char path[SHM_PATH], run[PATH_MAX];
+    DIR *entries = NULL;
+    while (folders_next(&entries, "", path))
+        if (!folder_is_held(path) && !folder_is_needed(path, run)) {
+            log_info("%s is removed: a killed run left it, and %s does not need it", path, run);
+            folder_remove(path);
+        }
+}
+
+void memory_folders_list(char *text, size_t size)
+{
+    char path[SHM_PATH], run[PATH_MAX];
+    DIR *entries = NULL;
+    size_t used = 0;
+    text[0] = '\0';
+    while (folders_next(&entries, "", path))
+        if (!folder_is_held(path) && used < size) {
+            folder_is_needed(path, run);
+            used += (size_t)snprintf(text + used, size - used, "%s%s (%.1f MB, of %s)",
+                                     used > 0 ? ", " : "", path, folder_bytes(path) / 1e6,
+                                     run[0] != '\0' ? run : "an unknown run");
+        }
 }
 
 bool memory_folder_is_own(const char *path)
@@ -198,8 +270,20 @@ static bool reached_open(struct memory_checkpoint *memory, struct error *error)
                   "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0", path,
                   strerror(errno));
     if (file >= 0)
-        close(file);
+        flock(file, LOCK_SH);
+    memory->lock = file;
     return memory->reached != NULL;
+}
+
+/* On the first rank of a node: link the folder to the run folder, if this node sees that
+ * RUN/.memory has the id. Without the link other runs keep the folder. */
+static void run_link(const struct memory_checkpoint *memory, const char *id)
+{
+    char found[MEMORY_ID], run[PATH_MAX], path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/" MEMORY_RUN, memory->folder);
+    if (checkpoint_memory_id(memory->run, found, NULL) && strcmp(found, id) == 0 &&
+        realpath(memory->run, run) != NULL && symlink(run, path) != 0)
+        log_detail("cannot create the link %s: %s", path, strerror(errno));
 }
 
 /* On the first rank of a node: create the folder, with links to the checkpoint from which the run
@@ -233,6 +317,9 @@ struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct f
     snprintf(memory->resumed, sizeof memory->resumed, "%s", resumed);
     for (int i = 0; i < 2; i++)
         memory->file[i].descriptor = -1;
+    memory->lock = -1;
+    if (is_first(memory))
+        unneeded_remove();
     if (flat->mesh->world->rank == 0)
         checkpoint_memory_id(run, memory->earlier, NULL);
     comm_broadcast(flat->mesh->world, memory->earlier, sizeof memory->earlier, COMM_BYTE, 0);
@@ -273,6 +360,8 @@ bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *err
         checkpoint_memory_id_remove(memory->run);
     if (!comm_agree(world, error))
         return false;
+    if (is_first(memory) && id[0] != '\0')
+        run_link(memory, id);
     if (is_first(memory) && memory->earlier[0] != '\0')
         others_remove(memory->earlier, id);
     if (memory->resumed[0] != '\0') {
@@ -306,6 +395,8 @@ void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
         file_close(&memory->file[i]);
     if (memory->reached != NULL)
         munmap((void *)memory->reached, sizeof *memory->reached);
+    if (memory->lock >= 0)
+        close(memory->lock);
     if (removes && is_first(memory) && memory_folder_is_own(memory->folder))
         folder_remove(memory->folder);
     if (removes && memory->folder[0] != '\0' && memory->flat->mesh->world->rank == 0)

@@ -26,6 +26,10 @@ struct memory_found {
 MUST_CHECK bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *found,
                             char *report, size_t report_size, struct error *error);
 
+/* Not collective. Describe the folders in /dev/shm of this node that runs of this user have left
+ * and no process holds: "PATH (0.8 MB, of RUN), ...". "": none. */
+void memory_folders_list(char *text, size_t size);
+
 /* Bytes in /dev/shm for the two checkpoints of one rank, with the copies on another node: the
  * largest value of any rank (checkpoint_snapshot_bytes). The frames, less than 1 MB, are not
  * counted. */
@@ -35,8 +39,9 @@ size_t memory_checkpoint_bytes(const struct flat_model *flat);
  * the time of the steps, from the seconds of a checkpoint and of a step. */
 double memory_checkpoint_interval(double checkpoint, double step);
 
-/* Collective. Change nothing, but fail with ERROR_MEMORY if /dev/shm of a node has too little free
- * memory for two checkpoints.
+/* Collective. Fail with ERROR_MEMORY if /dev/shm of a node has too little free memory for two
+ * checkpoints. Remove the folders of killed runs of this user that no process holds and that no run
+ * can resume from: no folder next to the run folder has their id.
  * - run: the run folder.
  * - resumed: the file in memory that the run resumed from (memory_found.path), or "".
  * - writes: checkpoints will be written; else those of earlier attempts will only be removed. */

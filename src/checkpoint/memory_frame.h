@@ -9,6 +9,9 @@
 /* File in the folder in memory: the number of the step that began last, an int64_t. */
 #define MEMORY_REACHED "reached"
 
+/* Link in the folder in memory to the run folder. */
+#define MEMORY_RUN "run"
+
 /* True if `path` is a folder of this user to which no other user has access. */
 bool memory_folder_is_own(const char *path);
 

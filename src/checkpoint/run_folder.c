@@ -20,6 +20,7 @@
 #include "checkpoint/checkpoint_name.h"
 #include "config/option_changes.h"
 #include "config/options.h"
+#include "config/phase.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/durable.h"
@@ -85,9 +86,8 @@ int64_t run_folder_finished_steps(const char *folder)
 
 /* ---- lock ---- */
 
-/* Lock a folder and release the previous lock. Return false without an error if another job holds
- * the lock, or has removed its file meanwhile. On file systems without locks this always succeeds.
- */
+/* Lock a folder. Return false without an error if another job holds the lock, or has removed its
+ * file meanwhile. On file systems without locks this always succeeds. */
 static bool lock_folder(const char *path, struct run_folder *folder, struct error *error)
 {
     char name[FILE_PATH];
@@ -105,7 +105,6 @@ static bool lock_folder(const char *path, struct run_folder *folder, struct erro
         close(lock);
         return false;
     }
-    run_folder_close(folder);
     folder->lock = lock;
     folder->locked = true;
     return true;
@@ -285,6 +284,13 @@ static bool folder_name_parse(const char *folder, const char *name, char date[DA
     return *folder == '-' && end != folder + 1 && *end == '\0';
 }
 
+/* True if a run with these options would resume in this folder: it has checkpoints, is unfinished
+ * and has an equal deck. */
+static bool is_unfinished(const char *path, const struct options *options)
+{
+    return may_resume(path) && run_folder_finished_steps(path) < 0 && same_deck(path, options);
+}
+
 static bool is_of(const char *folder, const char *name)
 {
     char date[DATE_LENGTH + 1];
@@ -301,14 +307,23 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
     DIR *entries = NULL;
     for (const char *name; (name = folder_next(&entries, runs_folder)) != NULL;) {
         char path[sizeof runs_folder + 1 + NAME_MAX];
+        struct run_folder candidate = {.locked = false};
         if (!folder_name_parse(name, options->run.name, date, &suffix))
             continue;
         int newer = strcmp(date, best_date);
         snprintf(path, sizeof path, "%s/%s", runs_folder, name);
-        if (newer < 0 || (newer == 0 && suffix < best_suffix) || !may_resume(path) ||
-            run_folder_finished_steps(path) >= 0 || !same_deck(path, options) ||
-            !lock_folder(path, folder, &ignored))
+        if (newer < 0 || (newer == 0 && suffix < best_suffix) || !is_unfinished(path, options))
             continue;
+        status_set_phase(PHASE_FOLDER_LOCK);
+        if (!lock_folder(path, &candidate, &ignored))
+            continue;
+        if (!is_unfinished(path, options)) { /* another job has just finished it */
+            run_folder_close(&candidate);
+            continue;
+        }
+        run_folder_close(folder);
+        folder->lock = candidate.lock;
+        folder->locked = true;
         snprintf(folder->path, sizeof folder->path, "%s", path);
         memcpy(best_date, date, sizeof date);
         best_suffix = suffix;

@@ -5,10 +5,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/output_file.h"
 #include "core/text.h"
 #include "data/image_file.h"
 
@@ -55,6 +58,27 @@ static bool name_resolve(const char *name, bool initial, char path[WEIGHTS_PATH]
                      name);
 }
 
+void weights_file_hold(char path[WEIGHTS_PATH])
+{
+    char target[PATH_MAX];
+    struct stat status;
+    /* The target may be removed before it is locked. */
+    for (int tries = 0; tries < 100 && lstat(path, &status) == 0 && S_ISLNK(status.st_mode);
+         tries++) {
+        if (realpath(path, target) == NULL)
+            continue;
+        const int file = text_ends_with(target, ".h5") ? output_file_open(target, O_RDONLY) : -1;
+        if (file < 0)
+            continue;
+        flock(file, LOCK_SH); /* without locks on this file system, the target is only followed */
+        if (fstat(file, &status) == 0 && status.st_nlink > 0) {
+            snprintf(path, WEIGHTS_PATH, "%s", target);
+            return;
+        }
+        close(file);
+    }
+}
+
 bool weights_file_find(const char *name, bool initial, struct comm *world, char path[WEIGHTS_PATH],
                        struct error *error)
 {
@@ -62,6 +86,8 @@ bool weights_file_find(const char *name, bool initial, struct comm *world, char 
         error_defer(name_resolve(name, initial, path, error));
     if (!comm_agree(world, error))
         return false;
+    if (world->rank == 0)
+        weights_file_hold(path);
     comm_broadcast(world, path, WEIGHTS_PATH, COMM_BYTE, 0);
     return true;
 }

@@ -11,10 +11,15 @@
 
 enum { WEIGHTS_PATH = 4096 };
 
-/* Collective. Write the path of a checkpoint or weights to `path`. For a run folder or its folder
- * of checkpoints this is the best checkpoint, else the best weights, the last checkpoint, the last
- * weights; the path is printed on stderr. An image is ERROR_USAGE. `initial`: for model.init; then
- * weights are preferred to checkpoints, and nothing is printed. */
+/* Replace a link to a checkpoint, such as last.h5 of a running job, by its target, so that all
+ * readers open one file. Lock that file until the process ends: checkpoint_prune does not remove
+ * it. Other paths are unchanged. Not collective. */
+void weights_file_hold(char path[WEIGHTS_PATH]);
+
+/* Collective. Write the path of a checkpoint or weights to `path`, after weights_file_hold. For a
+ * run folder or its folder of checkpoints this is the best checkpoint, else the best weights, the
+ * last checkpoint, the last weights; the path is printed on stderr. An image is ERROR_USAGE.
+ * `initial`: for model.init; then weights are preferred to checkpoints, and nothing is printed. */
 MUST_CHECK bool weights_file_find(const char *name, bool initial, struct comm *world,
                                   char path[WEIGHTS_PATH], struct error *error);
 

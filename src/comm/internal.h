@@ -275,8 +275,10 @@ void stall_shift(double seconds);
 void stall_check(double now, double silence);
 
 /* signals.c. Call before MPI starts: block SIGUSR1 and SIGTERM in this thread and all threads
- * that it creates, and start the thread that waits for them. */
-void signals_open(void);
+ * that it creates, and start the thread that waits for them. watches_parent: the thread ends this
+ * process if its parent, the launcher, ends before signals_parent_release. */
+void signals_open(bool watches_parent);
+void signals_parent_release(void);
 /* Make SIGSEGV and other faults print rank and host before they end the process. */
 void signals_report_faults(int rank, const char *host);
 /* End this process after that time with ERROR_PEER, even if all its threads hang. */

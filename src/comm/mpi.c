@@ -404,11 +404,13 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
 {
     MPI_Comm communicator = MPI_COMM_NULL;
     status_set_phase(PHASE_START);
-    signals_open();
     groups.size = 1;
     groups.use_mpi = launcher_has_ranks();
+    signals_open(groups.use_mpi);
+    status_set_phase(PHASE_MPI);
     if (groups.use_mpi && !mpi_open(argc, argv, error))
         return false;
+    signals_parent_release();
     error_on_abort(world_abort);
     world_find_hosts();
     error_identify(groups.rank, comm_host());

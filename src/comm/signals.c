@@ -3,7 +3,7 @@
  * otherwise it ends the process as usual. A fault (SIGSEGV, SIGBUS, ...) prints rank, host and
  * signal before it ends the process; the launcher then ends the other ranks.
  *
- * SIGUSR1 and SIGTERM are blocked in all threads and received by one thread with sigwait(). A
+ * SIGUSR1 and SIGTERM are blocked in all threads and received by one thread with sigwaitinfo(). A
  * handler would run on the stack of a computing thread, where fp32 GEMM kernels of oneDNN keep data
  * further below the stack pointer than the ABI's red zone protects. */
 #include "comm/internal.h"
@@ -37,17 +37,34 @@ static struct sigaction before[FAULTS];
 static _Atomic bool stop_wanted;
 static bool stops_at_sigterm;
 static sigset_t waited_for;
+static _Atomic pid_t parent; /* 0: not watched */
 
 bool comm_stop_wanted(void)
 {
     return atomic_load_explicit(&stop_wanted, memory_order_relaxed);
 }
 
+/* Wait for a signal. If the launcher is killed, MPI_Init may wait for it for two minutes, so the
+ * process ends here. PR_SET_PDEATHSIG would also take effect when a thread of the launcher ends. */
+static int signal_wait(void)
+{
+    const struct timespec period = {.tv_nsec = 200 * 1000 * 1000};
+    int number = -1;
+    while (number < 0) {
+        const pid_t watched = parent;
+        if (watched != 0 && getppid() != watched)
+            _exit(ERROR_PEER);
+        number = watched != 0 ? sigtimedwait(&waited_for, NULL, &period)
+                              : sigwaitinfo(&waited_for, NULL);
+    }
+    return number;
+}
+
 static void *signals_main(void *argument)
 {
     int number;
     (void)argument;
-    while (sigwait(&waited_for, &number) == 0) {
+    while ((number = signal_wait()) > 0) {
         if (number == SIGTERM && !failure_is_reported())
             heartbeat_report_silent();
         if (number == SIGUSR1 || stops_at_sigterm) {
@@ -64,9 +81,10 @@ static void *signals_main(void *argument)
     return NULL;
 }
 
-void signals_open(void)
+void signals_open(bool watches_parent)
 {
     pthread_t thread;
+    parent = watches_parent ? getppid() : 0;
     /* Read here: the signal thread must not call getenv() while another thread calls setenv(). */
     stops_at_sigterm = launcher_waits();
     sigemptyset(&waited_for);
@@ -77,6 +95,11 @@ void signals_open(void)
     int failed = pthread_create(&thread, NULL, signals_main, NULL);
     ENSURE_MEMORY(failed == 0, "no thread for signals: %s", strerror(failed));
     pthread_detach(thread);
+}
+
+void signals_parent_release(void)
+{
+    parent = 0;
 }
 
 static void alarm_handle(int number)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `convert`. One rank converts a checkpoint to weights or weights to a checkpoint, with
  * a few MiB of memory; all ranks pack data. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -75,8 +76,11 @@ static void convert_files(const struct options *options, const char *in, const c
 {
     double begin = clock_now();
     struct stat file;
+    char checkpoint[WEIGHTS_PATH];
+    snprintf(checkpoint, sizeof checkpoint, "%s", in);
+    weights_file_hold(checkpoint);
     if (text_ends_with(in, ".h5"))
-        error_defer(convert_to_weights(in, out, options->convert.average, error));
+        error_defer(convert_to_weights(checkpoint, out, options->convert.average, error));
     else
         checkpoint_make(in, out, options, error);
     if (error->kind != ERROR_NONE || stat(out, &file) != 0)

@@ -656,13 +656,14 @@ const struct option_entry option_table[] = {
              "in the step where it occurs, and times belong to the step in which they are "
              "measured."},
     {PLACE(debug, pause), .kind = OPTION_IS_TEXT, .preset = "none",
-     .help =
-         "PHASE:STEP:SECONDS or PHASE:STEP:SECONDS:RANK, as in backward:20:60. Each rank, or "
-         "only RANK, prints its process ID and waits once in this phase of this step, so that "
-         "you can attach a debugger or kill the process. Phases: data_open, model_open, "
-         "memory, folder, weights_read (step 0), data, forward, backward, reduce, update, "
-         "evaluation, checkpoint_memory, checkpoint_write, checkpoint_name, weights_write, test, "
-         "results, end."},
+     .help = "PHASE:STEP:SECONDS or PHASE:STEP:SECONDS:RANK, as in backward:20:60. Each rank, or "
+             "only RANK, prints its process ID and waits once in this phase of this step, so that "
+             "you can attach a debugger or kill the process. Phases: start, mpi, data_open, "
+             "model_open, memory, folder, folder_lock, weights_read (step 0), data, forward, "
+             "backward, reduce, "
+             "update, evaluation, checkpoint_memory, checkpoint_write, checkpoint_name, "
+             "checkpoint_link, "
+             "weights_write, test, results, end."},
 
     {PLACE(cuda, graph), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Record a step as a CUDA graph and replay it, which makes small models faster. Not "

@@ -9,11 +9,13 @@
 /* X(CONSTANT, word in debug.pause, name in messages) */
 #define PHASES(X)                                                                                  \
     X(PHASE_START, "start", "the start")                                                           \
+    X(PHASE_MPI, "mpi", "the start of MPI")                                                        \
     X(PHASE_COMMAND, "command", "its command")                                                     \
     X(PHASE_DATA_OPEN, "data_open", "the opening of the data")                                     \
     X(PHASE_MODEL_OPEN, "model_open", "the opening of device and model")                           \
     X(PHASE_MEMORY, "memory", "the allocation of memory")                                          \
     X(PHASE_FOLDER, "folder", "the opening of the run folder")                                     \
+    X(PHASE_FOLDER_LOCK, "folder_lock", "the locking of the run folder")                           \
     X(PHASE_WEIGHTS_READ, "weights_read", "the reading of the weights")                            \
     X(PHASE_DATA, "data", "the wait for data")                                                     \
     X(PHASE_FORWARD, "forward", "forward")                                                         \
@@ -28,6 +30,7 @@
     X(PHASE_CHECKPOINT_WRITE, "checkpoint_write", "the writing of a checkpoint")                   \
     X(PHASE_CHECKPOINT_MEMORY, "checkpoint_memory", "the writing of a checkpoint in memory")       \
     X(PHASE_CHECKPOINT_NAME, "checkpoint_name", "the naming of a checkpoint")                      \
+    X(PHASE_CHECKPOINT_LINK, "checkpoint_link", "the linking of a checkpoint")                     \
     X(PHASE_CHECKPOINT_WAIT, "checkpoint_wait", "the wait for a checkpoint")                       \
     X(PHASE_WEIGHTS_WRITE, "weights_write", "the writing of the weights")                          \
     X(PHASE_RESULTS, "results", "the writing of the results")                                      \

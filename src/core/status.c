@@ -26,7 +26,7 @@ static int phase_count;
 
 /* Value of debug.pause; phase -1: none. */
 static struct {
-    int phase;
+    _Atomic int phase;
     int64_t step;
     double seconds;
     int rank; /* -1: all */
@@ -96,13 +96,17 @@ void status_set_waiting(bool waits)
     activity_count();
 }
 
-static void pause_take(void)
+/* Wait if this is the phase and the rank of debug.pause and its step has come. */
+static void pause_take(int phase, bool is_step)
 {
+    if (phase != pause_place.phase || !is_step ||
+        (pause_place.rank >= 0 && pause_place.rank != error_rank()))
+        return;
     double seconds = pause_place.seconds;
     struct timespec left = {.tv_sec = (time_t)seconds,
                             .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
     fprintf(stderr, "vittrain: debug.pause: rank %d on %s (process %ld) waits %g s in %s:%lld\n",
-            error_rank(), error_host(), (long)getpid(), seconds, phases[pause_place.phase].word,
+            error_rank(), error_host(), (long)getpid(), seconds, phases[phase].word,
             (long long)pause_place.step);
     pause_place.phase = -1;
     while (nanosleep(&left, &left) != 0)
@@ -116,9 +120,7 @@ void status_set_phase(int phase)
     STORE(phase, phase);
     STORE(since, clock_now());
     activity_count();
-    if (phase == pause_place.phase && LOAD(step) == pause_place.step &&
-        (pause_place.rank < 0 || pause_place.rank == error_rank()))
-        pause_take();
+    pause_take(phase, LOAD(step) == pause_place.step);
 }
 
 bool status_pause_at(const char *text, struct error *error)
@@ -163,6 +165,8 @@ void status_name_unit(int unit, const char *name)
 void status_set_background(int phase)
 {
     STORE(background, phase);
+    /* Training continues meanwhile. */
+    pause_take(phase, phase != 0 && LOAD(step) >= pause_place.step);
 }
 
 struct status status_read(double now)

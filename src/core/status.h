@@ -29,7 +29,8 @@ void status_set_phase(int phase);
 void status_set_unit(int unit);
 /* Set debug.pause: "PHASE:STEP:SECONDS" or "PHASE:STEP:SECONDS:RANK", as in
  * "checkpoint_write:20:5", or "none". When it reaches that phase, the process, or only that rank,
- * prints a line to stderr and waits once. ERROR_USAGE for other texts. */
+ * prints a line to stderr and waits once. In the background this is the first time in that phase
+ * from that step on. ERROR_USAGE for other texts. */
 MUST_CHECK bool status_pause_at(const char *text, struct error *error);
 
 /* Set the name of a unit. Units from STATUS_UNITS on have a number only; names are truncated to

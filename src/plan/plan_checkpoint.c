@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/checkpoint_read.h"
+#include "checkpoint/weights_file.h"
 #include "config/option.h"
 #include "config/options.h"
 
@@ -142,8 +143,11 @@ bool plan_checkpoint_print(const char *path, struct error *error)
 {
     struct checkpoint_contents contents = {.unit_count = 0};
     struct options *deck = allocate(1, sizeof *deck);
+    char file[WEIGHTS_PATH];
+    snprintf(file, sizeof file, "%s", path);
+    weights_file_hold(file);
     options_default(deck);
-    bool good = checkpoint_file_read(path, &contents, error) &&
+    bool good = checkpoint_file_read(file, &contents, error) &&
                 checkpoint_deck_parse(contents.deck, path, deck, error);
     if (good) {
         head_print(path, &contents, deck);

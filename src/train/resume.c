@@ -93,6 +93,7 @@ bool resume_describe_data(struct trainer *trainer, struct error *error)
 struct comparison {
     const struct trainer *trainer;
     bool named;                /* differences are warnings */
+    bool other_monitor;        /* the best value is of another metric */
     bool over;                 /* no step is left */
     char first[512];           /* the first difference that is an error */
     char without_effect[2048]; /* the first option that differs, if no step is left */
@@ -131,7 +132,11 @@ static void option_compare(void *user, const struct option_change *change)
     snprintf(text, sizeof text, "%s %.900s -> %.900s", change->name, change->before, change->now);
     if (has_no_effect && comparison->over && comparison->without_effect[0] == '\0')
         memcpy(comparison->without_effect, text, sizeof text);
-    if (change->effect == EFFECT_LEARNING || (comparison->over && !replays))
+    if (comparison->other_monitor && strcmp(change->name, "checkpoint.monitor") == 0)
+        log_info("changed since the checkpoint: %s: the best evaluation and the patience of "
+                 "train.early_stop start over",
+                 text);
+    else if (change->effect == EFFECT_LEARNING || (comparison->over && !replays))
         log_info("changed since the checkpoint: %s", text);
     else if (!replays)
         log_detail("changed since the checkpoint: %s", text);
@@ -215,43 +220,56 @@ static void data_compare(struct comparison *comparison, const char *path,
 }
 
 /* A deck of another version that cannot be read is not compared. */
-static void deck_compare(struct comparison *comparison, const char *path, const char *deck)
+static void deck_compare(struct comparison *comparison, const char *path,
+                         const struct checkpoint_contents *contents)
 {
+    const struct trainer *trainer = comparison->trainer;
+    struct training_state state = contents->state;
     struct options saved;
     struct error ignored = {.kind = ERROR_NONE};
     options_default(&saved);
-    if (checkpoint_deck_parse(deck, path, &saved, &ignored))
-        option_changes(&saved, &comparison->trainer->run.options, option_compare, comparison);
+    if (!checkpoint_deck_parse(contents->deck, path, &saved, &ignored))
+        return;
+    comparison->other_monitor = saved.checkpoint.monitor != MONITOR_AUTO &&
+                                saved.checkpoint.monitor != trainer->run.options.checkpoint.monitor;
+    if (comparison->other_monitor)
+        state.evaluations_without_gain = 0;
+    comparison->over = trainer_is_over(trainer, &state);
+    option_changes(&saved, &trainer->run.options, option_compare, comparison);
 }
 
 /* Return what to do about a difference. Weights of other shapes cannot be resumed from, and as
- * initial weights only safetensors may have another head. */
+ * initial weights only safetensors may have another head. A FILE on disk is refused as long as a
+ * newer checkpoint is in memory. */
 static const char *difference_advice(const struct trainer *trainer,
                                      const struct checkpoint_contents *contents)
 {
     char difference[512];
     if (trainer->receipts.expected != NULL)
         return "the data and the model of the run";
+    const bool fits =
+        checkpoint_fits(contents, &trainer->run.session.flat, difference, sizeof difference);
     if (trainer->checkpoints.found.path[0] != '\0')
-        return "another run.dir, or a checkpoint on disk with checkpoint.resume=FILE to continue "
-               "on purpose";
-    return checkpoint_fits(contents, &trainer->run.session.flat, difference, sizeof difference)
-               ? "another run.dir, checkpoint.resume=FILE to continue on purpose, or "
-                 "model.init=FILE to fine-tune"
-               : "another run.dir, or model.init=FILE.safetensors to fine-tune";
+        return fits && trainer->folder.resuming
+                   ? "another run.dir, or remove the file .memory in run.dir and set "
+                     "checkpoint.resume=FILE to continue on purpose from a checkpoint on disk"
+                   : "another run.dir";
+    return fits ? "another run.dir, checkpoint.resume=FILE to continue on purpose, or "
+                  "model.init=FILE to fine-tune"
+                : "another run.dir, or model.init=FILE.safetensors to fine-tune";
 }
 
 static bool contents_compare(const struct trainer *trainer, const char *path,
                              const struct checkpoint_contents *contents, bool named,
-                             struct error *error)
+                             bool *other_monitor, struct error *error)
 {
     const struct training_state *state = &contents->state;
     const bool replays = trainer->receipts.expected != NULL;
-    struct comparison comparison = {
-        .trainer = trainer, .named = named, .over = trainer_is_over(trainer, state)};
+    struct comparison comparison = {.trainer = trainer, .named = named};
     if (state->step == 0)
         return true;
-    deck_compare(&comparison, path, contents->deck);
+    deck_compare(&comparison, path, contents);
+    *other_monitor = comparison.other_monitor;
     data_compare(&comparison, path, contents);
     if (comparison.first[0] != '\0')
         return error_set(error, ERROR_USAGE, "cannot %s from %s: %s; use %s",
@@ -266,11 +284,15 @@ static bool contents_compare(const struct trainer *trainer, const char *path,
                      comparison.without_effect);
 }
 
-bool resume_check(const struct trainer *trainer, const char *path, bool named, struct error *error)
+bool resume_check(const struct trainer *trainer, const char *path, bool named, bool *other_monitor,
+                  struct error *error)
 {
+    struct comm *world = trainer->run.world;
     struct checkpoint_contents contents = {.unit_count = 0};
-    if (trainer->run.world->rank == 0 && checkpoint_file_read(path, &contents, error))
-        error_defer(contents_compare(trainer, path, &contents, named, error));
+    *other_monitor = false;
+    if (world->rank == 0 && checkpoint_file_read(path, &contents, error))
+        error_defer(contents_compare(trainer, path, &contents, named, other_monitor, error));
     checkpoint_contents_free(&contents);
-    return comm_share_error(trainer->run.world, error);
+    comm_broadcast(world, other_monitor, sizeof *other_monitor, COMM_BYTE, 0);
+    return comm_share_error(world, error);
 }

@@ -10,11 +10,12 @@
  * samples and of the first image of up to 256 classes, and the size of the model's images. */
 MUST_CHECK bool resume_describe_data(struct trainer *trainer, struct error *error);
 
-/* Collective, before the checkpoint is read. Fail if its data, image size or model differ from the
- * run's, unless `named`: checkpoint.resume names the file, and the differences are warnings. Other
- * options that differ are logged. If no step is left, an option that changes what is learned is an
- * error. */
+/* Collective, before the checkpoint is read. *other_monitor: its deck has another
+ * checkpoint.monitor, so its best value is of another metric. Fail if its data, image size or model
+ * differ from the run's, unless `named`: checkpoint.resume names the file, and the differences are
+ * warnings. Other options that differ are logged. If no step is left, an option that changes what
+ * is learned is an error. */
 MUST_CHECK bool resume_check(const struct trainer *trainer, const char *path, bool named,
-                             struct error *error);
+                             bool *other_monitor, struct error *error);
 
 #endif

@@ -86,10 +86,6 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
     flat_refresh(&trainer->run.session.flat);
     trainer->state.parts++;
     const bool monitors = trainer->run.options.checkpoint.monitor != MONITOR_NONE;
-    if (!monitors) {
-        trainer->state.best_metric = NAN;
-        trainer->state.best_step = 0;
-    }
     trainer->best.metric = trainer->state.best_metric;
     trainer->best.step = monitors ? trainer->state.best_step : -1;
     trainer->best.top1 =
@@ -292,7 +288,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
                   struct error *error)
 {
     trainer_begin(trainer, options, world);
-    if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, options, error)) {
+    if (trainer_prepare(trainer, options, error)) {
         if (trainer->output.upload != NULL)
             upload_start(trainer->output.upload);
         return true;

@@ -20,6 +20,8 @@
 #include "train/run_record.h"
 #include "train/trainer_state.h"
 
+enum { BEST_PATH = OPTION_TEXT + 64 };
+
 static const char early_stop_reason[] = "no gain for train.early_stop evaluations";
 
 /* Starts the all-reduce of the control flags at the begin of a step. Time limits follow the clock
@@ -61,12 +63,17 @@ static bool checkpoint_due(const struct trainer *trainer)
            (every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0);
 }
 
-/* True if a checkpoint in memory is due after this step. */
-static bool memory_due(const struct trainer *trainer)
+/* True if a checkpoint in memory is to be written after this step. It is delayed while that of the
+ * best evaluation is written in the background: a run that resumes needs the file of the best step
+ * in its state. */
+static bool memory_due(struct trainer *trainer)
 {
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
     const int64_t every = trainer->run.options.checkpoint.memory;
-    return trainer->checkpoints.memory != NULL && !trainer->checkpoints.memory_failed &&
-           every > 0 && trainer->state.step % every == 0;
+    if (checkpoints->memory == NULL || checkpoints->memory_failed || every <= 0)
+        return false;
+    checkpoints->memory_overdue = checkpoints->memory_overdue || trainer->state.step % every == 0;
+    return checkpoints->memory_overdue && !checkpoint_writer_writes_best(checkpoints->writer);
 }
 
 /* Waits for the device and writes the row and the log line of the interval. */
@@ -373,20 +380,58 @@ static bool weights_write(struct trainer *trainer, const char *name, struct erro
     return good;
 }
 
-/* Collective. Reads the best weights, unless they are those of the newest step. Without their
- * checkpoint (checkpoint.every=0) the session keeps the last weights. */
+/* Collective. True if the checkpoint of the best evaluation exists. Writes its path. */
+static bool best_exists(const struct trainer *trainer, char *path, size_t size)
+{
+    char name[CHECKPOINT_NAME];
+    checkpoint_name(name, trainer->best.step);
+    snprintf(path, size, "%s/%s", trainer->folder.checkpoints, name);
+    int64_t exists = trainer->best.step > 0 && access(path, R_OK) == 0;
+    comm_broadcast(trainer->run.world, &exists, 1, COMM_INT64, 0);
+    return exists != 0;
+}
+
+/* Collective. After a resume: forgets the best evaluation if its checkpoint is missing. With
+ * checkpoint.every=0 evaluations write none. */
+static void best_require(struct trainer *trainer)
+{
+    char path[BEST_PATH];
+    if (best_exists(trainer, path, sizeof path) || trainer->best.step <= 0 ||
+        trainer->run.options.checkpoint.every <= 0)
+        return;
+    log_warn("the checkpoint of the best evaluation is missing: %s; the best is chosen among the "
+             "evaluations from now on",
+             path);
+    trainer->state.best_metric = trainer->best.metric = trainer->best.top1 = NAN;
+    trainer->state.best_step = trainer->best.step = 0;
+}
+
+/* Collective. Makes the links to checkpoints follow the state (checkpoint_links_restore). */
+static bool links_restore(const struct trainer *trainer, struct error *error)
+{
+    if (trainer->run.world->rank == 0)
+        error_defer(checkpoint_links_restore(trainer->folder.checkpoints, trainer->state.step,
+                                             trainer->best.step, error));
+    return comm_agree(trainer->run.world, error);
+}
+
+/* Collective. Reads the best weights, unless they are those of the newest step. With
+ * checkpoint.every=0 they may have no checkpoint; then the session keeps the last weights. */
 static bool best_weights_read(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->run.session;
     const int64_t best = trainer->best.step;
-    char path[OPTION_TEXT + 64], name[CHECKPOINT_NAME];
-    checkpoint_name(name, best);
-    snprintf(path, sizeof path, "%s/%s", trainer->folder.checkpoints, name);
-    int64_t exists = best > 0 && (best == trainer->state.step || access(path, R_OK) == 0);
-    comm_broadcast(trainer->run.world, &exists, 1, COMM_INT64, 0);
-    trainer->test.weights = exists != 0 ? "best" : "last";
-    trainer->test.step = exists != 0 ? best : trainer->state.step;
-    if (exists == 0 || best == trainer->state.step)
+    char path[BEST_PATH];
+    const bool is_last = best > 0 && best == trainer->state.step;
+    const bool exists = best_exists(trainer, path, sizeof path) || is_last;
+    if (!exists && best > 0 && trainer->run.options.checkpoint.every > 0)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "the best weights, of step %lld, are missing: %s does not exist; restore "
+                         "it, or start the run again to end with the last weights",
+                         (long long)best, path);
+    trainer->test.weights = exists ? "best" : "last";
+    trainer->test.step = exists ? best : trainer->state.step;
+    if (!exists || is_last)
         return true;
     status_set_phase(PHASE_WEIGHTS_READ);
     if (!checkpoint_read(path, &trainer->checkpoints.target, &session->flat, NULL, true, error))
@@ -463,14 +508,15 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
         (!trainer_checkpoint(trainer, false, error) || !trainer_checkpoint_finish(trainer, error)))
         return false;
     progress_restore(trainer);
+    best_require(trainer);
     if (trainer->run.validates && !validation_run(trainer, error))
         return false;
     if (trainer->stop.signalled)
         log_info("the results are left to the next attempt: a signal requested the end");
     else if (trainer->run.validates)
         best_update(trainer, false);
-    return weights_export(trainer, error) && test_run(trainer, error) &&
-           progress_result(trainer, error);
+    return links_restore(trainer, error) && weights_export(trainer, error) &&
+           test_run(trainer, error) && progress_result(trainer, error);
 }
 
 /* Collective. Starts to read the sensors. */
@@ -561,6 +607,9 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     if (trainer_is_over(trainer, &trainer->state))
         return run_conclude(trainer, error);
     if (!run_record_begin(trainer, error))
+        return false;
+    best_require(trainer);
+    if (!links_restore(trainer, error))
         return false;
     monitor_start(trainer);
     progress_begin(trainer);

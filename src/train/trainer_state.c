@@ -213,9 +213,12 @@ static bool latest_check(const struct trainer *trainer, const char *path, struct
         return true;
     return error_set(error, ERROR_USAGE,
                      "%s is of step %lld, but the run folder %s has checkpoints up to step %lld%s: "
-                     "resume from those with checkpoint.resume=auto, or choose another run.dir",
+                     "resume from those with checkpoint.resume=auto,%s or choose another run.dir",
                      path, (long long)trainer->state.step, trainer->folder.path,
-                     (long long)larger(disk, memory), memory > disk ? " in memory" : "");
+                     (long long)larger(disk, memory), memory > disk ? " in memory" : "",
+                     memory > disk && disk <= trainer->state.step
+                         ? " remove the file .memory there to continue without them,"
+                         : "");
 }
 
 /* Fails if result.json is of a later step: the rows of metrics.csv after the checkpoint belong to
@@ -248,6 +251,13 @@ static bool statistics_read(struct trainer *trainer, const char *path, struct er
     return good;
 }
 
+/* Forgets the best evaluation and what depends on it: the counts of evaluations without a gain. */
+static void best_forget(struct training_state *state)
+{
+    state->best_metric = state->plateau_best = NAN;
+    state->best_step = state->evaluations_without_gain = state->plateau_bad = 0;
+}
+
 bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
 {
     const char *path = trainer->checkpoints.resume_path;
@@ -256,13 +266,14 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
         strcmp(resume, "auto") != 0 && (!rclone_is_remote(resume) || rclone_is_file(resume));
     struct checkpoint_target target = trainer->checkpoints.target;
     const bool in_memory = trainer->checkpoints.found.path[0] != '\0';
+    bool other_monitor;
     *resumed = false;
     if (path[0] == '\0')
         return true;
     target.verified = trainer->checkpoints.verified;
     if (in_memory)
         target.writers = WRITERS_ALL;
-    if (!resume_check(trainer, path, names_file, error) ||
+    if (!resume_check(trainer, path, names_file, &other_monitor, error) ||
         !checkpoint_read(path, &target, &trainer->run.session.flat, &trainer->state, false,
                          error) ||
         !state_check(trainer, path, error) || (names_file && !latest_check(trainer, path, error)) ||
@@ -270,6 +281,8 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
         return false;
     if (!statistics_read(trainer, path, error))
         return false;
+    if (other_monitor)
+        best_forget(&trainer->state);
     /* If the run used another compute type before, train.loss_scale applies. */
     struct loss_scaler scaler = trainer->run.session.io.result.scaler;
     scaler.skipped = trainer->state.skipped_steps;
@@ -387,6 +400,7 @@ void trainer_memory_write(struct trainer *trainer)
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
     struct error error = {.kind = ERROR_NONE};
     const double begin = clock_now();
+    checkpoints->memory_overdue = false;
     if (!state_write(trainer, false, true, &error)) {
         log_warn("no more checkpoints in memory: %s", error.text);
         checkpoints->memory_failed = true;

@@ -81,6 +81,7 @@ struct run_checkpoints {
     int64_t count;                      /* of this attempt */
     bool overdue;                       /* by checkpoint.every_seconds */
     struct memory_checkpoint *memory;
+    bool memory_overdue;              /* a checkpoint in memory is due */
     bool memory_failed;               /* a write failed: there will be no others */
     struct memory_found found;        /* path "": resume_path is not in memory */
     int64_t memory_count;             /* checkpoints in memory of this attempt */

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/model_metadata.h"
+#include "checkpoint/weights_file.h"
 #include "config/run_options.h"
 #include "core/log.h"
 #include "core/subprocess.h"
@@ -391,12 +392,12 @@ static void pass_over_what_is_bad(enum writers_choice writers)
 }
 
 /* Rank 0 only, as in a run. */
-static void publish(const char *name, bool best, int64_t keep)
+static void publish(const char *name, bool best, int64_t best_step, int64_t keep)
 {
     struct error error = {.kind = ERROR_NONE};
     comm_barrier(world);
     if (world->rank == 0)
-        error_defer(checkpoint_publish(folder, name, best, keep, &error));
+        error_defer(checkpoint_publish(folder, name, best, best_step, keep, &error));
     assert_string_equal(error.text, "");
 }
 
@@ -410,6 +411,53 @@ TEST(find_passes_over_what_is_bad_by_node0)
     pass_over_what_is_bad(WRITERS_NODE0);
 }
 
+static void assert_links(const char *best, const char *last)
+{
+    char path[128], text[128] = "";
+    path_of("best.h5", path, sizeof path);
+    assert_true(readlink(path, text, sizeof text - 1) > 0);
+    assert_string_equal(text, best);
+    path_of("last.h5", path, sizeof path);
+    assert_true(readlink(path, text, sizeof text - 1) > 0);
+    assert_string_equal(text, last);
+    comm_barrier(world);
+}
+
+/* A run was killed after it renamed step 3, before it made the links. */
+TEST(links_follow_the_state)
+{
+    struct error error = {.kind = ERROR_NONE};
+    FIXTURE(fixture, 1, &usual, 0, false);
+    write_file(&fixture, WRITERS_ALL, "step-00000001.h5", 1);
+    publish("step-00000001.h5", true, 1, 0);
+    for (int64_t step = 2; step <= 4; step++) {
+        char name[32];
+        snprintf(name, sizeof name, "step-%08lld.h5", (long long)step);
+        write_file(&fixture, WRITERS_ALL, name, step);
+    }
+    leave_text("last.h5.part", "");
+    assert_links("step-00000001.h5", "step-00000001.h5");
+    if (world->rank == 0)
+        error_defer(checkpoint_links_restore(folder, 3, 2, &error));
+    comm_barrier(world);
+    assert_string_equal(error.text, "");
+    assert_links("step-00000002.h5", "step-00000003.h5");
+    assert_false(exists("last.h5.part"));
+    assert_true(exists("step-00000001.h5"));
+    assert_false(checkpoint_links_restore("/dev/null", 3, 2, &error));
+    char path[WEIGHTS_PATH];
+    path_of("last.h5", path, sizeof path);
+    if (world->rank == 0)
+        weights_file_hold(path);
+    publish("step-00000004.h5", true, 4, 1); /* step 3 is read, step 2 is not */
+    comm_barrier(world);
+    assert_links("step-00000004.h5", "step-00000004.h5");
+    assert_false(exists("step-00000002.h5"));
+    assert_true(exists("step-00000003.h5"));
+    if (world->rank == 0)
+        assert_non_null(strstr(path, "/step-00000003.h5"));
+}
+
 TEST(test_links_and_surplus)
 {
     struct error error = {.kind = ERROR_NONE};
@@ -418,7 +466,7 @@ TEST(test_links_and_surplus)
     for (int64_t step = 1; step <= 5; step++) {
         snprintf(text, sizeof text, "step-%08lld.h5", (long long)step);
         write_file(&fixture, WRITERS_ALL, text, step);
-        publish(text, step == 1, 0);
+        publish(text, step == 1, 1, 0);
     }
     comm_barrier(world);
     path_of("last.h5", path, sizeof path);
@@ -427,19 +475,19 @@ TEST(test_links_and_surplus)
     assert_string_equal(text, "step-00000005.h5");
     comm_barrier(world);
     leave_text("step-00000006.h5.part", "");
-    publish("step-00000005.h5", false, 2);
+    publish("step-00000005.h5", false, 2, 2);
     assert_true(exists("step-00000005.h5"));
     assert_true(exists("step-00000004.h5"));
     assert_false(exists("step-00000003.h5"));
-    assert_false(exists("step-00000002.h5"));
+    assert_true(exists("step-00000002.h5")); /* the best step */
     assert_true(exists("step-00000001.h5"));
     assert_true(exists("best.h5"));
     assert_false(exists("step-00000006.h5.part"));
     read_file(&fixture, WRITERS_ALL, "best.h5", false, &error);
     assert_string_equal(error.text, "");
-    publish("step-00000005.h5", false, 0);
+    publish("step-00000005.h5", false, 0, 0);
     assert_true(exists("step-00000004.h5"));
-    assert_false(checkpoint_publish("not-there", "a", false, 0, &error));
+    assert_false(checkpoint_publish("not-there", "a", false, 0, 0, &error));
     assert_int_equal(error.kind, ERROR_FILE);
 }
 

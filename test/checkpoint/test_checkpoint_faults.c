@@ -354,7 +354,7 @@ static int run_part(int count, char **word)
     } else {
         int64_t step = newest(&fixture, report, sizeof report);
         if (world->rank == 0) {
-            checkpoint_prune(folder, 10);
+            checkpoint_prune(folder, 0, 10);
             printf("newest %lld\n%s", (long long)step, report);
         }
     }

@@ -143,7 +143,7 @@ fails 2 'a checkpoint with another head' 4 'head.weight \[10, 32\].* or give wei
 for place in 104000 112000 120000; do
     printf '\377' | dd of="$work/run/checkpoints/last.h5" bs=1 seek=$place conv=notrunc 2>/dev/null
 done
-fails 2 'a checkpoint with flipped bytes' 4 'last.h5' eval "$work/run/checkpoints/last.h5" predict.split=val
+fails 2 'a checkpoint with flipped bytes' 4 'step-[0-9]*.h5 is damaged' eval "$work/run/checkpoints/last.h5" predict.split=val
 fails 2 'a checkpoint that is not there' 4 'no.h5' eval "$work/no.h5"
 fails 1 'eval without a file' 2 'eval needs' eval
 fails 2 'an infinite learning rate stops at NaN' 7 'NaN or infinity' $small optim.lr=1e30 optim.name=sgd run.dir="$work/nan"
@@ -183,6 +183,20 @@ cp "$TEST_BUILD"/data/cifar-10-sample/*.bin "$work/piped"
 rm "$work/piped/test_batch.bin"
 mkfifo "$work/piped/test_batch.bin"
 fails 2 'a pipe for a data file' 3 'test_batch.bin' data.root="$work/piped"
+
+# last.h5 of a running job changes between two accesses to it.
+mkdir "$work/moves"
+cp "$work/second/checkpoints/best.h5" "$work/moves/one.h5"
+ln -s one.h5 "$work/moves/last.h5"
+run 1 still eval "$work/moves/one.h5"
+"$vittrain" eval "$work/moves/last.h5" debug.pause=model_open:0:2 >"$work/moves.log" 2>&1 </dev/null &
+job=$!
+paused 0 "$work/moves.log" >/dev/null
+rm "$work/moves/last.h5"
+wait $job
+status=$?
+bad=$(ended)$(grep -o 'loss [0-9.]*' "$work/still.log" >"$work/still"; grep -o 'loss [0-9.]*' "$work/moves.log" | diff "$work/still" -)
+result 'eval follows the link to a checkpoint once' "$bad" "$work/moves.log"
 
 # A command either writes its output completely, or reports an error and leaves the file unchanged.
 best=$work/second/checkpoints/best.h5

@@ -39,6 +39,7 @@ facts() {
     cut -d, -f1-8 "$work/$1/metrics.csv"
     cut -d, -f1-9 "$work/$1/epochs.csv"
     cksum <"$work/$1/weights.safetensors"
+    readlink "$work/$1/checkpoints/best.h5" "$work/$1/checkpoints/last.h5"
 } >"$work/$1.facts"
 
 # whole RANKS NAME WORD...: an uninterrupted run.
@@ -59,7 +60,7 @@ completes() {
     result "$title" "$bad" "$work/$name.log"
 }
 
-before='data evaluation checkpoint_begin checkpoint_write checkpoint_name'
+before='data evaluation checkpoint_begin checkpoint_write checkpoint_name checkpoint_link'
 after='weights_write test results'
 
 # The last epoch is incomplete, and the validation split is the test split.
@@ -94,6 +95,20 @@ grep -q '"finished": false' "$work/signal/result.json" || bad="$bad finished;"
 grep -q 'test split is left to the next attempt' "$work/signal.log" || bad="$bad no message;"
 bad=$bad$(interrupt 1 signal KILL test:10 $alone)
 completes signal alone 1 'a final test that a signal interrupts is repeated' "$bad" $alone
+
+# A start without run.dir waits between its choice of an unfinished run and the lock, and the run finishes.
+late="$steps data.val=none train.test=off train.epochs=2 run.name=late"
+run 1 late $late train.max_seconds=0.0001
+"$vittrain" $late debug.pause=folder_lock:0:2 >"$work/second.log" 2>&1 </dev/null &
+job=$!
+paused 0 "$work/second.log" >/dev/null
+sed -i 's/"finished": false/"finished": true/' "$work"/runs/late-*/result.json
+cksum "$work"/runs/late-*/result.json >"$work/sum"
+wait $job
+status=$?
+bad=$(ended)$(cksum $(cut -d' ' -f3 "$work/sum") | diff "$work/sum" -)
+[ "$(ls "$work/runs" | grep -c ^late-)" = 2 ] || bad="$bad no new folder;"
+result 'a run that has just finished is not continued by another start' "$bad" "$work/second.log"
 
 # ---- what a kill leaves behind
 

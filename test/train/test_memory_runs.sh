@@ -116,6 +116,21 @@ wait $job
 bad="$bad$([ $? -eq 0 ] || echo 'the stopped run failed;')$(has "$work/signal.killed" 'stopped before the first step')"
 result 'a signal before the first step keeps the checkpoint from which the run has resumed' "$bad$(resumed signal 9)" "$work/signal.log"
 
+# The checkpoint of the best evaluation, that of step 25, is written in the background until the kill.
+best="train.epochs=2 checkpoint.every=1 checkpoint.background=yes"
+run 2 best run.dir="$work/best" $steps $best checkpoint.memory=3
+bad=$(ended)
+pause slow checkpoint_write:25:300 1 run.dir="$work/slow" $best
+wait_for 'epoch 2 done' "$work/slow.killed"
+kill -9 "$victim"
+wait $job
+run 2 slow run.dir="$work/slow" $steps $best checkpoint.memory=3
+bad="$bad$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 24,')"
+for name in weights best; do
+    bad="$bad$(cmp "$work/best/$name.safetensors" "$work/slow/$name.safetensors" 2>&1)"
+done
+result 'no checkpoint in memory names a best step whose checkpoint is incomplete' "$bad" "$run_log"
+
 ends="train.steps=40 checkpoint.memory=5"
 run 2 ends run.dir="$work/ends" $steps $ends
 bad=$(interrupt evaluation evaluation:40 0 $ends)
@@ -175,13 +190,22 @@ result 'a damaged file with the step at the interruption does no harm' "$bad$(re
 
 bad=$(interrupt differs backward:11 1)
 run 2 differs run.dir="$work/differs" $steps checkpoint.memory=3 data.val=0.1
-result 'other data are refused' "$bad$(failed_otherwise 2 'or a checkpoint on disk with checkpoint.resume=FILE')" "$run_log"
+result 'other data are refused' "$bad$(failed_otherwise 2 'cannot resume from .*; use another run.dir$')" "$run_log"
+bad=$(interrupt advice backward:13 1 checkpoint.every=0.4)
+tidy_advice=$(folder advice)
+advice="run.dir=$work/advice $steps data.val=0.1"
+run 2 advice $advice
+bad="$bad$(failed_otherwise 2 'or remove the file .memory in run.dir and set checkpoint.resume=FILE')"
+rm "$work/advice/.memory"
+run 2 advice $advice checkpoint.resume="$work/advice/checkpoints/last.h5"
+result 'and the advice continues from the disk' "$bad$(ended)$(has "$run_log" 'resuming from .*/last.h5: step 10,')" "$run_log"
+rm -rf "$tidy_advice"
 
 bad=$(interrupt newer backward:11 1 checkpoint.every=0.2)
 cp "$work/newer/checkpoints/step-00000005.h5" "$work/file.h5"
 rm -r "$work/newer/checkpoints"
 run 2 newer run.dir="$work/newer" $steps checkpoint.memory=3 checkpoint.resume="$work/file.h5"
-bad="$bad$(failed_otherwise 2 'is of step 5, but the run folder .* has checkpoints up to step 9 in memory: resume from those')"
+bad="$bad$(failed_otherwise 2 'is of step 5, but the run folder .* has checkpoints up to step 9 in memory: resume from those .*remove the file .memory there')"
 result 'checkpoint.resume=FILE is refused if those in memory are newer' "$bad$(resumed newer 9)" "$work/newer.log"
 
 bad=$(interrupt first backward:11 1)
@@ -214,6 +238,20 @@ rm -rf "$work/stale"
 run 2 stale run.dir="$work/stale" $steps checkpoint.memory=3
 result 'a new run does not use the checkpoints of an earlier run' "$bad$(ended)$(has "$work/stale/train.log" 'run: 25 steps')$(grep resuming "$run_log")" "$run_log"
 rm -rf "$tidy_stale"
+
+# The folder of a run that was removed stays while a process holds it.
+pause gone backward:11:300 1 run.dir="$work/gone"
+old=$(folder gone)
+rm -rf "$work/gone"
+run 2 next run.dir="$work/next" $steps checkpoint.memory=3
+bad=$(ended)$([ -e "$old" ] || echo 'removed too early;')
+kill -9 "$victim"
+wait $job
+run 1 doctor doctor
+bad="$bad$(has "$run_log" "checkpoints of killed runs: .*$old .[0-9.]* MB, of $work/gone.")"
+run 2 last run.dir="$work/next" $steps
+result 'the folder of a killed run that cannot resume is listed by doctor and removed by the next start' \
+    "$bad$(ended)$(left "$old" next)$(has "$run_log" "^$old is removed: a killed run left it, and $work/gone does not need it")" "$run_log"
 
 bad=$(interrupt foreign backward:11 1)
 chmod 755 "$(folder foreign)"

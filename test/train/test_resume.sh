@@ -142,13 +142,29 @@ run 1 parts $stops run.dir="$work/parts" train.epochs=9 train.max_seconds=0.0001
 run 1 parts $stops run.dir="$work/parts" train.steps=3
 grep -A2 '"best"' "$work/parts/result.json" >"$work/best"
 run 1 parts $stops run.dir="$work/parts" train.epochs=9
-for name in straight parts; do
+run 1 other $stops run.dir="$work/other" train.epochs=2 checkpoint.monitor=top1
+run 1 other $stops run.dir="$work/other" train.epochs=9
+for name in straight parts other; do
     grep -A3 -E '"(best|stop_reason|steps)"' "$work/$name/result.json" | grep -v seconds >"$work/$name.best"
 done
 bad=$(diff "$work/straight.best" "$work/parts.best")
 grep -q 'no gain' "$work/straight.best" || bad="$bad; not stopped"
 grep -q '"value": 2' "$work/best" || bad="$bad; no best at the end of a part"
 result 'a run in parts has the best and stops where one without an end between does' "$bad" "$work/parts.log"
+bad=$(diff "$work/straight.best" "$work/other.best")$(has "$run_log" 'monitor top1 -> loss: the best evaluation and the patience')
+result 'with another checkpoint.monitor the best and the patience start over' "$bad" "$run_log"
+gone="$stops run.dir=$work/gone train.epochs=9" run_log=$work/gone.log
+"$vittrain" $gone debug.pause=weights_write:24:2 >"$run_log" 2>&1 </dev/null &
+job=$!
+paused 0 "$run_log" >/dev/null
+rm "$work/gone/checkpoints/step-00000020.h5"
+wait $job
+status=$?
+bad=$(failed_otherwise 4 'the best weights, of step 20, are missing: .*/step-00000020.h5 does not exist')
+run 1 gone $gone
+bad="$bad$(ended)$(has "$run_log" 'warning: the checkpoint of the best evaluation is missing: .*step-00000020.h5')"
+result 'best weights that are missing are an error, and a warning if the run resumes' \
+    "$bad$(cmp "$work/gone/weights.safetensors" "$work/gone/best.safetensors" 2>&1)" "$run_log"
 
 # A deck with train.batch resumes with the global batch of its checkpoint, with mesh.elastic.
 share="$steps train.global_batch=0 run.dir=$work/elastic"

@@ -82,24 +82,40 @@ bad=
 grep -q 'stopped \(before the first\|at\) step' "$work/early.log" || bad="$bad no word of it"
 result 'a signal in the set-up ends the run, too' "$bad" "$work/early.log"
 
-# The statistics of 32 GB of zeros, a file without blocks, take much longer than the time until the signal.
+"$vittrain" $steps run.dir="$work/first" debug.pause=start:0:2 >"$work/first.log" 2>&1 </dev/null &
+job=$!
+kill -USR1 "$(paused 0 "$work/first.log")"
+wait $job
+status=$?
+result 'also one before the program receives signals' "$(ended)$(has "$work/first.log" 'stopped before the first step')" "$work/first.log"
+
+# A rank whose mpirun is killed while MPI starts does not wait for it.
+$MPIRUN -np 2 "$vittrain" $steps run.dir="$work/orphan" debug.pause=mpi:0:300 >"$work/orphan.log" 2>&1 </dev/null &
+job=$!
+two_pause() { [ "$(grep -c 'debug.pause: rank' "$work/orphan.log")" = 2 ]; }
+no_orphans() { [ -z "$(processes "^$vittrain .*run.dir=$work/orphan ")" ]; }
+wait_until two_pause
+kill -9 $job
+wait_until no_orphans
+result 'the ranks of an mpirun that is killed while MPI starts end' "$(no_orphans || echo 'ranks are left')" "$work/orphan.log"
+kill -9 $(processes "^$vittrain .*run.dir=$work/orphan ") 2>/dev/null
+
+# A signal during the opening of the data ends the pass for statistics before its first sample.
 mkdir big
 npy() {
     printf '\223NUMPY\001\000v\000%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': $2, }" >"$1"
     truncate -s $((128 + $3)) "$1"
 }
-npy big/x.npy '(2000000, 1, 64, 64)' 32768000000
-npy big/y.npy '(2000000,)' 8000000
+npy big/x.npy '(64, 1, 8, 8)' 16384
+npy big/y.npy '(64,)' 256
 $MPIRUN -np 2 "$vittrain" data.format=arrays data.root="$work/big" data.x=x data.y=y data.task=regression data.val=none model.name=linear \
-    train.steps=1 train.batch=2 run.dir="$work/zeros" >"$work/zeros.log" 2>&1 </dev/null &
+    train.steps=1 train.batch=2 run.dir="$work/zeros" debug.pause=data_open:0:2 >"$work/zeros.log" 2>&1 </dev/null &
 job=$!
-wait_for 'run folder' "$work/zeros.log"
-kill -USR1 $job
+kill -USR1 "$(paused 0 "$work/zeros.log")"
 wait $job
 status=$?
 bad=$(ended; has zeros.log 'stopped before the first step'; grep 'statistics of' zeros.log)
 result 'a signal ends the pass for statistics' "$bad" "$work/zeros.log"
-rm -r big
 
 # A signal during the final evaluation, in the middle of an epoch: two steps and many batches.
 end="$small debug.fraction=1 data.val=0.5 train.global_batch=2 train.steps=2 model.depth=8 checkpoint.every=0 output.tensorboard=off"

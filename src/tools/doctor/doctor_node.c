@@ -3,6 +3,7 @@
  * limits, shared memory. */
 #include <string.h>
 
+#include "checkpoint/memory_checkpoint.h"
 #include "comm/comm.h"
 #include "tools/doctor/doctor.h"
 
@@ -284,6 +285,7 @@ void doctor_check_shared_memory(struct doctor *doctor, struct doctor_row *row)
     static const char advice[] =
         "remove files of dead jobs from /dev/shm (/dev/shm/*_segment.*), or make it "
         "larger: mount -o remount,size=1g /dev/shm; docker run --shm-size=1g";
+    char left[DOCTOR_TEXT / 2];
     uint64_t least = UINT64_MAX;
     for (int node = 0; node < doctor->node_count; node++) {
         const struct doctor_facts *facts = &doctor->facts[doctor->first_rank[node]];
@@ -301,4 +303,9 @@ void doctor_check_shared_memory(struct doctor *doctor, struct doctor_row *row)
     }
     doctor_set(row, DOCTOR_PASS, NULL, "at least %.0f MiB free in /dev/shm on each node",
                (double)least / (1 << 20));
+    memory_folders_list(left, sizeof left);
+    if (doctor->leaders != NULL)
+        doctor_set_of(doctor, doctor->leaders, row, left[0] != '\0', DOCTOR_PASS,
+                      "start the killed runs again, or remove their folders",
+                      "checkpoints of killed runs: %s", left);
 }
