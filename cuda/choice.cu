@@ -39,7 +39,8 @@ static const char *advice_for(cudaError_t result)
     return "see nvidia-smi and the system's log";
 }
 
-/* The device of this process, for messages. */
+/* The device of this process, and its description for messages. */
+static int device_number;
 static char device_text[192] = "no GPU yet";
 
 void cuda_check(cudaError_t result, const char *call, const char *file, int line)
@@ -143,9 +144,18 @@ bool choice_open(struct cuda_device *cuda, int number, struct error *error)
             "%s: this program contains code for sm_%d and later: build with --with-cuda-arch=%d",
             device_text, CUDA_LEAST_CAPABILITY, cuda->capability);
     result = cudaSetDevice(cuda->number);
+    device_number = cuda->number;
     if (result == cudaSuccess)
         result = cudaFree(NULL); /* creates the context; fails if an exclusive device is in use */
     return result == cudaSuccess || call_refused(result, "cudaSetDevice", error);
+}
+
+void choice_enter_thread(void)
+{
+    static thread_local bool entered;
+    if (!entered)
+        CUDA_CHECK(cudaSetDevice(device_number));
+    entered = true;
 }
 
 void choice_survey(const struct cuda_device *cuda, struct device_survey *survey)

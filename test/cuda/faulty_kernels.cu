@@ -345,6 +345,15 @@ static void legacy_stream(cudaStream_t, float *values)
     right_launch(NULL, values, THREADS * sizeof(float));
 }
 
+/* A new thread has device 0. */
+static void event_of_another_device(cudaStream_t, float *)
+{
+    setenv("VITTRAIN_EMULATION_DEVICES", "2", 1);
+    CUDA_CHECK(cudaSetDevice(1));
+    const cudaEvent_t event = event_record(stream_create());
+    std::thread([&]() { CUDA_CHECK(cudaEventQuery(event)); }).join();
+}
+
 /* Launch a kernel in a child process, and end as it does. */
 static void launch_after_fork(cudaStream_t stream, float *values)
 {
@@ -407,6 +416,7 @@ extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *valu
                                                            wait_for_another_capture,
                                                            end_in_another_thread,
                                                            legacy_stream,
+                                                           event_of_another_device,
                                                            launch_after_fork,
                                                            host_read};
     const int kernel_count = sizeof kernels / sizeof kernels[0];

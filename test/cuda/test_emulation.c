@@ -54,6 +54,7 @@ static const struct {
     {"an event of another capture", "event of another capture", true},
     {"the end in another thread", "cudaStreamEndCapture in another thread", true},
     {"the legacy stream", "on the legacy default stream", true},
+    {"an event of another device", "a handle of device 1 in a thread with device 0", true},
     {"a launch in a forked process", "cudaErrorInitializationError", true},
     {"a read of device memory by the host", "the host accesses device memory", false},
 };

@@ -14,6 +14,7 @@ extern "C" {
 }
 
 static FILE *captured;
+static thread_local int device_number; /* a new thread has device 0, as in CUDA */
 
 static const struct {
     cudaError_t code;
@@ -140,7 +141,22 @@ cudaError_t cudaSetDevice(int number)
 {
     int count = 0;
     cudaGetDeviceCount(&count);
-    return number < count ? fault_of("cudaSetDevice") : cudaErrorInvalidDevice;
+    if (number >= count)
+        return cudaErrorInvalidDevice;
+    device_number = number;
+    return fault_of("cudaSetDevice");
+}
+
+int device_current(void)
+{
+    return device_number;
+}
+
+void device_must_be(int number, const char *call)
+{
+    if (number != device_number)
+        emulated_fault("%s: a handle of device %d in a thread with device %d", call, number,
+                       device_number);
 }
 
 int device_capability(void)
