@@ -76,7 +76,7 @@ static bool driver_check(struct error *error)
                      driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
-/* Nominal dense peak rates of an SXM or PCIe card, in TFLOP/s; 0: unknown. */
+/* Nominal dense peak rates of an SXM or PCIe card, in TFLOP/s; 0: unknown, as for a MIG slice. */
 struct peaks {
     const char *part;
     double half, tf32, fp32;
@@ -90,7 +90,7 @@ static struct peaks peaks_of(const char *name)
         {"A100", 312, 156, 19.5},  {"A40", 150, 75, 37},        {"L40S", 362, 183, 92},
         {"RTX 4090", 165, 83, 83}, {"T4", 65, 8.1, 8.1}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strstr(name, known[i].part) != NULL)
+        if (strstr(name, known[i].part) != NULL && strstr(name, "MIG") == NULL)
             return known[i];
     return (struct peaks){"", 0, 0, 0};
 }

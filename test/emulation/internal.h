@@ -118,8 +118,9 @@ void thread_must_not_capture(const char *call);
 
 /* runtime.cpp */
 bool is_forked(void);
-int device_capability(void); /* 90: compute capability 9.0 */
-int device_current(void);    /* device of the calling thread */
+cudaError_t fault_of(const char *call); /* as VITTRAIN_EMULATION_FAULT requests */
+int device_capability(void);            /* 90: compute capability 9.0 */
+int device_current(void);               /* device of the calling thread */
 /* Fault if the calling thread has another device. */
 void device_must_be(int number, const char *call);
 /* Add a launch to the list of captured kernels. */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The emulated devices: one per rank of the node, or VITTRAIN_EMULATION_DEVICES. Each has 1 GiB, or
- * VITTRAIN_EMULATION_MEMORY bytes. VITTRAIN_EMULATION_FAULT=CALL:CODE makes that call of the
- * runtime library return that error. VITTRAIN_EMULATION_CAPTURE=FILE lists the kernels launched
- * between cudaProfilerStart and cudaProfilerStop. */
+ * VITTRAIN_EMULATION_MEMORY bytes, and the name "emulated GPU", or VITTRAIN_EMULATION_NAME.
+ * VITTRAIN_EMULATION_FAULT=CALL:CODE makes that call of the runtime library return that error.
+ * VITTRAIN_EMULATION_CAPTURE=FILE lists the kernels launched between cudaProfilerStart and
+ * cudaProfilerStop. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -62,7 +63,7 @@ bool is_forked(void)
     return getpid() != first;
 }
 
-static cudaError_t fault_of(const char *call)
+cudaError_t fault_of(const char *call)
 {
     if (is_forked())
         return cudaErrorInitializationError;
@@ -168,7 +169,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int numbe
 {
     const int capability = device_capability();
     *properties = {};
-    snprintf(properties->name, sizeof properties->name, "emulated GPU");
+    snprintf(properties->name, sizeof properties->name, "%s",
+             getenv("VITTRAIN_EMULATION_NAME") != NULL ? getenv("VITTRAIN_EMULATION_NAME")
+                                                       : "emulated GPU");
     snprintf(properties->uuid.bytes, sizeof properties->uuid.bytes, "emulated-%d", number);
     properties->totalGlobalMem = (size_t)setting("VITTRAIN_EMULATION_MEMORY", 1 << 30);
     properties->sharedMemPerBlockOptin = SHARED_MOST;
