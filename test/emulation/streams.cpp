@@ -234,6 +234,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     RUNTIME_CALL;
     event_must_not_capture(event, "cudaEventQuery");
+    const cudaError_t fault = fault_of("cudaEventQuery");
+    if (fault != cudaSuccess)
+        return fault;
     if (event->stream == NULL || event->stream->done >= event->position)
         return cudaSuccess;
     stream_run(event->stream, event->stream->done + 1, false);
