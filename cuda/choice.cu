@@ -39,7 +39,8 @@ static const char *advice_for(cudaError_t result)
     return "see nvidia-smi and the system's log";
 }
 
-/* The device of this process, for messages. */
+/* The device of this process, and its description for messages. */
+static int device_number;
 static char device_text[192] = "no GPU yet";
 
 void cuda_check(cudaError_t result, const char *call, const char *file, int line)
@@ -75,7 +76,7 @@ static bool driver_check(struct error *error)
                      driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
-/* Nominal dense peak rates of an SXM or PCIe card, in TFLOP/s; 0: unknown. */
+/* Nominal dense peak rates of an SXM or PCIe card, in TFLOP/s; 0: unknown, as for a MIG slice. */
 struct peaks {
     const char *part;
     double half, tf32, fp32;
@@ -89,7 +90,7 @@ static struct peaks peaks_of(const char *name)
         {"A100", 312, 156, 19.5},  {"A40", 150, 75, 37},        {"L40S", 362, 183, 92},
         {"RTX 4090", 165, 83, 83}, {"T4", 65, 8.1, 8.1}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strstr(name, known[i].part) != NULL)
+        if (strstr(name, known[i].part) != NULL && strstr(name, "MIG") == NULL)
             return known[i];
     return (struct peaks){"", 0, 0, 0};
 }
@@ -143,9 +144,18 @@ bool choice_open(struct cuda_device *cuda, int number, struct error *error)
             "%s: this program contains code for sm_%d and later: build with --with-cuda-arch=%d",
             device_text, CUDA_LEAST_CAPABILITY, cuda->capability);
     result = cudaSetDevice(cuda->number);
+    device_number = cuda->number;
     if (result == cudaSuccess)
         result = cudaFree(NULL); /* creates the context; fails if an exclusive device is in use */
     return result == cudaSuccess || call_refused(result, "cudaSetDevice", error);
+}
+
+void choice_enter_thread(void)
+{
+    static thread_local bool entered;
+    if (!entered)
+        CUDA_CHECK(cudaSetDevice(device_number));
+    entered = true;
 }
 
 void choice_survey(const struct cuda_device *cuda, struct device_survey *survey)

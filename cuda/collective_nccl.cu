@@ -45,15 +45,15 @@ const char *collective_id(void *id)
 }
 
 /* The communicator is blocking, because calls on a non-blocking one start a thread each; the caller
- * supervises the time (comm_nccl.cu). All connections except those of all-to-alls are made here
- * instead of in the first collectives, which would block there. */
+ * supervises the time (comm_nccl.cu). With NCCL_RUNTIME_CONNECT=0 (src/comm/mpi.c) all connections
+ * except those of all-to-alls are made here instead of in the first collectives, which would block
+ * there. */
 const char *collective_open(const void *id, int rank, int size, struct collective **opened)
 {
     struct collective *collective = (struct collective *)calloc(1, sizeof *collective);
     ENSURE_MEMORY(collective != NULL, "no memory for a group of GPUs");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
-    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     const char *failed = failure(
         ncclCommInitRankConfig(&collective->comm, size, *(const ncclUniqueId *)id, rank, &config),
         NULL);

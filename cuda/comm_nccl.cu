@@ -365,14 +365,14 @@ static void group_use_memory(struct comm *comm, void *memory, size_t bytes)
 /* ---- Supervision */
 
 /* Advance to the first collective that the GPU has not completed; false if all are complete.
- * Captured collectives cannot be queried. */
+ * Captured collectives cannot be queried. A query that fails is no completion. */
 static bool group_advance(struct nccl_group *group, double now)
 {
     if (group->over < group->started - REQUESTS)
         group->over = group->started - REQUESTS;
     while (group->over < group->queued) {
         const struct comm_request *next = &group->requests[(group->over + 1) % REQUESTS];
-        if (!next->recorded && cudaEventQuery(next->over) == cudaErrorNotReady)
+        if (!next->recorded && cudaEventQuery(next->over) != cudaSuccess)
             return true;
         group->over++;
         group->progress = now;
@@ -521,15 +521,16 @@ static const struct comm_backend comm_nccl = {
 };
 
 /* For two groups whose collectives overlap; called before they are opened. Their kernels could wait
- * for each other unless they start in the same order on all ranks. With this variable NCCL starts
- * them, including captured ones, in the order of the host's calls, which is the same on all ranks.
- */
+ * for each other unless they start in the same order on all ranks. With this variable, which
+ * src/comm/mpi.c sets to 1, NCCL starts them, including captured ones, in the order of the host's
+ * calls, which is the same on all ranks. */
 extern "C" bool nccl_keep_order(struct error *error)
 {
     enum { LEAST_VERSION = 22600 };
     static const char variable[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
     char library[64];
-    if (getenv(variable) != NULL)
+    const char *order = getenv(variable);
+    if (order != NULL && strcmp(order, "0") == 0)
         return true;
     collective_library(library, sizeof library);
     if (collective_version() < LEAST_VERSION)
@@ -538,7 +539,6 @@ extern "C" bool nccl_keep_order(struct error *error)
                          "of two groups: use NCCL 2.26 or newer, or another mesh.strategy; or set "
                          "%s=0 to try",
                          library, variable);
-    ENSURE_MEMORY(setenv(variable, "1", 0) == 0, "no memory for the environment");
     return true;
 }
 

@@ -9,7 +9,8 @@
 
 static bool is_nothing(const struct convolution_shape *shape)
 {
-    return convolution_pixels(shape) == 0 || convolved_pixels(shape) == 0 || shape->in == 0 || shape->out == 0;
+    return convolution_pixels(shape) == 0 || convolved_pixels(shape) == 0 || shape->in == 0 ||
+           shape->out == 0;
 }
 
 /* Return the samples per library call: the batch is split if a tensor has more elements than the
@@ -123,8 +124,8 @@ void cuda_convolution_forward(struct stream *stream, const struct convolution_fo
     filter_transpose(stream, &convolution, args->weight);
     run_in_pieces(stream, &convolution, NULL, false);
     if (args->bias != NULL || args->relu)
-        cuda_bias_relu(stream, args->type, convolved_pixels(&args->shape), args->shape.out, args->bias,
-                       args->relu, args->y);
+        cuda_bias_relu(stream, args->type, convolved_pixels(&args->shape), args->shape.out,
+                       args->bias, args->relu, args->y);
 }
 
 /* ---- Backward */
@@ -155,5 +156,6 @@ void cuda_convolution_backward(struct stream *stream, const struct convolution_b
     filter_transpose(stream, &convolution, args->weight);
     run_in_pieces(stream, &convolution, NULL, false);
     if (args->x_relu)
-        cuda_relu_gradient(stream, args->type, convolution_pixels(shape) * shape->in, args->x, args->dx);
+        cuda_relu_gradient(stream, args->type, convolution_pixels(shape) * shape->in, args->x,
+                           args->dx);
 }

@@ -167,6 +167,7 @@ static void cuda_stream_synchronize(struct stream *stream)
 {
     cudaError_t result;
     int turns = 0;
+    choice_enter_thread();
     while ((result = cudaStreamQuery(stream->handle)) == cudaErrorNotReady)
         wait_turn(&turns);
     wait_end(turns);
@@ -193,6 +194,7 @@ static void cuda_event_record(struct event *event, struct stream *stream)
 
 static bool cuda_event_done(struct event *event)
 {
+    choice_enter_thread();
     cudaError_t result = cudaEventQuery(event->handle);
     if (result != cudaErrorNotReady)
         cuda_check(result, "the stream's work", __FILE__, __LINE__);
@@ -203,6 +205,7 @@ void cuda_wait_for(cudaEvent_t event)
 {
     cudaError_t result;
     int turns = 0;
+    choice_enter_thread();
     while ((result = cudaEventQuery(event)) == cudaErrorNotReady)
         wait_turn(&turns);
     wait_end(turns);

@@ -41,6 +41,10 @@ void cuda_wait_for(cudaEvent_t event);
 /* Open device `number` modulo the visible ones and query its properties (choice.cu). */
 bool choice_open(struct cuda_device *cuda, int number, struct error *error);
 
+/* Make this process's device current in the calling thread. A new thread has device 0, on which its
+ * first call would create a context. */
+void choice_enter_thread(void);
+
 void choice_survey(const struct cuda_device *cuda, struct device_survey *survey);
 
 /* One part for the library of matrix products, one for partial sums. Operations of one stream use

@@ -153,13 +153,11 @@ template <typename number>
 static void bias_relu_launch(struct stream *stream, int64_t rows, int64_t width, const void *bias,
                              bool relus, void *y)
 {
-    int64_t of_row = (width + 7) / 8;
+    const uint32_t octets = octets_in(rows, width);
     bool fits = eight_fits(y, width) && (bias == NULL || eight_fits(bias, width));
-    ENSURE(rows * of_row <= UINT32_MAX, "%lld rows of %lld are too many", (long long)rows,
-           (long long)width);
-    KERNEL_LAUNCH(bias_relu_kernel<number>, blocks_for(rows * of_row, THREADS), THREADS, 0,
-                  stream->handle, (number *)y, (const number *)bias, relus,
-                  (uint32_t)(rows * of_row), (uint32_t)of_row, width, fits);
+    KERNEL_LAUNCH(bias_relu_kernel<number>, blocks_for(octets, THREADS), THREADS, 0, stream->handle,
+                  (number *)y, (const number *)bias, relus, octets, (uint32_t)((width + 7) / 8),
+                  width, fits);
 }
 
 void cuda_bias_relu(struct stream *stream, enum data_type type, int64_t rows, int64_t width,

@@ -19,6 +19,16 @@ static inline unsigned blocks_for(int64_t work, int64_t work_of_a_block)
     return (unsigned)((work + work_of_a_block - 1) / work_of_a_block);
 }
 
+/* Return the number of octets in `rows` rows, for kernels whose threads index octets with 32 bits:
+ * the indices of the last block's threads must not wrap around. */
+static inline uint32_t octets_in(int64_t rows, int64_t width)
+{
+    const int64_t count = rows * ((width + 7) / 8), threads_most = 1024;
+    ENSURE(count <= UINT32_MAX - threads_most, "%lld rows of %lld are too many", (long long)rows,
+           (long long)width);
+    return (uint32_t)count;
+}
+
 /* Return the sum or maximum over the warp to every lane; all lanes must call it. */
 template <typename number> __device__ static inline number warp_sum(number value)
 {

@@ -60,11 +60,12 @@ struct octets {
 
 static struct octets octets_of(int64_t rows, int64_t width, int64_t rows_per_sample, bool fits)
 {
-    int64_t of_row = (width + 7) / 8;
-    ENSURE(rows * of_row <= UINT32_MAX, "%lld rows of %lld are too many", (long long)rows,
-           (long long)width);
-    return (struct octets){
-        (uint32_t)(rows * of_row), (uint32_t)of_row, (uint32_t)rows_per_sample, 0, width, fits};
+    return (struct octets){octets_in(rows, width),
+                           (uint32_t)((width + 7) / 8),
+                           (uint32_t)rows_per_sample,
+                           0,
+                           width,
+                           fits};
 }
 
 struct octet_place {

@@ -485,6 +485,8 @@ static void backward_launch(struct stream *stream, const struct norm_backward *a
 
 void cuda_norm_backward(struct stream *stream, const struct norm_backward *args)
 {
+    ENSURE(args->add_sums == NULL || (args->add != NULL && args->dgamma != NULL),
+           "norm: add_sums requires add and dgamma");
     if (args->rows > 0 && args->width > 0)
         NUMBER_SWITCH(args->type, backward_launch, stream, args);
 }

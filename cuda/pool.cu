@@ -154,13 +154,10 @@ template <typename args_type>
 static struct pool pool_of(const args_type *args, int64_t pixels, bool fits)
 {
     struct pool pool = {};
-    int64_t of_pixel = (args->channels + 7) / 8;
-    ENSURE(pixels * of_pixel <= UINT32_MAX, "%lld pixels of %lld channels are too many",
-           (long long)pixels, (long long)args->channels);
     ENSURE(args->kernel <= 15, "max pooling over %lld x %lld", (long long)args->kernel,
            (long long)args->kernel);
-    pool.octets = (uint32_t)(pixels * of_pixel);
-    pool.of_pixel = (uint32_t)of_pixel;
+    pool.octets = octets_in(pixels, args->channels);
+    pool.of_pixel = (uint32_t)((args->channels + 7) / 8);
     pool.height = (int)args->height;
     pool.width = (int)args->width;
     pool.out_height = (int)convolved_size(args->height, args->kernel, args->stride, args->padding);

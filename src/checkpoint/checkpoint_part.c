@@ -99,6 +99,14 @@ static bool open_part(struct checkpoint_part *part, struct error *error)
     return true;
 }
 
+static bool owns_piece(const struct checkpoint_part *part)
+{
+    for (int64_t p = 0; p < part->contents.piece_count; p++)
+        if (part->owner[p] == part->world->rank)
+            return true;
+    return false;
+}
+
 /* Collective. Create the frame and open the file on the ranks that write. */
 static bool make_frame(struct checkpoint_part *part, struct error *error)
 {
@@ -111,7 +119,7 @@ static bool make_frame(struct checkpoint_part *part, struct error *error)
     comm_broadcast(world, contents->layout,
                    contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, 0);
     comm_broadcast(world, &contents->bytes, 1, COMM_INT64, 0);
-    if (part->by_all || world->rank == 0)
+    if (world->rank == 0 || (part->by_all && owns_piece(part)))
         open_part(part, error);
     return comm_agree(world, error);
 }

@@ -23,8 +23,8 @@ struct checkpoint_part {
 void checkpoint_part_plan(struct checkpoint_part *part, const struct flat_model *flat,
                           const struct checkpoint_order *order);
 
-/* Collective. Plan the file, create its frame (rank 0, HDF5) and open it on the ranks that write.
- * Always call checkpoint_part_end, also on failure. */
+/* Collective. Plan the file, create its frame (rank 0, HDF5) and open it on rank 0 and on the ranks
+ * that write pieces. Always call checkpoint_part_end, also on failure. */
 MUST_CHECK bool checkpoint_part_begin(struct checkpoint_part *part,
                                       const struct checkpoint_target *target,
                                       const struct flat_model *flat,

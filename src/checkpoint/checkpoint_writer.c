@@ -116,7 +116,7 @@ static void pieces_work(struct checkpoint_writer *writer)
     struct checkpoint_part *part = &writer->part;
     writer->flat->device->backend->event_synchronize(writer->taken);
     owned_pieces_visit(writer, piece_write);
-    if (writer->error.kind == ERROR_NONE)
+    if (writer->error.kind == ERROR_NONE && part->descriptor >= 0)
         error_defer(durable_sync(part->descriptor, part->path, &writer->error));
     if (part->world->rank != 0)
         error_defer(checkpoint_part_close(part, &writer->error));
@@ -260,8 +260,8 @@ static bool put_vectors(struct checkpoint_part *part, struct error *error)
     return comm_agree(part->world, error);
 }
 
-/* Collective. Write the tables, sync and rename. One rank per node syncs, since the page cache is
- * the node's. */
+/* Collective. Write the tables, sync and rename. One rank per node syncs, the first that has the
+ * file open, since the page cache is the node's. */
 static bool part_finish(struct checkpoint_part *part, struct error *error)
 {
     struct comm *world = part->world;
@@ -270,8 +270,10 @@ static bool part_finish(struct checkpoint_part *part, struct error *error)
         error_defer(checkpoint_part_put_tables(part, error));
     if (!comm_agree(world, error))
         return false;
-    bool syncs = part->flat->mesh->node->rank == 0 || world->rank == 0;
-    if (part->descriptor >= 0 && syncs)
+    struct comm *node = part->flat->mesh->node;
+    int64_t first = part->descriptor >= 0 ? node->rank : node->size;
+    comm_all_reduce(node, &first, 1, COMM_INT64, COMM_MIN);
+    if (node->rank == first)
         error_defer(durable_sync(part->descriptor, part->path, error));
     error_defer(checkpoint_part_close(part, error));
     if (!comm_agree(world, error))

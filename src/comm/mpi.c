@@ -334,8 +334,8 @@ void failure_end(void)
     job_abort(ERROR_PEER);
 }
 
-/* Set parameters of MPI libraries that are read in MPI_Init. Values set by the user have
- * precedence. */
+/* Set parameters of MPI libraries that are read in MPI_Init, and of NCCL, because later other
+ * threads may call getenv(). Values set by the user have precedence. */
 static void world_set_environment(void)
 {
     if (launcher_size() > 0 && launcher_size() == launcher_local_size()) {
@@ -350,6 +350,11 @@ static void world_set_environment(void)
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     /* signals.c prints one line per fault, instead of a page per rank. */
     setenv("OMPI_MCA_opal_signal", "", 0);
+    /* NCCL connects all ranks when a group is opened, does not sum in the switch, where the order
+     * varies, and starts the kernels of two groups in the order of the host's calls. */
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+    setenv("NCCL_NVLS_ENABLE", "0", 0);
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
 }
 
 static void world_find_hosts(void)

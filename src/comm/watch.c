@@ -185,14 +185,14 @@ static void watch_list_missing(const struct comm_request *request, const struct 
     free(world_rank);
 }
 
-/* True if another rank should report: a lower rank waits in the same collective, or all missing
- * ranks wait themselves, for a rank of another group. */
+/* True if another rank should report: a lower rank waits in the same collective (and may have
+ * posted later exchanges), or all missing ranks wait themselves, for a rank of another group. */
 static bool watch_defers(const struct comm_request *request, const struct answer *answers)
 {
     const struct comm *comm = &request->group->comm;
     bool missing = false, cause = false;
     for (int rank = 0; rank < comm->size; rank++) {
-        if (rank < comm->rank && answers[rank].inside && answers[rank].entered == request->sequence)
+        if (rank < comm->rank && answers[rank].inside && answers[rank].entered >= request->sequence)
             return true;
         if (is_missing(request, answers, rank)) {
             missing = true;

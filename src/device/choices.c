@@ -103,8 +103,8 @@ static bool line_read(const char *line, char key[CHOICE_KEY], struct choice *cho
     return strncmp(line, again, (size_t)length) == 0;
 }
 
-/* Read the lines added since the last call: the last line of a key wins, but an entry in use does
- * not change. */
+/* Read the lines added since the last call, including own ones: the last line of a key wins, but an
+ * entry in use does not change. */
 static void file_read(struct choices *choices)
 {
     char line[LINE], key[CHOICE_KEY];
@@ -169,7 +169,6 @@ static void file_add(struct choices *choices, const char *key, const struct choi
     if (write(choices->file, line, (size_t)length) != length)
         warn_once(choices, errno != 0 ? strerror(errno) : "cannot be written");
     choices->whole = true;
-    choices->read_bytes += length;
 }
 
 /* ---- */

@@ -409,9 +409,9 @@ void plan_cluster_print(const struct plan *plan, const struct machine *machine)
     printf("%6s %6s %9s %8s %12s %11s %11s %11s %8s %12s%s\n", "ranks", "nodes", "mesh", "batch",
            "memory", "step", "sending", "exposed", "eff. %", "images/s",
            machine->watts > 0 ? "    J/image" : "");
-    for (int ranks = 1; ranks <= MOST_RANKS; ranks *= 2)
-        if (!ranks_print(&wanted, machine, ranks, &first))
-            break;
+    const int most = wanted.options.plan.ranks > 0 ? (int)wanted.options.plan.ranks : MOST_RANKS;
+    for (int ranks = 1; ranks_print(&wanted, machine, ranks, &first) && ranks < most;)
+        ranks = 2 * ranks < most ? 2 * ranks : most;
 }
 
 /* ---- operations ---- */

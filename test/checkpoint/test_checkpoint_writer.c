@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checkpoint/checkpoint_part.h"
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "config/run_options.h"
@@ -21,7 +22,7 @@
 #include "model_fixture.h"
 #include "test.h"
 
-static const struct fixture_shape usual, large = {.hidden = 100003};
+static const struct fixture_shape usual, small = {.hidden = 8}, large = {.hidden = 100003};
 
 /* ---- a slow disk ---- */
 
@@ -299,6 +300,27 @@ TEST(test_the_file_is_the_same)
         same_bytes(1, &usual, moments, false);
     same_bytes(1, &large, 1, true);
     same_bytes(world->size, &large, 2, false);
+}
+
+/* Replicas of small units: the last rank writes all pieces, rank 0 the tables. */
+TEST(test_a_rank_without_pieces_does_not_open_the_file)
+{
+    struct run run;
+    struct checkpoint_part part;
+    struct error error = {.kind = ERROR_NONE};
+    const struct training_state first = {.step = 1};
+    const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
+    const struct checkpoint_order order = {
+        .name = "a.h5", .model_name = "fake", .state = &first, .deck_text = ""};
+    run_open(&run, 1, &small, 2, false, WRITERS_ALL);
+    error_defer(checkpoint_part_begin(&part, &target, &run.fixture.flat, &order, &error));
+    assert_string_equal(error.text, "");
+    const bool writes = world->rank == 0 || world->rank == world->size - 1;
+    assert_int_equal(part.descriptor >= 0, writes);
+    comm_barrier(world);
+    checkpoint_part_end(&part, false);
+    run_close(&run);
+    same_bytes(1, &small, 2, false);
 }
 
 /* ---- training continues ---- */

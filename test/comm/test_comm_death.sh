@@ -6,7 +6,9 @@
 # `test_transport TRANSPORT RANKS_A_NODE COUNT`: the last rank fails.
 . "$TEST_SOURCE/test/support/program.sh"
 
-# check_job NAME RANKS JOB PATTERN...: the job fails, and its stderr has a line with each pattern.
+# check_job NAME RANKS JOB PATTERN...: the job fails, and its stderr has a line with each pattern, and at most
+# $failures_most lines of failures.
+failures_most=9
 check_job() {
     name=$1 ranks=$2 job=$3
     shift 3
@@ -17,6 +19,7 @@ check_job() {
     for pattern in "$@"; do
         grep -qE "$pattern" output || bad="$bad; no line with \"$pattern\""
     done
+    [ "$(grep -c '^vittrain: failure: ' output)" -le $failures_most ] || bad="$bad; more than $failures_most lines"
     result "$name" "$bad" output
 }
 
@@ -52,6 +55,7 @@ check 'a message that does not come names its sender' alone \
 "$TEST_BUILD/test/comm/test_comm" fault >output 2>&1 </dev/null
 result 'a fault is named without a launcher' \
     "$(grep -cE '^vittrain: failure: rank 0 on .*: segmentation fault' output | grep -vx 1)" output
+failures_most=1
 for transport in 'ring 0 1000000' 'shared 0 1000000' 'hierarchical 2 1000000' 'shared 0 100'; do
     check_job "a rank that does not come is named: $transport" 4 "test_transport $transport" \
         "all-reduce of ${transport##* } fp32 \(number [0-9]+ of a group of 4 .*missing: rank 3 on .*in no coll"

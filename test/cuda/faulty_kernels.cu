@@ -345,6 +345,34 @@ static void legacy_stream(cudaStream_t, float *values)
     right_launch(NULL, values, THREADS * sizeof(float));
 }
 
+/* A new thread has device 0. */
+static void event_of_another_device(cudaStream_t, float *)
+{
+    setenv("VITTRAIN_EMULATION_DEVICES", "2", 1);
+    CUDA_CHECK(cudaSetDevice(1));
+    const cudaEvent_t event = event_record(stream_create());
+    std::thread([&]() { CUDA_CHECK(cudaEventQuery(event)); }).join();
+}
+
+/* The last block's threads would wrap around to the first octets. */
+static void octets_beyond_32_bits(cudaStream_t stream, float *values)
+{
+    struct stream on = {NULL, stream};
+    cuda_bias_relu(&on, TYPE_FP32, (int64_t)UINT32_MAX - 100, 8, NULL, false, values);
+}
+
+static void norm_sums_alone(cudaStream_t stream, float *values)
+{
+    struct stream on = {NULL, stream};
+    struct norm_backward args = {};
+    args.rows = THREADS / 8;
+    args.width = 8;
+    args.x = args.gamma = args.dy = args.add = values;
+    args.mean = args.rstd = values;
+    args.dx = args.add_sums = values;
+    cuda_norm_backward(&on, &args);
+}
+
 /* Launch a kernel in a child process, and end as it does. */
 static void launch_after_fork(cudaStream_t stream, float *values)
 {
@@ -407,6 +435,9 @@ extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *valu
                                                            wait_for_another_capture,
                                                            end_in_another_thread,
                                                            legacy_stream,
+                                                           event_of_another_device,
+                                                           octets_beyond_32_bits,
+                                                           norm_sums_alone,
                                                            launch_after_fork,
                                                            host_read};
     const int kernel_count = sizeof kernels / sizeof kernels[0];

@@ -54,6 +54,9 @@ static const struct {
     {"an event of another capture", "event of another capture", true},
     {"the end in another thread", "cudaStreamEndCapture in another thread", true},
     {"the legacy stream", "on the legacy default stream", true},
+    {"an event of another device", "a handle of device 1 in a thread with device 0", true},
+    {"octets beyond 32 bits", "4294967195 rows of 8 are too many", true},
+    {"sums of a norm without its gradients", "add_sums requires add and dgamma", true},
     {"a launch in a forked process", "cudaErrorInitializationError", true},
     {"a read of device memory by the host", "the host accesses device memory", false},
 };

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # long
 # The whole program on emulated GPUs, with every strategy and on 1, 2 and 4 ranks: losses equal those of one
-# rank on the CPU within rounding, with and without CUDA graphs. Two ranks on one GPU are an error. A hang
-# during training is reported with its cause. Convolutional models train, too.
+# rank on the CPU within rounding, with and without CUDA graphs, and also if a run fails and continues on another
+# number of GPUs. Two ranks on one GPU are an error. Convolutional models train, too.
 . "$TEST_SOURCE/test/support/program.sh"
 
 take_emulated_gpu
@@ -13,32 +13,62 @@ export VITTRAIN_CUDA_MODULE
 tiny="$small model.patch=16 model.depth=1 model.drop_path=0.1 train.global_batch=8 debug.fraction=0.04 \
 train.epochs=1 train.steps=5 train.clip_norm=1 optim.ema=0.9 data.val=none output.tensorboard=off"
 
+# as_cpu: print the first loss or norm of the run that differs from the CPU's.
+as_cpu() {
+    for what in loss grad_norm; do
+        column "$work/gpu/metrics.csv" train $what >"$work/a"
+        column "$work/cpu/metrics.csv" train $what >"$work/b"
+        differ "$work/a" "$work/b" 1e-4
+    done
+}
+
 # trains NAME RANKS WORD...: losses and norms on emulated GPUs equal those on the CPU.
 trains() {
     name=$1 ranks=$2
     shift 2
     run "$ranks" gpu $tiny run.backend=cuda run.dir="$work/gpu" "$@"
-    bad=
-    [ $status -eq 0 ] || bad="exit status $status"
-    for what in loss grad_norm; do
-        column "$work/gpu/metrics.csv" train $what >"$work/a"
-        column "$work/cpu/metrics.csv" train $what >"$work/b"
-        bad="$bad$(differ "$work/a" "$work/b" 1e-4)"
-    done
+    bad="$(ended)$(as_cpu)"
     [ "$ranks" = 1 ] || grep -q 'emulated NCCL' "$work/gpu.log" || bad="$bad; not by NCCL"
     result "$name" "$bad" "$work/gpu.log"
+    rm -rf "$work/gpu"
+}
+
+# survives STRATEGY RANKS FAULT PATTERN OTHER_RANKS WORD...: after a checkpoint in the background, a collective fails, and
+# the message matches PATTERN. The run continues on another number of GPUs, where a rank dies after the last step. The
+# losses are those of the CPU.
+survives() {
+    strategy=$1 first=$2 fault=$3 pattern=$4 second=$5
+    shift 5
+    words="$tiny run.backend=cuda run.dir=$work/gpu checkpoint.every=0.1 mesh.strategy=$strategy $*"
+    export VITTRAIN_EMULATION_COLLECTIVE="$fault"
+    run "$first" failed $words mesh.timeout=3s
+    unset VITTRAIN_EMULATION_COLLECTIVE
+    bad="$(ended 9)$(has "$work/failed.log" "^vittrain: failure: rank [0-9] on .*: GPU .* $pattern")"
+    [ "$(grep -c '^vittrain: failure' "$work/failed.log")" = 1 ] || bad="$bad; not one failure"
+    grep -q '^warning: stalled' "$work/failed.log" && bad="$bad; a rank is named"
+    result "$strategy on $first GPUs: a collective that fails ends the training" "$bad" "$work/failed.log"
+    : >"$work/killed.log"
+    timeout $time_limit $MPIRUN -np "$second" "$vittrain" $words cuda.graph=on debug.pause=results:5:80:1 >"$work/killed.log" 2>&1 </dev/null &
+    wait_job=$!
+    kill -9 "$(paused 1 "$work/killed.log")"
+    wait $wait_job
+    status=$?
+    wait_job=
+    reports_kill $status && [ $status -ne 124 ] && bad= || bad="exit status $status;"
+    bad="$bad$(has "$work/killed.log" 'resuming from .*step-0000000[123].h5' 'emulated NCCL')$(as_cpu)"
+    result "$strategy on $second GPUs: it continues, and a rank dies" "$bad" "$work/killed.log"
     rm -rf "$work/gpu"
 }
 
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
 result 'the CPU trains' "$(ended)" "$work/cpu.log"
 trains 'one GPU' 1
-trains 'ddp on 2 GPUs, dependent launches' 2 mesh.strategy=ddp cuda.dependent_launch=on
-trains 'ddp on 4 GPUs, not recorded' 4 mesh.strategy=ddp cuda.graph=off
-trains 'zero1 on 2 GPUs' 2 mesh.strategy=zero1
-trains 'zero2 on 2 GPUs, in micro-batches' 2 mesh.strategy=zero2 train.accumulate=2
-trains 'fsdp on 4 GPUs' 4 mesh.strategy=fsdp
-trains 'hsdp on 4 GPUs' 4 mesh.strategy=hsdp mesh.shard=2
+failed='failed after .*: unhandled system error'
+survives ddp 4 error:1:15 "$failed" 2 cuda.dependent_launch=on cuda.graph=off
+survives zero1 2 error:1:25 "$failed" 4 cuda.graph=off
+survives zero2 4 error:1:25 "$failed" 2 train.accumulate=2
+survives fsdp 2 hang:1:24 'in a graph, .* has waited' 4
+survives hsdp 2 error:1:30 "$failed" 4 mesh.shard=2 cuda.graph=off
 run 4 uneven $tiny run.backend=cuda run.dir="$work/uneven" mesh.strategy=ddp train.global_batch=10
 result 'ranks with different numbers of samples' "$(ended)" "$work/uneven.log"
 
@@ -54,17 +84,6 @@ fails 2 'two ranks on one GPU' 2 'rank 0 on .*: 2 ranks of this node have the sa
     $tiny run.backend=cuda run.dir="$work/shared"
 trains 'two ranks on one GPU, as they wish' 2 mesh.strategy=fsdp cuda.share=yes
 unset VITTRAIN_EMULATION_DEVICES
-
-VITTRAIN_EMULATION_COLLECTIVE=hang:1:20
-export VITTRAIN_EMULATION_COLLECTIVE
-run 2 hanging $tiny run.backend=cuda run.dir="$work/hanging" mesh.strategy=fsdp mesh.timeout=3s
-bad=
-[ $status -eq 9 ] || bad="exit status $status"
-grep -qE '^vittrain: failure: rank [01] on .*: GPU .* \(number [0-9]+ of a group of 2 ranks\) has waited' "$work/hanging.log" ||
-    bad="$bad; not printed"
-grep -q '^warning: stalled' "$work/hanging.log" && bad="$bad; a rank is named"
-result 'a collective that hangs ends the training' "$bad" "$work/hanging.log"
-unset VITTRAIN_EMULATION_COLLECTIVE
 
 # The host of rank 0 waits for the GPU, whose collective waits for rank 1.
 timeout $time_limit $MPIRUN -np 2 "$vittrain" $tiny run.backend=cuda run.dir="$work/stalled" train.steps=8 mesh.stall_warning=1 \

@@ -81,6 +81,11 @@ bad=
 [ "$(grep -c 'no GPU, computing on the CPU: .*no GPU is visible.*section cuda have no effect' "$run_log")" = 1 ] || bad="$bad; not said once"
 result 'run.backend=auto computes on the CPU then, and says so' "$bad" "$run_log"
 
+VITTRAIN_CUDA_MODULE=$module VITTRAIN_EMULATION_NAME='H100 MIG 1g.10gb' "$vittrain" train $gpu train.steps=1 \
+    run.dir="$work/slice" >"$run_log" 2>&1
+status=$?
+result 'the peak rate of a MIG slice is unknown' "$(ended; has "$work/slice/run.json" '"peak_flops": null')" "$run_log"
+
 mixed="VITTRAIN_CUDA_MODULE='$module' '$vittrain' train $gpu run.dir='$work/mixed'"
 run_pair mixed "env VITTRAIN_EMULATION_CAPABILITY=80 $mixed" "env VITTRAIN_EMULATION_CAPABILITY=90 $mixed"
 result 'mixed GPUs in one run' "$(failed_otherwise 2 'rank 1 .*sm_90.*rank 0 with sm_80.*same GPUs')" "$run_log"

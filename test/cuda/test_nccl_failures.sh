@@ -65,6 +65,10 @@ check 'a rank that does not come to a later all-to-all is named' connected none 
     'rank 0 on .*: GPU all-to-all of 1 fp32 \(number 4 .* has waited .*missing: rank 2 on .*no collective'
 check 'an abort that hangs does not hang the job' sums hang:1:3,stuck:0:0 \
     'rank 0 on .*: GPU all-reduce of 1 fp32 \(number 4 .* has waited for ([2-9]|[1-9][0-9])\.'
+VITTRAIN_EMULATION_FAULT=cudaEventQuery:700
+export VITTRAIN_EMULATION_FAULT
+check 'a query of an event that fails is no progress' sums hang:1:3 'rank 0 on .*: GPU all-reduce of 1 fp32 .* has waited'
+unset VITTRAIN_EMULATION_FAULT
 ranks=4 communicators=2 lines_most=4
 check 'all groups are aborted' overlapping hang:0:4 'rank [01] on .*: GPU all-reduce of 1 fp32 .* has waited'
 ranks=3 communicators=0 lines_most=1

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Collectives of emulated GPUs, between processes of one machine, over shared memory named by the
  * id. Each rank writes a chunk of its elements into its area; when all ranks have written, each
- * reads what it needs from all areas. Sums are in rank order. A collective runs when its stream
+ * reads what it needs from all areas. Sums are in the order of ranks, and in the opposite order
+ * unless NCCL_NVLS_ENABLE=0: NCCL may sum in the switch then. A collective runs when its stream
  * executes it. As in NCCL, the first all-to-all returns when all ranks have called it.
  * VITTRAIN_EMULATION_NCCL is the version, 22809 by default. VITTRAIN_EMULATION_COLLECTIVE is a
  * comma-separated list of FAULT:RANK:NUMBER: that rank of a group fails at its collective of that
@@ -284,11 +285,17 @@ static void chunk_reduce(const struct collective *collective, const struct progr
     const int block = call->kind == CALL_REDUCE_SCATTER ? collective->rank : 0;
     const int64_t count = chunk_count(collective, progress);
     const size_t bytes = (size_t)(count * comm_type_size(call->type));
+    const char *in_switch = getenv("NCCL_NVLS_ENABLE");
+    const bool ordered = in_switch != NULL && strcmp(in_switch, "0") == 0;
     unsigned char *into = chunk_at(progress, block);
-    memcpy(into, area_of(collective, 0) + (size_t)block * bytes, bytes);
-    for (int rank = 1; rank < collective->size; rank++)
-        combine(call->type, call->operation, into,
-                area_of(collective, rank) + (size_t)block * bytes, count);
+    for (int i = 0; i < collective->size; i++) {
+        const int rank = ordered ? i : collective->size - 1 - i;
+        const unsigned char *from = area_of(collective, rank) + (size_t)block * bytes;
+        if (i == 0)
+            memcpy(into, from, bytes);
+        else
+            combine(call->type, call->operation, into, from, count);
+    }
 }
 
 static void chunk_take(const struct collective *collective, const struct progress *progress)

@@ -8,6 +8,7 @@ void stream_must_not_capture(cudaStream_t stream, const char *call)
 {
     if (stream == NULL)
         emulated_fault("%s on the legacy default stream", call);
+    device_must_be(stream->device, call);
     if (stream->capture != NULL)
         emulated_fault("%s on a stream that is being captured", call);
 }

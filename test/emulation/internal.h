@@ -70,6 +70,7 @@ struct operation {
 typedef std::map<cudaStream_t, uint64_t> captured_order;
 
 struct emulated_stream {
+    int device;
     std::deque<struct operation> queue;
     uint64_t done, queued; /* operations since it was created; the difference is in the queue */
     bool running;
@@ -78,6 +79,7 @@ struct emulated_stream {
 };
 
 struct emulated_event {
+    int device;
     cudaStream_t stream; /* of the newest record; NULL: never recorded */
     uint64_t position;
     std::shared_ptr<struct capture> capture; /* capture that it was recorded in; NULL: none */
@@ -116,7 +118,11 @@ void thread_must_not_capture(const char *call);
 
 /* runtime.cpp */
 bool is_forked(void);
-int device_capability(void); /* 90: compute capability 9.0 */
+cudaError_t fault_of(const char *call); /* as VITTRAIN_EMULATION_FAULT requests */
+int device_capability(void);            /* 90: compute capability 9.0 */
+int device_current(void);               /* device of the calling thread */
+/* Fault if the calling thread has another device. */
+void device_must_be(int number, const char *call);
 /* Add a launch to the list of captured kernels. */
 void launch_capture(const char *kernel, dim3 grid, dim3 block);
 

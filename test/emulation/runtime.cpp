@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The emulated devices: one per rank of the node, or VITTRAIN_EMULATION_DEVICES. Each has 1 GiB, or
- * VITTRAIN_EMULATION_MEMORY bytes. VITTRAIN_EMULATION_FAULT=CALL:CODE makes that call of the
- * runtime library return that error. VITTRAIN_EMULATION_CAPTURE=FILE lists the kernels launched
- * between cudaProfilerStart and cudaProfilerStop. */
+ * VITTRAIN_EMULATION_MEMORY bytes, and the name "emulated GPU", or VITTRAIN_EMULATION_NAME.
+ * VITTRAIN_EMULATION_FAULT=CALL:CODE makes that call of the runtime library return that error.
+ * VITTRAIN_EMULATION_CAPTURE=FILE lists the kernels launched between cudaProfilerStart and
+ * cudaProfilerStop. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -14,6 +15,7 @@ extern "C" {
 }
 
 static FILE *captured;
+static thread_local int device_number; /* a new thread has device 0, as in CUDA */
 
 static const struct {
     cudaError_t code;
@@ -61,7 +63,7 @@ bool is_forked(void)
     return getpid() != first;
 }
 
-static cudaError_t fault_of(const char *call)
+cudaError_t fault_of(const char *call)
 {
     if (is_forked())
         return cudaErrorInitializationError;
@@ -140,7 +142,22 @@ cudaError_t cudaSetDevice(int number)
 {
     int count = 0;
     cudaGetDeviceCount(&count);
-    return number < count ? fault_of("cudaSetDevice") : cudaErrorInvalidDevice;
+    if (number >= count)
+        return cudaErrorInvalidDevice;
+    device_number = number;
+    return fault_of("cudaSetDevice");
+}
+
+int device_current(void)
+{
+    return device_number;
+}
+
+void device_must_be(int number, const char *call)
+{
+    if (number != device_number)
+        emulated_fault("%s: a handle of device %d in a thread with device %d", call, number,
+                       device_number);
 }
 
 int device_capability(void)
@@ -152,7 +169,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int numbe
 {
     const int capability = device_capability();
     *properties = {};
-    snprintf(properties->name, sizeof properties->name, "emulated GPU");
+    snprintf(properties->name, sizeof properties->name, "%s",
+             getenv("VITTRAIN_EMULATION_NAME") != NULL ? getenv("VITTRAIN_EMULATION_NAME")
+                                                       : "emulated GPU");
     snprintf(properties->uuid.bytes, sizeof properties->uuid.bytes, "emulated-%d", number);
     properties->totalGlobalMem = (size_t)setting("VITTRAIN_EMULATION_MEMORY", 1 << 30);
     properties->sharedMemPerBlockOptin = SHARED_MOST;

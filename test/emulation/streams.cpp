@@ -60,6 +60,7 @@ void stream_push(cudaStream_t stream, const struct operation &operation)
 {
     if (stream == NULL)
         emulated_fault("%s on the legacy default stream", operation.what);
+    device_must_be(stream->device, operation.what);
     if (stream->capture != NULL) {
         capture_push(stream, operation);
         return;
@@ -102,6 +103,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
     RUNTIME_CALL;
     *stream = new emulated_stream();
+    (*stream)->device = device_current();
     streams_all().push_back(*stream);
     return cudaSuccess;
 }
@@ -156,6 +158,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     RUNTIME_CALL;
     *event = new emulated_event();
+    (*event)->device = device_current();
     (*event)->times = (flags & cudaEventDisableTiming) == 0;
     return cudaSuccess;
 }
@@ -184,6 +187,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     RUNTIME_CALL;
+    device_must_be(event->device, "cudaEventRecord");
     if (event->times)
         emulated_enqueue(stream, "time", [=]() { event->seconds = emulated_seconds; });
     event->capture = stream->capture;
@@ -196,6 +200,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     RUNTIME_CALL;
+    device_must_be(event->device, "cudaStreamWaitEvent");
     if (event->capture != NULL) {
         capture_wait(stream, event);
         return cudaSuccess;
@@ -210,6 +215,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 /* Checks shared by the two calls below. */
 static void event_must_not_capture(const struct emulated_event *event, const char *call)
 {
+    device_must_be(event->device, call);
     if (event->capture != NULL)
         emulated_fault("%s on an event that was recorded in a capture", call);
     thread_must_not_capture(call);
@@ -228,6 +234,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     RUNTIME_CALL;
     event_must_not_capture(event, "cudaEventQuery");
+    const cudaError_t fault = fault_of("cudaEventQuery");
+    if (fault != cudaSuccess)
+        return fault;
     if (event->stream == NULL || event->stream->done >= event->position)
         return cudaSuccess;
     stream_run(event->stream, event->stream->done + 1, false);

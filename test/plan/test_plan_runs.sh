@@ -153,6 +153,9 @@ run 1 cluster plan $small train.global_batch=0 train.batch=8 mesh.strategy=ddp p
 bad=$(awk '/^ +ranks/ { table = 1; next } table { rows++; last = $1; if ($4 != 8) print "batch " $4 " of " $1 " ranks" }
     END { if (rows != 13 || last != 4096) print rows " rows to " last }' "$work/cluster.log")
 result 'a cluster: 1 to 4096 ranks' "$bad" "$work/cluster.log"
+run 1 twelve plan $small train.global_batch=0 train.batch=8 mesh.strategy=ddp plan.cluster=cluster.ini plan.ranks=12
+rows=$(awk '/^ +ranks/ { table = 1; next } table { printf "%s ", $1 }' "$work/twelve.log")
+result 'up to plan.ranks' "$([ "$rows" = '1 2 4 8 12 ' ] || echo "rows: $rows")" "$work/twelve.log"
 run 1 strong plan $small mesh.strategy=hsdp plan.cluster=cluster.ini plan.scaling=strong
 bad=$(grep -q '^ *32 the batch of 24 images is less than one per rank' "$work/strong.log" || echo 'no end')
 [ "$(grep -cE '^ +(1|2|4|8|16) +[0-9]+ ' "$work/strong.log")" = 5 ] || bad="$bad; rows"

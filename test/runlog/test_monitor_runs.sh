@@ -88,11 +88,12 @@ bad=$(ended)$(ls "$work"/nocsv/monitor* 2>/dev/null)
 [ "$(value "$work/nocsv/result.json" sensors readings)" = 2 ] || bad="$bad; not 2 readings"
 result 'without tables: a summary' "$bad" "$work/nocsv.log"
 
-mkdir -p "$work/taken/monitor-1.csv"
+mkdir -p "$work/taken/monitor-1.csv" "$work/taken/monitor.csv.part" # a new table needs no temporary file
 run 2 taken $small train.steps=3 run.dir="$work/taken"
 bad=$(ended)
 [ "$(grep -c '^warning: ' "$work/taken.log")" = 1 ] &&
     grep -q '^warning: rank 1 on .*monitor-1.csv.*the run continues' "$work/taken.log" || bad="$bad; not one warning"
+[ -s "$work/taken/monitor.csv" ] || bad="$bad; no table of rank 0"
 result 'a table that cannot be written' "$bad" "$work/taken.log"
 
 run 1 short $small output.monitor=0.01 run.dir="$work/short"
