@@ -104,7 +104,8 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
             variable_name(self, y, name);
         variable_add(self, name, PREDICTION_VALUES, first, outputs, has_outputs);
         if (view->has_targets)
-            self->attributes[self->count - 1] = &view->grid->array[view->x_count + v].attributes;
+            self->variable[self->count - 1].attributes =
+                &view->grid->array[view->x_count + v].attributes;
         first += outputs;
     }
 }
@@ -113,7 +114,7 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
 static void texts_add(struct prediction_arrays *self, const char *name, const char *const *texts,
                       int64_t count)
 {
-    struct array_attributes *to = &self->texts[self->count - 1];
+    struct array_attributes *to = &self->variable[self->count - 1].texts;
     struct text_stream text;
     FILE *values = text_stream_open(&text);
     to->attribute = allocate(1, sizeof *to->attribute);
@@ -123,7 +124,7 @@ static void texts_add(struct prediction_arrays *self, const char *name, const ch
     to->attribute[0] = (struct hdf5_attribute){.kind = HDF5_TEXT, .count = count};
     snprintf(to->attribute[0].name, sizeof to->attribute[0].name, "%s", name);
     to->count = 1;
-    self->attributes[self->count - 1] = to;
+    self->variable[self->count - 1].attributes = to;
 }
 
 /* Add the attribute class_names to the last variable, if the classes have names. */
@@ -138,8 +139,6 @@ static void variables_set(struct prediction_arrays *self, const struct arrays_vi
     const struct dataset *dataset = &self->inference->run.validation.dataset;
     const size_t most = (size_t)larger(view->y_count, 2);
     self->variable = allocate(most + SOURCES, sizeof *self->variable);
-    self->attributes = allocate(most + SOURCES, sizeof *self->attributes);
-    self->texts = allocate(most + SOURCES, sizeof *self->texts);
     if (self->inference->run.options.data.task == TASK_REGRESSION) {
         values_add(self, view);
         return;
@@ -268,8 +267,8 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
     hdf5_dataset_reserve(file, variable->name, type, variable->dimensions, variable->extent,
                          &variable->offset);
     hid_t object = H5Dopen2(file, variable->name, H5P_DEFAULT);
-    if (self->attributes[v] != NULL)
-        attributes_write(object, self->attributes[v]);
+    if (variable->attributes != NULL)
+        attributes_write(object, variable->attributes);
     H5Dclose(object);
     for (int d = 0; d < variable->dimensions; d++) {
         const enum coordinate_axis axis = axis_of(variable, d);
@@ -336,7 +335,7 @@ static void coordinates_set(struct prediction_arrays *self, const struct arrays_
             arrays_coordinate(dataset, axis == AXIS_OUTPUTS ? v : 0, axis, to);
             if (to->dimension != NULL && name_is_taken(self, to->dimension->name)) {
                 free(to->values);
-                *to = (struct coordinate){.count = 0};
+                *to = (struct coordinate){.values = NULL};
             }
         }
     for (int v = 1; self->axes[AXIS_SAMPLES].values != NULL && v < view->y_count; v++)
@@ -490,10 +489,8 @@ void prediction_arrays_close(struct prediction_arrays *self, struct error *error
     for (int n = 0; self->axes != NULL && n < self->predicted * AXES; n++)
         free(self->axes[n].values);
     for (int v = 0; v < self->count; v++)
-        array_attributes_free(&self->texts[v]);
-    free(self->texts);
+        array_attributes_free(&self->variable[v].texts);
     free(self->axes);
-    free(self->attributes);
     free(self->variable);
     *self = (struct prediction_arrays){.descriptor = -1};
 }

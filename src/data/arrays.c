@@ -154,22 +154,21 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
                        struct error *error)
 {
     struct file_series *series = &self->series;
-    struct dimension *samples = grid->array[0].dimension[0] == GRID_NONE
-                                    ? NULL
-                                    : &grid->dimension[grid->array[0].dimension[0]];
+    struct series_file *times = &file->times;
+    const int number = grid->array[0].dimension[0];
     const bool is_used = !series->counts && (series->joined || samples_at_ends(series) > 0);
     double most = 0;
-    file->times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
-    if (samples == NULL || samples->values == NULL)
+    *times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
+    if (number == GRID_NONE || grid->dimension[number].values == NULL)
         return true;
+    struct dimension *samples = &grid->dimension[number];
     const char *calendar = array_attributes_text(&samples->attributes, "calendar");
-    if (!time_units_parse(samples->units, calendar, &file->times.units)) {
-        file->times.units = (struct time_units){0};
+    if (!time_units_parse(samples->units, calendar, &times->units)) {
+        times->units = (struct time_units){0};
         if (is_used)
             return error_set(error, ERROR_DATA,
                              "%s: cannot decode the units '%.60s' of '%s' in the calendar '%.40s': "
-                             "write UNIT since DATE of the CF conventions, or set "
-                             "data.coordinates=ignore",
+                             "write UNIT since DATE, or set data.coordinates=ignore",
                              file->path, samples->units, samples->name, calendar);
     }
     for (int64_t n = 0; n < samples->count; n++) {
@@ -180,13 +179,12 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
                              "data.coordinates=ignore to count samples",
                              file->path, samples->name, (long long)n);
     }
-    file->times.time = samples->values;
+    times->time = samples->values;
     samples->values = NULL;
     if (samples->is_float32)
-        file->times.rounding =
-            most * 0x1p-24 * (file->times.units.has_date ? file->times.units.seconds : 1);
+        times->rounding = most * 0x1p-24 * (times->units.has_date ? times->units.seconds : 1);
     if (self->file_count == 1) {
-        series->units = file->times.units;
+        series->units = times->units;
         snprintf(series->name, sizeof series->name, "%.63s", samples->name);
     }
     return true;
@@ -198,14 +196,14 @@ static bool grid_read(struct dataset *dataset, const struct options *options,
 {
     struct arrays *self = dataset->self;
     struct grid other = {0};
-    const bool is_first = self->file_count == 1, checks = !self->series.counts;
+    const bool is_first = self->file_count == 1, counts = self->series.counts;
     struct grid *grid = is_first ? &self->grid : &other;
     for (int v = 0; v < self->array_count; v++)
         grid_add(grid, &file->place, variable_of(self, v)->name, &file->array[v]);
-    if (!checks)
-        grid_forget_kinds(grid);
-    const bool good = (!is_first || shape_set(dataset, options, file, error)) &&
-                      (!checks || is_first || grid_compare(&self->grid, grid, error)) &&
+    for (int n = 0; counts && n < grid->dimension_count; n++)
+        grid->dimension[n].kind = DIMENSION_UNKNOWN;
+    const bool good = (is_first ? shape_set(dataset, options, file, error)
+                                : counts || grid_compare(&self->grid, grid, error)) &&
                       times_take(self, file, grid, error);
     grid_close(&other);
     return good;

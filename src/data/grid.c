@@ -258,12 +258,6 @@ void grid_add(struct grid *grid, const struct array_path *source, const char *na
              array_attributes_text(&added->attributes, "units"));
 }
 
-void grid_forget_kinds(struct grid *grid)
-{
-    for (int n = 0; n < grid->dimension_count; n++)
-        grid->dimension[n].kind = DIMENSION_UNKNOWN;
-}
-
 const struct dimension *grid_dimension(const struct grid *grid, int array, int dimension)
 {
     const int number = grid->array[array].dimension[dimension];
@@ -286,12 +280,6 @@ void grid_close(struct grid *grid)
 }
 
 /* ---- the order of dimensions ---- */
-
-static enum dimension_kind kind_at(const struct grid *grid, int array, int dimension)
-{
-    const struct dimension *known = grid_dimension(grid, array, dimension);
-    return known != NULL ? known->kind : DIMENSION_UNKNOWN;
-}
 
 static bool is_plane(enum dimension_kind kind)
 {
@@ -332,7 +320,8 @@ bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int ord
     enum dimension_kind kind[ARRAY_DIMENSIONS];
     const int last = self->dimensions - 1;
     for (int d = 0; d <= last; d++) {
-        kind[d] = kind_at(grid, array, d);
+        const struct dimension *known = grid_dimension(grid, array, d);
+        kind[d] = known != NULL ? known->kind : DIMENSION_UNKNOWN;
         if (d > 0 && kind[d] == DIMENSION_TIME && (kind[0] != DIMENSION_UNKNOWN || last == 3))
             return order_refuse(grid, array, "time must be the first, that of the samples", error);
     }
@@ -544,8 +533,6 @@ bool grid_compare(const struct grid *first, const struct grid *other, struct err
 static json_t *dimension_describe(const struct dimension *dimension)
 {
     json_t *values = json_array();
-    if (dimension == NULL)
-        return json_null();
     for (int64_t i = 0; dimension->values != NULL && i < dimension->count; i++)
         value_append(values, value_number(dimension->values[i]));
     return json_pack("{s:o, s:o, s:i, s:I, s:o}", "name", value_name(dimension->name), "units",
@@ -560,7 +547,9 @@ char *grid_write(const struct grid *grid)
         const struct grid_array *self = &grid->array[n];
         json_t *dimensions = json_array();
         for (int d = 1; d < self->dimensions; d++)
-            value_append(dimensions, dimension_describe(grid_dimension(grid, n, d)));
+            value_append(dimensions, self->dimension[d] == GRID_NONE
+                                         ? json_null()
+                                         : dimension_describe(grid_dimension(grid, n, d)));
         value_append(arrays, json_pack("{s:o, s:o, s:o}", "name", value_name(self->name), "units",
                                        value_name(self->units), "dimensions", dimensions));
     }
