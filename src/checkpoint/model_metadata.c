@@ -31,39 +31,16 @@
 #include "model/vit.h"
 
 /* Options without a key of timm (those of architecture, size, channels and classes have one). */
-static const char *const option_names[] = {"model.patch",
-                                           "model.dim",
-                                           "model.depth",
-                                           "model.heads",
-                                           "model.mlp_ratio",
-                                           "model.qkv_bias",
-                                           "model.qk_norm",
-                                           "model.class_token",
-                                           "model.registers",
-                                           "model.position",
-                                           "model.embed_norm",
-                                           "model.head",
-                                           "model.pool",
-                                           "model.fc_norm",
-                                           "model.layer_scale",
-                                           "model.mlp",
-                                           "model.gelu",
-                                           "model.width",
-                                           "eval.resize",
-                                           "eval.resize_to",
-                                           "eval.crop",
-                                           "eval.crop_pad",
-                                           "data.exif",
-                                           "data.format",
-                                           "data.x",
-                                           "data.y",
-                                           "data.order",
-                                           "data.join",
-                                           "data.coordinates",
-                                           "data.transform",
-                                           "data.task",
-                                           "train.loss",
-                                           "train.ignore_label"};
+static const char *const option_names[] = {
+    "model.patch",     "model.dim",      "model.depth",       "model.heads",
+    "model.mlp_ratio", "model.qkv_bias", "model.qk_norm",     "model.class_token",
+    "model.registers", "model.position", "model.embed_norm",  "model.head",
+    "model.pool",      "model.fc_norm",  "model.layer_scale", "model.mlp",
+    "model.gelu",      "model.width",    "eval.resize",       "eval.resize_to",
+    "eval.crop",       "eval.crop_pad",  "data.exif",         "data.format",
+    "data.x",          "data.y",         "data.order",        "data.join",
+    "data.transform",  "data.task",      "train.loss",        "train.ignore_label",
+    "data.coordinates"};
 
 static bool is_of_arrays(const struct data_options *data)
 {
@@ -101,9 +78,8 @@ static void data_take(struct model_metadata *metadata, const struct options *opt
 
 /* ---- writing */
 
-/* Put values in fp32, so that a list that is read back and put again has the same text. */
-/* Numbers are rounded to float32, except means from which the distances (std; or NULL) are too
- * small for that. */
+/* Put values in fp32, so that a list that is read back and put again has the same text, except
+ * means that are too far from 0 for their standard deviation (std; or NULL). */
 static void put_list(json_t *object, const char *key, const struct channel_values *list,
                      const struct channel_values *std)
 {

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE /* strcasestr */
 #endif
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "config/command_line.h"
 #include "config/option_types.h"
 #include "core/allocate.h"
+#include "core/integer.h"
 #include "core/text.h"
 #include "data/array_list.h"
 #include "data/array_path.h"
@@ -250,16 +252,8 @@ static void forecast_print(const struct suggestion *suggestion, const char *path
     printf(" data.task=regression model.head=dense data.val=0.1 data.val_from=end\n");
 }
 
-/* Order floats. */
-static int values_compare(const void *one, const void *other)
-{
-    const float left = *(const float *)one, right = *(const float *)other;
-    return (left > right) - (left < right);
-}
-
-/* Return the number of distinct values in the first sample of a mask, 0 if it cannot be read, and
- * set the largest one. */
-static int64_t values_count(const char *root, const struct array_entry *mask, float *largest)
+/* Print notes on the classes of a mask without names, from the values of its first sample. */
+static void mask_print(const struct array_entry *mask, const char *root)
 {
     const int64_t height = mask->extent[1], width = mask->extent[2], pixels = height * width;
     const struct array_box box = {.count = {1, height, width}, .stride = {pixels, width, 1}};
@@ -268,30 +262,21 @@ static int64_t values_count(const char *root, const struct array_entry *mask, fl
     struct array_path source;
     struct array array = {.path = NULL};
     struct error ignored = {0};
+    float *values = allocate((size_t)smaller(pixels, PIXELS_READ), sizeof *values), largest = 0;
     int64_t count = 0;
-    if (elements(mask) / mask->extent[0] > PIXELS_READ)
-        return 0;
-    float *values = allocate((size_t)pixels, sizeof *values);
-    if (array_path_open(&source, root, &reader, &ignored) &&
+    if (array_path_open(&source, root, &reader, &ignored) && pixels <= PIXELS_READ &&
         array_path_array(&source, name, &array, &ignored) &&
         array_read(&array, &box, values, &ignored)) {
-        qsort(values, (size_t)pixels, sizeof *values, values_compare);
-        for (int64_t i = 0; i < pixels; i++)
+        qsort(values, (size_t)pixels, sizeof *values, compare_uint32);
+        for (int64_t i = 0; i < pixels; i++) {
             count += i == 0 || values[i] != values[i - 1];
-        *largest = values[pixels - 1];
+            largest = fmaxf(largest, values[i]);
+        }
     }
     array_close(&array);
     array_path_close(&source);
     hdf5_reader_close(&reader);
     free(values);
-    return count;
-}
-
-/* Print notes on the classes of a mask without names. */
-static void mask_print(const struct array_entry *mask, const char *root)
-{
-    float largest;
-    const int64_t count = values_count(root, mask, &largest);
     if (count > CLASSES_IN_SAMPLE)
         printf("  (the first sample of %s has %lld values up to %g: if they number objects, they "
                "are instances and not classes; replace them by the classes of the objects)\n",

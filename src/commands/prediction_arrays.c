@@ -30,23 +30,6 @@ bool prediction_arrays_is_file(const char *path)
 
 /* ---- variables ---- */
 
-/* True if the file stores class numbers as uint8, else as int32. */
-static bool class_is_byte(const struct prediction_arrays *self)
-{
-    return self->inference->run.session.model->classes <= UINT8_MAX + 1;
-}
-
-/* True if the values of an output have an origin, with which they do not fit in float32. */
-static bool value_is_double(const struct prediction_arrays *self,
-                            const struct prediction_variable *variable)
-{
-    const struct dataset *dataset = &self->inference->run.validation.dataset;
-    bool found = false;
-    for (int64_t c = 0; variable->kind == PREDICTION_VALUES && c < variable->outputs; c++)
-        found = found || dataset->target_origin[variable->first + c] != 0;
-    return found;
-}
-
 /* Add a variable of `outputs` outputs, from output `first` on. Its shape is [N, K, H, W] without K
  * if has_outputs is false and without H and W if there is one value for each output. */
 static void variable_add(struct prediction_arrays *self, const char *name,
@@ -69,9 +52,11 @@ static void variable_add(struct prediction_arrays *self, const char *name,
         variable->extent[variable->dimensions++] =
             dataset->tiles > 0 ? dataset->field.width : width;
     }
-    variable->value_bytes = kind == PREDICTION_CLASS && class_is_byte(self) ? 1
-                            : value_is_double(self, variable)               ? sizeof(double)
-                                                                            : sizeof(float);
+    variable->value_bytes =
+        kind == PREDICTION_CLASS && model->classes <= UINT8_MAX + 1 ? 1 : sizeof(float);
+    for (int64_t c = 0; kind == PREDICTION_VALUES && c < outputs; c++)
+        if (dataset->target_origin[first + c] != 0) /* float32 has too few digits */
+            variable->value_bytes = sizeof(double);
     variable->row_bytes = (size_t)(height * width * outputs * variable->value_bytes);
 }
 
@@ -119,7 +104,8 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
             variable_name(self, y, name);
         variable_add(self, name, PREDICTION_VALUES, first, outputs, has_outputs);
         if (view->has_targets)
-            self->attributes[self->count - 1] = &view->grid->array[view->x_count + v].attributes;
+            self->variable[self->count - 1].attributes =
+                &view->grid->array[view->x_count + v].attributes;
         first += outputs;
     }
 }
@@ -128,7 +114,7 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
 static void texts_add(struct prediction_arrays *self, const char *name, const char *const *texts,
                       int64_t count)
 {
-    struct array_attributes *to = &self->texts[self->count - 1];
+    struct array_attributes *to = &self->variable[self->count - 1].texts;
     struct text_stream text;
     FILE *values = text_stream_open(&text);
     to->attribute = allocate(1, sizeof *to->attribute);
@@ -138,7 +124,7 @@ static void texts_add(struct prediction_arrays *self, const char *name, const ch
     to->attribute[0] = (struct hdf5_attribute){.kind = HDF5_TEXT, .count = count};
     snprintf(to->attribute[0].name, sizeof to->attribute[0].name, "%s", name);
     to->count = 1;
-    self->attributes[self->count - 1] = to;
+    self->variable[self->count - 1].attributes = to;
 }
 
 /* Add the attribute class_names to the last variable, if the classes have names. */
@@ -153,8 +139,6 @@ static void variables_set(struct prediction_arrays *self, const struct arrays_vi
     const struct dataset *dataset = &self->inference->run.validation.dataset;
     const size_t most = (size_t)larger(view->y_count, 2);
     self->variable = allocate(most + SOURCES, sizeof *self->variable);
-    self->attributes = allocate(most + SOURCES, sizeof *self->attributes);
-    self->texts = allocate(most + SOURCES, sizeof *self->texts);
     if (self->inference->run.options.data.task == TASK_REGRESSION) {
         values_add(self, view);
         return;
@@ -172,25 +156,19 @@ static void variables_set(struct prediction_arrays *self, const struct arrays_vi
 
 /* ---- sources ---- */
 
-/* Add the paths of the files to the last variable. */
-static void file_names_add(struct prediction_arrays *self, const struct arrays_view *view)
-{
-    const int64_t files = view->series->count;
-    const char **paths = allocate((size_t)files, sizeof *paths);
-    for (int64_t f = 0; f < files; f++)
-        paths[f] = view->series->file[f].path;
-    if (files <= FILE_NAMES_MOST)
-        texts_add(self, "file_names", paths, files);
-    free(paths);
-}
-
 /* Add the record, the file and the number in the file of each sample, if the samples are not those
  * of one whole file. Names that variables or coordinates have are left out. */
 static void sources_add(struct prediction_arrays *self, const struct arrays_view *view)
 {
     static const char *const names[SOURCES] = {"record", "file", "file_sample"};
     const struct dataset *dataset = &self->inference->run.validation.dataset;
-    for (int s = 0; (dataset->subset != NULL || view->series->count > 1) && s < SOURCES; s++) {
+    const int64_t files = view->series->count;
+    if (dataset->subset == NULL && files == 1)
+        return;
+    const char **paths = allocate((size_t)files, sizeof *paths);
+    for (int64_t f = 0; f < files; f++)
+        paths[f] = view->series->file[f].path;
+    for (int s = 0; s < SOURCES; s++) {
         bool is_taken = name_is_taken(self, names[s]);
         for (int n = 0; n < self->predicted * AXES; n++)
             is_taken |= self->axes[n].dimension != NULL &&
@@ -204,9 +182,10 @@ static void sources_add(struct prediction_arrays *self, const struct arrays_view
                                                  .extent = {window_records(dataset)},
                                                  .value_bytes = sizeof(int64_t)};
         snprintf(variable->name, sizeof variable->name, "%s", names[s]);
-        if (s == 1)
-            file_names_add(self, view);
+        if (s == 1 && files <= FILE_NAMES_MOST)
+            texts_add(self, "file_names", paths, files);
     }
+    free(paths);
 }
 
 static bool sources_write(const struct prediction_arrays *self, struct error *error)
@@ -279,16 +258,17 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
                             struct hdf5_scale_use *uses)
 {
     struct prediction_variable *variable = &self->variable[v];
-    hid_t type = variable->kind == PREDICTION_SOURCE  ? H5T_NATIVE_INT64
-                 : value_is_double(self, variable)    ? H5T_NATIVE_DOUBLE
-                 : variable->kind != PREDICTION_CLASS ? H5T_NATIVE_FLOAT
-                 : class_is_byte(self)                ? H5T_NATIVE_UINT8
-                                                      : H5T_NATIVE_INT32;
+    const bool is_class = variable->kind == PREDICTION_CLASS;
+    hid_t type = variable->kind == PREDICTION_SOURCE       ? H5T_NATIVE_INT64
+                 : is_class && variable->value_bytes == 1  ? H5T_NATIVE_UINT8
+                 : is_class                                ? H5T_NATIVE_INT32
+                 : variable->value_bytes == sizeof(double) ? H5T_NATIVE_DOUBLE
+                                                           : H5T_NATIVE_FLOAT;
     hdf5_dataset_reserve(file, variable->name, type, variable->dimensions, variable->extent,
                          &variable->offset);
     hid_t object = H5Dopen2(file, variable->name, H5P_DEFAULT);
-    if (self->attributes[v] != NULL)
-        attributes_write(object, self->attributes[v]);
+    if (variable->attributes != NULL)
+        attributes_write(object, variable->attributes);
     H5Dclose(object);
     for (int d = 0; d < variable->dimensions; d++) {
         const enum coordinate_axis axis = axis_of(variable, d);
@@ -355,7 +335,7 @@ static void coordinates_set(struct prediction_arrays *self, const struct arrays_
             arrays_coordinate(dataset, axis == AXIS_OUTPUTS ? v : 0, axis, to);
             if (to->dimension != NULL && name_is_taken(self, to->dimension->name)) {
                 free(to->values);
-                *to = (struct coordinate){.count = 0};
+                *to = (struct coordinate){.values = NULL};
             }
         }
     for (int v = 1; self->axes[AXIS_SAMPLES].values != NULL && v < view->y_count; v++)
@@ -421,7 +401,7 @@ static void row_convert(const struct prediction_arrays *self,
         for (int64_t p = 0; p < plane; p++) {
             const int32_t number =
                 is_logit ? (int32_t)pixel_class(outputs + p, model->classes, plane) : predicted;
-            if (class_is_byte(self))
+            if (variable->value_bytes == 1)
                 row[p] = (char)number;
             else
                 memcpy(row + (size_t)p * sizeof number, &number, sizeof number);
@@ -431,7 +411,7 @@ static void row_convert(const struct prediction_arrays *self,
             const float probability = label_probability(outputs[c]);
             memcpy(row + (size_t)c * sizeof probability, &probability, sizeof probability);
         }
-    } else if (value_is_double(self, variable)) {
+    } else if (variable->value_bytes == sizeof(double)) {
         const double *origin = self->inference->run.validation.dataset.target_origin;
         for (int64_t i = variable->first * plane; i < (variable->first + variable->outputs) * plane;
              i++, row += sizeof(double)) {
@@ -509,10 +489,8 @@ void prediction_arrays_close(struct prediction_arrays *self, struct error *error
     for (int n = 0; self->axes != NULL && n < self->predicted * AXES; n++)
         free(self->axes[n].values);
     for (int v = 0; v < self->count; v++)
-        array_attributes_free(&self->texts[v]);
-    free(self->texts);
+        array_attributes_free(&self->variable[v].texts);
     free(self->axes);
-    free(self->attributes);
     free(self->variable);
     *self = (struct prediction_arrays){.descriptor = -1};
 }

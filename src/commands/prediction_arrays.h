@@ -22,16 +22,16 @@ struct prediction_variable {
     int dimensions;
     int64_t extent[ARRAY_DIMENSIONS];
     int64_t value_bytes;
-    size_t row_bytes; /* of a sample */
-    int64_t offset;   /* in the file */
+    size_t row_bytes;                          /* of a sample */
+    int64_t offset;                            /* in the file */
+    const struct array_attributes *attributes; /* NULL: none */
+    struct array_attributes texts;             /* those that are not of the input */
 };
 
 struct prediction_arrays {
     const struct inference *inference;
-    int count, predicted;                       /* the last count - predicted are sources */
-    struct prediction_variable *variable;       /* [count] */
-    const struct array_attributes **attributes; /* [count], of the variables, or NULL */
-    struct array_attributes *texts;             /* [count]: those that are no attributes of files */
+    int count, predicted;                 /* the last count - predicted are sources */
+    struct prediction_variable *variable; /* [count] */
     const struct grid *grid;
     struct coordinate *axes; /* [predicted, AXES]; rank 0 only */
     int64_t rows_written;

@@ -14,6 +14,7 @@
 
 #include "core/allocate.h"
 #include "core/durable.h"
+#include "core/text.h"
 #include "core/text_file.h"
 #include "data/array_value.h"
 
@@ -35,22 +36,21 @@ enum { CODECS = sizeof codecs / sizeof codecs[0], MOST_SHARD = 1 << 26 };
 static char *constants_quote(const char *text)
 {
     static const char *const constants[] = {"NaN", "Infinity", "-Infinity"};
-    char *copy = allocate(2 * strlen(text) + 1, 1), *to = copy;
+    struct text_stream copy;
+    FILE *to = text_stream_open(&copy);
     for (bool quoted = false; *text != '\0';) {
         size_t length = quoted && text[0] == '\\' && text[1] != '\0' ? 2 : 1;
-        bool is_constant = false;
-        for (int n = 0; !quoted && !is_constant && n < 3; n++)
-            if ((is_constant = strncmp(text, constants[n], strlen(constants[n])) == 0))
-                length = strlen(constants[n]);
+        const char *quote = "";
         quoted ^= *text == '"';
-        if (is_constant)
-            *to++ = '"';
-        to = (char *)memcpy(to, text, length) + length;
-        if (is_constant)
-            *to++ = '"';
+        for (int n = 0; !quoted && n < 3; n++)
+            if (strncmp(text, constants[n], strlen(constants[n])) == 0) {
+                length = strlen(constants[n]);
+                quote = "\"";
+            }
+        fprintf(to, "%s%.*s%s", quote, (int)length, text, quote);
         text += length;
     }
-    return copy;
+    return text_stream_close(&copy);
 }
 
 /* Read a JSON object from a file. Return NULL if the file does not exist, or after an error. */

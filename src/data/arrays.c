@@ -9,7 +9,6 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/crc32c.h"
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -155,22 +154,21 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
                        struct error *error)
 {
     struct file_series *series = &self->series;
-    struct dimension *samples = grid->array[0].dimension[0] == GRID_NONE
-                                    ? NULL
-                                    : &grid->dimension[grid->array[0].dimension[0]];
+    struct series_file *times = &file->times;
+    const int number = grid->array[0].dimension[0];
     const bool is_used = !series->counts && (series->joined || samples_at_ends(series) > 0);
     double most = 0;
-    file->times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
-    if (samples == NULL || samples->values == NULL)
+    *times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
+    if (number == GRID_NONE || grid->dimension[number].values == NULL)
         return true;
+    struct dimension *samples = &grid->dimension[number];
     const char *calendar = array_attributes_text(&samples->attributes, "calendar");
-    if (!time_units_parse(samples->units, calendar, &file->times.units)) {
-        file->times.units = (struct time_units){0};
+    if (!time_units_parse(samples->units, calendar, &times->units)) {
+        times->units = (struct time_units){0};
         if (is_used)
             return error_set(error, ERROR_DATA,
                              "%s: cannot decode the units '%.60s' of '%s' in the calendar '%.40s': "
-                             "write UNIT since DATE of the CF conventions, or set "
-                             "data.coordinates=ignore",
+                             "write UNIT since DATE, or set data.coordinates=ignore",
                              file->path, samples->units, samples->name, calendar);
     }
     for (int64_t n = 0; n < samples->count; n++) {
@@ -181,13 +179,12 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
                              "data.coordinates=ignore to count samples",
                              file->path, samples->name, (long long)n);
     }
-    file->times.time = samples->values;
+    times->time = samples->values;
     samples->values = NULL;
     if (samples->is_float32)
-        file->times.rounding =
-            most * 0x1p-24 * (file->times.units.has_date ? file->times.units.seconds : 1);
+        times->rounding = most * 0x1p-24 * (times->units.has_date ? times->units.seconds : 1);
     if (self->file_count == 1) {
-        series->units = file->times.units;
+        series->units = times->units;
         snprintf(series->name, sizeof series->name, "%.63s", samples->name);
     }
     return true;
@@ -199,14 +196,14 @@ static bool grid_read(struct dataset *dataset, const struct options *options,
 {
     struct arrays *self = dataset->self;
     struct grid other = {0};
-    const bool is_first = self->file_count == 1, checks = !self->series.counts;
+    const bool is_first = self->file_count == 1, counts = self->series.counts;
     struct grid *grid = is_first ? &self->grid : &other;
     for (int v = 0; v < self->array_count; v++)
         grid_add(grid, &file->place, variable_of(self, v)->name, &file->array[v]);
-    if (!checks)
-        grid_forget_kinds(grid);
-    const bool good = (!is_first || shape_set(dataset, options, file, error)) &&
-                      (!checks || is_first || grid_compare(&self->grid, grid, error)) &&
+    for (int n = 0; counts && n < grid->dimension_count; n++)
+        grid->dimension[n].kind = DIMENSION_UNKNOWN;
+    const bool good = (is_first ? shape_set(dataset, options, file, error)
+                                : counts || grid_compare(&self->grid, grid, error)) &&
                       times_take(self, file, grid, error);
     grid_close(&other);
     return good;
@@ -425,161 +422,6 @@ static bool split_open(struct dataset *dataset, const struct options *options,
     return good;
 }
 
-/* ---- targets ---- */
-
-static bool target_refuse(const struct dataset *dataset, int64_t record, double value,
-                          const char *reason, struct error *error)
-{
-    char name[ERROR_TEXT_SIZE / 2];
-    dataset->format->name_record(dataset, record, name, sizeof name);
-    return error_set(error, ERROR_DATA, "%s: its value %g of data.y %s", name, value, reason);
-}
-
-/* Name the classes by their numbers, up to `count`, unless the file has names. */
-static void classes_name(struct dataset *dataset, int64_t count)
-{
-    if (dataset->class_name != NULL)
-        return;
-    dataset->classes = count;
-    dataset_number_classes(dataset, "");
-}
-
-/* Convert the targets to labels. */
-static bool labels_set(struct dataset *dataset, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    int64_t classes = 0;
-    self->label = allocate((size_t)dataset->count, sizeof *self->label);
-    for (int64_t i = 0; i < dataset->count; i++) {
-        const float label = self->target[i];
-        if (!(label >= 0 && label < CLASSES_MOST && label == floorf(label)))
-            return target_refuse(dataset, i, (double)label,
-                                 "is no class (0, 1, ...): set data.task=regression to predict "
-                                 "numbers",
-                                 error);
-        if (dataset->class_name != NULL && label >= (float)dataset->classes)
-            return target_refuse(dataset, i, (double)label,
-                                 "has no name in the attribute class_names", error);
-        self->label[i] = (int32_t)label;
-        classes = larger(classes, self->label[i] + 1);
-    }
-    free(self->target);
-    self->target = NULL;
-    dataset->target = (struct target_shape){0};
-    classes_name(dataset, classes);
-    return true;
-}
-
-/* Check numbers to predict; with data.task=classes, marks of several labels. */
-static bool numbers_check(const struct dataset *dataset, bool is_regression, struct error *error)
-{
-    const struct arrays *self = dataset->self;
-    const int64_t outputs = dataset->target.count;
-    for (int64_t i = 0; i < dataset->count * outputs; i++) {
-        const float value = self->target[i];
-        if (is_regression && isinf(value))
-            return target_refuse(dataset, i / outputs, (double)value,
-                                 "is infinite or too large: mark missing values with NaN", error);
-        if (!is_regression && value != 0 && value != 1 && !isnan(value))
-            return target_refuse(dataset, i / outputs, (double)value,
-                                 "is not 0 or 1, as several labels of a sample must be: set "
-                                 "data.task=regression to predict numbers",
-                                 error);
-    }
-    return true;
-}
-
-/* Classes of pixels: as many as the attribute class_names has, or model.classes. */
-static bool pixel_classes_set(struct dataset *dataset, const struct options *options,
-                              struct error *error)
-{
-    if (dataset->target.count != 1)
-        return error_set(error, ERROR_DATA,
-                         "data.y=%s has %lld planes: with data.task=classes it must have one, of "
-                         "class numbers; set data.task=regression to predict numbers",
-                         options->data.y, (long long)dataset->target.count);
-    if (dataset->class_name == NULL && options->model.classes == 0)
-        return error_set(error, ERROR_USAGE,
-                         "data.y=%s has no attribute class_names: set model.classes to the number "
-                         "of classes of its pixels",
-                         options->data.y);
-    dataset->target_is_class = true;
-    classes_name(dataset, options->model.classes);
-    return true;
-}
-
-/* Name the outputs, and find the channels of the pixels that are the same variables. */
-static void outputs_name(struct dataset *dataset)
-{
-    const struct arrays *self = dataset->self;
-    const size_t count = (size_t)dataset->target.count;
-    int64_t output = 0;
-    dataset->target_name = allocate(count, sizeof *dataset->target_name);
-    dataset->persistence = allocate(count, sizeof *dataset->persistence);
-    for (int v = 0; v < self->y_count; v++)
-        for (int64_t c = 0; c < self->y[v].channels; c++, output++) {
-            char name[ARRAY_NAME];
-            int64_t channel = 0;
-            variable_channel_name(&self->y[v], c, name, sizeof name);
-            dataset->target_name[output] = allocate_copy(name);
-            dataset->persistence[output] = -1;
-            for (int x = 0; self->has_planes && x < self->x_count; x++) {
-                if (self->x[x].offset == 0 && strcmp(self->x[x].name, self->y[v].name) == 0)
-                    dataset->persistence[output] = channel + c;
-                channel += self->x[x].channels;
-            }
-        }
-}
-
-/* Warn of targets with an unusual meaning. */
-static void targets_warn(const struct dataset *dataset, bool is_regression)
-{
-    const struct arrays *self = dataset->self;
-    const int64_t outputs = dataset->target.count;
-    if (self->label != NULL && strcmp(dataset->class_name[0], "0") == 0)
-        arrays_labels_warn(self->y[0].name, self->label, dataset->count, dataset->classes);
-    if (self->target != NULL && !is_regression)
-        arrays_marks_note(self->y[0].name, self->target, dataset->count, outputs);
-}
-
-/* Set what the model learns from the targets. */
-static bool task_set(struct dataset *dataset, const struct options *options, struct error *error)
-{
-    const struct arrays *self = dataset->self;
-    const int64_t outputs = dataset->target.count;
-    const bool is_regression = options->data.task == TASK_REGRESSION;
-    const int64_t shape[] = {dataset->count, dataset->channels,      dataset->height,
-                             dataset->width, dataset->target.height, outputs};
-    dataset->sum = crc32c_update(0, shape, sizeof shape);
-    if (self->target != NULL)
-        dataset->sum = crc32c_update(dataset->sum, self->target,
-                                     (size_t)(dataset->count * outputs) * sizeof *self->target);
-    if (!self->series.is_counted)
-        dataset->sum = crc32c_update(dataset->sum, self->series.sample,
-                                     (size_t)(dataset->count * self->series.offset_count) *
-                                         sizeof *self->series.sample);
-    if (dataset->unlabelled)
-        return true;
-    if (!is_regression && !self->has_planes && outputs == 1)
-        return labels_set(dataset, error);
-    if (outputs > IMAGE_CHANNELS)
-        return error_set(error, ERROR_DATA, "data.y=%s has %lld outputs, and the most is %d",
-                         options->data.y, (long long)outputs, IMAGE_CHANNELS);
-    if (!self->has_planes && !numbers_check(dataset, is_regression, error))
-        return false;
-    if (!is_regression && self->has_planes)
-        return pixel_classes_set(dataset, options, error);
-    if (dataset->class_name != NULL && dataset->classes != outputs)
-        return error_set(error, ERROR_DATA,
-                         "data.y=%s has %lld labels of a sample and %lld names in the attribute "
-                         "class_names: make them the same number",
-                         options->data.y, (long long)outputs, (long long)dataset->classes);
-    dataset->classes = outputs;
-    dataset->target_normalised = is_regression;
-    outputs_name(dataset);
-    return true;
-}
-
 /* ---- chunks ---- */
 
 /* Return the bytes of decoded chunks that samples or the tiles of a field share; 0 for numbers,
@@ -727,13 +569,9 @@ static bool arrays_open(const struct options *options, enum data_split split,
     variables_list_wide(self->x, self->x_count, dataset->channel_is_wide);
     variables_list_wide(self->y, self->y_count, dataset->target_is_wide);
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
-    if ((training && arrays_view(dataset, &view) &&
-         !arrays_targets_check(&view, self->series.file[0].samples, options->model.classes,
-                               error)) ||
-        !task_set(dataset, options, error))
+    if (!arrays_view(dataset, &view) ||
+        !arrays_targets_use(dataset, options, &view, training, &self->target, &self->label, error))
         return false;
-    if (training)
-        targets_warn(dataset, options->data.task == TASK_REGRESSION);
     self->grid.step = self->series.step;
     if (!self->series.counts)
         dataset->grid = &self->grid;

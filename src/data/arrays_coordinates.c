@@ -15,48 +15,36 @@ void arrays_coordinate(const struct dataset *dataset, int y, enum coordinate_axi
                        struct coordinate *to)
 {
     struct arrays_view view;
-    *to = (struct coordinate){.count = 0};
+    *to = (struct coordinate){.values = NULL};
     if (!arrays_view(dataset, &view))
         return;
     for (int64_t f = 0; axis == AXIS_SAMPLES && f < view.series->count; f++)
         if (view.series->file[f].time == NULL)
             return;
-    const struct grid *grid = view.grid;
     const int number = axis == AXIS_OUTPUTS ? view.x_count + y : 0;
-    const int rows = grid->array[0].rows;
-    if (number >= grid->array_count)
+    const int rows = view.grid->array[0].rows;
+    if (number >= view.grid->array_count)
         return;
-    const struct grid_array *array = &grid->array[number];
+    const struct grid_array *array = &view.grid->array[number];
     const bool has_outputs = array->dimensions == 2 || array->dimensions == 4;
-    const int place = axis == AXIS_SAMPLES   ? 0
-                      : axis == AXIS_ROWS    ? rows
-                      : axis == AXIS_COLUMNS ? rows + 1
-                      : !has_outputs         ? GRID_NONE
-                      : array->rows == 1     ? 3
-                                             : 1;
-    if (place == GRID_NONE)
+    const int places[AXES] = {0, rows, rows + 1,
+                              has_outputs ? array->rows == 1 ? 3 : 1 : GRID_NONE};
+    if (places[axis] != GRID_NONE)
+        to->dimension = grid_dimension(view.grid, number, places[axis]);
+    if (to->dimension == NULL || axis != AXIS_SAMPLES)
         return;
-    const struct dimension *dimension = grid_dimension(grid, number, place);
-    if (dimension == NULL)
-        return;
-    to->dimension = dimension;
-    to->count = dimension->count;
-    if (axis != AXIS_SAMPLES)
-        return;
-    const int64_t records = window_records(dataset);
-    to->count = records;
+    const int64_t records = window_records(dataset), tiles = dataset->count / records;
     to->values = allocate((size_t)records, sizeof *to->values);
     for (int64_t n = 0; n < records; n++)
-        to->values[n] = file_series_time(
-            view.series, dataset_record(dataset, dataset->count / records * n), view.y[y].offset);
+        to->values[n] =
+            file_series_time(view.series, dataset_record(dataset, tiles * n), view.y[y].offset);
 }
 
 /* ---- latitudes ---- */
 
-static bool describes_latitude(const char *name)
+static bool is_coordinates(const char *name)
 {
-    return strcmp(name, "units") == 0 || strcmp(name, "standard_name") == 0 ||
-           strcmp(name, "coordinates") == 0;
+    return strcmp(name, "coordinates") == 0;
 }
 
 /* True if units, standard name (CF conventions) or name are those of a latitude. */
@@ -71,33 +59,25 @@ static bool is_latitude(const char *path, const struct array_attributes *attribu
            strcmp(array_attributes_text(attributes, "standard_name"), "latitude") == 0;
 }
 
-/* True if the file has this array and it is a latitude. */
-static bool has_latitude(const struct array_path *source, const char *path)
-{
-    struct array_attributes attributes = {0};
-    if (path[0] == '\0' || !array_path_has(source, path))
-        return false;
-    array_attributes_select(source, path, describes_latitude, &attributes);
-    const bool found = is_latitude(path, &attributes);
-    array_attributes_free(&attributes);
-    return found;
-}
-
 /* Find a latitude that is no coordinate of the rows: one of those that the attribute `coordinates`
  * lists, or `lat` or `latitude` in the group of the images. */
 static bool other_latitude_find(const struct array_path *source, const char *x,
                                 char path[HDF5_NAME])
 {
     struct array_attributes attributes = {0};
+    const int group = (int)(text_base_name(x) - x);
     char names[HDF5_NAME], *rest = names, *name;
     bool found = false;
-    array_attributes_select(source, x, describes_latitude, &attributes);
+    array_attributes_select(source, x, is_coordinates, &attributes);
     snprintf(names, sizeof names, "lat latitude %s",
              array_attributes_text(&attributes, "coordinates"));
     while (!found && (name = strtok_r(rest, " ", &rest)) != NULL) {
-        const int group = (int)(text_base_name(x) - x);
-        found = snprintf(path, HDF5_NAME, "%.*s%s", group, x, name) < HDF5_NAME &&
-                has_latitude(source, path);
+        array_attributes_free(&attributes);
+        if (snprintf(path, HDF5_NAME, "%.*s%s", group, x, name) >= HDF5_NAME ||
+            !array_path_has(source, path))
+            continue;
+        array_attributes_read(source, path, &attributes);
+        found = is_latitude(path, &attributes);
     }
     array_attributes_free(&attributes);
     return found;

@@ -11,8 +11,7 @@ enum coordinate_axis { AXIS_SAMPLES, AXIS_ROWS, AXIS_COLUMNS, AXIS_OUTPUTS, AXES
 
 struct coordinate {
     const struct dimension *dimension; /* in the files; NULL: not known */
-    int64_t count;
-    double *values; /* of samples: allocated, [count]; NULL: those of the dimension */
+    double *values;                    /* of samples: allocated; NULL: those of the dimension */
 };
 
 /* Return the coordinates of an axis of the predictions of variable `y` of data.y. Those of samples

@@ -1,64 +1,210 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/arrays_targets.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/allocate.h"
+#include "core/crc32c.h"
 #include "core/integer.h"
 #include "core/log.h"
 
 enum { TARGETS_USUAL = 64 };
 
-bool arrays_targets_check(const struct arrays_view *view, int64_t samples, int64_t model_classes,
-                          struct error *error)
+/* Refuse one image [H, W, C] with its mask [H, W], which would be H samples with W targets, and too
+ * many targets of a sample, unless model.classes is their number. */
+static bool shapes_check(const struct arrays_view *view, int64_t model_classes, struct error *error)
 {
     const struct variable *x = &view->x[0];
+    const long long samples = view->series->file[0].samples;
     for (int v = 0; v < view->y_count; v++) {
         const struct variable *y = &view->y[v];
-        const int64_t x_extent[] = {samples, x->height, x->width}, outputs = y->channels;
-        const int64_t y_extent[] = {samples, outputs};
+        const long long outputs = y->channels;
         if (y->dimensions != 2 || model_classes == outputs)
             continue;
-        if (array_is_mask(x->dimensions, x_extent, 2, y_extent))
-            return error_set(
-                error, ERROR_DATA,
-                "data.x=%s [%lld, %lld, %lld] and data.y=%s [%lld, %lld] have the shapes of one "
-                "image and its mask, and would be %lld samples with %lld targets: make them one "
-                "sample with a first dimension of 1, in NumPy x[None] and y[None]; if they are "
-                "samples, set model.classes=%lld",
-                x->name, (long long)samples, (long long)x->height, (long long)x->width, y->name,
-                (long long)samples, (long long)outputs, (long long)samples, (long long)outputs,
-                (long long)outputs);
+        if (array_is_mask(x->dimensions, (int64_t[]){samples, x->height, x->width}, 2,
+                          (int64_t[]){samples, outputs}))
+            return error_set(error, ERROR_DATA,
+                             "data.x=%s [%lld, %lld, %lld] and data.y=%s [%lld, %lld] have the "
+                             "shapes of one image and its mask, and would be %lld samples with "
+                             "%lld targets: give both a first dimension of 1, or set "
+                             "model.classes=%lld if they are samples",
+                             x->name, samples, (long long)x->height, (long long)x->width, y->name,
+                             samples, outputs, samples, outputs, outputs);
         if (outputs > TARGETS_USUAL && outputs <= IMAGE_CHANNELS)
-            return error_set(
-                error, ERROR_DATA,
-                "data.y=%s [%lld, %lld] would be %lld targets of each sample: if it is a plane, "
-                "give it the dimensions [samples, height, width]; if it is not, confirm with "
-                "model.classes=%lld",
-                y->name, (long long)samples, (long long)outputs, (long long)outputs,
-                (long long)outputs);
+            return error_set(error, ERROR_DATA,
+                             "data.y=%s [%lld, %lld] would be %lld targets of each sample: make a "
+                             "plane [samples, height, width], or confirm with model.classes=%lld",
+                             y->name, samples, outputs, outputs, outputs);
     }
     return true;
 }
 
-void arrays_labels_warn(const char *name, const int32_t *label, int64_t count, int64_t classes)
+static bool target_refuse(const struct dataset *dataset, int64_t record, double value,
+                          const char *reason, struct error *error)
 {
-    int64_t least = classes;
-    for (int64_t i = 0; i < count; i++)
-        least = smaller(least, label[i]);
-    if (least > 0 && least < classes)
-        log_warn("data.y=%s: the labels are %lld to %lld, so class 0 of the %lld classes has no "
-                 "samples; do the labels count from 1? Then subtract 1 in the file",
-                 name, (long long)least, (long long)classes - 1, (long long)classes);
+    char name[ERROR_TEXT_SIZE / 2];
+    dataset->format->name_record(dataset, record, name, sizeof name);
+    return error_set(error, ERROR_DATA, "%s: its value %g of data.y %s", name, value, reason);
 }
 
-void arrays_marks_note(const char *name, const float *marks, int64_t count, int64_t labels)
+/* Name the classes by their numbers, up to `count`, unless the file has names. */
+static void classes_name(struct dataset *dataset, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++) {
-        float sum = 0;
-        for (int64_t c = 0; c < labels; c++)
-            sum += marks[i * labels + c];
-        if (sum != 1)
-            return;
+    if (dataset->class_name != NULL)
+        return;
+    dataset->classes = count;
+    dataset_number_classes(dataset, "");
+}
+
+/* Convert the values to labels. */
+static bool labels_set(struct dataset *dataset, const char *y, bool training, const float *values,
+                       int32_t *labels, struct error *error)
+{
+    int64_t classes = 0, least = CLASSES_MOST;
+    for (int64_t i = 0; i < dataset->count; i++) {
+        const float label = values[i];
+        if (!(label >= 0 && label < CLASSES_MOST && label == floorf(label)))
+            return target_refuse(dataset, i, (double)label,
+                                 "is no class (0, 1, ...): set data.task=regression to predict "
+                                 "numbers",
+                                 error);
+        if (dataset->class_name != NULL && label >= (float)dataset->classes)
+            return target_refuse(dataset, i, (double)label,
+                                 "has no name in the attribute class_names", error);
+        labels[i] = (int32_t)label;
+        classes = larger(classes, labels[i] + 1);
+        least = smaller(least, labels[i]);
     }
-    log_info("data.y=%s: each sample has exactly one of the %lld labels; for classes that exclude "
-             "each other, single labels [samples] are usual: numpy.argmax(y, axis=1)",
-             name, (long long)labels);
+    dataset->target = (struct target_shape){0};
+    classes_name(dataset, classes);
+    if (training && least > 0 && strcmp(dataset->class_name[0], "0") == 0)
+        log_warn("data.y=%s: the labels are %lld to %lld, so class 0 of the %lld classes has no "
+                 "samples; do the labels count from 1? Then subtract 1 in the file",
+                 y, (long long)least, (long long)dataset->classes - 1, (long long)dataset->classes);
+    return true;
+}
+
+/* Check numbers to predict; with data.task=classes, marks of several labels. */
+static bool numbers_check(const struct dataset *dataset, const char *y, bool is_regression,
+                          bool training, const float *values, struct error *error)
+{
+    const int64_t outputs = dataset->target.count;
+    float sum = 0;
+    bool is_single = training && !is_regression; /* one label of each sample is set */
+    for (int64_t i = 0; i < dataset->count * outputs; i++) {
+        const float value = values[i];
+        if (is_regression && isinf(value))
+            return target_refuse(dataset, i / outputs, (double)value,
+                                 "is infinite or too large: mark missing values with NaN", error);
+        if (!is_regression && value != 0 && value != 1 && !isnan(value))
+            return target_refuse(dataset, i / outputs, (double)value,
+                                 "is not 0 or 1, as several labels of a sample must be: set "
+                                 "data.task=regression to predict numbers",
+                                 error);
+        sum = i % outputs == 0 ? value : sum + value;
+        is_single = is_single && ((i + 1) % outputs != 0 || sum == 1);
+    }
+    if (is_single)
+        log_info("data.y=%s: each sample has exactly one of the %lld labels; for classes that "
+                 "exclude each other, single labels [samples] are usual: numpy.argmax(y, axis=1)",
+                 y, (long long)outputs);
+    return true;
+}
+
+/* Classes of pixels: as many as the attribute class_names has, or model.classes. */
+static bool pixel_classes_set(struct dataset *dataset, const struct options *options,
+                              struct error *error)
+{
+    if (dataset->target.count != 1)
+        return error_set(error, ERROR_DATA,
+                         "data.y=%s has %lld planes: with data.task=classes it must have one, of "
+                         "class numbers; set data.task=regression to predict numbers",
+                         options->data.y, (long long)dataset->target.count);
+    if (dataset->class_name == NULL && options->model.classes == 0)
+        return error_set(error, ERROR_USAGE,
+                         "data.y=%s has no attribute class_names: set model.classes to the number "
+                         "of classes of its pixels",
+                         options->data.y);
+    dataset->target_is_class = true;
+    classes_name(dataset, options->model.classes);
+    return true;
+}
+
+/* Name the outputs, and find the channels of the pixels that are the same variables. */
+static void outputs_name(struct dataset *dataset, const struct arrays_view *view)
+{
+    const size_t count = (size_t)dataset->target.count;
+    int64_t output = 0;
+    dataset->target_name = allocate(count, sizeof *dataset->target_name);
+    dataset->persistence = allocate(count, sizeof *dataset->persistence);
+    for (int v = 0; v < view->y_count; v++)
+        for (int64_t c = 0; c < view->y[v].channels; c++, output++) {
+            char name[ARRAY_NAME];
+            int64_t channel = 0;
+            variable_channel_name(&view->y[v], c, name, sizeof name);
+            dataset->target_name[output] = allocate_copy(name);
+            dataset->persistence[output] = -1;
+            for (int x = 0; view->y[0].dimensions > 2 && x < view->x_count; x++) {
+                if (view->x[x].offset == 0 && strcmp(view->x[x].name, view->y[v].name) == 0)
+                    dataset->persistence[output] = channel + c;
+                channel += view->x[x].channels;
+            }
+        }
+}
+
+static void checksum_set(struct dataset *dataset, const struct file_series *series,
+                         const float *values)
+{
+    const int64_t outputs = dataset->target.count;
+    const int64_t shape[] = {dataset->count, dataset->channels,      dataset->height,
+                             dataset->width, dataset->target.height, outputs};
+    dataset->sum = crc32c_update(0, shape, sizeof shape);
+    if (values != NULL)
+        dataset->sum = crc32c_update(dataset->sum, values,
+                                     (size_t)(dataset->count * outputs) * sizeof *values);
+    if (!series->is_counted)
+        dataset->sum =
+            crc32c_update(dataset->sum, series->sample,
+                          (size_t)(dataset->count * series->offset_count) * sizeof *series->sample);
+}
+
+bool arrays_targets_use(struct dataset *dataset, const struct options *options,
+                        const struct arrays_view *view, bool training, float **values,
+                        int32_t **label, struct error *error)
+{
+    const int64_t outputs = dataset->target.count;
+    const bool is_regression = options->data.task == TASK_REGRESSION;
+    const bool has_planes = view->y[0].dimensions > 2;
+    const char *y = view->y[0].name;
+    if (training && !shapes_check(view, options->model.classes, error))
+        return false;
+    checksum_set(dataset, view->series, *values);
+    if (dataset->unlabelled)
+        return true;
+    if (!is_regression && !has_planes && outputs == 1) {
+        *label = allocate((size_t)dataset->count, sizeof **label);
+        const bool good = labels_set(dataset, y, training, *values, *label, error);
+        free(*values);
+        *values = NULL;
+        return good;
+    }
+    if (outputs > IMAGE_CHANNELS)
+        return error_set(error, ERROR_DATA, "data.y=%s has %lld outputs, and the most is %d",
+                         options->data.y, (long long)outputs, IMAGE_CHANNELS);
+    if (!has_planes && !numbers_check(dataset, y, is_regression, training, *values, error))
+        return false;
+    if (!is_regression && has_planes)
+        return pixel_classes_set(dataset, options, error);
+    if (dataset->class_name != NULL && dataset->classes != outputs)
+        return error_set(error, ERROR_DATA,
+                         "data.y=%s has %lld labels of a sample and %lld names in the attribute "
+                         "class_names: make them the same number",
+                         options->data.y, (long long)outputs, (long long)dataset->classes);
+    dataset->classes = outputs;
+    dataset->target_normalised = is_regression;
+    outputs_name(dataset, view);
+    return true;
 }

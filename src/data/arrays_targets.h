@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Checks of training targets that have a valid shape but often another meaning than the user's. */
+/* What a model learns from the targets of data.format=arrays. */
 #ifndef VITTRAIN_DATA_ARRAYS_TARGETS_H
 #define VITTRAIN_DATA_ARRAYS_TARGETS_H
 
+#include "config/options.h"
 #include "data/arrays.h"
 
-/* Check the shapes of data.y. One image [H, W, C] with its mask [H, W], which would be H samples
- * with W targets, and more than 64 targets of a sample are errors unless model.classes is their
- * number. */
-MUST_CHECK bool arrays_targets_check(const struct arrays_view *view, int64_t samples,
-                                     int64_t model_classes, struct error *error);
-
-/* Warn if no label is 0. label: [count] */
-void arrays_labels_warn(const char *name, const int32_t *label, int64_t count, int64_t classes);
-
-/* Log a note if exactly one label of each sample is set. marks: [count, labels] */
-void arrays_marks_note(const char *name, const float *marks, int64_t count, int64_t labels);
+/* Set classes, names of the outputs and the checksum. *values: [count, target.count], or NULL if
+ * the targets are planes. Single labels are moved to *label, [count]. training: shapes and values
+ * that often have another meaning than the user's are errors or warnings. */
+MUST_CHECK bool arrays_targets_use(struct dataset *dataset, const struct options *options,
+                                   const struct arrays_view *view, bool training, float **values,
+                                   int32_t **label, struct error *error);
 
 #endif

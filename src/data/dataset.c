@@ -207,11 +207,6 @@ static double origin_of(bool is_wide, const struct channel_values *mean,
     return deviation == 1 || statistics_mean_is_far(value, deviation) ? value : 0;
 }
 
-static bool origins_use(struct dataset *dataset, struct error *error)
-{
-    return dataset->format->use_origins == NULL || dataset->format->use_origins(dataset, error);
-}
-
 bool dataset_set_origins(struct dataset *dataset, const struct value_statistics *statistics,
                          struct error *error)
 {
@@ -225,14 +220,14 @@ bool dataset_set_origins(struct dataset *dataset, const struct value_statistics 
                       : origin_of(dataset->unlabelled || dataset->target_is_wide[t],
                                   &statistics->target_mean, &statistics->target_std, t);
     }
-    return origins_use(dataset, error);
+    return dataset_copy_origins(dataset, dataset, error);
 }
 
 bool dataset_copy_origins(struct dataset *dataset, const struct dataset *from, struct error *error)
 {
-    memcpy(dataset->channel_origin, from->channel_origin, sizeof dataset->channel_origin);
-    memcpy(dataset->target_origin, from->target_origin, sizeof dataset->target_origin);
-    return origins_use(dataset, error);
+    memmove(dataset->channel_origin, from->channel_origin, sizeof dataset->channel_origin);
+    memmove(dataset->target_origin, from->target_origin, sizeof dataset->target_origin);
+    return dataset->format->use_origins == NULL || dataset->format->use_origins(dataset, error);
 }
 
 bool dataset_has_origins(const struct dataset *dataset)

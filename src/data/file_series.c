@@ -60,12 +60,25 @@ static int64_t series_end(const struct file_series *series, int64_t begin)
 
 /* ---- the step ---- */
 
-static double ruler_read(enum time_ruler ruler, enum time_calendar calendar, double instant)
-{
-    return ruler == RULER_MONTHS ? (double)time_month(calendar, instant)
-           : ruler == RULER_DAYS ? floor(instant / TIME_DAY)
-                                 : instant;
-}
+static const struct {
+    const char *name;
+    double seconds;
+} units[] = {{"day", TIME_DAY}, {"hour", 3600}, {"minute", 60}, {"second", 1}};
+
+enum { UNITS = sizeof units / sizeof units[0] };
+enum { PERCENT_REGULAR = 95, TOLERANCE = 50 /* a part of the step */, LISTED = 3 };
+
+/* Places of the samples on a ruler, and the distances of neighbours in a series, sorted. */
+struct distances {
+    double *place;    /* [samples] */
+    double *distance; /* [count] */
+    int64_t count;
+    double rounding;        /* of places */
+    double size, tolerance; /* of a step */
+    /* The most frequent distance: `most` of them, from `first` on, with this mean. */
+    int64_t first, most;
+    double mean;
+};
 
 static int compare_doubles(const void *left, const void *right)
 {
@@ -73,74 +86,52 @@ static int compare_doubles(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static const struct {
-    const char *name;
-    double seconds;
-} units[] = {{"day", TIME_DAY}, {"hour", 3600}, {"minute", 60}, {"second", 1}};
-
-enum { UNITS = sizeof units / sizeof units[0] };
-
-/* Times on one ruler, and the distances of neighbours in a series, sorted. */
-struct distances {
-    double *place;    /* [samples] */
-    double *distance; /* [count] */
-    int64_t count;
-    double tolerance; /* of places */
-};
-
-enum { PERCENT_REGULAR = 95, TOLERANCE = 50 /* a part of the step */, LISTED = 3 };
+/* Find the most frequent distance. Its mean is without the error of rounded times. */
+static void distances_rank(struct distances *all)
+{
+    double sum = 0;
+    all->most = 0;
+    for (int64_t n = 0, end = 0; n < all->count; n++) {
+        const double last = all->distance[n] * (1 + 1.0 / TOLERANCE) + 2 * all->rounding;
+        while (end < all->count && all->distance[end] <= last)
+            end++;
+        if (end - n > all->most) {
+            all->most = end - n;
+            all->first = n;
+        }
+    }
+    for (int64_t n = 0; n < all->most; n++)
+        sum += all->distance[all->first + n];
+    all->mean = sum / (double)all->most;
+    for (int n = 0; n < UNITS; n++) {
+        const double whole = rint(all->mean / units[n].seconds) * units[n].seconds;
+        if (whole > 0 && fabs(all->mean - whole) <= fmax(all->rounding, 1e-6 * all->mean)) {
+            all->mean = whole;
+            return;
+        }
+    }
+}
 
 static void distances_measure(const struct file_series *series, enum time_ruler ruler,
                               struct distances *all)
 {
     all->count = 0;
+    all->rounding = 0;
     for (int64_t begin = 0; begin < series->samples; begin = series_end(series, begin))
         for (int64_t n = begin; n < series_end(series, begin); n++) {
             const struct series_file *file = &series->file[file_of(series, n)];
-            all->place[n] = ruler_read(ruler, file->units.calendar, instant_of(series, n));
+            const double instant = instant_of(series, n);
+            all->place[n] = ruler == RULER_MONTHS
+                                ? (double)time_month(file->units.calendar, instant)
+                            : ruler == RULER_DAYS ? floor(instant / TIME_DAY)
+                                                  : instant;
+            if (ruler == RULER_SECONDS)
+                all->rounding = fmax(all->rounding, file->rounding);
             if (n > begin)
                 all->distance[all->count++] = all->place[n] - all->place[n - 1];
         }
     qsort(all->distance, (size_t)all->count, sizeof *all->distance, compare_doubles);
-}
-
-/* Return how many distances equal each other most often, and set `first` to the number of the first
- * of them. */
-static int64_t distances_equal(const struct distances *all, double rounding, int64_t *first)
-{
-    int64_t most = 0, end = 0;
-    for (int64_t n = 0; n < all->count; n++) {
-        const double last = all->distance[n] * (1 + 1.0 / TOLERANCE) + 2 * rounding;
-        while (end < all->count && all->distance[end] <= last)
-            end++;
-        if (end - n > most) {
-            most = end - n;
-            *first = n;
-        }
-    }
-    return most;
-}
-
-static double rounding_of(const struct file_series *series)
-{
-    double rounding = 0;
-    for (int64_t f = 0; f < series->count; f++)
-        rounding = fmax(rounding, series->file[f].rounding);
-    return rounding;
-}
-
-/* Return the mean of equal distances, without the error of rounded times. */
-static double step_size(const struct distances *all, int64_t first, int64_t count, double rounding)
-{
-    double sum = 0;
-    for (int64_t n = first; n < first + count; n++)
-        sum += all->distance[n];
-    const double size = sum / (double)count;
-    for (int n = 0; n < UNITS; n++)
-        if (fabs(remainder(size, units[n].seconds)) <= fmax(rounding, 1e-6 * size) &&
-            size > units[n].seconds / 2)
-            return rint(size / units[n].seconds) * units[n].seconds;
-    return size;
+    distances_rank(all);
 }
 
 /* Set the step and all places on its ruler. Return false if no ruler has a constant step. */
@@ -148,18 +139,15 @@ static bool step_find(struct file_series *series, struct distances *all)
 {
     const enum time_ruler last = series->file[0].units.has_date ? RULER_MONTHS : RULER_SECONDS;
     for (enum time_ruler ruler = RULER_SECONDS; ruler <= last; ruler++) {
-        const double rounding = ruler == RULER_SECONDS ? rounding_of(series) : 0;
-        int64_t first = 0;
         distances_measure(series, ruler, all);
-        const int64_t most = distances_equal(all, rounding, &first);
+        all->size = all->mean; /* NAN without distances: the step is not known */
         if (all->count == 0)
             return true;
-        const double size = step_size(all, first, most, rounding);
-        if (most * 100 < all->count * PERCENT_REGULAR || all->distance[0] <= 0)
+        if (all->most * 100 < all->count * PERCENT_REGULAR || all->distance[0] <= 0)
             continue;
-        series->step = (struct time_step){.ruler = ruler, .size = size};
-        all->tolerance =
-            ruler == RULER_SECONDS ? fmin(size / TOLERANCE + 2 * rounding, size / 4) : 0;
+        series->step = (struct time_step){.ruler = ruler, .size = all->size};
+        if (ruler == RULER_SECONDS)
+            all->tolerance = fmin(all->size / TOLERANCE + 2 * all->rounding, all->size / 4);
         return true;
     }
     return false;
@@ -193,29 +181,23 @@ bool time_step_agrees(const struct time_step *one, const struct time_step *other
 static bool step_refuse(const struct file_series *series, struct distances *all,
                         struct error *error)
 {
-    const bool has_date = series->file[0].units.has_date;
-    const double rounding = rounding_of(series);
-    char list[LISTED * (TIME_TEXT + 16)] = "";
+    char list[LISTED * (TIME_TEXT + 16)] = "", text[TIME_TEXT];
     size_t used = 0;
     distances_measure(series, RULER_SECONDS, all);
-    const int64_t total = all->count;
+    const double total = (double)all->count;
     for (int n = 0; n < LISTED && all->count > 0; n++) {
-        char text[TIME_TEXT];
-        int64_t first = 0;
-        const int64_t most = distances_equal(all, rounding, &first);
-        const struct time_step step = {.ruler = RULER_SECONDS,
-                                       .size = step_size(all, first, most, rounding)};
-        time_step_write(&step, has_date, text);
+        const struct time_step step = {.ruler = RULER_SECONDS, .size = all->mean};
+        time_step_write(&step, series->file[0].units.has_date, text);
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%.3g %%)",
-                                 n > 0 ? ", " : "", text, 100 * (double)most / (double)total);
-        all->count -= most;
-        memmove(all->distance + first, all->distance + first + most,
-                (size_t)(all->count - first) * sizeof *all->distance);
+                                 n > 0 ? ", " : "", text, 100 * (double)all->most / total);
+        all->count -= all->most;
+        memmove(all->distance + all->first, all->distance + all->first + all->most,
+                (size_t)(all->count - all->first) * sizeof *all->distance);
+        distances_rank(all);
     }
     return error_set(error, ERROR_DATA,
-                     "%s: '%s' has no constant step for offsets (@): its most frequent distances "
-                     "are %s; use samples at regular times, or data.coordinates=ignore to count "
-                     "samples",
+                     "%s: '%s' has no constant step for offsets (@), but %s; use regular times, or "
+                     "set data.coordinates=ignore to count samples",
                      series->file[0].path, series->name, list);
 }
 
@@ -227,15 +209,15 @@ static bool units_check(const struct file_series *series, struct error *error)
     const struct time_units *first = &series->file[0].units;
     for (int64_t f = 1; f < series->count; f++) {
         const struct time_units *other = &series->file[f].units;
-        const bool same = other->calendar == first->calendar ||
-                          (other->calendar <= CALENDAR_PROLEPTIC_GREGORIAN &&
-                           first->calendar <= CALENDAR_PROLEPTIC_GREGORIAN);
-        if (other->has_date != first->has_date || !same ||
-            (!other->has_date &&
-             (other->seconds != first->seconds || other->months != first->months)))
+        const bool same_calendar = other->calendar == first->calendar ||
+                                   (other->calendar <= CALENDAR_PROLEPTIC_GREGORIAN &&
+                                    first->calendar <= CALENDAR_PROLEPTIC_GREGORIAN);
+        const bool same_unit = other->seconds == first->seconds && other->months == first->months;
+        if (other->has_date != first->has_date || !same_calendar ||
+            (!other->has_date && !same_unit))
             return error_set(error, ERROR_DATA,
                              "%s: '%s' has another kind of units or another calendar than in %s: "
-                             "write the times of all files in the same way",
+                             "make them the same",
                              series->file[f].path, series->name, series->file[0].path);
     }
     return true;
@@ -255,8 +237,7 @@ static bool order_check(const struct file_series *series, struct error *error)
             time_write(&next->units, other, after);
             return error_set(error, ERROR_DATA,
                              "%s: '%s' %s at sample %lld: %s%s%s is followed by %s; sort the "
-                             "samples by time, once each, or set data.coordinates=ignore to count "
-                             "samples",
+                             "times, or set data.coordinates=ignore to count samples",
                              next->path, series->name, other < one ? "decreases" : "repeats",
                              (long long)(n - next->first), before, file != next ? " in " : "",
                              file != next ? file->path : "", after);
@@ -273,15 +254,13 @@ struct left_out {
 };
 
 /* Return the sample at an offset from another one of the series [begin, end), or SERIES_NONE. */
-static uint32_t neighbour_find(const struct file_series *series, const struct distances *times,
-                               int64_t begin, int64_t end, int64_t sample, int64_t offset)
+static uint32_t neighbour_find(const struct distances *times, int64_t begin, int64_t end,
+                               int64_t sample, int64_t offset)
 {
-    if (times->place == NULL || offset == 0) {
-        const int64_t other = sample + offset;
-        return other >= begin && other < end ? (uint32_t)other : SERIES_NONE;
-    }
-    const double place = times->place[sample] + (double)offset * series->step.size;
+    const double place = times->place[sample] + (double)offset * times->size;
     int64_t low = begin, high = end; /* the first sample that is not before the place */
+    if (offset == 0)
+        return (uint32_t)sample;
     while (low < high) {
         const int64_t middle = (low + high) / 2;
         if (times->place[middle] < place - times->tolerance)
@@ -289,10 +268,7 @@ static uint32_t neighbour_find(const struct file_series *series, const struct di
         else
             high = middle;
     }
-    return low < end && times->place[low] <= place + times->tolerance &&
-                   series->step.ruler != RULER_NONE
-               ? (uint32_t)low
-               : SERIES_NONE;
+    return low < end && times->place[low] <= place + times->tolerance ? (uint32_t)low : SERIES_NONE;
 }
 
 /* Find the samples of a record. Return false if one is missing that is required. */
@@ -302,47 +278,34 @@ static bool record_find(const struct file_series *series, const struct distances
 {
     bool good = true, at_end = true;
     for (int o = 0; o < series->offset_count; o++) {
-        const int64_t offset = series->offset[o];
-        found[o] = neighbour_find(series, times, begin, end, sample, offset);
+        const double place = times->place[sample] + (double)series->offset[o] * times->size;
+        found[o] = neighbour_find(times, begin, end, sample, series->offset[o]);
         if (found[o] != SERIES_NONE || !series->required[o])
             continue;
-        const double place =
-            times->place == NULL ? 0 : times->place[sample] + (double)offset * series->step.size;
         good = false;
-        at_end &= times->place == NULL || place < times->place[begin] - times->tolerance ||
+        at_end &= place < times->place[begin] - times->tolerance ||
                   place > times->place[end - 1] + times->tolerance;
     }
-    if (!good) {
-        left_out->count++;
-        left_out->at_ends += at_end;
-        if (!at_end && isnan(left_out->first))
-            left_out->first = instant_of(series, sample);
-    }
+    left_out->count += !good;
+    left_out->at_ends += !good && at_end;
+    if (!good && !at_end && isnan(left_out->first))
+        left_out->first = instant_of(series, sample);
     return good;
 }
 
 static void left_out_log(const struct file_series *series, const struct left_out *left_out)
 {
-    const struct time_units *units = &series->file[0].units;
+    const struct time_units *times = &series->file[0].units;
     const int64_t gaps = left_out->count - left_out->at_ends;
-    char step[TIME_TEXT], first[TIME_TEXT], reason[2 * TIME_TEXT + 96];
-    time_step_write(&series->step, units->has_date, step);
-    time_write(units, left_out->first, first);
-    if (gaps >= left_out->at_ends)
-        snprintf(reason, sizeof reason, "%lld because of gaps in '%s', the first near %s",
-                 (long long)gaps, series->name, first);
-    else
-        snprintf(reason, sizeof reason, "%lld at the ends of series", (long long)left_out->at_ends);
-    log_info("offsets (@) count steps of %s in '%s': %lld of %lld samples are left out, %s", step,
-             series->name, (long long)left_out->count, (long long)series->samples, reason);
-}
-
-static bool offsets_are_zero(const struct file_series *series)
-{
-    for (int o = 0; o < series->offset_count; o++)
-        if (series->offset[o] != 0)
-            return false;
-    return true;
+    const bool has_gaps = gaps >= left_out->at_ends;
+    char step[TIME_TEXT], first[TIME_TEXT];
+    time_step_write(&series->step, times->has_date, step);
+    time_write(times, left_out->first, first);
+    log_info("offsets (@) count steps of %s in '%s': %lld of %lld samples are left out, %lld %s%s",
+             step, series->name, (long long)left_out->count, (long long)series->samples,
+             (long long)(has_gaps ? gaps : left_out->at_ends),
+             has_gaps ? "because of gaps, the first near " : "at the ends of series",
+             has_gaps ? first : "");
 }
 
 static void records_find(struct file_series *series, const struct distances *times)
@@ -358,37 +321,39 @@ static void records_find(struct file_series *series, const struct distances *tim
             bool counted = true, good = record_find(series, times, begin, end, n, found, &left_out);
             for (size_t o = 0; o < offsets; o++) {
                 const int64_t other = n + series->offset[o];
-                counted &= series->required[o] ? other >= begin && other < end : true;
+                counted &= !series->required[o] || (other >= begin && other < end);
                 series->is_counted &= found[o] == SERIES_NONE || found[o] == other;
             }
             series->is_counted &= good == counted;
             series->records += good;
         }
     }
-    if (left_out.count > 0 && times->place != NULL)
+    if (left_out.count > 0 && series->step.ruler != RULER_NONE)
         left_out_log(series, &left_out);
 }
 
 bool file_series_pair(struct file_series *series, struct error *error)
 {
-    struct distances times = {0};
-    bool good = true, has_times = series->count > 0;
+    struct distances times = {.size = 1}; /* without times, places are numbers of samples */
+    bool good = true, has_times = series->count > 0 && !series->counts, has_offsets = false;
     for (int64_t f = 0; f < series->count; f++) {
         series->file[f].first = series->samples;
         series->samples += series->file[f].samples;
         has_times &= series->file[f].time != NULL;
     }
+    for (int o = 0; o < series->offset_count; o++)
+        has_offsets |= series->offset[o] != 0;
     if (series->samples >= SERIES_NONE)
         return error_set(error, ERROR_DATA, "%lld samples are more than the limit of 2^32",
                          (long long)series->samples);
-    has_times &= !series->counts;
-    if (has_times && (series->joined || !offsets_are_zero(series)))
+    times.place = allocate((size_t)series->samples, sizeof *times.place);
+    times.distance = allocate((size_t)series->samples, sizeof *times.distance);
+    for (int64_t n = 0; n < series->samples; n++)
+        times.place[n] = (double)n;
+    if (has_times && (series->joined || has_offsets))
         good = units_check(series, error) && order_check(series, error);
-    if (good && has_times && !offsets_are_zero(series)) {
-        times.place = allocate((size_t)series->samples, sizeof *times.place);
-        times.distance = allocate((size_t)series->samples, sizeof *times.distance);
+    if (good && has_times && has_offsets)
         good = step_find(series, &times) || step_refuse(series, &times, error);
-    }
     if (good)
         records_find(series, &times);
     free(times.place);

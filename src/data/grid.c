@@ -17,28 +17,28 @@
 
 /* ---- kinds ---- */
 
-static const struct {
-    enum dimension_kind kind;
-    const char *axis;
-    const char *standard_names, *units, *names; /* between spaces */
-} kinds[] = {
-    {DIMENSION_TIME, "T", " time forecast_reference_time ", " ", " time t valid_time date "},
-    {DIMENSION_CHANNEL, "Z",
-     " air_pressure height depth altitude model_level_number "
-     "atmosphere_hybrid_sigma_pressure_coordinate "
-     "atmosphere_sigma_coordinate ocean_s_coordinate ocean_sigma_coordinate geopotential_height ",
-     " Pa hPa mbar millibar millibars mb ",
-     " level levels lev plev pressure pressure_level isobaric model_level hybrid depth altitude z "
-     "bottom_top s_rho deptht band bands channel channels c wavelength "},
-    {DIMENSION_ROW, "Y", " latitude grid_latitude projection_y_coordinate ",
-     " degrees_north degree_north degree_N degrees_N degreeN degreesN ",
-     " lat latitude y row rows rlat nav_lat j nj south_north eta_rho yc yh nlat "},
-    {DIMENSION_COLUMN, "X", " longitude grid_longitude projection_x_coordinate ",
-     " degrees_east degree_east degree_E degrees_E degreeE degreesE ",
-     " lon longitude x column columns col rlon nav_lon i ni west_east xi_rho xc xh nlon "},
-};
+enum property { AXIS, STANDARD_NAME, UNITS, NAME, PROPERTIES };
 
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
+/* Words between spaces. */
+static const char *const kinds[][PROPERTIES] = {
+    [DIMENSION_TIME] = {" T ", " time forecast_reference_time ", "", " time t valid_time date "},
+    [DIMENSION_CHANNEL] =
+        {" Z ",
+         " air_pressure height depth altitude model_level_number "
+         "atmosphere_hybrid_sigma_pressure_coordinate atmosphere_sigma_coordinate "
+         "ocean_s_coordinate ocean_sigma_coordinate geopotential_height ",
+         " Pa hPa mbar millibar millibars mb ",
+         " level levels lev plev pressure pressure_level isobaric model_level hybrid depth "
+         "altitude z bottom_top s_rho deptht band bands channel channels c wavelength "},
+    [DIMENSION_ROW] = {" Y ", " latitude grid_latitude projection_y_coordinate ",
+                       " degrees_north degree_north degree_N degrees_N degreeN degreesN ",
+                       " lat latitude y row rows rlat nav_lat j nj south_north eta_rho yc yh "
+                       "nlat "},
+    [DIMENSION_COLUMN] = {" X ", " longitude grid_longitude projection_x_coordinate ",
+                          " degrees_east degree_east degree_E degrees_E degreeE degreesE ",
+                          " lon longitude x column columns col rlon nav_lon i ni west_east xi_rho "
+                          "xc xh nlon "},
+};
 
 static bool is_in(const char *words, const char *text)
 {
@@ -52,23 +52,19 @@ static enum dimension_kind kind_of(const struct dimension *dimension)
 {
     const struct array_attributes *attributes = &dimension->attributes;
     char name[ARRAY_NAME];
+    const char *const texts[PROPERTIES] = {array_attributes_text(attributes, "axis"),
+                                           array_attributes_text(attributes, "standard_name"),
+                                           dimension->units, name};
     snprintf(name, sizeof name, "%s", dimension->name);
     for (char *c = name; *c != '\0'; c++)
         *c = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
-    for (int k = 0; k < KINDS; k++)
-        if (strcmp(array_attributes_text(attributes, "axis"), kinds[k].axis) == 0)
-            return kinds[k].kind;
-    for (int k = 0; k < KINDS; k++)
-        if (is_in(kinds[k].standard_names, array_attributes_text(attributes, "standard_name")))
-            return kinds[k].kind;
-    for (int k = 0; k < KINDS; k++)
-        if (is_in(kinds[k].units, dimension->units))
-            return kinds[k].kind;
-    if (strstr(dimension->units, " since ") != NULL)
-        return DIMENSION_TIME;
-    for (int k = 0; k < KINDS; k++)
-        if (is_in(kinds[k].names, name))
-            return kinds[k].kind;
+    for (enum property property = AXIS; property < PROPERTIES; property++) {
+        for (enum dimension_kind kind = DIMENSION_TIME; kind <= DIMENSION_COLUMN; kind++)
+            if (is_in(kinds[kind][property], texts[property]))
+                return kind;
+        if (property == UNITS && strstr(dimension->units, " since ") != NULL)
+            return DIMENSION_TIME;
+    }
     return DIMENSION_UNKNOWN;
 }
 
@@ -125,13 +121,25 @@ static void zarr_dimensions_find(const struct array_path *source, const char *na
     json_decref(attributes);
 }
 
+/* Open an array of `count` numbers. Call array_close in any case. */
+static bool list_open(const struct array_path *source, const char *path, int64_t count,
+                      struct array *array)
+{
+    struct error ignored = {0};
+    *array = (struct array){.path = NULL};
+    const bool good = array_path_has(source, path) &&
+                      array_path_array(source, path, array, &ignored) && array->dimensions == 1 &&
+                      array->extent[0] == count;
+    error_clear(&ignored);
+    return good;
+}
+
 static void values_read(struct dimension *dimension, const struct array_path *source)
 {
     const struct array_box box = {.count = {dimension->count}, .stride = {1}};
     struct array array;
     struct error ignored = {0};
-    if (array_path_array(source, dimension->path, &array, &ignored) && array.dimensions == 1 &&
-        array.extent[0] == dimension->count) {
+    if (list_open(source, dimension->path, dimension->count, &array)) {
         dimension->values = allocate((size_t)dimension->count, sizeof *dimension->values);
         dimension->is_float32 = array.kind == 'f' && array.element_bytes == sizeof(float);
         if (!array_read_doubles(&array, &box, dimension->values, &ignored)) {
@@ -185,36 +193,22 @@ static struct grid_array *array_add(struct grid *grid, const char *name, int dim
     return added;
 }
 
-static bool is_units(const char *name)
-{
-    return strcmp(name, "units") == 0;
-}
-
 static bool is_coordinates(const char *name)
 {
     return strcmp(name, "coordinates") == 0;
 }
 
-static bool has_date(const struct array_path *source, const char *path)
+/* True if an array has `count` numbers, which are dates if `dated`. */
+static bool is_time(const struct array_path *source, const char *path, int64_t count, bool dated)
 {
     struct array_attributes attributes = {0};
-    array_attributes_select(source, path, is_units, &attributes);
-    const bool found = strstr(array_attributes_text(&attributes, "units"), " since ") != NULL;
-    array_attributes_free(&attributes);
-    return found;
-}
-
-/* True if the file has an array of `count` numbers of this name. */
-static bool has_list(const struct array_path *source, const char *path, int64_t count)
-{
     struct array array;
-    struct error ignored = {0};
-    if (!array_path_has(source, path))
-        return false;
-    const bool good = array_path_array(source, path, &array, &ignored) && array.dimensions == 1 &&
-                      array.extent[0] == count;
+    array_attributes_read(source, path, &attributes);
+    const bool good =
+        list_open(source, path, count, &array) &&
+        (!dated || strstr(array_attributes_text(&attributes, "units"), " since ") != NULL);
     array_close(&array);
-    error_clear(&ignored);
+    array_attributes_free(&attributes);
     return good;
 }
 
@@ -227,14 +221,14 @@ static void times_find(const struct array_path *source, const char *name, int64_
     const int group = (int)(text_base_name(name) - name);
     const bool named = dimension[0] != '\0';
     struct array_attributes attributes = {0};
-    if (source->is_npy || (path[0] != '\0' && has_date(source, path)))
+    if (source->is_npy || (path[0] != '\0' && is_time(source, path, count, true)))
         return;
     array_attributes_select(source, name, is_coordinates, &attributes);
     snprintf(list, sizeof list, "%s time", array_attributes_text(&attributes, "coordinates"));
     array_attributes_free(&attributes);
     while ((word = strtok_r(rest, " ", &rest)) != NULL)
         if (snprintf(other, sizeof other, "%.*s%s", group, name, word) < HDF5_NAME &&
-            has_list(source, other, count) && (!named || has_date(source, other))) {
+            is_time(source, other, count, named)) {
             snprintf(path, HDF5_NAME, "%s", other);
             if (!named)
                 snprintf(dimension, ARRAY_NAME, "time");
@@ -264,12 +258,6 @@ void grid_add(struct grid *grid, const struct array_path *source, const char *na
              array_attributes_text(&added->attributes, "units"));
 }
 
-void grid_forget_kinds(struct grid *grid)
-{
-    for (int n = 0; n < grid->dimension_count; n++)
-        grid->dimension[n].kind = DIMENSION_UNKNOWN;
-}
-
 const struct dimension *grid_dimension(const struct grid *grid, int array, int dimension)
 {
     const int number = grid->array[array].dimension[dimension];
@@ -292,12 +280,6 @@ void grid_close(struct grid *grid)
 }
 
 /* ---- the order of dimensions ---- */
-
-static enum dimension_kind kind_at(const struct grid *grid, int array, int dimension)
-{
-    const struct dimension *known = grid_dimension(grid, array, dimension);
-    return known != NULL ? known->kind : DIMENSION_UNKNOWN;
-}
 
 static bool is_plane(enum dimension_kind kind)
 {
@@ -338,7 +320,8 @@ bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int ord
     enum dimension_kind kind[ARRAY_DIMENSIONS];
     const int last = self->dimensions - 1;
     for (int d = 0; d <= last; d++) {
-        kind[d] = kind_at(grid, array, d);
+        const struct dimension *known = grid_dimension(grid, array, d);
+        kind[d] = known != NULL ? known->kind : DIMENSION_UNKNOWN;
         if (d > 0 && kind[d] == DIMENSION_TIME && (kind[0] != DIMENSION_UNKNOWN || last == 3))
             return order_refuse(grid, array, "time must be the first, that of the samples", error);
     }
@@ -374,8 +357,7 @@ static void units_normalise(const char *units, char text[GRID_UNITS])
     static const char *const names[][2] = {
         {" kelvin degK deg_K degree_kelvin degrees_kelvin Kelvin ", "K"},
         {" celsius Celsius degC deg_C degree_Celsius degrees_Celsius degree_C degrees_C "
-         "degree_celsius "
-         "degrees_celsius ",
+         "degree_celsius degrees_celsius ",
          "degC"},
         {" meter meters metre metres ", "m"},
         {" second seconds sec secs ", "s"},
@@ -461,17 +443,6 @@ struct place {
     const struct dimension *dimension;
 };
 
-static bool place_refuse(const struct place *one, const struct place *other, const char *reason,
-                         struct error *error)
-{
-    return error_set(error, ERROR_DATA,
-                     "%s: dimension '%s' of %s differs from '%s' of %s in %s: %s; use data on one "
-                     "grid, or set data.coordinates=ignore",
-                     other->grid->path, other->dimension->name,
-                     other->grid->array[other->array].name, one->dimension->name,
-                     one->grid->array[one->array].name, one->grid->path, reason);
-}
-
 static bool dimensions_compare(const struct place *one, const struct place *other,
                                struct error *error)
 {
@@ -498,7 +469,12 @@ static bool dimensions_compare(const struct place *one, const struct place *othe
             snprintf(reason, sizeof reason, "coordinate %lld is %.9g instead of %.9g", (long long)i,
                      b->values[i], a->values[i]);
     }
-    return reason[0] == '\0' || place_refuse(one, other, reason, error);
+    return reason[0] == '\0' ||
+           error_set(error, ERROR_DATA,
+                     "%s: dimension '%s' of %s differs from '%s' of %s in %s: %s; use data on one "
+                     "grid, or set data.coordinates=ignore",
+                     other->grid->path, b->name, other->grid->array[other->array].name, a->name,
+                     one->grid->array[one->array].name, one->grid->path, reason);
 }
 
 bool grid_check(const struct grid *grid, struct error *error)
@@ -512,9 +488,8 @@ bool grid_check(const struct grid *grid, struct error *error)
             const int e = part == 0 ? 0 : other->rows + part - 1;
             const struct place one = {grid, 0, grid_dimension(grid, 0, d)};
             const struct place two = {grid, n, grid_dimension(grid, n, e)};
-            if (one.dimension == two.dimension || dimensions_compare(&one, &two, error))
-                continue;
-            return false;
+            if (one.dimension != two.dimension && !dimensions_compare(&one, &two, error))
+                return false;
         }
     }
     return true;
@@ -548,8 +523,8 @@ bool grid_compare(const struct grid *first, const struct grid *other, struct err
     time_step_write(&first->step, true, step);
     time_step_write(&other->step, true, other_step);
     return error_set(error, ERROR_DATA,
-                     "%s: its times have a step of %s, those of %s one of %s: offsets (@) would "
-                     "mean other times; use data of the same step, or set data.coordinates=ignore",
+                     "%s: its times have a step of %s, those of %s one of %s: use data of one "
+                     "step, or set data.coordinates=ignore",
                      other->path, other_step, first->path, step);
 }
 
@@ -558,8 +533,6 @@ bool grid_compare(const struct grid *first, const struct grid *other, struct err
 static json_t *dimension_describe(const struct dimension *dimension)
 {
     json_t *values = json_array();
-    if (dimension == NULL)
-        return json_null();
     for (int64_t i = 0; dimension->values != NULL && i < dimension->count; i++)
         value_append(values, value_number(dimension->values[i]));
     return json_pack("{s:o, s:o, s:i, s:I, s:o}", "name", value_name(dimension->name), "units",
@@ -574,7 +547,9 @@ char *grid_write(const struct grid *grid)
         const struct grid_array *self = &grid->array[n];
         json_t *dimensions = json_array();
         for (int d = 1; d < self->dimensions; d++)
-            value_append(dimensions, dimension_describe(grid_dimension(grid, n, d)));
+            value_append(dimensions, self->dimension[d] == GRID_NONE
+                                         ? json_null()
+                                         : dimension_describe(grid_dimension(grid, n, d)));
         value_append(arrays, json_pack("{s:o, s:o, s:o}", "name", value_name(self->name), "units",
                                        value_name(self->units), "dimensions", dimensions));
     }

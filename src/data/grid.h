@@ -69,9 +69,6 @@ MUST_CHECK bool grid_check(const struct grid *grid, struct error *error);
 MUST_CHECK bool grid_compare(const struct grid *first, const struct grid *other,
                              struct error *error);
 
-/* Use no names of dimensions (data.coordinates=ignore). */
-void grid_forget_kinds(struct grid *grid);
-
 /* Return the grid as JSON, without the first dimensions, to be freed by the caller. */
 char *grid_write(const struct grid *grid);
 

@@ -130,50 +130,41 @@ bool split_stratified(struct dataset *dataset, double fraction, bool held_out, s
 }
 
 struct placed {
-    double place;
+    double span[3]; /* as in dataset_format.span */
     uint32_t sample;
 };
 
 static int compare_placed(const void *left, const void *right)
 {
     const struct placed *a = left, *b = right;
-    return a->place != b->place ? (a->place > b->place) - (a->place < b->place)
-                                : (a->sample > b->sample) - (a->sample < b->sample);
-}
-
-static void span_of(const struct dataset *dataset, int64_t index, double span[3])
-{
-    const uint32_t record = dataset_record(dataset, index);
-    span[0] = span[1] = span[2] = (double)record;
-    if (dataset->format->span != NULL)
-        dataset->format->span(dataset, record, span);
+    return a->span[0] != b->span[0] ? (a->span[0] > b->span[0]) - (a->span[0] < b->span[0])
+                                    : compare_uint32(&a->sample, &b->sample);
 }
 
 void split_end(struct dataset *dataset, double fraction, bool held_out)
 {
-    const size_t count = (size_t)dataset->count, held = held_out_of(count, fraction);
+    const size_t count = (size_t)dataset->count;
     struct placed *placed = allocate(count, sizeof *placed);
     uint32_t *order = order_allocate(dataset);
-    double span[3], begin = (double)INFINITY; /* of the values of samples that are held out */
-    size_t first = count - held, kept = 0;
+    double begin = (double)INFINITY; /* of the values of samples that are held out */
+    size_t first = count - held_out_of(count, fraction), kept = 0;
     for (size_t i = 0; i < count; i++) {
-        span_of(dataset, (int64_t)i, span);
-        placed[i] = (struct placed){.place = span[0], .sample = (uint32_t)i};
+        const uint32_t record = dataset_record(dataset, (int64_t)i);
+        placed[i].sample = (uint32_t)i;
+        placed[i].span[0] = placed[i].span[1] = placed[i].span[2] = (double)record;
+        if (dataset->format->span != NULL)
+            dataset->format->span(dataset, record, placed[i].span);
     }
     qsort(placed, count, sizeof *placed, compare_placed);
     /* Samples of the same time are in the same split, unless all have the same. */
-    const bool is_one = placed[0].place == placed[count - 1].place;
-    while (!is_one && first > 1 && placed[first - 1].place == placed[first].place)
+    const bool is_one = placed[0].span[0] == placed[count - 1].span[0];
+    while (!is_one && first > 1 && placed[first - 1].span[0] == placed[first].span[0])
         first--;
-    for (size_t i = first; i < count; i++) {
-        span_of(dataset, placed[i].sample, span);
-        begin = fmin(begin, span[1]);
-    }
-    for (size_t i = held_out ? first : 0; i < (held_out ? count : first); i++) {
-        span_of(dataset, placed[i].sample, span);
-        if (held_out || is_one || span[2] < begin)
+    for (size_t i = first; i < count; i++)
+        begin = fmin(begin, placed[i].span[1]);
+    for (size_t i = held_out ? first : 0; i < (held_out ? count : first); i++)
+        if (held_out || is_one || placed[i].span[2] < begin)
             order[kept++] = placed[i].sample;
-    }
     keep_part(dataset, order, 0, (int64_t)kept);
     free(placed);
     free(order);

@@ -19,12 +19,10 @@
 #include "data/window.h"
 #include "device/exact_sum.h"
 
-enum {
-    LANES = 8,
-    LOGGED = 8, /* channels in the log */
-    ROUNDS = 32 /* at most, of at least ROUND_SAMPLES samples of all ranks */,
-    ROUND_SAMPLES = 256
-};
+enum { LANES = 8, LOGGED = 8 /* channels in the log */ };
+
+/* A pass has at most ROUNDS rounds, of at least ROUND_SAMPLES samples of all ranks. */
+enum { ROUNDS = 32, ROUND_SAMPLES = 256 };
 
 /* Sums over one channel: of positive sums of planes, of the absolute values of negative ones, and
  * of squares. All members consist of int64_t, so that one all-reduce adds them. */
@@ -235,28 +233,31 @@ static void statistics_log(const struct share *share, double seconds,
                            const struct value_statistics *statistics)
 {
     char what[64];
-    const struct dataset *dataset = share->dataset;
-    const struct channel_sums *sums = share->sums;
     snprintf(what, sizeof what, "statistics of %lld training samples (%.1f s)",
-             (long long)dataset->count, seconds);
-    values_log(what, "become the mean of their channel", sums, &statistics->mean, &statistics->std);
+             (long long)share->dataset->count, seconds);
+    values_log(what, "become the mean of their channel", share->sums, &statistics->mean,
+               &statistics->std);
     if (statistics->target_mean.count > 0)
         values_log("statistics of their targets", "are left out of losses and metrics",
-                   sums + dataset->channels, &statistics->target_mean, &statistics->target_std);
+                   share->sums + share->dataset->channels, &statistics->target_mean,
+                   &statistics->target_std);
 }
 
-/* Collective. Read this rank's share in rounds, after which the ranks compare errors and signals.
- * Set *stopped if a signal requests the end. */
-static bool rounds_run(struct share *share, struct comm *world, int threads, bool *stopped,
-                       struct error *error)
+/* Collective. Set the sums and the statistics; mean.count is 0 after a signal. Each rank reads its
+ * share in rounds, after which the ranks compare errors and signals. */
+static bool records_measure(struct share *share, struct comm *world, int threads,
+                            struct value_statistics *statistics, struct error *error)
 {
     const int64_t count = share->dataset->count, begin = count * world->rank / world->size;
     const int64_t samples = count * (world->rank + 1) / world->size - begin;
     const int64_t rounds = smaller(ROUNDS, 1 + count / ROUND_SAMPLES);
-    bool good = true;
-    *stopped = false;
-    for (int64_t round = 0; good && !*stopped && round < rounds; round++) {
-        int64_t stop;
+    const size_t words = sums_words(share->dataset);
+    int64_t stop = 0;
+    memset(share->sums, 0, words * sizeof(int64_t));
+    statistics->mean.count = 0;
+    error_defer(origin_read(share->dataset, share->origin, error));
+    bool good = comm_agree(world, error);
+    for (int64_t round = 0; good && stop == 0 && round < rounds; round++) {
         atomic_store(&share->next, begin + samples * round / rounds);
         share->end = begin + samples * (round + 1) / rounds;
         threads_run("statistics", threads, reader_run, share);
@@ -264,24 +265,10 @@ static bool rounds_run(struct share *share, struct comm *world, int threads, boo
         good = comm_agree(world, error);
         stop = comm_stop_wanted();
         comm_all_reduce(world, &stop, 1, COMM_INT64, COMM_MAX);
-        *stopped = stop != 0;
     }
-    return good;
-}
-
-/* Collective. Set the sums and the statistics; mean.count is 0 after a signal. */
-static bool records_measure(struct share *share, struct comm *world, int threads,
-                            struct value_statistics *statistics, struct error *error)
-{
-    bool stopped;
-    memset(share->sums, 0, sums_words(share->dataset) * sizeof(int64_t));
-    statistics->mean.count = 0;
-    error_defer(origin_read(share->dataset, share->origin, error));
-    if (!comm_agree(world, error) || !rounds_run(share, world, threads, &stopped, error))
-        return false;
-    if (stopped)
-        return true;
-    comm_all_reduce(world, share->sums, (int64_t)sums_words(share->dataset), COMM_INT64, COMM_SUM);
+    if (!good || stop != 0)
+        return good;
+    comm_all_reduce(world, share->sums, (int64_t)words, COMM_INT64, COMM_SUM);
     statistics_finish(share, statistics);
     return true;
 }

@@ -138,10 +138,18 @@ void time_write(const struct time_units *units, double instant, char text[TIME_T
 
 /* ---- units ---- */
 
+/* True if a list of words between spaces has a word, in any case. */
+static bool has_word(const char *list, const char *word, size_t length)
+{
+    char between[32];
+    return snprintf(between, sizeof between, " %.*s ", (int)length, word) < (int)sizeof between &&
+           strcasestr(list, between) != NULL;
+}
+
 static bool unit_parse(const char *name, size_t length, struct time_units *parsed)
 {
     static const struct {
-        const char *names; /* after and before a space */
+        const char *names;
         double seconds;
         int months;
     } units[] = {
@@ -156,60 +164,40 @@ static bool unit_parse(const char *name, size_t length, struct time_units *parse
         {" month months mon mons ", 0, 1},
         {" year years yr yrs y ", 0, 12},
     };
-    char word[32];
-    if (snprintf(word, sizeof word, " %.*s ", (int)length, name) >= (int)sizeof word)
+    size_t n = 0;
+    while (n < sizeof units / sizeof units[0] && !has_word(units[n].names, name, length))
+        n++;
+    if (n == sizeof units / sizeof units[0])
         return false;
-    for (size_t n = 0; n < sizeof units / sizeof units[0]; n++)
-        if (strcasestr(units[n].names, word) != NULL) {
-            parsed->seconds = units[n].seconds;
-            parsed->months = units[n].months;
-            return true;
-        }
-    return false;
+    parsed->seconds = units[n].seconds;
+    parsed->months = units[n].months;
+    return true;
 }
 
 static bool calendar_parse(const char *name, enum time_calendar *calendar)
 {
-    static const struct {
-        const char *name;
-        enum time_calendar calendar;
-    } names[] = {
-        {"", CALENDAR_STANDARD},          {"standard", CALENDAR_STANDARD},
-        {"gregorian", CALENDAR_STANDARD}, {"proleptic_gregorian", CALENDAR_PROLEPTIC_GREGORIAN},
-        {"julian", CALENDAR_JULIAN},      {"noleap", CALENDAR_365},
-        {"365_day", CALENDAR_365},        {"all_leap", CALENDAR_366},
-        {"366_day", CALENDAR_366},        {"360_day", CALENDAR_360}};
-    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
-        if (strcasecmp(name, names[n].name) == 0) {
-            *calendar = names[n].calendar;
-            return true;
-        }
-    return false;
+    static const char *const names[CALENDARS] = {
+        " standard gregorian ", " proleptic_gregorian ", " julian ",
+        " noleap 365_day ",     " all_leap 366_day ",    " 360_day "};
+    *calendar = CALENDAR_STANDARD;
+    while (*name != '\0' && *calendar < CALENDARS &&
+           !has_word(names[*calendar], name, strlen(name)))
+        ++*calendar;
+    return *calendar < CALENDARS;
 }
 
 /* Parse "2001-01-09", "2001-1-9 12:00:00.0", "2001-01-09T12Z", "... +01:00". */
 static bool origin_parse(const char *text, struct time_units *parsed)
 {
-    struct date date = {0};
-    double second = 0;
     long long year;
-    int month, day, hour = 0, minute = 0, zone_hour = 0, zone_minute = 0, used = 0;
-    char sign = '+';
-    if (sscanf(text, " %lld-%d-%d%n", &year, &month, &day, &used) < 3)
+    int month, day, minute = 0, zone_hour = 0, zone_minute = 0, used = 0;
+    double second = 0;
+    char hour[3] = "0", sign = '+';
+    if (sscanf(text, " %lld-%d-%d%n%*[ T]%2[0-9]%n:%d%n:%lf%n", &year, &month, &day, &used, hour,
+               &used, &minute, &used, &second, &used) < 3)
         return false;
     text += used;
     text += strspn(text, " T");
-    if (sscanf(text, "%d%n", &hour, &used) == 1 && *text != '+' && *text != '-') {
-        text += used;
-        if (sscanf(text, ":%d%n", &minute, &used) == 1) {
-            text += used;
-            if (sscanf(text, ":%lf%n", &second, &used) == 1)
-                text += used;
-        }
-    } else {
-        hour = 0;
-    }
-    text += strspn(text, " ");
     if (strncasecmp(text, "UTC", 3) == 0 || strncasecmp(text, "GMT", 3) == 0)
         text += 3;
     text += *text == 'Z' || *text == 'z';
@@ -220,15 +208,14 @@ static bool origin_parse(const char *text, struct time_units *parsed)
             text += used;
     }
     text += strspn(text, " ");
-    date = (struct date){.year = year, .month = month, .day = day};
-    if (*text != '\0' || llabs(year) > 1000000 || month < 1 || month > 12 || day < 1 || hour < 0 ||
-        hour > 24 || minute < 0 || minute > 59 || !(second >= 0 && second < 61) ||
-        day > month_days(parsed->calendar == CALENDAR_STANDARD && year < 1582 ? CALENDAR_JULIAN
-                                                                              : parsed->calendar,
-                         year, month))
+    const bool is_julian = parsed->calendar == CALENDAR_STANDARD && year < 1582;
+    if (*text != '\0' || llabs(year) > 1000000 || month < 1 || month > 12 || day < 1 ||
+        atoi(hour) > 24 || minute < 0 || minute > 59 || !(second >= 0 && second < 61) ||
+        day > month_days(is_julian ? CALENDAR_JULIAN : parsed->calendar, year, month))
         return false;
+    const struct date date = {.year = year, .month = month, .day = day};
     const int zone = (sign == '-' ? -60 : 60) * (60 * zone_hour + zone_minute);
-    parsed->origin = (double)days_of(parsed->calendar, &date) * TIME_DAY + hour * 3600 +
+    parsed->origin = (double)days_of(parsed->calendar, &date) * TIME_DAY + atoi(hour) * 3600 +
                      minute * 60 + second - zone;
     return true;
 }

@@ -156,7 +156,7 @@ static void sums_reduce(struct session *session, struct evaluation *evaluation)
     const double samples = sums[3];
     evaluation->counted = (int64_t)samples;
     evaluation->samples = (int64_t)(samples + sums[4]);
-    evaluation->loss = samples > 0 ? sums[0] / samples : (double)NAN;
+    evaluation->loss = sums[0] / samples; /* NAN if there are none */
     if (session->model->loss != LOSS_CROSS_ENTROPY || evaluation->classes == 0)
         return;
     comm_all_reduce(world, evaluation->confusion, evaluation->classes * evaluation->classes,

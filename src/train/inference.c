@@ -230,9 +230,7 @@ static bool arrays_compare(const struct inference *inference, const char *weight
                      "reads %lld channels%s: use data of this shape%s",
                      view.grid->path, (long long)dataset->channels, (long long)field.height,
                      (long long)field.width, weights, (long long)model->channels, size,
-                     has_channels ? ""
-                                  : ", or set data.order=chw or hwc if that is the order of the "
-                                    "dimensions");
+                     has_channels ? "" : ", or set data.order");
 }
 
 /* Takes the statistics and the row weights with which the model was trained. */

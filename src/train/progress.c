@@ -130,15 +130,10 @@ static double accuracy_of(const struct trainer *trainer, double right, double sa
     return trainer->run.session.model->loss == LOSS_CROSS_ENTROPY ? right / samples : NAN;
 }
 
-/* Mean loss; NAN if no sample has a target. */
-static double loss_mean(double sum, double samples)
-{
-    return samples > 0 ? sum / samples : (double)NAN;
-}
-
+/* Mean loss of an epoch; NAN if no sample has a target. */
 static double epoch_loss(const struct training_state *state)
 {
-    return loss_mean(state->epoch_loss_sum, state->epoch_samples);
+    return state->epoch_loss_sum / state->epoch_samples;
 }
 
 /* ---- lines of the console and of train.log */
@@ -329,7 +324,7 @@ void progress_interval(struct trainer *trainer)
         .due = run_log_is_due(&trainer->run.options.output, state->step, state->epoch_step),
         .epoch_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples),
         .epoch_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples),
-        .loss = loss_mean(loss.loss, samples),
+        .loss = loss.loss / samples,
         .top1 = accuracy_of(trainer, loss.top1, samples),
         .top5 = accuracy_of(trainer, loss.top5, samples),
         .rate = trainer->progress.rate,
