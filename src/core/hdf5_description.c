@@ -132,11 +132,12 @@ static bool is_wanted(const struct walk *walk)
 }
 
 /* True if the chunks and compact data of the current data set are described: hdf5_reader.datasets
- * has it, or it is a dimension scale in use. */
-static bool data_are_wanted(const struct walk *walk, hid_t dataset)
+ * has it, or if it has any, it is a dimension scale in use or a list with units, such as times. */
+static bool data_are_wanted(const struct walk *walk, hid_t dataset, int64_t dimensions)
 {
     return is_wanted(walk) ||
-           (walk->datasets[0] != '\0' && H5Aexists(dataset, HDF5_SCALE_USES) > 0);
+           (walk->datasets[0] != '\0' && (H5Aexists(dataset, HDF5_SCALE_USES) > 0 ||
+                                          (dimensions == 1 && H5Aexists(dataset, "units") > 0)));
 }
 
 /* ---- attributes ---- */
@@ -329,7 +330,7 @@ static bool values_describe(struct walk *walk, hid_t dataset, hid_t type, hid_t 
                             struct hdf5_object *to)
 {
     const bool is_number = to->type[0] != '\0' && strchr("iufb", to->type[1]) != NULL;
-    const bool has_data = is_number && data_are_wanted(walk, dataset);
+    const bool has_data = is_number && data_are_wanted(walk, dataset, to->dimensions);
     H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
     bool good = true;
     if (H5Tget_class(type) != H5T_ENUM && is_number &&

@@ -75,6 +75,18 @@ static bool variables_list(const struct options *options, struct arrays *self, s
            variables_parse("data.y", options->data.y, &self->y, &self->y_count, error);
 }
 
+/* Return the samples at both ends of a series without times that are no records. */
+static int64_t samples_at_ends(const struct file_series *series)
+{
+    int64_t before = 0, after = 0;
+    for (int o = 0; o < series->offset_count; o++)
+        if (series->required[o]) {
+            before = larger(before, -series->offset[o]);
+            after = larger(after, series->offset[o]);
+        }
+    return before + after;
+}
+
 /* Set offsets and transforms. A data set of the first file whose name is "u@+6" has priority over
  * an offset. Samples of planes or numbers are predicted (allows_none) even if their targets are
  * after the end of the series. */
@@ -97,6 +109,10 @@ static bool variables_resolve(struct arrays *self, const struct options *options
             return error_set(error, ERROR_USAGE, "data.x and data.y have more than %d offsets (@)",
                              SERIES_OFFSETS);
     }
+    const bool by_time = options->data.val == VALIDATION_FRACTION &&
+                         options->data.val_from == VAL_FROM_END && !allows_none;
+    self->series.is_ordered = !self->series.counts && (self->series.joined || by_time ||
+                                                       samples_at_ends(&self->series) > 0);
     return variables_transform(options->data.transform, self->x, self->x_count, self->y,
                                self->y_count, options->data.task != TASK_REGRESSION, error);
 }
@@ -136,18 +152,6 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
 
 /* ---- files ---- */
 
-/* Return the samples at both ends of a series without times that are no records. */
-static int64_t samples_at_ends(const struct file_series *series)
-{
-    int64_t before = 0, after = 0;
-    for (int o = 0; o < series->offset_count; o++)
-        if (series->required[o]) {
-            before = larger(before, -series->offset[o]);
-            after = larger(after, series->offset[o]);
-        }
-    return before + after;
-}
-
 /* Take the times of the samples of a file out of its grid: the coordinate of the first dimension of
  * data.x. */
 static bool times_take(struct arrays *self, struct arrays_file *file, const struct grid *grid,
@@ -156,16 +160,17 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
     struct file_series *series = &self->series;
     struct series_file *times = &file->times;
     const int number = grid->array[0].dimension[0];
-    const bool is_used = !series->counts && (series->joined || samples_at_ends(series) > 0);
     double most = 0;
     *times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
     if (number == GRID_NONE || grid->dimension[number].values == NULL)
         return true;
     struct dimension *samples = &grid->dimension[number];
     const char *calendar = array_attributes_text(&samples->attributes, "calendar");
+    if (samples->kind != DIMENSION_TIME && !series->joined && samples_at_ends(series) == 0)
+        series->is_ordered = false; /* numbers that are no times do not decide about splits */
     if (!time_units_parse(samples->units, calendar, &times->units)) {
         times->units = (struct time_units){0};
-        if (is_used)
+        if (series->is_ordered)
             return error_set(error, ERROR_DATA,
                              "%s: cannot decode the units '%.60s' of '%s' in the calendar '%.40s': "
                              "write UNIT since DATE, or set data.coordinates=ignore",
@@ -173,7 +178,7 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
     }
     for (int64_t n = 0; n < samples->count; n++) {
         most = fmax(most, fabs(samples->values[n]));
-        if (!isfinite(samples->values[n]) && is_used)
+        if (!isfinite(samples->values[n]) && series->is_ordered)
             return error_set(error, ERROR_DATA,
                              "%s: '%s' has no value at sample %lld: write all times, or set "
                              "data.coordinates=ignore to count samples",
@@ -182,8 +187,8 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
     times->time = samples->values;
     samples->values = NULL;
     if (samples->is_float32)
-        times->rounding = most * 0x1p-24 * (times->units.has_date ? times->units.seconds : 1);
-    if (self->file_count == 1) {
+        times->rounding = most * 0x1p-24 * (times->units.seconds > 0 ? times->units.seconds : 1);
+    if (series->name[0] == '\0') {
         series->units = times->units;
         snprintf(series->name, sizeof series->name, "%.63s", samples->name);
     }
@@ -273,11 +278,11 @@ static bool series_make(struct dataset *dataset, struct error *error)
         qsort(self->file, (size_t)self->file_count, sizeof *self->file, compare_times);
     for (int64_t f = 0; f < self->file_count; f++)
         file_series_add(series, &self->file[f].times);
-    if (!file_series_pair(series, error))
+    if (!file_series_pair(series, !dataset->held_out, error))
         return false;
     dataset->count = series->records;
     dataset->has_offsets = samples_at_ends(series) > 0;
-    if (dataset->has_offsets && timed < self->file_count && !dataset->held_out)
+    if (dataset->has_offsets && timed == 0 && !dataset->held_out)
         log_info("offsets (@) count samples: %s has no coordinate of its samples such as 'time'",
                  self->file[0].path);
     return true;
@@ -516,7 +521,6 @@ static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
 /* List the data sets that both options may name, for the HDF5 reader. */
 static char *names_list(const struct arrays *self)
 {
-    static const char *const times[] = {"time", "valid_time", "time_centered"};
     struct text_stream names;
     text_stream_open(&names);
     for (int v = 0; v < self->x_count + self->y_count; v++) {
@@ -524,9 +528,8 @@ static char *names_list(const struct arrays *self)
         variable_write(variable_of(self, v), name);
         fprintf(names.stream, "%s%s,%s", v > 0 ? "," : "", variable_of(self, v)->name, name);
     }
-    const int group = (int)(text_base_name(self->x[0].name) - self->x[0].name);
-    for (int n = 0; n < 3; n++) /* times that are no dimension scales */
-        fprintf(names.stream, ",%.*s%s", group, self->x[0].name, times[n]);
+    fprintf(names.stream, ",%.*stime", (int)(text_base_name(self->x[0].name) - self->x[0].name),
+            self->x[0].name);
     return text_stream_close(&names);
 }
 
@@ -572,7 +575,8 @@ static bool arrays_open(const struct options *options, enum data_split split,
     if (!arrays_view(dataset, &view) ||
         !arrays_targets_use(dataset, options, &view, training, &self->target, &self->label, error))
         return false;
-    self->grid.step = self->series.step;
+    if (dataset->has_offsets)
+        self->grid.step = self->series.step;
     if (!self->series.counts)
         dataset->grid = &self->grid;
     else if (training)
@@ -747,9 +751,12 @@ bool arrays_check_grid(struct dataset *dataset, const char *text, const char *pa
     if (text == NULL || dataset->grid == NULL)
         return true;
     grid_parse(text, path, &trained);
-    const bool good = grid_compare(&trained, dataset->grid, error);
-    if (good && trained.step.ruler != RULER_NONE)
+    bool good = grid_compare(&trained, dataset->grid, error);
+    if (good && trained.step.ruler != RULER_NONE && samples_at_ends(&self->series) == 0) {
         self->series.step = trained.step;
+        good = file_series_pair(&self->series, false, error) &&
+               (self->target == NULL || targets_read(dataset, error));
+    }
     grid_close(&trained);
     return good;
 }

@@ -66,7 +66,8 @@ static const struct {
 } units[] = {{"day", TIME_DAY}, {"hour", 3600}, {"minute", 60}, {"second", 1}};
 
 enum { UNITS = sizeof units / sizeof units[0] };
-enum { PERCENT_REGULAR = 95, TOLERANCE = 50 /* a part of the step */, LISTED = 3 };
+enum { PERCENT_REGULAR = 95, LISTED = 3 };
+#define TOLERANCE 0.02 /* a part of the step */
 
 /* Places of the samples on a ruler, and the distances of neighbours in a series, sorted. */
 struct distances {
@@ -74,6 +75,7 @@ struct distances {
     double *distance; /* [count] */
     int64_t count;
     double rounding;        /* of places */
+    double width;           /* of equal distances, a part of them */
     double size, tolerance; /* of a step */
     /* The most frequent distance: `most` of them, from `first` on, with this mean. */
     int64_t first, most;
@@ -92,7 +94,7 @@ static void distances_rank(struct distances *all)
     double sum = 0;
     all->most = 0;
     for (int64_t n = 0, end = 0; n < all->count; n++) {
-        const double last = all->distance[n] * (1 + 1.0 / TOLERANCE) + 2 * all->rounding;
+        const double last = all->distance[n] * (1 + all->width) + 2 * all->rounding;
         while (end < all->count && all->distance[end] <= last)
             end++;
         if (end - n > all->most) {
@@ -137,17 +139,24 @@ static void distances_measure(const struct file_series *series, enum time_ruler 
 /* Set the step and all places on its ruler. Return false if no ruler has a constant step. */
 static bool step_find(struct file_series *series, struct distances *all)
 {
-    const enum time_ruler last = series->file[0].units.has_date ? RULER_MONTHS : RULER_SECONDS;
-    for (enum time_ruler ruler = RULER_SECONDS; ruler <= last; ruler++) {
-        distances_measure(series, ruler, all);
+    /* Months and years are not equal in seconds, but nearly. */
+    static const struct {
+        enum time_ruler ruler;
+        double width;
+    } tried[] = {
+        {RULER_SECONDS, 1e-3}, {RULER_DAYS, 0}, {RULER_MONTHS, 0}, {RULER_SECONDS, 2 * TOLERANCE}};
+    const bool has_date = series->file[0].units.has_date;
+    for (size_t n = 0; n < sizeof tried / sizeof tried[0]; n++) {
+        if (!has_date && tried[n].ruler != RULER_SECONDS)
+            continue;
+        all->width = tried[n].width;
+        distances_measure(series, tried[n].ruler, all);
         all->size = all->mean; /* NAN without distances: the step is not known */
         if (all->count == 0)
             return true;
         if (all->most * 100 < all->count * PERCENT_REGULAR || all->distance[0] <= 0)
             continue;
-        series->step = (struct time_step){.ruler = ruler, .size = all->size};
-        if (ruler == RULER_SECONDS)
-            all->tolerance = fmin(all->size / TOLERANCE + 2 * all->rounding, all->size / 4);
+        series->step = (struct time_step){.ruler = tried[n].ruler, .size = all->size};
         return true;
     }
     return false;
@@ -173,7 +182,7 @@ bool time_step_agrees(const struct time_step *one, const struct time_step *other
     static const double seconds[] = {0, 1, TIME_DAY, 30.44 * TIME_DAY};
     const double a = one->size * seconds[one->ruler], b = other->size * seconds[other->ruler];
     /* Two months have 28 to 31 days each. */
-    const double most = one->ruler == other->ruler ? 1.0 / TOLERANCE : 0.1;
+    const double most = one->ruler == other->ruler ? TOLERANCE : 0.1;
     return one->ruler == RULER_NONE || other->ruler == RULER_NONE || fabs(a - b) <= most * b;
 }
 
@@ -183,11 +192,13 @@ static bool step_refuse(const struct file_series *series, struct distances *all,
 {
     char list[LISTED * (TIME_TEXT + 16)] = "", text[TIME_TEXT];
     size_t used = 0;
+    all->width = TOLERANCE;
     distances_measure(series, RULER_SECONDS, all);
     const double total = (double)all->count;
     for (int n = 0; n < LISTED && all->count > 0; n++) {
         const struct time_step step = {.ruler = RULER_SECONDS, .size = all->mean};
-        time_step_write(&step, series->file[0].units.has_date, text);
+        time_step_write(&step, series->file[0].units.has_date || series->file[0].units.seconds > 0,
+                        text);
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%.3g %%)",
                                  n > 0 ? ", " : "", text, 100 * (double)all->most / total);
         all->count -= all->most;
@@ -208,13 +219,7 @@ static bool units_check(const struct file_series *series, struct error *error)
 {
     const struct time_units *first = &series->file[0].units;
     for (int64_t f = 1; f < series->count; f++) {
-        const struct time_units *other = &series->file[f].units;
-        const bool same_calendar = other->calendar == first->calendar ||
-                                   (other->calendar <= CALENDAR_PROLEPTIC_GREGORIAN &&
-                                    first->calendar <= CALENDAR_PROLEPTIC_GREGORIAN);
-        const bool same_unit = other->seconds == first->seconds && other->months == first->months;
-        if (other->has_date != first->has_date || !same_calendar ||
-            (!other->has_date && !same_unit))
+        if (!time_units_compare(first, &series->file[f].units))
             return error_set(error, ERROR_DATA,
                              "%s: '%s' has another kind of units or another calendar than in %s: "
                              "make them the same",
@@ -268,6 +273,8 @@ static uint32_t neighbour_find(const struct distances *times, int64_t begin, int
         else
             high = middle;
     }
+    if (low + 1 < end && fabs(times->place[low + 1] - place) < fabs(times->place[low] - place))
+        low++;
     return low < end && times->place[low] <= place + times->tolerance ? (uint32_t)low : SERIES_NONE;
 }
 
@@ -299,7 +306,7 @@ static void left_out_log(const struct file_series *series, const struct left_out
     const int64_t gaps = left_out->count - left_out->at_ends;
     const bool has_gaps = gaps >= left_out->at_ends;
     char step[TIME_TEXT], first[TIME_TEXT];
-    time_step_write(&series->step, times->has_date, step);
+    time_step_write(&series->step, times->has_date || times->seconds > 0, step);
     time_write(times, left_out->first, first);
     log_info("offsets (@) count steps of %s in '%s': %lld of %lld samples are left out, %lld %s%s",
              step, series->name, (long long)left_out->count, (long long)series->samples,
@@ -308,10 +315,11 @@ static void left_out_log(const struct file_series *series, const struct left_out
              has_gaps ? first : "");
 }
 
-static void records_find(struct file_series *series, const struct distances *times)
+static void records_find(struct file_series *series, const struct distances *times, bool logs)
 {
     struct left_out left_out = {.first = (double)NAN};
     const size_t offsets = (size_t)series->offset_count;
+    free(series->sample);
     series->sample = allocate((size_t)series->samples * offsets, sizeof *series->sample);
     series->is_counted = true;
     for (int64_t begin = 0; begin < series->samples; begin = series_end(series, begin)) {
@@ -328,34 +336,68 @@ static void records_find(struct file_series *series, const struct distances *tim
             series->records += good;
         }
     }
-    if (left_out.count > 0 && series->step.ruler != RULER_NONE)
+    if (logs && left_out.count > 0 && series->step.ruler != RULER_NONE)
         left_out_log(series, &left_out);
 }
 
-bool file_series_pair(struct file_series *series, struct error *error)
+/* Check the times if they are used; leave them out if they are not and cannot be compared. */
+static bool times_check(struct file_series *series, bool has_times, struct error *error)
+{
+    struct error reason = {0};
+    if (!has_times || units_check(series, &reason))
+        return true;
+    if (series->is_ordered)
+        return error_set(error, ERROR_DATA, "%s", reason.text);
+    log_warn("no times: %s", reason.text);
+    error_clear(&reason);
+    for (int64_t f = 0; f < series->count; f++)
+        series->file[f].time = NULL;
+    return true;
+}
+
+bool file_series_pair(struct file_series *series, bool logs, struct error *error)
 {
     struct distances times = {.size = 1}; /* without times, places are numbers of samples */
-    bool good = true, has_times = series->count > 0 && !series->counts, has_offsets = false;
+    bool has_offsets = false, needs_step = false;
+    int64_t timed = 0;
+    series->samples = series->records = 0;
     for (int64_t f = 0; f < series->count; f++) {
         series->file[f].first = series->samples;
         series->samples += series->file[f].samples;
-        has_times &= series->file[f].time != NULL;
+        timed += series->file[f].time != NULL;
     }
-    for (int o = 0; o < series->offset_count; o++)
+    for (int o = 0; o < series->offset_count; o++) {
         has_offsets |= series->offset[o] != 0;
+        needs_step |= series->offset[o] != 0 && series->required[o];
+    }
+    const bool has_times = timed > 0 && timed == series->count, used = has_times && !series->counts;
     if (series->samples >= SERIES_NONE)
         return error_set(error, ERROR_DATA, "%lld samples are more than the limit of 2^32",
                          (long long)series->samples);
+    for (int64_t f = 0; timed > 0 && !has_times && series->is_ordered && f < series->count; f++)
+        if (series->file[f].time == NULL)
+            return error_set(error, ERROR_DATA,
+                             "%s has no times '%s', which other files have: write them, or set "
+                             "data.coordinates=ignore to count samples",
+                             series->file[f].path, series->name);
     times.place = allocate((size_t)series->samples, sizeof *times.place);
     times.distance = allocate((size_t)series->samples, sizeof *times.distance);
     for (int64_t n = 0; n < series->samples; n++)
         times.place[n] = (double)n;
-    if (has_times && (series->joined || has_offsets))
-        good = units_check(series, error) && order_check(series, error);
-    if (good && has_times && has_offsets)
-        good = step_find(series, &times) || step_refuse(series, &times, error);
+    bool good = times_check(series, has_times, error) &&
+                (!used || !(series->joined || has_offsets) || order_check(series, error));
+    if (good && used && has_offsets && series->step.ruler != RULER_NONE) {
+        distances_measure(series, series->step.ruler, &times);
+        times.size = series->step.size;
+    } else if (good && used && has_offsets) {
+        good = step_find(series, &times) || !needs_step || step_refuse(series, &times, error);
+        if (series->step.ruler == RULER_NONE)
+            times.size = (double)NAN;
+    }
+    if (used && has_offsets && series->step.ruler <= RULER_SECONDS)
+        times.tolerance = fmin(fmax(times.size * TOLERANCE, 2 * times.rounding), times.size * 0.49);
     if (good)
-        records_find(series, &times);
+        records_find(series, &times, logs);
     free(times.place);
     free(times.distance);
     return good;

@@ -38,6 +38,7 @@ struct file_series {
     bool counts;             /* offsets count samples even if these have times */
     struct time_units units; /* of file_series_time */
     bool joined;             /* all files are one series */
+    bool is_ordered;         /* times decide about pairs, series or splits: they must be known */
     char name[64];           /* of the coordinate that has the times, for messages; "": none */
     int offset_count;
     int64_t offset[SERIES_OFFSETS]; /* distinct */
@@ -63,9 +64,9 @@ bool file_series_use(struct file_series *series, int64_t offset, bool required);
 void file_series_add(struct file_series *series, const struct series_file *file);
 
 /* Order the files of a joined series by time, and find the samples of all records. Times that
- * decrease, repeat, or have no constant step are an error. Log how many samples have no neighbour.
- */
-MUST_CHECK bool file_series_pair(struct file_series *series, struct error *error);
+ * decrease, repeat, or have no constant step are an error. Log how many samples have no neighbour
+ * if `logs`. After `step` was set, a second call uses it. */
+MUST_CHECK bool file_series_pair(struct file_series *series, bool logs, struct error *error);
 
 /* Return the file that has a record's value at an offset, and the number of the sample in it; -1 if
  * no file has it. */

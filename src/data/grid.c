@@ -224,7 +224,8 @@ static void times_find(const struct array_path *source, const char *name, int64_
     if (source->is_npy || (path[0] != '\0' && is_time(source, path, count, true)))
         return;
     array_attributes_select(source, name, is_coordinates, &attributes);
-    snprintf(list, sizeof list, "%s time", array_attributes_text(&attributes, "coordinates"));
+    snprintf(list, sizeof list, "%s%s", array_attributes_text(&attributes, "coordinates"),
+             named ? "" : " time");
     array_attributes_free(&attributes);
     while ((word = strtok_r(rest, " ", &rest)) != NULL)
         if (snprintf(other, sizeof other, "%.*s%s", group, name, word) < HDF5_NAME &&
@@ -322,7 +323,8 @@ bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int ord
     for (int d = 0; d <= last; d++) {
         const struct dimension *known = grid_dimension(grid, array, d);
         kind[d] = known != NULL ? known->kind : DIMENSION_UNKNOWN;
-        if (d > 0 && kind[d] == DIMENSION_TIME && (kind[0] != DIMENSION_UNKNOWN || last == 3))
+        if (d > 0 && kind[d] == DIMENSION_TIME &&
+            (kind[0] != DIMENSION_UNKNOWN || (d == 1 && last == 3)))
             return order_refuse(grid, array, "time must be the first, that of the samples", error);
     }
     *channels_last = false;
@@ -351,13 +353,25 @@ bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int ord
 
 /* ---- comparison ---- */
 
-/* Write units in one spelling: factors with exponents, separated by spaces. */
-static void units_normalise(const char *units, char text[GRID_UNITS])
+enum { FACTORS = 16 };
+
+struct factor {
+    char name[GRID_UNITS];
+    int exponent;
+};
+
+static int compare_factors(const void *left, const void *right)
+{
+    return strcmp(((const struct factor *)left)->name, ((const struct factor *)right)->name);
+}
+
+/* Multiply the factors by a power of a unit. */
+static int factor_add(struct factor *factors, int count, const char *word, int exponent)
 {
     static const char *const names[][2] = {
-        {" kelvin degK deg_K degree_kelvin degrees_kelvin Kelvin ", "K"},
-        {" celsius Celsius degC deg_C degree_Celsius degrees_Celsius degree_C degrees_C "
-         "degree_celsius degrees_celsius ",
+        {" kelvin Kelvin degK deg_K degree_kelvin degrees_kelvin ", "K"},
+        {" celsius Celsius deg_C degree_C degrees_C degree_Celsius degrees_Celsius degree_celsius "
+         "degrees_celsius ",
          "degC"},
         {" meter meters metre metres ", "m"},
         {" second seconds sec secs ", "s"},
@@ -366,46 +380,62 @@ static void units_normalise(const char *units, char text[GRID_UNITS])
         {" pascal pascals Pascal ", "Pa"},
         {" hectopascal hectopascals millibar millibars mbar mb ", "hPa"},
         {" kilogram kilograms ", "kg"},
-        {" gram grams ", "g"},
         {" joule joules ", "J"},
         {" watt watts ", "W"},
         {" percent ", "%"},
-        {" degree degrees ", "deg"},
-        {" degree_north degree_N degrees_N degreeN degreesN ", "degrees_north"},
-        {" degree_east degree_E degrees_E degreeE degreesE ", "degrees_east"},
-    };
+        {" degree degrees degrees_north degree_north degree_N degrees_N degreeN degreesN "
+         "degrees_east degree_east degree_E degrees_E degreeE degreesE ",
+         "deg"}};
+    int n = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (is_in(names[i][0], word))
+            word = names[i][1];
+    while (n < count && strcmp(factors[n].name, word) != 0)
+        n++;
+    if (n == FACTORS || strcmp(word, "1") == 0)
+        return count;
+    snprintf(factors[n].name, sizeof factors[n].name, "%s", word);
+    factors[n].exponent += exponent;
+    return n == count ? count + 1 : count;
+}
+
+/* Write units in one spelling: factors with exponents, in the order of their names. A division
+ * applies to the next factor, or to those in the next parentheses. */
+static void units_normalise(const char *units, char text[GRID_UNITS])
+{
+    struct factor factors[FACTORS] = {{.exponent = 0}};
+    int count = 0, sign = 1, outer = 1;
     size_t used = 0;
-    int sign = 1;
-    text[0] = '\0';
-    for (const char *c = units; *c != '\0' && used < GRID_UNITS;) {
-        const size_t length = strcspn(c, " /.*^");
+    for (const char *c = units; *c != '\0';) {
+        const size_t length = strcspn(c, " /.*^()");
         char word[GRID_UNITS];
         int exponent = 1;
         if (length == 0) {
-            sign = *c == '/' ? -1 : sign;
+            sign = *c == '/' ? -outer : sign;
+            outer = *c == '(' ? sign : *c == ')' ? 1 : outer;
             c++;
             continue;
         }
         snprintf(word, sizeof word, "%.*s", (int)length, c);
         c += length;
-        const size_t letters = strcspn(word, "+-0123456789");
-        char *digits = word + letters;
-        if (letters > 0 && *digits != '\0') { /* "s-1" */
+        char *digits = word + strcspn(word, "+-0123456789");
+        if (digits > word && *digits != '\0') { /* "s-1" */
             exponent = atoi(digits);
             *digits = '\0';
-        } else if (letters > 0 && (strncmp(c, "**", 2) == 0 || *c == '^')) { /* "s**-1" */
+        } else if (digits > word && (strncmp(c, "**", 2) == 0 || *c == '^')) { /* "s**-1" */
             char *end;
             exponent = (int)strtol(c + (*c == '^' ? 1 : 2), &end, 10);
             c = end;
         }
-        for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
-            if (is_in(names[n][0], word))
-                snprintf(word, sizeof word, "%s", names[n][1]);
-        if (strcmp(word, "1") != 0)
-            used += (size_t)snprintf(text + used, GRID_UNITS - used, "%s%s%d ", used > 0 ? " " : "",
-                                     word, sign * exponent);
-        sign = 1;
+        count = factor_add(factors, count, word, sign * exponent);
+        sign = outer;
     }
+    qsort(factors, (size_t)count, sizeof *factors, compare_factors);
+    text[0] = '\0';
+    for (int n = 0; n < count && used < GRID_UNITS; n++)
+        if (factors[n].exponent != 0)
+            used += (size_t)snprintf(text + used, GRID_UNITS - used, "%.20s%d ", factors[n].name,
+                                     factors[n].exponent);
 }
 
 bool units_agree(const char *one, const char *other)
@@ -416,21 +446,35 @@ bool units_agree(const char *one, const char *other)
     return one[0] == '\0' || other[0] == '\0' || strcmp(a, b) == 0;
 }
 
-/* Return the number of the first coordinate that differs, or -1. */
+static bool units_read(const struct dimension *time, struct time_units *units)
+{
+    return time_units_parse(time->units, array_attributes_text(&time->attributes, "calendar"),
+                            units);
+}
+
+/* Return the number of the first coordinate that differs, or -1. Numbers may be rounded to
+ * float32. */
 static int64_t values_compare(const struct dimension *one, const struct dimension *other)
 {
     const bool turns = one->kind == DIMENSION_COLUMN && strncmp(one->units, "deg", 3) == 0;
+    struct time_units units, others;
+    const bool timed =
+        one->kind == DIMENSION_TIME && units_read(one, &units) && units_read(other, &others);
     double spacing = (double)INFINITY;
+    if (timed && !time_units_compare(&units, &others))
+        return 0;
     for (int64_t i = 1; i < one->count; i++)
         spacing = fmin(spacing, fabs(one->values[i] - one->values[i - 1]));
     if (one->count < 2)
         spacing = fabs(one->values[0]);
     for (int64_t i = 0; i < one->count; i++) {
-        double distance = fabs(one->values[i] - other->values[i]);
+        const double a = timed ? time_decode(&units, one->values[i]) : one->values[i];
+        const double b = timed ? time_decode(&others, other->values[i]) : other->values[i];
+        double distance = fabs(a - b);
         if (turns)
             distance = fabs(remainder(distance, 360));
         const bool both_missing = isnan(one->values[i]) && isnan(other->values[i]);
-        if (!(distance <= 1e-4 * spacing) && !both_missing)
+        if (!(distance <= 1e-4 * spacing + fabs(a) * 0x1p-23) && !both_missing)
             return i;
     }
     return -1;

@@ -123,7 +123,7 @@ void time_write(const struct time_units *units, double instant, char text[TIME_T
     const double day = floor(whole / TIME_DAY), time = whole - day * TIME_DAY;
     const int seconds = (int)time, thousandths = (int)((time - seconds) * 1e3 + 0.5);
     if (!units->has_date) {
-        snprintf(text, TIME_TEXT, "%.10g", instant);
+        snprintf(text, TIME_TEXT, "%.10g", time_encode(units, instant));
         return;
     }
     const struct date date = date_at(units->calendar, whole);
@@ -237,10 +237,20 @@ bool time_units_parse(const char *units, const char *calendar, struct time_units
 
 /* ---- numbers ---- */
 
+bool time_units_compare(const struct time_units *one, const struct time_units *other)
+{
+    const bool same_calendar =
+        one->calendar == other->calendar || (one->calendar <= CALENDAR_PROLEPTIC_GREGORIAN &&
+                                             other->calendar <= CALENDAR_PROLEPTIC_GREGORIAN);
+    return one->has_date == other->has_date && same_calendar &&
+           (one->has_date ||
+            (one->months == other->months && (one->seconds > 0) == (other->seconds > 0)));
+}
+
 double time_decode(const struct time_units *units, double value)
 {
     if (!units->has_date)
-        return value;
+        return units->seconds > 0 ? value * units->seconds : value;
     if (units->months == 0)
         return units->origin + value * units->seconds;
     const double months = floor(value * units->months);
@@ -252,7 +262,7 @@ double time_decode(const struct time_units *units, double value)
 double time_encode(const struct time_units *units, double instant)
 {
     if (!units->has_date)
-        return instant;
+        return units->seconds > 0 ? instant / units->seconds : instant;
     if (units->months == 0)
         return (instant - units->origin) / units->seconds;
     const enum time_calendar calendar = units->calendar;

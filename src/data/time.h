@@ -19,8 +19,8 @@ enum time_calendar {
 
 enum { TIME_TEXT = 40, TIME_DAY = 86400 /* seconds */ };
 
-/* Units "UNIT since DATE". Initialize with zeros: numbers without a date, which are their own
- * instants. */
+/* Units "UNIT since DATE". Initialize with zeros: numbers without a date, whose
+ * instants are seconds if `seconds` is set, else themselves. */
 struct time_units {
     bool has_date;
     enum time_calendar calendar;
@@ -32,6 +32,9 @@ struct time_units {
 /* Parse the attributes `units` and `calendar` ("": standard). Units without the word "since" are
  * numbers without a date. Return false if units or calendar are unknown, or the date is invalid. */
 bool time_units_parse(const char *units, const char *calendar, struct time_units *parsed);
+
+/* True if instants of both can be compared: both have dates in one calendar, or lengths of time. */
+bool time_units_compare(const struct time_units *one, const struct time_units *other);
 
 /* Convert a number to its instant and back. Parts of a month are parts of its length. */
 double time_decode(const struct time_units *units, double value);

@@ -8,12 +8,14 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint_read.h"
+#include "checkpoint/model_metadata.h"
 #include "config/option_changes.h"
 #include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/integer.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "data/arrays.h"
 
 enum { SAMPLED_CLASSES = 256 };
 
@@ -219,6 +221,25 @@ static void data_compare(struct comparison *comparison, const char *path,
     json_decref(now);
 }
 
+/* Compare the grid of arrays and the step of their times with those in the metadata. */
+static void grid_compare_with(struct comparison *comparison, const char *path)
+{
+    struct dataset dataset = comparison->trainer->run.train.dataset;
+    struct model_metadata metadata;
+    struct error reason = {0};
+    char *text = NULL;
+    if (!model_metadata_read_text(path, &text, &reason)) {
+        error_clear(&reason);
+        return;
+    }
+    model_metadata_parse(text, &metadata);
+    if (!arrays_check_grid(&dataset, metadata.grid, path, &reason))
+        difference_add(comparison, "%s", reason.text);
+    error_clear(&reason);
+    model_metadata_free(&metadata);
+    free(text);
+}
+
 /* A deck of another version that cannot be read is not compared. */
 static void deck_compare(struct comparison *comparison, const char *path,
                          const struct checkpoint_contents *contents)
@@ -271,6 +292,7 @@ static bool contents_compare(const struct trainer *trainer, const char *path,
     deck_compare(&comparison, path, contents);
     *other_monitor = comparison.other_monitor;
     data_compare(&comparison, path, contents);
+    grid_compare_with(&comparison, path);
     if (comparison.first[0] != '\0')
         return error_set(error, ERROR_USAGE, "cannot %s from %s: %s; use %s",
                          replays ? "replay" : "resume", path, comparison.first,

@@ -14,7 +14,7 @@ static struct error error;
 
 static struct file_series series_of(bool joined, int64_t from, int64_t to)
 {
-    struct file_series series = {.joined = joined, .name = "time"};
+    struct file_series series = {.joined = joined, .is_ordered = true, .name = "time"};
     assert_true(file_series_use(&series, 0, false));
     assert_true(file_series_use(&series, from, true));
     assert_true(file_series_use(&series, to, true));
@@ -41,7 +41,7 @@ TEST(samples_without_times_are_counted)
             file_series_add(&series, &(struct series_file){.samples = samples[f]});
             total += samples[f];
         }
-        assert_true(file_series_pair(&series, &error));
+        assert_true(file_series_pair(&series, true, &error));
         for (int64_t f = 0; f < FILES; f++)
             for (int64_t s = 0; s < samples[f]; s++, all++) {
                 const int64_t place = joined ? all : s, end = joined ? total : samples[f];
@@ -71,7 +71,7 @@ TEST(a_gap_has_no_pairs)
         time[n] = n < 20 ? n : n + 200;
     struct file_series series = series_of(false, 0, 1);
     times_add(&series, "a.nc", "hours since 2001-01-01", "", time, 40);
-    assert_true(file_series_pair(&series, &error));
+    assert_true(file_series_pair(&series, true, &error));
     assert_int_equal(series.records, 38);
     assert_false(series.is_counted);
     for (int64_t r = 0; r < series.records; r++)
@@ -93,7 +93,7 @@ TEST(months_and_days_are_steps)
                 time_encode(&units, time_add_months(units.calendar, units.origin, n + (n > 9)));
         struct file_series series = series_of(false, 0, 2);
         times_add(&series, "a.nc", "days since 2001-01-16 12:00", calendars[c], time, 36);
-        assert_true(file_series_pair(&series, &error));
+        assert_true(file_series_pair(&series, true, &error));
         assert_int_equal(series.records, 36 - 2 - 1);
         time_write(&units, file_series_instant(&series, 7, 2), date);
         assert_string_equal(date, "2001-10-16T12:00:00");
@@ -104,7 +104,7 @@ TEST(months_and_days_are_steps)
         noon[n] = n + n % 2 * 0.5;
     struct file_series series = series_of(false, 0, 1);
     times_add(&series, "a.nc", "days since 2001-01-01", "", noon, 30);
-    assert_true(file_series_pair(&series, &error));
+    assert_true(file_series_pair(&series, true, &error));
     assert_int_equal(series.records, 29);
     file_series_close(&series);
 }
@@ -117,7 +117,7 @@ TEST(float32_times_have_a_step)
     struct file_series series = series_of(false, 0, 1);
     times_add(&series, "a.nc", "days since 1850-01-01", "", time, 48);
     series.file[0].rounding = 60002 * 0x1p-24 * TIME_DAY;
-    assert_true(file_series_pair(&series, &error));
+    assert_true(file_series_pair(&series, true, &error));
     assert_int_equal(series.records, 47);
     assert_true(series.step.size == 3600);
     file_series_close(&series);
@@ -127,12 +127,12 @@ TEST(float32_times_have_a_step)
 TEST(files_of_one_series)
 {
     double one[] = {0, 6, 12}, other[] = {0, 6}, last[] = {0};
-    struct file_series series = {.joined = true, .name = "time"};
+    struct file_series series = {.joined = true, .is_ordered = true, .name = "time"};
     assert_true(file_series_use(&series, 0, false) && file_series_use(&series, 1, false));
     times_add(&series, "a.nc", "hours since 2000-02-28", "standard", one, 3);
     times_add(&series, "b.nc", "hours since 2000-02-28 18:00", "proleptic_gregorian", other, 2);
     times_add(&series, "c.nc", "days since 2000-02-29 6:00", "standard", last, 1);
-    assert_true(file_series_pair(&series, &error));
+    assert_true(file_series_pair(&series, true, &error));
     int64_t sample;
     assert_int_equal(series.records, 6);
     assert_int_equal(file_series_find(&series, 2, 1, &sample), 1);
@@ -143,9 +143,55 @@ TEST(files_of_one_series)
     file_series_close(&series);
 }
 
+/* Years have 365 or 366 days, and times may jitter. */
+TEST(steps_are_whole_years_and_means)
+{
+    struct time_units units;
+    double time[40], jitter[60];
+    char date[TIME_TEXT];
+    assert_true(time_units_parse("days since 1950-01-01", "standard", &units));
+    for (int n = 0; n < 40; n++)
+        time[n] = time_encode(&units, time_add_months(units.calendar, units.origin, 12 * n));
+    struct file_series series = series_of(false, 0, 10);
+    series.required[1] = false;
+    times_add(&series, "a.nc", "days since 1950-01-01", "standard", time, 40);
+    assert_true(file_series_pair(&series, true, &error));
+    time_write(&units, file_series_instant(&series, 39, 10), date);
+    assert_string_equal(date, "1999-01-01");
+    file_series_close(&series);
+    for (int n = 0; n < 60; n++)
+        jitter[n] = 600 * n + 5 * (n % 3 - 1);
+    series = series_of(false, 0, 1);
+    times_add(&series, "a.nc", "seconds since 2000-01-01", "", jitter, 60);
+    assert_true(file_series_pair(&series, true, &error));
+    assert_int_equal(series.records, 59);
+    file_series_close(&series);
+}
+
+/* Numbers in hours are not numbers in days, and times of one file only are an error. */
+TEST(undated_units_and_missing_times)
+{
+    double time[] = {0, 1, 2};
+    struct file_series hours = series_of(false, 0, 1), days = series_of(false, 0, 1);
+    times_add(&hours, "a.nc", "hours", "", time, 3);
+    times_add(&days, "a.nc", "days", "", time, 3);
+    assert_true(file_series_pair(&hours, true, &error) && file_series_pair(&days, true, &error));
+    assert_false(time_step_agrees(&hours.step, &days.step));
+    file_series_close(&hours);
+    file_series_close(&days);
+    struct file_series series = series_of(false, 0, 1);
+    times_add(&series, "a.nc", "hours since 2001-01-01", "", time, 3);
+    file_series_add(&series, &(struct series_file){.path = "b.nc", .samples = 3});
+    assert_false(file_series_pair(&series, true, &error));
+    assert_string_equal(error.text, "b.nc has no times 'time', which other files have: write them, "
+                                    "or set data.coordinates=ignore to count samples");
+    error_clear(&error);
+    file_series_close(&series);
+}
+
 static void refused(struct file_series *series, const char *part)
 {
-    assert_false(file_series_pair(series, &error));
+    assert_false(file_series_pair(series, true, &error));
     if (strstr(error.text, part) == NULL)
         fail_msg("%s", error.text);
     error_clear(&error);
@@ -180,7 +226,7 @@ TEST(wrong_times_are_refused)
     series = series_of(false, 0, 1);
     times_add(&series, "a.nc", "hours since 2001-01-01", "", rising, 3);
     times_add(&series, "b.nc", "hours since 2001-01-01", "", rising, 3);
-    assert_true(file_series_pair(&series, &error));
+    assert_true(file_series_pair(&series, true, &error));
     assert_int_equal(series.records, 4);
     file_series_close(&series);
 }
