@@ -91,7 +91,7 @@ both.to_netcdf("planes.nc")
 run(*MODEL, "data.root=planes.nc", "data.x=x", f"data.y=y@+{AHEAD}", "data.order=chw", "data.task=regression", "model.head=dense",
     "run.dir=planes")
 run("predict", "planes", "planes.nc", "predict.output=planes.h5")
-check("planes.h5", [first], ["y"], ("time", "output", "lat", "lon"))
+check("planes.h5", [first], ["y"], ("time", "level", "lat", "lon"))
 
 with h5py.File("two.h5") as file:
     assert file["u"].shape == (2 * SAMPLES, HEIGHT, WIDTH)

@@ -130,7 +130,7 @@ def check_grids():
     assert "(lat, lon, time): time must be the first" in refused, refused
     field(times[::2]).to_netcdf("slow.nc")
     run(*MODEL, "data.root=whole.nc", "data.x=u", "data.y=u@+1", "data.val=none", "run.dir=hours")
-    refused = run("predict", "hours", "slow.nc", "predict.output=out.nc", status=3)
+    refused = run("eval", "hours", "data.root=slow.nc", "data.val=0.5", "data.val_from=end", status=3)
     assert "a step of 2 hours" in refused and "of 1 hour" in refused, refused
 
 
