@@ -354,33 +354,32 @@ bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int ord
 /* Write units in one spelling: factors with exponents, separated by spaces. */
 static void units_normalise(const char *units, char text[GRID_UNITS])
 {
-    static const char *const names[][2] = {
-        {" kelvin degK deg_K degree_kelvin degrees_kelvin Kelvin ", "K"},
-        {" celsius Celsius degC deg_C degree_Celsius degrees_Celsius degree_C degrees_C "
-         "degree_celsius degrees_celsius ",
-         "degC"},
-        {" meter meters metre metres ", "m"},
-        {" second seconds sec secs ", "s"},
-        {" hour hours hr hrs ", "h"},
-        {" day days ", "d"},
-        {" pascal pascals Pascal ", "Pa"},
-        {" hectopascal hectopascals millibar millibars mbar mb ", "hPa"},
-        {" kilogram kilograms ", "kg"},
-        {" gram grams ", "g"},
-        {" joule joules ", "J"},
-        {" watt watts ", "W"},
-        {" percent ", "%"},
-        {" degree degrees ", "deg"},
-        {" degree_north degree_N degrees_N degreeN degreesN ", "degrees_north"},
-        {" degree_east degree_E degrees_E degreeE degreesE ", "degrees_east"},
-    };
+    /* The first word replaces the others. */
+    static const char *const names[] = {
+        " K kelvin degK deg_K degree_kelvin degrees_kelvin Kelvin ",
+        " degC celsius Celsius deg_C degree_Celsius degrees_Celsius degree_C degrees_C "
+        "degree_celsius degrees_celsius ",
+        " degrees_north degree_north degree_N degrees_N degreeN degreesN ",
+        " degrees_east degree_east degree_E degrees_E degreeE degreesE ",
+        " hPa hectopascal hectopascals millibar millibars mbar mb ",
+        " m meter meters metre metres ",
+        " s second seconds sec secs ",
+        " h hour hours hr hrs ",
+        " Pa pascal pascals Pascal ",
+        " kg kilogram kilograms ",
+        " deg degree degrees ",
+        " d day days ",
+        " g gram grams ",
+        " J joule joules ",
+        " W watt watts ",
+        " % percent "};
     size_t used = 0;
     int sign = 1;
     text[0] = '\0';
     for (const char *c = units; *c != '\0' && used < GRID_UNITS;) {
-        const size_t length = strcspn(c, " /.*^");
-        char word[GRID_UNITS];
-        int exponent = 1;
+        const size_t letters = strcspn(c, " /.*^+-0123456789");
+        const size_t length = letters > 0 ? letters : strcspn(c, " /.*^");
+        char word[GRID_UNITS], *end;
         if (length == 0) {
             sign = *c == '/' ? -1 : sign;
             c++;
@@ -388,19 +387,15 @@ static void units_normalise(const char *units, char text[GRID_UNITS])
         }
         snprintf(word, sizeof word, "%.*s", (int)length, c);
         c += length;
-        const size_t letters = strcspn(word, "+-0123456789");
-        char *digits = word + letters;
-        if (letters > 0 && *digits != '\0') { /* "s-1" */
-            exponent = atoi(digits);
-            *digits = '\0';
-        } else if (letters > 0 && (strncmp(c, "**", 2) == 0 || *c == '^')) { /* "s**-1" */
-            char *end;
-            exponent = (int)strtol(c + (*c == '^' ? 1 : 2), &end, 10);
+        const char *power = c + (strncmp(c, "**", 2) == 0 ? 2 : *c == '^'); /* "s**-1", "s-1" */
+        int exponent = letters > 0 && *power != ' ' ? (int)strtol(power, &end, 10) : 0;
+        if (exponent != 0)
             c = end;
-        }
+        else
+            exponent = 1;
         for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
-            if (is_in(names[n][0], word))
-                snprintf(word, sizeof word, "%s", names[n][1]);
+            if (is_in(names[n], word))
+                sscanf(names[n], "%63s", word);
         if (strcmp(word, "1") != 0)
             used += (size_t)snprintf(text + used, GRID_UNITS - used, "%s%s%d ", used > 0 ? " " : "",
                                      word, sign * exponent);
@@ -408,7 +403,8 @@ static void units_normalise(const char *units, char text[GRID_UNITS])
     }
 }
 
-bool units_agree(const char *one, const char *other)
+/* True if two units are spelled differently at most: "m s-1" and "m/s", "K" and "kelvin". */
+static bool units_agree(const char *one, const char *other)
 {
     char a[GRID_UNITS], b[GRID_UNITS];
     units_normalise(one, a);

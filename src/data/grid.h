@@ -75,9 +75,6 @@ char *grid_write(const struct grid *grid);
 /* Read what grid_write wrote; an invalid text is an empty grid. */
 void grid_parse(const char *text, const char *path, struct grid *grid);
 
-/* True if two units are spelled differently at most: "m s-1" and "m/s", "K" and "kelvin". */
-bool units_agree(const char *one, const char *other);
-
 void grid_close(struct grid *grid);
 
 #endif
