@@ -87,15 +87,9 @@ static struct date date_of(enum time_calendar calendar, int64_t days)
     return date;
 }
 
-/* Return the date of an instant. */
-static struct date date_at(enum time_calendar calendar, double instant)
-{
-    return date_of(calendar, (int64_t)floor(instant / TIME_DAY));
-}
-
 int64_t time_month(enum time_calendar calendar, double instant)
 {
-    const struct date date = date_at(calendar, instant);
+    const struct date date = date_of(calendar, (int64_t)floor(instant / TIME_DAY));
     return date.year * 12 + date.month - 1;
 }
 
@@ -126,7 +120,7 @@ void time_write(const struct time_units *units, double instant, char text[TIME_T
         snprintf(text, TIME_TEXT, "%.10g", instant);
         return;
     }
-    const struct date date = date_at(units->calendar, whole);
+    const struct date date = date_of(units->calendar, (int64_t)day);
     int used = snprintf(text, TIME_TEXT, "%04lld-%02d-%02d", (long long)date.year, (int)date.month,
                         (int)date.day);
     if (time > 0)
