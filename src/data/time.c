@@ -42,20 +42,14 @@ static int64_t month_days(enum time_calendar calendar, int64_t year, int64_t mon
 /* Return the days from the calendar's 0000-01-01 to the first day of a year. */
 static int64_t year_begin(enum time_calendar calendar, int64_t year)
 {
+    static const int days[] = {[CALENDAR_365] = 365, [CALENDAR_366] = 366, [CALENDAR_360] = 360};
     const int64_t before = year - 1; /* leap years from 0 to `before` */
-    const int64_t julian = floor_division(before, 4) + 1;
-    switch (calendar) {
-    case CALENDAR_360:
-        return 360 * year;
-    case CALENDAR_365:
-        return 365 * year;
-    case CALENDAR_366:
-        return 366 * year;
-    case CALENDAR_JULIAN:
-        return 365 * year + julian;
-    default:
-        return 365 * year + julian - floor_division(before, 100) + floor_division(before, 400);
-    }
+    const int64_t julian = 365 * year + floor_division(before, 4) + 1;
+    if (calendar > CALENDAR_JULIAN)
+        return days[calendar] * year;
+    return calendar == CALENDAR_JULIAN
+               ? julian
+               : julian - floor_division(before, 100) + floor_division(before, 400);
 }
 
 static int64_t days_of(enum time_calendar calendar, const struct date *date)
