@@ -73,11 +73,10 @@ struct distances {
     double *place;    /* [samples] */
     double *distance; /* [count] */
     int64_t count;
-    double rounding;        /* of places */
-    double size, tolerance; /* of a step */
-    /* The most frequent distance: `most` of them, from `first` on, with this mean. */
-    int64_t first, most;
-    double mean;
+    double rounding;     /* of places */
+    int64_t first, most; /* the most frequent distance: number of the first one, and how many */
+    double size;         /* their mean */
+    double tolerance;    /* of places that are a multiple of `size` apart */
 };
 
 static int compare_doubles(const void *left, const void *right)
@@ -102,11 +101,11 @@ static void distances_rank(struct distances *all)
     }
     for (int64_t n = 0; n < all->most; n++)
         sum += all->distance[all->first + n];
-    all->mean = sum / (double)all->most;
+    all->size = sum / (double)all->most;
     for (int n = 0; n < UNITS; n++) {
-        const double whole = rint(all->mean / units[n].seconds) * units[n].seconds;
-        if (whole > 0 && fabs(all->mean - whole) <= fmax(all->rounding, 1e-6 * all->mean)) {
-            all->mean = whole;
+        const double whole = rint(all->size / units[n].seconds) * units[n].seconds;
+        if (whole > 0 && fabs(all->size - whole) <= fmax(all->rounding, 1e-6 * all->size)) {
+            all->size = whole;
             return;
         }
     }
@@ -140,9 +139,8 @@ static bool step_find(struct file_series *series, struct distances *all)
     const enum time_ruler last = series->file[0].units.has_date ? RULER_MONTHS : RULER_SECONDS;
     for (enum time_ruler ruler = RULER_SECONDS; ruler <= last; ruler++) {
         distances_measure(series, ruler, all);
-        all->size = all->mean; /* NAN without distances: the step is not known */
         if (all->count == 0)
-            return true;
+            return true; /* the step is not known: all->size is NAN */
         if (all->most * 100 < all->count * PERCENT_REGULAR || all->distance[0] <= 0)
             continue;
         series->step = (struct time_step){.ruler = ruler, .size = all->size};
@@ -186,7 +184,7 @@ static bool step_refuse(const struct file_series *series, struct distances *all,
     distances_measure(series, RULER_SECONDS, all);
     const double total = (double)all->count;
     for (int n = 0; n < LISTED && all->count > 0; n++) {
-        const struct time_step step = {.ruler = RULER_SECONDS, .size = all->mean};
+        const struct time_step step = {.ruler = RULER_SECONDS, .size = all->size};
         time_step_write(&step, series->file[0].units.has_date, text);
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%.3g %%)",
                                  n > 0 ? ", " : "", text, 100 * (double)all->most / total);

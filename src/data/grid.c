@@ -357,8 +357,8 @@ static void units_normalise(const char *units, char text[GRID_UNITS])
     /* The first word replaces the others. */
     static const char *const names[] = {
         " K kelvin degK deg_K degree_kelvin degrees_kelvin Kelvin ",
-        " degC celsius Celsius deg_C degree_Celsius degrees_Celsius degree_C degrees_C "
-        "degree_celsius degrees_celsius ",
+        (" degC celsius Celsius deg_C degree_Celsius degrees_Celsius degree_C degrees_C "
+         "degree_celsius degrees_celsius "),
         " degrees_north degree_north degree_N degrees_N degreeN degreesN ",
         " degrees_east degree_east degree_E degrees_E degreeE degreesE ",
         " hPa hectopascal hectopascals millibar millibars mbar mb ",

@@ -180,7 +180,7 @@ static bool origin_parse(const char *text, struct time_units *parsed)
     long long year;
     int month, day, minute = 0, zone_hour = 0, zone_minute = 0, used = 0;
     double second = 0;
-    char hour[3] = "0", sign = '+';
+    char hour[3] = "0", sign[2] = "+";
     if (sscanf(text, " %lld-%d-%d%n%*[ T]%2[0-9]%n:%d%n:%lf%n", &year, &month, &day, &used, hour,
                &used, &minute, &used, &second, &used) < 3)
         return false;
@@ -189,7 +189,7 @@ static bool origin_parse(const char *text, struct time_units *parsed)
     if (strncasecmp(text, "UTC", 3) == 0 || strncasecmp(text, "GMT", 3) == 0)
         text += 3;
     text += *text == 'Z' || *text == 'z';
-    if ((*text == '+' || *text == '-') && sscanf(text, "%c%2d%n", &sign, &zone_hour, &used) == 2) {
+    if (sscanf(text, "%1[+-]%2d%n", sign, &zone_hour, &used) == 2) {
         text += used;
         text += *text == ':';
         if (sscanf(text, "%2d%n", &zone_minute, &used) == 1)
@@ -202,7 +202,7 @@ static bool origin_parse(const char *text, struct time_units *parsed)
         day > month_days(is_julian ? CALENDAR_JULIAN : parsed->calendar, year, month))
         return false;
     const struct date date = {.year = year, .month = month, .day = day};
-    const int zone = (sign == '-' ? -60 : 60) * (60 * zone_hour + zone_minute);
+    const int zone = (*sign == '-' ? -60 : 60) * (60 * zone_hour + zone_minute);
     parsed->origin = (double)days_of(parsed->calendar, &date) * TIME_DAY + atoi(hour) * 3600 +
                      minute * 60 + second - zone;
     return true;
