@@ -29,7 +29,7 @@ struct dimension {
     struct array_attributes attributes;
 };
 
-/* An array and the numbers of its dimensions in the list of the grid, or GRID_NONE. */
+/* An array, and the numbers of its dimensions or GRID_NONE. */
 struct grid_array {
     char name[OPTION_TEXT], units[GRID_UNITS];
     int dimensions, dimension[ARRAY_DIMENSIONS];

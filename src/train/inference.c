@@ -264,7 +264,9 @@ static bool model_prepare(struct inference *inference, const char *weights, stru
 {
     struct run *run = &inference->run;
     struct flat_model *flat = &run->session.flat;
-    if (!run_open_model(run, false, NULL, error) || !statistics_set(inference, weights, error))
+    error_defer(arrays_compare(inference, weights, error));
+    if (!comm_agree(run->world, error) || !run_open_model(run, false, NULL, error) ||
+        !statistics_set(inference, weights, error))
         return false;
     recipe_log(&run->options);
     if (!run_start(run, error))
@@ -291,7 +293,7 @@ bool inference_open(struct inference *inference, const char *weights, const char
         options_read(inference, path, count > 0, line, world, error) &&
         (count > 0 ? files_open(inference, files, count, world, error)
                    : split_open(inference, world, error)) &&
-        arrays_compare(inference, path, error) && model_prepare(inference, path, error))
+        model_prepare(inference, path, error))
         return true;
     inference_close(inference);
     return false;
