@@ -74,12 +74,11 @@ struct open_file *open_file_new(const char *path, struct file_stamp *stamp)
     file->path = allocate_copy(path);
     file->descriptor = -1;
     const int descriptor = open_file_take(file);
-    const bool good = descriptor >= 0 && file_stamp_read(descriptor, stamp);
-    const int reason = errno;
-    if (descriptor >= 0)
+    if (descriptor >= 0 && file_stamp_read(descriptor, stamp)) {
         open_file_give(file);
-    if (good)
         return file;
+    }
+    const int reason = errno;
     open_file_close(file);
     errno = reason;
     return NULL;

@@ -100,18 +100,12 @@ void array_missing_write(const struct array *array, char *text, size_t size)
              (long long)array->files.count, array->files.sharded ? "shards" : "chunks");
 }
 
-void array_missing_add(struct array_missing *missing, const struct array *arrays, int count)
+void array_missing_add(struct array_missing *missing, const struct array *array)
 {
-    for (int n = 0; n < count; n++) {
-        int first = 0;
-        while (strcmp(arrays[first].name, arrays[n].name) != 0)
-            first++;
-        if (first < n || arrays[n].files.folder == NULL ||
-            arrays[n].files.count == arrays[n].chunk_count)
-            continue;
-        if (missing->count++ == 0)
-            missing->first = &arrays[n];
-    }
+    if (array->files.folder == NULL || array->files.count == array->chunk_count)
+        return;
+    if (missing->count++ == 0)
+        missing->first = array;
 }
 
 bool array_missing_report(const struct array_missing *missing, bool refused, struct error *error)

@@ -22,18 +22,17 @@ struct shard_index {
 /* Set files.count, and list the files that exist as `chunks`, in no particular order. */
 MUST_CHECK bool array_files_list(struct array *array, struct error *error);
 
-/* Write "1 of 4 chunks do not exist" for an array with files.folder, or "" if all its files exist.
- */
+/* Write "1 of 4 chunks do not exist" for an array with files.folder, or "" if all exist. */
 void array_missing_write(const struct array *array, char *text, size_t size);
 
-/* Arrays of a data set whose files do not all exist. Initialize with zeros. */
+/* Arrays whose files do not all exist. Initialize with zeros. */
 struct array_missing {
     const struct array *first;
     int64_t count;
 };
 
-/* Add those of the arrays of a file; arrays of the same name are one. */
-void array_missing_add(struct array_missing *missing, const struct array *arrays, int count);
+/* Add an array if files are missing. */
+void array_missing_add(struct array_missing *missing, const struct array *array);
 
 /* Log a warning if there are any, or set an error if they are refused. */
 MUST_CHECK bool array_missing_report(const struct array_missing *missing, bool refused,

@@ -246,11 +246,8 @@ static bool number_read(const struct array *array, array_attribute_get *get, con
     if (*exists)
         *number = values[0];
     return count == 0 || (count == 1 && isfinite(*number)) ||
-           array_refuse(
-               array, error,
-               "its attribute %s is not one finite number: write it as a number, or remove "
-               "it",
-               name);
+           array_refuse(array, error,
+                        "its attribute %s is not one finite number: write it as a number", name);
 }
 
 bool array_rule_set(struct array *array, array_attribute_get *get, const void *source,

@@ -152,6 +152,15 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
 
 /* ---- files ---- */
 
+/* Return the number of the first array of the same data set, which may be named twice: u@-1,u. */
+static int first_of(const struct arrays_file *file, int number)
+{
+    int first = 0;
+    while (strcmp(file->array[first].name, file->array[number].name) != 0)
+        first++;
+    return first;
+}
+
 /* Take the times of the samples of a file out of its grid: the coordinate of the first dimension of
  * data.x. */
 static bool times_take(struct arrays *self, struct arrays_file *file, const struct grid *grid,
@@ -386,7 +395,9 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     }
     if (!file_arrays(dataset, options, file, error))
         return false;
-    array_missing_add(&self->missing, file->array, file->opened);
+    for (int v = 0; v < file->opened; v++)
+        if (first_of(file, v) == v)
+            array_missing_add(&self->missing, &file->array[v]);
     return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
            class_names_read(dataset, file, error);
 }
@@ -472,17 +483,6 @@ static int64_t chunks_kept(const struct arrays_file *file, int64_t workers, bool
     return kept;
 }
 
-/* A data set that is named twice, as in u@-1,u, has the same chunks. */
-static void file_use_cache(struct arrays_file *file, struct array_cache *cache)
-{
-    for (int v = 0; v < file->opened; v++) {
-        int first = 0;
-        while (strcmp(file->array[first].name, file->array[v].name) != 0)
-            first++;
-        array_use_cache(&file->array[v], cache, &file->array[first]);
-    }
-}
-
 /* Let all files share one cache of decoded chunks. */
 static void chunks_share(struct dataset *dataset, const struct options *options, bool by_chunks,
                          bool tiled)
@@ -492,7 +492,8 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
     dataset->chunks = array_cache_new();
     for (int64_t i = 0; i < self->file_count; i++) {
         struct arrays_file *file = &self->file[i];
-        file_use_cache(file, dataset->chunks);
+        for (int v = 0; v < file->opened; v++)
+            array_use_cache(&file->array[v], dataset->chunks, &file->array[first_of(file, v)]);
         total += chunks_count(file, chunks, tiled);
         chunks += round_up_division(file->array[0].extent[0], file->chunk);
         largest = larger(largest, file->chunk);

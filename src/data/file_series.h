@@ -49,9 +49,8 @@ struct file_series {
 
     /* Set by file_series_pair. */
     int64_t samples, records; /* of all files */
-    uint32_t
-        *sample;     /* [records, offset_count]: samples, numbered over all files, or SERIES_NONE */
-    bool is_counted; /* all pairs are those of sample numbers */
+    uint32_t *sample;         /* [records, offset_count]: numbered over all files, or SERIES_NONE */
+    bool is_counted;          /* all pairs are those of sample numbers */
     struct time_step step;
 };
 

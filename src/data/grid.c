@@ -438,7 +438,8 @@ static void units_normalise(const char *units, char text[GRID_UNITS])
                                      factors[n].exponent);
 }
 
-bool units_agree(const char *one, const char *other)
+/* True if two units are spelled differently at most: "m s-1" and "m/s", "K" and "kelvin". */
+static bool units_agree(const char *one, const char *other)
 {
     char a[GRID_UNITS], b[GRID_UNITS];
     units_normalise(one, a);

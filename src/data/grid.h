@@ -29,7 +29,7 @@ struct dimension {
     struct array_attributes attributes;
 };
 
-/* An array and the numbers of its dimensions in the list of the grid, or GRID_NONE. */
+/* An array, and the numbers of its dimensions or GRID_NONE. */
 struct grid_array {
     char name[OPTION_TEXT], units[GRID_UNITS];
     int dimensions, dimension[ARRAY_DIMENSIONS];
@@ -74,9 +74,6 @@ char *grid_write(const struct grid *grid);
 
 /* Read what grid_write wrote; an invalid text is an empty grid. */
 void grid_parse(const char *text, const char *path, struct grid *grid);
-
-/* True if two units are spelled differently at most: "m s-1" and "m/s", "K" and "kelvin". */
-bool units_agree(const char *one, const char *other);
 
 void grid_close(struct grid *grid);
 

@@ -81,8 +81,8 @@ static bool png_header(const uint8_t *bytes, size_t count, struct image_header *
         return error_set(error, ERROR_DATA, "is damaged: a PNG without IHDR at its beginning");
     return bytes[24] <= 8 ||
            error_set(error, ERROR_DATA,
-                     "has %d bits per value, and only 8 are read: convert it to 8 bits, or to "
-                     "arrays, which data.format=arrays reads with all bits",
+                     "has %d bits per value, and only 8 are read: convert it, or use "
+                     "data.format=arrays",
                      bytes[24]);
 }
 

@@ -78,10 +78,9 @@ static void report_alpha(const struct check *check)
     static bool is_logged;
     const size_t alpha = atomic_load(&check->alpha);
     if (alpha > 0 && !is_logged)
-        log_warn(
-            "data: %zu of %zu files have a band of alpha, which is dropped; data.format=arrays "
-            "reads all bands",
-            alpha, check->count);
+        log_warn("data: %zu of %zu files have a band of alpha, which is dropped; "
+                 "data.format=arrays reads it",
+                 alpha, check->count);
     is_logged |= alpha > 0;
 }
 

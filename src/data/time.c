@@ -42,20 +42,14 @@ static int64_t month_days(enum time_calendar calendar, int64_t year, int64_t mon
 /* Return the days from the calendar's 0000-01-01 to the first day of a year. */
 static int64_t year_begin(enum time_calendar calendar, int64_t year)
 {
+    static const int days[] = {[CALENDAR_365] = 365, [CALENDAR_366] = 366, [CALENDAR_360] = 360};
     const int64_t before = year - 1; /* leap years from 0 to `before` */
-    const int64_t julian = floor_division(before, 4) + 1;
-    switch (calendar) {
-    case CALENDAR_360:
-        return 360 * year;
-    case CALENDAR_365:
-        return 365 * year;
-    case CALENDAR_366:
-        return 366 * year;
-    case CALENDAR_JULIAN:
-        return 365 * year + julian;
-    default:
-        return 365 * year + julian - floor_division(before, 100) + floor_division(before, 400);
-    }
+    const int64_t julian = 365 * year + floor_division(before, 4) + 1;
+    if (calendar > CALENDAR_JULIAN)
+        return days[calendar] * year;
+    return calendar == CALENDAR_JULIAN
+               ? julian
+               : julian - floor_division(before, 100) + floor_division(before, 400);
 }
 
 static int64_t days_of(enum time_calendar calendar, const struct date *date)
@@ -87,15 +81,9 @@ static struct date date_of(enum time_calendar calendar, int64_t days)
     return date;
 }
 
-/* Return the date of an instant. */
-static struct date date_at(enum time_calendar calendar, double instant)
-{
-    return date_of(calendar, (int64_t)floor(instant / TIME_DAY));
-}
-
 int64_t time_month(enum time_calendar calendar, double instant)
 {
-    const struct date date = date_at(calendar, instant);
+    const struct date date = date_of(calendar, (int64_t)floor(instant / TIME_DAY));
     return date.year * 12 + date.month - 1;
 }
 
@@ -126,7 +114,7 @@ void time_write(const struct time_units *units, double instant, char text[TIME_T
         snprintf(text, TIME_TEXT, "%.10g", time_encode(units, instant));
         return;
     }
-    const struct date date = date_at(units->calendar, whole);
+    const struct date date = date_of(units->calendar, (int64_t)day);
     int used = snprintf(text, TIME_TEXT, "%04lld-%02d-%02d", (long long)date.year, (int)date.month,
                         (int)date.day);
     if (time > 0)
@@ -192,7 +180,7 @@ static bool origin_parse(const char *text, struct time_units *parsed)
     long long year;
     int month, day, minute = 0, zone_hour = 0, zone_minute = 0, used = 0;
     double second = 0;
-    char hour[3] = "0", sign = '+';
+    char hour[3] = "0", sign[2] = "+";
     if (sscanf(text, " %lld-%d-%d%n%*[ T]%2[0-9]%n:%d%n:%lf%n", &year, &month, &day, &used, hour,
                &used, &minute, &used, &second, &used) < 3)
         return false;
@@ -201,7 +189,7 @@ static bool origin_parse(const char *text, struct time_units *parsed)
     if (strncasecmp(text, "UTC", 3) == 0 || strncasecmp(text, "GMT", 3) == 0)
         text += 3;
     text += *text == 'Z' || *text == 'z';
-    if ((*text == '+' || *text == '-') && sscanf(text, "%c%2d%n", &sign, &zone_hour, &used) == 2) {
+    if (sscanf(text, "%1[+-]%2d%n", sign, &zone_hour, &used) == 2) {
         text += used;
         text += *text == ':';
         if (sscanf(text, "%2d%n", &zone_minute, &used) == 1)
@@ -214,7 +202,7 @@ static bool origin_parse(const char *text, struct time_units *parsed)
         day > month_days(is_julian ? CALENDAR_JULIAN : parsed->calendar, year, month))
         return false;
     const struct date date = {.year = year, .month = month, .day = day};
-    const int zone = (sign == '-' ? -60 : 60) * (60 * zone_hour + zone_minute);
+    const int zone = (*sign == '-' ? -60 : 60) * (60 * zone_hour + zone_minute);
     parsed->origin = (double)days_of(parsed->calendar, &date) * TIME_DAY + atoi(hour) * 3600 +
                      minute * 60 + second - zone;
     return true;

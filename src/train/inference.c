@@ -206,11 +206,10 @@ static bool files_open(struct inference *inference, const char *const *files, in
     return true;
 }
 
-/* Compare the shape of arrays with that of the model's images; planes are not resized. */
-static bool arrays_compare(const struct inference *inference, const char *weights,
-                           struct error *error)
+/* Compare the shape and the grid of arrays with those of the model; planes are not resized. */
+static bool arrays_compare(struct inference *inference, const char *weights, struct error *error)
 {
-    const struct dataset *dataset = &inference->run.validation.dataset;
+    struct dataset *dataset = &inference->run.validation.dataset;
     const struct model_options *model = &inference->run.options.model;
     const struct image_size field = window_field(dataset);
     const int64_t width = model->image_width > 0 ? model->image_width : model->image;
@@ -220,8 +219,10 @@ static bool arrays_compare(const struct inference *inference, const char *weight
     const bool has_size = model->image == 0 ||
                           dataset->target.height * dataset->target.width <= 1 ||
                           (dataset->height == model->image && dataset->width == width);
-    if (!arrays_view(dataset, &view) || (has_channels && has_size))
+    if (!arrays_view(dataset, &view))
         return true;
+    if (has_channels && has_size)
+        return arrays_check_grid(dataset, inference->metadata.grid, weights, error);
     if (model->image > 0)
         snprintf(size, sizeof size, " of %lldx%lld pixels", (long long)model->image,
                  (long long)width);
@@ -258,21 +259,14 @@ static bool statistics_set(struct inference *inference, const char *weights, str
     return run_use_statistics(run, dataset, statistics, error);
 }
 
-/* Check that the data are on the grid on which the model was trained. */
-static bool grid_agrees(struct inference *inference, const char *weights, struct comm *world,
-                        struct error *error)
-{
-    struct dataset *dataset = &inference->run.validation.dataset;
-    error_defer(arrays_check_grid(dataset, inference->metadata.grid, weights, error));
-    return comm_agree(world, error);
-}
-
 /* Opens the model for the open data set, and reads the weights. */
 static bool model_prepare(struct inference *inference, const char *weights, struct error *error)
 {
     struct run *run = &inference->run;
     struct flat_model *flat = &run->session.flat;
-    if (!run_open_model(run, false, NULL, error) || !statistics_set(inference, weights, error))
+    error_defer(arrays_compare(inference, weights, error));
+    if (!comm_agree(run->world, error) || !run_open_model(run, false, NULL, error) ||
+        !statistics_set(inference, weights, error))
         return false;
     recipe_log(&run->options);
     if (!run_start(run, error))
@@ -299,7 +293,6 @@ bool inference_open(struct inference *inference, const char *weights, const char
         options_read(inference, path, count > 0, line, world, error) &&
         (count > 0 ? files_open(inference, files, count, world, error)
                    : split_open(inference, world, error)) &&
-        arrays_compare(inference, path, error) && grid_agrees(inference, path, world, error) &&
         model_prepare(inference, path, error))
         return true;
     inference_close(inference);
