@@ -33,6 +33,7 @@ nobase_dist_pkgdata_DATA = \
 	jobs/ddp_1node.sh \
 	jobs/ddp_2node.sh \
 	jobs/ddp_4node.sh \
+	jobs/first_gpus.sh \
 	jobs/fsdp_1node.sh \
 	jobs/fsdp_4node.sh \
 	jobs/hosts.2x4 \

@@ -143,3 +143,23 @@ rm -rf "$work/cpu"
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
 result 'the CPU trains with missing targets' "$(ended)" "$work/cpu.log"
 trains 'missing targets on 2 GPUs' 2 mesh.strategy=ddp
+# What jobs/first_gpus.sh runs on a node with several GPUs, with a stand-in for nvidia-smi.
+mkdir "$work/bin"
+cat >"$work/bin/nvidia-smi" <<'END'
+#!/bin/sh
+case $1 in
+-L) printf 'GPU %s: an emulated one\n' 0 1 ;;
+--query-compute-apps=*) printf '%s\n' uuid-0 uuid-1 ;;
+esac
+END
+chmod +x "$work/bin/nvidia-smi"
+first() {
+    PATH=$work/bin:$PATH VITTRAIN=$vittrain OUT=$work/first STRATEGIES=fsdp BATCH=8 STEPS=4 BYTES=64KiB \
+        timeout $time_limit sh "$TEST_SOURCE/jobs/first_gpus.sh" $small model.patch=16 model.depth=1 "$@" >"$work/first.log" 2>&1
+    status=$?
+}
+first train.clip_norm=1
+bad="$(ended)$(has "$work/first/summary.txt" '^first hour on 2 GPUs' '^ok    losses of fsdp on 2 GPUs' 'all_reduce: .* GB/s' \
+    '^ok    checkpoints in the background' '^ok    same bits of two fsdp runs on 2 GPUs' '^all checks passed')"
+[ "$(cut -d, -f1,2 "$work/first/scaling.csv" | tr '\n' ' ')" = 'strategy,gpus one,1 fsdp,2 ' ] || bad="$bad; another table"
+result 'the first hour on several GPUs' "$bad" "$work/first.log"

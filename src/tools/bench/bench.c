@@ -152,7 +152,9 @@ const struct command command_bench = {
     .detail =
         "`bench comm` runs all-reduce, reduce-scatter, all-gather and broadcast of fp32 over all "
         "ranks, from bench.min to bench.max bytes, by each transport that the layout allows (or "
-        "the one of mesh.transport) and by MPI's blocking calls in turn. Prints a table like that "
+        "the one of mesh.transport), by MPI's blocking calls and, with run.backend=cuda, by NCCL "
+        "in "
+        "turn. Prints a table like that "
         "of nccl-tests: the median of the slowest rank's times, bandwidth (size over time), bus "
         "bandwidth (load of each rank's link), and the number of wrong elements; the exit code is "
         "1 if there are any. `bench machine` measures in about 20 seconds what vittrain plan "

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* `bench comm`: the collectives of vittrain by each transport and those of MPI, measured in turn so
- * that other work on the machine affects all alike. Every result is checked. Overlap is measured
- * like in the OSU benchmarks: the share of a collective's time that is hidden if the thread that
- * started it computes for the same time. */
+/* `bench comm`: the collectives of vittrain by each transport, those of MPI, and those of the GPUs,
+ * measured in turn so that other work on the machine affects all alike. Every result is checked.
+ * Overlap is measured like in the OSU benchmarks: the share of a collective's time that is hidden
+ * if the thread that started it computes for the same time. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "core/clock.h"
 #include "core/median.h"
 #include "core/version.h"
-#include "tools/bench/bench.h"
+#include "tools/bench/bench_machine.h"
 
 const char *const bench_collective_name[] = {"all_reduce", "reduce_scatter", "all_gather",
                                              "broadcast"};
@@ -22,8 +22,9 @@ const char *const bench_collective_name[] = {"all_reduce", "reduce_scatter", "al
 struct way {
     const char *name;
     struct comm *group;
+    float *memory; /* of the GPU; NULL: the buffer on the host */
 };
-enum { WAYS = 4, LEAST_ROUNDS = 5, MOST_ROUNDS = 101 };
+enum { WAYS = 5, LEAST_ROUNDS = 5, MOST_ROUNDS = 101 };
 
 struct comm_bench {
     struct bench *bench;
@@ -32,7 +33,8 @@ struct comm_bench {
     char mpi_version[64];
     struct way way[WAYS];
     int ways;
-    float *buffer, *result; /* result: output of MPI's reduce-scatter */
+    struct machine_bench gpu; /* with run.backend=cuda on several ranks */
+    float *buffer, *result;   /* result: output of MPI's reduce-scatter */
     enum bench_collective kind;
     int64_t count, part; /* elements of all ranks and of one rank */
     int64_t wrong;       /* wrong elements on all ranks so far */
@@ -54,11 +56,24 @@ struct comm_request *bench_collective_start(struct comm *group, enum bench_colle
     }
 }
 
-static struct comm_request *ours_start(const struct comm_bench *self, struct comm *group)
+static struct comm_request *ours_start(const struct comm_bench *self, const struct way *way)
 {
     const bool blocks = self->kind == REDUCE_SCATTER || self->kind == ALL_GATHER;
-    return bench_collective_start(group, self->kind, self->buffer,
+    return bench_collective_start(way->group, self->kind,
+                                  way->memory != NULL ? way->memory : self->buffer,
                                   blocks ? self->part : self->count);
+}
+
+/* Copy the buffer to the GPU's memory or back, for a way that has some. */
+static void way_copy(const struct comm_bench *self, const struct way *way, bool back)
+{
+    const struct machine_bench *gpu = &self->gpu;
+    if (way->memory == NULL)
+        return;
+    gpu->device->backend->copy(gpu->stream, back ? self->buffer : way->memory,
+                               back ? way->memory : self->buffer,
+                               (size_t)self->count * sizeof *self->buffer);
+    gpu->device->backend->stream_synchronize(gpu->stream);
 }
 
 static void mpis_start(const struct comm_bench *self, MPI_Request *request)
@@ -105,7 +120,7 @@ static void mpis_run(const struct comm_bench *self)
 static void way_run(const struct comm_bench *self, const struct way *way)
 {
     if (way->group != NULL)
-        way->group->backend->wait(ours_start(self, way->group), NULL);
+        way->group->backend->wait(ours_start(self, way), NULL);
     else
         mpis_run(self);
 }
@@ -127,7 +142,9 @@ static int64_t way_check(const struct comm_bench *self, const struct way *way)
     int64_t end = scatter ? begin + self->part : self->count;
     for (int64_t i = 0; i < self->count; i++)
         self->buffer[i] = (float)(rank + i % 7);
+    way_copy(self, way, false);
     way_run(self, way);
+    way_copy(self, way, true);
     const float *got = scatter && way->group == NULL ? self->result : self->buffer + begin;
     for (int64_t i = begin; i < end; i++) {
         int64_t expected = sums                       ? size * (i % 7) + size * (size - 1) / 2
@@ -192,12 +209,13 @@ static double time_beside(const struct comm_bench *self, const struct way *way, 
     MPI_CHECK(MPI_Barrier(self->mpi));
     double start = clock_now();
     if (way != NULL && way->group != NULL)
-        ours = ours_start(self, way->group);
+        ours = ours_start(self, way);
     else if (way != NULL)
         mpis_start(self, &mpis);
     sink = registers_compute(turns);
     (void)sink;
-    self->world->backend->wait(ours, NULL);
+    if (ours != NULL)
+        way->group->backend->wait(ours, NULL);
     MPI_CHECK(MPI_Wait(&mpis, MPI_STATUS_IGNORE));
     return slowest(self, clock_now() - start);
 }
@@ -270,6 +288,8 @@ static void size_run(struct comm_bench *self, int64_t bytes, struct error *error
     }
     /* Repeated sums of zeros do not overflow. */
     memset(self->buffer, 0, (size_t)self->count * sizeof *self->buffer);
+    for (int i = 0; i < self->ways; i++)
+        way_copy(self, &self->way[i], false);
     ways_measure(self, seconds);
     for (int i = 0; i < self->ways; i++) {
         double hidden = 0;
@@ -342,6 +362,23 @@ static bool buffers_open(struct comm_bench *self, struct error *error)
     return comm_agree(self->world, error);
 }
 
+/* Collective. Add the way of the GPUs; the memory belongs to self->gpu. */
+static bool gpu_open(struct comm_bench *self, struct error *error)
+{
+    struct machine_bench *gpu = &self->gpu;
+    const size_t bytes =
+        (size_t)self->bench->options->bench.max + (size_t)self->world->size * sizeof(float);
+    if (!machine_bench_open(gpu, self->bench, error))
+        return false;
+    gpu->pool[0] = gpu->device->backend->allocate(gpu->device, bytes, error);
+    if (!comm_agree(self->world, error))
+        return false;
+    struct comm *group = gpu->device->backend->comm_open(self->world, error);
+    if (group != NULL)
+        self->way[self->ways++] = (struct way){"nccl", group, (float *)gpu->pool[0]};
+    return comm_agree(self->world, error);
+}
+
 bool bench_comm(struct bench *bench, struct error *error)
 {
     struct comm_bench self = {.bench = bench, .world = bench->world};
@@ -357,7 +394,8 @@ bool bench_comm(struct bench *bench, struct error *error)
     snprintf(self.mpi_version, sizeof self.mpi_version, "%.*s", (int)strcspn(version, ",\n"),
              version);
     ways_open(&self, error);
-    if (buffers_open(&self, error)) {
+    const bool on_gpus = bench->options->run.backend == BACKEND_CUDA && bench->world->size > 1;
+    if (buffers_open(&self, error) && (!on_gpus || gpu_open(&self, error))) {
         table_run(&self, error);
         if (self.wrong > 0)
             error_set(error, ERROR_INTERNAL, "bench comm: %lld elements are wrong",
@@ -366,6 +404,8 @@ bool bench_comm(struct bench *bench, struct error *error)
     for (int i = 0; i < self.ways; i++)
         if (self.way[i].group != NULL)
             self.way[i].group->backend->close(self.way[i].group);
+    if (self.gpu.node != NULL)
+        machine_bench_close(&self.gpu);
     if (self.buffer != NULL)
         device_cpu.release(bench->device, self.buffer);
     if (self.result != NULL)
