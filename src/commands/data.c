@@ -32,14 +32,16 @@ enum role {
     ROLE_CLASSES
 };
 
-/* A sample of a segmentation seldom has more classes. */
-enum { CLASSES_IN_SAMPLE = 16, PIXELS_READ = 1 << 26 };
+/* A sample of a segmentation seldom has more classes. Fewer samples are not split. */
+enum { CLASSES_IN_SAMPLE = 16, SAMPLES_SPLIT = 10, PIXELS_READ = 1 << 26 };
 
 struct suggestion {
     const struct array_entry *x, *y; /* NULL: none */
     const struct array_entry *mask;  /* [H, W] of one image x [H, W, C], or NULL */
     enum role role;                  /* of y */
     bool has_time;                   /* the samples have coordinates in time */
+    bool has_coordinates;            /* of dimensions: the arrays are fields */
+    int64_t files;
     char x_list[OPTION_TEXT]; /* value of data.x: x, and others of its shape if it is [N, H, W] */
 };
 
@@ -76,7 +78,9 @@ static void entry_print(const struct array_entry *entry)
 
 static bool is_time(const struct array_entry *entry)
 {
-    return entry->dimensions == 1 && strcasecmp(text_base_name(entry->path), "time") == 0;
+    return entry->dimensions == 1 && (strcasecmp(text_base_name(entry->path), "time") == 0 ||
+                                      (entry->is_coordinate && entry->attributes != NULL &&
+                                       strstr(entry->attributes, " since ") != NULL));
 }
 
 /* True if the name of a data set is that of labels. */
@@ -107,8 +111,8 @@ static bool same_shape(const struct array_entry *one, const struct array_entry *
 
 static bool is_image(const struct array_entry *entry, bool allows_labels)
 {
-    return entry->kind != '\0' && entry->kind != 'b' && !entry->is_scale &&
-           (entry->dimensions == 3 || entry->dimensions == 4) && entry->extent[0] > 1 &&
+    return entry->kind != '\0' && entry->kind != 'b' && !entry->is_coordinate &&
+           (entry->dimensions == 3 || entry->dimensions == 4) && entry->extent[0] > 0 &&
            (allows_labels || !has_label_name(entry));
 }
 
@@ -140,11 +144,16 @@ static bool is_in_list(const char *list, const char *path)
     return false;
 }
 
+/* Return the dimension of the rows of images. */
+static int plane_row(const struct array_entry *entry)
+{
+    return entry->dimensions == 4 && !entry->channels_last ? 2 : 1;
+}
+
 /* True if the planes of both have the same size. */
 static bool same_planes(const struct array_entry *x, const struct array_entry *y)
 {
-    const int row = x->dimensions == 4 && !x->channels_last ? 2 : 1;
-    const int y_row = y->dimensions == 4 && !y->channels_last ? 2 : 1;
+    const int row = plane_row(x), y_row = plane_row(y);
     return x->extent[row] == y->extent[y_row] && x->extent[row + 1] == y->extent[y_row + 1];
 }
 
@@ -152,7 +161,7 @@ static enum role role_of(const struct suggestion *suggestion, const struct array
 {
     const bool is_real = entry->kind == 'f';
     if (entry->kind == '\0' || entry->dimensions < 1 || entry->dimensions > 4 ||
-        entry->extent[0] != suggestion->x->extent[0] || entry->is_scale || is_time(entry) ||
+        entry->extent[0] != suggestion->x->extent[0] || entry->is_coordinate || is_time(entry) ||
         is_in_list(suggestion->x_list, entry->path) ||
         (entry->dimensions > 2 && !same_planes(suggestion->x, entry)))
         return ROLE_NONE;
@@ -195,6 +204,7 @@ static void suggest(struct suggestion *suggestion, const struct array_list *list
                 suggest_x(suggestion, &list->entry[n]);
     for (size_t n = 0; suggestion->x != NULL && n < list->count; n++) {
         suggest_y(suggestion, &list->entry[n]);
+        suggestion->has_coordinates |= list->entry[n].is_coordinate;
         suggestion->has_time |=
             is_time(&list->entry[n]) && list->entry[n].extent[0] == suggestion->x->extent[0];
     }
@@ -235,6 +245,19 @@ static void root_print(const struct suggestion *suggestion, const char *path)
     word_print("data.x", suggestion->x_list);
 }
 
+/* Print the options that all tasks need. The default model divides images into patches of 4 x 4
+ * pixels. Few samples are not split. */
+static void options_end(const struct suggestion *suggestion, bool is_dense, bool from_end)
+{
+    const int64_t *extent = suggestion->x->extent, *plane = extent + plane_row(suggestion->x);
+    const bool is_divided = plane[0] % 4 == 0 && plane[1] % 4 == 0;
+    const char *val = extent[0] * suggestion->files < SAMPLES_SPLIT ? " data.val=none"
+                      : from_end ? " data.val=0.1 data.val_from=end"
+                                 : " data.val=0.1";
+    printf("%s%s%s%s\n", is_dense && plane[0] * plane[1] > 1 ? " model.head=dense" : "",
+           is_divided ? "" : " model.name=resnet18", extent[0] == 1 ? " data.join=on" : "", val);
+}
+
 /* Print the options with which the next step is predicted from each one. */
 static void forecast_print(const struct suggestion *suggestion, const char *path)
 {
@@ -249,7 +272,8 @@ static void forecast_print(const struct suggestion *suggestion, const char *path
                        : "train with these options, which predict the next step:");
     root_print(suggestion, path);
     word_print("data.y", next);
-    printf(" data.task=regression model.head=dense data.val=0.1 data.val_from=end\n");
+    printf(" data.task=regression");
+    options_end(suggestion, true, true);
 }
 
 /* Print notes on the classes of a mask without names, from the values of its first sample. */
@@ -288,12 +312,17 @@ static void mask_print(const struct array_entry *mask, const char *root)
 static void suggestion_print(const struct suggestion *suggestion, const char *path,
                              const char *described)
 {
-    static const char regression[] = " data.task=regression";
     const struct array_entry *y = suggestion->y;
     const enum role role = suggestion->role;
     const bool is_mask = y != NULL && y->dimensions == 3 && role != ROLE_PLANES;
     if (suggestion->x == NULL) {
         printf("no data set has the shape of images: [N, C, H, W], [N, H, W, C] or [N, H, W]\n");
+        return;
+    }
+    if (suggestion->x->extent[0] * suggestion->files == 1) {
+        printf("%s has the shape of images, but only one sample: set data.root to a folder with "
+               "files of more samples\n",
+               suggestion->x->path);
         return;
     }
     if (suggestion->mask != NULL && y == NULL) {
@@ -303,15 +332,18 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
         return;
     }
     if (y != NULL || !suggestion->has_time) {
+        const bool is_copied = y == NULL && suggestion->has_coordinates;
+        const bool is_planes = role == ROLE_PLANES || is_copied;
         printf("train with these options%s:\n",
-               y == NULL ? " and data.y=PATH, a data set of labels [N]" : "");
+               is_copied   ? ", which predict the images themselves, or set data.y=PATH"
+               : y == NULL ? " and data.y=PATH, a data set of labels [N]"
+                           : "");
         root_print(suggestion, path);
-        if (y != NULL)
-            word_print("data.y", y->path);
-        printf("%s%s%s data.val=0.1\n",
-               role == ROLE_NUMBERS || role == ROLE_PLANES ? regression : "",
-               role == ROLE_PLANES || is_mask ? " model.head=dense" : "",
+        if (y != NULL || is_copied)
+            word_print("data.y", y != NULL ? y->path : suggestion->x_list);
+        printf("%s%s", role == ROLE_NUMBERS || is_planes ? " data.task=regression" : "",
                role == ROLE_LABELS ? " train.loss=bce" : "");
+        options_end(suggestion, is_planes || is_mask, false);
     }
     if (is_mask && strstr(y->attributes != NULL ? y->attributes : "", "; class_names=") == NULL)
         mask_print(y, described);
@@ -355,6 +387,7 @@ static void path_describe(const char *path, struct error *error)
         printf("\n");
         for (size_t n = 0; n < list.count; n++)
             entry_print(&list.entry[n]);
+        suggestion.files = files.count;
         suggestion_print(&suggestion, path, described);
     }
     array_list_free(&list);

@@ -5,6 +5,7 @@
 
 #include "app/app.h"
 #include "config/command_line.h"
+#include "core/atomic_file.h"
 #include "core/log.h"
 #include "runlog/results.h"
 #include "train/inference.h"
@@ -16,7 +17,10 @@ static void evaluation_report(const struct inference *inference,
     const struct dataset *dataset = &inference->run.validation.dataset;
     evaluation_print(evaluation, dataset);
     char *text = evaluation_to_text(evaluation, inference->split_name, dataset);
-    if (world->rank == 0)
+    const char *output = inference->run.options.eval.output;
+    if (world->rank == 0 && output[0] != '\0')
+        error_defer(atomic_file_write(output, text, error));
+    else if (world->rank == 0)
         puts(text);
     free(text);
     char right[EVALUATION_TEXT] = "";
@@ -27,7 +31,11 @@ static void evaluation_report(const struct inference *inference,
     char loss[NUMBER_TEXT];
     log_info("%s: loss %s%s  on %lld samples", inference->split_name,
              evaluation_number(evaluation->loss, 6, loss), right, (long long)evaluation->samples);
-    if (world->rank == 0)
+    if (inference->chose_best)
+        log_warn("data.val=%g: the best checkpoint was chosen on these images, so its accuracy on "
+                 "them is an overestimate; evaluate images that the run has not seen",
+                 inference->run.options.data.val_fraction);
+    if (world->rank == 0 && error->kind == ERROR_NONE)
         error_defer(app_output_arrived(error));
     comm_agree(world, error);
 }
@@ -37,6 +45,8 @@ static void eval_run(const struct options *options, const struct command_line *l
 {
     struct inference inference;
     struct evaluation evaluation;
+    if (options->eval.output[0] == '\0')
+        log_use_stderr();
     if (line->operand_count != 1)
         error_set(
             error, ERROR_USAGE,
@@ -60,6 +70,8 @@ const struct command command_eval = {
         "Evaluates a checkpoint, weights (safetensors), or the best of a run folder on a split "
         "(predict.split: train, val or test). The model is that of the deck stored in the "
         "checkpoint, or of the metadata of the "
-        "weights, a deck or model.name. Every sample counts exactly once on any number of ranks.",
+        "weights, a deck or model.name. Every sample counts exactly once on any number of ranks. "
+        "The "
+        "results in JSON go to eval.output, or alone to standard output.",
     .run = eval_run,
     .checks_options = true};

@@ -317,6 +317,19 @@ static void file_fill(hid_t file, void *context)
     free(uses);
 }
 
+/* Warn that a variable has other times than the first one. */
+static void offset_warn(const struct prediction_arrays *self, const struct variable *first,
+                        const struct variable *other)
+{
+    const long long steps = other->offset - first->offset;
+    char first_name[VARIABLE_TEXT], name[VARIABLE_TEXT];
+    variable_write(first, first_name);
+    variable_write(other, name);
+    log_warn("%s: '%s' has the times of %s; the values of %s are %lld step%s %s", self->path,
+             self->axes[AXIS_SAMPLES].dimension->name, first_name, name, llabs(steps),
+             llabs(steps) == 1 ? "" : "s", steps > 0 ? "later" : "earlier");
+}
+
 /* Set the coordinates. Leave out those of pixels if the outputs do not have the size of the images,
  * and those with the name of a variable. */
 static void coordinates_set(struct prediction_arrays *self, const struct arrays_view *view)
@@ -340,10 +353,7 @@ static void coordinates_set(struct prediction_arrays *self, const struct arrays_
         }
     for (int v = 1; self->axes[AXIS_SAMPLES].values != NULL && v < view->y_count; v++)
         if (view->y[v].offset != view->y[0].offset)
-            log_warn("%s: the coordinate '%s' is that of %s; the values of %s are those of %+lld "
-                     "steps",
-                     self->path, self->axes[AXIS_SAMPLES].dimension->name, view->y[0].name,
-                     view->y[v].name, (long long)(view->y[v].offset - view->y[0].offset));
+            offset_warn(self, &view->y[0], &view->y[v]);
 }
 
 /* Rank 0 only. */

@@ -121,6 +121,7 @@ struct eval_options {
     int crop;       /* enum crop_choice; auto: the value of augment, center instead of random */
     int64_t crop_pad;
     bool flip;
+    char output[OPTION_TEXT]; /* of the command eval; empty: standard output */
 };
 
 #endif

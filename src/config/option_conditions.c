@@ -42,7 +42,7 @@ static const struct condition {
     {"data.shuffle_block", "data.shuffle=chunks", true},
     {"data.val_from", "data.val=test,reference,none,val", true},
     {"data.image,data.classes", "data.task=classes", false},
-    {"augment.*,eval.*,train.loss,train.label_smoothing", "model.name=linear", true},
+    {"augment.*,eval.resize*,eval.crop*,eval.flip,train.loss,train.label_smoothing", "model.name=linear", true},
     {"data.allow_empty", "data.format=imagefolder,cinic10", false},
     {"data.skip_broken", "data.format=imagefolder,cinic10,webdataset", false},
     {"data.check,data.truncated,data.scaled_decode,data.max_pixels,data.exif",

@@ -203,9 +203,10 @@ const struct option_entry option_table[] = {
      .help = "Synthetic data: type of the values. float32: each channel has its own scale, and one "
              "value of 256 is missing, as in measured data."},
     {PLACE(data, skip_broken), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Image folders and shards: skip files that are not images and samples without a "
-             "label; with data.check=full also truncated and damaged files. The log gives their "
-             "number. off: these files and samples are errors."},
+     .help = "Image folders and shards: skip truncated and damaged files, files that are not "
+             "images and samples without a label. All images are decoded before training, as with "
+             "data.check=full. The log gives their number. off: these files and samples are "
+             "errors."},
     {PLACE(data, allow_empty), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Image folders: accept classes without images. off: an empty class is an error."},
     {PLACE(data, check), CHOICES(CHECK_CHOICES), .preset = "header",
@@ -354,6 +355,9 @@ const struct option_entry option_table[] = {
      .help = "eval.crop=random: pad with this many zeros on each side first."},
     {PLACE(eval, flip), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Evaluate each image and its mirror image, and average the logits of both."},
+    {PLACE(eval, output), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "The command eval: file for the results in JSON. Empty: standard output, and all "
+             "other lines go to standard error."},
 
     {PLACE(train, epochs), .kind = OPTION_IS_INTEGER, .preset = "10", .most = 1e6,
      .help = "Number of epochs."},
@@ -730,8 +734,9 @@ const char *option_section_help(const char *section)
 bool option_is_of_run(const struct option_entry *entry)
 {
     /* Training is limited by plan.memory too. */
-    return !sections[section_find(entry->name, strcspn(entry->name, "."))].of_command ||
-           strcmp(entry->name, "plan.memory") == 0;
+    return (!sections[section_find(entry->name, strcspn(entry->name, "."))].of_command ||
+            strcmp(entry->name, "plan.memory") == 0) &&
+           strcmp(entry->name, "eval.output") != 0;
 }
 
 #define PHASE_ROW(constant, word, name) [constant] = {word, name},

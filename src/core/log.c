@@ -25,6 +25,7 @@ static struct {
     int rank;
     enum log_level level;
     FILE *file;
+    bool uses_stderr;
     char early[EARLY_SIZE]; /* lines logged before the file was opened */
     size_t early_used;
     char progress[PROGRESS_SIZE]; /* text of the progress line; empty: none */
@@ -105,6 +106,11 @@ void log_close(void)
     pthread_mutex_unlock(&state.mutex);
 }
 
+void log_use_stderr(void)
+{
+    state.uses_stderr = true;
+}
+
 /* Keep a line for the log file, if it fits. */
 static void keep_for_file(const char *mark, const char *line)
 {
@@ -135,6 +141,8 @@ static void write_line(FILE *console, const char *mark, const char *format, va_l
 static void print_line(FILE *console, const char *mark, const char *line)
 {
     erase_progress();
+    if (state.uses_stderr)
+        console = stderr;
     if (console == stderr)
         fflush(stdout);
     if (state.level == LOG_DEBUG)

@@ -16,6 +16,9 @@ void log_open(int rank, enum log_level level);
 MUST_CHECK bool log_to_file(const char *path, struct error *error);
 void log_close(void);
 
+/* Print all lines to standard error: standard output is for results. */
+void log_use_stderr(void);
+
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A line for the file; on the console from level LOG_DETAIL on (output.verbose). */
 void log_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));

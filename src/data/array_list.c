@@ -20,13 +20,15 @@
 enum { DEEPEST = 32 };
 
 static const char *const attribute_names[] = {
-    "units",         "long_name",   "scale_factor", "add_offset", "_FillValue",
-    "missing_value", "valid_range", "valid_min",    "valid_max",  "class_names",
-    "dtype",         "CLASS",       ZARR_DIMENSIONS};
+    "units",         "long_name",   "scale_factor", "add_offset",  "_FillValue",  "missing_value",
+    "valid_range",   "valid_min",   "valid_max",    "class_names", "dtype",       "CLASS",
+    ZARR_DIMENSIONS, "coordinates", "bounds",       "climatology", "grid_mapping"};
+
+enum { REFERENCES = 4 }; /* the last ones: names of other arrays, by the CF conventions */
 
 enum {
     ATTRIBUTES = sizeof attribute_names / sizeof attribute_names[0],
-    SHOWN = ATTRIBUTES - 3,
+    SHOWN = ATTRIBUTES - 3 - REFERENCES,
     MOST_NUMBERS = 4
 };
 
@@ -85,7 +87,7 @@ static void attributes_set(struct array_entry *entry, const struct array_path *s
     if (entry->kind != '\0' && (array_attributes_find(&attributes, "scale_factor") != NULL ||
                                 array_attributes_find(&attributes, "add_offset") != NULL))
         entry->kind = 'f'; /* of the values, not of the stored integers */
-    entry->is_scale =
+    entry->is_coordinate =
         strcmp(array_attributes_text(&attributes, "CLASS"), "DIMENSION_SCALE") == 0 ||
         (dimensions != NULL && dimensions->count == 1 &&
          strcmp(attributes.values + dimensions->offset, text_base_name(entry->path)) == 0);
@@ -93,6 +95,10 @@ static void attributes_set(struct array_entry *entry, const struct array_path *s
     for (int n = 0; n < SHOWN; n++)
         attribute_write(text.stream, &attributes, attribute_names[n]);
     entry->attributes = text_stream_close(&text);
+    text_stream_open(&text);
+    for (int n = ATTRIBUTES - REFERENCES; n < ATTRIBUTES; n++)
+        fprintf(text.stream, "%s ", array_attributes_text(&attributes, attribute_names[n]));
+    entry->references = text_stream_close(&text);
     array_attributes_free(&attributes);
 }
 
@@ -284,6 +290,24 @@ static void orders_read(struct array_list *list, const char *path)
     free(datasets);
 }
 
+/* Mark the arrays to which others of their group refer: coordinates, bounds and grid mappings. */
+static void references_mark(struct array_list *list)
+{
+    for (size_t n = 0; n < list->count; n++) {
+        const char *path = list->entry[n].path;
+        if (list->entry[n].references == NULL)
+            continue;
+        const int group = (int)(text_base_name(path) - path);
+        char *rest = NULL;
+        for (char *name = strtok_r(list->entry[n].references, " ", &rest); name != NULL;
+             name = strtok_r(NULL, " ", &rest))
+            for (size_t m = 0; m < list->count; m++)
+                list->entry[m].is_coordinate |=
+                    strncmp(list->entry[m].path, path, (size_t)group) == 0 &&
+                    strcmp(list->entry[m].path + group, name) == 0;
+    }
+}
+
 bool array_list_read(const char *path, struct array_list *list, struct error *error)
 {
     struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays"};
@@ -305,6 +329,7 @@ bool array_list_read(const char *path, struct array_list *list, struct error *er
     }
     hdf5_reader_close(&reader);
     array_path_close(&source);
+    references_mark(list);
     if (good)
         orders_read(list, path);
     return good;
@@ -315,6 +340,7 @@ void array_list_free(struct array_list *list)
     for (size_t n = 0; n < list->count; n++) {
         free(list->entry[n].path);
         free(list->entry[n].attributes);
+        free(list->entry[n].references);
     }
     free(list->entry);
 }

@@ -11,13 +11,14 @@ struct array_entry {
     char *path; /* as in data.x: "/group/u" */
     bool has_shape, is_chunked;
     char type[32], filters[128];
-    char kind;     /* of the elements: 'i', 'u', 'f', 'b' (Boolean); '\0': not numeric */
-    bool is_scale; /* coordinates of a dimension */
+    char kind;          /* of the elements: 'i', 'u', 'f', 'b' (Boolean); '\0': not numeric */
+    bool is_coordinate; /* or bounds of coordinates or a grid mapping, not data */
     int dimensions;
     int64_t extent[ARRAY_DIMENSIONS], chunk[ARRAY_DIMENSIONS];
     char missing[80];   /* "1 of 4 chunks do not exist", or "" */
     bool channels_last; /* images of four dimensions are [N, H, W, C] */
     char *attributes;   /* those that change how values are read or describe them: "; units=K" */
+    char *references;   /* names of its coordinates, bounds and grid mapping; NULL: none */
     char reason[ARRAY_REASON]; /* why the array cannot be read; "": it can */
 };
 

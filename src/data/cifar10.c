@@ -18,6 +18,7 @@
 #include "core/text_file.h"
 #include "data/data_root.h"
 #include "data/dataset.h"
+#include "data/listing.h"
 
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE, RECORD = 1 + PIXELS, CLASSES = 10 };
 enum { OFFICIAL_FILES = 5, OFFICIAL_RECORDS = 10000 };
@@ -73,7 +74,17 @@ static bool find_directory(const char *root, char *directory, size_t size, struc
     snprintf(directory, size, "%s/cifar-10-batches-bin", root);
     if (has_files(directory))
         return true;
-    return data_root_unexpected(root, "no data_batch_*.bin or test_batch.bin", advice, error);
+    struct listing folders = {0};
+    error_defer(listing_read(root, &folders, NULL, NULL, error));
+    const bool has_folders = folders.count > 0;
+    listing_free(&folders);
+    return error->kind == ERROR_NONE &&
+           data_root_unexpected(
+               root, "no data_batch_*.bin or test_batch.bin",
+               has_folders ? "if these are folders of images, one per class or train and val with "
+                             "such folders, set data.format=imagefolder"
+                           : advice,
+               error);
 }
 
 /* Fill `buffer` from `offset`; false if the file ends early or cannot be read. */

@@ -49,6 +49,7 @@ static bool open_records(struct dataset *dataset, const struct options *options,
     const bool divides = options->data.val == VALIDATION_FRACTION && split != SPLIT_ALL;
     const bool held_out = divides && split == SPLIT_VALIDATION;
     dataset->held_out = held_out;
+    dataset->is_checked = options->data.skip_broken;
     if (!dataset->format->open(options, held_out ? SPLIT_TRAIN : split, dataset, error))
         return false;
     if (dataset->count > (int64_t)UINT32_MAX)

@@ -183,7 +183,7 @@ bool image_file_is_cut(struct error *error)
 {
     return error_set(error, ERROR_DATA,
                      "is truncated inside the image; data.truncated=accept uses the rest, "
-                     "data.skip_broken=on with data.check=full removes the file");
+                     "data.skip_broken=on removes the file");
 }
 
 void image_pixels_free(struct image_pixels *pixels)

@@ -101,7 +101,7 @@ static bool check_files(struct dataset *dataset, const struct options *options, 
 {
     struct image_folder *self = dataset->self;
     const size_t count = self->record_count;
-    if (options->data.check == CHECK_NONE || count == 0)
+    if ((options->data.check == CHECK_NONE && !record_check_is_full(options)) || count == 0)
         return true;
     uint8_t *broken = allocate(count, 1);
     const bool good = record_check(dataset, count, options, check_file, broken, error);
@@ -160,13 +160,27 @@ static bool no_test_images(const char *root, struct error *error)
         root, names);
 }
 
+/* List the folders of classes. Hidden folders, as .ipynb_checkpoints, are none. */
+static bool classes_list(const char *path, struct listing *classes, struct error *error)
+{
+    size_t count = 0;
+    const bool good = listing_read(path, classes, NULL, NULL, error);
+    for (size_t i = 0; i < classes->count; i++)
+        if (classes->names[i][0] == '.')
+            free(classes->names[i]);
+        else
+            classes->names[count++] = classes->names[i];
+    classes->count = count;
+    return good;
+}
+
 /* True if the subfolders of the root are classes: none has the name of a split. */
 static bool is_flat(const char *root)
 {
     struct listing found = {0};
     struct error none = {0};
     char path[LISTING_PATH];
-    const bool has_folders = listing_read(root, &found, NULL, NULL, &none) && found.count > 0;
+    const bool has_folders = classes_list(root, &found, &none) && found.count > 0;
     listing_free(&found);
     return has_folders && !find_named(root, train_names, path, sizeof path) &&
            !find_named(root, validation_names, path, sizeof path) &&
@@ -217,7 +231,7 @@ static bool find_classes(const struct options *options, struct dataset *dataset,
     if (dataset->class_name != NULL)
         return true;
     struct listing found = {0};
-    const bool good = listing_read(trained ? train : path, &found, NULL, NULL, error);
+    const bool good = classes_list(trained ? train : path, &found, error);
     dataset->class_name = found.names; /* freed by dataset_close */
     dataset->classes = (int64_t)found.count;
     return (good && dataset->classes > 0) ||
@@ -231,7 +245,7 @@ static bool check_classes(const struct dataset *dataset, const char *path, struc
     const struct listing classes = {.names = dataset->class_name,
                                     .count = (size_t)dataset->classes};
     struct listing found = {0};
-    bool good = listing_read(path, &found, NULL, NULL, error);
+    bool good = classes_list(path, &found, error);
     for (size_t i = 0; good && i < found.count; i++)
         if (!listing_has(&classes, found.names[i]))
             good =

@@ -199,7 +199,12 @@ static int64_t claim_fill(struct worker *worker, const struct claim *claim, stru
             fault_keep(loader, sample, &reason, pixels);
             continue;
         }
-        if (failed < 0)
+        if (failed < 0 && dataset->is_checked)
+            error_set(error, reason.kind,
+                      "a file was damaged after the check before training: restore it, or start a "
+                      "new run without it: %s",
+                      reason.text);
+        else if (failed < 0)
             *error = reason;
         failed = failed < 0 ? i : failed;
     }

@@ -129,6 +129,11 @@ bool record_check(const struct dataset *dataset, size_t count, const struct opti
     return check_report(&check, error);
 }
 
+bool record_check_is_full(const struct options *options)
+{
+    return options->data.check == CHECK_FULL || options->data.skip_broken;
+}
+
 bool record_check_decode(struct check_scratch *scratch, size_t bytes,
                          const struct image_header *header, const struct options *options,
                          struct error *error)
@@ -188,7 +193,7 @@ bool record_check_file(const char *path, const struct options *options,
         return false;
     bool good = record_check_header(descriptor, 0, (size_t)bytes, options->data.max_pixels,
                                     &scratch->file, &header, error);
-    if (good && options->data.check == CHECK_FULL)
+    if (good && record_check_is_full(options))
         good = byte_buffer_reserve(&scratch->file, (size_t)bytes, error) &&
                file_read(descriptor, scratch->file.data, 0, (size_t)bytes, error) &&
                record_check_decode(scratch, (size_t)bytes, &header, options, error);

@@ -32,6 +32,10 @@ MUST_CHECK bool record_check_decode(struct check_scratch *scratch, size_t bytes,
                                     const struct image_header *header,
                                     const struct options *options, struct error *error);
 
+/* True if all images are decoded before training. data.skip_broken=on includes it, so that all
+ * ranks have the same list of records. */
+bool record_check_is_full(const struct options *options);
+
 /* Count a record with this EXIF orientation, and with alpha. */
 static inline void record_check_count(struct check_scratch *scratch, int orientation,
                                       bool has_alpha)

@@ -214,9 +214,9 @@ static bool check_record(const struct dataset *dataset, int64_t record,
                          entry->label,
                          self->named_classes > 0 ? "the file of class names" : "the training split",
                          (long long)dataset->classes);
-    if (options->data.check == CHECK_NONE)
+    const bool full = record_check_is_full(options);
+    if (options->data.check == CHECK_NONE && !full)
         return true;
-    const bool full = options->data.check == CHECK_FULL;
     record_check_count(scratch, entry->orientation, entry->has_alpha != 0);
     if (!full && entry->pixels > 0 && entry->pixels <= options->data.max_pixels)
         return true; /* checked when the index was built */

@@ -3,10 +3,12 @@
  * `eval CHECKPOINT` needs no others. */
 #include "train/inference.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/weights_file.h"
@@ -18,6 +20,25 @@
 #include "data/window.h"
 #include "model/registry.h"
 #include "train/resolve.h"
+
+/* If a relative data.root of a deck does not exist here, search it from the folders above the
+ * checkpoint: commands may run in another folder than the training. */
+static void root_find(const char *checkpoint, char root[OPTION_TEXT])
+{
+    char folder[PATH_MAX], path[PATH_MAX + OPTION_TEXT];
+    if (root[0] == '\0' || root[0] == '/' || access(root, F_OK) == 0 ||
+        realpath(checkpoint, folder) == NULL)
+        return;
+    for (char *slash; (slash = strrchr(folder, '/')) != NULL;) {
+        *slash = '\0';
+        const int length = snprintf(path, sizeof path, "%s/%s", folder, root);
+        if (access(path, F_OK) == 0 && length < OPTION_TEXT) {
+            memcpy(root, path, (size_t)length + 1);
+            log_info("data.root=%s, which the run names relative to its folder", root);
+            return;
+        }
+    }
+}
 
 /* Reads the deck of a checkpoint. Section mesh is left at its defaults, because the ranks are not
  * those of the training run. */
@@ -31,6 +52,7 @@ static bool deck_read(const char *checkpoint, struct options *options, struct co
     const struct mesh_options mesh = options->mesh;
     error_defer(checkpoint_deck_parse(deck, checkpoint, options, error));
     options->mesh = mesh;
+    root_find(checkpoint, options->data.root);
     free(deck);
     return comm_agree(world, error);
 }
@@ -100,6 +122,20 @@ static bool names_compare(const struct inference *inference, struct error *error
     return true;
 }
 
+/* Set the name of the split. Without test images, the test split is the held-out part of the
+ * training images, on which the run chose its best checkpoint. */
+static void split_name_set(struct inference *inference)
+{
+    struct options *options = &inference->run.options;
+    if (options->predict.split == SPLIT_TEST && inference->run.validation.dataset.held_out)
+        options->predict.split = SPLIT_VALIDATION;
+    options_value_text(options, "predict.split", inference->split_name,
+                       sizeof inference->split_name);
+    inference->chose_best = options->predict.split == SPLIT_VALIDATION &&
+                            options->data.val == VALIDATION_FRACTION &&
+                            options->checkpoint.monitor != MONITOR_NONE;
+}
+
 static bool split_open(struct inference *inference, struct comm *world, struct error *error)
 {
     const struct options *options = &inference->run.options;
@@ -107,11 +143,11 @@ static bool split_open(struct inference *inference, struct comm *world, struct e
         return error_set(error, ERROR_USAGE,
                          "predict.split=train: training samples are windows of fields; name the "
                          "files, which are predicted whole");
-    options_value_text(options, "predict.split", inference->split_name,
-                       sizeof inference->split_name);
-    return feed_open(&inference->run.validation, options, (enum data_split)options->predict.split,
-                     world, error) &&
-           names_compare(inference, error);
+    if (!feed_open(&inference->run.validation, options, (enum data_split)options->predict.split,
+                   world, error))
+        return false;
+    split_name_set(inference);
+    return names_compare(inference, error);
 }
 
 /* The data set takes the names of classes from the metadata, if they are those of the model. */

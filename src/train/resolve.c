@@ -279,11 +279,14 @@ static bool targets_check(const struct options *options, const struct dataset *d
                          "train.weights has at most %d numbers, and the data has %lld outputs: "
                          "leave it out",
                          OPTION_LIST, (long long)options->model.classes);
-    if (train->weights.count > 0 &&
-        (target->count == 0 || train->weights.count != options->model.classes))
+    if (train->weights.count > 0 && target->count == 0)
         return error_set(error, ERROR_USAGE,
-                         "train.weights has %d numbers: it needs one for each of the %lld outputs, "
-                         "and does not apply to single labels of images",
+                         "train.weights applies to outputs that are numbers, planes or several "
+                         "labels, and each sample of the data has one label: leave it out");
+    if (train->weights.count > 0 && train->weights.count != options->model.classes)
+        return error_set(error, ERROR_USAGE,
+                         "train.weights has %d numbers, and the data has %lld outputs: give one "
+                         "number for each",
                          train->weights.count, (long long)options->model.classes);
     double weights = 0;
     for (int i = 0; i < train->weights.count; i++)

@@ -594,6 +594,7 @@ bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error)
 
 bool trainer_run(struct trainer *trainer, struct error *error)
 {
+    const struct options *options = &trainer->run.options;
     trainer->attempt.begin = trainer->checkpoints.written_at = clock_now();
     status_set_step(trainer->state.step);
     trainer->progress.last_epoch =
@@ -616,8 +617,11 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     if (!epochs_run(trainer, error))
         return false;
     if (trainer->stop.reason != NULL)
-        log_info("stopped at step %lld of %lld: %s", (long long)trainer->state.step,
-                 (long long)trainer->total_steps, trainer->stop.reason);
+        log_info("stopped at step %lld of %lld: %s%s", (long long)trainer->state.step,
+                 (long long)trainer->total_steps, trainer->stop.reason,
+                 trainer->stop.signalled && strcmp(options->checkpoint.resume, "auto") == 0
+                     ? "; the same command resumes the run"
+                     : "");
     return weights_export(trainer, error) && test_run(trainer, error) &&
            progress_result(trainer, error);
 }

@@ -129,8 +129,9 @@ fails 1 'planes are not erased' 2 'augment.erase=0.5 does not apply to planes of
     model.classes=3 model.head=dense augment.erase=0.5
 fails 1 'a loss of classes is not one of numbers' 2 'train.loss=bce is not a loss of a regression: use squared' $data $model \
     data.x=u0 data.y=number data.task=regression train.loss=bce
-fails 1 'one weight for each output' 2 'train.weights has 2 numbers: it needs one for each of the 3 outputs' $data $model \
+fails 1 'one weight for each output' 2 'train.weights has 2 numbers, and the data has 3 outputs: give one number for each' $data $model \
     data.x=u0 data.y=marks train.weights=1,2
+fails 1 'single labels have no weights' 2 'each sample of the data has one label: leave it out' $data $model data.x=u0 train.weights=1,2
 fails 1 'weights of zero are refused' 2 'train.weights: their sum is 0, which leaves nothing to learn' $data $model data.x=u0 data.y=marks \
     train.weights=0,0,0
 fails 1 'a wrong name is one line' 3 "has no data set 'labels'" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw \

@@ -77,6 +77,25 @@ echo '{"scale_factor": 0.01, "_ARRAY_DIMENSIONS": ["time", "y", "x"]}' >series/v
 sed -i 's/<f4/<i2/' series/v/.zarray
 suggests 'packed numbers are no classes' series 'data.x=/u,/v data.y=/u@\+1,/v@\+1 data.task=regression'
 
+array uneven/u '<f4' 40,33,8 '{"_ARRAY_DIMENSIONS": ["time", "lat", "lon"], "coordinates": "period place", "grid_mapping": "map"}'
+array uneven/time '<i8' 40 '{"units": "hours since 2020-01-01", "bounds": "time_bnds", "_ARRAY_DIMENSIONS": ["time"]}'
+array uneven/time_bnds '<f8' 40,2
+array uneven/period '<i4' 40
+array uneven/place '<f4' 40,33,8
+array uneven/map '<i4' 40
+suggests 'coordinates and bounds are no targets; the model takes any grid' uneven \
+    'data.x=/u data.y=/u@\+1 data.task=regression model.head=dense model.name=resnet18 data.val=0.1 data.val_from=end$'
+result 'and nothing else' "$([ "$(grep -c '^  vittrain' describe.log)" = 1 ] || echo several)" describe.log
+
+mkdir times
+array times/a.zarr/u '<f4' 1,32,64 '{"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]}'
+array times/a.zarr/time '<i8' 1 '{"units": "hours since 2020-01-01", "_ARRAY_DIMENSIONS": ["time"]}'
+echo '{"zarr_format": 2}' >times/a.zarr/.zgroup
+rm times/.zgroup
+suggests 'one time' times/a.zarr '^/u has the shape of images, but only one sample: set data.root to a folder'
+cp -r times/a.zarr times/b.zarr
+suggests 'files of one time are joined' times 'data.x=/u data.y=/u@\+1 .* data.join=on data.val=none$'
+
 mkdir -p several/train several/test
 cp -r classes several/train/b.zarr
 cp -r boolean several/test/a.zarr

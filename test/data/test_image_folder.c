@@ -270,6 +270,31 @@ static void put_broken(void)
     assert_int_equal(mkfifo(temporary_path(name), 0600), 0);
 }
 
+TEST(hidden_folders_are_no_classes)
+{
+    put_image("train/a/1.jpg", "jpeg_444");
+    put_image("train/b/1.jpg", "jpeg_444");
+    put_image("train/.ipynb_checkpoints/1.jpg", "jpeg_444");
+    split_opens(SPLIT_TRAIN, 2);
+    assert_int_equal(dataset.classes, 2);
+    assert_string_equal(dataset.class_name[0], "a");
+}
+
+/* Truncated files are left out before training. */
+TEST(skipped_files_are_decoded)
+{
+    int64_t count;
+    const uint8_t *bytes = vector_file_bytes(vectors, "file.jpeg_420", &count);
+    put_image("train/a/1.jpg", "jpeg_444");
+    put_image("train/b/1.jpg", "jpeg_444");
+    put("train/b/2.jpg", bytes, (size_t)count / 2 + 200);
+    options.data.skip_broken = true;
+    for (int check = CHECK_NONE; check <= CHECK_FULL; check++) {
+        options.data.check = check;
+        split_opens(SPLIT_TRAIN, 2);
+    }
+}
+
 TEST(broken_files_are_counted)
 {
     put_broken();

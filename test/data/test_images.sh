@@ -44,6 +44,16 @@ compare "a folder of classes, on one and three ranks" flat_three flat_one 1e-5
 grep -q "data: imagefolder, 81 training and 9 validation samples" "$work/flat_one.log" &&
     grep -q "^test: .* on 9 samples" "$work/flat_three.log" && bad= || bad="not 81 and 9 images"
 result "it is divided for training and validation" "$bad" "$work/flat_one.log"
+# Standard output has JSON alone. The deck names the folder relative to $work.
+run 1 relative $folder data.root=flat data.val=0.1 run.dir="$work/relative" train.epochs=1
+mkdir "$work/elsewhere"
+(cd "$work/elsewhere" && "$vittrain" eval "$work/relative" >out.json 2>err && "$vittrain" eval "$work/relative" eval.output=file.json >log 2>&1)
+result "eval finds a relative data.root and names the held-out images val" \
+    "$(has "$work/elsewhere/err" '^val: loss .* on 9 samples' "^warning: data.val=0.1: the best checkpoint was chosen on these images" \
+        "^data.root=$work/flat, which"; has "$work/elsewhere/out.json" '^ "split": "val"'; has "$work/elsewhere/log" '^val: loss')" "$work/elsewhere/err"
+result "standard output is JSON alone, or a file has it" "$([ "$(head -c 1 "$work/elsewhere/out.json")$(tail -n 1 "$work/elsewhere/out.json")" = '{}' ] || echo no
+    grep -v evaluation_seconds "$work/elsewhere/file.json" >"$work/a"; grep -v evaluation_seconds "$work/elsewhere/out.json" | diff "$work/a" - | grep '"')" "$work/elsewhere/out.json"
+fails 1 "folders of images without a format" 3 "data.root=$work/flat: .*set data.format=imagefolder" data.root="$work/flat"
 
 run 2 eval eval "$work/one/checkpoints/last.h5"
 eval_loss=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$work/eval.log" | tail -1)
@@ -67,7 +77,21 @@ rm "$tree/train/cat/900.jpg"
 mv "$tree/train/cat/001.jpg" "$work/whole.jpg"
 head -c 700 "$tree/train/dog/014.jpg" >"$tree/train/cat/001.jpg"
 fails 2 "a cut file is named where it is found" 3 "train/cat/001.jpg: is truncated" $folder run.dir="$work/cut"
+train 2 cut_skipped "$random data.skip_broken=on"
+result "it is found before training with data.skip_broken=on" "$(ended; has "$work/cut_skipped.log" \
+    "1 of 90 files are skipped, the first: .*/001.jpg: is truncated inside")" "$work/cut_skipped.log"
 mv "$work/whole.jpg" "$tree/train/cat/001.jpg"
+cp -r "$tree" "$work/breaks"
+timeout $time_limit "$vittrain" $folder data.root="$work/breaks" run.dir="$work/later" data.skip_broken=on debug.pause=folder:0:2 \
+    >"$work/later.log" 2>&1 </dev/null &
+job=$!
+is_paused() { grep -q folder "$work/later.log"; }
+wait_job=$job wait_until is_paused
+cp "$tree/train/cat/001.jpg" "$work/whole.jpg" && head -c 700 "$work/whole.jpg" >"$work/breaks/train/cat/001.jpg"
+wait $job
+status=$?
+result "a file that is damaged later ends the run" "$(ended 3; has "$work/later.log" \
+    'a file was damaged after the check before training: .*/001.jpg: is truncated')" "$work/later.log"
 
 # The data of a run must be those of its checkpoint. changed NAME COMMAND PATTERN [ADVICE]: resume with a copy of the tree, in
 # which COMMAND has changed something.

@@ -119,7 +119,7 @@ def check_join():
                 receipts.append([line.split(",")[:3] for line in file])
         assert receipts[0] == receipts[1] and len(receipts[0]) > 2, receipts
     log = run("predict", "planes-parts", "whole.nc", "predict.output=whole-out.nc")
-    assert "the values of level are those of -6 steps" in log, log
+    assert "has the times of wind@+4; the values of level@-2 are 6 steps earlier" in log, log
     run("predict", "planes-parts", "parts", "predict.output=parts-out.nc")
     run("predict", "planes-parts", "predict.output=held-out.nc")
     with xarray.open_dataset("whole-out.nc") as one, xarray.open_dataset("parts-out.nc") as other:

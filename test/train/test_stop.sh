@@ -29,7 +29,7 @@ one_more() { [ "$(epochs_done)" -gt $((before + 1)) ]; }
 # stopped_otherwise NAME: prints what is wrong with the end of the job that got a signal; $ended is its status.
 stopped_otherwise() {
     [ $ended -eq 0 ] || echo "exit status $ended;"
-    grep -q 'stopped at step .*: a signal requested it' "$work/$1.log" || echo 'no word of the stop;'
+    grep -q 'stopped at step .*: a signal requested it; the same command resumes the run$' "$work/$1.log" || echo 'no word of the stop;'
     grep -q '"finished": false' "$work/$1/result.json" || echo 'result.json does not say so;'
     [ -e "$work/$1/checkpoints/last.h5" ] || echo 'no checkpoint'
 }
