@@ -15,7 +15,7 @@ static void evaluation_report(const struct inference *inference,
 {
     struct comm *world = inference->run.session.mesh.world;
     const struct dataset *dataset = &inference->run.validation.dataset;
-    evaluation_print(evaluation, dataset);
+    evaluation_print(evaluation, dataset, log_info);
     char *text = evaluation_to_text(evaluation, inference->split_name, dataset);
     const char *output = inference->run.options.eval.output;
     if (world->rank == 0 && output[0] != '\0')

@@ -207,19 +207,20 @@ static void class_label(const struct dataset *dataset, int64_t number, char *tex
     text_remove_control(text);
 }
 
-static void print_metrics_row(const struct evaluation *evaluation, const char *label,
-                              const struct class_metrics *metrics)
+static void print_metrics_row(evaluation_printer *print, const struct evaluation *evaluation,
+                              const char *label, const struct class_metrics *metrics)
 {
     char last[16] = "";
     const double value = evaluation->pixels > 0 ? metrics->iou : metrics->average_precision;
     if ((evaluation->pixels > 0 || evaluation->labels != NULL) && !isnan(value))
         snprintf(last, sizeof last, " %9.4f", value);
-    log_info("%-*.*s %9.4f %9.4f %9.4f %11.4f %20.4f%s", LABEL_WIDTH, LABEL_WIDTH, label,
-             metrics->recall, metrics->precision, metrics->f1, metrics->specificity,
-             metrics->one_vs_rest_accuracy, last);
+    print("%-*.*s %9.4f %9.4f %9.4f %11.4f %20.4f%s", LABEL_WIDTH, LABEL_WIDTH, label,
+          metrics->recall, metrics->precision, metrics->f1, metrics->specificity,
+          metrics->one_vs_rest_accuracy, last);
 }
 
-static void print_matrix(const struct evaluation *evaluation, const struct dataset *dataset)
+static void print_matrix(evaluation_printer *print, const struct evaluation *evaluation,
+                         const struct dataset *dataset)
 {
     char line[LINE_SIZE], label[LABEL_SIZE];
     int used = snprintf(line, sizeof line, "%-*s", LABEL_WIDTH, "actual\\predicted");
@@ -228,26 +229,27 @@ static void print_matrix(const struct evaluation *evaluation, const struct datas
         class_label(dataset, column, label, sizeof label);
         used += snprintf(line + used, sizeof line - (size_t)used, " %8.8s", label);
     }
-    log_info("%s", line);
+    print("%s", line);
     for (int64_t row = 0; row < evaluation->classes; row++) {
         class_label(dataset, row, label, sizeof label);
         used = snprintf(line, sizeof line, "%-*s", LABEL_WIDTH, label);
         for (int64_t column = 0; column < evaluation->classes; column++)
             used += snprintf(line + used, sizeof line - (size_t)used, " %8" PRId64,
                              evaluation->confusion[row * evaluation->classes + column]);
-        log_info("%s", line);
+        print("%s", line);
     }
 }
 
-static void print_errors(const struct evaluation *evaluation, const struct dataset *dataset)
+static void print_errors(evaluation_printer *print, const struct evaluation *evaluation,
+                         const struct dataset *dataset)
 {
     static const int widths[] = {12, 12, 12, 12, 17, 17};
     char name[OUTPUT_NAME], label[LABEL_WIDTH + 1], line[LINE_SIZE];
     bool has_persistence = false;
     for (int64_t i = 0; i < evaluation->outputs; i++)
         has_persistence = has_persistence || !isnan(evaluation->errors[i].persistence_rmse);
-    log_info("%-*s %11s %11s %11s %11s%s", LABEL_WIDTH, "output", "RMSE", "MAE", "bias", "R2",
-             has_persistence ? " persistence RMSE  persistence MAE" : "");
+    print("%-*s %11s %11s %11s %11s%s", LABEL_WIDTH, "output", "RMSE", "MAE", "bias", "R2",
+          has_persistence ? " persistence RMSE  persistence MAE" : "");
     for (int64_t i = 0; i < evaluation->outputs && i < PRINTED_CLASSES; i++) {
         const struct output_errors *errors = &evaluation->errors[i];
         evaluation_output_name(dataset, i, name);
@@ -261,38 +263,40 @@ static void print_errors(const struct evaluation *evaluation, const struct datas
                         ? snprintf(line + used, sizeof line - (size_t)used, "%*s", widths[k], "")
                         : snprintf(line + used, sizeof line - (size_t)used, "%*.4g", widths[k],
                                    values[k]);
-        log_info("%s", line);
+        print("%s", line);
     }
     if (evaluation->outputs > PRINTED_CLASSES)
-        log_info("... %" PRId64 " outputs in total", evaluation->outputs);
+        print("... %" PRId64 " outputs in total", evaluation->outputs);
 }
 
-static void print_classes(const struct evaluation *evaluation, const struct dataset *dataset)
+static void print_classes(evaluation_printer *print, const struct evaluation *evaluation,
+                          const struct dataset *dataset)
 {
     struct class_metrics metrics;
     char label[LABEL_SIZE];
-    log_info("%-*s %9s %9s %9s %11s %20s%s", LABEL_WIDTH, "class", "recall", "precision", "F1",
-             "specificity", "one-vs-rest accuracy",
-             evaluation->pixels > 0       ? "       IoU"
-             : evaluation->labels != NULL ? "        AP"
-                                          : "");
+    print("%-*s %9s %9s %9s %11s %20s%s", LABEL_WIDTH, "class", "recall", "precision", "F1",
+          "specificity", "one-vs-rest accuracy",
+          evaluation->pixels > 0       ? "       IoU"
+          : evaluation->labels != NULL ? "        AP"
+                                       : "");
     for (int64_t number = 0; number < evaluation->classes && number < PRINTED_CLASSES; number++) {
         evaluation_class(evaluation, number, &metrics);
         class_label(dataset, number, label, sizeof label);
-        print_metrics_row(evaluation, label, &metrics);
+        print_metrics_row(print, evaluation, label, &metrics);
     }
     if (evaluation->classes > PRINTED_CLASSES)
-        log_info("... %" PRId64 " classes in total", evaluation->classes);
+        print("... %" PRId64 " classes in total", evaluation->classes);
     evaluation_macro(evaluation, &metrics);
-    print_metrics_row(evaluation, "macro average", &metrics);
+    print_metrics_row(print, evaluation, "macro average", &metrics);
     if (evaluation->classes <= PRINTED_MATRIX && evaluation->labels == NULL)
-        print_matrix(evaluation, dataset);
+        print_matrix(print, evaluation, dataset);
 }
 
-void evaluation_print(const struct evaluation *evaluation, const struct dataset *dataset)
+void evaluation_print(const struct evaluation *evaluation, const struct dataset *dataset,
+                      evaluation_printer *print)
 {
     if (evaluation->errors != NULL)
-        print_errors(evaluation, dataset);
+        print_errors(print, evaluation, dataset);
     else if (evaluation->classes > 0)
-        print_classes(evaluation, dataset);
+        print_classes(print, evaluation, dataset);
 }

@@ -61,8 +61,12 @@ void evaluation_text(const struct evaluation *evaluation, const struct dataset *
 enum { OUTPUT_NAME = 64 };
 void evaluation_output_name(const struct dataset *dataset, int64_t output, char text[OUTPUT_NAME]);
 
+/* A function of log.h. */
+typedef void evaluation_printer(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Log the table of classes (up to 100) and the confusion matrix (up to 20 classes), or the table of
  * outputs (up to 100). dataset: names of classes and outputs; NULL: numbers. */
-void evaluation_print(const struct evaluation *evaluation, const struct dataset *dataset);
+void evaluation_print(const struct evaluation *evaluation, const struct dataset *dataset,
+                      evaluation_printer *print);
 
 #endif

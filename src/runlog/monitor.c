@@ -465,23 +465,23 @@ void monitor_summary_log(const struct monitor_summary *summary, double images)
         [SENSOR_COUNTER] = "total", [SENSOR_DURATION] = "at most", [SENSOR_STATE] = ""};
     if (summary->readings == 0)
         return;
-    log_info("sensors: %lld readings in %.1f s, %.0f us of CPU time each",
-             (long long)summary->readings, summary->seconds, 1e6 * summary->reading_seconds);
+    log_detail("sensors: %lld readings in %.1f s, %.0f us of CPU time each",
+               (long long)summary->readings, summary->seconds, 1e6 * summary->reading_seconds);
     for (int i = 0; i < SENSOR_COUNT; i++) {
         const struct sensor_column *column = &sensor_columns[i];
         double value = summary->value[i] / column->scale, most = summary->most[i] / column->scale;
         if (isnan(value))
             continue;
         if (isnan(most))
-            log_info("  %-24s %-8s %10.5g %s", column->name, words[column->kind], value,
-                     column->shown);
+            log_detail("  %-24s %-8s %10.5g %s", column->name, words[column->kind], value,
+                       column->shown);
         else
-            log_info("  %-24s %-8s %10.5g, at most %10.5g %s", column->name, words[column->kind],
-                     value, most, column->shown);
+            log_detail("  %-24s %-8s %10.5g, at most %10.5g %s", column->name, words[column->kind],
+                       value, most, column->shown);
     }
     if (summary->joules_of != NULL && summary->joules > 0)
-        log_info("energy: %.4g Wh (%s), %.4g images per joule", summary->joules / 3600,
-                 summary->joules_of, images / summary->joules);
+        log_detail("energy: %.4g Wh (%s), %.4g images per joule", summary->joules / 3600,
+                   summary->joules_of, images / summary->joules);
 }
 
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most)

@@ -592,7 +592,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     if (monitor_summarize(trainer->output.monitor, &sensors))
         results.sensors = &sensors;
     if (results.evaluation != NULL)
-        evaluation_print(results.evaluation, &trainer->run.validation.dataset);
+        evaluation_print(results.evaluation, &trainer->run.validation.dataset, log_detail);
     checkpoints_log(trainer);
     session_log_memory(&trainer->run.session);
     if (results.sensors != NULL)

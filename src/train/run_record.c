@@ -425,12 +425,12 @@ bool run_record_end(struct trainer *trainer, struct error *error)
     struct rank_facts *facts = rank_facts_gather(trainer);
     const int ranks = trainer->run.world->size;
     for (int rank = 0; rank < ranks && rank < RANKS_LOGGED; rank++)
-        log_info("rank %d on %s: processor time user %.2f s, system %.2f s; memory %.1f MiB "
-                 "planned, at most %.1f MiB",
-                 rank, comm_host_of(rank), facts[rank].user_seconds, facts[rank].system_seconds,
-                 mib((size_t)facts[rank].planned_bytes), mib((size_t)facts[rank].peak_bytes));
+        log_detail("rank %d on %s: processor time user %.2f s, system %.2f s; memory %.1f MiB "
+                   "planned, at most %.1f MiB",
+                   rank, comm_host_of(rank), facts[rank].user_seconds, facts[rank].system_seconds,
+                   mib((size_t)facts[rank].planned_bytes), mib((size_t)facts[rank].peak_bytes));
     if (ranks > RANKS_LOGGED)
-        log_info("ranks %d to %d: see ranks.csv", RANKS_LOGGED, ranks - 1);
+        log_detail("ranks %d to %d: see ranks.csv", RANKS_LOGGED, ranks - 1);
     double *seconds = unit_seconds_reduce(trainer);
     if (trainer->run.world->rank == 0 && attempt_end(trainer, reason, NULL, error) &&
         trainer->run.options.output.csv && units_write(trainer, seconds, error))

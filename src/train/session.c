@@ -586,11 +586,11 @@ void session_log_memory(const struct session *session)
     size_t arena = arena_total(&session->memory.arena), base = session->memory.base;
     size_t needed = session_needs(session), planned = needed + base;
     size_t peak = session_memory_used(session, true);
-    log_info("memory of rank 0: planned %.1f MiB (arena %.1f + loaders and checkpoints %.1f + %s "
-             "%.1f), %s at most %.1f MiB (%+.1f %%)",
-             mib(planned), mib(arena), mib(needed - arena), gpu ? "context" : "libraries",
-             mib(base), gpu ? "in use on the GPU" : "resident", mib(peak),
-             100 * ((double)peak / (double)planned - 1));
+    log_detail("memory of rank 0: planned %.1f MiB (arena %.1f + loaders and checkpoints %.1f + %s "
+               "%.1f), %s at most %.1f MiB (%+.1f %%)",
+               mib(planned), mib(arena), mib(needed - arena), gpu ? "context" : "libraries",
+               mib(base), gpu ? "in use on the GPU" : "resident", mib(peak),
+               100 * ((double)peak / (double)planned - 1));
 }
 
 void session_close(struct session *session)

@@ -21,6 +21,8 @@
 #include "train/trainer_state.h"
 
 enum { BEST_PATH = OPTION_TEXT + 64 };
+/* Ratio of learning rates above which a rise is logged. */
+static const double rise_least = 1.5;
 
 static const char early_stop_reason[] = "no gain for train.early_stop evaluations";
 
@@ -592,6 +594,24 @@ bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error)
     return good;
 }
 
+/* Warn if the learning rate rises because steps were added to a run whose schedule had ended. */
+static void schedule_rise_warn(const struct trainer *trainer)
+{
+    const int64_t step = trainer->state.step;
+    struct schedule ended = trainer->schedule;
+    ended.total_steps = step;
+    if (step < 1 || trainer->folder.finished_steps != step ||
+        trainer->run.options.train.early_stop > 0)
+        return;
+    const double before = schedule_rate(&ended, step - 1);
+    const double now = schedule_rate(&trainer->schedule, step);
+    if (now > rise_least * before)
+        log_warn("the schedule ended at step %lld with the learning rate %.3g, and the added steps "
+                 "stretch it, so it continues with %.3g: schedule.name=constant and optim.lr keep "
+                 "a low rate",
+                 (long long)step, before, now);
+}
+
 bool trainer_run(struct trainer *trainer, struct error *error)
 {
     const struct options *options = &trainer->run.options;
@@ -613,6 +633,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     if (!links_restore(trainer, error))
         return false;
     monitor_start(trainer);
+    schedule_rise_warn(trainer);
     progress_begin(trainer);
     if (!epochs_run(trainer, error))
         return false;

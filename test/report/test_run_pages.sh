@@ -39,7 +39,7 @@ bad=$bad$(lacks one/run.json '"command": ".*vittrain .*mesh.strategy=fsdp' '"flo
 result 'run.json has the configuration, hosts and outcome' "$bad" "$work/one.log"
 
 bad=$([ "$(rows one/ranks.csv '^1,[01],')" = 2 ] || echo 'not a row a rank;')
-bad=$bad$(lacks one.log 'rank 1 on .*: processor time user [0-9.]+ s, system [0-9.]+ s')
+bad=$bad$(lacks one/train.log 'rank 1 on .*: processor time user [0-9.]+ s, system [0-9.]+ s')
 result 'ranks.csv and the log have the ranks and their processor time' "$bad" "$work/one/ranks.csv"
 
 # The times of all units add up to the step time in metrics.csv.

@@ -95,7 +95,7 @@ static void print_to(char *text, size_t size, const struct evaluation *evaluatio
     fflush(stdout);
     assert_true(console >= 0 && dup2(fileno(file), STDOUT_FILENO) >= 0);
     log_open(0, LOG_INFO);
-    evaluation_print(evaluation, dataset);
+    evaluation_print(evaluation, dataset, log_info);
     log_close();
     assert_true(dup2(console, STDOUT_FILENO) >= 0);
     close(console);

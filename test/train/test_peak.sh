@@ -30,13 +30,13 @@ if ! grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile"; then # sanitizers n
     VITTRAIN_CPU=amx-emulated run 1 tiles $tiny train.precision=bf16 train.epochs=0 train.steps=1 run.dir="$work/tiles" cuda.cache=none
     result 'measuring tiles takes no more memory than planned' "$(
         [ $status -eq 0 ] || echo "status $status;"
-        grep -q 'memory of rank 0: planned .* resident at most .*(-' "$work/tiles.log" || echo "resident memory above the planned")" "$work/tiles.log"
+        grep -q 'memory of rank 0: planned .* resident at most .*(-' "$work/tiles/train.log" || echo "resident memory above the planned")" "$work/tiles.log"
 
     run 1 convolutions model.name=resnet50 model.classes=10 data.format=synthetic data.image=33 data.samples=19 data.val=0.3 \
         train.global_batch=8 train.precision=bf16 train.epochs=1 checkpoint.every=0 output.weights=off run.dir="$work/convolutions" cuda.cache=none
     result 'generated code of convolutions takes no more memory than planned' "$(
         [ $status -eq 0 ] || echo "status $status;"
-        grep -q 'memory of rank 0: planned .* resident at most .*(-' "$work/convolutions.log" ||
+        grep -q 'memory of rank 0: planned .* resident at most .*(-' "$work/convolutions/train.log" ||
             echo "resident memory above the planned")" "$work/convolutions.log"
 fi
 

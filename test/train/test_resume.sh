@@ -191,3 +191,10 @@ result 'a killed rank ends the job' "$(killed $steps checkpoint.every=0.1)" "$wo
 run 2 killed $steps run.dir="$work/killed"
 grep -q 'resuming from' "$work/killed.log" || status=1
 same 'and it resumes bit for bit' killed whole2 0
+
+# Steps that are added after the end stretch a cosine.
+cosine="$small train.eval_every=0 schedule.name=cosine run.dir=$work/cosine"
+run 1 cosine $cosine train.steps=6
+run 1 stretched $cosine train.steps=12
+result 'added steps raise the rate of a cosine, which is logged' "$(ended; has "$run_log" \
+    'warning: the schedule ended at step 6 with the learning rate .*, so it continues with 0.0015')" "$run_log"
