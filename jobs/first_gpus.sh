@@ -10,7 +10,7 @@
 #   BATCH, STEPS       images per GPU (64), or of all GPUs together where losses are compared; steps of a run (20)
 #   BYTES              largest buffer of a collective (256MiB)
 #   OUT                folder for results (first-gpus); it must not exist
-# The exit status is 1 if a check failed, 2 for a wrong call.
+# The exit status is 1 if a check failed, 2 if there are fewer than 2 GPUs or OUT cannot be made.
 
 vittrain=${VITTRAIN:-./vittrain} mpirun=${MPIRUN:-mpirun} out=${OUT:-first-gpus} batch=${BATCH:-64} steps=${STEPS:-20}
 strategies=${STRATEGIES:-ddp zero1 zero2 fsdp hsdp}

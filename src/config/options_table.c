@@ -185,7 +185,8 @@ const struct option_entry option_table[] = {
              "the classes. Several paths: as in data.x. u@+6: the value of u six steps later."},
     {PLACE(data, order), CHOICES(DATA_ORDER_CHOICES), .preset = "auto",
      .help = "Arrays: dimensions of an image. chw: channels, height, width. hwc: height, width, "
-             "channels. auto: hwc if the last dimension is the smallest of the three."},
+             "channels. auto: by the names of the dimensions, else "
+             "hwc if the last one is the smallest."},
     {PLACE(data, join), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Arrays: the files of a split are one series, in the order of their times, so that "
              "u@+6 can be in the next file. off: each file is a series."},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Input files that are read at any time, of which there may be more than the process can have open.
- * They share half of the limit of open files: beyond that, the file that was not read for the
- * longest time is closed, and opened again when it is needed. Thread-safe. */
+ * They share half of the limit of open files: beyond that, the least recently used file is
+ * closed, and reopened on demand. Thread-safe. */
 #ifndef VITTRAIN_CORE_OPEN_FILE_H
 #define VITTRAIN_CORE_OPEN_FILE_H
 

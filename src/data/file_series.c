@@ -219,11 +219,12 @@ static bool units_check(const struct file_series *series, struct error *error)
 {
     const struct time_units *first = &series->file[0].units;
     for (int64_t f = 1; f < series->count; f++) {
-        if (!time_units_compare(first, &series->file[f].units))
-            return error_set(error, ERROR_DATA,
-                             "%s: '%s' has another kind of units or another calendar than in %s: "
-                             "make them the same",
-                             series->file[f].path, series->name, series->file[0].path);
+        if (!time_units_comparable(first, &series->file[f].units))
+            return error_set(
+                error, ERROR_DATA,
+                "%s: the units or the calendar of '%s' cannot be compared with those in "
+                "%s: write the same in all files",
+                series->file[f].path, series->name, series->file[0].path);
     }
     return true;
 }
@@ -304,15 +305,15 @@ static void left_out_log(const struct file_series *series, const struct left_out
 {
     const struct time_units *times = &series->file[0].units;
     const int64_t gaps = left_out->count - left_out->at_ends;
-    const bool has_gaps = gaps >= left_out->at_ends;
     char step[TIME_TEXT], first[TIME_TEXT];
     time_step_write(&series->step, times->has_date || times->seconds > 0, step);
     time_write(times, left_out->first, first);
-    log_info("offsets (@) count steps of %s in '%s': %lld of %lld samples are left out, %lld %s%s",
-             step, series->name, (long long)left_out->count, (long long)series->samples,
-             (long long)(has_gaps ? gaps : left_out->at_ends),
-             has_gaps ? "because of gaps, the first near " : "at the ends of series",
-             has_gaps ? first : "");
+    log_info(
+        "offsets (@) count steps of %s in '%s': %lld of %lld samples are left out, %lld at the "
+        "ends of series and %lld at gaps%s%s",
+        step, series->name, (long long)left_out->count, (long long)series->samples,
+        (long long)left_out->at_ends, (long long)gaps, gaps > 0 ? ", the first near " : "",
+        gaps > 0 ? first : "");
 }
 
 static void records_find(struct file_series *series, const struct distances *times, bool logs)
@@ -348,7 +349,7 @@ static bool times_check(struct file_series *series, bool has_times, struct error
         return true;
     if (series->is_ordered)
         return error_set(error, ERROR_DATA, "%s", reason.text);
-    log_warn("no times: %s", reason.text);
+    log_warn("times are ignored, predictions have none: %s", reason.text);
     error_clear(&reason);
     for (int64_t f = 0; f < series->count; f++)
         series->file[f].time = NULL;

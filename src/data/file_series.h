@@ -62,9 +62,10 @@ bool file_series_use(struct file_series *series, int64_t offset, bool required);
 /* Add the next file. Its path and times must stay valid. */
 void file_series_add(struct file_series *series, const struct series_file *file);
 
-/* Order the files of a joined series by time, and find the samples of all records. Times that
- * decrease, repeat, or have no constant step are an error. Log how many samples have no neighbour
- * if `logs`. After `step` was set, a second call uses it. */
+/* Find the samples of all records. The files of a joined series must be in the order of their
+ * times. Times that decrease or repeat in a joined series or with offsets are an error, and so are
+ * times without a constant step if an offset other than 0 is required. Log how many samples have no
+ * neighbour if `logs`. After `step` was set, a second call uses it. */
 MUST_CHECK bool file_series_pair(struct file_series *series, bool logs, struct error *error);
 
 /* Return the file that has a record's value at an offset, and the number of the sample in it; -1 if

@@ -462,8 +462,6 @@ static int64_t values_compare(const struct dimension *one, const struct dimensio
     const bool timed =
         one->kind == DIMENSION_TIME && units_read(one, &units) && units_read(other, &others);
     double spacing = (double)INFINITY;
-    if (timed && !time_units_compare(&units, &others))
-        return 0;
     for (int64_t i = 1; i < one->count; i++)
         spacing = fmin(spacing, fabs(one->values[i] - one->values[i - 1]));
     if (one->count < 2)
@@ -492,9 +490,11 @@ static bool dimensions_compare(const struct place *one, const struct place *othe
                                struct error *error)
 {
     const struct dimension *a = one->dimension, *b = other->dimension;
+    struct time_units times, other_times;
     char reason[2 * DIMENSIONS_TEXT + 64] = "", names[DIMENSIONS_TEXT], others[DIMENSIONS_TEXT];
     if (a == NULL || b == NULL)
         return true;
+    const bool has_values = a->values != NULL && b->values != NULL;
     const bool named = a->kind != DIMENSION_UNKNOWN || b->kind != DIMENSION_UNKNOWN ||
                        a->values != NULL || b->values != NULL;
     if (a->kind != b->kind && a->kind != DIMENSION_UNKNOWN && b->kind != DIMENSION_UNKNOWN) {
@@ -508,7 +508,10 @@ static bool dimensions_compare(const struct place *one, const struct place *othe
                  (long long)a->count);
     else if (a->kind != DIMENSION_TIME && !units_agree(a->units, b->units))
         snprintf(reason, sizeof reason, "units '%.40s' instead of '%.40s'", b->units, a->units);
-    else if (a->values != NULL && b->values != NULL) {
+    else if (has_values && a->kind == DIMENSION_TIME && units_read(a, &times) &&
+             units_read(b, &other_times) && !time_units_comparable(&times, &other_times))
+        snprintf(reason, sizeof reason, "its units or calendar cannot be compared");
+    else if (has_values) {
         const int64_t i = values_compare(a, b);
         if (i >= 0)
             snprintf(reason, sizeof reason, "coordinate %lld is %.9g instead of %.9g", (long long)i,

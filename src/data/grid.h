@@ -64,8 +64,8 @@ MUST_CHECK bool grid_set_order(struct grid *grid, int array, const int64_t *exte
 MUST_CHECK bool grid_check(const struct grid *grid, struct error *error);
 
 /* Compare all but the first dimension of each array, and its units, with the array of the same name
- * in another grid. Coordinates may differ by 1e-4 of their spacing, longitudes also by 360
- * degrees. */
+ * in another grid, and the steps of time. Coordinates may differ by 1e-4 of their spacing,
+ * longitudes also by 360 degrees. */
 MUST_CHECK bool grid_compare(const struct grid *first, const struct grid *other,
                              struct error *error);
 

@@ -225,7 +225,7 @@ bool time_units_parse(const char *units, const char *calendar, struct time_units
 
 /* ---- numbers ---- */
 
-bool time_units_compare(const struct time_units *one, const struct time_units *other)
+bool time_units_comparable(const struct time_units *one, const struct time_units *other)
 {
     const bool same_calendar =
         one->calendar == other->calendar || (one->calendar <= CALENDAR_PROLEPTIC_GREGORIAN &&

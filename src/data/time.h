@@ -33,8 +33,8 @@ struct time_units {
  * numbers without a date. Return false if units or calendar are unknown, or the date is invalid. */
 bool time_units_parse(const char *units, const char *calendar, struct time_units *parsed);
 
-/* True if instants of both can be compared: both have dates in one calendar, or lengths of time. */
-bool time_units_compare(const struct time_units *one, const struct time_units *other);
+/* True if both have dates in one calendar, or both are durations, or both are plain numbers. */
+bool time_units_comparable(const struct time_units *one, const struct time_units *other);
 
 /* Convert a number to its instant and back. Parts of a month are parts of its length. */
 double time_decode(const struct time_units *units, double value);

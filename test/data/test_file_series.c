@@ -221,7 +221,8 @@ TEST(wrong_times_are_refused)
     series = series_of(true, 0, 1);
     times_add(&series, "a.nc", "hours since 2001-01-01", "", rising, 3);
     times_add(&series, "b.nc", "hours since 2001-01-02", "noleap", rising, 3);
-    refused(&series, "b.nc: 'time' has another kind of units or another calendar than in a.nc");
+    refused(&series,
+            "b.nc: the units or the calendar of 'time' cannot be compared with those in a.nc");
     /* Members have the same times. */
     series = series_of(false, 0, 1);
     times_add(&series, "a.nc", "hours since 2001-01-01", "", rising, 3);
