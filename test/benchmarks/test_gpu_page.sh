@@ -41,7 +41,7 @@ result 'a convolution turns its filters before, one of single pixels is a produc
     [ "$(grep -o 'transpose filters;convolution y;' kernels | wc -l)" = 20 ] || echo "not 20 convolutions"
     [ "$(grep -o 'product y;' kernels | wc -l)" = 33 ] || echo "not 33 products")" convnet.csv
 run 1 failing plan $synthetic model.name=vit_cifar data.image=32 plan.operations="$work/none/operations.csv"
-result 'estimates that cannot be written' "$(failed_otherwise 5 'cannot create .*none/operations.csv')"
+result 'estimates that cannot be written' "$(failed_otherwise 5 'cannot write .*none/operations.csv')"
 
 # ---- The page. Ceilings of 1 TB/s and 100 TFLOP/s; a product at the ceiling, one at half of it, and a norm.
 row() { # FRAMEWORK WORK MODEL BATCH METRIC VALUE UNIT
