@@ -412,6 +412,9 @@ void plan_cluster_print(const struct plan *plan, const struct machine *machine)
     for (int ranks = 1; ranks <= MOST_RANKS; ranks *= 2)
         if (!ranks_print(&wanted, machine, ranks, &first))
             break;
+    if (wanted.options.mesh.strategy != STRATEGY_DDP)
+        printf("\nThe efficiency can exceed 100 %%: one rank updates all weights, each of several "
+               "ranks only its shard.\n");
 }
 
 /* ---- operations ---- */
