@@ -412,6 +412,9 @@ void plan_cluster_print(const struct plan *plan, const struct machine *machine)
     const int most = wanted.options.plan.ranks > 0 ? (int)wanted.options.plan.ranks : MOST_RANKS;
     for (int ranks = 1; ranks_print(&wanted, machine, ranks, &first) && ranks < most;)
         ranks = 2 * ranks < most ? 2 * ranks : most;
+    if (wanted.options.mesh.strategy != STRATEGY_DDP)
+        printf("\nThe efficiency can exceed 100 %%: one rank updates all weights, each of several "
+               "ranks only its shard.\n");
 }
 
 /* ---- operations ---- */

@@ -168,6 +168,7 @@ done
 # Two ranks: half of the weights take more memory than two slots.
 result 'shared_memory: each rank has half of the shared weights, no slots' \
     "$([ "$(cat cluster.memory)" -lt "$(cat shared.memory)" ] || paste cluster.memory shared.memory)" "$work/shared.log"
+result 'and has the reason of an efficiency above 100 %' "$(has "$work/$file.log" 'can exceed 100 %: one rank updates all weights')" "$work/$file.log"
 fails 2 'a missing file of a cluster' 2 'no.ini: cannot read the deck' plan $small plan.cluster=no.ini
 describe bad.ini 'share = much'
 fails 1 'a cluster with an invalid number' 2 'bad.ini:12: between.share=much' plan $small plan.cluster=bad.ini
