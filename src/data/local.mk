@@ -52,8 +52,6 @@ libvittrain_a_SOURCES += \
 	src/data/file_series.h \
 	src/data/grid.c \
 	src/data/grid.h \
-	src/data/time.c \
-	src/data/time.h \
 	src/data/image_file.c \
 	src/data/image_file.h \
 	src/data/image_folder.c \
@@ -91,6 +89,8 @@ libvittrain_a_SOURCES += \
 	src/data/tar_index.h \
 	src/data/tar_shards.c \
 	src/data/tar_shards.h \
+	src/data/time.c \
+	src/data/time.h \
 	src/data/webdataset.c \
 	src/data/window.c \
 	src/data/window.h
