@@ -76,7 +76,9 @@ static bool find_directory(const char *root, char *directory, size_t size, struc
         return true;
     struct listing folders = {0};
     error_defer(listing_read(root, &folders, NULL, NULL, error));
-    const bool has_folders = folders.count > 0;
+    bool has_folders = false;
+    for (size_t n = 0; n < folders.count; n++)
+        has_folders |= strncmp(folders.names[n], "cifar-10", strlen("cifar-10")) != 0;
     listing_free(&folders);
     return error->kind == ERROR_NONE &&
            data_root_unexpected(

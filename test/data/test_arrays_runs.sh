@@ -29,7 +29,7 @@ run 1 describe data describe "$work/data/storms.h5"
 bad=$(ended; has describe.log '  \(5 channels, order chw; if channels are last, add data.order=hwc\)' '/chw  *big-endian float32 \[30, 3, 5, 4\], chunks \[4, 2, 3, 2\], deflate' \
     '/named  *int32 \[30\]; class_names=calm, \.\.\.' '/ \[31mred  *float64' \
     '/unreadable  *cannot be read: HDF5 reports "bad version number for datatype message"' \
-    "data.format=arrays data.root=.*storms.h5 'data.x=/a b' data.y=/label data.val=0.1")
+    "data.format=arrays data.root=.*storms.h5 'data.x=/a b' data.y=/label model.name=resnet18 data.val=0.1")
 result 'describe lists the data sets and options' "$bad" describe.log
 eval "run 1 suggested $(sed -n 's/^  vittrain //p' describe.log) train.steps=1 run.dir=$work/suggested"
 result 'these options train' "$(ended; has suggested.log 'data.x=a b: 5 channels of 3x4, order chw')" suggested.log
@@ -65,7 +65,7 @@ cmp -s chunks1/receipt.csv one/receipt.csv && bad='the order is that of data.shu
 result 'the order is another one' "$bad" chunks1.log
 
 run 1 eval eval "$work/one/checkpoints/last.h5"
-result 'eval reads the held-out samples' "$(ended; has eval.log '^test: ')" eval.log
+result 'eval reads the held-out samples' "$(ended; has eval.log '^val: ')" eval.log
 run 1 predict predict "$work/one/checkpoints/last.h5" predict.output="$work/predicted.csv"
 bad=$(ended)
 [ "$(wc -l <predicted.csv)" -eq 7 ] || bad="$bad $(wc -l <predicted.csv) lines"
