@@ -163,8 +163,8 @@ TEST(samples_are_checked)
     split_fails(SPLIT_TRAIN, "8 problems in the shards, the first: ");
     split_fails(SPLIT_TRAIN, "a.tar: 1 at byte 2560: no label, .cls or .json, next to the image; "
                              "data.skip_broken=on skips such samples");
-    options.data.skip_broken = true; /* all images are decoded */
-    split_opens(SPLIT_TRAIN, 1);
+    options.data.skip_broken = true;
+    split_opens(SPLIT_TRAIN, 2);
     check_record(1, 2, "8.jpg");
 }
 
@@ -234,8 +234,8 @@ TEST(images_are_checked)
     for (int i = 0; i < 2; i++) /* the second time from the stored index */
         split_fails(SPLIT_TRAIN, "1 of 3 files cannot be used, the first: ");
     split_fails(SPLIT_TRAIN, "a.tar: 1.jpg at byte 3584: is not an image");
-    options.data.skip_broken = true;
-    split_opens(SPLIT_TRAIN, 2);
+    options.data.skip_broken = true; /* all images are decoded */
+    split_opens(SPLIT_TRAIN, 1);
     check_record(0, 0, "0.jpg");
     options.data.check = CHECK_FULL;
     split_opens(SPLIT_TRAIN, 1);
