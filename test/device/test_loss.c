@@ -114,7 +114,7 @@ static struct loss_tensors run(struct device_test *test, const struct loss_case 
                              .targets = device_test_random(test, TYPE_FP32, count, 1, 2),
                              .losses = device_test_zeros(test, TYPE_FP32, it->batch),
                              .probabilities = device_test_zeros(test, TYPE_FP32, count),
-                             .sums = sums_of(test, (struct loss_sums){1, 2, 3, 4, 0})};
+                             .sums = sums_of(test, (struct loss_sums){1, 2, 3, 4, 0, 0})};
     t.dlogits = it->in_place ? t.logits : device_test_zeros(test, it->type, count);
     for (int64_t i = 0; i < it->batch; i++)
         t.labels[i] = (int32_t)(i * 7 % it->classes);
@@ -189,7 +189,7 @@ TEST_KERNELS(losses_are_right)
     for (int i = 0; i < CASES; i++) {
         DEVICE_TEST(test, 2);
         const struct loss_tensors t = run(&test, &cases[i]);
-        struct loss_sums sums = {1, 2, 3, 4, 0};
+        struct loss_sums sums = {1, 2, 3, 4, 0, 0};
         for (int64_t row = 0; row < cases[i].batch; row++)
             check_row(&cases[i], &t, row, &sums);
         assert_true(fabs(t.sums->loss - sums.loss) <= 1e-6 * sums.loss);
