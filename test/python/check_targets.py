@@ -70,7 +70,7 @@ LOSSES = {
 
 
 def sample_loss(loss, output, target, weights, rows):
-    """The weighted mean over the targets of a sample that are not missing; 0 if there is none."""
+    """The weighted mean over the targets of a sample that are not missing; None if there is none."""
     if loss == "cross_entropy":
         known = target != IGNORED
         elements = functional.cross_entropy(output[None], target[None].long().where(known, 0), reduction="none")[0]
@@ -85,7 +85,7 @@ def sample_loss(loss, output, target, weights, rows):
         cosine = torch.cos((torch.arange(HEIGHT) + 0.5 - HEIGHT / 2) * numpy.pi / HEIGHT).double()
         share = share * cosine[:, None]
     share = share * known
-    return (share * elements).sum() / share.sum() if known.any() else output.sum() * 0
+    return (share * elements).sum() / share.sum() if known.any() else None
 
 
 class DenseResNet(make_convnets.DenseResNet):
@@ -118,7 +118,7 @@ def pytorch_losses(model, rate, x, y, loss, weights, rows):
         first = step * BATCH % len(x)
         outputs = model(x[first:first + BATCH])
         terms = [sample_loss(loss, o, t, weights, rows) for o, t in zip(outputs, y[first:first + BATCH], strict=True)]
-        mean = torch.stack(terms).mean()
+        mean = torch.stack([term for term in terms if term is not None]).mean()
         optimizer.zero_grad()
         mean.backward()
         optimizer.step()

@@ -89,6 +89,7 @@ skipped "xarray reads predictions of arrays" xarray netCDF4 h5netcdf ||
     read_by "xarray reads predictions of arrays" check_predict_arrays.py "$vittrain" "$work/predict_arrays"
 skipped "series of files against xarray" xarray netCDF4 h5netcdf ||
     read_by "series of files against xarray" check_series.py "$vittrain" "$work/series"
+skipped "times and grids against xarray" xarray netCDF4 h5netcdf zarr cftime ||
     read_by "times and grids against xarray" check_times.py "$vittrain" "$work/times"
 
 by_torch "data.val=reference is PyTorch's random_split" check_torch_split.py "$vittrain" "$TEST_BUILD/test/core/test_random" "$work"
