@@ -45,7 +45,6 @@ static int command_run(struct comm *world, const struct options *options,
 {
     const struct command *command = command_of(line);
     log_open(world->rank, options->output.verbose ? LOG_DETAIL : LOG_INFO);
-    option_warn_old_names();
     if ((command != NULL && command->compares) || ranks_agree(world, options, line, error)) {
         ENSURE(command != NULL, "no command %s", line->command);
         if (command->run != NULL)

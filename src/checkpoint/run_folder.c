@@ -235,7 +235,7 @@ static bool same_deck(const char *folder, const struct options *options)
     struct error ignored = {0};
     options_default(&saved);
     snprintf(path, sizeof path, "%s/deck.ini", folder);
-    return options_read_file(path, &saved, &ignored) && option_changes_nothing(&saved, options);
+    return options_read_stored(path, &saved, &ignored) && option_changes_nothing(&saved, options);
 }
 
 /* Use run.dir. */

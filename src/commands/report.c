@@ -124,7 +124,6 @@ static int report_run(int count, char **words)
         return ERROR_NONE; /* one rank is enough */
     const char **folders = allocate((size_t)count + 1, sizeof *folders);
     log_open(0, LOG_INFO);
-    option_warn_old_names();
     if (arguments_parse(&report, count, words, folders, &error) &&
         records_read(&report, folders, &error) && page_write(&report, &error) &&
         csv_write(&report, &error) && exports_write(&report, &error))

@@ -11,6 +11,7 @@
 #include "config/option.h"
 #include "config/option_conditions.h"
 #include "config/options.h"
+#include "config/removed.h"
 #include "core/text.h"
 
 static bool is_deck(const char *word)
@@ -123,6 +124,10 @@ bool options_parse(int argc, char **argv, const char *const *commands, struct op
         return true;
     if (line->command == NULL && line->operand_count > 0) {
         const char *word = line->operand[0], *nearest = text_nearest(word, commands);
+        const struct removed *removed = removed_find(word);
+        if (removed != NULL)
+            return error_set(error, ERROR_USAGE, "%s: the command was removed: %s", word,
+                             removed->instead);
         if (nearest != NULL)
             return error_set(error, ERROR_USAGE, "%s: no such command; did you mean %s?", word,
                              nearest);

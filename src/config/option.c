@@ -14,112 +14,17 @@
 #include "config/deck.h"
 #include "config/foreign_flag.h"
 #include "config/options.h"
-#include "core/log.h"
+#include "config/removed.h"
 #include "core/text.h"
-
-/* ---- old names */
-
-static const struct option_alias aliases[] = {
-    {"output.style", "output.tensorboard_tags",
-     "`vittrain report RUN report.format=...` writes the log lines and files of that program"},
-    {"mesh.silence", "mesh.heartbeat_timeout", NULL},
-    {"report.result_file", "report.format", NULL},
-    {"output.log_every=0", "output.log_every=10", NULL},
-    {"output.logbook=off", "output.logbook=", NULL},
-    {"output.logbook=none", "output.logbook=", NULL},
-    {"report.format=on", "report.format=course", NULL},
-    {"report.format=off", "report.format=html", NULL},
-    {NULL, NULL, NULL},
-};
-const struct option_alias *option_aliases = aliases;
-
-enum { ALIASES_MOST = 256 };
-
-/* Old names that were read; each is logged once. */
-static struct {
-    bool used[ALIASES_MOST], logged[ALIASES_MOST];
-    bool log_is_open;
-} old_names;
 
 /* ---- names */
 
-void option_warn_old_names(void)
-{
-    old_names.log_is_open = true;
-    for (int i = 0; option_aliases[i].old != NULL; i++) {
-        const struct option_alias *alias = &option_aliases[i];
-        if (!old_names.used[i] || old_names.logged[i])
-            continue;
-        old_names.logged[i] = true;
-        if (alias->now != NULL)
-            log_warn("option %s is now %s; the old form still works%s%s", alias->old, alias->now,
-                     alias->advice != NULL ? "; " : "", alias->advice != NULL ? alias->advice : "");
-        else
-            log_warn("option %s no longer exists and is ignored", alias->old);
-    }
-}
-
-static void old_name_used(const struct option_alias *alias)
-{
-    ENSURE(alias - option_aliases < ALIASES_MOST, "more aliases than expected");
-    old_names.used[alias - option_aliases] = true;
-    if (old_names.log_is_open)
-        option_warn_old_names();
-}
-
-/* Replace old names of section and key in `name` by the current ones. Return false if the option
- * was removed. */
-static bool name_update(char name[2 * OPTION_KEY], bool warn)
-{
-    for (const struct option_alias *alias = option_aliases; alias->old != NULL; alias++) {
-        const bool is_section = strchr(alias->old, '.') == NULL;
-        const size_t length = is_section ? strcspn(name, ".") : strlen(name);
-        if (strlen(alias->old) != length || strncmp(alias->old, name, length) != 0)
-            continue;
-        if (warn)
-            old_name_used(alias);
-        if (alias->now == NULL)
-            return false;
-        char rest[2 * OPTION_KEY];
-        snprintf(rest, sizeof rest, "%s", name + length);
-        snprintf(name, (size_t)2 * OPTION_KEY, "%.60s%.60s", alias->now, rest);
-    }
-    return true;
-}
-
-/* Return the current word for a value, which may be an old word. */
-static const char *value_update(const struct option_entry *entry, const char *text)
-{
-    const size_t length = strlen(entry->name);
-    for (const struct option_alias *alias = option_aliases; alias->old != NULL; alias++) {
-        if (strncmp(alias->old, entry->name, length) != 0 || alias->old[length] != '=' ||
-            strcasecmp(alias->old + length + 1, text) != 0)
-            continue;
-        /* An old word of a renamed option: the warning about the name is enough. */
-        bool is_renamed = false;
-        for (const struct option_alias *other = option_aliases; other->old != NULL; other++)
-            is_renamed = is_renamed || (old_names.used[other - option_aliases] &&
-                                        other->now != NULL && strcmp(other->now, entry->name) == 0);
-        if (!is_renamed)
-            old_name_used(alias);
-        text = strchr(alias->now, '=') + 1;
-    }
-    return text;
-}
-
-static const struct option_entry *entry_find(const char *name)
+const struct option_entry *option_find(const char *name)
 {
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++)
         if (strcmp(entry->name, name) == 0)
             return entry;
     return NULL;
-}
-
-const struct option_entry *option_find(const char *name)
-{
-    char current[2 * OPTION_KEY];
-    snprintf(current, sizeof current, "%s", name);
-    return name_update(current, false) ? entry_find(current) : NULL;
 }
 
 const char *option_key(const struct option_entry *entry)
@@ -170,8 +75,8 @@ const char *option_find_nearest(const char *name)
     return NULL;
 }
 
-bool option_assign(const char *name, const char *where, const char *text, struct options *options,
-                   struct error *error)
+bool option_assign(const char *name, const char *where, const char *text, bool is_stored,
+                   struct options *options, struct error *error)
 {
     char plain[2 * OPTION_KEY];
     snprintf(plain, sizeof plain, "%s", name);
@@ -181,9 +86,12 @@ bool option_assign(const char *name, const char *where, const char *text, struct
         plain[--length] = '\0';
     while (length > 0 && isspace((unsigned char)plain[length - 1]))
         plain[--length] = '\0';
-    if (!name_update(plain, true))
-        return true;
-    const struct option_entry *entry = entry_find(plain);
+    const struct option_entry *entry = option_find(plain);
+    const struct removed *removed = removed_find(plain);
+    if (entry == NULL && removed != NULL)
+        return is_stored || (!appends && strcmp(text, removed->preset) == 0) ||
+               error_set(error, ERROR_USAGE, "%soption %s was removed: %s", where, plain,
+                         removed->instead);
     if (entry == NULL) {
         const char *nearest = option_find_nearest(plain);
         if (nearest != NULL)
@@ -414,7 +322,7 @@ bool option_read(const struct option_entry *entry, const char *where, const char
                  struct options *options, struct error *error)
 {
     const struct options before = *options;
-    if (read_value(entry, value_update(entry, text), options)) {
+    if (read_value(entry, text, options)) {
         batch_settle(entry, options);
         return true;
     }

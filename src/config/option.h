@@ -47,24 +47,13 @@ struct option_entry {
 /* Ends with an entry whose name is NULL. The entries of a section are consecutive. */
 extern const struct option_entry option_table[];
 
-/* Old names. Each entry is a section, a key or a key with a value:
- *     {"old", "new"}, {"train.old", "train.new"}, {"train.key=old", "train.key=new"}
- * and `now` is NULL for a key that was removed and is ignored. An old name is accepted in decks, on
- * the command line and in the decks of checkpoints, with one warning that gives the new name.
- * Sections come first, then keys, then values; the last entry has a NULL `old`. */
-struct option_alias {
-    const char *old, *now;
-    const char *advice; /* added to the warning; NULL: none */
-};
-extern const struct option_alias *option_aliases;
-
 /* Return the help text of a section: "the optimizer"; aborts on an unknown section. */
 const char *option_section_help(const char *section);
 
 /* True if the option belongs into a run's deck; false if only another command reads it. */
 bool option_is_of_run(const struct option_entry *entry);
 
-/* Return the option of that name or old name, or NULL. */
+/* Return the option of that name, or NULL. */
 const struct option_entry *option_find(const char *name);
 
 /* Return the name of the option nearest to an unknown name ("optim.lr" for "train.lr" and
@@ -92,8 +81,9 @@ bool option_is_cleared(const struct option_entry *entry, const struct options *o
 void option_write(const struct option_entry *entry, const struct options *options, char *text,
                   size_t size);
 
-/* Set the option of that name or old name. A name that ends with '+' appends to a text. */
-MUST_CHECK bool option_assign(const char *name, const char *where, const char *text,
+/* Set the option of that name. A name that ends with '+' appends to a text. A removed option is an
+ * error, except with its default value and in the deck of a run or checkpoint (is_stored). */
+MUST_CHECK bool option_assign(const char *name, const char *where, const char *text, bool is_stored,
                               struct options *options, struct error *error);
 
 /* A deck with at least this many settings is a resolved deck; those of all versions have more. */
@@ -117,9 +107,5 @@ MUST_CHECK bool option_source_check(const struct option_source *source, const ch
 
 /* Describe the allowed values: "a whole number from 1 to 8", "auto, cpu or cuda". */
 void option_describe(const struct option_entry *entry, char *text, size_t size);
-
-/* Log a warning for each old name that was read, now and from now on. Call it once the log is
- * open; until then, warnings are held back. */
-void option_warn_old_names(void);
 
 #endif

@@ -33,11 +33,12 @@ bool options_set(const char *assignment, struct options *options, struct error *
     size_t length = strlen(value);
     while (length > 0 && isspace((unsigned char)value[length - 1]))
         value[--length] = '\0';
-    return option_assign(name, "", value, options, error);
+    return option_assign(name, "", value, false, options, error);
 }
 
 struct deck_target {
     struct options *options;
+    bool is_stored;
     struct option_source source;
 };
 
@@ -45,17 +46,17 @@ static bool pair_assign(void *user, const char *where, const char *name, const c
                         struct error *error)
 {
     struct deck_target *target = user;
-    if (!option_assign(name, where, value, target->options, error))
+    if (!option_assign(name, where, value, target->is_stored, target->options, error))
         return false;
     option_source_add(&target->source, name, target->options);
     return true;
 }
 
 /* Also closes the file, which may be NULL. */
-static bool deck_read(FILE *file, const char *name, struct options *options, int *settings,
-                      struct error *error)
+static bool deck_read(FILE *file, const char *name, bool is_stored, struct options *options,
+                      int *settings, struct error *error)
 {
-    struct deck_target target = {.options = options};
+    struct deck_target target = {.options = options, .is_stored = is_stored};
     const bool good = file != NULL && deck_read_pairs(file, name, pair_assign, &target, error) &&
                       option_source_check(&target.source, name, error);
     if (file != NULL)
@@ -67,12 +68,17 @@ static bool deck_read(FILE *file, const char *name, struct options *options, int
 bool options_read_deck(const char *path, struct options *options, int *settings,
                        struct error *error)
 {
-    return deck_read(deck_file_open(path, error), path, options, settings, error);
+    return deck_read(deck_file_open(path, error), path, false, options, settings, error);
 }
 
 bool options_read_file(const char *path, struct options *options, struct error *error)
 {
     return options_read_deck(path, options, &(int){0}, error);
+}
+
+bool options_read_stored(const char *path, struct options *options, struct error *error)
+{
+    return deck_read(deck_file_open(path, error), path, true, options, &(int){0}, error);
 }
 
 bool options_read_text(const char *text, const char *name, struct options *options,
@@ -85,7 +91,7 @@ bool options_read_text(const char *text, const char *name, struct options *optio
     if (file == NULL)
         return error_set(error, ERROR_MEMORY, "%s: cannot read the deck: %s", name,
                          strerror(errno));
-    return deck_read(file, name, options, &(int){0}, error);
+    return deck_read(file, name, true, options, &(int){0}, error);
 }
 
 void options_visit(const struct options *options, option_visit *visit, void *user)

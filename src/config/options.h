@@ -53,6 +53,9 @@ MUST_CHECK bool options_set(const char *assignment, struct options *options, str
 MUST_CHECK bool options_read_deck(const char *path, struct options *options, int *settings,
                                   struct error *error);
 MUST_CHECK bool options_read_file(const char *path, struct options *options, struct error *error);
+
+/* Read the deck of a run folder: options that were removed are ignored. */
+MUST_CHECK bool options_read_stored(const char *path, struct options *options, struct error *error);
 MUST_CHECK bool options_read_text(const char *text, const char *name, struct options *options,
                                   struct error *error);
 

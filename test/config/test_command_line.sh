@@ -147,9 +147,6 @@ done
 refuses "grain that is no multiple of 8" 2 'train.grain=12: must be auto, or a multiple of 8 from 8 to 65536' "$vittrain" train.grain=12
 refuses "two ranks complain once" 2 'rank 0 on ' two bad.ini
 refuses "bad combination" 2 'optim.nesterov=on does not apply with optim.name=adamw' "$vittrain" optim.nesterov=on
-two plan mesh.silence=9 mesh.silence=8 plan.machine=none >out 2>err
-[ $? = 0 ] && [ "$(grep -c '^warning: option mesh.silence is now mesh.heartbeat_timeout' err)" = 1 ]
-outcome $? "an old name works and is warned about once"
 cp bad.ini vittrain.ini
 refuses "vittrain.ini is read" 2 'vittrain.ini:3: no option train.bacth' "$vittrain"
 rm vittrain.ini

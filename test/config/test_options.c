@@ -245,35 +245,6 @@ TEST(deck_is_read)
     assert_true(options_read_text("", "empty.ini", &options, &error));
 }
 
-TEST(old_names_are_accepted)
-{
-    static const struct option_alias aliases[] = {
-        {"training", "train", NULL}, {"train.micro_batch", "train.batch", NULL},
-        {"optim.decay", NULL, NULL}, {"optim.name=momentum", "optim.name=sgd", NULL},
-        {NULL, NULL, NULL},
-    };
-    struct options options;
-    struct error error = {0};
-    const struct option_alias *program = option_aliases;
-    options_default(&options);
-    assert_true(options_set("mesh.silence=7", &options, &error));
-    assert_true(options.mesh.heartbeat_timeout == 7);
-    assert_true(options_set("output.logbook=off", &options, &error));
-    assert_string_equal(options.output.logbook, "");
-    option_aliases = aliases;
-    assert_true(options_read_text("[training]\nmicro_batch = 8\nepochs = 3\n"
-                                  "[optim]\ndecay = much\nname = Momentum\n",
-                                  "old.ini", &options, &error));
-    assert_int_equal(options.train.batch, 8);
-    assert_int_equal(options.train.epochs, 3);
-    assert_int_equal(options.optim.name, OPTIMIZER_SGD);
-    assert_ptr_equal(option_find("training.micro_batch"), option_find("train.batch"));
-    assert_null(option_find("optim.decay"));
-    assert_false(options_set("training.micro=8", &options, &error));
-    assert_string_equal(error.text, "no option train.micro; `vittrain --help` lists all");
-    option_aliases = program;
-}
-
 TEST(run_deck_has_no_options_of_other_commands)
 {
     struct options options = with("find.steps=7");

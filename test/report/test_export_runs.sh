@@ -131,10 +131,7 @@ result "a ViT has its own lines, of both attempts" "$(
 
 # ---- imagenet
 
-run 2 imagenet $tiny run.dir="$work/imagenet" output.style=imagenet output.log_every=8 train.epochs=2 schedule.name=cosine schedule.per=epoch
-result "output.style is an alias with one warning" "$(
-    counted '^warning: option output.style is now output.tensorboard_tags; .*report[.]format' "$run_log" 1
-    counted '^tensorboard_tags = imagenet$' "$work/imagenet/deck.ini" 1)" "$run_log"
+run 2 imagenet $tiny run.dir="$work/imagenet" output.tensorboard_tags=imagenet output.log_every=8 train.epochs=2 schedule.name=cosine schedule.per=epoch
 export_run imagenet imagenet
 meter='[0-9]+[.][0-9]{3} \( *[0-9]+[.][0-9]{3}\)' loss='Loss [0-9][.][0-9]{4}e[+-][0-9]{2} \([0-9][.][0-9]{4}e[+-][0-9]{2}\)'
 share='[0-9]+[.][0-9]{2} \( *[0-9]+[.][0-9]{2}\)' tab=$(printf '\t')
@@ -152,10 +149,9 @@ result "and its tags in the events" "$(
     differs accuracy "$(points "$work/imagenet" | awk '$1 == "acc1/val" { printf " * Acc@1 %.3f\n", $3 }')" \
         "$(grep -o '^ \* Acc@1 [0-9.]*' "$log")")"
 
-run 1 report report "$work/imagenet" report.result_file=on output.logbook=
-result "report.result_file is an alias of report.format=course" "$(
+run 1 report report "$work/imagenet" report.format=course output.logbook=
+result "report.format=course of a run with other tags" "$(
     differs status $status 0
-    counted '^warning: option report.result_file is now report.format' "$run_log" 1
     counted '^Epoch [12] completed in [0-9.]+ seconds$' "$work/imagenet/10_2_1_2.txt" 2
     [ -s "$work/imagenet/accuracy_plot.png" ] || echo "no plot")" "$run_log"
 rm -rf "$work/imagenet/10_2_1_2.txt" && mkdir -p "$work/imagenet/10_2_1_2.txt/full"

@@ -175,7 +175,7 @@ bool sweep_space_add(struct sweep_space *space, const char *word, bool *varies, 
     snprintf(name, sizeof name, "%.*s", (int)(equals - word), word);
     const struct option_entry *entry = option_find(name);
     if (entry == NULL) /* a removed option, or an error that names the nearest key */
-        return option_assign(name, "", "", &scratch, error);
+        return option_assign(name, "", "", false, &scratch, error);
     bool number = entry->kind == OPTION_IS_NUMBER || entry->kind == OPTION_IS_INTEGER ||
                   entry->kind == OPTION_IS_SECONDS;
     bool range = number && strstr(text, "..") != NULL;

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* One table of what was removed since version 0.2. Sorted by name. */
+#include "config/removed.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const struct removed removed[] = {
+    {NULL, NULL, NULL},
+};
+
+const struct removed *removed_find(const char *name)
+{
+    for (const struct removed *entry = removed; entry->name != NULL; entry++)
+        if (strcmp(entry->name, name) == 0)
+            return entry;
+    return NULL;
+}
