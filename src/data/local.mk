@@ -84,7 +84,6 @@ libvittrain_a_SOURCES += \
 	src/data/statistics.c \
 	src/data/statistics.h \
 	src/data/synthetic.c \
-	src/data/tar_cache.c \
 	src/data/tar_index.c \
 	src/data/tar_index.h \
 	src/data/tar_shards.c \
