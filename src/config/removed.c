@@ -5,7 +5,15 @@
 #include <stddef.h>
 #include <string.h>
 
+static const char shards[] = "write tar shards with tar (docs/data.md)";
+
 static const struct removed removed[] = {
+    {"convert.file_size", "0", shards},
+    {"convert.kind", "auto", shards},
+    {"convert.output", "", shards},
+    {"convert.resize_to", "shorter", shards},
+    {"convert.shuffle", "off", shards},
+    {"convert.size", "0", shards},
     {NULL, NULL, NULL},
 };
 

@@ -305,13 +305,6 @@ static bool webdataset_label(struct dataset *dataset, int64_t record, int32_t *l
     return true;
 }
 
-static int64_t webdataset_size(struct dataset *dataset, int64_t record, struct error *error)
-{
-    const struct tar_shard *shard;
-    (void)error;
-    return record_of(dataset->self, record, &shard)->bytes;
-}
-
 static void webdataset_advise(struct dataset *dataset, int64_t first, int64_t end)
 {
     while (first < end) {
@@ -340,7 +333,6 @@ const struct dataset_format dataset_webdataset = {
     .name = "webdataset",
     .open = webdataset_open,
     .load = webdataset_load,
-    .size = webdataset_size,
     .label = webdataset_label,
     .advise = webdataset_advise,
     .name_record = webdataset_name_record,

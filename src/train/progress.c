@@ -387,7 +387,7 @@ static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
         "data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if cores are "
         "free%s",
         100 * row->data_share, (long long)trainer->run.options.data.workers,
-        encoded ? ", or decode the images in advance (vittrain convert data)" : "");
+        encoded ? ", or store smaller images" : "");
 }
 
 /* Warn once if an epoch has no target. */

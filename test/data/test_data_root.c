@@ -66,8 +66,6 @@ TEST(missing_roots)
     fails("cifar10", "@/store/imagenet/train/x",
           "@/store/imagenet/train does not contain x; get the data set");
     fails("imagefolder", "@/photos/dog/1.jpg/x", "@/photos/dog/1.jpg is not a folder");
-    fails("packed", "@/photos/x.h5",
-          "@/photos does not contain x.h5, only cat, dog; make packed data");
     char *before = getcwd(NULL, 0);
     assert_int_equal(chdir(top), 0);
     fails("imagefolder", "photso",
@@ -86,7 +84,6 @@ TEST(roots_with_other_content)
     put("torch/cifar-10-batches-py/data_batch_1");
     fails("cifar10", "@/files/notes", "is a file, not a folder; ");
     fails("imagefolder", "@/nothing", "data.root=@/nothing: is empty; ");
-    fails("packed", "@/nothing", "data.root=@/nothing: is empty; ");
     fails("imagefolder", "@/odd", "no folder train, only notes.txt; data.root must contain train");
     fails("cifar10", "@/torch", "test_batch.bin, only cifar-10-batches-py; get the data set");
 }
