@@ -67,7 +67,6 @@ train 1 again data.format=webdataset "data.root=$shards/set-{train-{000000..0000
 result 'a pattern of the same files has the same losses' "$(differ "$work/folder.loss" "$work/again.loss" 0)" "$work/again.log"
 train 4 four $wds data.workers=2
 result 'four ranks have the same losses' "$(differ "$work/folder.loss" "$work/four.loss" 1e-5)" "$work/four.log"
-result 'nothing is written beside the shards' "$([ "$(ls -A "$shards" | wc -l)" = 5 ] || ls -A "$shards")"
 train 1 blocks_one $wds data.shuffle_block=4
 train 3 blocks_three $wds data.shuffle_block=4
 result 'blocks on one rank and on three' "$(differ "$work/blocks_one.loss" "$work/blocks_three.loss" 1e-5)" \
