@@ -6,6 +6,8 @@
 #include <string.h>
 
 static const struct removed removed[] = {
+    {"output.prometheus", "",
+     "use a node exporter; metrics.csv and monitor.csv have the values of a run"},
     {NULL, NULL, NULL},
 };
 

@@ -12,7 +12,6 @@
 #include "comm/comm.h"
 #include "core/sensors.h"
 #include "device/device.h"
-#include "runlog/prometheus.h"
 #include "runlog/run_log.h"
 
 struct monitor;
@@ -26,9 +25,6 @@ struct monitor_setup {
     struct device *device; /* whose sensors are read, too; NULL: none */
     double seconds;        /* between two readings */
     int64_t step;          /* from which the run resumes; 0: new run and new tables */
-    int64_t middle;        /* step at which nvidia-smi is run on each node (smi.h); 0: never */
-    const char *page;      /* Prometheus page (output.prometheus); NULL or "": none */
-    const char *run;       /* run folder; its name is a label of the page */
     const char *root;      /* prefix of /proc and /sys; "" except in tests */
 };
 
@@ -40,9 +36,6 @@ struct monitor *monitor_open(const struct monitor_setup *setup);
 
 /* Set the number of completed steps. From one thread. */
 void monitor_step(struct monitor *monitor, int64_t step);
-
-/* Set the run's values for the next Prometheus page; from the same thread. */
-void monitor_figures(struct monitor *monitor, const struct run_figures *figures);
 
 /* Values of all ranks over the lifetime of the monitor. */
 struct monitor_summary {
