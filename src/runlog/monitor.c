@@ -56,7 +56,7 @@ struct monitor {
 void sensor_sums_begin(struct sensor_sums sums[SENSOR_COUNT])
 {
     for (int i = 0; i < SENSOR_COUNT; i++)
-        sums[i] = (struct sensor_sums){.most = NAN, .least = NAN, .first = NAN, .last = NAN};
+        sums[i] = (struct sensor_sums){.most = NAN, .least = NAN, .last = NAN};
 }
 
 void sensor_sums_add(struct sensor_sums sums[SENSOR_COUNT], const struct sensor_reading *reading,
@@ -70,7 +70,6 @@ void sensor_sums_add(struct sensor_sums sums[SENSOR_COUNT], const struct sensor_
         sums[i].seconds += seconds;
         sums[i].most = fmax(sums[i].most, value);
         sums[i].least = fmin(sums[i].least, value);
-        sums[i].first = isnan(sums[i].first) ? value : sums[i].first;
         sums[i].last = value;
     }
 }
@@ -81,18 +80,13 @@ void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
     double added[2 * SENSOR_COUNT], highest[SENSOR_COUNT]; /* added: sums, then counts */
     for (int i = 0; i < SENSOR_COUNT; i++) {
         const enum sensor_kind kind = sensor_columns[i].kind;
-        const double change = sums[i].last - sums[i].first;
         double value = NAN, most = NAN; /* to sum and to maximize over the ranks; NAN: none */
         if (kind == SENSOR_LEVEL)
             value = sums[i].seconds > 0 ? sums[i].weighted / sums[i].seconds : sums[i].last;
-        else if (kind == SENSOR_COUNTER)
-            value = change;
         if (kind == SENSOR_LEVEL || kind == SENSOR_PEAK)
             most = sums[i].most;
         else if (kind == SENSOR_LEAST)
             most = -sums[i].least;
-        else if (kind == SENSOR_DURATION)
-            most = change;
         added[i] = isnan(value) ? 0 : value;
         added[SENSOR_COUNT + i] = !isnan(value);
         highest[i] = isnan(most) ? -INFINITY : most;
@@ -100,26 +94,14 @@ void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
     comm_all_reduce(setup->world, added, 2 * SENSOR_COUNT, COMM_FP64, COMM_SUM);
     comm_all_reduce(setup->world, highest, SENSOR_COUNT, COMM_FP64, COMM_MAX);
     for (int i = 0; i < SENSOR_COUNT; i++) {
-        const struct sensor_column *column = &sensor_columns[i];
-        double count = added[SENSOR_COUNT + i], expected = setup->world->size;
-        double most = isinf(highest[i]) ? NAN : highest[i];
-        if (column->of_node)
-            expected = setup->nodes;
-        summary->most[i] = column->kind == SENSOR_LEVEL ? most : NAN;
-        if (column->kind == SENSOR_LEVEL)
+        const enum sensor_kind kind = sensor_columns[i].kind;
+        const double count = added[SENSOR_COUNT + i], most = isinf(highest[i]) ? NAN : highest[i];
+        summary->most[i] = kind == SENSOR_LEVEL ? most : NAN;
+        if (kind == SENSOR_LEVEL)
             summary->value[i] = count > 0 ? added[i] / count : NAN;
-        else if (column->kind == SENSOR_COUNTER)
-            summary->value[i] = count == expected ? added[i] : NAN;
         else
-            summary->value[i] = column->kind == SENSOR_LEAST ? -most : most;
+            summary->value[i] = kind == SENSOR_LEAST ? -most : most;
     }
-    const double cpu = summary->value[SENSOR_CPU_ENERGY], gpu = summary->value[SENSOR_GPU_ENERGY];
-    const bool knows_cpu = !isnan(cpu), knows_gpu = !isnan(gpu);
-    summary->joules_of = knows_cpu && knows_gpu ? "CPU and GPU"
-                         : knows_cpu            ? "CPU"
-                         : knows_gpu            ? "GPU"
-                                                : NULL;
-    summary->joules = knows_cpu || knows_gpu ? (knows_cpu ? cpu : 0) + (knows_gpu ? gpu : 0) : NAN;
 }
 
 /* ---- one reading */
@@ -143,7 +125,6 @@ static void row_write(struct monitor *monitor, const struct sensor_reading *read
         else
             csv_number(table, value);
     }
-    csv_text(table, reading->throttle);
     bool good = csv_end_row(table, error) && csv_flush(table, error);
     if (good && fstat(fileno(table->stream), &status) != 0)
         durable_failed(error, "write", table->path, errno);
@@ -177,7 +158,7 @@ static void reading_add(struct monitor *monitor)
     sensor_reading_clear(&reading);
     cpu_sensors_read(monitor->cpu, now, &reading);
     if (device != NULL && device->backend->sensors != NULL)
-        device->backend->sensors(device, now, &reading);
+        device->backend->sensors(device, &reading);
     if (monitor->stuck)
         return;
     if (monitor->readings == 0)
@@ -296,7 +277,6 @@ static void table_open(struct monitor *monitor, struct error *error)
     for (int i = 0; i < SENSOR_COUNT; i++)
         used +=
             (size_t)snprintf(header + used, sizeof header - used, ",%s", sensor_columns[i].name);
-    snprintf(header + used, sizeof header - used, ",gpu_throttle");
     if (setup->world->rank == 0)
         snprintf(path, sizeof path, "%s/monitor.csv", setup->folder);
     else
@@ -361,11 +341,10 @@ bool monitor_summarize(struct monitor *monitor, struct monitor_summary *summary)
     return true;
 }
 
-void monitor_summary_log(const struct monitor_summary *summary, double images)
+void monitor_summary_log(const struct monitor_summary *summary)
 {
     static const char *const words[] = {
-        [SENSOR_LEVEL] = "mean",    [SENSOR_PEAK] = "at most",     [SENSOR_LEAST] = "at least",
-        [SENSOR_COUNTER] = "total", [SENSOR_DURATION] = "at most", [SENSOR_STATE] = ""};
+        [SENSOR_LEVEL] = "mean", [SENSOR_PEAK] = "at most", [SENSOR_LEAST] = "at least"};
     if (summary->readings == 0)
         return;
     log_detail("sensors: %lld readings in %.1f s, %.0f us of CPU time each",
@@ -382,9 +361,6 @@ void monitor_summary_log(const struct monitor_summary *summary, double images)
             log_detail("  %-24s %-8s %10.5g, at most %10.5g %s", column->name, words[column->kind],
                        value, most, column->shown);
     }
-    if (summary->joules_of != NULL && summary->joules > 0)
-        log_detail("energy: %.4g Wh (%s), %.4g images per joule", summary->joules / 3600,
-                   summary->joules_of, images / summary->joules);
 }
 
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most)

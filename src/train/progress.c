@@ -512,8 +512,7 @@ static struct results results_collect(const struct trainer *trainer)
         .without_setup_seconds = state->without_setup_seconds,
         .training_seconds = state->train_seconds,
         .images_per_second =
-            trainer->attempt.images > 0 ? (double)trainer->attempt.images / training : NAN,
-        .run_images = trainer->attempt.images};
+            trainer->attempt.images > 0 ? (double)trainer->attempt.images / training : NAN};
 }
 
 /* Logs the cost of the checkpoints in memory. */
@@ -581,7 +580,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     checkpoints_log(trainer);
     session_log_memory(&trainer->run.session);
     if (results.sensors != NULL)
-        monitor_summary_log(results.sensors, (double)trainer->attempt.images);
+        monitor_summary_log(results.sensors);
     if (!run_record_end(trainer, error))
         return false;
     misclassified_save(trainer, &results, error);

@@ -528,7 +528,6 @@ static void monitor_start(struct trainer *trainer)
     const struct mesh *mesh = &trainer->run.session.mesh;
     const struct monitor_setup setup = {.world = trainer->run.world,
                                         .of_node = mesh->node->rank == 0,
-                                        .nodes = mesh->node_count,
                                         .folder = options->output.csv ? trainer->folder.path : NULL,
                                         .log = trainer->output.log,
                                         .device = trainer->run.session.device,
