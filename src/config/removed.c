@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const struct removed removed[] = {
+    {"bench.quick", "off", "use bench device product:SIDE or attention:BATCH:TOKENS"},
     {"output.prometheus", "",
      "use a node exporter; metrics.csv and monitor.csv have the values of a run"},
     {NULL, NULL, NULL},
