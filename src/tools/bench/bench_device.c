@@ -42,7 +42,7 @@ enum { LAYERS = sizeof layers / sizeof layers[0], LAYERS_CPU = 8 };
 struct device_bench {
     struct trials trials;
     bool cpu;
-    double flops, seconds; /* of all operations so far */
+    double flops, seconds; /* of the linear layers so far */
 };
 
 /* ---- trials besides those of bench_trials.c */
@@ -174,8 +174,11 @@ static void operation_measure(struct device_bench *self, const char *model, cons
     double seconds[2];
     seconds_measure(self, (trial *const[]){run, alone}, size, seconds);
     const struct counted counted = self->trials.counted;
-    self->flops += counted.flops;
-    self->seconds += seconds[0];
+    if (counted.operation != OPERATION_attention_forward &&
+        counted.operation != OPERATION_attention_backward) {
+        self->flops += counted.flops;
+        self->seconds += seconds[0];
+    }
     if (self->trials.bench->machine != NULL)
         speed_add(self->trials.bench->machine, &counted, seconds[0]);
     value_write(self, model, work, "time", seconds[0], "s", error);
@@ -278,14 +281,15 @@ static void machine_describe(struct device_bench *self)
     machine->threads = trials->limits.threads > 0 ? trials->limits.threads : 1;
     machine->shared_memory = !hardware_has_memory(trials->device);
     machine->memory = (double)trials->limits.memory_bytes;
-    machine->flops[trials->type] = self->flops / self->seconds;
+    if (self->seconds > 0)
+        machine->flops[trials->type] = self->flops / self->seconds;
     const double peak = trials->world->rank == 0 ? peak_find(trials->device, trials->type, "") : 0;
     machine->peak[trials->type] = isnan(peak) ? 0 : peak;
 }
 
 bool bench_device(struct bench *bench, struct error *error)
 {
-    static struct device_bench self;
+    struct device_bench self = {0};
     struct trials *trials = &self.trials;
     const int precision = bench->options->train.precision;
     if (trials_open(trials, bench, error)) {
