@@ -267,7 +267,7 @@ static void subject_measure(struct device_bench *self, const char *subject, stru
     }
 }
 
-/* Collective. Describe the device in bench.machine. */
+/* Describe the device in bench.machine. */
 static void machine_describe(struct device_bench *self)
 {
     const struct trials *trials = &self->trials;
