@@ -52,8 +52,7 @@ struct bench_options {
     double seconds;           /* for one size */
     bool overlap;
     char output[OPTION_TEXT];  /* CSV; empty: none */
-    char machine[OPTION_TEXT]; /* output of `bench machine` */
-    bool quick;                /* bench machine: measure each operation once */
+    char machine[OPTION_TEXT]; /* machine file to add to; empty: none */
 };
 
 struct plan_options {

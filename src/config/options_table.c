@@ -633,11 +633,6 @@ const struct option_entry option_table[] = {
     {PLACE(output, target), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
      .help = "Top-1 accuracy from 0 to 1. The log book and result.json report the time after which "
              "an evaluation first reached it. 0: none."},
-    {PLACE(output, prometheus), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "FILE.prom in the folder of a node exporter's textfile collector. Rank 0 replaces it "
-             "every output.monitor seconds with step, loss, speed and sensors, and removes it at "
-             "the end. %h in the name is replaced by the host name; the first rank of each node "
-             "then writes its own file."},
     {PLACE(output, weights), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Write the final weights as safetensors, and those of the best evaluation."},
     {PLACE(output, upload), .kind = OPTION_IS_TEXT, .preset = "",

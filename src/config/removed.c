@@ -14,6 +14,9 @@ static const struct removed removed[] = {
     {"convert.resize_to", "shorter", shards},
     {"convert.shuffle", "off", shards},
     {"convert.size", "0", shards},
+    {"bench.quick", "off", "use bench device product:SIDE or attention:BATCH:TOKENS"},
+    {"output.prometheus", "",
+     "use a node exporter; metrics.csv and monitor.csv have the values of a run"},
     {NULL, NULL, NULL},
 };
 
