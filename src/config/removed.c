@@ -6,6 +6,9 @@
 #include <string.h>
 
 static const struct removed removed[] = {
+    {"report.csv", "", "pass it to `vittrain report RUN`"},
+    {"report.format", "html", "pass it to `vittrain report RUN`"},
+    {"report.output", "", "pass it to `vittrain report RUN`"},
     {NULL, NULL, NULL},
 };
 
