@@ -17,6 +17,9 @@ static const struct removed removed[] = {
     {"bench.quick", "off", "use bench device product:SIDE or attention:BATCH:TOKENS"},
     {"output.prometheus", "",
      "use a node exporter; metrics.csv and monitor.csv have the values of a run"},
+    {"report.csv", "", "pass it to `vittrain report RUN`"},
+    {"report.format", "html", "pass it to `vittrain report RUN`"},
+    {"report.output", "", "pass it to `vittrain report RUN`"},
     {NULL, NULL, NULL},
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* CSV files of a run. The reader is tolerant: missing columns are empty, an incomplete last line is
- * skipped, quoted cells are accepted. */
-#ifndef VITTRAIN_TOOLS_REPORT_TABLE_H
-#define VITTRAIN_TOOLS_REPORT_TABLE_H
+/* The table of a sweep's trials in CSV. The reader is tolerant: missing columns are empty, an
+ * incomplete last line is skipped, quoted cells are accepted. */
+#ifndef VITTRAIN_TOOLS_SWEEP_TABLE_H
+#define VITTRAIN_TOOLS_SWEEP_TABLE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,18 +14,12 @@ struct table {
     int64_t rows;
     char **names; /* [columns] */
     char **cells; /* [rows][columns], "" where empty */
-    char **texts; /* contents of the files; the cells point into them */
-    int text_count;
-    bool torn; /* an incomplete last line was skipped */
+    char *text;   /* the content of the file; the cells point into it */
 };
 
 /* Read a file. ERROR_FILE: missing or unreadable; the table is then empty but valid. */
 MUST_CHECK bool table_read(struct table *table, const char *path, struct error *error);
 void table_free(struct table *table);
-
-/* Append the rows of `more`, matching columns by name, and free `more`. Columns of either are kept.
- */
-void table_join(struct table *table, struct table *more);
 
 /* Return the index of the column; -1: none. */
 int table_column(const struct table *table, const char *name);
@@ -36,14 +30,5 @@ double table_number(const struct table *table, int64_t row, int column);
 const char *table_text(const struct table *table, int64_t row, int column);
 double table_number_at(const struct table *table, int64_t row, const char *name);
 const char *table_text_at(const struct table *table, int64_t row, const char *name);
-
-/* Empty all cells of a column. Does nothing for column -1. */
-void table_clear(struct table *table, int column);
-
-/* Statistics over the numbers of a column; NAN: none. */
-struct column_facts {
-    double least, most, mean, sum;
-};
-struct column_facts table_facts(const struct table *table, const char *name);
 
 #endif
