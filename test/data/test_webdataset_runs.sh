@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # long
 # Training from tar shards, written with tar in several formats: the losses are those of the same files in folders and
-# of packed data, bit for bit, also after a kill in the middle of an epoch and on several ranks that build the index at
+# of packed data, bit for bit, also after an interruption in the middle of an epoch and on several ranks that build the index at
 # once. The shards are packed, planned, predicted and compared by doctor; mistakes give one error line.
 . "$TEST_SOURCE/test/support/program.sh"
 
@@ -87,12 +87,12 @@ result 'packing shards' "$(ended)" "$run_log"
 train 1 packed data.format=packed data.root="$work/files.h5"
 result 'packed shards have the same losses' "$(differ "$work/folder.loss" "$work/packed.loss" 0)" "$work/packed.log"
 
-# Two ranks, killed after a checkpoint that is not at the end of an epoch.
-train 2 whole $wds train.epochs=30 checkpoint.every=0.34
-result 'a rank is killed' "$(killed $model $wds train.epochs=30 checkpoint.every=0.34)" "$work/killed.log"
-train 2 killed $wds train.epochs=30 checkpoint.every=0.34
-result 'a resumed run has the losses of an undisturbed run' "$(differ "$work/whole.loss" "$work/killed.loss" 0)" \
-    "$work/killed.log"
+# Two ranks, interrupted after a checkpoint that is not at the end of an epoch: of 10 checkpoints, number 5 is left.
+train 2 whole $wds train.epochs=4 checkpoint.every=0.4
+result 'a run is interrupted' "$(interrupted $model $wds train.epochs=4 checkpoint.every=0.4)" "$work/interrupted.log"
+train 2 interrupted $wds train.epochs=4 checkpoint.every=0.4
+result 'a resumed run has the losses of an undisturbed run' \
+    "$(has "$work/interrupted.log" 'resuming from'; differ "$work/whole.loss" "$work/interrupted.loss" 0)" "$work/interrupted.log"
 
 run 1 predict predict "$work/shards/checkpoints/last.h5" predict.output="$work/predictions.csv"
 [ "$(wc -l <"$work/predictions.csv")" = 21 ] && bad= || bad="not 20 lines and a header"
