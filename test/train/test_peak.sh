@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # The peak rate behind the MFU: measured once and cached; a cached rate that is too low never gives an MFU above 100 %.
 . "$TEST_SOURCE/test/support/program.sh"
 
