@@ -80,7 +80,6 @@ static const struct condition {
     {"mesh.stall_warning", "mesh.heartbeat_timeout=0", true},
     {"output.tensorboard_tags", "output.tensorboard=on", false},
     {"output.upload_*", "output.upload=", true},
-    {"output.prometheus", "output.monitor=0", true},
     {"cuda.graph,cuda.tf32,cuda.dependent_launch,cuda.share", "run.backend=cpu", true},
 };
 enum { CONDITIONS = sizeof conditions / sizeof conditions[0] };

@@ -628,16 +628,12 @@ const struct option_entry option_table[] = {
     {PLACE(output, csv), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Write metrics.csv, epochs.csv, units.csv, ranks.csv and monitor.csv."},
     {PLACE(output, logbook), .kind = OPTION_IS_TEXT, .preset = "runs/logbook",
-     .help = "Folder of the log book. A finished run adds a page there and a row in the index. "
+     .help = "Folder of the log book. A run adds a row to its index when it ends. "
              "Empty: none."},
     {PLACE(output, target), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
-     .help = "Top-1 accuracy from 0 to 1. The log book and result.json report the time after which "
-             "an evaluation first reached it. 0: none."},
-    {PLACE(output, prometheus), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "FILE.prom in the folder of a node exporter's textfile collector. Rank 0 replaces it "
-             "every output.monitor seconds with step, loss, speed and sensors, and removes it at "
-             "the end. %h in the name is replaced by the host name; the first rank of each node "
-             "then writes its own file."},
+     .help =
+         "Top-1 accuracy from 0 to 1. result.json reports the time after which an evaluation first "
+         "reached it. 0: none."},
     {PLACE(output, weights), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Write the final weights as safetensors, and those of the best evaluation."},
     {PLACE(output, upload), .kind = OPTION_IS_TEXT, .preset = "",
@@ -736,7 +732,6 @@ static const struct {
     {"predict", "predictions", true},
     {"convert", "conversion of weights, checkpoints and data sets", true},
     {"bench", "benchmarks", true},
-    {"report", "reports of runs", true},
     {"plan", "memory and time of a planned run", true},
     {"find", "learning-rate range test", true},
     {"sweep", "hyperparameter search", true},

@@ -14,6 +14,12 @@ static const struct removed removed[] = {
     {"convert.resize_to", "shorter", shards},
     {"convert.shuffle", "off", shards},
     {"convert.size", "0", shards},
+    {"bench.quick", "off", "use bench device product:SIDE or attention:BATCH:TOKENS"},
+    {"output.prometheus", "",
+     "use a node exporter; metrics.csv and monitor.csv have the values of a run"},
+    {"report.csv", "", "pass it to `vittrain report RUN`"},
+    {"report.format", "html", "pass it to `vittrain report RUN`"},
+    {"report.output", "", "pass it to `vittrain report RUN`"},
     {NULL, NULL, NULL},
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// system
 /* Malicious HDF5 files: the program reads them in a child process; each is refused with one error
  * line and without a crash. The files have links, storage, types and sizes that no file of the
  * program has, or changed bytes in the metadata with corrected checksums. A last test changes

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # long
 # Training from tar shards, written with tar in several formats: the losses are those of the same files in folders, also
-# after a kill in the middle of an epoch. The shards are planned, predicted and compared by doctor; mistakes give one error
+# after an interruption in the middle of an epoch. The shards are planned, predicted and compared by doctor; mistakes give one error
 # line.
 . "$TEST_SOURCE/test/support/program.sh"
 
@@ -75,12 +75,12 @@ result 'blocks on one rank and on three' "$(differ "$work/blocks_one.loss" "$wor
 fails 2 'a run does not resume with other shards' 2 "shards/checkpoints/step-00000009.h5: class 2 'dog' had 20 training samples, has 10;" \
     $model run.dir="$work/shards" train.epochs=4 data.format=webdataset "data.root=$shards/set-{train-{000000..000001},val-000000}.tar"
 
-# Two ranks, killed after a checkpoint that is not at the end of an epoch.
-train 2 whole $wds train.epochs=30 checkpoint.every=0.34
-result 'a rank is killed' "$(killed $model $wds train.epochs=30 checkpoint.every=0.34)" "$work/killed.log"
-train 2 killed $wds train.epochs=30 checkpoint.every=0.34
-result 'a resumed run has the losses of an undisturbed run' "$(differ "$work/whole.loss" "$work/killed.loss" 0)" \
-    "$work/killed.log"
+# Two ranks, interrupted after a checkpoint that is not at the end of an epoch: of 10 checkpoints, number 5 is left.
+train 2 whole $wds train.epochs=4 checkpoint.every=0.4
+result 'a run is interrupted' "$(interrupted $model $wds train.epochs=4 checkpoint.every=0.4)" "$work/interrupted.log"
+train 2 interrupted $wds train.epochs=4 checkpoint.every=0.4
+result 'a resumed run has the losses of an undisturbed run' \
+    "$(has "$work/interrupted.log" 'resuming from'; differ "$work/whole.loss" "$work/interrupted.loss" 0)" "$work/interrupted.log"
 
 run 1 predict predict "$work/shards/checkpoints/last.h5" predict.output="$work/predictions.csv"
 [ "$(wc -l <"$work/predictions.csv")" = 21 ] && bad= || bad="not 20 lines and a header"

@@ -52,8 +52,6 @@ run 1 predict predict "$work/one/checkpoints/last.h5" predict.output="$work/pred
 bad=$(ended)
 [ "$(wc -l <predicted.csv)" -eq 24 ] || bad="$bad $(wc -l <predicted.csv) lines"
 result 'predict writes the classes' "$bad" predict.log
-run 1 report report "$work/one"
-result 'report shows the run' "$(ended)" report.log
 
 run 1 resized $values run.dir="$work/resized" model.image=15 augment.resize=18 augment.crop=random augment.crop_pad=2 train.epochs=1
 result 'values are resized and cropped' "$(ended)" resized.log
