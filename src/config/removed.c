@@ -8,13 +8,13 @@
 static const char shards[] = "write tar shards with tar (docs/data.md)";
 
 static const struct removed removed[] = {
+    {"bench.quick", "off", "use bench device product:SIDE or attention:BATCH:TOKENS"},
     {"convert.file_size", "0", shards},
     {"convert.kind", "auto", shards},
     {"convert.output", "", shards},
     {"convert.resize_to", "shorter", shards},
     {"convert.shuffle", "off", shards},
     {"convert.size", "0", shards},
-    {"bench.quick", "off", "use bench device product:SIDE or attention:BATCH:TOKENS"},
     {"output.prometheus", "",
      "use a node exporter; metrics.csv and monitor.csv have the values of a run"},
     {"report.csv", "", "pass it to `vittrain report RUN`"},
