@@ -7,6 +7,8 @@ libvittrain_a_SOURCES += \
 	src/runlog/class_counts.h \
 	src/runlog/evaluation.c \
 	src/runlog/evaluation.h \
+	src/runlog/logbook.c \
+	src/runlog/logbook.h \
 	src/runlog/monitor.c \
 	src/runlog/monitor.h \
 	src/runlog/output_errors.c \

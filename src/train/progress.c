@@ -14,7 +14,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "runlog/results.h"
 #include "runlog/run_log.h"
 #include "train/hardware.h"
 #include "train/peak.h"
@@ -375,7 +374,7 @@ static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
         "data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if cores are "
         "free%s",
         100 * row->data_share, (long long)trainer->run.options.data.workers,
-        encoded ? ", or decode the images in advance (vittrain convert data)" : "");
+        encoded ? ", or store smaller images" : "");
 }
 
 /* Warn once if an epoch has no target. */
@@ -471,7 +470,7 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     return comm_agree(trainer->run.world, error);
 }
 
-static struct results results_collect(const struct trainer *trainer)
+struct results progress_results(const struct trainer *trainer)
 {
     const struct training_state *state = &trainer->state;
     const struct session *session = &trainer->run.session;
@@ -568,7 +567,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_RESULTS);
     trainer_update_seconds(trainer);
-    struct results results = results_collect(trainer);
+    struct results results = progress_results(trainer);
     options_value_text(&trainer->run.options, "checkpoint.monitor", results.monitor,
                        sizeof results.monitor);
     struct monitor_summary sensors;

@@ -349,7 +349,7 @@ void trainer_close(struct trainer *trainer)
     run_folder_close(&trainer->folder);
 }
 
-bool trainer_train(struct trainer *trainer, char *folder, size_t size, struct error *error)
+bool trainer_train(struct trainer *trainer, struct error *error)
 {
     const bool succeeded = trainer->stop.succeeded = trainer_run(trainer, error);
     if (!succeeded)
@@ -358,9 +358,7 @@ bool trainer_train(struct trainer *trainer, char *folder, size_t size, struct er
         memory_checkpoint_close(trainer->checkpoints.memory, true);
         trainer->checkpoints.memory = NULL;
     }
-    const bool recorded =
-        trainer->attempt.number > 0 || (trainer->stop.was_over && trainer->run.world->rank == 0);
-    snprintf(folder, size, "%s", recorded ? trainer->folder.path : "");
+    trainer_logbook_add(trainer, succeeded ? NULL : error->text);
     trainer_close(trainer);
     return succeeded;
 }

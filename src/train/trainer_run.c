@@ -496,7 +496,6 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
             "nothing to do: the run ended at step %lld of %lld; raise train.epochs, train.steps "
             "or train.early_stop to continue",
             (long long)trainer->state.step, (long long)trainer->total_steps);
-        trainer->stop.was_over = true;
         return true;
     }
     log_info("the run ended at step %lld before its results were written: writing them now",

@@ -38,14 +38,6 @@ before_pictures() {
     mv others/val pictures
     ls pictures/*/* >names.txt
 }
-before_shards() {
-    images sharded 12
-    mkdir shards
-    for part in train val; do
-        (cd sharded/$part && for image in */*.jpg; do echo 1 >"${image%.jpg}.cls"; done &&
-            tar -cf "../../shards/imagenet1k-$part-00.tar" */*)
-    done
-}
 before_deck() { cp input/quickstart.ini deck.ini; }
 before_trained() { ./vittrain input/vit_cifar.ini run.dir=runs/cifar train.epochs=1 model.depth=1; }
 before_newest() { (cd runs && ln -sfn "$(ls -d vittrain-2* | tail -n 1)" vittrain-DATE); }
