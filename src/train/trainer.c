@@ -276,12 +276,11 @@ static void trainer_begin(struct trainer *trainer, const struct options *options
                           struct comm *world)
 {
     memset(trainer, 0, sizeof *trainer);
-    run_figures_clear(&trainer->output.figures);
     trainer->attempt.opened_at = clock_now();
     clock_stamp_utc(trainer->attempt.started, sizeof trainer->attempt.started);
     trainer->run.options = *options;
     trainer->run.world = world;
-    trainer->peak_flops = trainer->output.joules = (double)NAN;
+    trainer->peak_flops = (double)NAN;
 }
 
 bool trainer_open(struct trainer *trainer, const struct options *options, struct comm *world,

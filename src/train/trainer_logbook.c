@@ -78,7 +78,6 @@ void trainer_logbook_add(struct trainer *trainer, const char *failure)
     number_cell(row, 100 * share, 2, " %");
     clock_format(results.total_seconds, total, sizeof total);
     fprintf(row, " %s |", total);
-    number_cell(row, trainer->output.joules / 3600, 2, " Wh");
     fprintf(row, " %s |", failure != NULL ? "failed" : results.unfinished ? "stopped" : "finished");
     fprintf(row, " %s |", logbook_cell(failure != NULL ? failure : results.stop_reason, cell));
     data_cell(row, &options->debug);

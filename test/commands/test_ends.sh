@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # The end of a run, from its last step to result.json, is completed by the next attempt after a kill or a signal. Attempts are interrupted at
 # each phase of the end, one after another in one folder; together they make one run: the same result.json except times,
 # the same weights, each row of metrics.csv once. TEST_LONG=1 also interrupts each phase in a run of its own.
@@ -22,7 +22,7 @@ interrupt() {
     victim=$(paused $rank "$work/cut.log")
     if [ -n "$victim" ]; then
         kill -"$signal" "$victim"
-        wait $job
+        if [ "$signal" = KILL ]; then killed_job $job "^$vittrain run.dir=$work/$name "; else wait $job; fi
         ended=$?
         [ "$signal" = KILL ] || [ $ended = 0 ] || echo "$phase: exit status $ended;"
         [ "$signal" != KILL ] || reports_kill $ended || echo "$phase: exit status 0;"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # Every command of README.md and docs/*.md runs, or a comment gives the reason why it does not (book_page.sh). The pages of
 # one list of docs/README.md run in this order in one copy that is not cleaned, with TEST_LONG=1 all pages in one copy, as
 # a reader would. Links have targets; options and files named in the pages exist.
