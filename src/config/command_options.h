@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Options of the commands other than train: [fetch], [predict], [convert], [bench], [plan],
- * [find], [report], [sweep] and [verify]. A run's deck leaves them out. */
+ * [find], [report] and [verify]. A run's deck leaves them out. */
 #ifndef VITTRAIN_CONFIG_COMMAND_OPTIONS_H
 #define VITTRAIN_CONFIG_COMMAND_OPTIONS_H
 
@@ -27,9 +27,6 @@ enum data_split { SPLIT_CHOICES(OPTION_CONSTANT) SPLIT_ALL };
 
 #define SCALING_CHOICES(X) X(SCALING_WEAK, "weak") X(SCALING_STRONG, "strong")
 enum scaling_choice { SCALING_CHOICES(OPTION_CONSTANT) };
-
-#define SWEEP_CHOICES(X) X(SWEEP_GRID, "grid") X(SWEEP_RANDOM, "random") X(SWEEP_TPE, "tpe")
-enum sweep_choice { SWEEP_CHOICES(OPTION_CONSTANT) };
 
 #define FORMAT_CHOICES(X)                                                                          \
     X(FORMAT_HTML, "html")                                                                         \
@@ -90,14 +87,6 @@ struct report_options {
     char output[OPTION_TEXT]; /* HTML; empty: in the run's folder, or here */
     char csv[OPTION_TEXT];    /* empty: none */
     int format;               /* enum report_format */
-};
-
-struct sweep_options {
-    int method; /* enum sweep_choice */
-    int64_t trials, seed;
-    char dir[OPTION_TEXT];   /* empty: sweeps/NAME-DATE */
-    char slurm[OPTION_TEXT]; /* a job script; empty: no Slurm */
-    int64_t tasks;
 };
 
 struct verify_options {

@@ -76,7 +76,7 @@ static const struct {
     {"e eval evaluate test validate", "use `vittrain eval CHECKPOINT`"},
     {"class-weights class-weight pos-weight",
      "class weights are not supported; docs/train.md lists what is supported"},
-    {"m multirun", "use `vittrain sweep KEY=A,B`"},
+    {"m multirun", "use tools/sweep.py (docs/tuning.md)"},
 };
 
 /* True if `name` is one of the words in `names`, regardless of case; '_' equals '-'. */

@@ -715,7 +715,6 @@ static const struct {
     {"report", "reports of runs", true},
     {"plan", "memory and time of a planned run", true},
     {"find", "learning-rate range test", true},
-    {"sweep", "hyperparameter search", true},
     {"verify", "replay of a run's steps", true},
 };
 

@@ -6,6 +6,13 @@
 #include <string.h>
 
 static const struct removed removed[] = {
+    {"sweep", NULL, "use tools/sweep.py"},
+    {"sweep.dir", "", "use tools/sweep.py FOLDER"},
+    {"sweep.method", "grid", "use tools/sweep.py --method=METHOD"},
+    {"sweep.seed", "42", "use tools/sweep.py --seed=N"},
+    {"sweep.slurm", "", "set VITTRAIN_SWEEP and call sbatch --array (docs/tuning.md)"},
+    {"sweep.tasks", "4", "set VITTRAIN_SWEEP and call sbatch --array (docs/tuning.md)"},
+    {"sweep.trials", "20", "use tools/sweep.py --trials=N"},
     {NULL, NULL, NULL},
 };
 

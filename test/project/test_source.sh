@@ -23,7 +23,7 @@ plan
 tools/report
 app
 tools/launch
-tools/bench tools/doctor tools/fetch tools/sweep
+tools/bench tools/doctor tools/fetch
 commands'
 
 # level MODULE: its number, from 1.
@@ -43,14 +43,14 @@ done >"$work/includes" 2>&1
 result 'no module includes a header of a higher one' "$(head -n 3 "$work/includes" | tr '\n' ';')" "$work/includes"
 
 # The name of a checkpoint is part of the documented run folder.
-for tool in report launch sweep; do
+for tool in report launch; do
     grep -hv checkpoint_name.h src/tools/$tool/*.[ch] | sed -nE "s|^#include \"(.*)/[^/]*\"\$|\1 $tool|p"
 done | sort -u | grep -vE '^(core|config|app|tools/.*) ' >"$work/tools"
-result 'report, launch and sweep use no module of the engine but core and config' \
+result 'report and launch use no module of the engine but core and config' \
     "$(tr '\n' ';' <"$work/tools")" "$work/tools"
 
 {
-    find benchmarks cuda jobs m4 packaging src test -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' -o -name '*.proto' \
+    find benchmarks cuda jobs m4 packaging src test tools -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' -o -name '*.proto' \
         -o -name '*.sh' -o -name '*.py' -o -name '*.inc' -o -name '*.awk' -o -name '*.m4' -o -name '*.mk'
     echo configure.ac Makefile.am
     grep -lsI '^#!/' .ci/* benchmarks/* bootstrap packaging/*/* quickstart test/*

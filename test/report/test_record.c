@@ -129,7 +129,7 @@ TEST(whole_run_is_read)
     options_default(&options);
     options.train.epochs = 3;
     options.output.target = 0.6;
-    char *deck = options_to_text(&options);
+    char *deck = options_to_run_deck(&options);
     temporary_write("whole/deck.ini", deck);
     free(deck);
     temporary_write("whole/run.json",
