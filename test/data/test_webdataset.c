@@ -121,7 +121,7 @@ TEST(patterns_are_expanded)
         {"%/val-0.tar", SPLIT_TRAIN, 0, "all 1 shards are for evaluation"},
         {"https://host/a-{0..9}.tar", SPLIT_TRAIN, 0, "read from local files only"},
         {"pipe:cat %/x.tar", SPLIT_TRAIN, 0, "read from local files only"},
-        {"%/nowhere", SPLIT_TRAIN, 0, "no such file or folder"},
+        {"%/nowhere", SPLIT_TRAIN, 0, "No such file or directory"},
         {"/dev/null", SPLIT_TRAIN, 0, "/dev/null: is not a regular file"},
         {"", SPLIT_TRAIN, 0, "needs data.root"},
     };
