@@ -199,7 +199,6 @@ vittrain $PACKAGE_VERSION
   HDF5             $vittrain_hdf5_version
   oneDNN           $vittrain_onednn_version
   CUDA             $vittrain_cuda_summary
-  Cairo            $vittrain_cairo_summary
   array filters    deflate$vittrain_filters
   sanitizers       $enable_sanitizers
   tests            $vittrain_tests

@@ -1,3 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Scripts for users, installed beside jobs/
-nobase_dist_pkgdata_SCRIPTS = tools/sweep.py
+# Scripts, which read documented files only
+nobase_dist_pkgdata_SCRIPTS = \
+	tools/export.py \
+	tools/report.py \
+	tools/sweep.py

@@ -37,7 +37,6 @@ struct options {
     struct plan_options plan;
     struct find_options find;
     struct convert_options convert;
-    struct report_options report;
     struct verify_options verify;
 };
 

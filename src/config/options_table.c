@@ -132,12 +132,11 @@ const struct option_entry option_table[] = {
     {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10", .flags = "dataset",
      .help = "Format of the data set: cifar10 (binary version), imagefolder (ROOT/train/CLASS/FILE "
              "and ROOT/val or ROOT/test, or ROOT/CLASS/FILE; JPEG, PNG, WebP), cinic10 (image "
-             "folders), webdataset (tar shards), arrays (of HDF5, NetCDF-4, Zarr and .npy files), "
-             "packed (written by `vittrain convert data`) "
+             "folders), webdataset (tar shards), arrays (of HDF5, NetCDF-4, Zarr and .npy files) "
              "or synthetic."},
     {PLACE(data, root), .kind = OPTION_IS_TEXT, .preset = "",
      .flags = "data data-dir data-path data-root root",
-     .help = "Folder of the data set, a packed FILE.h5, or names of tar shards or files of arrays "
+     .help = "Folder of the data set, or names of tar shards or files of arrays "
              "with braces and wildcards (`imagenet-train-{000000..000146}.tar`). Empty: the sample "
              "of CIFAR-10 that is installed with the program (2,000 + 500 images)."},
     {PLACE(data, workers), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 256,
@@ -146,9 +145,10 @@ const struct option_entry option_table[] = {
      .help = "Shuffle the training samples in each epoch. off: the order of the files. chunks: "
              "arrays, by chunks of their files, each of which is decoded about once."},
     {PLACE(data, shuffle_block), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4294967295.0,
-     .help = "Packed data and shards: shuffle blocks of this many samples, then the samples within "
-             "groups of 16 blocks, so that disks read long ranges. Works best with "
-             "convert.shuffle. 0: shuffle all samples."},
+     .help =
+         "Tar shards: shuffle blocks of this many samples, then the samples within groups of 16 "
+         "blocks, so that disks read long ranges. Works best if the shards hold the samples in "
+         "random order. 0: shuffle all samples."},
     {PLACE(data, drop_last), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Drop the last batch of an epoch if it is incomplete."},
     {PLACE(data, val), CHOICES(VALIDATION_CHOICES), .preset = "test",
@@ -218,8 +218,7 @@ const struct option_entry option_table[] = {
      .help = "Image folders: accept classes without images. off: an empty class is an error."},
     {PLACE(data, check), CHOICES(CHECK_CHOICES), .preset = "header",
      .help = "Image folders and shards: check of the files before training. none: no check; "
-             "header: format and size; full: decode all images. Packed pixels: full verifies a "
-             "record's checksum at every read, not only at the first."},
+             "header: format and size; full: decode all images."},
     {PLACE(data, truncated), CHOICES(TRUNCATED_CHOICES), .preset = "error",
      .help = "Image files that end early: an error, or accept and use the part that can be "
              "decoded."},
@@ -629,16 +628,12 @@ const struct option_entry option_table[] = {
     {PLACE(output, csv), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Write metrics.csv, epochs.csv, units.csv, ranks.csv and monitor.csv."},
     {PLACE(output, logbook), .kind = OPTION_IS_TEXT, .preset = "runs/logbook",
-     .help = "Folder of the log book. A finished run adds a page there and a row in the index. "
+     .help = "Folder of the log book. A run adds a row to its index when it ends. "
              "Empty: none."},
     {PLACE(output, target), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
-     .help = "Top-1 accuracy from 0 to 1. The log book and result.json report the time after which "
-             "an evaluation first reached it. 0: none."},
-    {PLACE(output, prometheus), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "FILE.prom in the folder of a node exporter's textfile collector. Rank 0 replaces it "
-             "every output.monitor seconds with step, loss, speed and sensors, and removes it at "
-             "the end. %h in the name is replaced by the host name; the first rank of each node "
-             "then writes its own file."},
+     .help =
+         "Top-1 accuracy from 0 to 1. result.json reports the time after which an evaluation first "
+         "reached it. 0: none."},
     {PLACE(output, weights), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Write the final weights as safetensors, and those of the best evaluation."},
     {PLACE(output, upload), .kind = OPTION_IS_TEXT, .preset = "",
@@ -737,7 +732,6 @@ static const struct {
     {"predict", "predictions", true},
     {"convert", "conversion of weights, checkpoints and data sets", true},
     {"bench", "benchmarks", true},
-    {"report", "reports of runs", true},
     {"plan", "memory and time of a planned run", true},
     {"find", "learning-rate range test", true},
     {"verify", "replay of a run's steps", true},

@@ -64,7 +64,6 @@ TEST(roots_with_other_content)
     put("torch/cifar-10-batches-py/data_batch_1");
     fails("cifar10", "@/files/notes", "is a file, not a folder; ");
     fails("imagefolder", "@/nothing", "data.root=@/nothing: is empty; ");
-    fails("packed", "@/nothing", "data.root=@/nothing: is empty; ");
     fails("imagefolder", "@/odd", "no folder train, only notes.txt; data.root must contain train");
     fails("cifar10", "@/torch", "test_batch.bin, only cifar-10-batches-py; get the data set");
 }

@@ -1,6 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
 # system
 # tools/sweep.py with trainings: a sweep of eight trials that is killed and stopped goes on in the folders of its trials, and two
 # processes share the rest. Its results are those of undisturbed runs.
