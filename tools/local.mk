@@ -2,4 +2,5 @@
 # Scripts, which read documented files only
 nobase_dist_pkgdata_SCRIPTS = \
 	tools/export.py \
-	tools/report.py
+	tools/report.py \
+	tools/sweep.py

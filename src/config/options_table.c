@@ -734,7 +734,6 @@ static const struct {
     {"bench", "benchmarks", true},
     {"plan", "memory and time of a planned run", true},
     {"find", "learning-rate range test", true},
-    {"sweep", "hyperparameter search", true},
     {"verify", "replay of a run's steps", true},
 };
 

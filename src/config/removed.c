@@ -20,6 +20,13 @@ static const struct removed removed[] = {
     {"report.csv", "", "pass it to `vittrain report RUN`"},
     {"report.format", "html", "pass it to `vittrain report RUN`"},
     {"report.output", "", "pass it to `vittrain report RUN`"},
+    {"sweep", NULL, "use tools/sweep.py"},
+    {"sweep.dir", "", "use tools/sweep.py FOLDER"},
+    {"sweep.method", "grid", "use tools/sweep.py --method=METHOD"},
+    {"sweep.seed", "42", "use tools/sweep.py --seed=N"},
+    {"sweep.slurm", "", "set VITTRAIN_SWEEP and call sbatch --array (docs/tuning.md)"},
+    {"sweep.tasks", "4", "set VITTRAIN_SWEEP and call sbatch --array (docs/tuning.md)"},
+    {"sweep.trials", "20", "use tools/sweep.py --trials=N"},
     {NULL, NULL, NULL},
 };
 
