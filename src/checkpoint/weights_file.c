@@ -21,7 +21,7 @@ bool weights_file_exists(const char *where, const char *path, struct error *erro
            error_set(
                error, ERROR_CHECKPOINT,
                "%scannot read %s: %s; name a checkpoint or weights, or download published weights "
-               "with `vittrain fetch weights NAME`",
+               "with `tools/fetch.sh weights NAME`",
                where, path, strerror(errno));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Options of the commands other than train: [fetch], [predict], [convert], [bench], [plan],
+/* Options of the commands other than train: [predict], [convert], [bench], [plan],
  * [find], [report], [sweep] and [verify]. A run's deck leaves them out. */
 #ifndef VITTRAIN_CONFIG_COMMAND_OPTIONS_H
 #define VITTRAIN_CONFIG_COMMAND_OPTIONS_H
@@ -37,11 +37,6 @@ enum sweep_choice { SWEEP_CHOICES(OPTION_CONSTANT) };
     X(FORMAT_IMAGENET, "imagenet")                                                                 \
     X(FORMAT_LIGHTNING, "lightning")
 enum report_format { FORMAT_CHOICES(OPTION_CONSTANT) };
-
-struct fetch_options {
-    char url[OPTION_TEXT]; /* empty: the official site */
-    char dir[OPTION_TEXT];
-};
 
 struct predict_options {
     int split;                /* enum data_split */

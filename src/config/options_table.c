@@ -708,7 +708,6 @@ static const struct {
     {"output", "log, tables, TensorBoard events and upload", false},
     {"debug", "smaller runs, checks and profiling", false},
     {"cuda", "NVIDIA GPUs", false},
-    {"fetch", "downloads", true},
     {"predict", "predictions", true},
     {"convert", "conversion of weights, checkpoints and data sets", true},
     {"bench", "benchmarks", true},

@@ -6,6 +6,9 @@
 #include <string.h>
 
 static const struct removed removed[] = {
+    {"fetch", NULL, "use tools/fetch.sh cifar10, or tools/fetch.sh weights NAME"},
+    {"fetch.dir", "data", "use tools/fetch.sh --dir FOLDER"},
+    {"fetch.url", "", "use tools/fetch.sh --url URL"},
     {NULL, NULL, NULL},
 };
 

@@ -13,7 +13,7 @@
 #include "core/text.h"
 #include "test.h"
 
-static const char *const commands[] = {"train", "eval", "predict", "fetch", "help", NULL};
+static const char *const commands[] = {"train", "eval", "predict", "help", NULL};
 
 static char folder[] = "/tmp/test_options.XXXXXX";
 
@@ -251,9 +251,9 @@ TEST(run_deck_has_no_options_of_other_commands)
     char *run = options_to_run_deck(&options), *all = options_to_text(&options);
     assert_has(run, "\n[mesh]\n");
     assert_has(run, "\n[plan]\nmemory = 0\n");
-    for (size_t i = 0; i < 8; i++) {
-        static const char *const sections[] = {"fetch",  "predict", "convert", "bench",
-                                               "report", "find",    "sweep",   "verify"};
+    for (size_t i = 0; i < 7; i++) {
+        static const char *const sections[] = {"predict", "convert", "bench", "report",
+                                               "find",    "sweep",   "verify"};
         char heading[32];
         snprintf(heading, sizeof heading, "\n[%s]\n", sections[i]);
         assert_null(strstr(run, heading));

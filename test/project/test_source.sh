@@ -23,7 +23,7 @@ plan
 tools/report
 app
 tools/launch
-tools/bench tools/doctor tools/fetch tools/sweep
+tools/bench tools/doctor tools/sweep
 commands'
 
 # level MODULE: its number, from 1.
@@ -50,7 +50,7 @@ result 'report, launch and sweep use no module of the engine but core and config
     "$(tr '\n' ';' <"$work/tools")" "$work/tools"
 
 {
-    find benchmarks cuda jobs m4 packaging src test -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' -o -name '*.proto' \
+    find benchmarks cuda jobs m4 packaging src test tools -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' -o -name '*.proto' \
         -o -name '*.sh' -o -name '*.py' -o -name '*.inc' -o -name '*.awk' -o -name '*.m4' -o -name '*.mk'
     echo configure.ac Makefile.am
     grep -lsI '^#!/' .ci/* benchmarks/* bootstrap packaging/*/* quickstart test/*

@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Scripts that are no part of the program, installed in share/vittrain/tools
+nobase_dist_pkgdata_SCRIPTS = \
+	tools/fetch.sh
