@@ -17,6 +17,11 @@
 
 bool weights_file_exists(const char *where, const char *path, struct error *error)
 {
+    if (text_is_remote(path) && access(path, R_OK) != 0)
+        return error_set(error, ERROR_USAGE,
+                         "%s%s is a remote path: copy it first with `rclone copy --links %s "
+                         "FOLDER`, and name the copy",
+                         where, path, path);
     return access(path, R_OK) == 0 ||
            error_set(
                error, ERROR_CHECKPOINT,

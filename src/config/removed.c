@@ -9,6 +9,9 @@ static const struct removed removed[] = {
     {"fetch", NULL, "use tools/fetch.sh cifar10, or tools/fetch.sh weights NAME"},
     {"fetch.dir", "data", "use tools/fetch.sh --dir FOLDER"},
     {"fetch.url", "", "use tools/fetch.sh --url URL"},
+    {"output.upload_every", "1m", "the run is copied after each checkpoint"},
+    {"output.upload_rate", "0", "set RCLONE_BWLIMIT=50M in the environment"},
+    {"upload", NULL, "use rclone copy --links RUN REMOTE:RUN"},
     {NULL, NULL, NULL},
 };
 

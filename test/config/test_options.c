@@ -559,7 +559,7 @@ TEST(options_that_do_not_apply_are_refused)
     check_accepts("augment.crop_scale=0.5,1 augment.recipe=photos");
     check_accepts("augment.crop_scale=0.5,1 data.format=imagefolder");
     check_refuses("output.upload_wait=3", "with output.upload=(empty)");
-    check_accepts("optim.momentum=0 output.upload_rate=0 train.precision=fp32");
+    check_accepts("optim.momentum=0 train.precision=fp32");
     check_accepts("train.loss_scale=1024 train.precision=fp16 train.grain=auto");
 }
 
