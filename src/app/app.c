@@ -13,9 +13,9 @@
 #include "core/version.h"
 
 const struct command *const app_commands[] = {
-    &command_train,  &command_eval,   &command_predict, &command_report,
-    &command_plan,   &command_find,   &command_sweep,   &command_convert,
-    &command_data,   &command_bench,  &command_launch,  &command_doctor,
+    &command_train,  &command_eval,  &command_predict, &command_report,
+    &command_plan,   &command_find,  &command_sweep,   &command_convert,
+    &command_data,   &command_bench, &command_launch,  &command_doctor,
     &command_verify, NULL,
 };
 
