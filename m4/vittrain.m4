@@ -130,7 +130,7 @@ AC_DEFUN([VITTRAIN_KERNELS_FLAG], [
   CFLAGS=$vittrain_save_CFLAGS
 ])
 
-# A cross build runs its programs with EMULATOR, if it is set: for the manual page, completions and tests.
+# A cross build runs its programs with EMULATOR, if it is set: for the manual page and tests.
 AC_DEFUN([VITTRAIN_EMULATOR], [
   AC_ARG_VAR([EMULATOR], [command that runs programs of a cross build, such as "qemu-aarch64-static -L SYSROOT"])
   AM_CONDITIONAL([RUNS_PROGRAMS], [test "$cross_compiling" != yes || test -n "$EMULATOR"])

@@ -46,8 +46,7 @@ test_data += test/commands/start_count$(EXEEXT)
 # Programs of the benchmarks: make check builds them.
 test_data += \
 	benchmarks/bench_checkpoint$(EXEEXT) \
-	benchmarks/bench_input$(EXEEXT) \
-	benchmarks/bench_packed$(EXEEXT)
+	benchmarks/bench_input$(EXEEXT)
 
 # cuDNN's engines, with the real library but without a GPU.
 if CUDA

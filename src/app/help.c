@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* --help (all, a command, a section or a key), --version, --list-models, --completion and --manual.
+/* --help (all, a command, a section or a key), --version, --list-models and --manual.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "app/app.h"
-#include "app/completion.h"
 #include "config/command_line.h"
 #include "config/option.h"
 #include "config/options.h"
@@ -37,7 +36,6 @@ static void help_all(void)
     printf("  %-10s %s\n", "help", "print this help, or that of a COMMAND, SECTION or KEY");
     printf("\n-v, --verbose: print all start-up lines (output.verbose=on)\n"
            "--help, --version, --list-models, --manual (the manual page, for man -l),\n"
-           "--completion bash|zsh (a script for the shell; make install installs both)\n\n"
            "Exit codes:\n");
     for (int i = 0; app_exit_codes[i] != NULL; i++)
         printf("  %2d  %s\n", i, app_exit_codes[i]);
@@ -282,8 +280,6 @@ static void manual_commands(FILE *file)
                   ".It Fl v , -verbose\nThe same as\n.Cm output.verbose=on .\n"
                   ".It Fl -version\nThe program's version and commit.\n"
                   ".It Fl -list-models\nThe models with their parameters and input size.\n"
-                  ".It Fl -completion Cm bash | zsh\n"
-                  "A script that completes commands, options and values in the shell.\n"
                   ".It Fl -manual\nThis page.\n"
                   ".El\n");
 }
@@ -326,9 +322,8 @@ static int answer_print(const struct command_line *line)
         manual_print(stdout);
         return ERROR_NONE;
     }
-    if (line->list_models || line->completion) {
-        if (line->list_models ? !models_list(&error)
-                              : !completion_print(line->operand[0], stdout, &error))
+    if (line->list_models) {
+        if (!models_list(&error))
             log_error(&error);
         return (int)error.kind;
     }

@@ -6,13 +6,6 @@
 
 #include "config/option_types.h"
 
-#define KIND_CHOICES(X)                                                                            \
-    X(KIND_AUTO, "auto")                                                                           \
-    X(KIND_ENCODED, "encoded")                                                                     \
-    X(KIND_RESTARTS, "restarts")                                                                   \
-    X(KIND_DECODED, "decoded")
-enum kind_choice { KIND_CHOICES(OPTION_CONSTANT) };
-
 #define COLLECTIVE_CHOICES(X)                                                                      \
     X(COLLECTIVE_ALL, "all")                                                                       \
     X(COLLECTIVE_ALL_REDUCE, "all_reduce")                                                         \
@@ -45,13 +38,7 @@ struct predict_options {
 };
 
 struct convert_options {
-    bool average;             /* convert the EMA of the weights if the checkpoint has it */
-    char output[OPTION_TEXT]; /* of `convert data`, as all members below */
-    int kind;                 /* enum kind_choice */
-    int64_t size;             /* decoded: height and width in pixels; 0: unchanged */
-    int resize_to;            /* enum resize_choice */
-    int64_t file_size;        /* bytes; 0: one file */
-    bool shuffle;
+    bool average; /* convert the EMA of the weights if the checkpoint has it */
 };
 
 struct bench_options {
@@ -60,8 +47,7 @@ struct bench_options {
     double seconds;           /* for one size */
     bool overlap;
     char output[OPTION_TEXT];  /* CSV; empty: none */
-    char machine[OPTION_TEXT]; /* output of `bench machine` */
-    bool quick;                /* bench machine: measure each operation once */
+    char machine[OPTION_TEXT]; /* machine file to add to; empty: none */
 };
 
 struct plan_options {

@@ -69,11 +69,10 @@ struct output_options {
     bool verbose;         /* all start-up lines on the console */
     double monitor;       /* seconds between readings of the sensors; 0: none */
     bool tensorboard, csv, weights;
-    char logbook[OPTION_TEXT];    /* a folder; empty: none */
-    double target;                /* top-1 accuracy; 0: none */
-    char upload[OPTION_TEXT];     /* REMOTE:PATH; empty: none */
-    double upload_wait;           /* seconds, at the end */
-    char prometheus[OPTION_TEXT]; /* a file; empty: none */
+    char logbook[OPTION_TEXT]; /* a folder; empty: none */
+    double target;             /* top-1 accuracy; 0: none */
+    char upload[OPTION_TEXT];  /* REMOTE:PATH; empty: none */
+    double upload_wait;        /* seconds, at the end */
 };
 
 struct debug_options {

@@ -22,9 +22,6 @@ void progress_interval(struct trainer *trainer);
  * writes the results. */
 void progress_restore(struct trainer *trainer);
 
-/* Update the values for the next Prometheus page. */
-void progress_figures(struct trainer *trainer);
-
 /* Exclude the last `seconds` from the time of the interval and the epoch. */
 void progress_pause(struct trainer *trainer, double seconds);
 

@@ -271,7 +271,6 @@ static void trainer_begin(struct trainer *trainer, const struct options *options
                           struct comm *world)
 {
     memset(trainer, 0, sizeof *trainer);
-    run_figures_clear(&trainer->output.figures);
     trainer->attempt.opened_at = clock_now();
     clock_stamp_utc(trainer->attempt.started, sizeof trainer->attempt.started);
     trainer->run.options = *options;

@@ -51,10 +51,9 @@ struct progress {
 /* Rank 0's outputs. */
 struct run_output {
     struct run_log *log;
-    struct error log_error;     /* the first row that could not be written */
-    struct monitor *monitor;    /* on all ranks; NULL: output.monitor=0 */
-    struct upload *upload;      /* NULL: no output.upload */
-    struct run_figures figures; /* for the monitor */
+    struct error log_error;  /* the first row that could not be written */
+    struct monitor *monitor; /* on all ranks; NULL: output.monitor=0 */
+    struct upload *upload;   /* NULL: no output.upload */
 };
 
 /* An attempt is one execution of the program; a resumed run has several. */

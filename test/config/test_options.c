@@ -718,7 +718,7 @@ TEST(changes_between_attempts)
     assert_string_equal(text, "");
     assert_true(options_set("train.epochs=20", &now, &error));
     assert_true(options_set("mesh.strategy=fsdp", &now, &error));
-    assert_true(options_set("bench.quick=on", &now, &error)); /* not an option of a run */
+    assert_true(options_set("bench.overlap=on", &now, &error)); /* not an option of a run */
     assert_true(option_changes_nothing(&before, &now));
     assert_true(options_set("optim.lr=1e-5", &now, &error));
     assert_true(options_set("model.heads=3", &now, &error));

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # long
-# Files of real runs: run.json, units.csv, ranks.csv, the output of nvidia-smi, and pages of the log book. Runs finish,
-# are resumed, killed or stopped, or fail.
+# Files of real runs: run.json, units.csv, ranks.csv, and pages of the log book. Runs finish, are resumed, killed or
+# stopped, or fail.
 . "$TEST_SOURCE/test/support/program.sh"
 needs python3
 
@@ -20,18 +20,7 @@ lacks() {
 # rows FILE PATTERN: prints the number of lines that match.
 rows() { grep -cE -- "$2" "$1" 2>/dev/null; }
 
-# A stub of nvidia-smi.
-mkdir bin
-cat >bin/nvidia-smi <<'END'
-#!/bin/sh
-echo "| NVIDIA-SMI 570.0 | GPU 0 97 % |"
-END
-chmod +x bin/nvidia-smi
-plain_path=$PATH
-PATH=$work/bin:$PATH
-
-# The pause gives the thread of the sensors time to call it.
-run 2 one $short debug.pause=update:16:0.5 mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
+run 2 one $short mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
 bad=$([ $status -eq 0 ] || echo "status $status;")
 bad=$bad$(lacks one/run.json '"command": ".*vittrain .*mesh.strategy=fsdp' '"flops_per_image": [1-9]' '"strategy": "fsdp"' \
     '"shard": 2' '"planned_bytes": [1-9]' '"train_samples": 563' '"test_samples": 125' '"truck"' '"to_step": 20' \
@@ -115,9 +104,6 @@ grep -q ' warning: data.val=test: ' best/train.log || bad="$bad not in train.log
 ! grep -q '^warning: data.val=test' one.log || bad="$bad with data.val=reference"
 result 'a best checkpoint that is chosen on the test set is a warning' "$bad" "$work/best.log"
 
-result "nvidia-smi's table of the middle of the run" \
-    "$(lacks one/nvidia-smi.txt ' at .*Z, step 1[0-9]$' 'NVIDIA-SMI 570'; lacks runs/logbook/one.md 'NVIDIA-SMI 570')" "$work/one.log"
-
 bad=$(lacks runs/logbook/one.md '^\| Status \| finished \|' '^\| Reason \| all steps done \|' '^\| Strategy \| fsdp \|' '^\| Shards \| 2 \|' \
     '^\| mesh.strategy \| fsdp \| ddp \|' '^\| test \| 125 \|' '^\| Time to target accuracy \| ' '^\| Images/s \| [0-9]' \
     '^\| Data used \| 30 % \|' '^\| Initial weights \| random \|' '^\| Epochs \| 0.9 \|' \
@@ -126,7 +112,6 @@ bad=$(lacks runs/logbook/one.md '^\| Status \| finished \|' '^\| Reason \| all s
 result 'the page and its row' "$bad" "$work/runs/logbook/one.md"
 
 # The run is resumed on one rank: a second attempt.
-PATH=$plain_path
 run 1 more $short train.steps=30 run.dir="$work/one" mesh.strategy=fsdp data.val=reference
 bad=$([ $status -eq 0 ] || echo "status $status;")
 [ "$(rows one/ranks.csv '^1,')$(rows one/ranks.csv '^2,0,')" = 21 ] || bad="$bad ranks.csv;"
@@ -155,17 +140,6 @@ bad=$([ $status -eq 0 ] || echo "status $status;")
 run 1 none $short run.dir="$work/none" output.logbook=
 [ ! -e runs/logbook/none.md ] && ! grep -q 'log book' none.log || bad="$bad a page where none was asked for"
 result 'a log book that cannot be written is a warning' "$bad" "$work/unwritable.log"
-
-# An nvidia-smi that hangs is killed at the end of the run, with its children.
-printf '#!/bin/sh\necho begun >"%s"\nsleep 98765\n' "$work/begun" >bin/nvidia-smi
-PATH=$work/bin:$PATH
-run 1 hanging $short run.dir="$work/hanging" output.logbook= debug.pause=update:16:0.5
-PATH=$plain_path
-bad=$([ $status -eq 0 ] || echo "status $status;")
-[ -e begun ] || bad="$bad it was not started;"
-[ ! -e hanging/nvidia-smi.txt ] || bad="$bad a table;"
-[ -z "$(processes '^sleep 98765')" ] || bad="$bad a child was left"
-result 'a hanging nvidia-smi does not delay the run' "$bad" "$work/hanging.log"
 
 "$vittrain" $short run.dir="$work/left" >left.log 2>&1 </dev/null &
 run 1 right $short run.dir="$work/right"

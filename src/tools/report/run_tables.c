@@ -263,9 +263,9 @@ void run_table_sensors(struct sheet *sheet, const struct record *record)
 {
     static const struct {
         const char *key, *words;
-    } kinds[] = {[SENSOR_LEVEL] = {"mean", "mean"},      [SENSOR_PEAK] = {"max", "maximum"},
-                 [SENSOR_LEAST] = {"min", "minimum"},    [SENSOR_COUNTER] = {"total", "total"},
-                 [SENSOR_DURATION] = {"max", "maximum"}, [SENSOR_STATE] = {"", ""}};
+    } kinds[] = {[SENSOR_LEVEL] = {"mean", "mean"},
+                 [SENSOR_PEAK] = {"max", "maximum"},
+                 [SENSOR_LEAST] = {"min", "minimum"}};
     sheet->title = "Utilization, power and energy";
     sheet->class = "facts";
     sheet_columns(sheet, SHEET_TEXT, "sensor", "", NULL);
@@ -286,7 +286,7 @@ void run_table_sensors(struct sheet *sheet, const struct record *record)
         } else if (record->result == NULL && sensor->kind == SENSOR_PEAK) {
             value = facts.most;
         }
-        if (sensor->kind == SENSOR_STATE || isnan(value))
+        if (isnan(value))
             continue;
         sheet_text(sheet, sensor->name);
         sheet_text(sheet, kinds[sensor->kind].words);
