@@ -118,12 +118,24 @@ take_trials() {
     exit "$status"
 }
 
+# restore: copy the run back from output.upload if a restarted job does not find its checkpoints.
+restore() {
+    upload=${upload:-$(sed -n '/^\[output\]/,/^\[/s/^upload *= *//p' "${deck:-/dev/null}" 2>/dev/null)}
+    [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && [ -n "$upload" ] && ! ls "$run"/checkpoints/step-*.h5 >/dev/null 2>&1 || return 0
+    case $upload in *[/:]) upload=$upload${run##*/} ;; esac
+    say "no checkpoint in $run: copying it from $upload"
+    rclone copy --links "$upload" "$run"
+    status=$?
+    [ $status -eq 0 ] || [ $status -eq 3 ] || { say "rclone failed with status $status" && exit 1; } # 3: no such folder
+}
+
 # train WORD...: run vittrain until it ends or is stopped, then end or requeue the job.
 train() {
-    run=${VITTRAIN_RUNS:-runs}/$SLURM_JOB_NAME-$SLURM_JOB_ID logs=$SLURM_JOB_NAME.$SLURM_JOB_ID deck=
+    run=${VITTRAIN_RUNS:-runs}/$SLURM_JOB_NAME-$SLURM_JOB_ID logs=$SLURM_JOB_NAME.$SLURM_JOB_ID deck='' upload=''
     for word in "$@"; do
         case $word in
         run.dir=*) run=${word#run.dir=} ;;
+        output.upload=*) upload=${word#output.upload=} ;;
         *.ini) deck=$word ;;
         esac
     done
@@ -131,6 +143,7 @@ train() {
     [ -z "$VITTRAIN_SWEEP" ] || take_trials "$@"
     say "$ranks ranks on $SLURM_JOB_NODELIST, $cores cores each, by ${LAUNCHER:=srun}; run folder $run"
     mkdir -p "$run" && began=$run/.began && touch "$began" || exit 1 # dated by the same file system as checkpoints
+    restore
     note_lengths
     for try in 1 2; do
         "launch_by_$LAUNCHER" "$vittrain" run.dir="$run" checkpoint.every_seconds=10m "$@" &

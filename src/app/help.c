@@ -201,7 +201,7 @@ static const char files[] =
     ".Cm fetch .\n"
     ".El\n"
     ".Pp\n"
-    "Decks for known recipes and scripts for Slurm are installed with the program, in\n"
+    "Decks for known recipes, scripts for Slurm and tools are installed with the program, in\n"
     ".Pa share/vittrain .\n";
 
 static const char examples[] =
@@ -210,14 +210,14 @@ static const char examples[] =
     ".Dl mpirun -np 2 vittrain train.epochs=2\n"
     ".Pp\n"
     "Download the whole of CIFAR-10 and train on it:\n"
-    ".Dl vittrain fetch cifar10\n"
+    ".Dl tools/fetch.sh cifar10\n"
     ".Dl mpirun -np 2 vittrain data.root=data/cifar-10-batches-bin\n"
     ".Pp\n"
     "Resume a run, for more epochs:\n"
     ".Dl mpirun -np 2 vittrain run.dir=runs/mine train.epochs=20\n"
     ".Pp\n"
     "Fine-tune on images in one folder per class:\n"
-    ".Dl vittrain fetch weights resnet18\n"
+    ".Dl tools/fetch.sh weights resnet18\n"
     ".Dl vittrain model.name=resnet18 model.init=data/resnet18.safetensors \\e\n"
     ".Dl \\ \\ \\ \\ data.format=imagefolder data.root=photos optim.lr=1e-4\n"
     ".Pp\n"

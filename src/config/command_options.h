@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Options of the commands other than train: [fetch], [predict], [convert], [bench], [plan],
+/* Options of the commands other than train: [predict], [convert], [bench], [plan],
  * [find] and [verify]. A run's deck leaves them out. */
 #ifndef VITTRAIN_CONFIG_COMMAND_OPTIONS_H
 #define VITTRAIN_CONFIG_COMMAND_OPTIONS_H
@@ -20,11 +20,6 @@ enum data_split { SPLIT_CHOICES(OPTION_CONSTANT) SPLIT_ALL };
 
 #define SCALING_CHOICES(X) X(SCALING_WEAK, "weak") X(SCALING_STRONG, "strong")
 enum scaling_choice { SCALING_CHOICES(OPTION_CONSTANT) };
-
-struct fetch_options {
-    char url[OPTION_TEXT]; /* empty: the official site */
-    char dir[OPTION_TEXT];
-};
 
 struct predict_options {
     int split;                /* enum data_split */

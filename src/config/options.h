@@ -31,7 +31,6 @@ struct options {
     struct output_options output;
     struct debug_options debug;
     struct cuda_options cuda;
-    struct fetch_options fetch;
     struct predict_options predict;
     struct bench_options bench;
     struct plan_options plan;

@@ -22,7 +22,7 @@ train
 plan
 app
 tools/launch
-tools/bench tools/doctor tools/fetch
+tools/bench tools/doctor
 commands'
 
 # level MODULE: its number, from 1.
