@@ -31,12 +31,8 @@ CLEANFILES += test/doctor/node_stand_in.so
 test/doctor/node_stand_in.so: $(srcdir)/test/doctor/node_stand_in.c
 	$(AM_V_CCLD)$(MKDIR_P) test/doctor && $(CC) $(CFLAGS) -shared -fPIC $(srcdir)/test/doctor/node_stand_in.c -o $@
 
-# A program with which scripts check pictures.
-EXTRA_PROGRAMS = test/report/look_at_picture
-test_data += test/report/look_at_picture$(EXEEXT)
-
 # The program with counters, for test_start.sh.
-EXTRA_PROGRAMS += test/commands/start_count
+EXTRA_PROGRAMS = test/commands/start_count
 test_commands_start_count_SOURCES = src/main.c test/commands/start_count.c
 test_commands_start_count_LDADD = $(program_libraries)
 test_commands_start_count_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=progress_start -Wl,--wrap=transport_run \
@@ -51,8 +47,7 @@ test_data += test/comm/lost_ranks$(EXEEXT)
 # Programs of the benchmarks: make check builds them.
 test_data += \
 	benchmarks/bench_checkpoint$(EXEEXT) \
-	benchmarks/bench_input$(EXEEXT) \
-	benchmarks/bench_packed$(EXEEXT)
+	benchmarks/bench_input$(EXEEXT)
 
 # cuDNN's engines, with the real library but without a GPU.
 if CUDA

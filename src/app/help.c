@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* --help (all, a command, a section or a key), --version, --list-models, --completion and --manual.
+/* --help (all, a command, a section or a key), --version, --list-models and --manual.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "app/app.h"
-#include "app/completion.h"
 #include "config/command_line.h"
 #include "config/option.h"
 #include "config/options.h"
@@ -37,7 +36,6 @@ static void help_all(void)
     printf("  %-10s %s\n", "help", "print this help, or that of a COMMAND, SECTION or KEY");
     printf("\n-v, --verbose: print all start-up lines (output.verbose=on)\n"
            "--help, --version, --list-models, --manual (the manual page, for man -l),\n"
-           "--completion bash|zsh (a script for the shell; make install installs both)\n\n"
            "Exit codes:\n");
     for (int i = 0; app_exit_codes[i] != NULL; i++)
         printf("  %2d  %s\n", i, app_exit_codes[i]);
@@ -153,7 +151,7 @@ static const char environment[] =
     "writes the host file without dead hosts, and the session folder of mpirun; default:\n"
     ".Pa /tmp .\n"
     ".It Ev SLURM_JOB_ID , SLURM_ARRAY_TASK_ID\n"
-    "Set by Slurm: the job named on a run's pages, and the index of a sweep's job in its array.\n"
+    "Set by Slurm: the job in run.json.\n"
     ".It Ev VITTRAIN_CPU\n"
     "Instruction set of the CPU kernels: baseline; on x86-64 also avx2, avx512, or amx for avx512\n"
     "with AMX; on Arm also neon_bf16.\n"
@@ -196,15 +194,14 @@ static const char files[] =
     ".Pa weights.safetensors ,\n"
     ".Pa result.json .\n"
     ".It Pa runs/logbook/\n"
-    "A page for each run, an index, and the results of searches.\n"
-    ".It Pa sweeps/NAME-DATE/\n"
-    "The trials of a sweep, and the best deck.\n"
+    "An index of runs, the results of searches, and the pages of\n"
+    ".Cm report .\n"
     ".It Pa data/\n"
     "Downloads of\n"
     ".Cm fetch .\n"
     ".El\n"
     ".Pp\n"
-    "Decks for known recipes and scripts for Slurm are installed with the program, in\n"
+    "Decks for known recipes, scripts for Slurm and tools are installed with the program, in\n"
     ".Pa share/vittrain .\n";
 
 static const char examples[] =
@@ -213,14 +210,14 @@ static const char examples[] =
     ".Dl mpirun -np 2 vittrain train.epochs=2\n"
     ".Pp\n"
     "Download the whole of CIFAR-10 and train on it:\n"
-    ".Dl vittrain fetch cifar10\n"
+    ".Dl tools/fetch.sh cifar10\n"
     ".Dl mpirun -np 2 vittrain data.root=data/cifar-10-batches-bin\n"
     ".Pp\n"
     "Resume a run, for more epochs:\n"
     ".Dl mpirun -np 2 vittrain run.dir=runs/mine train.epochs=20\n"
     ".Pp\n"
     "Fine-tune on images in one folder per class:\n"
-    ".Dl vittrain fetch weights resnet18\n"
+    ".Dl tools/fetch.sh weights resnet18\n"
     ".Dl vittrain model.name=resnet18 model.init=data/resnet18.safetensors \\e\n"
     ".Dl \\ \\ \\ \\ data.format=imagefolder data.root=photos optim.lr=1e-4\n"
     ".Pp\n"
@@ -282,8 +279,6 @@ static void manual_commands(FILE *file)
                   ".It Fl v , -verbose\nThe same as\n.Cm output.verbose=on .\n"
                   ".It Fl -version\nThe program's version and commit.\n"
                   ".It Fl -list-models\nThe models with their parameters and input size.\n"
-                  ".It Fl -completion Cm bash | zsh\n"
-                  "A script that completes commands, options and values in the shell.\n"
                   ".It Fl -manual\nThis page.\n"
                   ".El\n");
 }
@@ -326,9 +321,8 @@ static int answer_print(const struct command_line *line)
         manual_print(stdout);
         return ERROR_NONE;
     }
-    if (line->list_models || line->completion) {
-        if (line->list_models ? !models_list(&error)
-                              : !completion_print(line->operand[0], stdout, &error))
+    if (line->list_models) {
+        if (!models_list(&error))
             log_error(&error);
         return (int)error.kind;
     }

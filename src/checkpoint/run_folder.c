@@ -143,18 +143,13 @@ void run_folder_close(struct run_folder *folder)
  * their files. */
 static bool is_temporary(const char *name)
 {
-    static const char *const patterns[] = {"*_*_*_*.txt",       ".probe-*",
-                                           "accuracy_plot.png", "best.safetensors",
-                                           "course.log",        "deck*.ini",
-                                           "epochs.csv",        "exec_time.log",
-                                           "hparams.yaml",      "imagenet.log",
-                                           "metrics.csv",       "misclassified.json",
-                                           "monitor*.csv",      "nvidia-smi*.txt",
-                                           "ranks.csv",         "receipt.csv",
-                                           "report.html",       "result.json",
-                                           "run.json",          "step-*.h5",
-                                           "tags.log",          "training_metrics.png",
-                                           "units.csv",         "weights.safetensors"};
+    static const char *const patterns[] = {
+        "*_*_*_*.txt",          ".probe-*",     "accuracy_plot.png",  "best.safetensors",
+        "course.log",           "deck*.ini",    "epochs.csv",         "exec_time.log",
+        "hparams.yaml",         "imagenet.log", "metrics.csv",        "misclassified.json",
+        "monitor*.csv",         "ranks.csv",    "receipt.csv",        "report.html",
+        "result.json",          "run.json",     "step-*.h5",          "tags.log",
+        "training_metrics.png", "units.csv",    "weights.safetensors"};
     char stem[NAME_MAX + 1];
     snprintf(stem, sizeof stem, "%s", name);
     bool part = text_ends_with(stem, ".part");

@@ -35,8 +35,6 @@ libvittrain_a_SOURCES += \
 	src/train/resolve.h \
 	src/train/resume.c \
 	src/train/resume.h \
-	src/train/retrieve.c \
-	src/train/retrieve.h \
 	src/train/run.c \
 	src/train/run.h \
 	src/train/run_record.c \
@@ -55,6 +53,7 @@ libvittrain_a_SOURCES += \
 	src/train/target_metrics.h \
 	src/train/trainer.c \
 	src/train/trainer.h \
+	src/train/trainer_logbook.c \
 	src/train/trainer_run.c \
 	src/train/trainer_state.c \
 	src/train/trainer_state.h \

@@ -14,7 +14,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "runlog/results.h"
 #include "runlog/run_log.h"
 #include "train/hardware.h"
 #include "train/peak.h"
@@ -347,11 +346,6 @@ void progress_interval(struct trainer *trainer)
         .map = NAN};
     error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
     straggler_follow(&trainer->progress.straggler, sums->ranks, seconds, interval->steps);
-    trainer->output.figures.loss = row.loss;
-    trainer->output.figures.top1 = row.top1;
-    trainer->output.figures.images_per_second = row.images_per_second;
-    trainer->output.figures.data_share = row.data_seconds / row.step_seconds;
-    progress_figures(trainer);
     skipped_log(trainer);
     step_line_print(trainer, &row);
     interval_begin(trainer);
@@ -368,13 +362,6 @@ void progress_restore(struct trainer *trainer)
     row->train_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
 }
 
-void progress_figures(struct trainer *trainer)
-{
-    trainer->output.figures.epoch = trainer->state.epoch;
-    trainer->output.figures.best = trainer->best.metric;
-    monitor_figures(trainer->output.monitor, &trainer->output.figures);
-}
-
 /* Log once per run that an epoch spent much time waiting for data, with advice. */
 static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
 {
@@ -387,7 +374,7 @@ static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
         "data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if cores are "
         "free%s",
         100 * row->data_share, (long long)trainer->run.options.data.workers,
-        encoded ? ", or decode the images in advance (vittrain convert data)" : "");
+        encoded ? ", or store smaller images" : "");
 }
 
 /* Warn once if an epoch has no target. */
@@ -464,11 +451,8 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
         .images_per_second = (double)clock->images / training,
         .data_share = clock->data / training};
     if (evaluated) {
-        trainer->output.figures.validation_loss = row.val_loss;
-        trainer->output.figures.validation_top1 = row.val_top1;
         if (!isnan(row.val_top1) && !(trainer->best.top1 >= row.val_top1))
             trainer->best.top1 = row.val_top1;
-        progress_figures(trainer);
         evaluation_log(trainer, "val", evaluation);
     }
     trainer->progress.last_epoch = row;
@@ -486,7 +470,7 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     return comm_agree(trainer->run.world, error);
 }
 
-static struct results results_collect(const struct trainer *trainer)
+struct results progress_results(const struct trainer *trainer)
 {
     const struct training_state *state = &trainer->state;
     const struct session *session = &trainer->run.session;
@@ -527,8 +511,7 @@ static struct results results_collect(const struct trainer *trainer)
         .without_setup_seconds = state->without_setup_seconds,
         .training_seconds = state->train_seconds,
         .images_per_second =
-            trainer->attempt.images > 0 ? (double)trainer->attempt.images / training : NAN,
-        .run_images = trainer->attempt.images};
+            trainer->attempt.images > 0 ? (double)trainer->attempt.images / training : NAN};
 }
 
 /* Logs the cost of the checkpoints in memory. */
@@ -584,7 +567,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_RESULTS);
     trainer_update_seconds(trainer);
-    struct results results = results_collect(trainer);
+    struct results results = progress_results(trainer);
     options_value_text(&trainer->run.options, "checkpoint.monitor", results.monitor,
                        sizeof results.monitor);
     struct monitor_summary sensors;
@@ -596,7 +579,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     checkpoints_log(trainer);
     session_log_memory(&trainer->run.session);
     if (results.sensors != NULL)
-        monitor_summary_log(results.sensors, (double)trainer->attempt.images);
+        monitor_summary_log(results.sensors);
     if (!run_record_end(trainer, error))
         return false;
     misclassified_save(trainer, &results, error);

@@ -2,7 +2,7 @@
 /* The run's description of itself: run.json (setup, written once per attempt), units.csv (memory
  * and time by unit) and ranks.csv (memory and time by rank), written at the end of an attempt. An
  * attempt is one start of the run; resuming begins a new one ("parts" in run.json, `part` in
- * ranks.csv). The log book and the report read these files (report/record.h). */
+ * ranks.csv). `vittrain report` reads these files. */
 #ifndef VITTRAIN_TRAIN_RUN_RECORD_H
 #define VITTRAIN_TRAIN_RUN_RECORD_H
 

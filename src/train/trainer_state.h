@@ -51,10 +51,9 @@ struct progress {
 /* Rank 0's outputs. */
 struct run_output {
     struct run_log *log;
-    struct error log_error;     /* the first row that could not be written */
-    struct monitor *monitor;    /* on all ranks; NULL: output.monitor=0 */
-    struct upload *upload;      /* NULL: no output.upload */
-    struct run_figures figures; /* for the monitor */
+    struct error log_error;  /* the first row that could not be written */
+    struct monitor *monitor; /* on all ranks; NULL: output.monitor=0 */
+    struct upload *upload;   /* NULL: no output.upload */
 };
 
 /* An attempt is one execution of the program; a resumed run has several. */
@@ -102,7 +101,6 @@ struct run_stop {
     bool out_of_time;   /* by train.max_seconds */
     bool signalled;     /* by a signal: without an evaluation */
     bool early;         /* by a signal before the first step */
-    bool was_over;      /* an earlier attempt wrote the results */
     bool succeeded;     /* trainer_run returned true */
 };
 
@@ -181,6 +179,10 @@ void trainer_update_seconds(struct trainer *trainer);
 /* Collective. Writes a checkpoint with its links, or starts to write it in the background. */
 MUST_CHECK bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
 
+/* Rank 0: adds this attempt to the log book, if it was recorded. failure: NULL if it succeeded. An
+ * error is a warning. */
+void trainer_logbook_add(struct trainer *trainer, const char *failure);
+
 /* True if several evaluations on the test set decide which checkpoint is the best one. */
 bool trainer_chooses_on_test(const struct trainer *trainer);
 
@@ -196,9 +198,6 @@ void trainer_memory_write(struct trainer *trainer);
 
 /* Collective. Waits for the checkpoint in the background. */
 MUST_CHECK bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);
-
-/* Collective. Sets resume_path to the newest valid checkpoint of the run folder, or to "". */
-MUST_CHECK bool trainer_find_local(struct trainer *trainer, struct error *error);
 
 /* Collective. Sets resume_path to the checkpoint of checkpoint.resume, or to "". */
 MUST_CHECK bool trainer_find_checkpoint(struct trainer *trainer, struct error *error);

@@ -152,9 +152,6 @@ bad=
 differ "$work/stored.loss" "$work/turned.loss" 1e-5 | grep -q line || bad="the losses of images as stored"
 grep -q 'data: 10 of 90 files are turned' "$work/turned.log" || bad="$bad no line with their number"
 result "data.exif=on turns them" "$bad" "$work/turned.log"
-run 2 pack convert data $folder data.root="$marked" convert.output="$work/marked.h5" convert.kind=restarts
-train 1 packed "data.exif=on data.format=packed data.root=$work/marked.h5"
-compare "packed files with restart markers keep their orientation" packed turned 0
 mkdir "$work/shards" && printf 'bird\ncat\ndog\n' >"$work/shards/classes.txt"
 for split in train val; do
     (cd "$marked/$split" && for file in */*.jpg; do
@@ -162,7 +159,7 @@ for split in train val; do
     done && tar -cf "$work/shards/$split.tar" -- */*)
 done
 train 1 shards "data.exif=on data.format=webdataset data.root=$work/shards"
-compare "and so do shards" shards turned 0
+compare "images in shards are turned, too" shards turned 0
 train 1 shards_stored "data.format=webdataset data.root=$work/shards"
 result "files with an orientation in shards are counted" "$(has "$work/shards_stored.log" 'warning: data: 10 of 90 files have an EXIF orientation')" "$work/shards_stored.log"
 for from in weights.safetensors checkpoints/last.h5; do

@@ -14,7 +14,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$source/test/project/systems.sh"
 
 # Without these packages tests are skipped.
-tools="openssh-server iproute2 procps slurm-wlm munge python3 patch zsh gnuplot-nox environment-modules hdf5-tools"
+tools="openssh-server iproute2 procps slurm-wlm munge python3 patch gnuplot-nox environment-modules hdf5-tools"
 # Fields: name, suite of Debian, processor and MPI, further packages, command.
 systems="debian12|bookworm|x86-64, Open MPI|$tools|./quickstart check && make check-system
 debian13|trixie|x86-64, Open MPI|$tools|./quickstart check && make check-system

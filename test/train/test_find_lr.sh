@@ -52,9 +52,6 @@ sed -n 's/^suggestion: optim.lr=\([0-9.e-]*\),.* optim.lr=\([0-9.e-]*\)$/\1 \2/p
 result 'a curve that falls gives a suggestion' "$(tr '\n' ';' <problems)" "$run_log"
 bad=$(awk -F, 'END { if (NR != 2 || $4 != "lr" || $5 != "vit_cifar" || $8 != "ddp" || $9 != 2) print }' runs/logbook/found.csv 2>&1)
 result 'and a row in the log book' "$bad" runs/logbook/found.csv
-bad=$(grep -c '<polyline\|<path' falls.svg | awk '$1 < 3 { print "too few lines in falls.svg" }')
-[ "$(head -c 4 falls.png | od -An -c | tr -d ' ')" = '211PNG' ] || bad="$bad; falls.png is none"
-result 'and pictures' "$bad" "$run_log"
 run 1 level find lr $small find.steps=60 find.last=1e-6 find.output=
 bad=$(grep -q '^no suggestion: .*noise.*find.steps=240' "$run_log" || echo 'no word of it')
 result 'noise gives none' "$bad" "$run_log"

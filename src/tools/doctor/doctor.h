@@ -85,8 +85,8 @@ typedef void doctor_check(struct doctor *doctor, struct doctor_row *row);
 doctor_check doctor_check_program, doctor_check_deck, doctor_check_libraries, doctor_check_ranks,
     doctor_check_cores, doctor_check_binding, doctor_check_numa, doctor_check_gpus,
     doctor_check_limits, doctor_check_shared_memory, doctor_check_folder, doctor_check_space,
-    doctor_check_data, doctor_check_rclone, doctor_check_clock, doctor_check_latency,
-    doctor_check_bandwidth, doctor_check_interface, doctor_check_own_clock;
+    doctor_check_data, doctor_check_clock, doctor_check_latency, doctor_check_bandwidth,
+    doctor_check_interface, doctor_check_own_clock;
 
 /* Open the groups of the ranks of a node and of the nodes' first ranks. Collective. */
 void doctor_open_groups(struct doctor *doctor);
@@ -157,8 +157,8 @@ struct data_sample {
 
 struct data_scan {
     char root[OPTION_TEXT];
-    bool packed, shards, arrays; /* data.format is packed, webdataset or arrays */
-    double seconds;              /* time limit */
+    bool shards, arrays; /* data.format is webdataset or arrays */
+    double seconds;      /* time limit */
     /* The result. */
     struct error error; /* the data set is missing */
     bool cut;           /* time limit reached: the summary is incomplete */
@@ -170,8 +170,7 @@ struct data_scan {
     double start;
 };
 
-/* Fill in the result. The argument is a struct data_scan with root, packed, shards,
- * arrays and seconds. */
+/* Fill in the result. The argument is a struct data_scan with root, shards, arrays and seconds. */
 void doctor_data_read(void *argument);
 
 /* True if this node's data set differs from that of the first node; the text describes the
