@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3
+// ranks: 1 3
 /* The choice of the run folder, its errors, and that all ranks agree. All ranks run the same tests
  * in a temporary folder that rank 0 creates and fills. */
 #include "checkpoint/run_folder.h"
