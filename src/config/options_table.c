@@ -28,7 +28,7 @@ const struct option_entry option_table[] = {
      .help = "Name of the run, the prefix of its folder: runs/NAME-DATE."},
     {PLACE(run, tags), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Comma-separated tags of the run, for reports and the log book: baseline,photos. Also "
-             "written to run.json and tags.log."},
+             "written to result.json."},
     {PLACE(run, dir), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Folder of the run. Empty: runs/NAME-DATE in the working directory."},
     {PLACE(run, seed), .kind = OPTION_IS_INTEGER, .preset = "42", .most = LARGEST,
@@ -605,7 +605,7 @@ const struct option_entry option_table[] = {
     {PLACE(output, tensorboard), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Write events for TensorBoard."},
     {PLACE(output, csv), .kind = OPTION_IS_SWITCH, .preset = "on",
-     .help = "Write metrics.csv, epochs.csv, units.csv, ranks.csv and monitor.csv."},
+     .help = "Write metrics.csv and monitor.csv."},
     {PLACE(output, logbook), .kind = OPTION_IS_TEXT, .preset = "runs/logbook",
      .help = "Folder of the log book. A finished run adds a page there and a row in the index. "
              "Empty: none."},

@@ -129,16 +129,9 @@ static void log_files_get(struct trainer *trainer, const char *remote)
     struct rclone rclone = {.label = "log files"};
     struct error trouble = {.kind = ERROR_NONE};
     char earlier[RCLONE_PATH], log[RCLONE_PATH];
-    const char *const words[] = {"copy",
-                                 "--max-depth=1",
-                                 "--ignore-existing",
-                                 "--exclude=.*",
-                                 "--exclude=result.json",
-                                 "--exclude=*.h5",
-                                 "--exclude=*.safetensors",
-                                 remote,
-                                 trainer->folder.path,
-                                 NULL};
+    const char *const words[] = {"copy",         "--max-depth=1",      "--ignore-existing",
+                                 "--exclude=.*", "--exclude=*.h5",     "--exclude=*.safetensors",
+                                 remote,         trainer->folder.path, NULL};
     const enum rclone_outcome outcome = rclone_run(&rclone, words, NULL, 0, &trouble);
     rclone_join(remote, "train.log", log);
     rclone_join(trainer->folder.path, "train.log.earlier", earlier);

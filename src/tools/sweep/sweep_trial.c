@@ -178,7 +178,7 @@ static struct outcome outcome_read(const char *folder)
     json_t *json = json_load_file(path, 0, NULL);
     json_t *best = json_object_get(json_object_get(json, "best"), "value");
     const char *reason = json_string_value(json_object_get(json, "stop_reason"));
-    outcome.known = json != NULL;
+    outcome.known = reason != NULL; /* an attempt has ended */
     outcome.finished = json_is_true(json_object_get(json, "finished"));
     outcome.signalled = !outcome.finished && reason != NULL && strstr(reason, "signal") != NULL;
     if (json_is_number(best))
