@@ -118,7 +118,7 @@ for metric in 'steps_total{run="page",rank="0",.*} 39' 'epoch{.*} 1' 'loss{.*spl
 done
 result 'with what is known of the run' "$bad" "$work/copy.prom"
 wait
-bad=$([ -s "$work/page/result.json" ] || echo 'the run did not end')
+bad=$(finished "$work/page" || echo 'the run did not end')
 [ ! -e "$page" ] || bad="$bad; it is still there"
 result 'is removed at the end' "$bad" "$work/page.log"
 

@@ -110,6 +110,9 @@ fails() {
 # reports_kill STATUS: true if mpirun may return this exit status after a rank was killed. That of MPICH may return 0.
 reports_kill() { [ "$1" -ne 0 ] || [ "$TEST_MPI" = mpich ]; }
 
+# finished FOLDER: true if the run in this folder has done all its steps.
+finished() { grep -q '^ "finished": true' "$1/result.json"; }
+
 # killed WORD...: train on two ranks in $work/killed and kill one after the first checkpoint. Print what is wrong with
 # the end of the job; its output is in $work/killed.log.
 killed() {
@@ -122,7 +125,7 @@ killed() {
     status=$?
     reports_kill $status || echo 'exit status 0;'
     [ $status -ne 124 ] || echo 'a timeout;'
-    [ ! -e "$work/killed/result.json" ] || echo "it had ended before"
+    ! finished "$work/killed" || echo "it had ended before"
 }
 
 # wait_until COMMAND...: wait until the command succeeds, at most 2 minutes or $wait_job ends. False if it never did.
@@ -175,11 +178,11 @@ take_emulated_gpu() {
     [ -e "$module" ] || skip_all 'no g++ for the emulated GPU'
 }
 
-# column FILE SPLIT NAME: print a column of metrics.csv for one split, one value per line.
+# column FILE SPLIT NAME: print step and a column of metrics.csv for one split, one row per line, without those of outputs.
 column() {
     awk -F, -v split_="$2" -v name="$3" '
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
-        $at["split"] == split_ { print $at["step"], $at[name] }' "$1"
+        $at["split"] == split_ && $at["output"] == "" { print $at["step"], $at[name] }' "$1"
 }
 
 # differ A B TOLERANCE: print the first pair of values in two files of `column` whose difference exceeds TOLERANCE of

@@ -44,7 +44,7 @@ run 1 second $tiny run.dir="$work/second" run.threads=2
 rate=$(cut -d ' ' -f 1 "$peaks")
 result 'the second run reads it, with any number of threads' "$(
     cmp "$peaks" first_peaks
-    sed -n 's/.*"peak_flops": \([0-9.e+]*\).*/\1/p' "$work/second/run.json" |
+    sed -n 's/.*"peak_flops": \([0-9.e+]*\).*/\1/p' "$work/second/result.json" |
         awk -v rate="$rate" '{ n++; if ($1 / rate < 1.999 || $1 / rate > 2.001) print $1 " is not twice " rate }
             END { if (n != 1) print "no peak_flops" }')" "$work/second.log"
 
@@ -56,7 +56,7 @@ cp page.prom scraped.prom 2>/dev/null
 run 1 report report "$work/low" output.logbook=
 result 'with a cached peak that is too low no MFU is shown' "$(
     [ "$(shares low | sort -u)" = "=" ] || shares low | sort -u
-    grep -q '"peak_flops": null' "$work/low/run.json" || echo "peak_flops in run.json;"
+    grep -q '"peak_flops": null' "$work/low/result.json" || echo "peak_flops in result.json;"
     ! grep -q peak_share "$work"/low/events.out.tfevents* || echo "points in TensorBoard;"
     for page in "$work/low/report.html" "$work"/book/*.md; do
         [ -s "$page" ] || echo "no $page;"
