@@ -2225,7 +2225,7 @@ class Page:
             return
         self.add(
             '<div class="wide"><h2>Samples</h2>\n<p class="note">Of the %s split, from left to '
-            "right: input (if the picture has one), target, prediction, error. Grey: missing. %s</p>\n"
+            "right: input (if it has one), target, prediction, error. Grey: missing. %s</p>\n"
             '<div class="planes">\n'
             % (SPLIT_WORDS.get(split, "validation"), esc(self.sample_owner(run, split)))
         )
