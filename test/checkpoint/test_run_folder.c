@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3
+// ranks: 1 3
 /* The choice of the run folder, its errors, and that all ranks agree. All ranks run the same tests
  * in a temporary folder that rank 0 creates and fills. */
 #include "checkpoint/run_folder.h"
@@ -150,26 +150,6 @@ TEST(deck_and_log_are_there)
     free(expected);
     snprintf(name, sizeof name, "%s/train.log", folder.path);
     assert_int_equal(access(name, F_OK), 0);
-    run_folder_close(&folder);
-}
-
-/* The format of the Lightning-Hydra template; no file without tags. */
-TEST(tags_are_written)
-{
-    char name[2048], line[64] = "";
-    struct run_folder folder = open_folder();
-    snprintf(name, sizeof name, "%s/tags.log", folder.path);
-    if (is_first()) {
-        assert_true(run_folder_save_tags(&folder, &options, &error));
-        assert_int_equal(access(name, F_OK), -1);
-        assert_true(options_set("run.tags= baseline,two words ,,", &options, &error));
-        assert_true(run_folder_save_tags(&folder, &options, &error));
-        FILE *file = fopen(name, "r");
-        assert_non_null(file);
-        assert_non_null(fgets(line, sizeof line, file));
-        fclose(file);
-        assert_string_equal(line, "['baseline', 'two words']\n");
-    }
     run_folder_close(&folder);
 }
 

@@ -123,9 +123,7 @@ failure() {
 TEST_SOURCE=$folder/build TEST_BUILD=$folder/build
 . test/support/environment.sh
 srcdir=$folder/build
-# The threads of an emulated processor must not wait actively.
-OMP_WAIT_POLICY=passive
-export TEST_SOURCE TEST_BUILD srcdir OMP_WAIT_POLICY
+export TEST_SOURCE TEST_BUILD srcdir
 for test in $tests; do
     log=$folder/test_$test.log begin=$(date +%s)
     timeout "$limit" $emulator "$(program_of "$test")" >"$log" 2>&1
