@@ -2,11 +2,9 @@
 # benchmarks: `make benchmarks/NAME`
 EXTRA_PROGRAMS += \
 	benchmarks/bench_checkpoint \
-	benchmarks/bench_input \
-	benchmarks/bench_packed
+	benchmarks/bench_input
 benchmarks_bench_checkpoint_LDADD = $(program_libraries)
 benchmarks_bench_input_LDADD = $(program_libraries)
-benchmarks_bench_packed_LDADD = $(program_libraries)
 
 # Measure the program on this machine: rows of benchmarks/results (benchmarks/README.md). bench takes minutes, bench-full
 # an hour.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Compares predictions of `vittrain plan` with measurements: two ranks of this machine with each strategy, and two nodes
 # of one rank each at a given network rate (two_nodes.sh; needs root), relative to one of two independent ranks. Each turn
-# measures the steps and the machine (`vittrain bench machine`), because other programs affect both. Prints rows of the
+# measures the steps and the machine (`bench device`, `bench comm`), because other programs affect both. Prints rows of the
 # benchmarks' CSV (README.md): predicted and measured steps (medians of the turns), the efficiency of both, and the difference.
 #
 #   benchmarks/plan_check.sh [TURNS] > benchmarks/results/plan-DATE.csv       # 3
@@ -21,13 +21,21 @@ echo "$bench_header"
 
 nodes_run() { bash "$here/two_nodes.sh" "$rate" 1 "$@"; }
 
+# machine_add NAME LAUNCHER...: adds the measurements to NAME.ini.
+machine_add() {
+    local file=$scratch/$1.ini topic
+    shift
+    for topic in device comm; do
+        "$@" "$vittrain" bench $topic run.threads=1 bench.max=32MiB bench.seconds=0.05 bench.machine="$file" >"$scratch/log" 2>&1 ||
+            { tail -3 "$scratch/log" >&2; exit 1; }
+    done
+}
+
 # machine_measure: inside.ini, between.ini; and, for a rank that shares the machine but not its work, single.ini.
 machine_measure() {
-    $mpirun -np 2 "$vittrain" bench machine run.threads=1 bench.machine="$scratch/inside.ini" >"$scratch/log" 2>&1 ||
-        { tail -3 "$scratch/log" >&2; exit 1; }
+    machine_add inside $mpirun -np 2
     sed 's/^node_ranks = .*/node_ranks = 1/' "$scratch/inside.ini" >"$scratch/single.ini"
-    [ "$rate" = none ] || nodes_run "$vittrain" bench machine run.threads=1 bench.machine="$scratch/between.ini" \
-        >"$scratch/log" 2>&1 || { tail -3 "$scratch/log" >&2; exit 1; }
+    [ "$rate" = none ] || machine_add between nodes_run
 }
 
 # deck MODEL BATCH RANKS: settings of both measured and predicted steps.

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The runs of the course projects' tables: CNN-A, CNN-B and the CIFAR ViT with 16 and 64 images per rank on
 # 1 rank, 2 ranks, and 4 ranks of 2 nodes; ViT-B/32 on 2 nodes as DDP and as FSDP. Nodes are namespaces of
-# this machine (test/support/cluster.sh), as root. Run folders go to runs/, pages to runs/logbook/. Runs that
+# this machine (test/support/cluster.sh), as root. Run folders go to runs/, rows of the log book to runs/logbook/. Runs that
 # exist are resumed, so the script can be stopped at any time.
 #
 #   benchmarks/reference.sh [RUN...]       in a built checkout with CIFAR-10 in data/cifar-10-batches-bin
 #
 # RUN: cnn_a, cnn_b, vit_cifar, vit_base32; default: all. Environment: EPOCHS (10), FRACTION_RUN (1): fraction of the
-# training data, if all of it takes too long; the log book's pages show the number of samples.
+# training data, if all of it takes too long; the log book shows the share of the data.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")

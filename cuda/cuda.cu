@@ -287,12 +287,12 @@ static void cuda_survey(struct device *device, struct device_survey *survey)
 }
 
 /* NVML takes long to open, so it is opened here, in the thread that reads sensors. */
-static void cuda_sensors(struct device *device, double now, struct sensor_reading *reading)
+static void cuda_sensors(struct device *device, struct sensor_reading *reading)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
     if (cuda->nvml == NULL)
         cuda->nvml = nvml_open(NULL, cuda->limits.identity);
-    nvml_read(cuda->nvml, now, reading);
+    nvml_read(cuda->nvml, reading);
 }
 
 static void cuda_close(struct device *device)

@@ -19,9 +19,7 @@
 /* The values of nvmlReturn_t that are distinguished. */
 enum { NVML_SUCCESS = 0, NVML_GPU_IS_LOST = 15 };
 
-/* nvmlTemperatureSensors_t, nvmlClockType_t, nvmlMemoryErrorType_t, nvmlEccCounterType_t */
-enum { TEMPERATURE_GPU = 0, CLOCK_SM = 1, CLOCK_MEMORY = 2 };
-enum { ERROR_CORRECTED = 0, ERROR_UNCORRECTED = 1, SINCE_DRIVER_LOAD = 0 };
+enum { TEMPERATURE_GPU = 0 }; /* nvmlTemperatureSensors_t */
 
 typedef struct nvmlDevice_st *device_handle;
 typedef unsigned long long large_number;
@@ -56,12 +54,7 @@ struct calls {
     int (*memory)(device_handle device, struct memory *memory);
     int (*memory_v2)(device_handle device, struct memory_v2 *memory);
     int (*power)(device_handle device, unsigned int *milliwatts);
-    int (*energy)(device_handle device, large_number *millijoules);
     int (*temperature)(device_handle device, int sensor, unsigned int *celsius);
-    int (*clock)(device_handle device, int type, unsigned int *megahertz);
-    int (*clock_reasons)(device_handle device, large_number *mask);
-    int (*ecc_errors)(device_handle device, int type, int counter, large_number *count);
-    int (*pcie_replays)(device_handle device, unsigned int *count);
 };
 
 struct nvml {
@@ -72,8 +65,6 @@ struct nvml {
     device_handle device; /* NULL: not found, or lost */
     char label[256];      /* "NVIDIA H200 (GPU-...)" */
     char trouble[SENSOR_MESSAGE];
-    double throttled_seconds, read_at; /* read_at: time of the previous reading, NAN: none */
-    double uncorrected;                /* at the previous reading, NAN: unknown */
 };
 
 /* ---- Opening */
@@ -101,13 +92,7 @@ static void calls_find(struct nvml *nvml)
     call_find(nvml, &calls->memory, "nvmlDeviceGetMemoryInfo", NULL);
     call_find(nvml, &calls->memory_v2, "nvmlDeviceGetMemoryInfo_v2", NULL);
     call_find(nvml, &calls->power, "nvmlDeviceGetPowerUsage", NULL);
-    call_find(nvml, &calls->energy, "nvmlDeviceGetTotalEnergyConsumption", NULL);
     call_find(nvml, &calls->temperature, "nvmlDeviceGetTemperature", NULL);
-    call_find(nvml, &calls->clock, "nvmlDeviceGetClockInfo", NULL);
-    call_find(nvml, &calls->clock_reasons, "nvmlDeviceGetCurrentClocksEventReasons",
-              "nvmlDeviceGetCurrentClocksThrottleReasons");
-    call_find(nvml, &calls->ecc_errors, "nvmlDeviceGetTotalEccErrors", NULL);
-    call_find(nvml, &calls->pcie_replays, "nvmlDeviceGetPcieReplayCounter", NULL);
 }
 
 static const char *status_text(const struct nvml *nvml, int status)
@@ -147,7 +132,6 @@ struct nvml *nvml_open(const char *library, const char *device)
 {
     const char *file = library != NULL ? library : "libnvidia-ml.so.1";
     struct nvml *nvml = allocate(1, sizeof *nvml);
-    nvml->read_at = nvml->uncorrected = NAN;
     nvml->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (nvml->library == NULL) {
         const char *why = dlerror();
@@ -189,32 +173,20 @@ static bool call_good(struct nvml *nvml, int status, struct sensor_reading *read
     return status == NVML_SUCCESS;
 }
 
-static void number_read(struct nvml *nvml, int (*call)(device_handle, unsigned int *), double scale,
-                        enum sensor sensor, struct sensor_reading *reading)
+static void power_read(struct nvml *nvml, struct sensor_reading *reading)
 {
-    unsigned int value = 0;
-    if (nvml->device != NULL && call != NULL &&
-        call_good(nvml, call(nvml->device, &value), reading))
-        reading->value[sensor] = value * scale;
+    unsigned int milliwatts = 0;
+    if (nvml->device != NULL && nvml->calls.power != NULL &&
+        call_good(nvml, nvml->calls.power(nvml->device, &milliwatts), reading))
+        reading->value[SENSOR_GPU_POWER] = milliwatts * 1e-3;
 }
 
-static void large_number_read(struct nvml *nvml, int (*call)(device_handle, large_number *),
-                              double scale, enum sensor sensor, struct sensor_reading *reading)
+static void temperature_read(struct nvml *nvml, struct sensor_reading *reading)
 {
-    large_number value = 0;
-    if (nvml->device != NULL && call != NULL &&
-        call_good(nvml, call(nvml->device, &value), reading))
-        reading->value[sensor] = (double)value * scale;
-}
-
-/* Read one of several sensors of the same kind. */
-static void choice_read(struct nvml *nvml, int (*call)(device_handle, int, unsigned int *),
-                        int choice, enum sensor sensor, struct sensor_reading *reading)
-{
-    unsigned int value = 0;
-    if (nvml->device != NULL && call != NULL &&
-        call_good(nvml, call(nvml->device, choice, &value), reading))
-        reading->value[sensor] = value;
+    unsigned int celsius = 0;
+    if (nvml->device != NULL && nvml->calls.temperature != NULL &&
+        call_good(nvml, nvml->calls.temperature(nvml->device, TEMPERATURE_GPU, &celsius), reading))
+        reading->value[SENSOR_GPU_TEMPERATURE] = celsius;
 }
 
 static void utilization_read(struct nvml *nvml, struct sensor_reading *reading)
@@ -224,7 +196,6 @@ static void utilization_read(struct nvml *nvml, struct sensor_reading *reading)
         !call_good(nvml, nvml->calls.utilization(nvml->device, &percent), reading))
         return;
     reading->value[SENSOR_GPU_BUSY] = percent.gpu / 100.0;
-    reading->value[SENSOR_GPU_MEMORY_BUSY] = percent.memory / 100.0;
 }
 
 static void memory_read(struct nvml *nvml, struct sensor_reading *reading)
@@ -242,86 +213,13 @@ static void memory_read(struct nvml *nvml, struct sensor_reading *reading)
     }
 }
 
-/* nvmlClocksEventReasons. `slows`: indicates a problem with cooling or power. */
-static const struct {
-    large_number bit;
-    const char *word;
-    bool slows;
-} reasons[] = {
-    {0x1, "idle", false},
-    {0x2, "application-clocks", false},
-    {0x4, "power-cap", false},
-    {0x8, "hw-slowdown", true},
-    {0x10, "sync-boost", false},
-    {0x20, "sw-thermal", true},
-    {0x40, "hw-thermal", true},
-    {0x80, "hw-power-brake", true},
-    {0x100, "display-clocks", false},
-};
-
-/* Report the mask as a number, as words, and as time: a reading represents the time since the
- * previous one. */
-static void throttling_read(struct nvml *nvml, double now, struct sensor_reading *reading)
+void nvml_read(struct nvml *nvml, struct sensor_reading *reading)
 {
-    double seconds = isnan(nvml->read_at) ? 0 : now - nvml->read_at;
-    size_t used = 0;
-    bool slowed = false;
-    large_number_read(nvml, nvml->calls.clock_reasons, 1, SENSOR_GPU_THROTTLE_MASK, reading);
-    if (isnan(reading->value[SENSOR_GPU_THROTTLE_MASK]))
-        return;
-    large_number mask = (large_number)reading->value[SENSOR_GPU_THROTTLE_MASK];
-    for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++) {
-        if ((mask & reasons[i].bit) == 0)
-            continue;
-        slowed = slowed || reasons[i].slows;
-        used += (size_t)snprintf(reading->throttle + used, sizeof reading->throttle - used, "%s%s",
-                                 used > 0 ? " " : "", reasons[i].word);
-    }
-    nvml->throttled_seconds += slowed ? seconds : 0;
-    reading->value[SENSOR_GPU_THROTTLED] = nvml->throttled_seconds;
-}
-
-static void errors_read(struct nvml *nvml, enum sensor sensor, int type,
-                        struct sensor_reading *reading)
-{
-    large_number count = 0;
-    if (nvml->device != NULL && nvml->calls.ecc_errors != NULL &&
-        call_good(nvml, nvml->calls.ecc_errors(nvml->device, type, SINCE_DRIVER_LOAD, &count),
-                  reading))
-        reading->value[sensor] = (double)count;
-}
-
-/* Only errors since the start are alarms: older ones may have been handled. */
-static void uncorrected_watch(struct nvml *nvml, struct sensor_reading *reading)
-{
-    double count = reading->value[SENSOR_GPU_ECC_UNCORRECTED];
-    if (isnan(count))
-        return;
-    if (count > nvml->uncorrected)
-        snprintf(reading->alarm, sizeof reading->alarm,
-                 "%s: %.0f more uncorrected memory error(s) (ECC): results from here on may be "
-                 "wrong; resume from the last checkpoint on another GPU, and reset this one",
-                 nvml->label, count - nvml->uncorrected);
-    nvml->uncorrected = count;
-}
-
-void nvml_read(struct nvml *nvml, double now, struct sensor_reading *reading)
-{
-    const struct calls *calls = &nvml->calls;
     nvml->busy = true;
     snprintf(reading->trouble, sizeof reading->trouble, "%s", nvml->trouble);
     utilization_read(nvml, reading);
     memory_read(nvml, reading);
-    number_read(nvml, calls->power, 1e-3, SENSOR_GPU_POWER, reading);
-    large_number_read(nvml, calls->energy, 1e-3, SENSOR_GPU_ENERGY, reading);
-    choice_read(nvml, calls->temperature, TEMPERATURE_GPU, SENSOR_GPU_TEMPERATURE, reading);
-    choice_read(nvml, calls->clock, CLOCK_SM, SENSOR_GPU_SM_CLOCK, reading);
-    choice_read(nvml, calls->clock, CLOCK_MEMORY, SENSOR_GPU_MEMORY_CLOCK, reading);
-    throttling_read(nvml, now, reading);
-    errors_read(nvml, SENSOR_GPU_ECC_CORRECTED, ERROR_CORRECTED, reading);
-    errors_read(nvml, SENSOR_GPU_ECC_UNCORRECTED, ERROR_UNCORRECTED, reading);
-    uncorrected_watch(nvml, reading);
-    number_read(nvml, calls->pcie_replays, 1, SENSOR_GPU_PCIE_REPLAYS, reading);
-    nvml->read_at = now;
+    power_read(nvml, reading);
+    temperature_read(nvml, reading);
     nvml->busy = false;
 }

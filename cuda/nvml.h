@@ -18,9 +18,8 @@ struct nvml;
 struct nvml *nvml_open(const char *library, const char *device);
 
 /* Fill in the GPU's values; one thread at a time. Values that the GPU does not provide are left
- * unchanged. now: seconds of clock_now. A lost GPU, and uncorrected memory errors since the
- * previous reading, are alarms. From docs.nvidia.com/deploy/nvml-api. */
-void nvml_read(struct nvml *nvml, double now, struct sensor_reading *reading);
+ * unchanged. A lost GPU is an alarm. From docs.nvidia.com/deploy/nvml-api. */
+void nvml_read(struct nvml *nvml, struct sensor_reading *reading);
 
 /* No effect for NULL, nor while a reading in another thread does not return. */
 void nvml_close(struct nvml *nvml);

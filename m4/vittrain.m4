@@ -130,7 +130,7 @@ AC_DEFUN([VITTRAIN_KERNELS_FLAG], [
   CFLAGS=$vittrain_save_CFLAGS
 ])
 
-# A cross build runs its programs with EMULATOR, if it is set: for the manual page, completions and tests.
+# A cross build runs its programs with EMULATOR, if it is set: for the manual page and tests.
 AC_DEFUN([VITTRAIN_EMULATOR], [
   AC_ARG_VAR([EMULATOR], [command that runs programs of a cross build, such as "qemu-aarch64-static -L SYSROOT"])
   AM_CONDITIONAL([RUNS_PROGRAMS], [test "$cross_compiling" != yes || test -n "$EMULATOR"])
@@ -199,7 +199,6 @@ vittrain $PACKAGE_VERSION
   HDF5             $vittrain_hdf5_version
   oneDNN           $vittrain_onednn_version
   CUDA             $vittrain_cuda_summary
-  Cairo            $vittrain_cairo_summary
   array filters    deflate$vittrain_filters
   sanitizers       $enable_sanitizers
   tests            $vittrain_tests

@@ -16,7 +16,7 @@ nvml_libraries = \
 	test/nvml/libnvidia-ml.so.1 \
 	test/nvml_old/libnvidia-ml.so.1
 test_data = $(nvml_libraries)
-CLEANFILES += $(nvml_libraries) test/seconds.log
+CLEANFILES += $(nvml_libraries) test/seconds.log test/failures/*
 test/nvml/libnvidia-ml.so.1: $(srcdir)/test/cuda/nvml_stand_in.c
 	$(AM_V_CCLD)$(MKDIR_P) test/nvml && \
 	$(CC) $(CFLAGS) -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 \
@@ -31,23 +31,23 @@ CLEANFILES += test/doctor/node_stand_in.so
 test/doctor/node_stand_in.so: $(srcdir)/test/doctor/node_stand_in.c
 	$(AM_V_CCLD)$(MKDIR_P) test/doctor && $(CC) $(CFLAGS) -shared -fPIC $(srcdir)/test/doctor/node_stand_in.c -o $@
 
-# A program with which scripts check pictures.
-EXTRA_PROGRAMS = test/report/look_at_picture
-test_data += test/report/look_at_picture$(EXEEXT)
-
 # The program with counters, for test_start.sh.
-EXTRA_PROGRAMS += test/commands/start_count
+EXTRA_PROGRAMS = test/commands/start_count
 test_commands_start_count_SOURCES = src/main.c test/commands/start_count.c
 test_commands_start_count_LDADD = $(program_libraries)
 test_commands_start_count_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=progress_start -Wl,--wrap=transport_run \
 	-Wl,--wrap=heartbeat_turn -Wl,--wrap=status_set_phase -Wl,--wrap=gethostname
 test_data += test/commands/start_count$(EXEEXT)
 
+# The jobs of test_comm_death.sh.
+EXTRA_PROGRAMS += test/comm/lost_ranks
+test_comm_lost_ranks_SOURCES = test/comm/lost_ranks.c test/comm/fake_network.c
+test_data += test/comm/lost_ranks$(EXEEXT)
+
 # Programs of the benchmarks: make check builds them.
 test_data += \
 	benchmarks/bench_checkpoint$(EXEEXT) \
-	benchmarks/bench_input$(EXEEXT) \
-	benchmarks/bench_packed$(EXEEXT)
+	benchmarks/bench_input$(EXEEXT)
 
 # cuDNN's engines, with the real library but without a GPU.
 if CUDA
@@ -93,14 +93,14 @@ CLEANFILES += test/emulated-cuda.so $(emulation_objects) $(emulation_objects:.o=
 
 if CMOCKA
 check_LIBRARIES = test/libsupport.a
-check_PROGRAMS = $(test_programs)
+check_PROGRAMS = $(test_programs) $(system_test_programs)
 check_DATA = $(test_data)
-# Scripts first, because the longest ones wait most of their time. With sanitizers, long_test_scripts are left out: each
-# would take minutes.
+# Long scripts first. With sanitizers all programs and no scripts, which would take minutes.
 if SANITIZERS
-TESTS = $(test_scripts) $(check_PROGRAMS)
+TESTS = $(check_PROGRAMS)
 else
-TESTS = $(long_test_scripts) $(test_scripts) $(check_PROGRAMS)
+TESTS = $(long_test_scripts) $(test_scripts) $(test_programs)
+system_tests = $(system_test_scripts) $(system_test_programs)
 endif
 endif
 TEST_EXTENSIONS = .sh
@@ -126,6 +126,11 @@ if !CMOCKA
 	@echo "make check: cmocka is missing: install it (Debian, Ubuntu: libcmocka-dev), then run configure again" >&2; exit 1
 endif
 
+# Tests that depend on time and load; those that fail are repeated.
+check-system:
+	@CHECK='$(MAKE) $(AM_MAKEFLAGS) -O' sh '$(srcdir)/test/support/check_system.sh' $(system_tests)
+.PHONY: check-system
+
 # Runs with every fault that clusters cause (an hour; root), whose results are written to FAULTS_CSV, and random faults with
 # checkpoints in memory.
 check-faults: vittrain
@@ -135,7 +140,7 @@ check-faults: vittrain
 
 # Every test program, without the emulated GPU, and a few short scripts: under 2 minutes on 2 cores.
 check-fast:
-	TEST_FAST=1 $(MAKE) $(AM_MAKEFLAGS) -O -j 2 check check_DATA='$(nvml_libraries)' TESTS='$(check_PROGRAMS) $(fast_test_scripts)'
+	TEST_FAST=1 $(MAKE) $(AM_MAKEFLAGS) -O -j 2 check check_DATA='$(nvml_libraries)' TESTS='$(test_programs) $(fast_test_scripts)'
 .PHONY: check-fast
 
 # For test/run.

@@ -93,7 +93,7 @@ bool app_same_build(struct comm *world, struct error *error)
     return comm_agree(world, error);
 }
 
-/* Write the command and its operands: "plan runs/a/checkpoints/last.h5". */
+/* Write the command and its operands: "eval runs/a/checkpoints/last.h5". */
 static void request_write(const struct command_line *line, char *text, size_t size)
 {
     int used = snprintf(text, size, "%s", line->command);

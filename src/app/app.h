@@ -56,7 +56,7 @@ MUST_CHECK bool app_same_command(struct comm *world, const struct command_line *
 MUST_CHECK bool app_same_options(struct comm *world, const struct options *options,
                                  struct error *error);
 
-/* Answer --help, --version, --list-models, --completion and --manual without MPI. Return the exit
+/* Answer --help, --version, --list-models and --manual without MPI. Return the exit
  * code. */
 int app_inform(const struct command_line *line);
 

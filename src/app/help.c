@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* --help (all, a command, a section or a key), --version, --list-models, --completion and --manual.
+/* --help (all, a command, a section or a key), --version, --list-models and --manual.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "app/app.h"
-#include "app/completion.h"
 #include "config/command_line.h"
 #include "config/option.h"
 #include "config/options.h"
@@ -37,7 +36,6 @@ static void help_all(void)
     printf("  %-10s %s\n", "help", "print this help, or that of a COMMAND, SECTION or KEY");
     printf("\n-v, --verbose: print all start-up lines (output.verbose=on)\n"
            "--help, --version, --list-models, --manual (the manual page, for man -l),\n"
-           "--completion bash|zsh (a script for the shell; make install installs both)\n\n"
            "Exit codes:\n");
     for (int i = 0; app_exit_codes[i] != NULL; i++)
         printf("  %2d  %s\n", i, app_exit_codes[i]);
@@ -153,7 +151,7 @@ static const char environment[] =
     "writes the host file without dead hosts, and the session folder of mpirun; default:\n"
     ".Pa /tmp .\n"
     ".It Ev SLURM_JOB_ID , SLURM_ARRAY_TASK_ID\n"
-    "Set by Slurm: the job named on a run's pages, and the index of a sweep's job in its array.\n"
+    "Set by Slurm: the job in result.json, and the index of a sweep's job in its array.\n"
     ".It Ev VITTRAIN_CPU\n"
     "Instruction set of the CPU kernels: baseline; on x86-64 also avx2, avx512, or amx for avx512\n"
     "with AMX; on Arm also neon_bf16.\n"
@@ -192,7 +190,8 @@ static const char files[] =
     ".Pa result.json\n"
     "(set-up, attempts, units, ranks and results).\n"
     ".It Pa runs/logbook/\n"
-    "A page for each run, an index, and the results of searches.\n"
+    "An index of runs, the results of searches, and the pages of\n"
+    ".Cm report .\n"
     ".It Pa sweeps/NAME-DATE/\n"
     "The trials of a sweep, and the best deck.\n"
     ".It Pa data/\n"
@@ -278,8 +277,6 @@ static void manual_commands(FILE *file)
                   ".It Fl v , -verbose\nThe same as\n.Cm output.verbose=on .\n"
                   ".It Fl -version\nThe program's version and commit.\n"
                   ".It Fl -list-models\nThe models with their parameters and input size.\n"
-                  ".It Fl -completion Cm bash | zsh\n"
-                  "A script that completes commands, options and values in the shell.\n"
                   ".It Fl -manual\nThis page.\n"
                   ".El\n");
 }
@@ -322,9 +319,8 @@ static int answer_print(const struct command_line *line)
         manual_print(stdout);
         return ERROR_NONE;
     }
-    if (line->list_models || line->completion) {
-        if (line->list_models ? !models_list(&error)
-                              : !completion_print(line->operand[0], stdout, &error))
+    if (line->list_models) {
+        if (!models_list(&error))
             log_error(&error);
         return (int)error.kind;
     }

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# app: the list of commands, help and completion
+# app: the list of commands, help
 libvittrain_a_SOURCES += \
 	src/app/app.c \
 	src/app/app.h \
-	src/app/completion.c \
-	src/app/completion.h \
 	src/app/help.c

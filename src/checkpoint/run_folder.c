@@ -143,13 +143,11 @@ void run_folder_close(struct run_folder *folder)
 static bool is_temporary(const char *name)
 {
     static const char *const patterns[] = {
-        "*_*_*_*.txt",        ".probe-*",           "accuracy_plot.png",
-        "best.safetensors",   "course.log",         "deck.ini",
-        "exec_time.log",      "hparams.yaml",       "imagenet.log",
-        "metrics.csv",        "misclassified.json", "monitor*.csv",
-        "nvidia-smi*.txt",    "receipt.csv",        "report.html",
-        "result.json",        "step-*.h5",          "training_metrics.png",
-        "weights.safetensors"};
+        "*_*_*_*.txt",          ".probe-*",           "accuracy_plot.png",  "best.safetensors",
+        "course.log",           "deck.ini",           "exec_time.log",      "hparams.yaml",
+        "imagenet.log",         "metrics.csv",        "misclassified.json", "monitor*.csv",
+        "receipt.csv",          "report.html",        "result.json",        "step-*.h5",
+        "training_metrics.png", "weights.safetensors"};
     char stem[NAME_MAX + 1];
     snprintf(stem, sizeof stem, "%s", name);
     bool part = text_ends_with(stem, ".part");

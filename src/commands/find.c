@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `find` and its results in the log book. `find lr`: the range test on the deck's run,
- * its curve as a table and a plot, and the suggested learning rate. */
+ * its curve as a table, and the suggested learning rate. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +15,8 @@
 #include "core/log.h"
 #include "mesh/mesh.h"
 #include "plan/find_batch.h"
+#include "runlog/logbook.h"
 #include "runlog/rclone.h"
-#include "tools/report/chart.h"
-#include "tools/report/logbook.h"
 #include "train/range_test.h"
 #include "train/schedule.h"
 
@@ -165,7 +164,7 @@ static void suggestion_record(const struct search *search)
     if (isnan(search->suggestion.steepest_rate))
         return;
     if (search->run.options.find.output[0] != '\0')
-        snprintf(detail, sizeof detail, "%s.png", search->run.options.find.output);
+        snprintf(detail, sizeof detail, "%s.csv", search->run.options.find.output);
     struct found found = {.what = "lr",
                           .image = session->model->image.height,
                           .precision = type_name(session->compute),
@@ -173,90 +172,10 @@ static void suggestion_record(const struct search *search)
                           .nodes = session->mesh.node_count,
                           .value = search->suggestion.steepest_rate / rate_scale(search),
                           .global_batch = search->run.global_batch,
-                          .peak_bytes = -1,
-                          .limit = -1,
+                          .peak_bytes = NAN,
+                          .limit = NAN,
                           .detail = detail};
     found_record(&search->run.options, &found);
-}
-
-enum { WIDTH = 800, HEIGHT = 450 };
-
-struct plot {
-    int64_t count;
-    double *rates, *losses, *smoothed; /* [count] each, one allocation */
-    double lowest, highest;            /* range of the axis */
-};
-
-/* Fill in the points. The range of the axis leaves out the divergence at the end. */
-static void plot_fill(struct plot *plot, const struct range_test *test,
-                      const struct range_suggestion *suggestion)
-{
-    plot->lowest = INFINITY;
-    plot->highest = -INFINITY;
-    for (int64_t i = 0; i < test->count; i++) {
-        const struct range_point *point = &test->points[i];
-        plot->rates[i] = point->rate;
-        plot->losses[i] = point->loss;
-        plot->smoothed[i] = point->smoothed;
-        if (i > suggestion->lowest && i > 0)
-            continue;
-        plot->lowest = fmin(plot->lowest, point->loss);
-        plot->highest = fmax(plot->highest, point->loss);
-    }
-    double margin = plot->highest > plot->lowest ? (plot->highest - plot->lowest) / 8 : 1;
-    plot->lowest -= margin;
-    plot->highest += margin;
-}
-
-static bool plot_draw(const struct plot *plot, const char *name, double suggested,
-                      struct error *error)
-{
-    char path[FILE_PATH], title[128] = "Learning-rate range test: no suggestion";
-    double where[] = {suggested, suggested}, ends[] = {plot->lowest, plot->highest};
-    const struct chart_series series[] = {
-        {.name = "loss",
-         .x = plot->rates,
-         .y = plot->losses,
-         .count = plot->count,
-         .thin = true,
-         .colour = 2},
-        {.name = "smoothed",
-         .x = plot->rates,
-         .y = plot->smoothed,
-         .count = plot->count,
-         .colour = 1},
-        {.name = "suggestion", .x = where, .y = ends, .count = 2, .dashed = true, .colour = 3}};
-    if (!isnan(suggested))
-        snprintf(title, sizeof title, "Learning-rate range test: steepest at %.2g", suggested);
-    const struct chart chart = {
-        .title = title,
-        .x = {.label = "learning rate", .scale = CHART_LOG},
-        .y = {.label = "loss", .least = plot->lowest, .most = plot->highest},
-        .series_count = isnan(suggested) ? 2 : 3,
-        .series = series};
-    snprintf(path, sizeof path, "%s.svg", name);
-    char *text = chart_svg(&chart, WIDTH, HEIGHT);
-    bool good = atomic_file_write(path, text, error);
-    free(text);
-    if (!good)
-        return false;
-    snprintf(path, sizeof path, "%s.png", name);
-    return chart_png(&chart, 1, path, WIDTH, HEIGHT, error);
-}
-
-static bool find_lr_plot(const char *name, const struct range_test *test,
-                         const struct range_suggestion *suggestion, struct error *error)
-{
-    struct plot plot = {.count = test->count};
-    if (test->count == 0)
-        return true;
-    plot.rates = allocate((size_t)test->count * 3, sizeof *plot.rates);
-    plot.losses = plot.rates + test->count;
-    plot.smoothed = plot.losses + test->count;
-    plot_fill(&plot, test, suggestion);
-    bool good = plot_draw(&plot, name, suggestion->steepest_rate, error);
-    free(plot.rates);
-    return good;
 }
 
 /* Print and write the results; rank 0 only. */
@@ -270,8 +189,8 @@ static void search_report(struct search *search, struct error *error)
     end_print(search);
     suggestion_print(search);
     const char *name = search->run.options.find.output;
-    if (app_output_arrived(error) && name[0] != '\0' && curve_write(search, error))
-        error_defer(find_lr_plot(name, &search->test, &search->suggestion, error));
+    if (app_output_arrived(error) && name[0] != '\0')
+        error_defer(curve_write(search, error));
     suggestion_record(search);
 }
 
@@ -303,8 +222,8 @@ static void batch_run(const struct options *options, struct comm *world, struct 
                               .nodes = best->nodes,
                               .value = (double)best->batch,
                               .global_batch = best->batch * world->size,
-                              .peak_bytes = (int64_t)best->peak,
-                              .limit = (int64_t)search.limit,
+                              .peak_bytes = (double)best->peak,
+                              .limit = (double)search.limit,
                               .detail = ""};
         found_record(options, &found);
         error_defer(app_output_arrived(error));
@@ -339,7 +258,7 @@ const struct command command_find = {
         "range test (Smith 2017): with the deck's data, optimizer and mesh, the learning rate "
         "grows by the same factor at each update, from find.first to find.last within an epoch "
         "(find.steps), until the smoothed loss exceeds find.stop times its minimum. It prints the "
-        "curve and suggests the rate of steepest descent; it writes the curve as a table and a "
-        "plot (find.output) and discards the weights. Both add a row to found.csv in "
-        "output.logbook.",
+        "curve and suggests the rate of steepest descent; it writes the curve as a table "
+        "(find.output), which `vittrain report` draws, and discards the weights. Both add a row to "
+        "found.csv in output.logbook.",
     .run = find_run};

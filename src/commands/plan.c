@@ -8,7 +8,6 @@
 #include "config/options.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "plan/plan_checkpoint.h"
 #include "plan/plan_print.h"
 
 /* Print the times. With plan.machine=auto, a machine.ini that lacks a speed which the run needs is
@@ -50,40 +49,34 @@ static bool plan_print(const struct options *options, int started, int started_o
 static void plan_run(const struct options *options, const struct command_line *line,
                      struct comm *world, struct error *error)
 {
-    const char *operand = line->operand_count > 0 ? line->operand[0] : NULL;
     struct comm *node = comm_split_node(world);
     int64_t node_ranks = node->size; /* of the largest node */
     node->backend->close(node);
     comm_all_reduce(world, &node_ranks, 1, COMM_INT64, COMM_MAX);
-    if (line->operand_count > 1 || (operand != NULL && !text_ends_with(operand, ".h5")))
-        error_set(error, ERROR_USAGE,
-                  "plan takes decks and section.key=value, or one checkpoint (.h5), not \"%s\"",
-                  operand);
-    else if (world->rank == 0 &&
-             (operand != NULL ? plan_checkpoint_print(operand, error)
-                              : plan_print(options, world->size, (int)node_ranks, error)))
+    if (line->operand_count > 0)
+        error_set(error, ERROR_USAGE, "plan takes decks and section.key=value, not \"%s\"%s",
+                  line->operand[0],
+                  text_ends_with(line->operand[0], ".h5") ? "; use h5ls -r for a checkpoint" : "");
+    else if (world->rank == 0 && plan_print(options, world->size, (int)node_ranks, error))
         error_defer(app_output_arrived(error));
     comm_agree(world, error);
 }
 
 const struct command command_plan = {
     .name = "plan",
-    .synopsis = "plan [DECK.ini ...] [section.key=value ...] | plan CHECKPOINT",
-    .summary = "memory, communication and time of a run, before it runs; what a checkpoint holds",
+    .synopsis = "plan [DECK.ini ...] [section.key=value ...]",
+    .summary = "memory, communication and time of a run, before it runs",
     .detail =
         "Prints what a rank of the run that the deck describes needs: memory by unit and kind, "
         "then "
         "all strategies side by side with the bytes that a rank sends per step and, with "
         "plan.memory, the largest train.batch that fits. plan.ranks and plan.node_ranks set the "
-        "number of ranks. The data set need not exist, except for folders of images and packed "
-        "files, which define the number of classes; data.format=synthetic with data.image and "
+        "number of ranks. The data set need not exist, except for folders of images, tar shards "
+        "and arrays, which define the number of classes; data.format=synthetic with data.image and "
         "data.classes replaces them. The numbers come from the code that allocates, so they are "
         "those of the run. plan also counts the operations of a step by unit. If `vittrain bench "
         "machine` has measured this machine (plan.machine), it predicts the time of each unit, "
         "the exposed communication, images per second and the length of epochs. plan.cluster=FILE "
         "predicts the run on 1 to 4096 ranks of the cluster that the file describes, with weak or "
-        "strong scaling (plan.scaling). plan.operations=FILE writes the kernels of a step as CSV. "
-        "For a checkpoint, plan lists its origin and training state, the main options of its deck, "
-        "the units with their tensors, and which rank wrote which part. It does not verify "
-        "checksums; they are verified when the checkpoint is used.",
+        "strong scaling (plan.scaling). plan.operations=FILE writes the kernels of a step as CSV.",
     .run = plan_run};

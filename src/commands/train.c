@@ -11,22 +11,8 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "tools/doctor/doctor.h"
-#include "tools/report/logbook.h"
 #include "train/trainer.h"
 #include "train/trainer_state.h"
-
-/* Add the run to the log book. A failure is a warning. */
-static void logbook_add_run(const char *folder, const char *logbook)
-{
-    struct record record;
-    struct error error = {.kind = ERROR_NONE};
-    if (record_read(&record, folder, &error)) {
-        error_defer(logbook_add(logbook, &record, &error));
-        record_free(&record);
-    }
-    if (error.kind != ERROR_NONE)
-        log_warn("cannot write the run's page in the log book: %s", error.text);
-}
 
 /* Log each line that `print` writes to its file. */
 static void options_log(const struct options *options,
@@ -46,7 +32,6 @@ static void train_run(const struct options *options, const struct command_line *
                       struct comm *world, struct error *error)
 {
     struct trainer trainer;
-    char folder[OPTION_TEXT];
     signal(SIGPIPE, SIG_IGN); /* continue if standard output is a pipe whose reader has exited */
     if (line->operand_count > 0)
         error_set(error, ERROR_USAGE, "train takes decks and section.key=value, not \"%s\"",
@@ -59,9 +44,7 @@ static void train_run(const struct options *options, const struct command_line *
     if (!trainer_open(&trainer, options, world, error))
         return;
     doctor_start(&trainer.run.session);
-    error_defer(trainer_train(&trainer, folder, sizeof folder, error));
-    if (folder[0] != '\0' && options->output.logbook[0] != '\0')
-        logbook_add_run(folder, options->output.logbook);
+    error_defer(trainer_train(&trainer, error));
 }
 
 const struct command command_train = {
@@ -71,6 +54,6 @@ const struct command command_train = {
     .detail =
         "Trains the model of the deck and writes a run folder with the resolved deck, metrics.csv, "
         "TensorBoard events, checkpoints, the log, result.json, the final and the best "
-        "weights, and a page in the log book. An interrupted run with the same deck resumes from "
+        "weights, and a row in the log book. An interrupted run with the same deck resumes from "
         "its newest valid checkpoint.",
     .run = train_run};

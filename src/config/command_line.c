@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/foreign_flag.h"
 #include "config/option.h"
 #include "config/option_conditions.h"
 #include "config/options.h"
@@ -19,8 +18,8 @@ static bool is_deck(const char *word)
     return text_ends_with(word, ".ini") && !option_is_setting(word);
 }
 
-const char *const command_flags[] = {"--help",        "--version",    "--manual",  "--json",
-                                     "--list-models", "--completion", "--verbose", NULL};
+const char *const command_flags[] = {"--help",        "--version", "--manual", "--json",
+                                     "--list-models", "--verbose", NULL};
 
 static bool setting_add(const char *word, struct command_line *line, struct error *error)
 {
@@ -31,11 +30,48 @@ static bool setting_add(const char *word, struct command_line *line, struct erro
     return true;
 }
 
+/* Set the error for an unknown flag, with the setting to write instead. `next` is the next word of
+ * the command line or NULL. Return false. */
+static bool flag_refuse(const char *word, const char *next, struct error *error)
+{
+    static struct options scratch;
+    char flag[64], setting[OPTION_KEY + OPTION_TEXT];
+    const char *preset = "", *equals = strchr(word, '=');
+    snprintf(flag, sizeof flag, "%.*s", (int)strcspn(word, "="), word);
+    char *name = flag + strspn(flag, "-");
+    const struct option_entry *entry = option_of_flag(name, &preset);
+    const char *nearest = entry == NULL ? text_nearest(flag, command_flags) : NULL;
+    if (nearest != NULL)
+        return error_set(error, ERROR_USAGE, "%s: no such flag; did you mean %s?", flag, nearest);
+    for (char *c = name; *c != '\0'; c++)
+        *c = *c == '-' ? '_' : *c;
+    const char *key = entry != NULL ? entry->name : option_find_nearest(name);
+    if (key == NULL)
+        return error_set(error, ERROR_USAGE,
+                         "%s: no such flag; settings are section.key=value, decks FILE.ini, ranks "
+                         "those of mpirun; see `vittrain --help`",
+                         flag);
+    const bool has_next = next != NULL && next[0] != '-' && !option_is_setting(next);
+    options_default(&scratch);
+    snprintf(setting, sizeof setting, "%s=%s", key,
+             equals != NULL ? equals + 1
+             : has_next     ? next
+                            : "");
+    struct error bad = {0};
+    if ((equals == NULL && !has_next) || !options_set(setting, &scratch, &bad))
+        snprintf(setting, sizeof setting, "%s=%.*s", key,
+                 preset[0] == '=' ? (int)strcspn(preset + 1, " ") : 5,
+                 preset[0] == '=' ? preset + 1 : "VALUE");
+    error_clear(&bad);
+    return error_set(error, ERROR_USAGE, "%.*s: no such flag; write %s (`vittrain --help %s`)",
+                     (int)strcspn(word, "="), word, setting, key);
+}
+
 static bool parse_flag(const char *word, const char *next, struct command_line *line,
                        struct error *error)
 {
-    bool *const targets[] = {&line->help, &line->version,     &line->manual,
-                             &line->json, &line->list_models, &line->completion};
+    bool *const targets[] = {&line->help, &line->version, &line->manual, &line->json,
+                             &line->list_models};
     if (strcmp(word, "-v") == 0 || strcmp(word, "--verbose") == 0)
         return setting_add("output.verbose=on", line, error);
     if (strcmp(word, "-h") == 0)
@@ -45,7 +81,7 @@ static bool parse_flag(const char *word, const char *next, struct command_line *
             *targets[i] = true;
             return true;
         }
-    return foreign_flag_refuse(word, next, command_flags, error);
+    return flag_refuse(word, next, error);
 }
 
 /* Parse one word; `next` is the one after it, or NULL. */
@@ -105,7 +141,7 @@ bool options_check_line(const struct command_line *line, struct options *options
 
 bool command_line_informs(const struct command_line *line)
 {
-    return line->help || line->version || line->manual || line->list_models || line->completion;
+    return line->help || line->version || line->manual || line->list_models;
 }
 
 bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,

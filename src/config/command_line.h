@@ -25,7 +25,6 @@ struct command_line {
     bool manual;              /* --manual: the manual page */
     bool json;                /* --json: print the command's result as JSON */
     bool list_models;         /* --list-models */
-    bool completion;          /* --completion; the shell is the first operand */
 };
 
 /* The flags without their short forms; NULL-terminated. */

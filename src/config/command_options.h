@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Options of the commands other than train: [fetch], [predict], [convert], [bench], [plan],
- * [find], [report], [sweep] and [verify]. A run's deck leaves them out. */
+ * [find], [sweep] and [verify]. A run's deck leaves them out. */
 #ifndef VITTRAIN_CONFIG_COMMAND_OPTIONS_H
 #define VITTRAIN_CONFIG_COMMAND_OPTIONS_H
 
 #include "config/option_types.h"
-
-#define KIND_CHOICES(X)                                                                            \
-    X(KIND_AUTO, "auto")                                                                           \
-    X(KIND_ENCODED, "encoded")                                                                     \
-    X(KIND_RESTARTS, "restarts")                                                                   \
-    X(KIND_DECODED, "decoded")
-enum kind_choice { KIND_CHOICES(OPTION_CONSTANT) };
 
 #define COLLECTIVE_CHOICES(X)                                                                      \
     X(COLLECTIVE_ALL, "all")                                                                       \
@@ -31,13 +24,6 @@ enum scaling_choice { SCALING_CHOICES(OPTION_CONSTANT) };
 #define SWEEP_CHOICES(X) X(SWEEP_GRID, "grid") X(SWEEP_RANDOM, "random") X(SWEEP_TPE, "tpe")
 enum sweep_choice { SWEEP_CHOICES(OPTION_CONSTANT) };
 
-#define FORMAT_CHOICES(X)                                                                          \
-    X(FORMAT_HTML, "html")                                                                         \
-    X(FORMAT_COURSE, "course")                                                                     \
-    X(FORMAT_IMAGENET, "imagenet")                                                                 \
-    X(FORMAT_LIGHTNING, "lightning")
-enum report_format { FORMAT_CHOICES(OPTION_CONSTANT) };
-
 struct fetch_options {
     char url[OPTION_TEXT]; /* empty: the official site */
     char dir[OPTION_TEXT];
@@ -50,13 +36,7 @@ struct predict_options {
 };
 
 struct convert_options {
-    bool average;             /* convert the EMA of the weights if the checkpoint has it */
-    char output[OPTION_TEXT]; /* of `convert data`, as all members below */
-    int kind;                 /* enum kind_choice */
-    int64_t size;             /* decoded: height and width in pixels; 0: unchanged */
-    int resize_to;            /* enum resize_choice */
-    int64_t file_size;        /* bytes; 0: one file */
-    bool shuffle;
+    bool average; /* convert the EMA of the weights if the checkpoint has it */
 };
 
 struct bench_options {
@@ -65,8 +45,7 @@ struct bench_options {
     double seconds;           /* for one size */
     bool overlap;
     char output[OPTION_TEXT];  /* CSV; empty: none */
-    char machine[OPTION_TEXT]; /* output of `bench machine` */
-    bool quick;                /* bench machine: measure each operation once */
+    char machine[OPTION_TEXT]; /* machine file to add to; empty: none */
 };
 
 struct plan_options {
@@ -84,12 +63,6 @@ struct find_options {
     int64_t steps;      /* 0: those of an epoch */
     double beta, stop;
     char output[OPTION_TEXT]; /* prefix of the files' names; empty: none */
-};
-
-struct report_options {
-    char output[OPTION_TEXT]; /* HTML; empty: in the run's folder, or here */
-    char csv[OPTION_TEXT];    /* empty: none */
-    int format;               /* enum report_format */
 };
 
 struct sweep_options {

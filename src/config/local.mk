@@ -7,8 +7,6 @@ libvittrain_a_SOURCES += \
 	src/config/data_options.h \
 	src/config/deck.c \
 	src/config/deck.h \
-	src/config/foreign_flag.c \
-	src/config/foreign_flag.h \
 	src/config/mesh_options.h \
 	src/config/model_options.h \
 	src/config/option.c \

@@ -12,7 +12,6 @@
 #include <strings.h>
 
 #include "config/deck.h"
-#include "config/foreign_flag.h"
 #include "config/options.h"
 #include "config/removed.h"
 #include "core/text.h"
@@ -45,6 +44,23 @@ bool option_is_setting(const char *word)
     return length > 0 && word[length] == '=' && word[0] != '-';
 }
 
+const struct option_entry *option_of_flag(const char *name, const char **value)
+{
+    const size_t length = strlen(name);
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        const char *word = entry->flags != NULL ? entry->flags : "";
+        for (; *word != '\0'; word += strcspn(word, " "), word += strspn(word, " ")) {
+            bool is_same = strcspn(word, "= ") == length;
+            for (size_t i = 0; is_same && i < length; i++)
+                is_same = word[i] == (name[i] == '_' ? '-' : (char)tolower((unsigned char)name[i]));
+            *value = word + length;
+            if (is_same)
+                return entry;
+        }
+    }
+    return NULL;
+}
+
 /* A known key in a wrong section or without a section, and a key of another program, are nearer
  * than any misspelt key. */
 const char *option_find_nearest(const char *name)
@@ -61,10 +77,11 @@ const char *option_find_nearest(const char *name)
         keys[count++] = option_key(entry);
     }
     names[count] = keys[count] = NULL;
-    const char *last_dot = strrchr(name, '.'),
-               *foreign = foreign_flag_option(last_dot != NULL ? last_dot + 1 : name);
-    if (foreign != NULL)
-        return foreign;
+    const char *last_dot = strrchr(name, '.'), *value;
+    const struct option_entry *same =
+        option_of_flag(last_dot != NULL ? last_dot + 1 : name, &value);
+    if (same != NULL)
+        return same->name;
     const char *nearest = text_nearest(name, names);
     if (nearest != NULL || dot != NULL)
         return nearest;

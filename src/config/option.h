@@ -31,8 +31,9 @@ struct option_entry {
     const char *name; /* "train.batch" */
     size_t offset;    /* in struct options */
     enum option_kind kind;
-    const char *preset;           /* the default, as written in a deck */
-    double least, most;           /* range of a number, or of each number of a list */
+    const char *preset; /* the default, as written in a deck */
+    const char *flags;  /* of other programs with this meaning: "amp=auto fp16=fp16 amp-dtype" */
+    double least, most; /* range of a number, or of each number of a list */
     bool above_least, below_most; /* the bound itself is not allowed */
     int64_t multiple;             /* a whole number must be one of this; 0: any */
     bool has_automatic;           /* the word "auto" means `automatic` */
@@ -55,6 +56,11 @@ bool option_is_of_run(const struct option_entry *entry);
 
 /* Return the option of that name, or NULL. */
 const struct option_entry *option_find(const char *name);
+
+/* Return the option with the meaning of a flag or key of PyTorch's examples, timm, Lightning or
+ * Hydra
+ * ("max_epochs", "batch-size"), or NULL. *value: the text after the name in `flags`. */
+const struct option_entry *option_of_flag(const char *name, const char **value);
 
 /* Return the name of the option nearest to an unknown name ("optim.lr" for "train.lr" and
  * "optim.rl"), or NULL. */

@@ -47,7 +47,7 @@ static const struct condition {
     {"data.allow_empty", "data.format=imagefolder,cinic10", false},
     {"data.skip_broken", "data.format=imagefolder,cinic10,webdataset", false},
     {"data.check,data.truncated,data.scaled_decode,data.max_pixels,data.exif",
-     "data.format=imagefolder,cinic10,webdataset,packed", false},
+     "data.format=imagefolder,cinic10,webdataset", false},
     {"augment.erase_scale,augment.erase_ratio", "augment.erase=0", true},
     {"augment.rand_magnitude", "augment.rand_augment=0", true},
     {"augment.noise,augment.channel_dropout", "data.values=uint8;data.format=arrays", true},
@@ -80,7 +80,6 @@ static const struct condition {
     {"mesh.stall_warning", "mesh.heartbeat_timeout=0", true},
     {"output.tensorboard_tags", "output.tensorboard=on", false},
     {"output.upload_*", "output.upload=", true},
-    {"output.prometheus", "output.monitor=0", true},
     {"cuda.graph,cuda.tf32,cuda.dependent_launch,cuda.share", "run.backend=cpu", true},
 };
 enum { CONDITIONS = sizeof conditions / sizeof conditions[0] };

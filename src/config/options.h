@@ -38,7 +38,6 @@ struct options {
     struct find_options find;
     struct sweep_options sweep;
     struct convert_options convert;
-    struct report_options report;
     struct verify_options verify;
 };
 

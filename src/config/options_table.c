@@ -24,35 +24,40 @@
 #define LARGEST 9007199254740992.0
 
 const struct option_entry option_table[] = {
-    {PLACE(run, name), .kind = OPTION_IS_TEXT, .preset = "vittrain",
+    {PLACE(run, name), .kind = OPTION_IS_TEXT, .preset = "vittrain", .flags = "experiment exp-name",
      .help = "Name of the run, the prefix of its folder: runs/NAME-DATE."},
     {PLACE(run, tags), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Comma-separated tags of the run, for reports and the log book: baseline,photos. Also "
              "written to result.json."},
     {PLACE(run, dir), .kind = OPTION_IS_TEXT, .preset = "",
+     .flags = "o output output-dir out-dir save-dir log-dir logdir checkpoint-dir model-folder",
      .help = "Folder of the run. Empty: runs/NAME-DATE in the working directory."},
     {PLACE(run, seed), .kind = OPTION_IS_INTEGER, .preset = "42", .most = LARGEST,
      .help = "Seed of all random numbers: initial weights, order of the samples, augmentation, "
              "dropout."},
     {PLACE(run, backend), CHOICES(BACKEND_CHOICES), .preset = "auto",
+     .flags = "accelerator=cuda device=cuda gpu=cuda cuda=cuda no-cuda=cpu cpu=cpu",
      .help = "Device to compute on. cuda: NVIDIA GPUs, one per rank. auto: a GPU if the program "
              "finds a usable one (the log gives the reason if not), else the CPU."},
     {PLACE(run, threads), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4096,
      .help = "Threads per rank. auto: the rank's share of the node's cores."},
 
     {PLACE(model, name), .kind = OPTION_IS_TEXT, .preset = "vit_cifar",
+     .flags = "a arch model net backbone",
      .help =
          "Architecture; vittrain --list-models lists all names. vit_cifar, timm's "
          "vit_{tiny,small,base,large,huge}_*, deit3_*, vit_*_dinov{2,3}, vit_*_siglip_*, cnn_a, "
          "cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), cnn_c, "
          "resnet{18,34,50,101,152}, linear (linear regression on numbers)."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
+     .flags = "pretrained=FILE.safetensors initial-checkpoint=FILE.safetensors "
+              "finetune=FILE.safetensors",
      .help = "Source of the initial weights: none (random), a FILE.safetensors, a checkpoint of a "
              "model of the same shape, or a run folder (its best weights), also on a remote "
              "(docs/store.md). With safetensors, a head of another size is initialized at random "
              "and position embeddings are resized to the model's grid."},
     {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
-     .most = IMAGE_LARGEST,
+     .most = IMAGE_LARGEST, .flags = "img-size image-size input-size",
      .help = "Height of the model's input images in pixels, and their width unless "
              "model.image_width is set. auto, here and below: the value of the architecture."},
     {PLACE(model, image_width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
@@ -70,11 +75,11 @@ const struct option_entry option_table[] = {
     {PLACE(model, heads), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 1024,
      .help = "Number of attention heads."},
     {PLACE(model, classes), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
-     .most = CLASSES_MOST, .help = "Number of classes."},
+     .most = CLASSES_MOST, .flags = "num-classes", .help = "Number of classes."},
     {PLACE(model, mlp_ratio), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(0), .most = 64,
      .help = "Hidden dimension of the MLP divided by the embedding dimension."},
     {PLACE(model, dropout), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 1,
-     .below_most = true, .help = "Dropout probability."},
+     .below_most = true, .flags = "drop", .help = "Dropout probability."},
     {PLACE(model, drop_path), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 1,
      .below_most = true,
      .help =
@@ -124,25 +129,26 @@ const struct option_entry option_table[] = {
              "micro-batch with train.accumulate). off: over the samples of each rank, so that "
              "results depend on the number of ranks. auto: on."},
 
-    {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10",
+    {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10", .flags = "dataset",
      .help = "Format of the data set: cifar10 (binary version), imagefolder (ROOT/train/CLASS/FILE "
              "and ROOT/val or ROOT/test, or ROOT/CLASS/FILE; JPEG, PNG, WebP), cinic10 (image "
-             "folders), webdataset (tar shards), arrays (of HDF5, NetCDF-4, Zarr and .npy files), "
-             "packed (written by `vittrain convert data`) "
+             "folders), webdataset (tar shards), arrays (of HDF5, NetCDF-4, Zarr and .npy files) "
              "or synthetic."},
     {PLACE(data, root), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "Folder of the data set, a packed FILE.h5, or names of tar shards or files of arrays "
+     .flags = "data data-dir data-path data-root root",
+     .help = "Folder of the data set, or names of tar shards or files of arrays "
              "with braces and wildcards (`imagenet-train-{000000..000146}.tar`). Empty: the sample "
              "of CIFAR-10 that is installed with the program (2,000 + 500 images)."},
     {PLACE(data, workers), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 256,
-     .help = "Threads per rank that load batches ahead of the step."},
+     .flags = "j num-workers", .help = "Threads per rank that load batches ahead of the step."},
     {PLACE(data, shuffle), CHOICES(SHUFFLE_CHOICES), .preset = "on",
      .help = "Shuffle the training samples in each epoch. off: the order of the files. chunks: "
              "arrays, by chunks of their files, each of which is decoded about once."},
     {PLACE(data, shuffle_block), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4294967295.0,
-     .help = "Packed data and shards: shuffle blocks of this many samples, then the samples within "
-             "groups of 16 blocks, so that disks read long ranges. Works best with "
-             "convert.shuffle. 0: shuffle all samples."},
+     .help =
+         "Tar shards: shuffle blocks of this many samples, then the samples within groups of 16 "
+         "blocks, so that disks read long ranges. Works best if the shards hold the samples in "
+         "random order. 0: shuffle all samples."},
     {PLACE(data, drop_last), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Drop the last batch of an epoch if it is incomplete."},
     {PLACE(data, val), CHOICES(VALIDATION_CHOICES), .preset = "test",
@@ -212,8 +218,7 @@ const struct option_entry option_table[] = {
      .help = "Image folders: accept classes without images. off: an empty class is an error."},
     {PLACE(data, check), CHOICES(CHECK_CHOICES), .preset = "header",
      .help = "Image folders and shards: check of the files before training. none: no check; "
-             "header: format and size; full: decode all images. Packed pixels: full verifies a "
-             "record's checksum at every read, not only at the first."},
+             "header: format and size; full: decode all images."},
     {PLACE(data, truncated), CHOICES(TRUNCATED_CHOICES), .preset = "error",
      .help = "Image files that end early: an error, or accept and use the part that can be "
              "decoded."},
@@ -238,9 +243,10 @@ const struct option_entry option_table[] = {
              "photos for image files and a model of 64 pixels or more, cifar for smaller models, "
              "else plain."},
     {PLACE(augment, flip), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 1,
+     .flags = "hflip",
      .help = "Probability of a horizontal flip. auto: 0.5, but 0 for float32 values. 0, here and "
              "below: never."},
-    {PLACE(augment, vflip), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
+    {PLACE(augment, vflip), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1, .flags = "vflip",
      .help = "Probability of a vertical flip."},
     {PLACE(augment, rot90), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Rotate square images by a random multiple of 90 degrees."},
@@ -255,6 +261,7 @@ const struct option_entry option_table[] = {
      .help = "Translation by up to this fraction of width and height. auto: 0.1 with "
              "recipe=cifar, else 0."},
     {PLACE(augment, erase), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 1,
+     .flags = "reprob random-erase",
      .help = "Probability of random erasing. auto: 0.5 with recipe=cifar, else 0."},
     {PLACE(augment, erase_scale), .kind = OPTION_IS_LIST, .preset = "0.02,0.2", .most = 1,
      .above_least = true, .least_count = 2, .most_count = 2,
@@ -267,6 +274,7 @@ const struct option_entry option_table[] = {
      .help = "Random crop after padding with this many zeros on each side. The crop has the size "
              "of the image, or that of augment.crop=random."},
     {PLACE(augment, rand_augment), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 16,
+     .flags = "ra aa auto-augment",
      .help = "RandAugment: number of operations per image, chosen from 14 geometric and color "
              "operations."},
     {PLACE(augment, rand_magnitude), .kind = OPTION_IS_INTEGER, .preset = "9", .most = 30,
@@ -361,18 +369,22 @@ const struct option_entry option_table[] = {
              "other lines go to standard error."},
 
     {PLACE(train, epochs), .kind = OPTION_IS_INTEGER, .preset = "10", .most = 1e6,
-     .help = "Number of epochs."},
+     .flags = "max-epochs num-epochs total-epochs num-train-epochs", .help = "Number of epochs."},
     {PLACE(train, steps), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e15,
+     .flags = "max-steps num-steps iterations",
      .help = "Number of optimizer steps after which the run ends, regardless of train.epochs. 0: "
              "train.epochs decides."},
     {PLACE(train, batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = BATCH_MOST,
+     .flags = "b bs batch-size per-device-train-batch-size train-batch-size",
      .help = "Batch size per rank: samples per rank and step. Replaces train.global_batch of an "
              "earlier deck."},
     {PLACE(train, global_batch), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
+     .flags = "global-batch-size total-batch-size",
      .help = "Batch size over all ranks: samples per step. Set it to get the same losses on any "
              "number of ranks. Replaces train.batch of an earlier deck. 0: train.batch times the "
              "number of ranks."},
     {PLACE(train, accumulate), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 65536,
+     .flags = "grad-accum-steps accumulate-grad-batches gradient-accumulation-steps",
      .help = "Gradient accumulation: number of micro-batches into which a rank's batch is split to "
              "save memory. The result is the same."},
     {PLACE(train, exact), CHOICES(EXACT_CHOICES), .preset = "off",
@@ -395,6 +407,7 @@ const struct option_entry option_table[] = {
      .help = "Action if train.check_every finds a wrong gradient. stop: end the run with exit code "
              "11 and without a new checkpoint. continue: log one warning for each wrong gradient."},
     {PLACE(train, precision), CHOICES(PRECISION_CHOICES), .preset = "auto",
+     .flags = "amp=auto fp16=fp16 half=fp16 bf16=bf16 amp-dtype dtype",
      .help = "Type of weights and activations in matrix products; reductions and updates are "
              "always fp32. auto: bf16 if the hardware multiplies it, else fp16 if it multiplies "
              "that, else fp32. fp16 on a CPU is for tests: it is multiplied in fp32."},
@@ -404,11 +417,12 @@ const struct option_entry option_table[] = {
              "which skips the update, and doubled after 2,000 consecutive updates without "
              "overflow."},
     {PLACE(train, checkpoint_activations), CHOICES(CHECKPOINT_ACTIVATIONS_CHOICES),
-     .preset = "none",
+     .preset = "none", .flags = "grad-checkpointing=block gradient-checkpointing=block",
      .help = "Activation checkpointing. block: keep only the output of each block for the backward "
              "pass and recompute the rest: less memory, about a quarter more time, the same "
              "result."},
     {PLACE(train, clip_norm), .kind = OPTION_IS_NUMBER, .preset = "0", .most = INFINITY,
+     .flags = "clip-grad max-grad-norm gradient-clip-val",
      .help = "Maximum norm of the gradient; larger gradients are scaled down. 0: no clipping."},
     {PLACE(train, loss), CHOICES(TRAIN_LOSS_CHOICES), .preset = "auto",
      .help =
@@ -418,6 +432,7 @@ const struct option_entry option_table[] = {
          "Regression: squared, absolute or huber error. auto: the first of these."},
     {PLACE(train, weights), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
      .most = INFINITY, .least_count = 1, .most_count = OPTION_LIST,
+     .flags = "class-weights class-weight pos-weight",
      .help = "Arrays: weights in the loss of the classes of pixels, of the labels, or of the "
              "outputs of a regression. auto: 1 for all."},
     {PLACE(train, row_weight), CHOICES(ROW_WEIGHT_CHOICES), .preset = "none",
@@ -429,7 +444,7 @@ const struct option_entry option_table[] = {
      .help = "Arrays, model.head=dense: number in data.y of pixels that are left out of loss and "
              "metrics. auto: none."},
     {PLACE(train, label_smoothing), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
-     .below_most = true,
+     .below_most = true, .flags = "smoothing",
      .help = "Label smoothing: share of the target that is spread evenly over all classes."},
     {PLACE(train, eval_every), .kind = OPTION_IS_INTEGER, .preset = "1", .most = 1e6,
      .help = "Epochs between evaluations. 0: only at the end."},
@@ -443,16 +458,17 @@ const struct option_entry option_table[] = {
      .help = "Evaluate the test split once at the end of training, with the weights of the best "
              "checkpoint by checkpoint.monitor if there is one, else with the last weights."},
 
-    {PLACE(optim, name), CHOICES(OPTIMIZER_CHOICES), .preset = "adamw",
+    {PLACE(optim, name), CHOICES(OPTIMIZER_CHOICES), .preset = "adamw", .flags = "opt optimizer",
      .help = "Optimizer, as defined in PyTorch, or in timm (muon, lion, lamb, lars), with its "
              "defaults of betas and eps. Defaults of lr, weight_decay and momentum differ."},
     {PLACE(optim, lr), .kind = OPTION_IS_NUMBER, .preset = "0.0003", .most = INFINITY,
-     .help = "Learning rate."},
+     .flags = "learning-rate base-lr", .help = "Learning rate."},
     {PLACE(optim, lr_scale), CHOICES(RATE_SCALE_CHOICES), .preset = "none",
      .help = "Scaling of the learning rate with the global batch size / optim.lr_batch."},
     {PLACE(optim, lr_batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e9,
      .help = "Global batch size for which optim.lr is meant."},
     {PLACE(optim, weight_decay), .kind = OPTION_IS_NUMBER, .preset = "0.0001", .most = INFINITY,
+     .flags = "wd",
      .help = "Weight decay. adamw, muon, lion: decoupled. lamb: added to the direction. Other "
              "optimizers: added to the gradient."},
     {PLACE(optim, no_decay), .kind = OPTION_IS_SWITCH, .preset = "off",
@@ -465,6 +481,7 @@ const struct option_entry option_table[] = {
      .help = "Comma-separated units, or prefixes of tensor names, that are not trained: "
              "stem,blocks.0."},
     {PLACE(optim, ema), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1, .below_most = true,
+     .flags = "model-ema=0.9998 model-ema-decay ema-decay",
      .help = "Decay of an exponential moving average of the weights (EMA), which is evaluated and "
              "saved. 0: none."},
     {PLACE(optim, momentum), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1, .below_most = true,
@@ -500,11 +517,12 @@ const struct option_entry option_table[] = {
              "head. Tensors that are not matrices are always updated in this way."},
 
     {PLACE(schedule, name), CHOICES(SCHEDULE_CHOICES), .preset = "constant",
-     .help = "Learning-rate schedule."},
+     .flags = "sched scheduler lr-scheduler", .help = "Learning-rate schedule."},
     {PLACE(schedule, per), CHOICES(SCHEDULE_PER_CHOICES), .preset = "step",
      .help = "Update the learning rate after each step or each epoch; also the unit of warmup and "
              "step_size."},
     {PLACE(schedule, warmup), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
+     .flags = "warmup-epochs warmup-steps",
      .help = "Steps or epochs of linear warm-up before the schedule starts."},
     {PLACE(schedule, min_lr), .kind = OPTION_IS_NUMBER, .preset = "0", .most = INFINITY,
      .help = "Final learning rate of cosine; lower bound of plateau."},
@@ -557,6 +575,7 @@ const struct option_entry option_table[] = {
              "until mesh.timeout. 0: no warning. Needs heartbeats."},
 
     {PLACE(checkpoint, every), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1e6,
+     .flags = "save-every save-freq save-interval",
      .help = "Epochs between checkpoints; fractions are allowed (0.5). 0: only at the end."},
     {PLACE(checkpoint, every_seconds), .kind = OPTION_IS_SECONDS, .preset = "0", .most = 1e9,
      .help = "Also write a checkpoint when this time has passed since the last one. 0: never."},
@@ -567,6 +586,7 @@ const struct option_entry option_table[] = {
              "restarted run resumes from the newest checkpoint in memory or on disk. Needs memory "
              "for two checkpoints; docs/resume.md. 0: none."},
     {PLACE(checkpoint, resume), .kind = OPTION_IS_TEXT, .preset = "auto",
+     .flags = "resume=auto auto-resume=auto ckpt-path resume-from-checkpoint",
      .help = "Checkpoint to resume from. auto: the newest valid checkpoint in the run's folder, or "
              "in the newest unfinished run of the same name and deck. never: start over. Else the "
              "FILE of a checkpoint, also on a remote (s3://BUCKET/FILE.h5 or REMOTE:FILE.h5), or "
@@ -589,6 +609,7 @@ const struct option_entry option_table[] = {
      .help = "Names and steps of the TensorBoard points: vittrain's (also course), or "
              "those of PyTorch's ImageNet example or of PyTorch Lightning (docs/outputs.md)."},
     {PLACE(output, log_every), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e9,
+     .flags = "p print-freq log-interval log-every-n-steps",
      .help = "Steps between two rows of metrics.csv and progress lines."},
     {PLACE(output, receipt), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
      .help =
@@ -607,16 +628,12 @@ const struct option_entry option_table[] = {
     {PLACE(output, csv), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Write metrics.csv and monitor.csv."},
     {PLACE(output, logbook), .kind = OPTION_IS_TEXT, .preset = "runs/logbook",
-     .help = "Folder of the log book. A finished run adds a page there and a row in the index. "
+     .help = "Folder of the log book. A run adds a row to its index when it ends. "
              "Empty: none."},
     {PLACE(output, target), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
-     .help = "Top-1 accuracy from 0 to 1. The log book and result.json report the time after which "
-             "an evaluation first reached it. 0: none."},
-    {PLACE(output, prometheus), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "FILE.prom in the folder of a node exporter's textfile collector. Rank 0 replaces it "
-             "every output.monitor seconds with step, loss, speed and sensors, and removes it at "
-             "the end. %h in the name is replaced by the host name; the first rank of each node "
-             "then writes its own file."},
+     .help =
+         "Top-1 accuracy from 0 to 1. result.json reports the time after which an evaluation first "
+         "reached it. 0: none."},
     {PLACE(output, weights), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Write the final weights as safetensors, and those of the best evaluation."},
     {PLACE(output, upload), .kind = OPTION_IS_TEXT, .preset = "",
@@ -634,12 +651,14 @@ const struct option_entry option_table[] = {
      .help = "Maximum bytes per second of uploads. 0: no limit."},
 
     {PLACE(debug, batches), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
+     .flags = "fast-dev-run=1 dry-run=1 limit-train-batches=1",
      .help =
          "Maximum number of batches in each epoch and each evaluation. With train.exact=layout, "
          "both count global batches of training. 0: all."},
     {PLACE(debug, fraction), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1,
      .above_least = true, .help = "Fraction of the data to use."},
     {PLACE(debug, overfit), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
+     .flags = "overfit-batches",
      .help = "Train on the first N batches only, repeatedly. 0: on all."},
     {PLACE(debug, flip), CHOICES(FLIP_CHOICES), .preset = "off",
      .help = "Inject faults: invert one bit on rank debug.flip_rank at each check "
@@ -649,6 +668,7 @@ const struct option_entry option_table[] = {
     {PLACE(debug, flip_rank), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
      .help = "Rank in which debug.flip injects faults."},
     {PLACE(debug, profile), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .flags = "profile=on profiler=on",
      .help = "Measure the time of each unit and operation and print it at the end, without the "
              "first two steps, which choose kernels."},
     {PLACE(debug, capture), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
@@ -712,7 +732,6 @@ static const struct {
     {"predict", "predictions", true},
     {"convert", "conversion of weights, checkpoints and data sets", true},
     {"bench", "benchmarks", true},
-    {"report", "reports of runs", true},
     {"plan", "memory and time of a planned run", true},
     {"find", "learning-rate range test", true},
     {"sweep", "hyperparameter search", true},

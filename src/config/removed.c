@@ -5,7 +5,21 @@
 #include <stddef.h>
 #include <string.h>
 
+static const char shards[] = "write tar shards with tar (docs/data.md)";
+
 static const struct removed removed[] = {
+    {"convert.file_size", "0", shards},
+    {"convert.kind", "auto", shards},
+    {"convert.output", "", shards},
+    {"convert.resize_to", "shorter", shards},
+    {"convert.shuffle", "off", shards},
+    {"convert.size", "0", shards},
+    {"bench.quick", "off", "use bench device product:SIDE or attention:BATCH:TOKENS"},
+    {"output.prometheus", "",
+     "use a node exporter; metrics.csv and monitor.csv have the values of a run"},
+    {"report.csv", "", "pass it to `vittrain report RUN`"},
+    {"report.format", "html", "pass it to `vittrain report RUN`"},
+    {"report.output", "", "pass it to `vittrain report RUN`"},
     {NULL, NULL, NULL},
 };
 

@@ -69,13 +69,12 @@ struct output_options {
     bool verbose;         /* all start-up lines on the console */
     double monitor;       /* seconds between readings of the sensors; 0: none */
     bool tensorboard, csv, weights;
-    char logbook[OPTION_TEXT];    /* a folder; empty: none */
-    double target;                /* top-1 accuracy; 0: none */
-    char upload[OPTION_TEXT];     /* s3://...; empty: none */
-    double upload_every;          /* seconds */
-    double upload_wait;           /* seconds, at the end */
-    int64_t upload_rate;          /* bytes a second; 0: no limit */
-    char prometheus[OPTION_TEXT]; /* a file; empty: none */
+    char logbook[OPTION_TEXT]; /* a folder; empty: none */
+    double target;             /* top-1 accuracy; 0: none */
+    char upload[OPTION_TEXT];  /* s3://...; empty: none */
+    double upload_every;       /* seconds */
+    double upload_wait;        /* seconds, at the end */
+    int64_t upload_rate;       /* bytes a second; 0: no limit */
 };
 
 struct debug_options {

@@ -67,7 +67,8 @@ static bool is_same_file(int file, const char *path)
            here.st_ino == there.st_ino;
 }
 
-int output_file_try_create(const char *path)
+/* Create and lock the file. Return -1 and set errno to EBUSY if another process has locked it. */
+static int try_create(const char *path)
 {
     output_file_remove_link(path);
     int file = output_file_open(path, O_RDWR | O_CREAT);
@@ -87,7 +88,7 @@ int output_file_create(const char *path)
 {
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
     for (int tries = 0; tries < OUTPUT_FILE_WAIT * 50; tries++) {
-        int file = output_file_try_create(path);
+        int file = try_create(path);
         if (file >= 0 || errno != EBUSY)
             return file;
         nanosleep(&pause, NULL);

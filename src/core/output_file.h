@@ -26,9 +26,6 @@ void output_file_remove_link(const char *path);
 enum { OUTPUT_FILE_WAIT = 10 };
 int output_file_create(const char *path);
 
-/* As output_file_create, but fail with EBUSY at once. */
-int output_file_try_create(const char *path);
-
 /* Remove the temporary files of a folder that no living process has locked. is_temporary decides by
  * name. Where locks are not supported, remove files that are older than a day. */
 void output_file_clean(const char *folder, bool (*is_temporary)(const char *name));

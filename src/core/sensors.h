@@ -11,40 +11,21 @@
 enum sensor {
     SENSOR_PROCESS_CORES,
     SENSOR_CORES_BUSY,
-    SENSOR_NODE_BUSY,
     SENSOR_RESIDENT,
     SENSOR_NODE_AVAILABLE,
-    SENSOR_CPU_CLOCK,
-    SENSOR_CPU_TEMPERATURE,
-    SENSOR_CPU_POWER,
-    SENSOR_CPU_ENERGY,
-    SENSOR_CPU_THROTTLES,
-    SENSOR_CPU_THROTTLED,
     SENSOR_GPU_BUSY,
-    SENSOR_GPU_MEMORY_BUSY,
     SENSOR_GPU_MEMORY_USED,
     SENSOR_GPU_MEMORY_TOTAL,
     SENSOR_GPU_POWER,
-    SENSOR_GPU_ENERGY,
     SENSOR_GPU_TEMPERATURE,
-    SENSOR_GPU_SM_CLOCK,
-    SENSOR_GPU_MEMORY_CLOCK,
-    SENSOR_GPU_THROTTLE_MASK,
-    SENSOR_GPU_THROTTLED,
-    SENSOR_GPU_ECC_CORRECTED,
-    SENSOR_GPU_ECC_UNCORRECTED,
-    SENSOR_GPU_PCIE_REPLAYS,
     SENSOR_COUNT
 };
 
 /* Aggregation of a sensor over time, then over the ranks that have it. */
 enum sensor_kind {
-    SENSOR_LEVEL,    /* mean over time, mean over ranks; also the maximum */
-    SENSOR_PEAK,     /* maximum */
-    SENSOR_LEAST,    /* minimum */
-    SENSOR_COUNTER,  /* last minus first, sum over ranks; unknown if a rank lacks it */
-    SENSOR_DURATION, /* last minus first, maximum over ranks */
-    SENSOR_STATE     /* not aggregated */
+    SENSOR_LEVEL, /* mean over time, mean over ranks; also the maximum */
+    SENSOR_PEAK,  /* maximum */
+    SENSOR_LEAST  /* minimum */
 };
 
 struct sensor_column {
@@ -58,12 +39,11 @@ struct sensor_column {
 
 extern const struct sensor_column sensor_columns[SENSOR_COUNT];
 
-enum { SENSOR_WORDS = 128, SENSOR_MESSAGE = 512 };
+enum { SENSOR_MESSAGE = 512 };
 
 /* Values of all sensors at one time. */
 struct sensor_reading {
     double value[SENSOR_COUNT];   /* NAN: unknown */
-    char throttle[SENSOR_WORDS];  /* reasons for the GPU's reduced clock, separated by spaces */
     char trouble[SENSOR_MESSAGE]; /* why a source cannot be read; rank 0 logs it once */
     char alarm[SENSOR_MESSAGE];   /* warning to be logged at once by this rank */
 };

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,7 +27,7 @@ int text_file_descriptor(const char *path, int64_t *bytes)
     return file;
 }
 
-FILE *text_file_open(const char *path)
+static FILE *stream_open(const char *path)
 {
     int64_t bytes;
     const int file = text_file_descriptor(path, &bytes);
@@ -39,7 +40,7 @@ FILE *text_file_open(const char *path)
 
 char *text_file_read(const char *path, size_t *length)
 {
-    FILE *stream = text_file_open(path);
+    FILE *stream = stream_open(path);
     char *text = NULL;
     size_t size = 0, used = 0;
     bool has_memory;
@@ -71,7 +72,7 @@ bool text_file_number(const char *path, const char *word, unsigned long long *nu
 {
     char line[256], name[128];
     bool found = false;
-    FILE *file = text_file_open(path);
+    FILE *file = stream_open(path);
     if (file == NULL)
         return false;
     while (!found && fgets(line, sizeof line, file) != NULL)

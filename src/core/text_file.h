@@ -6,14 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 /* Open a file for reading and set its size. Return its descriptor, or -1 and errno (EISDIR; EINVAL
  * for pipes and devices) on failure. */
 int text_file_descriptor(const char *path, int64_t *bytes);
-
-/* The same as a stream; NULL on failure. */
-FILE *text_file_open(const char *path);
 
 /* Return the whole file, zero-terminated and freed by the caller; NULL and errno on failure,
  * also ENOMEM. `length` may be NULL; the file may contain zeros. */

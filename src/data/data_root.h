@@ -5,9 +5,8 @@
 
 #include "core/error.h"
 
-/* Return true if data.root is a folder that is not empty. Else set ERROR_DATA. If the folder is
- * missing, the message has the nearest name, or the names in the part of the path that exists.
- * advice: the end of the message. */
+/* Return true if data.root is a folder that is not empty. Else set ERROR_DATA. advice: the end of
+ * the message. */
 MUST_CHECK bool data_root_check(const char *root, const char *advice, struct error *error);
 
 /* Set ERROR_DATA for a folder without `expected` ("no folder train"), with some names in it and the

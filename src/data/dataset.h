@@ -43,8 +43,6 @@ struct dataset_format {
      * caller's buffer is grown if necessary. */
     bool (*load)(struct dataset *dataset, int64_t record, struct byte_buffer *bytes, int32_t *label,
                  struct error *error);
-    /* Encoded data sets only: the size that `load` will return, in bytes. */
-    int64_t (*size)(struct dataset *dataset, int64_t record, struct error *error);
     /* Label of a record, without reading its pixels. NULL for files without labels. */
     bool (*label)(struct dataset *dataset, int64_t record, int32_t *label, struct error *error);
     /* Number of the chunk in the file that contains a record and its neighbours, ascending with the
@@ -153,7 +151,7 @@ static inline float *dataset_targets(const struct dataset *dataset, void *values
 enum { TRAINING_PER_TEST = 4 };
 
 extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_image_folder,
-    dataset_cinic10, dataset_packed, dataset_webdataset, dataset_arrays;
+    dataset_cinic10, dataset_webdataset, dataset_arrays;
 
 /* Open a split according to `data.*`, data.val and debug.fraction. Not collective: call it on all
  * ranks and then comm_agree. An empty split is an error, and so is the validation split of

@@ -145,12 +145,6 @@ static bool file_list_load(struct dataset *dataset, int64_t record, struct byte_
     return record_file_load(files->names[record], bytes, error);
 }
 
-static int64_t file_list_size(struct dataset *dataset, int64_t record, struct error *error)
-{
-    const struct listing *files = dataset->self;
-    return record_file_size(files->names[record], error);
-}
-
 static void file_list_close(struct dataset *dataset)
 {
     listing_free(dataset->self);
@@ -160,7 +154,6 @@ static void file_list_close(struct dataset *dataset)
 static const struct dataset_format file_list = {
     .name = "files",
     .load = file_list_load,
-    .size = file_list_size,
     .name_record = file_list_name_record,
     .close = file_list_close,
 };

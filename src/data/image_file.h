@@ -44,7 +44,7 @@ struct image_pixels {
     int64_t x, y, width, height;
     int64_t stride;          /* bytes per row */
     int64_t scale;           /* 1, 2, 4 or 8 */
-    struct byte_buffer part; /* scratch: the part of a JPEG that is decoded, or turned rows */
+    struct byte_buffer part; /* scratch: turned rows */
 };
 
 void image_pixels_free(struct image_pixels *pixels);
@@ -72,20 +72,7 @@ MUST_CHECK bool image_file_decode(const uint8_t *bytes, size_t count,
                                   const struct image_request *request, struct image_pixels *pixels,
                                   struct error *error);
 
-/* Encode a JPEG again without loss, with optimal Huffman tables and restart intervals of at least
- * `interval` pixels, so that image_file_decode decodes only the part that a request needs. Metadata
- * is removed except the orientation. Return false if that is not possible, or if the image has more
- * than most_pixels; the file can then be used unchanged. */
-MUST_CHECK bool image_jpeg_add_restarts(const uint8_t *bytes, size_t count, int64_t most_pixels,
-                                        int64_t interval, struct byte_buffer *to);
-
 /* ---- private to image_*.c */
-/* Copy the part of a JPEG with restart markers that contains an area. *part: its position in the
- * image. Return false if the file has no suitable markers or all of it is needed, and with an error
- * if there is not enough memory. */
-MUST_CHECK bool image_jpeg_cut(const uint8_t *bytes, size_t count, const struct image_area *area,
-                               struct byte_buffer *to, struct image_area *part,
-                               struct error *error);
 MUST_CHECK bool image_jpeg_decode(const uint8_t *bytes, size_t count,
                                   const struct image_header *header,
                                   const struct image_request *request, struct image_pixels *pixels,

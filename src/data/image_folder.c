@@ -351,13 +351,6 @@ static bool image_folder_load(struct dataset *dataset, int64_t record, struct by
     return record_file_load(path, bytes, error);
 }
 
-static int64_t image_folder_size(struct dataset *dataset, int64_t record, struct error *error)
-{
-    char path[2 * LISTING_PATH];
-    image_folder_name_record(dataset, record, path, sizeof path);
-    return record_file_size(path, error);
-}
-
 static void image_folder_close(struct dataset *dataset)
 {
     struct image_folder *self = dataset->self;
@@ -373,7 +366,6 @@ const struct dataset_format dataset_image_folder = {
     .name = "imagefolder",
     .open = image_folder_open,
     .load = image_folder_load,
-    .size = image_folder_size,
     .label = image_folder_label,
     .name_record = image_folder_name_record,
     .close = image_folder_close,
@@ -384,7 +376,6 @@ const struct dataset_format dataset_cinic10 = {
     .name = "cinic10",
     .open = cinic10_open,
     .load = image_folder_load,
-    .size = image_folder_size,
     .label = image_folder_label,
     .name_record = image_folder_name_record,
     .close = image_folder_close,

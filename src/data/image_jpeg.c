@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* JPEG with libjpeg-turbo. Only the rows down to the end of the area are decoded, and of these only
- * the blocks that overlap the area are transformed, at full size or at 1/2, 1/4 or 1/8. If the file
- * has restart markers, only the intervals that overlap the area are decoded (image_jpeg_cut.c). At
- * full size the area's pixels are bit for bit those of the whole image. libjpeg reports errors by
+ * the blocks that overlap the area are transformed, at full size or at 1/2, 1/4 or 1/8. At full
+ * size the area's pixels are bit for bit those of the whole image. libjpeg reports errors by
  * longjmp; struct jpeg_reader is in the caller's frame and stays valid. */
 #include <stdio.h> /* jpeglib.h needs it */
 
@@ -17,7 +16,6 @@
 enum {
     SCANS_MOST = 500, /* limit of scans of a progressive file, against denial of service */
     EDGE = 2,         /* pixels outside the area that chroma upsampling reads */
-    WIDE = 5,         /* columns beside an area of a cut file, see widen */
 };
 
 struct jpeg_reader {
@@ -193,23 +191,9 @@ static void read_guarded(struct jpeg_reader *reader, const uint8_t *bytes, size_
         read_rows(reader);
 }
 
-/* The area with the pixels around it that upsampling reads. WIDE columns are added on each side
- * because libjpeg upsamples differently if a component of an image has less than 3 columns. */
-static struct image_area area_widen(const struct image_request *request,
-                                    const struct image_header *header)
-{
-    const struct image_area *area = &request->area;
-    const int64_t side = WIDE * request->scale, edge = EDGE * request->scale;
-    const int64_t left = area->x < side ? 0 : area->x - side;
-    const int64_t top = area->y < edge ? 0 : area->y - edge;
-    const int64_t right = area->x + area->width + side, bottom = area->y + area->height + edge;
-    return (struct image_area){left, top, (right > header->width ? header->width : right) - left,
-                               (bottom > header->height ? header->height : bottom) - top};
-}
-
-static bool jpeg_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
-                        const struct image_request *request, struct image_pixels *pixels,
-                        struct error *error)
+bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
+                       const struct image_request *request, struct image_pixels *pixels,
+                       struct error *error)
 {
     struct error own = {0};
     struct jpeg_reader reader = {
@@ -221,108 +205,4 @@ static bool jpeg_decode(const uint8_t *bytes, size_t count, const struct image_h
     if (own.kind != ERROR_NONE)
         *error = own;
     return own.kind == ERROR_NONE;
-}
-
-bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
-                       const struct image_request *request, struct image_pixels *pixels,
-                       struct error *error)
-{
-    struct byte_buffer *cut = &pixels->part;
-    struct image_area part;
-    const struct image_area wide = area_widen(request, header);
-    if (!image_jpeg_cut(bytes, count, &wide, cut, &part, error))
-        return error->kind == ERROR_NONE &&
-               jpeg_decode(bytes, count, header, request, pixels, error);
-    const struct image_header cut_header = {
-        .format = IMAGE_JPEG, .width = part.width, .height = part.height};
-    struct image_request moved = *request;
-    moved.area.x -= part.x;
-    moved.area.y -= part.y;
-    const bool good = jpeg_decode(cut->data, cut->count, &cut_header, &moved, pixels, error);
-    pixels->x += part.x / pixels->scale;
-    pixels->y += part.y / pixels->scale;
-    return good;
-}
-
-/* ---- Restart markers. */
-
-/* Return the number of MCUs (minimum coded units) of a restart interval: the smallest divisor of
- * those of a row that has at least this width in pixels. */
-static unsigned choose_interval(const struct jpeg_decompress_struct *jpeg, int64_t pixels)
-{
-    const unsigned width =
-        DCTSIZE * (jpeg->num_components == 1 ? 1 : (unsigned)jpeg->max_h_samp_factor);
-    const unsigned across = (jpeg->image_width + width - 1) / width;
-    unsigned interval = ((unsigned)pixels + width - 1) / width;
-    while (interval < across && across % interval != 0)
-        interval++;
-    return interval < across ? interval : across;
-}
-
-/* True if the file has all bits of all coefficients. libjpeg smooths the pixels of a progressive
- * file that lacks scans, but not those of the same coefficients in a sequential file. */
-static bool is_complete(const struct jpeg_decompress_struct *jpeg)
-{
-    for (int i = 0; jpeg->progressive_mode && i < jpeg->num_components; i++)
-        for (int k = 0; k < DCTSIZE2; k++)
-            if (jpeg->coef_bits[i][k] != 0)
-                return false;
-    return true;
-}
-
-/* Write an EXIF segment with the orientation as its only entry. */
-static void write_orientation(struct jpeg_compress_struct *to, int orientation)
-{
-    uint8_t segment[] = "Exif\0\0MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0.\0\0\0\0\0";
-    segment[25] = (uint8_t)orientation;
-    jpeg_write_marker(to, JPEG_APP0 + 1, segment, sizeof segment);
-}
-
-/* Contains setjmp; no local variable changes after it. */
-static bool write_guarded(struct jpeg_reader *reader, struct jpeg_compress_struct *to,
-                          const uint8_t *bytes, size_t count, int64_t interval,
-                          unsigned char **file, unsigned long *file_bytes)
-{
-    if (setjmp(reader->failed) != 0)
-        return false;
-    reader_open(reader, bytes, count);
-    to->err = reader->jpeg.err;
-    to->client_data = reader;
-    jpeg_create_compress(to);
-    jpeg_read_header(&reader->jpeg, TRUE);
-    jvirt_barray_ptr *coefficients = jpeg_read_coefficients(&reader->jpeg);
-    jpeg_mem_dest(to, file, file_bytes);
-    jpeg_copy_critical_parameters(&reader->jpeg, to);
-    to->optimize_coding = TRUE;
-    to->restart_interval = choose_interval(&reader->jpeg, interval);
-    jpeg_write_coefficients(to, coefficients);
-    if (reader->header->orientation > 1)
-        write_orientation(to, reader->header->orientation);
-    jpeg_finish_compress(to);
-    return !reader->cut && reader->errors.num_warnings == 0 && is_complete(&reader->jpeg);
-}
-
-bool image_jpeg_add_restarts(const uint8_t *bytes, size_t count, int64_t most_pixels,
-                             int64_t interval, struct byte_buffer *to)
-{
-    struct error error = {0};
-    struct image_header header;
-    struct jpeg_reader reader = {.header = &header, .error = &error};
-    struct jpeg_compress_struct writer = {0};
-    unsigned char *file = NULL;
-    unsigned long file_bytes = 0;
-    bool incomplete;
-    const bool good =
-        image_file_header(bytes, count, true, most_pixels, &header, &incomplete, &error) &&
-        header.format == IMAGE_JPEG &&
-        write_guarded(&reader, &writer, bytes, count, interval, &file, &file_bytes) &&
-        byte_buffer_reserve(to, file_bytes, &error);
-    if (good) {
-        memcpy(to->data, file, file_bytes);
-        to->count = file_bytes;
-    }
-    jpeg_destroy_compress(&writer);
-    jpeg_destroy_decompress(&reader.jpeg);
-    free(file);
-    return good;
 }

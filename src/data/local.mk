@@ -56,7 +56,6 @@ libvittrain_a_SOURCES += \
 	src/data/image_file.h \
 	src/data/image_folder.c \
 	src/data/image_jpeg.c \
-	src/data/image_jpeg_cut.c \
 	src/data/image_orientation.c \
 	src/data/image_png.c \
 	src/data/image_webp.c \
@@ -66,11 +65,6 @@ libvittrain_a_SOURCES += \
 	src/data/loader.h \
 	src/data/mix.c \
 	src/data/mix.h \
-	src/data/packed.c \
-	src/data/packed.h \
-	src/data/packed_file.c \
-	src/data/packed_hdf5.c \
-	src/data/packed_write.c \
 	src/data/policy.c \
 	src/data/policy.h \
 	src/data/record_check.c \
@@ -84,7 +78,6 @@ libvittrain_a_SOURCES += \
 	src/data/statistics.c \
 	src/data/statistics.h \
 	src/data/synthetic.c \
-	src/data/tar_cache.c \
 	src/data/tar_index.c \
 	src/data/tar_index.h \
 	src/data/tar_shards.c \

@@ -203,29 +203,16 @@ bool record_check_file(const char *path, const struct options *options,
     return good;
 }
 
-/* Load the file; if `bytes` is NULL, only find its size. Return the size. Errors have the path. */
-static int64_t file_load(const char *path, struct byte_buffer *bytes, struct error *error)
+bool record_file_load(const char *path, struct byte_buffer *bytes, struct error *error)
 {
     struct error reason = {0};
     int64_t size = 0;
     const int descriptor = file_open(path, &size, &reason);
-    if (descriptor >= 0 && bytes != NULL && byte_buffer_reserve(bytes, (size_t)size, &reason) &&
+    if (descriptor >= 0 && byte_buffer_reserve(bytes, (size_t)size, &reason) &&
         file_read(descriptor, bytes->data, 0, (size_t)size, &reason))
         bytes->count = (size_t)size;
     if (descriptor >= 0)
         close(descriptor);
-    if (reason.kind != ERROR_NONE)
-        error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text);
-    return size;
-}
-
-bool record_file_load(const char *path, struct byte_buffer *bytes, struct error *error)
-{
-    file_load(path, bytes, error);
-    return error->kind == ERROR_NONE;
-}
-
-int64_t record_file_size(const char *path, struct error *error)
-{
-    return file_load(path, NULL, error);
+    return reason.kind == ERROR_NONE ||
+           error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text);
 }

@@ -50,9 +50,6 @@ static inline void record_check_count(struct check_scratch *scratch, int orienta
 /* Load the whole file; the buffer is grown if necessary. The error names the file. */
 MUST_CHECK bool record_file_load(const char *path, struct byte_buffer *bytes, struct error *error);
 
-/* Return the file's size in bytes. The error names the file. */
-int64_t record_file_size(const char *path, struct error *error);
-
 /* Read the header of an image of `bytes` bytes at an offset of an open file. `file`: buffer for the
  * bytes that are read. The error does not name the file. */
 MUST_CHECK bool record_check_header(int descriptor, size_t offset, size_t bytes,

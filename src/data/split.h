@@ -7,11 +7,6 @@
 
 #include "data/dataset.h"
 
-/* Return the stored split that is opened for `split`; -1: none. stored[s]: number of records or
- * files of split s. Without a test split, the validation split is the test split; without both,
- * data.val=FRACTION holds out training samples. */
-int split_stored(const struct options *options, enum data_split split, const int64_t stored[3]);
-
 /* Keep `count` random samples. draw: number of this selection; others of the same seed are
  * independent. */
 void split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t count);

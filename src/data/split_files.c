@@ -260,6 +260,21 @@ struct split_file *split_files_of(const struct split_files *files, enum data_spl
     return files->file + first;
 }
 
+/* Return the split whose files are opened for `split`; -1: none. stored[s]: number of files of
+ * split s. */
+static int split_stored(const struct options *options, enum data_split split,
+                        const int64_t stored[3])
+{
+    const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
+    if (split == SPLIT_VALIDATION && !own)
+        split = SPLIT_TEST;
+    if (stored[split] == 0 && split != SPLIT_TRAIN)
+        split = SPLIT_VALIDATION;
+    if (stored[split] == 0 && options->data.val == VALIDATION_FRACTION)
+        split = SPLIT_TRAIN;
+    return stored[split] > 0 ? (int)split : -1;
+}
+
 struct split_file *split_files_choose(const struct split_files *files,
                                       const struct options *options, enum data_split split,
                                       int64_t *count, struct error *error)

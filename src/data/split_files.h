@@ -39,7 +39,9 @@ MUST_CHECK bool split_files_find(const char *root, const struct split_file_kind 
 struct split_file *split_files_of(const struct split_files *files, enum data_split split,
                                   int64_t *count);
 
-/* Return the files to open for a split (split_stored); NULL and an error if there are none. */
+/* Return the files to open for a split; NULL and an error if there are none. Without a test split,
+ * the validation split is the test split; without both, data.val=FRACTION holds out training
+ * samples. */
 struct split_file *split_files_choose(const struct split_files *files,
                                       const struct options *options, enum data_split split,
                                       int64_t *count, struct error *error);

@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +21,12 @@
 #include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
+#include "core/integer.h"
+#include "core/log.h"
+#include "core/thread.h"
 #include "data/record_check.h"
 
-enum { READ_SIZE = 4096, CLS_MOST = 64, JSON_MOST = 1 << 20 };
+enum { THREADS = 8, READ_SIZE = 4096, CLS_MOST = 64, JSON_MOST = 1 << 20 };
 
 struct member {
     int64_t offset, bytes, header; /* of the contents; bytes of its headers */
@@ -158,10 +162,11 @@ bool tar_index_load(const struct tar_shard *shard, const struct tar_record *reco
                       &reason))
         return error_set(error, ERROR_DATA, "%s", reason.text);
     return (header_sum(shard, record->offset, &sum) && sum == record->sum) ||
-           error_set(error, ERROR_DATA,
-                     "%s was rewritten: the tar header of the sample at byte %lld is not that of "
-                     "the index; delete .vittrain-*.index and start again",
-                     shard->path, (long long)(record->offset - record->header));
+           error_set(
+               error, ERROR_DATA,
+               "%s was rewritten: the tar header of the sample at byte %lld has changed; start "
+               "again when the shard is complete",
+               shard->path, (long long)(record->offset - record->header));
 }
 
 static bool add_record(struct builder *builder, int32_t label, struct error *error)
@@ -372,7 +377,7 @@ static void remove_duplicates(struct builder *builder)
     }
 }
 
-bool tar_index_build(struct tar_shard *shard, struct error *error)
+static bool index_build(struct tar_shard *shard, struct error *error)
 {
     struct builder builder = {.shard = shard};
     int status;
@@ -398,6 +403,35 @@ bool tar_index_build(struct tar_shard *shard, struct error *error)
     free(builder.keys);
     free(builder.buffer.data);
     return good;
+}
+
+struct building {
+    struct tar_shard *shards;
+    int64_t count;
+    atomic_llong claimed;
+    atomic_bool failed;
+};
+
+static void *build_some(void *argument)
+{
+    struct building *building = argument;
+    for (int64_t i; (i = atomic_fetch_add(&building->claimed, 1)) < building->count;) {
+        struct error reason = {0};
+        if (!index_build(&building->shards[i], &reason))
+            atomic_store(&building->failed, true);
+    }
+    return NULL;
+}
+
+bool tar_index_build(struct tar_shard *shards, int64_t count, struct error *error)
+{
+    struct building building = {.shards = shards, .count = count};
+    log_info("data: reading the headers of %lld shard%s", (long long)count, count == 1 ? "" : "s");
+    threads_run("tar-index", smaller(THREADS, count), build_some, &building);
+    if (building.failed)
+        return error_set(error, ERROR_MEMORY, "no memory for the index of %lld shards",
+                         (long long)count);
+    return tar_shards_check(shards, count, error);
 }
 
 void tar_index_name(const struct tar_shard *shard, const struct tar_record *record, char *name,

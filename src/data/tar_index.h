@@ -7,10 +7,10 @@
 #include "data/image_file.h"
 #include "data/tar_shards.h"
 
-/* Read the headers, labels and image headers of an open shard (ustar, GNU and pax archives) and set
- * its records. Samples that cannot be used are counted in shard->problems. Fails only without
- * memory. Thread-safe for different shards. */
-MUST_CHECK bool tar_index_build(struct tar_shard *shard, struct error *error);
+/* Read the headers, labels and image headers of open shards (ustar, GNU and pax archives) in
+ * several threads, and set their records. Samples that cannot be used are counted in
+ * shard->problems. Fails without memory, and if a shard is changed in the meantime. */
+MUST_CHECK bool tar_index_build(struct tar_shard *shards, int64_t count, struct error *error);
 
 /* Read the header of an image. Return its pixels, or 0 and the reason. */
 uint32_t tar_index_pixels(const struct tar_shard *shard, const struct tar_record *record,
@@ -25,12 +25,5 @@ MUST_CHECK bool tar_index_load(const struct tar_shard *shard, const struct tar_r
 /* Write the path of a record's member, for messages; it is read from the shard. */
 void tar_index_name(const struct tar_shard *shard, const struct tar_record *record, char *name,
                     size_t size);
-
-/* Set the records of open shards: from the stored index, else by reading the headers in several
- * threads and storing the index. It is stored beside the first shard or, if that folder is not
- * writable, in the user's cache folder. An index of other names, sizes or times, or a damaged one,
- * is replaced. Of processes that start at once, one builds the index and the others wait for it.
- * Not collective. Reports no problems of samples: see shard->problems. */
-MUST_CHECK bool tar_index_open(struct tar_shard *shards, int64_t count, struct error *error);
 
 #endif

@@ -98,7 +98,7 @@ static struct tar_shard *open_shards(struct webdataset *self, const struct optio
         return NULL;
     if (shards[0].descriptor >= 0) /* open already */
         return shards;
-    if (!tar_shards_open(shards, *count, error) || !tar_index_open(shards, *count, error) ||
+    if (!tar_shards_open(shards, *count, error) || !tar_index_build(shards, *count, error) ||
         !check_problems(shards, *count, options, error))
         return NULL;
     return shards;
@@ -219,7 +219,7 @@ static bool check_record(const struct dataset *dataset, int64_t record,
         return true;
     record_check_count(scratch, entry->orientation, entry->has_alpha != 0);
     if (!full && entry->pixels > 0 && entry->pixels <= options->data.max_pixels)
-        return true; /* checked when the index was built */
+        return true; /* checked when the shard was indexed */
     return tar_index_pixels(shard, entry, &scratch->file, options->data.max_pixels, &header,
                             error) > 0 &&
            (!full || (byte_buffer_reserve(&scratch->file, entry->bytes, error) &&
@@ -305,13 +305,6 @@ static bool webdataset_label(struct dataset *dataset, int64_t record, int32_t *l
     return true;
 }
 
-static int64_t webdataset_size(struct dataset *dataset, int64_t record, struct error *error)
-{
-    const struct tar_shard *shard;
-    (void)error;
-    return record_of(dataset->self, record, &shard)->bytes;
-}
-
 static void webdataset_advise(struct dataset *dataset, int64_t first, int64_t end)
 {
     while (first < end) {
@@ -340,7 +333,6 @@ const struct dataset_format dataset_webdataset = {
     .name = "webdataset",
     .open = webdataset_open,
     .load = webdataset_load,
-    .size = webdataset_size,
     .label = webdataset_label,
     .advise = webdataset_advise,
     .name_record = webdataset_name_record,

@@ -51,10 +51,10 @@ struct device_backend {
     double (*measure_peak)(struct device *device, enum data_type type);
     /* NULL if the backend has nothing to report. */
     void (*survey)(struct device *device, struct device_survey *survey);
-    /* Fill in what the device itself can measure (core/sensors.h); now: seconds of clock_now. May
-     * be slow; called by one thread at a time, concurrently with operations. NULL: no device
-     * sensors (the host's are read in any case). */
-    void (*sensors)(struct device *device, double now, struct sensor_reading *reading);
+    /* Fill in what the device itself can measure (core/sensors.h). May be slow; called by one
+     * thread at a time, concurrently with operations. NULL: no device sensors (the host's are read
+     * in any case). */
+    void (*sensors)(struct device *device, struct sensor_reading *reading);
     /* Return true if attention over this many tokens with heads of this width is supported. */
     bool (*attention_fits)(struct device *device, int64_t tokens, int64_t head_dim);
     /* True if a call of a linear layer may have any number of grains, unless it computes gradients

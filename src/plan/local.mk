@@ -9,8 +9,6 @@ libvittrain_a_SOURCES += \
 	src/plan/machine.h \
 	src/plan/plan.c \
 	src/plan/plan.h \
-	src/plan/plan_checkpoint.c \
-	src/plan/plan_checkpoint.h \
 	src/plan/plan_print.c \
 	src/plan/plan_print.h \
 	src/plan/step_prediction.c \

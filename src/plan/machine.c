@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/deck.h"
 #include "config/option_types.h"
@@ -154,12 +155,12 @@ bool machine_connects(const struct machine *machine, const struct group_shape *s
     if (shape->inside > 1 && !network_is_known(&machine->inside))
         return error_set(error, ERROR_USAGE,
                          "%s has no speed of the network inside a node: [inside] needs "
-                         "bandwidth, or run `vittrain bench machine` on several ranks of a node",
+                         "bandwidth; `vittrain bench comm` on several ranks of a node measures it",
                          machine->path);
     if (shape->nodes > 1 && !network_is_known(&machine->between))
         return error_set(error, ERROR_USAGE,
                          "%s has no speed of the network between nodes: [between] needs bandwidth, "
-                         "or run `vittrain bench machine` on several nodes",
+                         "which `vittrain bench comm` measures with one rank on each node",
                          machine->path);
     return true;
 }
@@ -179,7 +180,6 @@ struct number_key {
     {                                                                                              \
         .name = key, .offset = offsetof(struct machine, member), __VA_ARGS__                       \
     }
-#define POSITIVE .least = 1e-12, .most = 1e24
 #define ANY .least = 0, .most = 1e24
 #define WHOLE .whole = true, .least = 1, .most = 1e6
 
@@ -193,7 +193,7 @@ static const struct number_key numbers[] = {
     NUMBER("machine.watts", watts, ANY),
     NUMBER("machine.images", images, ANY),
     NUMBER("compute.launch", launch, ANY),
-    NUMBER("compute.memory_bandwidth", memory_bandwidth, POSITIVE),
+    NUMBER("compute.memory_bandwidth", memory_bandwidth, ANY),
     NUMBER("compute.fp32_flops", flops[TYPE_FP32], ANY),
     NUMBER("compute.bf16_flops", flops[TYPE_BF16], ANY),
     NUMBER("compute.fp16_flops", flops[TYPE_FP16], ANY),
@@ -356,17 +356,19 @@ static bool machine_check(const struct machine *machine, struct error *error)
     for (int type = 0; type < MACHINE_TYPES; type++)
         multiplies = multiplies || machine_multiplies(machine, (enum data_type)type);
     if (machine->memory_bandwidth == 0)
-        return error_set(error, ERROR_USAGE, "%s: [compute] memory_bandwidth is missing",
+        return error_set(error, ERROR_USAGE,
+                         "%s: [compute] memory_bandwidth is missing; `vittrain bench device` "
+                         "measures it",
                          machine->path);
     if (!multiplies)
         return error_set(error, ERROR_USAGE,
                          "%s has no speed of matrix products: [compute] needs fp32_flops, "
-                         "bf16_flops or fp16_flops; `vittrain bench machine` measures them",
+                         "bf16_flops or fp16_flops; `vittrain bench device` measures them",
                          machine->path);
     return true;
 }
 
-bool machine_read_stream(struct machine *machine, FILE *file, const char *name, struct error *error)
+static void machine_default(struct machine *machine, const char *name)
 {
     const struct network network = {.members = 2, .share = 1, .compute_speed = 1, .send_speed = 1};
     *machine = (struct machine){.node_ranks = 1,
@@ -376,7 +378,25 @@ bool machine_read_stream(struct machine *machine, FILE *file, const char *name, 
                                 .inside = network,
                                 .between = network};
     snprintf(machine->path, sizeof machine->path, "%s", name);
+}
+
+bool machine_read_stream(struct machine *machine, FILE *file, const char *name, struct error *error)
+{
+    machine_default(machine, name);
     return deck_read_pairs(file, name, pair_set, machine, error) && machine_check(machine, error);
+}
+
+bool machine_read_part(struct machine *machine, const char *path, struct error *error)
+{
+    machine_default(machine, path);
+    if (access(path, F_OK) != 0)
+        return true;
+    FILE *file = deck_file_open(path, error);
+    if (file == NULL)
+        return false;
+    bool good = deck_read_pairs(file, path, pair_set, machine, error);
+    fclose(file);
+    return good;
 }
 
 bool machine_read(struct machine *machine, const char *path, struct error *error)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Speeds of a machine, read from a file: matrix products, memory, collectives inside a node and
- * between nodes. `vittrain bench machine` measures them; the file of a cluster that is not
- * available is written by hand from data sheets (input/clusters). Format: docs/planning.md. */
+ * between nodes. `vittrain bench device` and `bench comm` measure them; the file of a cluster that
+ * is not available is written by hand from data sheets (input/clusters). Format: docs/planning.md.
+ */
 #ifndef VITTRAIN_PLAN_MACHINE_H
 #define VITTRAIN_PLAN_MACHINE_H
 
@@ -69,7 +70,10 @@ MUST_CHECK bool machine_read(struct machine *machine, const char *path, struct e
 MUST_CHECK bool machine_read_stream(struct machine *machine, FILE *file, const char *name,
                                     struct error *error);
 
-/* Write a file that machine_read reads. */
+/* As machine_read, but speeds may be missing, and the file, too. */
+MUST_CHECK bool machine_read_part(struct machine *machine, const char *path, struct error *error);
+
+/* Write a file that machine_read_part reads. */
 void machine_write(const struct machine *machine, FILE *file);
 
 /* Return the seconds of an operation on a rank if node_ranks ranks of its node work. */

@@ -319,10 +319,10 @@ bool plan_time_print(const struct plan *plan, const struct machine *machine, str
     if (machine != NULL)
         summary_print(plan, &prediction, &details, machine);
     else
-        printf(
-            "\nNo times: measure this machine with `vittrain bench machine` on the same number of "
-            "ranks, which writes %s.\n",
-            default_file);
+        printf("\nNo times: measure this machine with `vittrain bench device` and `vittrain bench "
+               "comm` "
+               "on the same number of ranks, with bench.machine=%s.\n",
+               default_file);
     step_prediction_close(&prediction);
     plan_details_close(&details);
     return true;

@@ -51,7 +51,7 @@ static void operations_run(struct simulation *simulation, double seconds)
             seconds = 0;
     }
     passed += seconds;
-    prediction->slowed += passed - alone;
+    prediction->slowed += passed - alone > 1e-12 ? passed - alone : 0; /* above rounding */
     prediction->seconds += passed;
 }
 

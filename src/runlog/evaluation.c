@@ -172,6 +172,9 @@ static void errors_text(const struct evaluation *evaluation, const struct datase
     else if (outputs > OUTPUTS_IN_TEXT)
         snprintf(text, EVALUATION_TEXT, ", R2 %s (mean of %.0f outputs)",
                  evaluation_number(r2 / known, 4, number), known);
+    else if (compared == 0)
+        snprintf(text + used, EVALUATION_TEXT - used, ", %sR2 %s", outputs > 1 ? "mean " : "",
+                 evaluation_number(r2 / known, 4, number));
 }
 
 void evaluation_text(const struct evaluation *evaluation, const struct dataset *dataset,

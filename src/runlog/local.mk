@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# runlog: console, metrics, TensorBoard, Prometheus, sensors
+# runlog: console, metrics, TensorBoard, sensors
 libvittrain_a_SOURCES += \
 	src/runlog/hparams.c \
 	src/runlog/hparams.h \
@@ -7,12 +7,12 @@ libvittrain_a_SOURCES += \
 	src/runlog/class_counts.h \
 	src/runlog/evaluation.c \
 	src/runlog/evaluation.h \
+	src/runlog/logbook.c \
+	src/runlog/logbook.h \
 	src/runlog/monitor.c \
 	src/runlog/monitor.h \
 	src/runlog/output_errors.c \
 	src/runlog/output_errors.h \
-	src/runlog/prometheus.c \
-	src/runlog/prometheus.h \
 	src/runlog/rclone.c \
 	src/runlog/rclone.h \
 	src/runlog/receipt.c \
@@ -21,8 +21,6 @@ libvittrain_a_SOURCES += \
 	src/runlog/results.h \
 	src/runlog/run_log.c \
 	src/runlog/run_log.h \
-	src/runlog/smi.c \
-	src/runlog/smi.h \
 	src/runlog/tensorboard.c \
 	src/runlog/tensorboard.h \
 	src/runlog/upload.c \

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/csv.h"
@@ -21,7 +20,6 @@
 #include "core/log.h"
 #include "core/sensors_cpu.h"
 #include "core/thread.h"
-#include "runlog/smi.h"
 
 /* Columns before the sensors': time, step, rank, host. */
 enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };
@@ -29,20 +27,15 @@ enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };
 /* Time limit for the last reading at the end of a run: a driver or a file system may hang. */
 static const double stop_seconds = 5;
 
-/* Time limit for nvidia-smi, which takes seconds to start if the driver is idle. */
-static const double smi_seconds = 20;
-
 struct monitor {
     struct monitor_setup setup;
     struct cpu_sensors *cpu;
     _Atomic int64_t step;
 
     /* Used by the thread only while it runs. */
-    struct csv table; /* stream NULL: no table, or writing failed */
-    struct error table_error, points_error, page_error; /* the first write error of each */
-    char page[FILE_PATH];                               /* Prometheus page; "": none */
-    bool page_written;
-    bool warned; /* of sensors that cannot be read */
+    struct csv table;                       /* stream NULL: no table, or writing failed */
+    struct error table_error, points_error; /* the first write error of each */
+    bool warned;                            /* of sensors that cannot be read */
     struct sensor_sums sums[SENSOR_COUNT];
     int64_t readings;
     double first_at, last_at; /* clock: first and newest reading */
@@ -51,13 +44,11 @@ struct monitor {
     pthread_t thread;
     bool running;
     pthread_mutex_t mutex; /* protects the members below */
-    struct run_figures figures;
     pthread_cond_t wake;
-    bool stop;           /* request to the thread */
-    bool middle_reached; /* request to run nvidia-smi */
-    bool over;           /* the thread is finished */
-    _Atomic bool stuck;  /* the thread did not finish in time: its members must not be used */
-    bool abandoned;      /* the stuck thread frees the monitor */
+    bool stop;          /* request to the thread */
+    bool over;          /* the thread is finished */
+    _Atomic bool stuck; /* the thread did not finish in time: its members must not be used */
+    bool abandoned;     /* the stuck thread frees the monitor */
 };
 
 /* ---- sums */
@@ -65,7 +56,7 @@ struct monitor {
 void sensor_sums_begin(struct sensor_sums sums[SENSOR_COUNT])
 {
     for (int i = 0; i < SENSOR_COUNT; i++)
-        sums[i] = (struct sensor_sums){.most = NAN, .least = NAN, .first = NAN, .last = NAN};
+        sums[i] = (struct sensor_sums){.most = NAN, .least = NAN, .last = NAN};
 }
 
 void sensor_sums_add(struct sensor_sums sums[SENSOR_COUNT], const struct sensor_reading *reading,
@@ -79,7 +70,6 @@ void sensor_sums_add(struct sensor_sums sums[SENSOR_COUNT], const struct sensor_
         sums[i].seconds += seconds;
         sums[i].most = fmax(sums[i].most, value);
         sums[i].least = fmin(sums[i].least, value);
-        sums[i].first = isnan(sums[i].first) ? value : sums[i].first;
         sums[i].last = value;
     }
 }
@@ -90,18 +80,13 @@ void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
     double added[2 * SENSOR_COUNT], highest[SENSOR_COUNT]; /* added: sums, then counts */
     for (int i = 0; i < SENSOR_COUNT; i++) {
         const enum sensor_kind kind = sensor_columns[i].kind;
-        const double change = sums[i].last - sums[i].first;
         double value = NAN, most = NAN; /* to sum and to maximize over the ranks; NAN: none */
         if (kind == SENSOR_LEVEL)
             value = sums[i].seconds > 0 ? sums[i].weighted / sums[i].seconds : sums[i].last;
-        else if (kind == SENSOR_COUNTER)
-            value = change;
         if (kind == SENSOR_LEVEL || kind == SENSOR_PEAK)
             most = sums[i].most;
         else if (kind == SENSOR_LEAST)
             most = -sums[i].least;
-        else if (kind == SENSOR_DURATION)
-            most = change;
         added[i] = isnan(value) ? 0 : value;
         added[SENSOR_COUNT + i] = !isnan(value);
         highest[i] = isnan(most) ? -INFINITY : most;
@@ -109,26 +94,14 @@ void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
     comm_all_reduce(setup->world, added, 2 * SENSOR_COUNT, COMM_FP64, COMM_SUM);
     comm_all_reduce(setup->world, highest, SENSOR_COUNT, COMM_FP64, COMM_MAX);
     for (int i = 0; i < SENSOR_COUNT; i++) {
-        const struct sensor_column *column = &sensor_columns[i];
-        double count = added[SENSOR_COUNT + i], expected = setup->world->size;
-        double most = isinf(highest[i]) ? NAN : highest[i];
-        if (column->of_node)
-            expected = setup->nodes;
-        summary->most[i] = column->kind == SENSOR_LEVEL ? most : NAN;
-        if (column->kind == SENSOR_LEVEL)
+        const enum sensor_kind kind = sensor_columns[i].kind;
+        const double count = added[SENSOR_COUNT + i], most = isinf(highest[i]) ? NAN : highest[i];
+        summary->most[i] = kind == SENSOR_LEVEL ? most : NAN;
+        if (kind == SENSOR_LEVEL)
             summary->value[i] = count > 0 ? added[i] / count : NAN;
-        else if (column->kind == SENSOR_COUNTER)
-            summary->value[i] = count == expected ? added[i] : NAN;
         else
-            summary->value[i] = column->kind == SENSOR_LEAST ? -most : most;
+            summary->value[i] = kind == SENSOR_LEAST ? -most : most;
     }
-    const double cpu = summary->value[SENSOR_CPU_ENERGY], gpu = summary->value[SENSOR_GPU_ENERGY];
-    const bool knows_cpu = !isnan(cpu), knows_gpu = !isnan(gpu);
-    summary->joules_of = knows_cpu && knows_gpu ? "CPU and GPU"
-                         : knows_cpu            ? "CPU"
-                         : knows_gpu            ? "GPU"
-                                                : NULL;
-    summary->joules = knows_cpu || knows_gpu ? (knows_cpu ? cpu : 0) + (knows_gpu ? gpu : 0) : NAN;
 }
 
 /* ---- one reading */
@@ -152,7 +125,6 @@ static void row_write(struct monitor *monitor, const struct sensor_reading *read
         else
             csv_number(table, value);
     }
-    csv_text(table, reading->throttle);
     bool good = csv_end_row(table, error) && csv_flush(table, error);
     if (good && fstat(fileno(table->stream), &status) != 0)
         durable_failed(error, "write", table->path, errno);
@@ -178,27 +150,6 @@ static void points_write(struct monitor *monitor, const struct sensor_reading *r
         log_warn("%s: no more sensor points are written; the run continues", error->text);
 }
 
-static void page_write(struct monitor *monitor, const struct sensor_reading *reading)
-{
-    const char *slash = strrchr(monitor->setup.run, '/');
-    pthread_mutex_lock(&monitor->mutex);
-    const struct run_figures figures = monitor->figures;
-    pthread_mutex_unlock(&monitor->mutex);
-    const int rank = monitor->setup.world->rank;
-    const struct prometheus_page page = {
-        .run = slash != NULL ? slash + 1 : monitor->setup.run,
-        .rank = rank,
-        .host = comm_host(),
-        .step = atomic_load_explicit(&monitor->step, memory_order_relaxed),
-        .figures = rank == 0 ? &figures : NULL,
-        .reading = reading};
-    if (prometheus_write(monitor->page, &page, &monitor->page_error))
-        monitor->page_written = true;
-    else
-        log_alarm("rank %d on %s: %s: the Prometheus page is no longer updated; the run continues",
-                  rank, comm_host(), monitor->page_error.text);
-}
-
 static void reading_add(struct monitor *monitor)
 {
     struct device *device = monitor->setup.device;
@@ -207,7 +158,7 @@ static void reading_add(struct monitor *monitor)
     sensor_reading_clear(&reading);
     cpu_sensors_read(monitor->cpu, now, &reading);
     if (device != NULL && device->backend->sensors != NULL)
-        device->backend->sensors(device, now, &reading);
+        device->backend->sensors(device, &reading);
     if (monitor->stuck)
         return;
     if (monitor->readings == 0)
@@ -218,8 +169,6 @@ static void reading_add(struct monitor *monitor)
         row_write(monitor, &reading);
     if (monitor->setup.log != NULL && !monitor->stuck && monitor->points_error.kind == ERROR_NONE)
         points_write(monitor, &reading);
-    if (monitor->page[0] != '\0' && !monitor->stuck && monitor->page_error.kind == ERROR_NONE)
-        page_write(monitor, &reading);
     if (reading.trouble[0] != '\0' && !monitor->warned) {
         log_warn("rank %d on %s: %s", monitor->setup.world->rank, comm_host(), reading.trouble);
         monitor->warned = true;
@@ -230,65 +179,24 @@ static void reading_add(struct monitor *monitor)
     monitor->work_seconds += clock_thread() - begin;
 }
 
-/* ---- nvidia-smi */
-
-static bool is_running(void *self)
-{
-    struct monitor *monitor = self;
-    pthread_mutex_lock(&monitor->mutex);
-    bool stop = monitor->stop;
-    pthread_mutex_unlock(&monitor->mutex);
-    return !stop;
-}
-
-static void smi_store(struct monitor *monitor)
-{
-    const struct monitor_setup *setup = &monitor->setup;
-    char path[FILE_PATH], title[192], stamp[32];
-    struct error error = {.kind = ERROR_NONE};
-    if (setup->world->rank == 0)
-        snprintf(path, sizeof path, "%s/nvidia-smi.txt", setup->folder);
-    else
-        snprintf(path, sizeof path, "%s/nvidia-smi-%.64s.txt", setup->folder, comm_host());
-    clock_stamp_utc(stamp, sizeof stamp);
-    snprintf(title, sizeof title, "%.64s at %s, step %lld", comm_host(), stamp,
-             (long long)atomic_load_explicit(&monitor->step, memory_order_relaxed));
-    error_defer(smi_write(path, title, smi_seconds, is_running, monitor, &error));
-    if (error.kind != ERROR_NONE)
-        log_alarm("rank %d on %s: %s: the log book has no output of nvidia-smi", setup->world->rank,
-                  comm_host(), error.text);
-}
-
 /* ---- the thread */
 
-/* Sleep until this time (clock_now), and run nvidia-smi on request. True if the thread must stop.
- */
+/* Sleep until this time (clock_now). True if the thread must stop. */
 static bool sleep_until(struct monitor *monitor, double time)
 {
     const struct timespec until = {.tv_sec = (time_t)time,
                                    .tv_nsec = (long)(1e9 * (time - floor(time)))};
     int slept = 0;
     pthread_mutex_lock(&monitor->mutex);
-    while (!monitor->stop && slept != ETIMEDOUT) {
-        if (!monitor->middle_reached) {
-            slept = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
-            continue;
-        }
-        monitor->middle_reached = false;
-        pthread_mutex_unlock(&monitor->mutex);
-        smi_store(monitor);
-        pthread_mutex_lock(&monitor->mutex);
-    }
+    while (!monitor->stop && slept != ETIMEDOUT)
+        slept = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
     bool stop = monitor->stop;
     pthread_mutex_unlock(&monitor->mutex);
     return stop;
 }
 
-/* Also removes the Prometheus page: its values would be exported forever. */
 static void monitor_free(struct monitor *monitor)
 {
-    if (monitor->page_written)
-        unlink(monitor->page);
     csv_close(&monitor->table);
     cpu_sensors_close(monitor->cpu);
     pthread_cond_destroy(&monitor->wake);
@@ -369,7 +277,6 @@ static void table_open(struct monitor *monitor, struct error *error)
     for (int i = 0; i < SENSOR_COUNT; i++)
         used +=
             (size_t)snprintf(header + used, sizeof header - used, ",%s", sensor_columns[i].name);
-    snprintf(header + used, sizeof header - used, ",gpu_throttle");
     if (setup->world->rank == 0)
         snprintf(path, sizeof path, "%s/monitor.csv", setup->folder);
     else
@@ -383,17 +290,9 @@ static void table_open(struct monitor *monitor, struct error *error)
 struct monitor *monitor_open(const struct monitor_setup *setup)
 {
     struct monitor *monitor = allocate(1, sizeof *monitor);
-    const char *page = setup->page != NULL ? setup->page : "", *host = strstr(page, "%h");
     struct error error = {0};
     monitor->setup = *setup;
     atomic_store(&monitor->step, setup->step);
-    run_figures_clear(&monitor->figures);
-    /* "%h" is replaced by the host: then one rank of each node writes a page. */
-    if (host == NULL && setup->world->rank == 0)
-        snprintf(monitor->page, sizeof monitor->page, "%s", page);
-    else if (host != NULL && setup->of_node)
-        snprintf(monitor->page, sizeof monitor->page, "%.*s%s%s", (int)(host - page), page,
-                 comm_host(), host + 2);
     sensor_sums_begin(monitor->sums);
     monitor->cpu = cpu_sensors_open(setup->root, setup->of_node);
     if (setup->folder != NULL)
@@ -406,24 +305,8 @@ struct monitor *monitor_open(const struct monitor_setup *setup)
 
 void monitor_step(struct monitor *monitor, int64_t step)
 {
-    if (monitor == NULL)
-        return;
-    atomic_store_explicit(&monitor->step, step, memory_order_relaxed);
-    if (step == monitor->setup.middle && monitor->setup.of_node && monitor->setup.folder != NULL) {
-        pthread_mutex_lock(&monitor->mutex);
-        monitor->middle_reached = true;
-        pthread_cond_signal(&monitor->wake);
-        pthread_mutex_unlock(&monitor->mutex);
-    }
-}
-
-void monitor_figures(struct monitor *monitor, const struct run_figures *figures)
-{
-    if (monitor == NULL)
-        return;
-    pthread_mutex_lock(&monitor->mutex);
-    monitor->figures = *figures;
-    pthread_mutex_unlock(&monitor->mutex);
+    if (monitor != NULL)
+        atomic_store_explicit(&monitor->step, step, memory_order_relaxed);
 }
 
 void monitor_stop(struct monitor *monitor)
@@ -458,11 +341,10 @@ bool monitor_summarize(struct monitor *monitor, struct monitor_summary *summary)
     return true;
 }
 
-void monitor_summary_log(const struct monitor_summary *summary, double images)
+void monitor_summary_log(const struct monitor_summary *summary)
 {
     static const char *const words[] = {
-        [SENSOR_LEVEL] = "mean",    [SENSOR_PEAK] = "at most",     [SENSOR_LEAST] = "at least",
-        [SENSOR_COUNTER] = "total", [SENSOR_DURATION] = "at most", [SENSOR_STATE] = ""};
+        [SENSOR_LEVEL] = "mean", [SENSOR_PEAK] = "at most", [SENSOR_LEAST] = "at least"};
     if (summary->readings == 0)
         return;
     log_detail("sensors: %lld readings in %.1f s, %.0f us of CPU time each",
@@ -479,9 +361,6 @@ void monitor_summary_log(const struct monitor_summary *summary, double images)
             log_detail("  %-24s %-8s %10.5g, at most %10.5g %s", column->name, words[column->kind],
                        value, most, column->shown);
     }
-    if (summary->joules_of != NULL && summary->joules > 0)
-        log_detail("energy: %.4g Wh (%s), %.4g images per joule", summary->joules / 3600,
-                   summary->joules_of, images / summary->joules);
 }
 
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most)

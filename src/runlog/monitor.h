@@ -12,7 +12,6 @@
 #include "comm/comm.h"
 #include "core/sensors.h"
 #include "device/device.h"
-#include "runlog/prometheus.h"
 #include "runlog/run_log.h"
 
 struct monitor;
@@ -20,15 +19,11 @@ struct monitor;
 struct monitor_setup {
     struct comm *world;
     bool of_node;          /* this rank reads the sensors of the node; true for one rank per node */
-    int nodes;             /* of the world */
     const char *folder;    /* for the tables; NULL: none */
     struct run_log *log;   /* for TensorBoard points; must outlive the monitor; NULL: none */
     struct device *device; /* whose sensors are read, too; NULL: none */
     double seconds;        /* between two readings */
     int64_t step;          /* from which the run resumes; 0: new run and new tables */
-    int64_t middle;        /* step at which nvidia-smi is run on each node (smi.h); 0: never */
-    const char *page;      /* Prometheus page (output.prometheus); NULL or "": none */
-    const char *run;       /* run folder; its name is a label of the page */
     const char *root;      /* prefix of /proc and /sys; "" except in tests */
 };
 
@@ -41,15 +36,10 @@ struct monitor *monitor_open(const struct monitor_setup *setup);
 /* Set the number of completed steps. From one thread. */
 void monitor_step(struct monitor *monitor, int64_t step);
 
-/* Set the run's values for the next Prometheus page; from the same thread. */
-void monitor_figures(struct monitor *monitor, const struct run_figures *figures);
-
 /* Values of all ranks over the lifetime of the monitor. */
 struct monitor_summary {
-    double value[SENSOR_COUNT]; /* mean, maximum, minimum or sum, by sensor_kind; NAN: unknown */
+    double value[SENSOR_COUNT]; /* mean, maximum or minimum, by sensor_kind; NAN: unknown */
     double most[SENSOR_COUNT];  /* maximum of a SENSOR_LEVEL; else NAN */
-    double joules;              /* of the processors of all nodes and all GPUs, where known */
-    const char *joules_of;      /* "CPU", "GPU", "CPU and GPU"; NULL: unknown */
     double seconds;             /* between first and last reading of rank 0 */
     double reading_seconds;     /* CPU time of one reading of rank 0, with row and points */
     int64_t readings;           /* of rank 0 */
@@ -66,8 +56,8 @@ bool monitor_summarize(struct monitor *monitor, struct monitor_summary *summary)
  * unknown. Local. */
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most);
 
-/* Log the summary. images: number of images trained on in that time. */
-void monitor_summary_log(const struct monitor_summary *summary, double images);
+/* Log the summary. */
+void monitor_summary_log(const struct monitor_summary *summary);
 
 /* Stop the thread if it still runs, and free the monitor. Local. */
 void monitor_close(struct monitor *monitor);
@@ -76,8 +66,8 @@ void monitor_close(struct monitor *monitor);
 
 /* One sensor over time. */
 struct sensor_sums {
-    double weighted, seconds;        /* sum of value * interval; sum of the intervals */
-    double most, least, first, last; /* NAN: no value yet */
+    double weighted, seconds; /* sum of value * interval; sum of the intervals */
+    double most, least, last; /* NAN: no value yet */
 };
 
 void sensor_sums_begin(struct sensor_sums sums[SENSOR_COUNT]);
@@ -86,7 +76,7 @@ void sensor_sums_begin(struct sensor_sums sums[SENSOR_COUNT]);
 void sensor_sums_add(struct sensor_sums sums[SENSOR_COUNT], const struct sensor_reading *reading,
                      double seconds);
 
-/* Set value, most, joules and joules_of of the summary. Collective. */
+/* Set value and most of the summary. Collective. */
 void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
                         const struct monitor_setup *setup, struct monitor_summary *summary);
 

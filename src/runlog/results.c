@@ -119,13 +119,10 @@ static void run_put(json_t *object, const struct results *results)
     value_put(object, "images_per_second", value_number(results->images_per_second));
 }
 
-static json_t *sensors_to_json(const struct monitor_summary *summary, int64_t images)
+static json_t *sensors_to_json(const struct monitor_summary *summary)
 {
-    static const char *const keys[] = {[SENSOR_LEVEL] = "mean",
-                                       [SENSOR_PEAK] = "max",
-                                       [SENSOR_LEAST] = "min",
-                                       [SENSOR_COUNTER] = "total",
-                                       [SENSOR_DURATION] = "max"};
+    static const char *const keys[] = {
+        [SENSOR_LEVEL] = "mean", [SENSOR_PEAK] = "max", [SENSOR_LEAST] = "min"};
     json_t *object = json_object();
 
     value_put(object, "seconds", value_number(summary->seconds));
@@ -133,8 +130,6 @@ static json_t *sensors_to_json(const struct monitor_summary *summary, int64_t im
     value_put(object, "reading_seconds", value_number(summary->reading_seconds));
     for (int i = 0; i < SENSOR_COUNT; i++) {
         const enum sensor_kind kind = sensor_columns[i].kind;
-        if (kind == SENSOR_STATE)
-            continue;
         json_t *sensor = isnan(summary->value[i]) ? json_null() : json_object();
         value_put(object, sensor_columns[i].name, sensor);
         if (json_is_null(sensor))
@@ -143,9 +138,6 @@ static json_t *sensors_to_json(const struct monitor_summary *summary, int64_t im
         if (kind == SENSOR_LEVEL)
             value_put(sensor, "max", value_number(summary->most[i]));
     }
-    value_put(object, "energy_of", value_text(summary->joules_of));
-    value_put(object, "energy_wh", value_number(summary->joules / 3600));
-    value_put(object, "images_per_joule", value_number((double)images / summary->joules));
     return object;
 }
 
@@ -174,8 +166,7 @@ void results_put(json_t *object, const struct results *results, const struct dat
     value_put(object, "target_top1", value_number(results->target));
     value_put(object, "target_seconds", value_number(results->target_seconds));
     value_put(object, "sensors",
-              results->sensors != NULL ? sensors_to_json(results->sensors, results->run_images)
-                                       : json_null());
+              results->sensors != NULL ? sensors_to_json(results->sensors) : json_null());
 }
 
 char *evaluation_to_text(const struct evaluation *evaluation, const char *split,

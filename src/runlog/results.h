@@ -33,7 +33,6 @@ struct results {
     /* Over all attempts: all time; excluding set-up; also excluding evaluations and checkpoints. */
     double total_seconds, without_setup_seconds, training_seconds;
     double images_per_second;              /* of training_seconds */
-    int64_t run_images;                    /* number of images trained on in this attempt */
     const struct monitor_summary *sensors; /* NULL: not monitored */
 };
 

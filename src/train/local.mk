@@ -55,6 +55,7 @@ libvittrain_a_SOURCES += \
 	src/train/target_metrics.h \
 	src/train/trainer.c \
 	src/train/trainer.h \
+	src/train/trainer_logbook.c \
 	src/train/trainer_run.c \
 	src/train/trainer_state.c \
 	src/train/trainer_state.h \

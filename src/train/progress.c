@@ -14,7 +14,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "runlog/results.h"
 #include "runlog/run_log.h"
 #include "train/hardware.h"
 #include "train/peak.h"
@@ -346,11 +345,6 @@ void progress_interval(struct trainer *trainer)
     }
     error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
     straggler_follow(&trainer->progress.straggler, sums->ranks, seconds, interval->steps);
-    trainer->output.figures.loss = row.loss;
-    trainer->output.figures.top1 = row.top1;
-    trainer->output.figures.images_per_second = row.images_per_second;
-    trainer->output.figures.data_share = row.data_seconds / row.step_seconds;
-    progress_figures(trainer);
     skipped_log(trainer);
     step_line_print(trainer, &row);
     interval_begin(trainer);
@@ -367,13 +361,6 @@ void progress_restore(struct trainer *trainer)
     row->top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
 }
 
-void progress_figures(struct trainer *trainer)
-{
-    trainer->output.figures.epoch = trainer->state.epoch;
-    trainer->output.figures.best = trainer->best.metric;
-    monitor_figures(trainer->output.monitor, &trainer->output.figures);
-}
-
 /* Log once per run that an epoch spent much time waiting for data, with advice. */
 static void data_wait_log(struct trainer *trainer, const struct metrics_row *row)
 {
@@ -386,7 +373,7 @@ static void data_wait_log(struct trainer *trainer, const struct metrics_row *row
         "data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if cores are "
         "free%s",
         100 * row->data_share, (long long)trainer->run.options.data.workers,
-        encoded ? ", or decode the images in advance (vittrain convert data)" : "");
+        encoded ? ", or store smaller images" : "");
 }
 
 /* Warn once if an epoch has no target. */
@@ -446,11 +433,8 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     row->images_per_second = (double)clock->images / training;
     row->data_share = clock->data / training;
     if (evaluated) {
-        trainer->output.figures.validation_loss = evaluation->loss;
-        trainer->output.figures.validation_top1 = evaluation->top1;
         if (!isnan(evaluation->top1) && !(trainer->best.top1 >= evaluation->top1))
             trainer->best.top1 = evaluation->top1;
-        progress_figures(trainer);
         evaluation_log(trainer, "val", evaluation);
     }
     row->elapsed_seconds = elapsed(trainer);
@@ -466,6 +450,53 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     interval_begin(trainer);
     /* Only rank 0 writes rows; an error ends the run on all ranks. */
     return comm_agree(trainer->run.world, error);
+}
+
+struct results progress_results(const struct trainer *trainer)
+{
+    const struct training_state *state = &trainer->state;
+    const struct session *session = &trainer->run.session;
+    const double training = state->train_seconds - trainer->attempt.earlier_train_seconds;
+    const double target = trainer->run.options.output.target;
+    bool evaluated = trainer->evaluation.confusion != NULL;
+    struct results results = {
+        .name = trainer->run.options.run.name,
+        .model = trainer->run.options.model.name,
+        .backend = session->device->backend->name,
+        .precision = type_name(session->compute),
+        .stop_reason = trainer->stop.reason != NULL ? trainer->stop.reason : "all steps done",
+        .unfinished = trainer->stop.signalled ||
+                      (trainer->stop.out_of_time && state->step < trainer->total_steps),
+        .parameters = model_parameter_count(session->model),
+        .seed = trainer->run.options.run.seed,
+        .global_batch = trainer->run.global_batch,
+        .ranks = trainer->run.world->size,
+        .nodes = session->mesh.node_count,
+        .threads = session->limits.threads,
+        .steps = state->step,
+        .epochs = state->epoch,
+        .train_loss = trainer->progress.last_epoch.loss,
+        .train_top1 = trainer->progress.last_epoch.top1,
+        .train_top5 = trainer->progress.last_epoch.top5,
+        .split = evaluated ? "val" : NULL,
+        .evaluation = evaluated ? &trainer->evaluation : NULL,
+        .test = trainer->test.evaluation.confusion != NULL ? &trainer->test.evaluation : NULL,
+        .test_weights = trainer->test.weights,
+        .test_step = trainer->test.step,
+        .target = target > 0 ? target : NAN,
+        .target_seconds = trainer->run.world->rank == 0 && target > 0
+                              ? run_log_seconds_to(&trainer->folder, target)
+                              : NAN,
+        .best = trainer->best.metric,
+        .best_step = isnan(trainer->best.metric) ? -1 : trainer->best.step,
+        .total_seconds = state->total_seconds,
+        .without_setup_seconds = state->without_setup_seconds,
+        .training_seconds = state->train_seconds,
+        .images_per_second =
+            trainer->attempt.images > 0 ? (double)trainer->attempt.images / training : NAN};
+    options_value_text(&trainer->run.options, "checkpoint.monitor", results.monitor,
+                       sizeof results.monitor);
+    return results;
 }
 
 /* Logs the cost of the checkpoints in memory. */
@@ -521,7 +552,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_RESULTS);
     trainer_update_seconds(trainer);
-    struct results results = run_record_results(trainer);
+    struct results results = progress_results(trainer);
     struct monitor_summary sensors;
     monitor_stop(trainer->output.monitor);
     if (monitor_summarize(trainer->output.monitor, &sensors))
@@ -531,7 +562,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     checkpoints_log(trainer);
     session_log_memory(&trainer->run.session);
     if (results.sensors != NULL)
-        monitor_summary_log(results.sensors, (double)trainer->attempt.images);
+        monitor_summary_log(results.sensors);
     misclassified_save(trainer, &results, error);
     if (results.evaluation != NULL)
         plane_samples_write(&trainer->planes, &trainer->folder,

@@ -4,6 +4,7 @@
 #ifndef VITTRAIN_TRAIN_PROGRESS_H
 #define VITTRAIN_TRAIN_PROGRESS_H
 
+#include "runlog/results.h"
 #include "train/trainer_state.h"
 
 void progress_begin(struct trainer *trainer);
@@ -22,9 +23,6 @@ void progress_interval(struct trainer *trainer);
  * writes the results. */
 void progress_restore(struct trainer *trainer);
 
-/* Update the values for the next Prometheus page. */
-void progress_figures(struct trainer *trainer);
-
 /* Exclude the last `seconds` from the time of the interval and the epoch. */
 void progress_pause(struct trainer *trainer, double seconds);
 
@@ -34,6 +32,9 @@ MUST_CHECK bool progress_epoch(struct trainer *trainer, bool evaluated, struct e
 
 /* Write the row and line of the test split. */
 void progress_test(struct trainer *trainer);
+
+/* Return the results so far, without those of the sensors. */
+struct results progress_results(const struct trainer *trainer);
 
 /* Log the summary of the run and write result.json. Collective. */
 MUST_CHECK bool progress_result(struct trainer *trainer, struct error *error);

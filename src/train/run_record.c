@@ -20,6 +20,7 @@
 #include "core/text.h"
 #include "core/version.h"
 #include "train/hardware.h"
+#include "train/progress.h"
 
 static const char file_name[] = "result.json";
 
@@ -274,54 +275,6 @@ static json_t *attempt_to_json(const struct trainer *trainer, const struct rank_
 
 /* ---- the run */
 
-struct results run_record_results(const struct trainer *trainer)
-{
-    const struct training_state *state = &trainer->state;
-    const struct session *session = &trainer->run.session;
-    const double training = state->train_seconds - trainer->attempt.earlier_train_seconds;
-    const double target = trainer->run.options.output.target;
-    bool evaluated = trainer->evaluation.confusion != NULL;
-    struct results results = {
-        .name = trainer->run.options.run.name,
-        .model = trainer->run.options.model.name,
-        .backend = session->device->backend->name,
-        .precision = type_name(session->compute),
-        .stop_reason = trainer->stop.reason != NULL ? trainer->stop.reason : "all steps done",
-        .unfinished = trainer->stop.signalled ||
-                      (trainer->stop.out_of_time && state->step < trainer->total_steps),
-        .parameters = model_parameter_count(session->model),
-        .seed = trainer->run.options.run.seed,
-        .global_batch = trainer->run.global_batch,
-        .ranks = trainer->run.world->size,
-        .nodes = session->mesh.node_count,
-        .threads = session->limits.threads,
-        .steps = state->step,
-        .epochs = state->epoch,
-        .train_loss = trainer->progress.last_epoch.loss,
-        .train_top1 = trainer->progress.last_epoch.top1,
-        .train_top5 = trainer->progress.last_epoch.top5,
-        .split = evaluated ? "val" : NULL,
-        .evaluation = evaluated ? &trainer->evaluation : NULL,
-        .test = trainer->test.evaluation.confusion != NULL ? &trainer->test.evaluation : NULL,
-        .test_weights = trainer->test.weights,
-        .test_step = trainer->test.step,
-        .target = target > 0 ? target : NAN,
-        .target_seconds = trainer->run.world->rank == 0 && target > 0
-                              ? run_log_seconds_to(&trainer->folder, target)
-                              : NAN,
-        .best = trainer->best.metric,
-        .best_step = isnan(trainer->best.metric) ? -1 : trainer->best.step,
-        .total_seconds = state->total_seconds,
-        .without_setup_seconds = state->without_setup_seconds,
-        .training_seconds = state->train_seconds,
-        .images_per_second =
-            trainer->attempt.images > 0 ? (double)trainer->attempt.images / training : NAN,
-        .run_images = trainer->attempt.images};
-    options_value_text(&trainer->run.options, "checkpoint.monitor", results.monitor,
-                       sizeof results.monitor);
-    return results;
-}
-
 static void tags_put(json_t *run, const char *list)
 {
     json_t *tags = json_array();
@@ -399,7 +352,7 @@ static void layout_put(json_t *run, const struct trainer *trainer)
 static json_t *run_to_json(const struct trainer *trainer)
 {
     json_t *run = json_object();
-    const struct results results = run_record_results(trainer);
+    const struct results results = progress_results(trainer);
     value_put(run, "format", json_integer(FORMAT));
     results_put_setup(run, &results);
     tags_put(run, trainer->run.options.run.tags);
@@ -571,7 +524,7 @@ void run_record_compare(const struct trainer *trainer, int64_t step, char *text,
                                           "threads",      "version", "commit", NULL};
     json_t *run = record_read(trainer->folder.path), *own = json_object();
     const json_t *attempts = json_object_get(run, "attempts"), *attempt = NULL;
-    const struct results results = run_record_results(trainer);
+    const struct results results = progress_results(trainer);
     for (size_t i = 0; i < json_array_size(attempts); i++)
         if (json_integer_value(json_object_get(json_array_get(attempts, i), "from_step")) < step)
             attempt = json_array_get(attempts, i);

@@ -8,9 +8,6 @@
 #include "runlog/results.h"
 #include "train/trainer_state.h"
 
-/* Return the results so far; without sensors. */
-struct results run_record_results(const struct trainer *trainer);
-
 /* True if the results of earlier attempts have an evaluation of the test split after this step.
  * Local. */
 bool run_record_is_tested(const struct trainer *trainer);

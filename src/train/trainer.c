@@ -271,7 +271,6 @@ static void trainer_begin(struct trainer *trainer, const struct options *options
                           struct comm *world)
 {
     memset(trainer, 0, sizeof *trainer);
-    run_figures_clear(&trainer->output.figures);
     trainer->attempt.opened_at = clock_now();
     clock_stamp_utc(trainer->attempt.started, sizeof trainer->attempt.started);
     trainer->run.options = *options;
@@ -346,7 +345,7 @@ void trainer_close(struct trainer *trainer)
     run_folder_close(&trainer->folder);
 }
 
-bool trainer_train(struct trainer *trainer, char *folder, size_t size, struct error *error)
+bool trainer_train(struct trainer *trainer, struct error *error)
 {
     const bool succeeded = trainer->stop.succeeded = trainer_run(trainer, error);
     if (!succeeded)
@@ -355,9 +354,7 @@ bool trainer_train(struct trainer *trainer, char *folder, size_t size, struct er
         memory_checkpoint_close(trainer->checkpoints.memory, true);
         trainer->checkpoints.memory = NULL;
     }
-    const bool recorded =
-        trainer->attempt.number > 0 || (trainer->stop.was_over && trainer->run.world->rank == 0);
-    snprintf(folder, size, "%s", recorded ? trainer->folder.path : "");
+    trainer_logbook_add(trainer, succeeded ? NULL : error->text);
     trainer_close(trainer);
     return succeeded;
 }

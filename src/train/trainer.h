@@ -5,15 +5,13 @@
 #define VITTRAIN_TRAIN_TRAINER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 struct error;
 struct trainer;
 
 /* Collective. Run the training that trainer_open has set up (train/trainer_state.h), record its end
- * and close everything. folder: on rank 0 set to the run folder if this attempt was recorded in it
- * or the run was finished before, else to "". Return false and an error, also after an attempt that
- * was recorded as failed. */
-bool trainer_train(struct trainer *trainer, char *folder, size_t size, struct error *error);
+ * and close everything. Return false and an error, also after an attempt that was recorded as
+ * failed. */
+bool trainer_train(struct trainer *trainer, struct error *error);
 
 #endif

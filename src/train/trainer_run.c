@@ -496,7 +496,6 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
             "nothing to do: the run ended at step %lld of %lld; raise train.epochs, train.steps "
             "or train.early_stop to continue",
             (long long)trainer->state.step, (long long)trainer->total_steps);
-        trainer->stop.was_over = true;
         return true;
     }
     log_info("the run ended at step %lld before its results were written: writing them now",
@@ -526,19 +525,13 @@ static void monitor_start(struct trainer *trainer)
 {
     const struct options *options = &trainer->run.options;
     const struct mesh *mesh = &trainer->run.session.mesh;
-    /* The middle of this attempt, not counting its first step. */
-    int64_t middle = trainer->state.step + 1 + (trainer->total_steps - trainer->state.step) / 2;
     const struct monitor_setup setup = {.world = trainer->run.world,
                                         .of_node = mesh->node->rank == 0,
-                                        .nodes = mesh->node_count,
                                         .folder = options->output.csv ? trainer->folder.path : NULL,
                                         .log = trainer->output.log,
                                         .device = trainer->run.session.device,
-                                        .page = options->output.prometheus,
-                                        .run = trainer->folder.path,
                                         .seconds = options->output.monitor,
                                         .step = trainer->state.step,
-                                        .middle = middle,
                                         .root = ""};
     if (options->output.monitor > 0)
         trainer->output.monitor = monitor_open(&setup);

@@ -380,8 +380,6 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     trainer->checkpoints.overdue = false;
     trainer->checkpoints.count++;
     trainer->checkpoints.written_at = clock_now();
-    trainer->output.figures.checkpoint_at = clock_wall();
-    progress_figures(trainer);
     checkpoint_pause(trainer, begin);
     return true;
 }

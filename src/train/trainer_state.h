@@ -51,11 +51,10 @@ struct progress {
 /* Rank 0's outputs. */
 struct run_output {
     struct run_log *log;
-    struct json_t *record;      /* result.json (run_record.c); NULL: not begun */
-    struct error log_error;     /* the first row that could not be written */
-    struct monitor *monitor;    /* on all ranks; NULL: output.monitor=0 */
-    struct upload *upload;      /* NULL: no output.upload */
-    struct run_figures figures; /* for the monitor */
+    struct json_t *record;   /* result.json (run_record.c); NULL: not begun */
+    struct error log_error;  /* the first row that could not be written */
+    struct monitor *monitor; /* on all ranks; NULL: output.monitor=0 */
+    struct upload *upload;   /* NULL: no output.upload */
 };
 
 /* An attempt is one execution of the program; a resumed run has several. */
@@ -103,7 +102,6 @@ struct run_stop {
     bool out_of_time;   /* by train.max_seconds */
     bool signalled;     /* by a signal: without an evaluation */
     bool early;         /* by a signal before the first step */
-    bool was_over;      /* an earlier attempt wrote the results */
     bool succeeded;     /* trainer_run returned true */
 };
 
@@ -181,6 +179,10 @@ void trainer_update_seconds(struct trainer *trainer);
 
 /* Collective. Writes a checkpoint with its links, or starts to write it in the background. */
 MUST_CHECK bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
+
+/* Rank 0: adds this attempt to the log book, if it was recorded. failure: NULL if it succeeded. An
+ * error is a warning. */
+void trainer_logbook_add(struct trainer *trainer, const char *failure);
 
 /* True if several evaluations on the test set decide which checkpoint is the best one. */
 bool trainer_chooses_on_test(const struct trainer *trainer);

@@ -13,6 +13,7 @@
 #include "config/command_line.h"
 #include "config/options.h"
 #include "model_fixture.h"
+#include "plan/machine.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -81,6 +82,37 @@ static void write_text(const char *path, const char *text)
     assert_non_null(file);
     fputs(text, file);
     fclose(file);
+}
+
+/* `bench comm` adds the times of the transport that a training uses, and keeps other keys. One rank
+ * has no network. */
+TEST(times_are_added_to_the_machine_file)
+{
+    const char *path = temporary_path("machine.ini");
+    char setting[600];
+    snprintf(setting, sizeof setting, "bench.machine=%s", path);
+    const char *const settings[] = {SMALL, setting, NULL};
+    const char *const again[] = {SMALL, setting, "bench.collective=all_gather", NULL};
+    struct machine machine;
+    struct error error = {0};
+    if (world->rank == 0)
+        write_text(path, "[machine]\nwatts = 300\n[between]\nbandwidth = 1e9\n");
+    if (world->size == 1) {
+        assert_int_equal(bench("comm", settings), ERROR_USAGE);
+        return;
+    }
+    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    assert_int_equal(bench("comm", again), ERROR_NONE);
+    if (world->rank > 0)
+        return;
+    assert_true(machine_read_part(&machine, path, &error));
+    assert_true(machine.watts == 300 && machine.between.bandwidth == 1e9);
+    assert_int_equal(machine.inside.members, world->size);
+    assert_true(machine.inside.bandwidth > 0 && machine.inside.latency > 0);
+    for (int action = 0; action < COLLECTIVE_ACTIONS; action++)
+        assert_int_equal(machine.inside.measured[action].count, 4); /* sizes of SMALL */
+    assert_false(machine_read(&machine, path, &error));             /* it lacks the device */
+    assert_has(error.text, "bench device");
 }
 
 /* A table of an older or a killed program is kept: its rows get empty cells, a torn line is
@@ -163,11 +195,13 @@ TEST(mistakes_of_the_user_are_told)
                                                            NULL};
     const char *const large[] = {"bench.max=9GiB", NULL};
     const char *const nowhere[] = {SMALL, "bench.output=/nowhere/bench.csv", NULL};
+    const char *const lost[] = {SMALL, "bench.machine=/nowhere/machine.ini", NULL};
     assert_int_equal(bench(NULL, none), ERROR_USAGE);
     assert_int_equal(bench("speed", none), ERROR_USAGE);
     assert_int_equal(bench("comm", crossed), ERROR_USAGE);
     assert_int_equal(bench("comm", large), ERROR_USAGE);
     assert_int_equal(bench("comm", nowhere), ERROR_FILE);
+    assert_int_equal(bench("comm", lost), ERROR_FILE);
 }
 
 TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -46,7 +46,7 @@ result 'pytorch_step.py --serve answers each request by one line, also after a f
 
 cells() { awk -F, -v n="$1" 'NF != n { print "line " NR " has " NF " cells" }' "$2"; } # NUMBER FILE
 printf '%s\n2026-01-02T03:04:05,cpu,abc,vittrain,1,start,m,1,fp32,ddp,2,1,old,0.5,s\n2026-01-02T03:04:06,cpu,ab' "$old_header" >bench.csv
-BENCH_CSV=$work/bench.csv BENCH_WORKS=cnn_a:8 "$here/bench" quick step machine >bench.log 2>&1
+BENCH_CSV=$work/bench.csv BENCH_WORKS=cnn_a:8 "$here/bench" quick step >bench.log 2>&1
 status=$?
 result 'bench adds rows to an old, torn table' "$(
     [ $status = 0 ] || echo "exit status $status"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # The GPU benchmarks as they run on another machine: bundle.sh packs the build with the emulated GPU's module, the bundle is
 # unpacked in another tree, and each part of gpu.sh runs there, without loopback interface and without this machine's MPI
 # if namespaces are permitted. nvidia-smi, ncu, compute-sanitizer, nvcc and Python are replaced by scripts.

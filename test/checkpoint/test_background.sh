@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # long
 # Background checkpoints: a run resumed from one in the middle of an epoch ends with the bits of an uninterrupted run,
-# with every strategy; the plan counts their memory; a failing disk is one error; after a rank was killed the run can
-# be resumed.
+# with every strategy; the plan counts their memory; a failing disk is one error.
 . "$TEST_SOURCE/test/support/program.sh"
 
 steps="$small optim.ema=0.9 schedule.name=onecycle schedule.per=step output.tensorboard=off \
@@ -83,10 +82,3 @@ bad=
     bad="$bad; not one message"
 [ -z "$(find "$work/limit/checkpoints" -name '*.h5*')" ] || bad="$bad; something is left"
 result 'a file that may not become so large is one error' "$bad" "$work/limit.log"
-
-long="$steps $often train.epochs=6"
-run 2 long $long run.dir="$work/long"
-result 'a killed rank ends the job' "$(killed $long)" "$work/killed.log"
-run 2 killed $long run.dir="$work/killed"
-grep -q 'resuming from' "$work/killed.log" || status="$status, not resumed"
-same 'which is gone on with, bit for bit' killed long

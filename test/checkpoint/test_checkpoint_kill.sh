@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # A rank that is killed (signal 9) at any point of a checkpoint, in the foreground or in the background, leaves the older checkpoint
 # valid: it is found and read, and the files of the dead run are removed. The model is sharded over all ranks. The jobs run
 # `test_checkpoint_faults`. `make check` runs one mode on 2 ranks and the other on 4; TEST_LONG=1 runs both on both.

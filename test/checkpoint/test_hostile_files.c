@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// system
 /* Malicious HDF5 files: the program reads them in a child process; each is refused with one error
  * line and without a crash. The files have links, storage, types and sizes that no file of the
  * program has, or changed bytes in the metadata with corrected checksums. A last test changes
  * numbers in descriptions. Arguments:
- * - COUNT SEED: try COUNT changed checkpoints and as many packed files.
+ * - COUNT SEED: try COUNT changed checkpoints.
  * - --link FILE TARGET: replace the units of a checkpoint by a link to another file.
  * - --set FILE NAME VALUE: change an attribute of a checkpoint.
  * - --deck FILE TEXT: append the text to the deck of a checkpoint.
@@ -27,14 +28,13 @@
 #include "core/random.h"
 #include "core/subprocess.h"
 #include "core/text_file.h"
-#include "data/packed.h"
 #include "temporary.h"
 #include "test.h"
 
 enum { UNITS = 2, TENSORS = 2, ELEMENTS = 64, IN_CHECK = 60 };
 static const double most_seconds = 30;
 
-static char checkpoint[512], packed[512];
+static char checkpoint[512];
 static struct error error;
 
 /* ---- valid files ---- */
@@ -77,24 +77,6 @@ static void write_checkpoint(void)
     checkpoint_contents_free(&contents);
 }
 
-static void write_packed(int64_t channels)
-{
-    char *names[] = {(char[]){"cat"}, (char[]){"dog"}};
-    struct packed_part part[1][PACKED_SPLITS] = {{{.records = 4, .byte_count = 4 * 4 * channels}}};
-    struct packed_set set = {.channels = channels, .height = 2, .width = 2, .classes = 2};
-    int64_t bytes;
-    set.class_name = names;
-    set.total[0] = 4;
-    set.files = 1;
-    set.part = part;
-    set.normalised = channels <= IMAGE_CHANNELS;
-    for (int c = 0; c < channels && c < IMAGE_CHANNELS; c++)
-        set.std[c] = 1;
-    int file = durable_create(packed, &error);
-    assert_true(file >= 0 && packed_frame_create(file, packed, &set, 0, &bytes, &error));
-    close(file);
-}
-
 /* ---- reading ---- */
 
 static bool read_checkpoint(const char *path)
@@ -103,15 +85,6 @@ static bool read_checkpoint(const char *path)
     error_clear(&error);
     bool good = checkpoint_file_read(path, &contents, &error);
     checkpoint_contents_free(&contents);
-    return good;
-}
-
-static bool read_packed(const char *path)
-{
-    struct packed_set set;
-    error_clear(&error);
-    bool good = packed_frames_read(path, 1, &set, &error);
-    packed_set_free(&set);
     return good;
 }
 
@@ -133,7 +106,6 @@ static void refused(bool (*read)(const char *path), const char *path, enum error
 TEST(test_good_files)
 {
     assert_true(read_checkpoint(checkpoint));
-    assert_true(read_packed(packed));
 }
 
 /* ---- files made with HDF5 ---- */
@@ -312,42 +284,6 @@ TEST(test_made_with_hdf5)
     write_checkpoint();
 }
 
-TEST(test_packed_made_with_hdf5)
-{
-    hid_t file = H5Fopen(packed, H5F_ACC_RDWR, H5P_DEFAULT);
-    assert_true(H5Ldelete(file, "train", H5P_DEFAULT) >= 0);
-    assert_true(H5Lcreate_external(temporary_path("fifo"), "/train", file, "train", H5P_DEFAULT,
-                                   H5P_DEFAULT) >= 0);
-    H5Fclose(file);
-    refused(read_packed, packed, ERROR_DATA, "link");
-    write_packed(3);
-    file = H5Fopen(packed, H5F_ACC_RDWR, H5P_DEFAULT);
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_external(creation, "/dev/zero", 0, H5F_UNLIMITED);
-    replace(file, "classes", text_type(), number_space(1000), creation);
-    H5Fclose(file);
-    refused(read_packed, packed, ERROR_DATA, "'classes' is chunked, virtual or in another file");
-    write_packed(3);
-}
-
-/* h5py writes texts of variable length. */
-TEST(test_packed_made_with_h5py)
-{
-    char *decoded = (char[]){"decoded"};
-    hid_t type = H5Tcopy(H5T_C_S1);
-    H5Tset_size(type, H5T_VARIABLE);
-    write_packed(IMAGE_CHANNELS);
-    hid_t file = H5Fopen(packed, H5F_ACC_RDWR, H5P_DEFAULT);
-    retype(file, "kind", type, &decoded);
-    H5Fclose(file);
-    H5Tclose(type);
-    assert_true(read_packed(packed));
-    write_packed(IMAGE_CHANNELS + 1);
-    refused(read_packed, packed, ERROR_DATA,
-            "its images have 513 channels, this program reads images with at most 512");
-    write_packed(3);
-}
-
 /* Use a shell script as the child. */
 static void set_script(const char *commands)
 {
@@ -369,14 +305,12 @@ TEST(test_child_that_fails)
     assert_error(&error, ERROR_MEMORY, "cannot start a process to read a file: No such file");
     subprocess_set_program("/bin/false");
     refused(read_checkpoint, checkpoint, ERROR_MEMORY, "structure ended with exit code 1; check");
-    refused(read_packed, packed, ERROR_MEMORY, "structure ended with exit code 1; check");
     subprocess_set_program("/bin/true");
     refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT,
             "is damaged: reading its structure returned an incomplete result");
     set_script("kill -SEGV $$");
     refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT,
             "is damaged: reading its structure ended with signal 11");
-    refused(read_packed, packed, ERROR_DATA, "is damaged: reading its structure ended with signal");
     set_script("kill -KILL $$");
     refused(read_checkpoint, checkpoint, ERROR_MEMORY, "structure ended with signal 9 (Killed); ");
     set_script("kill -ALRM $$");
@@ -393,7 +327,6 @@ TEST(test_forwarded_signals)
 {
     set_script("kill -USR1 $$; kill -USR2 $$; kill -TERM $$; exec ./vittrain \"$@\"");
     assert_true(read_checkpoint(checkpoint));
-    assert_true(read_packed(packed));
     subprocess_set_program("./vittrain");
 }
 
@@ -672,12 +605,6 @@ static void descriptions_try(const char *from, bool (*read)(const char *path), i
 TEST(test_changed_descriptions)
 {
     descriptions_try(checkpoint, read_checkpoint, 4 * mutations);
-    descriptions_try(packed, read_packed, 4 * mutations);
-}
-
-TEST(test_changed_packed_files)
-{
-    mutations_try(packed, read_packed, mutations);
 }
 
 /* ---- */
@@ -698,9 +625,7 @@ static int files_make(void **state)
     subprocess_set_program("./vittrain");
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     snprintf(checkpoint, sizeof checkpoint, "%s", temporary_path("step-00000009.h5"));
-    snprintf(packed, sizeof packed, "%s", temporary_path("packed.h5"));
     write_checkpoint();
-    write_packed(3);
     return 0;
 }
 

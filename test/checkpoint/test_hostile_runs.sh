@@ -15,7 +15,7 @@ try() {
     shift 3
     cp "$work/good.h5" "$work/bad.h5"
     "$change" "$how" "$work/bad.h5" "$@" || problem="not changed"
-    for command in plan eval predict convert train; do
+    for command in eval predict convert train; do
         case $command in
         convert) run 1 bad convert "$work/bad.h5" "$work/out.safetensors" ;;
         train) run 1 bad $train run.dir="$work/new" checkpoint.resume="$work/bad.h5" ;;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # Two nodes with private disks: the program detects at its start that the run folder is not shared, and the first node
 # writes for all. A run that is resumed there equals one on a shared disk, bit for bit. If the second node is lost with
 # its disk, `vittrain launch` continues with another one.

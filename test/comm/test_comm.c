@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3 4 8
+// ranks: 1 3 4
 /* Collectives compared with those of MPI, on random values and sizes that are no multiple of the
  * number of ranks; equal bits on all ranks and in every run; groups; agreement. All ranks run the
  * same tests; errors are counted and summed over ranks before an assertion, so that no rank waits
- * for one that has failed. `test_comm WAY` under mpirun is a job that fails in that way, for
- * test_comm_death.sh. */
+ * for one that has failed. */
 #include "comm/comm.h"
 #include "comm/mpi_check.h"
 
 #include <mpi.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include "comm_fixture.h"
 #include "test.h"
@@ -442,57 +439,6 @@ TEST(fake_behaves_as_if_others_held_zeros)
     fake->backend->close(fake);
 }
 
-/* One rank dies or does not come; the others wait for it. */
-static int die(const char *way)
-{
-    bool chosen = world->rank == world->size - 1;
-    /* Pairs of neighbours: the first two ranks, the last two. */
-    struct comm *low = world->backend->split(world, world->rank < 2, world->rank);
-    struct comm *high = world->backend->split(world, world->rank > 0, world->rank);
-    comm_barrier(world);
-    if (chosen && strcmp(way, "kill") == 0)
-        raise(SIGKILL);
-    if (strncmp(way, "silent", strlen("silent")) == 0) {
-        comm_set_heartbeat_timeout(1.5);
-        sleep(1); /* until every rank has sent a heartbeat */
-        if (world->rank == (strcmp(way, "silent0") == 0 ? 0 : world->size - 1))
-            raise(SIGSTOP);
-        comm_barrier(world);
-    }
-    if (chosen && strcmp(way, "broken") == 0)
-        MPI_CHECK(MPI_Send(NULL, 0, MPI_BYTE, world->size, 0, MPI_COMM_WORLD));
-    if (strcmp(way, "broken") == 0)
-        pause();
-    if (chosen && strcmp(way, "fault") == 0)
-        raise(SIGSEGV);
-    if (chosen && strcmp(way, "ensure") == 0)
-        ENSURE(world == NULL, "a condition of the test");
-    comm_set_timeout(0.5);
-    if (chosen && (strcmp(way, "absent") == 0 || strcmp(way, "apart") == 0))
-        pause();
-    if (chosen && strcmp(way, "elsewhere") == 0)
-        comm_receive(world, &(char){0}, 1, 0);
-    if (chosen && (strcmp(way, "stopped") == 0 || strcmp(way, "beyond") == 0))
-        raise(SIGSTOP);
-    if (strcmp(way, "alone") == 0) {
-        if (world->rank == 1)
-            comm_receive(world, &(char){0}, 1, world->size - 1);
-        pause();
-    }
-    if (strcmp(way, "beyond") == 0)
-        comm_barrier(world->rank == 0 ? low : high);
-    static float buffer[100000];
-    if (strcmp(way, "apart") == 0) {
-        static const int parts[3] = {1, 1, 1};
-        static float received[30000];
-        world->backend->wait(world->backend->all_to_all(world, buffer, 30000, parts, received,
-                                                        10000, COMM_FP32, NULL),
-                             NULL);
-    }
-    comm_all_reduce(world, buffer, 100000, COMM_FP32, COMM_SUM);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     struct error error = {0};
@@ -500,8 +446,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", error.text);
         return 1;
     }
-    if (argc > 1)
-        return die(argv[1]);
     int failed = TESTS_RUN();
     comm_world_close(world);
     return failed;

@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # A job in which one rank dies or does not come ends soon, with a message that names the rank; no rank hangs.
-# The message is mpirun's if the rank was killed. The jobs are `test_comm WAY` and
-# `test_transport TRANSPORT RANKS_A_NODE COUNT`: the last rank fails.
+# The message is mpirun's if the rank was killed. The jobs are those of lost_ranks.c.
 . "$TEST_SOURCE/test/support/program.sh"
 
 # check_job NAME RANKS JOB PATTERN...: the job fails, and its stderr has a line with each pattern, and at most
@@ -12,7 +11,7 @@ failures_most=9
 check_job() {
     name=$1 ranks=$2 job=$3
     shift 3
-    timeout $time_limit $MPIRUN -np "$ranks" "$TEST_BUILD/test/comm/"$job >output 2>&1 </dev/null
+    timeout $time_limit $MPIRUN -np "$ranks" "$TEST_BUILD/test/comm/lost_ranks" $job >output 2>&1 </dev/null
     status=$?
     bad=
     [ $status -ne 0 ] && [ $status -ne 124 ] || bad="exit status $status"
@@ -23,11 +22,11 @@ check_job() {
     result "$name" "$bad" output
 }
 
-# check NAME WAY PATTERN...: the same with 3 ranks of test_comm.
+# check NAME WAY PATTERN...: the same with 3 ranks.
 check() {
     name=$1 way=$2
     shift 2
-    check_job "$name" 3 "test_comm $way" "$@"
+    check_job "$name" 3 "$way" "$@"
 }
 
 killed='noticed that process rank 2 with PID [0-9]+ on node [^ ]+ exited on' signal=11
@@ -39,7 +38,7 @@ check 'a stopped rank 0 is named by the next' silent0 'vittrain: failure: rank 0
 check 'a rank that MPI says is gone is not a mistake of the program' broken \
     'vittrain: failure: rank 2 on .* can no longer reach other ranks: MPI_Send'
 check 'a fault names its rank' fault 'vittrain: failure: rank 2 on .*: segmentation fault' "$killed" "signal $signal[ )]"
-check 'a broken condition names rank and place' ensure 'rank 2 on .*: a condition of the test .*test_comm.c:'
+check 'a broken condition names rank and place' ensure 'rank 2 on .*: a condition of the test .*lost_ranks.c:'
 check 'a rank that does not come is named' absent \
     'vittrain: failure: rank 0 on .*: all-reduce of 100000 fp32 .*missing: rank 2 on .*in no collective; in .*, for'
 check 'a rank that does not come to an all-to-all is named' apart \
@@ -52,11 +51,16 @@ check 'the rank that all others wait for is named, by one that knows' beyond \
     'rank 1 on .*missing: rank 2 on .*does not answer'
 check 'a message that does not come names its sender' alone \
     'rank 1 on .*: receiving of 1 bytes .*missing: rank 2 on .*in no collective'
-"$TEST_BUILD/test/comm/test_comm" fault >output 2>&1 </dev/null
+"$TEST_BUILD/test/comm/lost_ranks" fault >output 2>&1 </dev/null
 result 'a fault is named without a launcher' \
     "$(grep -cE '^vittrain: failure: rank 0 on .*: segmentation fault' output | grep -vx 1)" output
 failures_most=1
 for transport in 'ring 0 1000000' 'shared 0 1000000' 'hierarchical 2 1000000' 'shared 0 100'; do
-    check_job "a rank that does not come is named: $transport" 4 "test_transport $transport" \
+    check_job "a rank that does not come is named: $transport" 4 "$transport" \
         "all-reduce of ${transport##* } fp32 \(number [0-9]+ of a group of 4 .*missing: rank 3 on .*in no coll"
+done
+for ranks in 3 4; do
+    timeout $time_limit $MPIRUN -np $ranks "$TEST_BUILD/test/comm/lost_ranks" >output 2>&1 </dev/null
+    status=$?
+    result "$ranks ranks end while heartbeats are being sent" "$(ended)" output
 done

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # A node is down or cut off. The job ends within seconds with a line that names the ranks of that node and their last
 # status, and leaves no process on any node.
 . "$TEST_SOURCE/test/support/program.sh"

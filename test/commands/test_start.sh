@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # Start of a run on 2, 4 and 8 ranks, with 2 ranks per simulated node. Each time the ranks double, the number of messages
 # that a rank sends and receives may grow by a constant, as the logarithm does. Collectives that grow faster are listed.
 . "$TEST_SOURCE/test/support/program.sh"

@@ -68,74 +68,19 @@ done <<'END'
 --device cuda:0|write run.backend=cuda (
 --resume|write checkpoint.resume=auto (
 --resume runs/a/last.h5|write checkpoint.resume=runs/a/last.h5 (
---config a.ini|name the deck without a flag: `vittrain FILE.ini`
---nproc_per_node=2|start one rank per GPU or group of cores: `mpirun -np RANKS vittrain`
+--config a.ini|settings are section.key=value, decks FILE.ini
+--nproc_per_node=2|settings are section.key=value, decks FILE.ini, ranks those of mpirun
 --weigth-decay 1e-4|write optim.weight_decay=1e-4 (
 --train.batch=3|write train.batch=3 (
 --verson|did you mean --version?
---list|did you mean --list-models?
---class-weights|class weights are not supported; docs/train.md lists
---xyzzy|settings are section.key=value, see `vittrain --help`
+--class-weights 1,2|write train.weights=1,2 (
+--xyzzy|settings are section.key=value,
 END
 refuses "a key of another program" 2 'no option trainer.max_epochs; did you mean train.epochs?' \
     "$vittrain" trainer.max_epochs=3
 answers "list of models" 0 '^vit_cifar  *2690506  3 x 32 x 32$' "$vittrain" --list-models
 grep -q '^linear  *21  20 numbers$' out && grep -q '^resnet50  *25557032  3 x 224 x 224$' out
 outcome $? "models are listed with parameters and input sizes"
-refuses "completion for another shell" 2 '--completion fish: must be bash or zsh' "$vittrain" --completion fish
-
-# completes WORD...: the completions of each word in bash, with '=' as a separator of words and without.
-completes() {
-    bash -c '. ./vittrain.bash
-        for separators in " =" " "; do
-            COMP_WORDBREAKS=$separators
-            for word; do
-                COMP_LINE="vittrain $word" COMP_POINT=$((9 + ${#word})) COMP_CWORD=1 COMPREPLY=()
-                _vittrain; echo "$word: ${COMPREPLY[*]}"
-            done
-        done' bash "$@" >out 2>err
-}
-"$vittrain" --completion bash >vittrain.bash 2>err && bash -n vittrain.bash 2>>err
-outcome $? "the script for bash is valid"
-mkdir inputs && completes train.ba tr data.root=inp model.name=cnn_a --list
-cat >expected <<'END'
-train.ba: train.batch=
-tr: train. train
-data.root=inp: inputs
-model.name=cnn_a: cnn_a cnn_a_lenet
---list: --list-models
-train.ba: train.batch=
-tr: train. train
-data.root=inp: data.root=inputs
-model.name=cnn_a: model.name=cnn_a model.name=cnn_a_lenet
---list: --list-models
-END
-diff expected out >>err
-outcome $? "bash completes words"
-mkdir functions && "$vittrain" --completion zsh >functions/_vittrain
-if command -v zsh >/dev/null; then
-    zsh -n functions/_vittrain 2>err
-    outcome $? "the script for zsh is valid"
-    cat >complete.zsh <<'END'
-zmodload zsh/zpty
-zpty shell "PS1= zsh -f -i"
-zpty -w shell 'fpath=($PWD/functions $fpath); autoload -Uz compinit; compinit -u -D; stty -echo; print ready'
-zpty -r shell text '*ready*ready*'
-for word in train.ba train.precision=bf; do
-    # Complete the word, then print the line instead of running it.
-    zpty -w -n shell "vittrain $word"$'\t\C-aprint -r -- \C-e END\n'
-    zpty -r shell text '*END*END*'
-    print -r -- "$text" | tr -d '\r' | tail -n 1
-done
-END
-    timeout $time_limit zsh -f complete.zsh >out 2>err
-    [ "$(cat out)" = "vittrain train.batch END
-vittrain train.precision=bf16 END" ]
-    outcome $? "zsh completes words"
-else
-    outcome 0 "the script for zsh is valid # SKIP no zsh"
-    outcome 0 "zsh completes words # SKIP no zsh"
-fi
 refuses "unknown key" 2 'no option train.bacth; did you mean train.batch?' "$vittrain" train.bacth=1
 refuses "bad value" 2 'train.batch=x: must be a whole number' "$vittrain" train.batch=x
 refuses "bad deck" 2 'bad.ini:3: no option train.bacth; did you mean train.batch?' "$vittrain" bad.ini

@@ -251,9 +251,9 @@ TEST(run_deck_has_no_options_of_other_commands)
     char *run = options_to_run_deck(&options), *all = options_to_text(&options);
     assert_has(run, "\n[mesh]\n");
     assert_has(run, "\n[plan]\nmemory = 0\n");
-    for (size_t i = 0; i < 8; i++) {
-        static const char *const sections[] = {"fetch",  "predict", "convert", "bench",
-                                               "report", "find",    "sweep",   "verify"};
+    for (size_t i = 0; i < 7; i++) {
+        static const char *const sections[] = {"fetch", "predict", "convert", "bench",
+                                               "find",  "sweep",   "verify"};
         char heading[32];
         snprintf(heading, sizeof heading, "\n[%s]\n", sections[i]);
         assert_null(strstr(run, heading));
@@ -718,7 +718,7 @@ TEST(changes_between_attempts)
     assert_string_equal(text, "");
     assert_true(options_set("train.epochs=20", &now, &error));
     assert_true(options_set("mesh.strategy=fsdp", &now, &error));
-    assert_true(options_set("bench.quick=on", &now, &error)); /* not an option of a run */
+    assert_true(options_set("bench.overlap=on", &now, &error)); /* not an option of a run */
     assert_true(option_changes_nothing(&before, &now));
     assert_true(options_set("optim.lr=1e-5", &now, &error));
     assert_true(options_set("model.heads=3", &now, &error));

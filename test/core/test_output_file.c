@@ -4,13 +4,11 @@
 #include "core/output_file.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/atomic_file.h"
-#include "core/clock.h"
 #include "core/text.h"
 #include "temporary.h"
 #include "test.h"
@@ -67,41 +65,24 @@ TEST(links_are_replaced_by_temporary_files)
     assert_true(S_ISREG(status.st_mode));
 }
 
-/* Return a process that writes the file for `seconds` and then renames it, or waits to be killed.
- */
-static pid_t writer_start(const char *path, double seconds)
-{
-    int ends[2];
-    char byte;
-    assert_int_equal(pipe(ends), 0);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        struct atomic_file file;
-        struct error error = {0};
-        bool good = atomic_file_open(&file, path, &error);
-        close(ends[1]); /* the parent continues */
-        for (double begin = clock_now(); good && clock_now() - begin < seconds;)
-            usleep(1000);
-        fputs("first", file.stream);
-        _exit(good && atomic_file_commit(&file, &error) ? 0 : 1);
-    }
-    close(ends[1]);
-    assert_int_equal(read(ends[0], &byte, 1), 0);
-    close(ends[0]);
-    return child;
-}
-
+/* The lock is held while the second process starts; the file of the second is the last one. */
 TEST(a_second_writer_waits_for_the_first)
 {
     char path[FILE_PATH];
+    struct atomic_file first;
     struct error error = {0};
     int status = 0;
     path_of("file", path);
-    pid_t first = writer_start(path, 0.2);
-    assert_true(atomic_file_write(path, "second", &error));
-    assert_text("file", "second");
-    assert_int_equal(waitpid(first, &status, 0), first);
+    assert_ok(atomic_file_open(&first, path, &error), &error);
+    pid_t second = fork();
+    assert_true(second >= 0);
+    if (second == 0) {
+        close(fileno(first.stream)); /* the lock of the parent, inherited */
+        _exit(atomic_file_write(path, "second", &error) ? 0 : 1);
+    }
+    fputs("first", first.stream);
+    assert_ok(atomic_file_commit(&first, &error), &error);
+    assert_int_equal(waitpid(second, &status, 0), second);
     assert_int_equal(status, 0);
     assert_text("file", "second");
 }
@@ -111,19 +92,46 @@ static bool is_part(const char *name)
     return text_ends_with(name, ".part");
 }
 
+/* Return a process that ends while it writes the file, as soon as `end` is closed. */
+static pid_t writer_start(const char *path, int *end)
+{
+    int ready[2], over[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(over), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct atomic_file file;
+        struct error error = {0};
+        bool good = atomic_file_open(&file, path, &error);
+        close(ready[1]); /* the parent continues */
+        close(over[1]);
+        _exit(good && read(over[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    close(ready[1]);
+    close(over[0]);
+    assert_int_equal(read(ready[0], &byte, 1), 0);
+    close(ready[0]);
+    *end = over[1];
+    return child;
+}
+
 TEST(files_of_dead_processes_are_removed)
 {
     char path[FILE_PATH];
+    int end, status = 0;
     path_of("alive", path);
-    pid_t writer = writer_start(path, 60);
+    pid_t writer = writer_start(path, &end);
     temporary_write("dead.part", "x");
     temporary_write("other", "x");
     output_file_clean(temporary_path(""), is_part);
     assert_int_equal(access(temporary_path("dead.part"), F_OK), -1);
     assert_int_equal(access(temporary_path("alive.part"), F_OK), 0);
     assert_int_equal(access(temporary_path("other"), F_OK), 0);
-    kill(writer, SIGKILL);
-    assert_int_equal(waitpid(writer, NULL, 0), writer);
+    close(end);
+    assert_int_equal(waitpid(writer, &status, 0), writer);
+    assert_int_equal(status, 0);
     output_file_clean(temporary_path(""), is_part);
     assert_int_equal(access(temporary_path("alive.part"), F_OK), -1);
     output_file_clean(temporary_path("nowhere"), is_part);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The CPU's sensors, from a generated /proc and /sys with known numbers and with files missing one
- * by one, and from the real ones. docs/outputs.md must contain the table of sensors. */
+/* The CPU's sensors, from a generated /proc with known numbers and with files missing one by one,
+ * and from the real one. docs/outputs.md must contain the table of sensors. */
 #include "core/sensors_cpu.h"
 
 #include <unistd.h>
@@ -43,20 +43,6 @@ static void write_times(int n)
     temporary_write("proc/stat", text);
 }
 
-static void write_energy(const char *package, const char *memory)
-{
-    temporary_write("sys/class/powercap/intel-rapl:0/name", "package-0\n");
-    temporary_write("sys/class/powercap/intel-rapl:0/max_energy_range_uj", "1000000000\n");
-    temporary_write("sys/class/powercap/intel-rapl:0/energy_uj", package);
-    temporary_write("sys/class/powercap/intel-rapl:0:0/name", "core\n");
-    temporary_write("sys/class/powercap/intel-rapl:0:0/energy_uj", "5\n");
-    temporary_write("sys/class/powercap/intel-rapl:0:1/name", "dram\n");
-    temporary_write("sys/class/powercap/intel-rapl:0:1/max_energy_range_uj", "1000000000\n");
-    temporary_write("sys/class/powercap/intel-rapl:0:1/energy_uj", memory);
-    temporary_write("sys/class/powercap/intel-rapl:1/name", "psys\n");
-    temporary_write("sys/class/powercap/intel-rapl:1/energy_uj", package);
-}
-
 static const char *begin(void)
 {
     const char *root = temporary_open();
@@ -83,7 +69,6 @@ TEST(load_is_a_mean_since_the_reading_before)
     read_at(sensors, 10);
     assert_unknown(SENSOR_PROCESS_CORES);
     assert_unknown(SENSOR_CORES_BUSY);
-    assert_unknown(SENSOR_NODE_BUSY);
     assert_value(SENSOR_RESIDENT, 1000.0 * (double)sysconf(_SC_PAGESIZE));
     assert_value(SENSOR_NODE_AVAILABLE, 8192.0 * 1024);
     write_process(800);
@@ -91,7 +76,6 @@ TEST(load_is_a_mean_since_the_reading_before)
     read_at(sensors, 12);
     assert_value(SENSOR_PROCESS_CORES, 400 * tick / 2);
     assert_value(SENSOR_CORES_BUSY, 150.0 / 300);
-    assert_value(SENSOR_NODE_BUSY, 150.0 / 400);
     /* Too soon: the next one counts from the last that was not. */
     write_times(2);
     read_at(sensors, 12.05);
@@ -108,9 +92,6 @@ TEST(load_is_a_mean_since_the_reading_before)
 TEST(only_one_rank_reads_what_the_node_has_once)
 {
     const char *root = begin();
-    write_energy("1000\n", "1000\n");
-    temporary_write("sys/class/hwmon/hwmon0/name", "coretemp\n");
-    temporary_write("sys/class/hwmon/hwmon0/temp1_input", "50000\n");
     struct cpu_sensors *sensors = cpu_sensors_open(root, false);
     read_at(sensors, 10);
     write_times(1);
@@ -119,128 +100,6 @@ TEST(only_one_rank_reads_what_the_node_has_once)
         if (sensor_columns[i].of_node)
             assert_unknown(i);
     assert_value(SENSOR_CORES_BUSY, 0.5);
-    cpu_sensors_close(sensors);
-    temporary_close();
-}
-
-TEST(energy_goes_over_the_end_of_its_counter)
-{
-    const char *root = begin();
-    write_energy("999000000\n", "500000000\n");
-    struct cpu_sensors *sensors = cpu_sensors_open(root, true);
-    read_at(sensors, 10);
-    assert_true(reading.value[SENSOR_CPU_ENERGY] == 0);
-    assert_unknown(SENSOR_CPU_POWER);
-    write_energy("9000000\n", "502000000\n"); /* 10 J and 2 J more */
-    read_at(sensors, 14);
-    assert_value(SENSOR_CPU_ENERGY, 12);
-    assert_value(SENSOR_CPU_POWER, 3);
-    /* Can be read no more: not known, and no jump when it comes back. */
-    unlink(temporary_path("sys/class/powercap/intel-rapl:0/energy_uj"));
-    read_at(sensors, 15);
-    assert_unknown(SENSOR_CPU_ENERGY);
-    assert_unknown(SENSOR_CPU_POWER);
-    write_energy("9000000\n", "503000000\n");
-    read_at(sensors, 16);
-    assert_unknown(SENSOR_CPU_ENERGY);
-    cpu_sensors_close(sensors);
-    temporary_close();
-}
-
-/* Only root may read the counter of energy. */
-TEST(a_part_of_the_energy_is_not_told)
-{
-    const char *root = begin();
-    write_energy("1000\n", "not a number\n");
-    struct cpu_sensors *sensors = cpu_sensors_open(root, true);
-    read_at(sensors, 10);
-    read_at(sensors, 11);
-    assert_unknown(SENSOR_CPU_ENERGY);
-    assert_unknown(SENSOR_CPU_POWER);
-    cpu_sensors_close(sensors);
-    temporary_close();
-}
-
-static double temperature_with(const char *root)
-{
-    struct cpu_sensors *sensors = cpu_sensors_open(root, true);
-    read_at(sensors, 10);
-    cpu_sensors_close(sensors);
-    return reading.value[SENSOR_CPU_TEMPERATURE];
-}
-
-TEST(the_temperature_is_a_processors)
-{
-    const char *root = begin();
-    assert_true(isnan(temperature_with(root)));
-    temporary_write("sys/class/thermal/thermal_zone0/type", "acpitz\n");
-    temporary_write("sys/class/thermal/thermal_zone0/temp", "99000\n");
-    assert_true(isnan(temperature_with(root)));
-    temporary_write("sys/class/thermal/thermal_zone1/type", "cpu-thermal\n");
-    temporary_write("sys/class/thermal/thermal_zone1/temp", "40500\n");
-    assert_true(temperature_with(root) == 40.5);
-    temporary_write("sys/class/hwmon/hwmon0/name", "nvme\n");
-    temporary_write("sys/class/hwmon/hwmon0/temp1_input", "95000\n");
-    assert_true(temperature_with(root) == 40.5);
-    temporary_write("sys/class/hwmon/hwmon1/name", "coretemp\n");
-    temporary_write("sys/class/hwmon/hwmon1/temp2_input", "55000\n");
-    temporary_write("sys/class/hwmon/hwmon1/temp2_crit", "100000\n");
-    assert_true(temperature_with(root) == 55);
-    temporary_write("sys/class/hwmon/hwmon1/temp1_label", "Package id 0\n");
-    temporary_write("sys/class/hwmon/hwmon1/temp1_input", "52000\n");
-    temporary_write("sys/class/hwmon/hwmon2/name", "k10temp\n");
-    temporary_write("sys/class/hwmon/hwmon2/temp1_label", "Tctl\n");
-    temporary_write("sys/class/hwmon/hwmon2/temp1_input", "53000\n");
-    assert_true(temperature_with(root) == 53); /* of whole processors, the hottest */
-    temporary_close();
-}
-
-TEST(clocks_and_throttling_are_the_ranks_cores)
-{
-    const char *root = begin();
-    struct cpu_sensors *sensors = cpu_sensors_open(root, true);
-    read_at(sensors, 10);
-    assert_unknown(SENSOR_CPU_CLOCK);
-    assert_unknown(SENSOR_CPU_THROTTLES);
-    assert_unknown(SENSOR_CPU_THROTTLED);
-    cpu_sensors_close(sensors);
-    temporary_write("proc/cpuinfo", "processor\t: 0\ncpu MHz\t\t: 900\n\nprocessor\t: 1\nmodel: x\n"
-                                    "cpu MHz\t\t: 2000.5\n\nprocessor\t: 2\ncpu MHz\t\t: 3000\n");
-    sensors = cpu_sensors_open(root, true);
-    read_at(sensors, 10);
-    assert_value(SENSOR_CPU_CLOCK, 2500.25);
-    cpu_sensors_close(sensors);
-    temporary_write("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "800000\n");
-    temporary_write("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "2200000\n");
-    temporary_write("sys/devices/system/cpu/cpu2/cpufreq/scaling_cur_freq", "2600000\n");
-    temporary_write("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "77\n");
-    temporary_write("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "3\n");
-    temporary_write("sys/devices/system/cpu/cpu2/thermal_throttle/package_throttle_count", "5\n");
-    temporary_write("sys/devices/system/cpu/cpu2/thermal_throttle/package_throttle_total_time_ms",
-                    "1500\n");
-    sensors = cpu_sensors_open(root, true);
-    read_at(sensors, 10);
-    assert_value(SENSOR_CPU_CLOCK, 2400);
-    assert_value(SENSOR_CPU_THROTTLES, 5);
-    assert_value(SENSOR_CPU_THROTTLED, 1.5);
-    cpu_sensors_close(sensors);
-    temporary_close();
-}
-
-/* Eight of 64 cores are read, evenly distributed. */
-TEST(few_of_many_cores_are_asked)
-{
-    char name[96], text[32];
-    const char *root = begin();
-    temporary_write("proc/self/status", "Name:\ta\nCpus_allowed_list:\t0-63\n");
-    for (int core = 0; core < 64; core++) {
-        snprintf(name, sizeof name, "sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", core);
-        snprintf(text, sizeof text, "%d\n", core * 1000);
-        temporary_write(name, text);
-    }
-    struct cpu_sensors *sensors = cpu_sensors_open(root, true);
-    read_at(sensors, 10);
-    assert_value(SENSOR_CPU_CLOCK, (0 + 8 + 16 + 24 + 32 + 40 + 48 + 56) / 8.0);
     cpu_sensors_close(sensors);
     temporary_close();
 }
@@ -256,7 +115,6 @@ TEST(without_proc_nothing_is_known)
     temporary_write("proc/self/stat", "77 nonsense\n");
     temporary_write("proc/self/status", "Cpus_allowed_list:\n\nCpus_allowed_list:\t,,x-\n");
     temporary_write("proc/stat", "cpu");
-    temporary_write("proc/cpuinfo", "processor\ncpu MHz");
     sensors = cpu_sensors_open(temporary_path(""), true);
     read_at(sensors, 10);
     read_at(sensors, 11);
@@ -276,7 +134,6 @@ TEST(this_machine_has_a_process)
     read_at(sensors, 11); /* as if it had taken a second */
     assert_true(reading.value[SENSOR_PROCESS_CORES] > 0.05);
     assert_true(reading.value[SENSOR_CORES_BUSY] > 0 && reading.value[SENSOR_CORES_BUSY] <= 1);
-    assert_true(reading.value[SENSOR_NODE_BUSY] > 0 && reading.value[SENSOR_NODE_BUSY] <= 1);
     assert_true(reading.value[SENSOR_RESIDENT] > 1 << 20);
     assert_true(reading.value[SENSOR_NODE_AVAILABLE] > 1 << 20);
     cpu_sensors_close(sensors);
@@ -290,8 +147,7 @@ TEST(the_documentation_has_each_column)
     assert_non_null(text);
     for (int i = 0; i < SENSOR_COUNT; i++) {
         const struct sensor_column *column = &sensor_columns[i];
-        static const char *const summed[] = {"mean, highest", "highest", "lowest",
-                                             "sum",           "longest", ""};
+        static const char *const summed[] = {"mean, highest", "highest", "lowest"};
         snprintf(row, sizeof row, "\n| `%s` | %s | %s | %s | %s |\n", column->name, column->unit,
                  column->of_node ? "node" : "rank", summed[column->kind], column->meaning);
         assert_has(text, row);

@@ -126,27 +126,6 @@ int nvmlDeviceGetTemperature(void *device, int sensor, uint32_t *celsius)
     return sensor == 0 ? answer(device) : INVALID;
 }
 
-/* 0 graphics, 1 SM, 2 memory, 3 video */
-int nvmlDeviceGetClockInfo(void *device, int type, uint32_t *megahertz);
-int nvmlDeviceGetClockInfo(void *device, int type, uint32_t *megahertz)
-{
-    static const uint32_t clocks[] = {1111, 1755, 2619, 3333};
-    *megahertz = type >= 0 && type < 4 ? clocks[type] : 0;
-    return *megahertz != 0 ? answer(device) : INVALID;
-}
-
-#ifdef OLD
-int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, uint64_t *mask);
-int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, uint64_t *mask)
-#else
-int nvmlDeviceGetCurrentClocksEventReasons(void *device, uint64_t *mask);
-int nvmlDeviceGetCurrentClocksEventReasons(void *device, uint64_t *mask)
-#endif
-{
-    *mask = has("hot") ? 0x44 : has("all") ? 0x1ff : 0x4;
-    return answer(device);
-}
-
 #ifndef OLD
 
 int nvmlInit_v2(void);
@@ -169,30 +148,6 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, uint64_t fields[5])
     fields[2] = 1ULL << 30;
     fields[3] = 74ULL << 30;
     fields[4] = 5ULL << 30;
-    return answer(device);
-}
-
-int nvmlDeviceGetTotalEnergyConsumption(void *device, uint64_t *millijoules);
-int nvmlDeviceGetTotalEnergyConsumption(void *device, uint64_t *millijoules)
-{
-    static uint64_t used = 0x500000000; /* exceeds 32 bits */
-    *millijoules = used;
-    used += 36000;
-    return answer(device);
-}
-
-/* type: 0 corrected, 1 uncorrected; counter: 0 volatile */
-int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, uint64_t *count);
-int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, uint64_t *count)
-{
-    *count = type == 0 ? 3 : has("broken") ? 4 : 2;
-    return (type == 0 || type == 1) && counter == 0 ? answer(device) : INVALID;
-}
-
-int nvmlDeviceGetPcieReplayCounter(void *device, uint32_t *count);
-int nvmlDeviceGetPcieReplayCounter(void *device, uint32_t *count)
-{
-    *count = 7;
     return answer(device);
 }
 

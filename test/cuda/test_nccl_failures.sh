@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # Collectives of (emulated) GPUs that fail or lack a rank end the job soon, with one line that names the
 # collective and the rank, and exit code 9. The rank that prints it aborts its communicators. Illegal uses of
 # NCCL are faults of the emulation. The jobs are `test_nccl WAY`, with failures injected by

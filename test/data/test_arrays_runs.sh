@@ -212,8 +212,6 @@ fails 1 'also in train.test' 3 'evaluation have 3 channels and 2 targets, those 
     data.val=none train.test=on model.name=linear train.epochs=1 train.global_batch=4 run.dir="$work/tested"
 fails 1 'a model has as many outputs as the data' 2 'model.classes=3, but the data has 2 outputs: set data.y to as many' $shapes \
     data.x=x data.y=y model.classes=3
-fails 1 'arrays are not packed' 2 'are float32, and packed files hold images' convert data $data data.x=/chw \
-    convert.output="$work/packed.h5"
 
 # Without targets: a segmentation of which all pixels are ignored, and outputs that are missing in all samples (log10 of 0).
 npy none/x.npy 9,3,8,8 1728

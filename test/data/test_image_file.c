@@ -122,103 +122,6 @@ TEST(parts_are_those_of_the_whole)
     }
 }
 
-/* Restart markers change no pixel of the whole or of parts. Files other than JPEG are refused. */
-TEST(restarts_keep_the_pixels)
-{
-    struct byte_buffer bytes = {0}, again = {0};
-    for (int i = 0; i < KINDS; i++) {
-        struct sample sample = sample_find(kinds[i]);
-        const bool possible = strncmp(kinds[i], "jpeg", 4) == 0;
-        const int64_t interval = 8 << i % 4;
-        if (image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, interval, &bytes) !=
-            possible)
-            fail_msg("%s: restart markers %s", kinds[i], possible ? "failed" : "were added");
-        if (!possible)
-            continue;
-        sample.bytes = bytes.data;
-        sample.count = bytes.count;
-        check_area(&sample, (struct image_area){0, 0, sample.width, sample.height});
-        check_parts(&sample, (uint32_t)i, 100);
-        assert_true(
-            image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, interval, &again));
-        assert_int_equal(again.count, bytes.count);
-        assert_memory_equal(again.data, bytes.data, bytes.count);
-        /* A truncated file is refused. */
-        assert_false(
-            image_jpeg_add_restarts(sample.bytes, sample.count - 2, PIXELS_MOST, interval, &again));
-    }
-    free(bytes.data);
-    free(again.data);
-}
-
-/* libjpeg upsamples an image of 3 columns differently from the last 3 columns of a wider one. */
-TEST(narrow_parts_are_those_of_the_whole)
-{
-    struct sample sample = sample_find("jpeg_19x1");
-    struct byte_buffer bytes = {0};
-    assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, 16, &bytes));
-    sample.bytes = bytes.data;
-    sample.count = bytes.count;
-    check_area(&sample, (struct image_area){18, 0, 1, 1});
-    free(bytes.data);
-}
-
-/* A WebP image keeps the scratch memory that JPEG files use. */
-TEST(formats_share_the_memory)
-{
-    assert_true(byte_buffer_reserve(&pixels.part, 100, &error));
-    const uint8_t *part = pixels.part.data;
-    const struct sample sample = sample_find("webp_1x1");
-    check_area(&sample, (struct image_area){0, 0, 1, 1});
-    assert_ptr_equal(pixels.part.data, part);
-}
-
-/* libjpeg smooths a progressive file without its last scans; large images need much memory. */
-TEST(incomplete_and_large_files_are_not_encoded_again)
-{
-    const struct sample sample = sample_find("jpeg_progressive");
-    const int64_t size = sample.width * sample.height;
-    struct byte_buffer bytes = {0};
-    assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, size, 16, &bytes));
-    assert_false(image_jpeg_add_restarts(sample.bytes, sample.count, size - 1, 16, &bytes));
-    uint8_t *shorter = malloc(sample.count);
-    int scans = 0;
-    memcpy(shorter, sample.bytes, sample.count);
-    for (size_t at = 0; at + 1 < sample.count; at++) {
-        if (shorter[at] != 0xff || shorter[at + 1] != 0xda || scans++ == 0)
-            continue;
-        memcpy(shorter + at, "\xff\xd9", 2);
-        assert_true(decode(shorter, at + 2, NULL, 1, false));
-        assert_false(image_jpeg_add_restarts(shorter, at + 2, size, 16, &bytes));
-        memcpy(shorter + at, "\xff\xda", 2);
-    }
-    assert_in_range(scans, 5, 20);
-    free(shorter);
-    free(bytes.data);
-}
-
-/* Intervals outside of the area are not decoded: damage in the first one has no effect. */
-TEST(other_intervals_do_not_matter)
-{
-    struct sample sample = sample_find("jpeg_420");
-    struct byte_buffer bytes = {0};
-    assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, 16, &bytes));
-    uint8_t *scan = memmem(bytes.data, bytes.count, "\xff\xda", 2);
-    uint8_t *marker = memmem(bytes.data, bytes.count, "\xff\xd0", 2);
-    scan += 2 + scan[3];
-    assert_true(scan < marker);
-    memset(scan, 0x5a, (size_t)(marker - scan));
-    sample.bytes = bytes.data;
-    sample.count = bytes.count;
-    check_area(&sample, (struct image_area){20, 20, 10, 10});
-    assert_true(pixels.part.count > 0 && pixels.part.count < sample.count);
-    /* With an unexpected marker the file is decoded as a whole. */
-    marker[1] = 0xd5;
-    assert_true(decode(bytes.data, bytes.count, &(struct image_area){20, 20, 10, 10}, 1, true));
-    assert_int_equal(pixels.part.count, 0);
-    free(bytes.data);
-}
-
 /* Mean of a square of the reference. */
 static double mean_of(const struct sample *sample, int64_t x, int64_t y, int64_t side, int channel)
 {
@@ -278,16 +181,10 @@ static void check_scaled_parts(const struct sample *sample)
 TEST(scaled_parts_are_those_of_the_whole)
 {
     static const char *const some[] = {"jpeg_444", "jpeg_422", "jpeg_420", "jpeg_grey"};
-    struct byte_buffer bytes = {0};
     for (int i = 0; i < 4; i++) {
-        struct sample sample = sample_find(some[i]);
-        check_scaled_parts(&sample);
-        assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, 8, &bytes));
-        sample.bytes = bytes.data;
-        sample.count = bytes.count;
+        const struct sample sample = sample_find(some[i]);
         check_scaled_parts(&sample);
     }
-    free(bytes.data);
 }
 
 static void fails_with(const void *bytes, size_t count, const char *expected)

@@ -217,7 +217,7 @@ TEST(validation_needs_a_folder)
 
 TEST(roots_are_checked)
 {
-    split_fails(SPLIT_TRAIN, "no such file or folder");
+    split_fails(SPLIT_TRAIN, "No such file or directory");
     put("train/x", "", 0);
     split_fails(SPLIT_TRAIN, "no class folders: it needs one folder per class");
     options.data.root[0] = '\0';

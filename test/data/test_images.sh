@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # long
 # Image files as data: the same losses on any number of ranks and threads, evaluation and prediction from a folder,
-# unusable files, EXIF orientation, ranks that find different data, and the warning about waiting for data.
+# unusable files, EXIF orientation, and ranks that find different data.
 . "$TEST_SOURCE/test/support/program.sh"
 
 tree=$work/tree
@@ -81,17 +81,6 @@ train 2 cut_skipped "$random data.skip_broken=on"
 result "it is found before training with data.skip_broken=on" "$(ended; has "$work/cut_skipped.log" \
     "1 of 90 files are skipped, the first: .*/001.jpg: is truncated inside")" "$work/cut_skipped.log"
 mv "$work/whole.jpg" "$tree/train/cat/001.jpg"
-cp -r "$tree" "$work/breaks"
-timeout $time_limit "$vittrain" $folder data.root="$work/breaks" run.dir="$work/later" data.skip_broken=on debug.pause=folder:0:2 \
-    >"$work/later.log" 2>&1 </dev/null &
-job=$!
-is_paused() { grep -q folder "$work/later.log"; }
-wait_job=$job wait_until is_paused
-cp "$tree/train/cat/001.jpg" "$work/whole.jpg" && head -c 700 "$work/whole.jpg" >"$work/breaks/train/cat/001.jpg"
-wait $job
-status=$?
-result "a file that is damaged later ends the run" "$(ended 3; has "$work/later.log" \
-    'a file was damaged after the check before training: .*/001.jpg: is truncated')" "$work/later.log"
 
 # The data of a run must be those of its checkpoint. changed NAME COMMAND PATTERN [ADVICE]: resume with a copy of the tree, in
 # which COMMAND has changed something.
@@ -128,11 +117,6 @@ differ="'$vittrain' $folder data.root=. run.dir='$work/differ'"
 run_pair differ "env -C '$tree' $differ" "env -C '$work/other' $differ"
 result "ranks must find the same data" "$(failed_otherwise 3 'ranks find different data' | tr '\n' ' ')" "$work/differ.log"
 
-run 1 waits $folder run.dir="$work/waits" data.format=synthetic data.root= data.image=1500 data.samples=160 data.val=none \
-    train.epochs=2 augment.random_resized_crop=on
-[ "$(grep -c 'of this epoch was waiting for data: raise data.workers=1' "$work/waits.log")" = 1 ] && bad= || bad="not once"
-result "a wait for data is said once" "$bad" "$work/waits.log"
-
 # Four bands of 8 bits, one grey band of 16 bits.
 rgba=iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAYAAABytg0kAAAAE0lEQVR42mNgYGRiZmFlY2eAMQABtgA5zLcamgAAAABJRU5ErkJggg==
 for split in train val; do
@@ -168,9 +152,6 @@ bad=
 differ "$work/stored.loss" "$work/turned.loss" 1e-5 | grep -q line || bad="the losses of images as stored"
 grep -q 'data: 10 of 90 files are turned' "$work/turned.log" || bad="$bad no line with their number"
 result "data.exif=on turns them" "$bad" "$work/turned.log"
-run 2 pack convert data $folder data.root="$marked" convert.output="$work/marked.h5" convert.kind=restarts
-train 1 packed "data.exif=on data.format=packed data.root=$work/marked.h5"
-compare "packed files with restart markers keep their orientation" packed turned 0
 mkdir "$work/shards" && printf 'bird\ncat\ndog\n' >"$work/shards/classes.txt"
 for split in train val; do
     (cd "$marked/$split" && for file in */*.jpg; do
@@ -178,7 +159,7 @@ for split in train val; do
     done && tar -cf "$work/shards/$split.tar" -- */*)
 done
 train 1 shards "data.exif=on data.format=webdataset data.root=$work/shards"
-compare "and so do shards" shards turned 0
+compare "images in shards are turned, too" shards turned 0
 train 1 shards_stored "data.format=webdataset data.root=$work/shards"
 result "files with an orientation in shards are counted" "$(has "$work/shards_stored.log" 'warning: data: 10 of 90 files have an EXIF orientation')" "$work/shards_stored.log"
 for from in weights.safetensors checkpoints/last.h5; do

@@ -3,9 +3,9 @@
  * epochs, with any first and last step, and with a record that cannot be read. The data set belongs
  * to the test, so reads can fail and are counted. */
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "config/options.h"
 #include "data/loader.h"
@@ -14,6 +14,7 @@
 enum { SIDE = 4, PIXELS = 3 * SIDE * SIDE, SAMPLES = 103 };
 
 static atomic_int reads, signals_open;
+static sem_t read_done; /* posted by each read */
 static atomic_long bad_record;
 
 static bool probe_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
@@ -25,6 +26,7 @@ static bool probe_read(struct dataset *dataset, int64_t record, void *values, in
     if (!sigismember(&mask, SIGINT) || !sigismember(&mask, SIGTERM) || !sigismember(&mask, SIGUSR1))
         atomic_fetch_add(&signals_open, 1);
     atomic_fetch_add(&reads, 1);
+    sem_post(&read_done);
     *label = 1 << 30;
     if (record == atomic_load(&bad_record))
         return error_set(error, ERROR_DATA, "record %lld is bad", (long long)record);
@@ -164,14 +166,6 @@ TEST(test_epochs)
             }
 }
 
-/* Wait until `count` samples have been read, at most 2 minutes. Return the number read. */
-static int wait_for_reads(int count)
-{
-    for (int i = 0; i < 120000 && atomic_load(&reads) < count; i++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    return atomic_load(&reads);
-}
-
 /* Before each batch is requested, the ring holds it and the following ones, across epochs. Nothing
  * is read beyond the last step. */
 TEST(test_ring_stays_full)
@@ -180,12 +174,16 @@ TEST(test_ring_stays_full)
     open_samplers(BATCH, 1, 0, 1);
     struct loader *loader = open_loader(3, SLOTS);
     double waited = 0;
+    int seen = 0;
+    assert_int_equal(sem_init(&read_done, 0, 0), 0);
     atomic_store(&reads, 0);
     loader_start(loader, 0, 0, STEPS);
     for (int number = 0; number < STEPS; number++) {
         const int end = number + SLOTS < STEPS ? number + SLOTS : STEPS;
         const int wanted = end / EPOCH_STEPS * SAMPLES + end % EPOCH_STEPS * BATCH;
-        assert_int_equal(wait_for_reads(wanted), wanted);
+        for (; seen < wanted; seen++)
+            sem_wait(&read_done);
+        assert_int_equal(atomic_load(&reads), wanted);
         struct batch *batch = loader_next(loader, &waited);
         check_batch(batch, (uint32_t)(number / EPOCH_STEPS), number % EPOCH_STEPS, 0);
         loader_give_back(loader, batch);

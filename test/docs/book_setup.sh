@@ -38,14 +38,6 @@ before_pictures() {
     mv others/val pictures
     ls pictures/*/* >names.txt
 }
-before_shards() {
-    images sharded 12
-    mkdir shards
-    for part in train val; do
-        (cd sharded/$part && for image in */*.jpg; do echo 1 >"${image%.jpg}.cls"; done &&
-            tar -cf "../../shards/imagenet1k-$part-00.tar" */*)
-    done
-}
 before_deck() { cp input/quickstart.ini deck.ini; }
 before_trained() { ./vittrain input/vit_cifar.ini run.dir=runs/cifar train.epochs=1 model.depth=1; }
 before_newest() { (cd runs && ln -sfn "$(ls -d vittrain-2* | tail -n 1)" vittrain-DATE); }
@@ -97,7 +89,7 @@ with_vit_tiny="train.steps=1 train.batch=2 debug.fraction=1 debug.batches=1"
 with_synthetic="data.samples=64 debug.fraction=1 train.epochs=1"
 with_pause="debug.pause=backward:1:0.1"
 with_bench="bench.max=8KiB bench.seconds=0.01"
-with_machine="run.threads=1 bench.quick=on"
+with_product="product:64 run.threads=1"
 with_thread="run.threads=1"
 with_find_batch="model.image=64 model.dim=64 model.depth=1 model.heads=2 plan.memory=76MiB"
 with_find_lr="find.steps=40 train.global_batch=8 $with_small"

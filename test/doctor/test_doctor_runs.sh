@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # `vittrain doctor`: its exit code is right on this machine; on two nodes it finds each of eight planted
 # faults. DOCTOR_CSV=FILE: keep the findings. DOCTOR_RANKS=8: use 4 ranks per node.
 . "$TEST_SOURCE/test/support/program.sh"

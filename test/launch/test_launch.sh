@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # `vittrain launch`: a failed command is started again and resumes, with the result of an undisturbed run. A command
 # that would fail again or got a signal to end is not restarted. No process of an attempt is left.
 . "$TEST_SOURCE/test/support/program.sh"

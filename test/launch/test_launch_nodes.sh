@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # `vittrain launch` when a node is lost: with mesh.elastic=yes it continues on the other nodes, otherwise it waits for
 # the node and uses it again.
 . "$TEST_SOURCE/test/support/program.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # Checkpoints in memory on several nodes. After the loss of a node, a run resumes with the copy of its state on another
 # node, with a spare node or on fewer ranks. After the loss of two nodes it resumes from the disk.
 . "$TEST_SOURCE/test/support/program.sh"

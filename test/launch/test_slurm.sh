@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # A job of jobs/ on two nodes under a real Slurm: warned before its time limit, it stops, is requeued, resumes, and
 # ends with the weights of an undisturbed job, bit for bit. `vittrain launch` restarts srun.
 . "$TEST_SOURCE/test/support/program.sh"

@@ -126,11 +126,11 @@ run 1 grain $vit train.grain=16 run.dir="$work/grain"
 cmp -s vit/receipt.csv grain/receipt.csv && bad='the same receipts' || bad=
 result 'with another train.grain the receipts differ' "$bad" "$work/grain.log"
 
-bad=$(killed $vit mesh.strategy=fsdp checkpoint.every=0.2 checkpoint.keep=9)
-cp -r killed other
-run 3 resumed $vit mesh.strategy=zero1 run.threads=2 train.accumulate=2 run.dir="$work/killed"
-result 'a killed run resumes on another layout with the same bits' "$bad$(same killed vit)" "$work/resumed.log"
-run 2 verify verify "$work/killed" verify.from=0 train.check_every=5
+bad=$(interrupted $vit mesh.strategy=fsdp checkpoint.every=0.2)
+cp -r interrupted other
+run 3 resumed $vit mesh.strategy=zero1 run.threads=2 train.accumulate=2 run.dir="$work/interrupted"
+result 'an interrupted run resumes on another layout with the same bits' "$bad$(same interrupted vit)" "$work/resumed.log"
+run 2 verify verify "$work/interrupted" verify.from=0 train.check_every=5
 bad=$(grep -qx 'identical: steps 1 to 10, 10 receipts' "$work/verify.log" || echo 'not identical')
 result 'vittrain verify confirms it on a third layout, with checks of grains' "$bad" "$work/verify.log"
 fails 1 'a resume with another grain is refused' 4 \

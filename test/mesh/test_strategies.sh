@@ -88,25 +88,6 @@ bad=$(differ "$work/a" "$work/whole.loss" 1e-5)
 grep -q 'resuming from' "$work/goes-on.log" || bad="$bad; not resumed"
 result 'a stopped run is found and gone on with under another strategy' "$bad" "$work/goes-on.log"
 
-# The contents of a checkpoint.
-run 1 plan plan "$work/hsdp-4/checkpoints/last.h5"
-bad=
-for line in 'hsdp, replica 2 x shard 2, computing in fp32' 'model    vit_cifar' \
-    'state    step 5, epoch 0 .* global batch 24, seed 7' 'optim.ema=0.9' \
-    'vectors  master moment1 moment2 average ' 'blocks.1.attn.qkv.weight +fp32 +\[96, 32\] +3072 ' \
-    'shard 1, replica 0: elements 6304 to [0-9]+, 1 piece$' '^total: 4 units, 32 tensors, '; do
-    grep -qE "$line" "$work/plan.log" || bad="$bad no '$line';"
-done
-result 'plan lists what is in a checkpoint' "${bad:-$([ $status -eq 0 ] || echo "status $status")}" "$work/plan.log"
-for setting in "$work/none.h5 4" "$work/hsdp-4/metrics.csv 2"; do
-    run 2 plan plan ${setting% *}
-    bad=$([ $status -eq "${setting##* }" ] || echo "exit status $status")
-    [ "$(grep -c '^vittrain: error: ' "$work/plan.log")" = 1 ] || bad="$bad; not one line of error"
-    result "plan of '$(basename "${setting% *}")' is an error" "$bad" "$work/plan.log"
-done
-"$vittrain" plan "$work/hsdp-4/checkpoints/last.h5" >/dev/full 2>"$work/full.log" </dev/null
-result 'plan on a full device' "$([ $? -eq 5 ] || echo 'not exit status 5')" "$work/full.log"
-
 # A missing shard: all ranks end, one reports the error.
 head -c 100000 "$work/fsdp-4/checkpoints/last.h5" >"$work/cut.h5"
 for command in "eval $work/cut.h5" \

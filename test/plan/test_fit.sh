@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # A run that does not fit into memory ends before it starts, with correct advice; trials find the largest batch. Uses real
 # limits and real memory, so it does not run with sanitizers.
 . "$TEST_SOURCE/test/support/program.sh"

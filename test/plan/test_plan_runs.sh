@@ -94,9 +94,10 @@ result 'a strategy that is not possible has a message in its row' "$bad" "$work/
 
 fails 2 'an impossible mesh' 2 'mesh.shard=3 does not divide' plan $small mesh.strategy=fsdp mesh.shard=3 plan.ranks=4
 fails 2 'an unknown format' 2 'data.format=imagenet' plan $small data.format=imagenet
-fails 2 "an operand" 2 "plan takes decks.*or one checkpoint" plan $small something
+fails 2 "an operand" 2 "plan takes decks" plan $small something
+fails 1 "plan of a checkpoint" 2 "h5ls" plan $small last.h5
 
-# Times: with the measurements of bench machine, and with the file of a cluster.
+# Times: with the measurements of bench device and bench comm, and with the file of a cluster.
 describe() { # NAME WORD...: a machine file
     file=$work/$1
     shift
@@ -104,23 +105,24 @@ describe() { # NAME WORD...: a machine file
     printf '[inside]\nbandwidth = 1e9\nlatency = 1e-5\n[between]\nbandwidth = 1e8\nlatency = 1e-4\n' >>"$file"
     printf '%s\n' "$@" >>"$file"
 }
-run 2 machine bench machine run.threads=1 run.backend=cpu bench.output="$work/machine.csv" bench.quick=on
+run 2 machine bench comm bench.min=8 bench.max=4KiB bench.seconds=0 bench.machine=machine.ini
 bad=
 [ $status -eq 0 ] || bad="exit status $status"
-for wanted in 'fp32.*linear_backward' 'node_ranks = 2' 'all_gather = ' 'device = .'; do
+run 2 device bench device product:64 run.threads=1 run.backend=cpu train.precision=fp32 bench.output="$work/device.csv" \
+    bench.machine=machine.ini
+[ $status -eq 0 ] || bad="$bad; device: exit status $status"
+for wanted in 'fp32.*linear_forward = 64x64x64 ' 'node_ranks = 2' 'all_gather = 4 ' 'device = .' 'fp32_flops = [1-9]'; do
     tr '\n' ' ' <"$work/machine.ini" | grep -q "$wanted" || bad="$bad; no $wanted"
 done
-grep -q 'inside all_reduce' "$work/machine.csv" || bad="$bad; no rows"
-result 'bench machine writes a machine file and rows' "$bad" "$work/machine.log"
-run 1 device bench device convolutions:cnn_b:1:32 run.threads=1 run.backend=cpu bench.output="$work/device.csv"
+grep -q 'product 64x64x64,.*,speed,' "$work/device.csv" || bad="$bad; no rows"
+result 'bench comm and bench device add to one machine file' "$bad" "$work/device.log"
+run 1 attention bench device attention:1:8 run.threads=1 run.backend=cpu bench.output="$work/attention.csv"
 bad=
 [ $status -eq 0 ] || bad="exit status $status"
-# 11 layers in three passes; the first one has no gradient of its input.
-[ "$(grep -c ',share of peak,[0-9.]*,' "$work/device.csv")" = 32 ] || bad="$bad; not 32 passes"
-[ "$(grep -c ',products alone,[0-9.]*,GFLOP/s' "$work/device.csv")" = 32 ] || bad="$bad; not 32 passes of oneDNN"
-result 'bench device measures the convolutions of a model' "$bad" "$work/device.log"
-fails 1 'the convolutions of a model without any' 2 'a ResNet or cnn_b' bench device convolutions:vit_cifar:1:32 \
-    run.threads=1 run.backend=cpu
+[ "$(grep -c ',attention_[a-z]* 1x12x8x64,.*,speed,' "$work/attention.csv")" = 2 ] || bad="$bad; not 2 passes"
+result 'bench device measures the attention of a size' "$bad" "$work/attention.log"
+fails 1 'an unknown subject' 2 'convolutions:cnn_b' bench device convolutions:cnn_b run.threads=1 run.backend=cpu
+fails 1 'a removed option' 2 'bench.quick' bench device bench.quick=on
 run 1 timed plan $small plan.ranks=2 mesh.strategy=fsdp checkpoint.memory=5
 bad=$(awk '/^Predicted with machine.ini/ { step = $0 } /step ms +exposed/ { table = 1 } table && $1 == "fsdp" { own = $(NF - 1) }
     /^An epoch of/ { epoch = 1 }
@@ -135,7 +137,7 @@ result 'and plan predicts times with it, equal in both tables' "$bad" "$work/tim
 result 'and the interval of checkpoints in memory that costs 1 %' \
     "$(has "$work/timed.log" '^A checkpoint in memory takes [0-9.e-]+ ms; checkpoint.memory=[1-9][0-9]* takes at most 1 % of the time')" "$work/timed.log"
 run 1 untimed plan $small plan.machine=none
-bad=$(grep -q '^No times: measure this machine with .vittrain bench machine' "$work/untimed.log" || echo 'no hint')
+bad=$(grep -q '^No times: measure this machine with .vittrain bench device' "$work/untimed.log" || echo 'no hint')
 grep -q '^blocks.1 .* 0\.00' "$work/untimed.log" || bad="$bad; no operations"
 result 'without one it prints how to get it, and counts operations' "$bad" "$work/untimed.log"
 run 1 apart plan $small plan.ranks=2 plan.node_ranks=1
@@ -172,5 +174,5 @@ result 'and has the reason of an efficiency above 100 %' "$(has "$work/$file.log
 fails 2 'a missing file of a cluster' 2 'no.ini: cannot read the deck' plan $small plan.cluster=no.ini
 describe bad.ini 'share = much'
 fails 1 'a cluster with an invalid number' 2 'bad.ini:12: between.share=much' plan $small plan.cluster=bad.ini
-fails 1 'a machine file that cannot be written' 5 'none/machine.ini' bench machine run.threads=1 bench.quick=on \
+fails 1 'a machine file that cannot be written' 5 'none/machine.ini' bench device product:64 run.threads=1 run.backend=cpu \
     bench.machine="$work/none/machine.ini"

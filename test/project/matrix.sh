@@ -14,13 +14,13 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$source/test/project/systems.sh"
 
 # Without these packages tests are skipped.
-tools="openssh-server iproute2 procps slurm-wlm munge python3 patch zsh gnuplot-nox environment-modules hdf5-tools"
+tools="openssh-server iproute2 procps slurm-wlm munge python3 patch gnuplot-nox environment-modules hdf5-tools"
 # Fields: name, suite of Debian, processor and MPI, further packages, command.
-systems="debian12|bookworm|x86-64, Open MPI|$tools|./quickstart check
-debian13|trixie|x86-64, Open MPI|$tools|./quickstart check
-testing|testing|x86-64, Open MPI|$tools|./quickstart check
-mpich|trixie|x86-64, MPICH|$tools|CONFIGURE_FLAGS=--with-mpi=mpich ./quickstart check
-clang|trixie|x86-64, Open MPI|$tools clang libomp-dev|CONFIGURE_FLAGS=CC=clang ./quickstart check
+systems="debian12|bookworm|x86-64, Open MPI|$tools|./quickstart check && make check-system
+debian13|trixie|x86-64, Open MPI|$tools|./quickstart check && make check-system
+testing|testing|x86-64, Open MPI|$tools|./quickstart check && make check-system
+mpich|trixie|x86-64, MPICH|$tools|CONFIGURE_FLAGS=--with-mpi=mpich ./quickstart check && make check-system
+clang|trixie|x86-64, Open MPI|$tools clang libomp-dev|CONFIGURE_FLAGS=CC=clang ./quickstart check && make check-system
 arm64|bookworm|Arm (qemu), Open MPI|gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user-static|./quickstart build && TEST_TIMEOUT=3000 test/project/arm64.sh"
 
 fail() { printf 'matrix.sh: %s\n' "$*" >&2; exit 1; }

@@ -20,7 +20,6 @@ checkpoint
 runlog
 train
 plan
-tools/report
 app
 tools/launch
 tools/bench tools/doctor tools/fetch tools/sweep
@@ -43,14 +42,14 @@ done >"$work/includes" 2>&1
 result 'no module includes a header of a higher one' "$(head -n 3 "$work/includes" | tr '\n' ';')" "$work/includes"
 
 # The name of a checkpoint is part of the documented run folder.
-for tool in report launch sweep; do
+for tool in launch sweep; do
     grep -hv checkpoint_name.h src/tools/$tool/*.[ch] | sed -nE "s|^#include \"(.*)/[^/]*\"\$|\1 $tool|p"
 done | sort -u | grep -vE '^(core|config|app|tools/.*) ' >"$work/tools"
-result 'report, launch and sweep use no module of the engine but core and config' \
+result 'launch and sweep use no module of the engine but core and config' \
     "$(tr '\n' ';' <"$work/tools")" "$work/tools"
 
 {
-    find benchmarks cuda jobs m4 packaging src test -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' -o -name '*.proto' \
+    find benchmarks cuda jobs m4 packaging src test tools -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' -o -name '*.proto' \
         -o -name '*.sh' -o -name '*.py' -o -name '*.inc' -o -name '*.awk' -o -name '*.m4' -o -name '*.mk'
     echo configure.ac Makefile.am
     grep -lsI '^#!/' .ci/* benchmarks/* bootstrap packaging/*/* quickstart test/*
@@ -61,10 +60,24 @@ result 'every source has the SPDX identifier of its licence' "$(head -n 3 "$work
 {
     find test -name 'test_*.[csp]*' | grep -vE '^test/[a-z]+/test_[a-z0-9_]+\.(c|sh)$'
     for name in test/*/test_*.c; do
-        sed -n '2,/^[^\/]/{/^\/\/ /p;}' "$name" | grep -vE '^// (ranks:( [0-9]+)+|devices: (cpu )?gpu|sources:( [a-z0-9_/]+\.c)+)$' | sed "s|^|$name: |"
+        sed -n '2,/^[^\/]/{/^\/\/ /p;}' "$name" | grep -vE '^// (system|ranks:( [0-9]+)+|devices: (cpu )?gpu|sources:( [a-z0-9_/]+\.c)+)$' | sed "s|^|$name: |"
     done
 } >"$work/unlisted"
 result 'every test is listed' "$(head -n 3 "$work/unlisted" | tr '\n' ';')" "$work/unlisted"
+
+# Tests of `make check` do not depend on time or load (docs/design.md#tests). Those that define a clock of their own may read it.
+for name in test/*/test_*.c test/*/test_*.sh; do
+    sed 6q "$name" | grep -qxE '(#|//) system' && continue
+    clocks='|\b(clock_(now|gettime)|gettimeofday|time)\('
+    grep -q '^int clock_gettime(' "$name" && clocks=
+    case $name in
+    test/report/* | test/sweep/* | test/fetch/* | test/runlog/test_monitor* | test/runlog/test_store.sh | test/data/test_webdataset_index.c) ;;
+    *.c) grep -HnE '\b(u|nano)?sleep\(|\bkill\(|\bwait_(for|until)\b|SIGSTOP'"$clocks" "$name" | grep -v ':int nanosleep(' ;;
+    *.sh) grep -HnE '(^|[ ;&|({])(sleep|kill|pkill|killall|wait_for|wait_until|take_nodes) |\bpaused [0-9]|\bdate \+%s' "$name" |
+        grep -vE ':[0-9]+: *#' ;;
+    esac
+done >"$work/timing"
+result 'no test of make check sleeps, waits for a job, sends a signal or compares times' "$(head -n 3 "$work/timing" | tr '\n' ';')" "$work/timing"
 
 # Files of the checkout that make dist leaves out; a folder in its list contains the files below it. .gitignore is left
 # out on purpose. Nothing is listed outside a checkout.

@@ -78,7 +78,6 @@ read_by "TensorBoard reads the scale of the loss" check_tensorboard.py "$work/ha
 
 page "the book's Python reads a checkpoint" read-checkpoint.md
 page "the book's Python makes weights for timm, torchvision and ONNX" fine-tune.md
-page "the book's Python writes packed data" data.md
 
 by_torch "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$work"
 by_torch "PyTorch trains with numbers, labels and planes as the program does" check_targets.py "$vittrain" "$work/targets"
@@ -98,25 +97,17 @@ sample=$TEST_BUILD/data/cifar-10-sample
 by_torch "PyTorch has the losses of augmented training with the same random numbers" check_augmented.py "$vittrain" \
     "$MPIRUN" "$sample" "$work/augmented"
 
-run 2 pack convert data data.root="$sample" convert.output="$work/packed.h5"
-result "packing on two ranks" "$(ended)" "$work/pack.log"
-read_by "h5py reads packed data" check_packed.py "$work/packed.h5" "$sample"
-
 by_torch "real images get the colours that Pillow gives them" check_colours.py "$TEST_BUILD/test/data/test_policy"
 
-# images NAME ROOT SIZE: decoded and resized images compared with Pillow; real images if VITTRAIN_IMAGES has them.
+# images NAME FOLDER SIZE: decoded and resized images compared with Pillow; real images if VITTRAIN_IMAGES has them.
 images() {
-    rm -f "$work/images.h5"
-    run 2 images convert data data.format=imagefolder data.root="$2" data.scaled_decode=off data.val=none data.exif=on \
-        convert.output="$work/images.h5" convert.kind=decoded convert.size="$3"
-    result "$1 are packed as pixels" "$(ended)" "$work/images.log"
-    read_by "$1 are as Pillow decodes and resizes them" check_images.py "$work/images.h5" "$2/train" train
+    read_by "$1 are as Pillow decodes and resizes them" check_images.py "$TEST_BUILD/test/train/test_recipe" "$2" "$3"
 }
 for class in train/bird train/cat train/dog val/bird val/cat val/dog; do mkdir -p "$work/tree/$class"; done
 "$TEST_BUILD/test/data/test_image_folder" --make "$work/tree" 60
-mkdir -p "$work/oriented/train/bird" "$work/oriented/train/cat"
-for class in bird cat; do "$PYTHON" "$TEST_SOURCE/test/python/check_images.py" --orientations "$work/oriented/train/$class"; done
-images "made images" "$work/tree" 32
+mkdir "$work/oriented"
+"$PYTHON" "$TEST_SOURCE/test/python/check_images.py" --orientations "$work/oriented"
+images "made images" "$work/tree/train" 32
 images "images with an EXIF orientation" "$work/oriented" 32
 skipped "shards of webdataset have its samples" webdataset ||
     read_by "shards of webdataset have its samples" check_webdataset.py "$vittrain" "$work/tree" "$work"
@@ -128,7 +119,4 @@ by_torch "timm and torchvision load the weights of models" check_weights.py "$vi
     "$work/weights" vit_cifar vit_tiny_patch16_224 vit_small_patch32_224 deit3_small_patch16_224 \
     vit_small_patch14_reg4_dinov2 vit_small_patch16_dinov3 vit_small_patch16_sincos cnn_a cnn_a_lenet cnn_b cnn_c \
     resnet18 resnet50
-if [ -n "${VITTRAIN_IMAGES:-}" ]; then
-    mkdir "$work/real" && ln -s "$VITTRAIN_IMAGES" "$work/real/train"
-    images "real images" "$work/real" 224
-fi
+[ -z "${VITTRAIN_IMAGES:-}" ] || images "real images" "$VITTRAIN_IMAGES" 224

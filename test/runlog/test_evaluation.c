@@ -190,6 +190,10 @@ TEST(lines_have_the_metrics_of_their_task)
     const struct dataset long_dataset = {.target = {.count = 4}, .target_name = long_names};
     evaluation_text(&evaluation, &long_dataset, text);
     assert_has(text, ", an out..ry long name 1.234e+200 (1.23e+299 of persistence)");
+    struct output_errors plain = {.rmse = 2, .r2 = 0.75, .persistence_rmse = NAN};
+    const struct evaluation regression = {.outputs = 1, .errors = &plain};
+    evaluation_text(&regression, &dataset, text);
+    assert_string_equal(text, ", RMSE u 2, R2 0.7500");
     for (int i = 0; i < 5; i++)
         errors[i] = (struct output_errors){
             .rmse = i, .r2 = 0.1 * i, .persistence_rmse = 2, .persistence_mae = 2};

@@ -25,19 +25,6 @@ rows() {
         END { print NR - 1 }' "$1" 2>&1
 }
 
-# page_faults FILE: prints the faults of a Prometheus page; also uses promtool if it is installed.
-page_faults() {
-    awk '/^# HELP vittrain_[a-z0-9_]+ .+[.]$/ { if (seen[$3]++) print $3 " twice"; next }
-        /^# TYPE vittrain_[a-z0-9_]+ (counter|gauge)$/ { type[$3] = $4; next }
-        /^vittrain_[a-z0-9_]+\{run="[^"]+",rank="[0-9]+",host="[^"]+"(,split="(train|val)")?\} -?[0-9.]+(e[+-]?[0-9]+)?$/ {
-            name = $1; sub(/\{.*/, "", name)
-            if (!seen[name] || !type[name]) print name " without HELP or TYPE"
-            if ((name ~ /_total$/) != (type[name] == "counter")) print name " is no " type[name]
-            next }
-        { print "line " NR ": " $0 }' "$1"
-    if command -v promtool >/dev/null 2>&1; then promtool check metrics <"$1" 2>&1; fi
-}
-
 for ranks in 1 2; do
     folder=$work/run$ranks
     run $ranks run$ranks $small train.epochs=4 output.monitor=0.1 run.dir="$folder"
@@ -101,30 +88,3 @@ bad=$([ $status -eq 2 ] || echo "status $status")
 grep -q '^vittrain: error: .*output.monitor=0.01' "$work/short.log" || bad="$bad; not named"
 result 'too often is an error' "$bad" "$work/short.log"
 
-# The page is read while the run waits in its second epoch, when all its metrics are known.
-page=$work/page-$(hostname).prom
-run 2 page $small train.epochs=2 checkpoint.every=0.2 output.monitor=0.1 run.dir="$work/page" \
-    output.prometheus="$work/page-%h.prom" debug.pause=update:40:3 &
-wait_for 'debug.pause: rank 0' "$work/page.log"
-wait_for '^vittrain_steps_total.* 39$' "$page" # the thread writes it every 0.1 s
-cp "$page" "$work/copy.prom" 2>/dev/null
-bad=$(page_faults "$work/copy.prom" 2>&1)
-result 'a page for Prometheus' "$bad" "$work/copy.prom"
-bad=
-for metric in 'steps_total{run="page",rank="0",.*} 39' 'epoch{.*} 1' 'loss{.*split="train"} [0-9.]*' 'loss{.*split="val"} [0-9.]*' \
-    'accuracy_ratio{.*split="val"} 0[.0-9]*' 'images_per_second{.*} [0-9.]*' 'data_wait_ratio{.*} [-e0-9.]*' \
-    'best_metric{.*} 0[.0-9]*' 'checkpoint_timestamp_seconds{.*} 1[0-9]*.*' 'resident_bytes{.*} [0-9]*'; do
-    grep -q "^vittrain_$metric\$" "$work/copy.prom" || bad="$bad; no $metric"
-done
-result 'with what is known of the run' "$bad" "$work/copy.prom"
-wait
-bad=$(finished "$work/page" || echo 'the run did not end')
-[ ! -e "$page" ] || bad="$bad; it is still there"
-result 'is removed at the end' "$bad" "$work/page.log"
-
-mkfifo "$work/device"
-run 1 device $small train.steps=3 output.prometheus="$work/device" run.dir="$work/devices"
-bad=$(ended)
-[ -p "$work/device" ] || bad="$bad; it is gone"
-grep -q '^warning: .*/device: it is a device or pipe.* the run continues' "$work/device.log" || bad="$bad; no warning"
-result 'a page never replaces a device' "$bad" "$work/device.log"

@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# system
 # Checkpoints in memory on one node. A killed run resumes from the newest complete one and ends with the same bits as an
 # undisturbed run. Damaged files, folders that others can use and checkpoints of an earlier run are not used. Too little
 # memory in /dev/shm is an error at the start and a warning later.
@@ -31,13 +32,18 @@ pause() {
     victim=$(paused "$rank" "$work/$name.killed")
 }
 
+# kill_victim: kill the rank that waits, and wait for the end of the job.
+kill_victim() {
+    kill -9 "$victim"
+    killed_job $job "^$vittrain .*debug.pause=$place:$rank "
+}
+
 # interrupt NAME PHASE:STEP RANK OPTION...: train on two ranks and kill one rank in that phase of that step.
 interrupt() {
     name=$1 place=$2 rank=$3
     shift 3
     pause "$name" "$place:60" "$rank" run.dir="$work/$name" "$@"
-    kill -9 "$victim"
-    wait $job
+    kill_victim
     reports_kill $? || echo 'the killed run ended with 0;'
 }
 
@@ -122,8 +128,7 @@ run 2 best run.dir="$work/best" $steps $best checkpoint.memory=3
 bad=$(ended)
 pause slow checkpoint_write:25:300 1 run.dir="$work/slow" $best
 wait_for 'epoch 2 done' "$work/slow.killed"
-kill -9 "$victim"
-wait $job
+kill_victim
 run 2 slow run.dir="$work/slow" $steps $best checkpoint.memory=3
 bad="$bad$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 24,')"
 for name in weights best; do
@@ -146,8 +151,7 @@ bad="$bad$(ended)$(has "$work/last/metrics.csv" '^0,20,val,' '^0,20,epoch,')"
 result 'also if it resumes from the disk' "$bad" "$run_log"
 
 pause unnamed backward:11:60 1
-kill -9 "$victim"
-wait $job
+kill_victim
 run 2 unnamed $steps checkpoint.memory=3
 bad=$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 9,')$(cmp "$work/whole/weights.safetensors" runs/*/weights.safetensors 2>&1)
 result 'a run without run.dir resumes from memory in the same folder' "$bad" "$run_log"
@@ -245,8 +249,7 @@ old=$(folder gone)
 rm -rf "$work/gone"
 run 2 next run.dir="$work/next" $steps checkpoint.memory=3
 bad=$(ended)$([ -e "$old" ] || echo 'removed too early;')
-kill -9 "$victim"
-wait $job
+kill_victim
 run 1 doctor doctor
 bad="$bad$(has "$run_log" "checkpoints of killed runs: .*$old .[0-9.]* MB, of $work/gone.")"
 run 2 last run.dir="$work/next" $steps

@@ -167,19 +167,6 @@ grep -q '"value": 2' "$work/best" || bad="$bad; no best at the end of a part"
 result 'a run in parts has the best and stops where one without an end between does' "$bad" "$work/parts.log"
 bad=$(diff "$work/straight.best" "$work/other.best")$(has "$run_log" 'monitor top1 -> loss: the best evaluation and the patience')
 result 'with another checkpoint.monitor the best and the patience start over' "$bad" "$run_log"
-gone="$stops run.dir=$work/gone train.epochs=9" run_log=$work/gone.log
-"$vittrain" $gone debug.pause=weights_write:24:2 >"$run_log" 2>&1 </dev/null &
-job=$!
-paused 0 "$run_log" >/dev/null
-rm "$work/gone/checkpoints/step-00000020.h5"
-wait $job
-status=$?
-bad=$(failed_otherwise 4 'the best weights, of step 20, are missing: .*/step-00000020.h5 does not exist')
-run 1 gone $gone
-bad="$bad$(ended)$(has "$run_log" 'warning: the checkpoint of the best evaluation is missing: .*step-00000020.h5')"
-result 'best weights that are missing are an error, and a warning if the run resumes' \
-    "$bad$(cmp "$work/gone/weights.safetensors" "$work/gone/best.safetensors" 2>&1)" "$run_log"
-
 # A deck with train.batch resumes with the global batch of its checkpoint, with mesh.elastic.
 share="$steps train.global_batch=0 run.dir=$work/elastic"
 run 4 elastic $share train.batch=6 checkpoint.every=0.1 checkpoint.keep=50
@@ -199,12 +186,6 @@ for split in train val; do
 done
 [ $status -eq 0 ] || bad="$bad; status $status"
 result 'the losses are those of an uninterrupted run' "$bad" "$work/elastic.log"
-
-# A rank is killed in the middle of a run: the job ends and can be resumed.
-result 'a killed rank ends the job' "$(killed $steps checkpoint.every=0.1)" "$work/killed.log"
-run 2 killed $steps run.dir="$work/killed"
-grep -q 'resuming from' "$work/killed.log" || status=1
-same 'and it resumes bit for bit' killed whole2 0
 
 # An extension that fails keeps the results of the run before it.
 tested="$small train.test=on run.dir=$work/tested"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # A rank that is alive but makes no progress is named while the others wait for it (mesh.stall_warning), once, and again
 # when it continues. Nobody is named if all ranks are equally slow, while a checkpoint is written, or after processes were
 # stopped and continued. The runs overlap.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# long
+# system
 # SIGUSR1 to any rank ends a run on all ranks together, after a step or during an evaluation. The attempts together make
 # one run: weights equal bit for bit, each row and line once.
 . "$TEST_SOURCE/test/support/program.sh"

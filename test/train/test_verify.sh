@@ -35,11 +35,11 @@ run 2 plain $steps output.receipt=0 run.dir="$work/plain"
 cmp "$work/whole/weights.safetensors" "$work/plain/weights.safetensors" >differ.log 2>&1 && bad= || bad='other weights'
 [ ! -e plain/receipt.csv ] || bad="$bad; receipts without output.receipt"
 result 'receipts do not change the training' "$bad" differ.log
-bad=$(killed $steps)
-run 2 killed $steps run.dir="$work/killed"
+bad=$(interrupted $steps)
+run 2 interrupted $steps run.dir="$work/interrupted"
 [ $status -eq 0 ] || bad="$bad exit status $status;"
-cmp whole/receipt.csv killed/receipt.csv >differ.log 2>&1 || bad="$bad other receipts"
-result 'a run that was killed and resumed has the same receipts' "$bad" differ.log
+cmp whole/receipt.csv interrupted/receipt.csv >differ.log 2>&1 || bad="$bad other receipts"
+result 'a run that was interrupted and resumed has the same receipts' "$bad" differ.log
 run 1 csv $steps output.csv=off run.dir="$work/csv" train.epochs=1
 run 1 csv2 $steps output.csv=off run.dir="$work/csv" train.epochs=2 output.receipt=0
 [ "$(cells csv/receipt.csv)" = 'step 4 8 12 16 20 24 25 ' ] && bad= || bad=$(cells csv/receipt.csv)

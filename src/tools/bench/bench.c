@@ -11,8 +11,10 @@
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/options.h"
+#include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/version.h"
+#include "plan/machine.h"
 
 const char bench_header[] = "date,host_cpu,commit,framework,version,work,model,batch,precision,"
                             "strategy,ranks,threads,metric,value,unit,nodes,host,cores,memory_gib,"
@@ -97,6 +99,29 @@ void bench_write(struct bench *bench, const struct bench_row *row, struct error 
     row_put(&bench->csv, &bench->host, &whole, error);
 }
 
+/* Read the machine, which may have measurements already, and open its new file on rank 0. */
+static void machine_open(struct bench *bench, struct atomic_file *file, struct error *error)
+{
+    const char *path = bench->options->bench.machine;
+    if (path[0] == '\0')
+        return;
+    bench->machine = allocate(1, sizeof *bench->machine);
+    if (bench->world->rank == 0 && machine_read_part(bench->machine, path, error))
+        error_defer(atomic_file_open(file, path, error));
+}
+
+static void machine_close(struct bench *bench, struct atomic_file *file, struct error *error)
+{
+    if (file->stream != NULL && error->kind != ERROR_NONE) {
+        atomic_file_discard(file);
+    } else if (file->stream != NULL) {
+        machine_write(bench->machine, file->stream);
+        if (atomic_file_commit(file, error))
+            printf("written to %s\n", bench->options->bench.machine);
+    }
+    free(bench->machine);
+}
+
 static void bench_close(struct bench *bench, struct error *error)
 {
     if (bench->has_csv) {
@@ -119,52 +144,48 @@ static void bench_run(const struct options *options, const struct command_line *
     bool (*topic)(struct bench *, struct error *) = NULL;
     if (strcmp(name, "comm") == 0 && count == 1)
         topic = bench_comm;
-    else if (strcmp(name, "machine") == 0 && count == 1)
-        topic = bench_machine;
     else if (strcmp(name, "device") == 0 && count <= 2)
         topic = bench_device;
     bench.subject = count > 1 ? line->operand[1] : NULL;
     comm_set_timeout(options->mesh.timeout);
     if (topic == NULL)
         error_set(error, ERROR_USAGE,
-                  "bench: no such topic; use `vittrain bench comm`, `machine` or `device`");
+                  "bench: no such topic; use `vittrain bench comm` or `vittrain bench device`");
     else if (options->bench.min > options->bench.max)
         error_set(error, ERROR_USAGE, "bench.min is larger than bench.max");
     else {
         int node;
+        struct atomic_file file = {0};
         const char *output = options->bench.output;
         bench.device = device_cpu.open(0, 1, error);
         bench_host_read(&bench.host);
         bench.nodes = comm_node_count(world, &node);
         if (world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
             bench.has_csv = csv_open(&bench.csv, output, bench_header, 0, INT64_MAX, error);
+        machine_open(&bench, &file, error);
         if (comm_agree(world, error))
             topic(&bench, error);
+        machine_close(&bench, &file, error);
         bench_close(&bench, error);
     }
 }
 
 const struct command command_bench = {
     .name = "bench",
-    .synopsis = "bench comm | machine | device [product:SIDE | attention:BATCH:TOKENS | "
-                "convolutions:MODEL:BATCH:PIXELS] [DECK.ini ...] [section.key=value ...]",
-    .summary = "measure collectives; the machine, for plan; or operations of a device",
+    .synopsis = "bench comm | device [product:SIDE | attention:BATCH:TOKENS] [DECK.ini ...] "
+                "[section.key=value ...]",
+    .summary = "measure collectives, or operations of a device",
     .detail =
         "`bench comm` runs all-reduce, reduce-scatter, all-gather and broadcast of fp32 over all "
         "ranks, from bench.min to bench.max bytes, by each transport that the layout allows (or "
         "the one of mesh.transport), by MPI's blocking calls and, with run.backend=cuda, by NCCL "
-        "in "
-        "turn. Prints a table like that "
-        "of nccl-tests: the median of the slowest rank's times, bandwidth (size over time), bus "
-        "bandwidth (load of each rank's link), and the number of wrong elements; the exit code is "
-        "1 if there are any. `bench machine` measures in about 20 seconds what vittrain plan "
-        "needs to predict times: the device's operations at sizes of transformers and "
-        "convolutional models in each precision, on all ranks at once; collectives between the "
-        "ranks of a node and between nodes; and how much computing and communicating slow each "
-        "other down. Start it with the ranks, nodes and threads of the planned run. It writes "
-        "bench.machine. `bench device` measures the linear layers and the attention of some ViTs "
-        "on one rank, on the CPU beside oneDNN's matrix products alone; or only a copy and one "
-        "square product; or only attention with 12 heads of 64; or, on the CPU, the "
-        "convolutions of cnn_b or a ResNet beside oneDNN's alone. train.precision selects the "
-        "type, run.backend the device. bench.output appends all values to a CSV table.",
+        "in turn. Prints a table like that of nccl-tests: the median of the slowest rank's times, "
+        "bandwidth (size over time), bus bandwidth (load of each rank's link), and the number of "
+        "wrong elements; the exit code is 1 if there are any. `bench device` measures the linear "
+        "layers and the attention of some ViTs on all ranks at once, on the CPU beside oneDNN's "
+        "matrix products alone; or only a copy and one square product; or only attention with 12 "
+        "heads of 64. train.precision selects the type, run.backend the device. bench.output "
+        "appends all values to a CSV table. Both add what they measure to bench.machine, from "
+        "which vittrain plan predicts times: start them with the ranks, nodes and threads of the "
+        "planned run.",
     .run = bench_run};

@@ -11,6 +11,7 @@
 #include "core/csv.h"
 #include "device/device.h"
 
+struct machine;
 struct options;
 
 extern const char bench_header[];
@@ -48,23 +49,15 @@ struct bench {
     int nodes;
     struct csv csv; /* rank 0 with bench.output */
     bool has_csv;
+    struct machine *machine; /* with bench.machine: the topics add what they measure; else NULL */
 };
 
 /* Rank 0: append a row to bench.output, if given. Missing ranks and nodes are those of the world.
  * The first failure is kept in `error`. */
 void bench_write(struct bench *bench, const struct bench_row *row, struct error *error);
 
-/* Start a collective of fp32 on the CPU or the group's device. count: elements of the buffer; for
- * REDUCE_SCATTER and ALL_GATHER, elements of one rank's block. The first three collectives have the
- * numbers of enum collective_action. */
-enum bench_collective { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
-extern const char *const bench_collective_name[];
-struct comm_request *bench_collective_start(struct comm *group, enum bench_collective kind,
-                                            float *buffer, int64_t count);
-
 /* The topics. Collective; an error is agreed on. */
 MUST_CHECK bool bench_comm(struct bench *bench, struct error *error);
 MUST_CHECK bool bench_device(struct bench *bench, struct error *error);
-MUST_CHECK bool bench_machine(struct bench *bench, struct error *error);
 
 #endif

@@ -13,10 +13,13 @@
 #include "core/clock.h"
 #include "core/median.h"
 #include "core/version.h"
-#include "tools/bench/bench_machine.h"
+#include "plan/machine.h"
+#include "tools/bench/bench_trials.h"
 
-const char *const bench_collective_name[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                             "broadcast"};
+/* The first three have the numbers of enum collective_action. */
+enum collective_kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
+static const char *const collective_name[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                              "broadcast"};
 
 /* An implementation to measure: a transport with its own group, or MPI (group NULL). */
 struct way {
@@ -33,41 +36,34 @@ struct comm_bench {
     char mpi_version[64];
     struct way way[WAYS];
     int ways;
-    struct machine_bench gpu; /* with run.backend=cuda on several ranks */
-    float *buffer, *result;   /* result: output of MPI's reduce-scatter */
-    enum bench_collective kind;
-    int64_t count, part; /* elements of all ranks and of one rank */
-    int64_t wrong;       /* wrong elements on all ranks so far */
+    struct trials gpu;      /* with run.backend=cuda on several ranks */
+    float *buffer, *result; /* result: output of MPI's reduce-scatter */
+    enum collective_kind kind;
+    int64_t count, part;     /* elements of all ranks and of one rank */
+    int64_t wrong;           /* wrong elements on all ranks so far */
+    struct network *network; /* of bench.machine, where the times are added; NULL: none */
 };
-
-struct comm_request *bench_collective_start(struct comm *group, enum bench_collective kind,
-                                            float *buffer, int64_t count)
-{
-    const struct comm_backend *backend = group->backend;
-    switch (kind) {
-    case ALL_REDUCE:
-        return backend->all_reduce(group, buffer, count, COMM_FP32, COMM_SUM, NULL);
-    case REDUCE_SCATTER:
-        return backend->reduce_scatter(group, buffer, count, COMM_FP32, COMM_SUM, NULL);
-    case ALL_GATHER:
-        return backend->all_gather(group, buffer, count, COMM_FP32, NULL);
-    default:
-        return backend->broadcast(group, buffer, count, COMM_FP32, 0, NULL);
-    }
-}
 
 static struct comm_request *ours_start(const struct comm_bench *self, const struct way *way)
 {
-    const bool blocks = self->kind == REDUCE_SCATTER || self->kind == ALL_GATHER;
-    return bench_collective_start(way->group, self->kind,
-                                  way->memory != NULL ? way->memory : self->buffer,
-                                  blocks ? self->part : self->count);
+    struct comm *group = way->group;
+    float *buffer = way->memory != NULL ? way->memory : self->buffer;
+    switch (self->kind) {
+    case ALL_REDUCE:
+        return group->backend->all_reduce(group, buffer, self->count, COMM_FP32, COMM_SUM, NULL);
+    case REDUCE_SCATTER:
+        return group->backend->reduce_scatter(group, buffer, self->part, COMM_FP32, COMM_SUM, NULL);
+    case ALL_GATHER:
+        return group->backend->all_gather(group, buffer, self->part, COMM_FP32, NULL);
+    default:
+        return group->backend->broadcast(group, buffer, self->count, COMM_FP32, 0, NULL);
+    }
 }
 
 /* Copy the buffer to the GPU's memory or back, for a way that has some. */
 static void way_copy(const struct comm_bench *self, const struct way *way, bool back)
 {
-    const struct machine_bench *gpu = &self->gpu;
+    const struct trials *gpu = &self->gpu;
     if (way->memory == NULL)
         return;
     gpu->device->backend->copy(gpu->stream, back ? self->buffer : way->memory,
@@ -224,9 +220,9 @@ static double time_beside(const struct comm_bench *self, const struct way *way, 
 static double measure_overlap(const struct comm_bench *self, const struct way *way, double alone)
 {
     enum { TRIALS = 7 };
-    const int64_t trial = 1000000;
+    const int64_t sample = 1000000;
     double hidden[TRIALS];
-    int64_t turns = (int64_t)((double)trial * alone / time_beside(self, NULL, trial)) + 1;
+    int64_t turns = (int64_t)((double)sample * alone / time_beside(self, NULL, sample)) + 1;
     for (int i = 0; i < TRIALS; i++) {
         double computing = time_beside(self, NULL, turns);
         hidden[i] = 100 * (1 - (time_beside(self, way, turns) - computing) / alone);
@@ -248,13 +244,13 @@ static void way_report(struct comm_bench *self, const struct way *way, double se
     if (self->bench->options->bench.overlap)
         snprintf(overlap, sizeof overlap, "%10.1f", hidden);
     printf("%-14s  %-12s  %12.0f  %11lld  %5s  %12.2f  %11.3f  %11.3f  %8lld%s\n",
-           bench_collective_name[self->kind], way->name, bytes, (long long)self->count, "fp32",
+           collective_name[self->kind], way->name, bytes, (long long)self->count, "fp32",
            seconds * 1e6, bandwidth, bandwidth * factor, (long long)wrong, overlap);
     fflush(stdout);
     snprintf(model, sizeof model, "%.0f bytes", bytes);
     struct bench_row row = {.framework = way->group != NULL ? "vittrain" : "mpi",
                             .version = way->group != NULL ? version_number : self->mpi_version,
-                            .work = bench_collective_name[self->kind],
+                            .work = collective_name[self->kind],
                             .model = model,
                             .strategy = way->group != NULL ? way->name : ""};
     const struct {
@@ -274,6 +270,22 @@ static void way_report(struct comm_bench *self, const struct way *way, double se
     }
 }
 
+/* Add the time of the transport that a training selects: the last one of the program. */
+static void duration_add(struct comm_bench *self, const double seconds[WAYS])
+{
+    struct duration *duration = &self->network->measured[self->kind];
+    const struct collective collective = {
+        .action = (enum collective_action)self->kind,
+        .bytes = sizeof(float) * (double)(self->kind == ALL_REDUCE ? self->count : self->part)};
+    const double bytes = machine_network_bytes(&collective, self->world->size);
+    int way = self->ways - 1;
+    while (self->way[way].group == NULL)
+        way--;
+    if (duration->count < MACHINE_POINTS &&
+        (duration->count == 0 || bytes > duration->point[duration->count - 1].bytes))
+        duration->point[duration->count++] = (struct duration_point){bytes, seconds[way]};
+}
+
 static void size_run(struct comm_bench *self, int64_t bytes, struct error *error)
 {
     double seconds[WAYS];
@@ -291,6 +303,8 @@ static void size_run(struct comm_bench *self, int64_t bytes, struct error *error
     for (int i = 0; i < self->ways; i++)
         way_copy(self, &self->way[i], false);
     ways_measure(self, seconds);
+    if (self->network != NULL && self->kind <= ALL_GATHER)
+        duration_add(self, seconds);
     for (int i = 0; i < self->ways; i++) {
         double hidden = 0;
         if (self->bench->options->bench.overlap)
@@ -308,10 +322,12 @@ static void table_run(struct comm_bench *self, struct error *error)
                "transport", "size (B)", "count", "type", "time (us)", "alg. (GB/s)", "bus (GB/s)",
                "wrong", options->bench.overlap ? "  hidden %" : "");
     for (int kind = 0; kind <= BROADCAST; kind++) {
-        self->kind = (enum bench_collective)kind;
+        self->kind = (enum collective_kind)kind;
         if (options->bench.collective != COLLECTIVE_ALL &&
             options->bench.collective != COLLECTIVE_ALL_REDUCE + kind)
             continue;
+        if (self->network != NULL && kind <= ALL_GATHER)
+            self->network->measured[kind].count = 0;
         /* The last size is always bench.max. */
         int64_t bytes = options->bench.min;
         for (; bytes <= options->bench.max / options->bench.factor; bytes *= options->bench.factor)
@@ -320,6 +336,34 @@ static void table_run(struct comm_bench *self, struct error *error)
             size_run(self, bytes, error);
         size_run(self, options->bench.max, error);
     }
+}
+
+/* Select the network in bench.machine that this world measures. */
+static void network_open(struct comm_bench *self, struct error *error)
+{
+    struct machine *machine = self->bench->machine;
+    const int nodes = self->bench->nodes, ranks = self->world->size;
+    if (machine == NULL)
+        return;
+    self->network = nodes > 1 ? &machine->between : &machine->inside;
+    self->network->members = ranks;
+    if (ranks == 1 || (nodes > 1 && nodes < ranks))
+        error_set(
+            error, ERROR_USAGE,
+            "bench comm: bench.machine=%s: start several ranks on one node, or one on each of "
+            "several nodes",
+            self->bench->options->bench.machine);
+}
+
+/* Set latency and bandwidth by the all-reduces, of which each sends around the ring twice. */
+static void network_close(struct network *network)
+{
+    const struct duration *sums = &network->measured[ACTION_SUM];
+    if (sums->count == 0)
+        return;
+    const struct duration_point *most = &sums->point[sums->count - 1];
+    network->latency = sums->point[0].seconds / (2 * (network->members - 1));
+    network->bandwidth = most->bytes / most->seconds;
 }
 
 /* Open a group for each possible transport, except those that equal an earlier one. */
@@ -365,17 +409,17 @@ static bool buffers_open(struct comm_bench *self, struct error *error)
 /* Collective. Add the way of the GPUs; the memory belongs to self->gpu. */
 static bool gpu_open(struct comm_bench *self, struct error *error)
 {
-    struct machine_bench *gpu = &self->gpu;
+    struct trials *gpu = &self->gpu;
     const size_t bytes =
         (size_t)self->bench->options->bench.max + (size_t)self->world->size * sizeof(float);
-    if (!machine_bench_open(gpu, self->bench, error))
+    if (!trials_open(gpu, self->bench, error))
         return false;
     gpu->pool[0] = gpu->device->backend->allocate(gpu->device, bytes, error);
     if (!comm_agree(self->world, error))
         return false;
     struct comm *group = gpu->device->backend->comm_open(self->world, error);
     if (group != NULL)
-        self->way[self->ways++] = (struct way){"nccl", group, (float *)gpu->pool[0]};
+        self->way[self->ways++] = (struct way){"nccl", group, gpu->pool[0]};
     return comm_agree(self->world, error);
 }
 
@@ -394,9 +438,12 @@ bool bench_comm(struct bench *bench, struct error *error)
     snprintf(self.mpi_version, sizeof self.mpi_version, "%.*s", (int)strcspn(version, ",\n"),
              version);
     ways_open(&self, error);
+    network_open(&self, error);
     const bool on_gpus = bench->options->run.backend == BACKEND_CUDA && bench->world->size > 1;
     if (buffers_open(&self, error) && (!on_gpus || gpu_open(&self, error))) {
         table_run(&self, error);
+        if (self.network != NULL)
+            network_close(self.network);
         if (self.wrong > 0)
             error_set(error, ERROR_INTERNAL, "bench comm: %lld elements are wrong",
                       (long long)self.wrong);
@@ -405,7 +452,7 @@ bool bench_comm(struct bench *bench, struct error *error)
         if (self.way[i].group != NULL)
             self.way[i].group->backend->close(self.way[i].group);
     if (self.gpu.node != NULL)
-        machine_bench_close(&self.gpu);
+        trials_close(&self.gpu);
     if (self.buffer != NULL)
         device_cpu.release(bench->device, self.buffer);
     if (self.result != NULL)

@@ -2,14 +2,20 @@
 /* `bench device`: linear layers and attention of vit_cifar (batch 64), vit_base_patch32_224
  * (batch 32) and, on GPUs, vit_base_patch16_224 (batch 256). On the CPU each layer is measured in
  * turn with oneDNN computing only its matrix products, so that the ratio does not depend on other
- * work on the machine. All times are the best of some rounds. */
+ * work on the machine. All ranks measure at the same time, because cores share memory, power and
+ * caches. All times are the best of some rounds, averaged over the ranks. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "config/options.h"
 #include "core/clock.h"
-#include "tools/bench/bench_device.h"
+#include "core/version.h"
+#include "device/cpu_product.h"
+#include "plan/machine.h"
+#include "tools/bench/bench_trials.h"
+#include "train/hardware.h"
+#include "train/peak.h"
 
 enum { ROUNDS = 12, HEADS = 12, HEAD_DIM = 64 };
 
@@ -33,26 +39,30 @@ static const struct layer {
 
 enum { LAYERS = sizeof layers / sizeof layers[0], LAYERS_CPU = 8 };
 
+struct device_bench {
+    struct trials trials;
+    bool cpu;
+    double flops, seconds; /* of the linear layers so far */
+};
+
 /* ---- trials besides those of bench_trials.c */
 
 /* A matrix product with nothing fused. */
-static void trial_product(struct machine_bench *self, const int64_t *size)
+static void trial_product(struct trials *self, const int64_t *size)
 {
     OPERATION_RUN(self->device, self->stream, linear_forward, .type = self->type, .rows = size[0],
                   .in = size[1], .out = size[2], .rows_per_sample = 1, .x = self->x,
                   .weight = self->weight, .y = self->y);
 }
 
-static void onednn_run(struct machine_bench *self, struct product product, const void *a,
-                       const void *b)
+static void onednn_run(struct trials *self, struct product product, const void *a, const void *b)
 {
     product.type = self->type == TYPE_BF16 && self->limits.multiplies_bf16 ? TYPE_BF16 : TYPE_FP32;
     product.threads = self->limits.threads;
-    product_run(product_plan(((struct device_bench *)self)->products, &product), 0, a, b,
-                self->gradient, self->pre);
+    product_run(product_plan(self->products, &product), 0, a, b, self->gradient, self->pre);
 }
 
-static void onednn_forward(struct machine_bench *self, const int64_t *size)
+static void onednn_forward(struct trials *self, const int64_t *size)
 {
     onednn_run(self,
                (struct product){.m = size[0],
@@ -65,7 +75,7 @@ static void onednn_forward(struct machine_bench *self, const int64_t *size)
                self->x, self->weight);
 }
 
-static void onednn_backward(struct machine_bench *self, const int64_t *size)
+static void onednn_backward(struct trials *self, const int64_t *size)
 {
     onednn_run(self,
                (struct product){.m = size[0],
@@ -89,75 +99,107 @@ static void onednn_backward(struct machine_bench *self, const int64_t *size)
 
 /* ---- measuring */
 
-/* Best seconds of one run; `alone`, if not NULL, is measured in turn. The tensors stay in place. */
-static void seconds_measure(struct device_bench *self, machine_trial *const run[2],
-                            const int64_t *size, double seconds[2])
+/* Collective. Best seconds of one run; run[1], if not NULL, is measured in turn. */
+static void seconds_measure(struct device_bench *self, trial *const run[2], const int64_t *size,
+                            double seconds[2])
 {
-    const struct device_backend *backend = self->machine.device->backend;
+    struct trials *trials = &self->trials;
     int times = 1;
+    trials_count(trials, run[0], size);
     seconds[0] = seconds[1] = INFINITY;
     /* Algorithms are chosen and kernels loaded in round -2; round -1 sets the number of runs. */
     for (int round = -2; round < ROUNDS; round++)
         for (int who = 0; who < 2 && run[who] != NULL; who++) {
+            comm_barrier(trials->world);
             double begin = clock_now();
-            for (int i = 0; i < times; i++)
-                run[who](&self->machine, size);
-            backend->stream_synchronize(self->machine.stream);
+            for (int i = 0; i < times; i++) {
+                trials_move(trials, trials->counted.bytes);
+                run[who](trials, size);
+            }
+            trials->device->backend->stream_synchronize(trials->stream);
             double once = (clock_now() - begin) / times;
             if (round >= 0)
                 seconds[who] = fmin(seconds[who], once);
             else if (round == -1 && !self->cpu) /* so that waiting for the GPU is negligible */
                 times = (int)fmax(1, fmin(20, 5e-3 / once));
         }
+    for (int who = 0; who < 2 && run[who] != NULL; who++) {
+        comm_all_reduce(trials->world, &seconds[who], 1, COMM_FP64, COMM_SUM);
+        seconds[who] /= trials->world->size;
+    }
 }
 
 static void value_write(struct device_bench *self, const char *model, const char *work,
                         const char *metric, double value, const char *unit, struct error *error)
 {
-    const struct device_limits *limits = &self->machine.limits;
+    const struct device_limits *limits = &self->trials.limits;
     const struct bench_row row = {.work = work,
                                   .model = model,
-                                  .precision = type_name(self->machine.type),
+                                  .precision = type_name(self->trials.type),
                                   .strategy = "none",
                                   .threads = limits->threads,
                                   .gpu = self->cpu ? NULL : limits->name,
                                   .metric = metric,
                                   .value = value,
                                   .unit = unit};
-    bench_write(self->machine.bench, &row, error);
+    if (self->trials.world->rank > 0)
+        return;
+    bench_write(self->trials.bench, &row, error);
     printf("%-22s %-42s %-14s %12.6g %s\n", model, work, metric, value, unit);
     fflush(stdout);
 }
 
-void device_operation_measure(struct device_bench *self, const char *model, const char *work,
-                              machine_trial *run, machine_trial *alone, const int64_t *size,
-                              struct error *error)
+/* Replace the speed at this size in the machine, or add it. The oldest size makes room. */
+static void speed_add(struct machine *machine, const struct counted *counted, double seconds)
+{
+    struct speed *speed = &machine->speed[counted->type][counted->operation];
+    struct speed_point *point = speed->point;
+    while (point < speed->point + speed->count &&
+           memcmp(point->size, counted->size, sizeof point->size) != 0)
+        point++;
+    if (point == speed->point + MACHINE_POINTS) {
+        memmove(speed->point, speed->point + 1, sizeof *point * (MACHINE_POINTS - 1));
+        point--;
+    } else if (point == speed->point + speed->count) {
+        speed->count++;
+    }
+    memcpy(point->size, counted->size, sizeof point->size);
+    point->speed = counted->flops / seconds;
+}
+
+/* Measure an operation and write its rows. alone: the same computation by oneDNN, or NULL. */
+static void operation_measure(struct device_bench *self, const char *model, const char *work,
+                              trial *run, trial *alone, const int64_t *size, struct error *error)
 {
     double seconds[2];
-    trial_count(&self->machine, run, size);
-    const struct counted counted = self->machine.counted;
-    seconds_measure(self, (machine_trial *const[]){run, alone}, size, seconds);
+    seconds_measure(self, (trial *const[]){run, alone}, size, seconds);
+    const struct counted counted = self->trials.counted;
+    if (counted.operation != OPERATION_attention_forward &&
+        counted.operation != OPERATION_attention_backward) {
+        self->flops += counted.flops;
+        self->seconds += seconds[0];
+    }
+    if (self->trials.bench->machine != NULL)
+        speed_add(self->trials.bench->machine, &counted, seconds[0]);
     value_write(self, model, work, "time", seconds[0], "s", error);
     value_write(self, model, work, "intensity", counted.flops / counted.bytes, "FLOP/B", error);
     value_write(self, model, work, "speed", 1e-9 * counted.flops / seconds[0], "GFLOP/s", error);
-    if (self->peak > 0)
-        value_write(self, model, work, "share of peak", counted.flops / seconds[0] / self->peak, "",
-                    error);
     if (alone != NULL)
         value_write(self, model, work, "products alone", 1e-9 * counted.flops / seconds[1],
                     "GFLOP/s", error);
 }
 
-static void bandwidth_measure(struct device_bench *self, const char *work, machine_trial *run,
+static void bandwidth_measure(struct device_bench *self, const char *work, trial *run,
                               int64_t count, double bytes, struct error *error)
 {
     double seconds[2];
-    const enum data_type type = self->machine.type;
-    self->machine.type = TYPE_FP32;
-    seconds_measure(self, (machine_trial *const[]){run, NULL}, (const int64_t[]){count, 1},
-                    seconds);
+    const enum data_type type = self->trials.type;
+    self->trials.type = TYPE_FP32;
+    seconds_measure(self, (trial *const[]){run, NULL}, (const int64_t[]){count, 1}, seconds);
+    if (self->trials.bench->machine != NULL)
+        self->trials.bench->machine->memory_bandwidth = bytes / seconds[0];
     value_write(self, "", work, "bandwidth", 1e-9 * bytes / seconds[0], "GB/s", error);
-    self->machine.type = type;
+    self->trials.type = type;
 }
 
 static void attention_measure(struct device_bench *self, const char *model, int64_t batch,
@@ -169,8 +211,8 @@ static void attention_measure(struct device_bench *self, const char *model, int6
         snprintf(work[pass], sizeof work[pass], "attention_%s %lldx%lldx%lldx%d",
                  pass == 0 ? "forward" : "backward", (long long)batch, (long long)heads,
                  (long long)tokens, HEAD_DIM);
-    device_operation_measure(self, model, work[0], trial_attention_forward, NULL, size, error);
-    device_operation_measure(self, model, work[1], trial_attention_backward, NULL, size, error);
+    operation_measure(self, model, work[0], trial_attention_forward, NULL, size, error);
+    operation_measure(self, model, work[1], trial_attention_backward, NULL, size, error);
 }
 
 static void models_measure(struct device_bench *self, int64_t floats, struct error *error)
@@ -185,46 +227,39 @@ static void models_measure(struct device_bench *self, int64_t floats, struct err
             snprintf(work, sizeof work, "%s_%s %lldx%lldx%lld", layers[i].name,
                      pass == 0 ? "forward" : "backward", (long long)size[0], (long long)size[1],
                      (long long)size[2]);
-            machine_trial *alone = pass == 0 ? onednn_forward : onednn_backward;
-            device_operation_measure(self, layers[i].model, work,
-                                     pass == 0 ? trial_linear_forward : trial_linear_backward,
-                                     self->cpu ? alone : NULL, size, error);
+            trial *alone = pass == 0 ? onednn_forward : onednn_backward;
+            operation_measure(self, layers[i].model, work,
+                              pass == 0 ? trial_linear_forward : trial_linear_backward,
+                              self->cpu ? alone : NULL, size, error);
         }
     attention_measure(self, "vit_cifar", 64, 65, 3, error);
     attention_measure(self, "vit_base_patch32_224", 32, 50, HEADS, error);
     attention_measure(self, "vit_base_patch16_224", self->cpu ? 8 : 256, 197, HEADS, error);
 }
 
-/* subject: NULL, "product:SIDE", "attention:BATCH:TOKENS" or "convolutions:MODEL:BATCH:PIXELS". */
+/* subject: NULL, "product:SIDE" or "attention:BATCH:TOKENS". */
 static void subject_measure(struct device_bench *self, const char *subject, struct error *error)
 {
-    long long side = 0, batch = 0, tokens = 0, pixels = 0;
-    char model[32];
-    if (subject != NULL &&
-        sscanf(subject, "convolutions:%31[^:]:%lld:%lld", model, &batch, &pixels) == 3) {
-        device_convolutions_measure(self, model, &(struct device_images){batch, pixels}, error);
-        return;
-    }
+    long long side = 0, batch = 0, tokens = 0;
     if (subject != NULL && sscanf(subject, "product:%lld", &side) != 1 &&
         sscanf(subject, "attention:%lld:%lld", &batch, &tokens) != 2) {
         error_set(error, ERROR_USAGE,
-                  "bench device: %s is not product:SIDE, attention:BATCH:TOKENS or "
-                  "convolutions:MODEL:BATCH:PIXELS",
+                  "bench device: %s is not product:SIDE or "
+                  "attention:BATCH:TOKENS",
                   subject);
         return;
     }
     const int64_t floats = side > 0    ? side * side
                            : batch > 0 ? batch * tokens * 3 * HEADS * HEAD_DIM
                                        : (int64_t)(self->cpu ? 4160 : 50432) * 3072;
-    /* Tensors begin at an offset of one page in their pools. */
-    if (!trial_tensors_open(&self->machine, (size_t)floats * sizeof(float) + TRIAL_BYTES, 1, error))
+    if (!trials_tensors_open(&self->trials, (size_t)floats * sizeof(float), error))
         return;
     if (side > 0) {
         char work[96];
         snprintf(work, sizeof work, "ceiling: product %lldx%lldx%lld", side, side, side);
         bandwidth_measure(self, "ceiling: copy", trial_copy, floats, 8.0 * (double)floats, error);
-        device_operation_measure(self, "", work, trial_product, NULL,
-                                 (const int64_t[]){side, side, side}, error);
+        operation_measure(self, "", work, trial_product, NULL, (const int64_t[]){side, side, side},
+                          error);
     } else if (batch > 0) {
         attention_measure(self, "", batch, tokens, HEADS, error);
     } else {
@@ -232,21 +267,42 @@ static void subject_measure(struct device_bench *self, const char *subject, stru
     }
 }
 
+/* Describe the device in bench.machine. */
+static void machine_describe(struct device_bench *self)
+{
+    const struct trials *trials = &self->trials;
+    struct machine *machine = trials->bench->machine;
+    clock_stamp(machine->date, sizeof machine->date);
+    snprintf(machine->host, sizeof machine->host, "%s", comm_host());
+    snprintf(machine->commit, sizeof machine->commit, "%s", version_commit);
+    snprintf(machine->device, sizeof machine->device, "%s", trials->limits.name);
+    machine->node_ranks = trials->node->size;
+    machine->nodes = trials->bench->nodes;
+    machine->threads = trials->limits.threads > 0 ? trials->limits.threads : 1;
+    machine->shared_memory = !hardware_has_memory(trials->device);
+    machine->memory = (double)trials->limits.memory_bytes;
+    if (self->seconds > 0)
+        machine->flops[trials->type] = self->flops / self->seconds;
+    const double peak = trials->world->rank == 0 ? peak_find(trials->device, trials->type, "") : 0;
+    machine->peak[trials->type] = isnan(peak) ? 0 : peak;
+}
+
 bool bench_device(struct bench *bench, struct error *error)
 {
-    static struct device_bench self;
+    struct device_bench self = {0};
+    struct trials *trials = &self.trials;
     const int precision = bench->options->train.precision;
-    if (bench->world->size > 1)
-        return error_set(error, ERROR_USAGE, "bench device: start it without mpirun, as one rank");
-    if (machine_bench_open(&self.machine, bench, error)) {
+    if (trials_open(trials, bench, error)) {
         const bool bf16 = precision == PRECISION_BF16 ||
-                          (precision == PRECISION_AUTO && self.machine.limits.multiplies_bf16);
-        self.machine.type = bf16 ? TYPE_BF16 : precision == PRECISION_FP16 ? TYPE_FP16 : TYPE_FP32;
-        self.cpu = self.machine.limits.memory_bytes == 0;
-        self.products = product_cache_open(1);
+                          (precision == PRECISION_AUTO && trials->limits.multiplies_bf16);
+        trials->type = bf16 ? TYPE_BF16 : precision == PRECISION_FP16 ? TYPE_FP16 : TYPE_FP32;
+        self.cpu = trials->limits.memory_bytes == 0;
+        trials->products = product_cache_open(1);
         subject_measure(&self, bench->subject, error);
-        product_cache_close(self.products);
+        product_cache_close(trials->products);
+        if (bench->machine != NULL && error->kind == ERROR_NONE)
+            machine_describe(&self);
     }
-    machine_bench_close(&self.machine);
+    trials_close(trials);
     return comm_agree(bench->world, error);
 }

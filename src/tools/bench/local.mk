@@ -4,10 +4,6 @@ libvittrain_a_SOURCES += \
 	src/tools/bench/bench.c \
 	src/tools/bench/bench.h \
 	src/tools/bench/bench_comm.c \
-	src/tools/bench/bench_convolutions.c \
 	src/tools/bench/bench_device.c \
-	src/tools/bench/bench_device.h \
-	src/tools/bench/bench_machine.c \
-	src/tools/bench/bench_machine.h \
-	src/tools/bench/bench_network.c \
-	src/tools/bench/bench_trials.c
+	src/tools/bench/bench_trials.c \
+	src/tools/bench/bench_trials.h

@@ -157,8 +157,8 @@ struct data_sample {
 
 struct data_scan {
     char root[OPTION_TEXT];
-    bool packed, shards, arrays; /* data.format is packed, webdataset or arrays */
-    double seconds;              /* time limit */
+    bool shards, arrays; /* data.format is webdataset or arrays */
+    double seconds;      /* time limit */
     /* The result. */
     struct error error; /* the data set is missing */
     bool cut;           /* time limit reached: the summary is incomplete */
@@ -170,8 +170,7 @@ struct data_scan {
     double start;
 };
 
-/* Fill in the result. The argument is a struct data_scan with root, packed, shards,
- * arrays and seconds. */
+/* Fill in the result. The argument is a struct data_scan with root, shards, arrays and seconds. */
 void doctor_data_read(void *argument);
 
 /* True if this node's data set differs from that of the first node; the text describes the

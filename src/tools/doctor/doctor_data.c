@@ -17,7 +17,6 @@
 #include "data/array_path.h"
 #include "data/data_root.h"
 #include "data/dataset.h"
-#include "data/packed.h"
 #include "data/tar_shards.h"
 #include "tools/doctor/doctor.h"
 
@@ -119,21 +118,6 @@ static bool path_add(struct data_scan *scan, const char *path)
     return true;
 }
 
-static void packed_add(struct data_scan *scan)
-{
-    char name[PACKED_PATH], path[PACKED_PATH];
-    int64_t files;
-    if (!packed_find(scan->root, name, &files, &scan->error))
-        return;
-    const char *slash = strrchr(name, '/');
-    scan->root_length = slash != NULL ? (size_t)(slash - name) : 0;
-    bool good = true;
-    for (int64_t i = 0; good && i < files; i++) {
-        packed_path(path, name, i, files);
-        good = path_add(scan, path);
-    }
-}
-
 /* Names are compared with their folders, which may be those of splits. */
 static void shards_add(struct data_scan *scan)
 {
@@ -166,9 +150,7 @@ void doctor_data_read(void *argument)
     struct data_scan *scan = argument;
     scan->start = clock_now();
     scan->root_length = strlen(scan->root);
-    if (scan->packed)
-        packed_add(scan);
-    else if (scan->shards)
+    if (scan->shards)
         shards_add(scan);
     else if (scan->arrays)
         arrays_add(scan);
@@ -220,7 +202,6 @@ void doctor_check_data(struct doctor *doctor, struct doctor_row *row)
     const char *root = options->data.root;
     snprintf(scan->root, sizeof scan->root, "%s",
              root[0] != '\0' ? root : dataset_sample_directory());
-    scan->packed = strcmp(options->data.format, "packed") == 0;
     scan->shards = strcmp(options->data.format, "webdataset") == 0;
     scan->arrays = strcmp(options->data.format, "arrays") == 0;
     scan->seconds = patience;
@@ -242,7 +223,7 @@ void doctor_check_data(struct doctor *doctor, struct doctor_row *row)
     doctor_set_of(doctor, leaders, row, difference[0] != '\0', DOCTOR_FAIL,
                   "copy the data set from one node to the others again", "%s", difference);
     doctor_set_of(doctor, leaders, row, good && scan->cut, DOCTOR_WARN,
-                  "pack them into few files: vittrain convert data (docs/data.md)",
+                  "write images into tar shards (docs/data.md)",
                   "too many files, or a too slow disk, to compare all");
     if (good)
         doctor_set(row, DOCTOR_PASS, NULL,

@@ -8,4 +8,6 @@ libvittrain_a_SOURCES += \
 	src/tools/sweep/sweep_space.h \
 	src/tools/sweep/sweep_tpe.c \
 	src/tools/sweep/sweep_tpe.h \
-	src/tools/sweep/sweep_trial.c
+	src/tools/sweep/sweep_trial.c \
+	src/tools/sweep/table.c \
+	src/tools/sweep/table.h

@@ -15,13 +15,13 @@
 
 #include "config/options.h"
 #include "core/atomic_file.h"
+#include "core/csv.h"
 #include "core/folder.h"
 #include "core/output_file.h"
 #include "core/text.h"
 #include "core/text_file.h"
-#include "tools/report/escape.h"
-#include "tools/report/table.h"
 #include "tools/sweep/sweep.h"
+#include "tools/sweep/table.h"
 
 static const char parent[] = "sweeps";
 
@@ -323,20 +323,21 @@ void sweep_table_free(struct sweep_table *table)
 static void row_write(const struct sweep *sweep, int64_t number, const struct sweep_row *row,
                       FILE *stream)
 {
-    fprintf(stream, "%lld,%s,%lld", (long long)number + 1, state_names[row->state],
-            (long long)row->task);
+    struct csv csv = {.stream = stream};
+    char text[OPTION_TEXT];
+    csv_integer(&csv, number + 1);
+    csv_text(&csv, state_names[row->state]);
+    csv_integer(&csv, row->task);
     for (int k = 0; k < sweep->space.count; k++) {
-        char text[OPTION_TEXT];
         sweep_value_text(&sweep->space.keys[k], row->point.value[k], text, sizeof text);
-        fputc(',', stream);
-        escape_csv(stream, text);
+        csv_text(&csv, text);
     }
-    if (isnan(row->metric))
-        fprintf(stream, ",,%.3f,", row->seconds);
-    else
-        fprintf(stream, ",%.9g,%.3f,", row->metric, row->seconds);
-    fprintf(stream, "trial-%03lld,", (long long)number + 1);
-    escape_csv(stream, row->reason);
+    csv_number(&csv, row->metric);
+    snprintf(text, sizeof text, "%.3f", row->seconds);
+    csv_text(&csv, text);
+    snprintf(text, sizeof text, "trial-%03lld", (long long)number + 1);
+    csv_text(&csv, text);
+    csv_text(&csv, row->reason);
     fputc('\n', stream);
 }
 

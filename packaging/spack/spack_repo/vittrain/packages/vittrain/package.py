@@ -36,11 +36,11 @@ class Vittrain(AutotoolsPackage, CudaPackage):
     depends_on("libjpeg-turbo")
     depends_on("libpng")
     depends_on("libwebp+libwebpdemux")
-    depends_on("cairo+png")
     depends_on("zstd")
     depends_on("lz4")
     depends_on("c-blosc")
     depends_on("libdeflate")
+    depends_on("python@3.6:", type="run")
     depends_on("rclone", type="run")
 
     with when("+cuda"):
