@@ -13,7 +13,7 @@ set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 cd "$here/.."
-[ -e data/cifar-10-batches-bin/test_batch.bin ] || { echo "reference.sh: no data/cifar-10-batches-bin: vittrain fetch cifar10" >&2; exit 2; }
+[ -e data/cifar-10-batches-bin/test_batch.bin ] || { echo "reference.sh: no data/cifar-10-batches-bin: tools/fetch.sh cifar10" >&2; exit 2; }
 scratch=$(mktemp -d)
 cluster() { TEST_BUILD=$PWD TEST_SOURCE=$PWD sh test/support/cluster.sh "$scratch" "$@"; }
 trap 'cluster down; rm -rf "$scratch"' EXIT

@@ -11,7 +11,7 @@
 #   VITTRAIN_BIND       none: do not bind ranks to cores, for nodes with too few cores
 #   LAUNCHER            srun (default), or the mpirun of Open MPI
 #   SLURM_MPI_TYPE      value of --mpi for srun: pmix for Open MPI (default), pmi2 for MPICH
-#   VITTRAIN_SWEEP      the folder of a sweep: the job runs its trials (set by vittrain sweep ... sweep.slurm=SCRIPT)
+#   VITTRAIN_SWEEP      words for tools/sweep.py: the job runs trials of a sweep, together with the other jobs of its array
 
 [ -z "$VITTRAIN_SETUP" ] || . "$VITTRAIN_SETUP"
 vittrain=${VITTRAIN:-$home/vittrain}
@@ -103,13 +103,13 @@ requeue() {
     exit 1
 }
 
-# Run trials of a sweep until none is left or the time limit is near. `vittrain sweep` resumes interrupted trials.
-# Settings of the job script apply to all trials.
+# Run trials of a sweep until none is left or the time limit is near. tools/sweep.py resumes interrupted trials.
 take_trials() {
     logs=$SLURM_JOB_NAME.$SLURM_JOB_ID
-    sweep=("$vittrain" sweep "$VITTRAIN_SWEEP" "$@" --)
-    say "$ranks ranks on $SLURM_JOB_NODELIST, $cores cores each, by ${LAUNCHER:=srun}; trials of $VITTRAIN_SWEEP"
-    "launch_by_$LAUNCHER" &
+    read -ra sweep <<<"$VITTRAIN_SWEEP"
+    sweep=("$home/tools/sweep.py" "${sweep[@]}" --)
+    say "$ranks ranks on $SLURM_JOB_NODELIST, $cores cores each, by ${LAUNCHER:=srun}; sweep $VITTRAIN_SWEEP"
+    "launch_by_$LAUNCHER" "$vittrain" checkpoint.every_seconds=10m "$@" &
     launcher=$!
     [ $stopped = no ] || kill -USR1 "$launcher"
     wait_for_launcher
@@ -118,19 +118,32 @@ take_trials() {
     exit "$status"
 }
 
+# restore: copy the run back from output.upload if a restarted job does not find its checkpoints.
+restore() {
+    upload=${upload:-$(sed -n '/^\[output\]/,/^\[/s/^upload *= *//p' "${deck:-/dev/null}" 2>/dev/null)}
+    [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && [ -n "$upload" ] && ! ls "$run"/checkpoints/step-*.h5 >/dev/null 2>&1 || return 0
+    case $upload in *[/:]) upload=$upload${run##*/} ;; esac
+    say "no checkpoint in $run: copying it from $upload"
+    rclone copy --links "$upload" "$run"
+    status=$?
+    [ $status -eq 0 ] || [ $status -eq 3 ] || { say "rclone failed with status $status" && exit 1; } # 3: no such folder
+}
+
 # train WORD...: run vittrain until it ends or is stopped, then end or requeue the job.
 train() {
-    [ -z "$VITTRAIN_SWEEP" ] || take_trials checkpoint.every_seconds=10m "$@"
-    run=${VITTRAIN_RUNS:-runs}/$SLURM_JOB_NAME-$SLURM_JOB_ID logs=$SLURM_JOB_NAME.$SLURM_JOB_ID deck=
+    run=${VITTRAIN_RUNS:-runs}/$SLURM_JOB_NAME-$SLURM_JOB_ID logs=$SLURM_JOB_NAME.$SLURM_JOB_ID deck='' upload=''
     for word in "$@"; do
         case $word in
         run.dir=*) run=${word#run.dir=} ;;
+        output.upload=*) upload=${word#output.upload=} ;;
         *.ini) deck=$word ;;
         esac
     done
     [ -n "$deck" ] || set -- "$home/input/vit_cifar.ini" "$@"
+    [ -z "$VITTRAIN_SWEEP" ] || take_trials "$@"
     say "$ranks ranks on $SLURM_JOB_NODELIST, $cores cores each, by ${LAUNCHER:=srun}; run folder $run"
     mkdir -p "$run" && began=$run/.began && touch "$began" || exit 1 # dated by the same file system as checkpoints
+    restore
     note_lengths
     for try in 1 2; do
         "launch_by_$LAUNCHER" "$vittrain" run.dir="$run" checkpoint.every_seconds=10m "$@" &

@@ -13,10 +13,10 @@
 #include "core/version.h"
 
 const struct command *const app_commands[] = {
-    &command_train,  &command_eval,   &command_predict, &command_report,
-    &command_plan,   &command_find,   &command_sweep,   &command_convert,
-    &command_data,   &command_fetch,  &command_upload,  &command_bench,
-    &command_launch, &command_doctor, &command_verify,  NULL,
+    &command_train,  &command_eval,  &command_predict, &command_report,
+    &command_plan,   &command_find, &command_convert,
+    &command_data,   &command_bench, &command_launch,  &command_doctor,
+    &command_verify, NULL,
 };
 
 enum { COMMANDS = sizeof app_commands / sizeof app_commands[0] };
@@ -30,7 +30,7 @@ const char *const app_exit_codes[] = {
     [ERROR_FILE] = "a file cannot be written: disk full, no permission",
     [ERROR_MEMORY] = "too little memory, or another limit of the machine",
     [ERROR_NUMERIC] = "NaN or infinity in training, eval or predict",
-    [ERROR_NETWORK] = "a download or an upload failed",
+    [ERROR_NUMERIC + 1] = "not used",
     [ERROR_PEER] = "another rank failed or does not respond",
     [ERROR_UNFIT] = "`doctor` found a problem that must be fixed before a run",
     [ERROR_DIFFERENT] = "`verify` found a step whose replay gives other bits, or "

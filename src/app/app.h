@@ -28,9 +28,9 @@ struct command {
     bool has_json;       /* accepts --json */
 };
 
-extern const struct command command_train, command_eval, command_predict, command_fetch,
-    command_bench, command_plan, command_convert, command_data, command_find, command_launch,
-    command_upload, command_doctor, command_report, command_sweep, command_verify;
+extern const struct command command_train, command_eval, command_predict, command_bench,
+    command_plan, command_convert, command_data, command_find, command_launch, command_doctor,
+    command_report, command_verify;
 
 /* The commands and their names; NULL-terminated. */
 extern const struct command *const app_commands[];

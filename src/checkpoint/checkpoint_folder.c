@@ -316,7 +316,7 @@ bool checkpoint_probe(const char *directory, struct comm *world, enum writers_ch
                       enum writers_choice *decided, struct error *error)
 {
     int owner;
-    if (!folder_owner(world, directory, false, &owner, error))
+    if (!folder_owner(world, directory, &owner, error))
         return false;
     int64_t shared = owner == 0 && asked != WRITERS_NODE0;
     comm_all_reduce(world, &shared, 1, COMM_INT64, COMM_MIN);

@@ -378,6 +378,11 @@ bool checkpoint_writer_is_busy(struct checkpoint_writer *writer)
     return busy;
 }
 
+bool checkpoint_writer_is_writing(const struct checkpoint_writer *writer)
+{
+    return writer->stage != STAGE_NONE;
+}
+
 bool checkpoint_writer_writes_best(const struct checkpoint_writer *writer)
 {
     return writer->stage != STAGE_NONE && writer->best;

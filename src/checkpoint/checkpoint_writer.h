@@ -36,6 +36,9 @@ MUST_CHECK bool checkpoint_writer_start(struct checkpoint_writer *writer,
 /* Not collective. True while this rank's thread works. writer may be NULL. */
 bool checkpoint_writer_is_busy(struct checkpoint_writer *writer);
 
+/* True on all ranks while a checkpoint is incomplete. */
+bool checkpoint_writer_is_writing(const struct checkpoint_writer *writer);
+
 /* True on all ranks while a checkpoint of the best evaluation is incomplete. */
 bool checkpoint_writer_writes_best(const struct checkpoint_writer *writer);
 

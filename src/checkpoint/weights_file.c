@@ -17,11 +17,16 @@
 
 bool weights_file_exists(const char *where, const char *path, struct error *error)
 {
+    if (text_is_remote(path) && access(path, R_OK) != 0)
+        return error_set(error, ERROR_USAGE,
+                         "%s%s is a remote path: copy it first with `rclone copy --links %s "
+                         "FOLDER`, and name the copy",
+                         where, path, path);
     return access(path, R_OK) == 0 ||
            error_set(
                error, ERROR_CHECKPOINT,
                "%scannot read %s: %s; name a checkpoint or weights, or download published weights "
-               "with `vittrain fetch weights NAME`",
+               "with `tools/fetch.sh weights NAME`",
                where, path, strerror(errno));
 }
 

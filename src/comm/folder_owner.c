@@ -12,7 +12,6 @@
 
 #include "core/clock.h"
 #include "core/durable.h"
-#include "core/folder.h"
 
 static void probe_path(char path[PATH_MAX], const char *folder, int64_t job, int node)
 {
@@ -28,7 +27,7 @@ static bool probe_create(const char *path, struct error *error)
     return true;
 }
 
-bool folder_owner(struct comm *world, const char *path, bool make, int *owner, struct error *error)
+bool folder_owner(struct comm *world, const char *path, int *owner, struct error *error)
 {
     int nodes, *node_of = malloc((size_t)world->size * sizeof *node_of);
     ENSURE_MEMORY(node_of != NULL, "no memory to count nodes");
@@ -42,9 +41,8 @@ bool folder_owner(struct comm *world, const char *path, bool make, int *owner, s
     probe_path(own, path, job, node);
     const bool leads = neighbours->rank == 0;
     struct error failure = {.kind = ERROR_NONE};
-    const bool made = leads && (!make || folder_make(path, "choose another", &failure)) &&
-                      probe_create(own, &failure);
-    if (failure.kind != ERROR_NONE && (make || node == 0))
+    const bool made = leads && probe_create(own, &failure);
+    if (failure.kind != ERROR_NONE && node == 0)
         *error = failure;
     const bool good = comm_agree(world, error);
     if (good && made)

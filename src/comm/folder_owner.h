@@ -9,9 +9,7 @@
 
 /* Collective. Set *owner to the lowest number of a node (comm_node_count) that shares the folder
  * with this rank's node. A node that cannot create a file there shares it with none; on node 0 this
- * is an error of all ranks. With `make` each node creates the folder, and every failure is an
- * error. On failure all ranks get the same error. */
-MUST_CHECK bool folder_owner(struct comm *world, const char *path, bool make, int *owner,
-                             struct error *error);
+ * is an error of all ranks. */
+MUST_CHECK bool folder_owner(struct comm *world, const char *path, int *owner, struct error *error);
 
 #endif

@@ -16,7 +16,6 @@
 #include "mesh/mesh.h"
 #include "plan/find_batch.h"
 #include "runlog/logbook.h"
-#include "runlog/rclone.h"
 #include "train/range_test.h"
 #include "train/schedule.h"
 
@@ -67,12 +66,7 @@ static bool search_open(struct search *search, const struct options *options, st
     if (!curve_open(search, options->find.output, error) ||
         !run_open(run, &without_evaluation, search->world, error))
         return false;
-    if (rclone_is_remote(options->model.init))
-        return error_set(
-            error, ERROR_USAGE,
-            "model.init=%s: find lr reads a local file only; copy it with `rclone copyto`",
-            options->model.init);
-    if (!run_start(run, error) || !run_initialize(run, "", error))
+    if (!run_start(run, error) || !run_initialize(run, error))
         return false;
     flat_refresh(&run->session.flat);
     return true;

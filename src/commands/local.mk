@@ -13,5 +13,4 @@ libvittrain_a_SOURCES += \
 	src/commands/prediction.h \
 	src/commands/report.c \
 	src/commands/train.c \
-	src/commands/upload.c \
 	src/commands/verify.c

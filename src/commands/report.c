@@ -25,10 +25,11 @@ static int report_run(int count, char **words)
         error_set(&error, ERROR_FILE, "report: cannot read %s: %s; install vittrain again", script,
                   strerror(errno));
     } else {
-        char **arguments = allocate((size_t)count + 3, sizeof *arguments);
+        char **arguments = allocate((size_t)count + 4, sizeof *arguments);
         arguments[0] = (char[]){"python3"};
-        arguments[1] = script;
-        memcpy(arguments + 2, words, (size_t)count * sizeof *arguments);
+        arguments[1] = (char[]){"-B"}; /* no files beside the script */
+        arguments[2] = script;
+        memcpy(arguments + 3, words, (size_t)count * sizeof *arguments);
         execvp(arguments[0], arguments);
         error_set(&error, ERROR_FILE, "report: cannot start python3: %s; install Python 3",
                   strerror(errno));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Options of the commands other than train: [fetch], [predict], [convert], [bench], [plan],
- * [find], [sweep] and [verify]. A run's deck leaves them out. */
+/* Options of the commands other than train: [predict], [convert], [bench], [plan],
+ * [find] and [verify]. A run's deck leaves them out. */
 #ifndef VITTRAIN_CONFIG_COMMAND_OPTIONS_H
 #define VITTRAIN_CONFIG_COMMAND_OPTIONS_H
 
@@ -20,14 +20,6 @@ enum data_split { SPLIT_CHOICES(OPTION_CONSTANT) SPLIT_ALL };
 
 #define SCALING_CHOICES(X) X(SCALING_WEAK, "weak") X(SCALING_STRONG, "strong")
 enum scaling_choice { SCALING_CHOICES(OPTION_CONSTANT) };
-
-#define SWEEP_CHOICES(X) X(SWEEP_GRID, "grid") X(SWEEP_RANDOM, "random") X(SWEEP_TPE, "tpe")
-enum sweep_choice { SWEEP_CHOICES(OPTION_CONSTANT) };
-
-struct fetch_options {
-    char url[OPTION_TEXT]; /* empty: the official site */
-    char dir[OPTION_TEXT];
-};
 
 struct predict_options {
     int split;                /* enum data_split */
@@ -63,14 +55,6 @@ struct find_options {
     int64_t steps;      /* 0: those of an epoch */
     double beta, stop;
     char output[OPTION_TEXT]; /* prefix of the files' names; empty: none */
-};
-
-struct sweep_options {
-    int method; /* enum sweep_choice */
-    int64_t trials, seed;
-    char dir[OPTION_TEXT];   /* empty: sweeps/NAME-DATE */
-    char slurm[OPTION_TEXT]; /* a job script; empty: no Slurm */
-    int64_t tasks;
 };
 
 struct verify_options {

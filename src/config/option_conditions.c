@@ -79,7 +79,7 @@ static const struct condition {
     {"mesh.shard", "mesh.strategy=ddp", true},
     {"mesh.stall_warning", "mesh.heartbeat_timeout=0", true},
     {"output.tensorboard_tags", "output.tensorboard=on", false},
-    {"output.upload_*", "output.upload=", true},
+    {"output.upload_wait", "output.upload=", true},
     {"cuda.graph,cuda.tf32,cuda.dependent_launch,cuda.share", "run.backend=cpu", true},
 };
 enum { CONDITIONS = sizeof conditions / sizeof conditions[0] };

@@ -116,13 +116,13 @@ static int section_begins(const struct option_entry *entry, const char **last)
     return (int)length - 1;
 }
 
-static char *deck_text(const struct options *options, bool of_run)
+char *options_to_run_deck(const struct options *options)
 {
     struct text_stream text;
     FILE *file = text_stream_open(&text);
     const char *last = NULL;
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        if ((of_run && !option_is_of_run(entry)) || option_is_cleared(entry, options))
+        if (!option_is_of_run(entry) || option_is_cleared(entry, options))
             continue;
         const char *blank = last == NULL ? "" : "\n";
         const int section = section_begins(entry, &last);
@@ -133,16 +133,6 @@ static char *deck_text(const struct options *options, bool of_run)
         deck_write_pair(file, option_key(entry), value);
     }
     return text_stream_close(&text);
-}
-
-char *options_to_text(const struct options *options)
-{
-    return deck_text(options, false);
-}
-
-char *options_to_run_deck(const struct options *options)
-{
-    return deck_text(options, true);
 }
 
 void options_value_text(const struct options *options, const char *key, char *text, size_t size)

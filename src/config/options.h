@@ -31,12 +31,10 @@ struct options {
     struct output_options output;
     struct debug_options debug;
     struct cuda_options cuda;
-    struct fetch_options fetch;
     struct predict_options predict;
     struct bench_options bench;
     struct plan_options plan;
     struct find_options find;
-    struct sweep_options sweep;
     struct convert_options convert;
     struct verify_options verify;
 };
@@ -70,10 +68,8 @@ int64_t options_grain(const struct options *options, int64_t global_batch);
 MUST_CHECK bool options_check_grain(const struct options *options, int64_t global_batch,
                                     struct error *error);
 
-/* Return the resolved deck: every key with its value, but only one of train.batch and
- * train.global_batch. The deck of a run leaves out the options of commands other than train. The
- * caller frees the text. */
-char *options_to_text(const struct options *options);
+/* Return the resolved deck of a run: every option of train with its value, but only one of
+ * train.batch and train.global_batch. The caller frees the text. */
 char *options_to_run_deck(const struct options *options);
 
 /* Call `visit` with `section.key` and value of each option in a run's resolved deck, in the same

@@ -589,9 +589,7 @@ const struct option_entry option_table[] = {
      .flags = "resume=auto auto-resume=auto ckpt-path resume-from-checkpoint",
      .help = "Checkpoint to resume from. auto: the newest valid checkpoint in the run's folder, or "
              "in the newest unfinished run of the same name and deck. never: start over. Else the "
-             "FILE of a checkpoint, also on a remote (s3://BUCKET/FILE.h5 or REMOTE:FILE.h5), or "
-             "the remote path of a run uploaded by output.upload: its newest valid checkpoint, "
-             "unless the run's folder has a newer one."},
+             "FILE of a checkpoint."},
     {PLACE(checkpoint, monitor), CHOICES(MONITOR_CHOICES), .preset = "auto",
      .help = "Metric that decides which checkpoint is the best: a column of metrics.csv that the "
              "evaluations have. auto: top1 if each image has one class, else loss. An evaluation "
@@ -637,18 +635,11 @@ const struct option_entry option_table[] = {
     {PLACE(output, weights), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Write the final weights as safetensors, and those of the best evaluation."},
     {PLACE(output, upload), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "s3://BUCKET/PATH, or REMOTE:PATH with a remote of rclone. During the run, the last "
-             "and the best checkpoint, log, tables, events, result and weights are uploaded there "
-             "(docs/store.md). If the path ends in / or :, the name of the run's folder is "
-             "appended. Empty: no upload."},
-    {PLACE(output, upload_every), .kind = OPTION_IS_SECONDS, .preset = "1m", .most = 1e9,
-     .help = "Interval after which a growing log, table or event file is uploaded again. "
-             "Checkpoints are uploaded when they are written."},
+     .help = "REMOTE:PATH with a remote of rclone, to which the run's folder is copied after each "
+             "checkpoint and at the end, without older checkpoints (docs/store.md). If the path "
+             "ends in / or :, the name of the run's folder is appended. Empty: no copy."},
     {PLACE(output, upload_wait), .kind = OPTION_IS_SECONDS, .preset = "1m", .most = 1e9,
-     .help = "Maximum time that the end of the run waits for uploads. The log then lists what is "
-             "missing and how to upload it. 0: no wait."},
-    {PLACE(output, upload_rate), .kind = OPTION_IS_BYTES, .preset = "0", .most = LARGEST,
-     .help = "Maximum bytes per second of uploads. 0: no limit."},
+     .help = "Maximum time that the end of the run waits for the last copy. 0: no last copy."},
 
     {PLACE(debug, batches), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
      .flags = "fast-dev-run=1 dry-run=1 limit-train-batches=1",
@@ -725,16 +716,14 @@ static const struct {
     {"schedule", "learning-rate schedule", false},
     {"mesh", "parallel strategy and communication between ranks", false},
     {"checkpoint", "saving and resuming", false},
-    {"output", "log, tables, TensorBoard events and upload", false},
+    {"output", "log, tables, TensorBoard events and copies", false},
     {"debug", "smaller runs, checks and profiling", false},
     {"cuda", "NVIDIA GPUs", false},
-    {"fetch", "downloads", true},
     {"predict", "predictions", true},
     {"convert", "conversion of weights, checkpoints and data sets", true},
     {"bench", "benchmarks", true},
     {"plan", "memory and time of a planned run", true},
     {"find", "learning-rate range test", true},
-    {"sweep", "hyperparameter search", true},
     {"verify", "replay of a run's steps", true},
 };
 

@@ -56,7 +56,7 @@ struct checkpoint_options {
     double every_seconds;
     int64_t keep;
     int64_t memory;           /* steps between checkpoints in memory; 0: none */
-    char resume[OPTION_TEXT]; /* auto, never, a file or s3://... */
+    char resume[OPTION_TEXT]; /* auto, never or a file */
     int monitor;              /* enum monitor_choice */
     int writers;              /* enum writers_choice */
     int background;           /* enum background_choice */
@@ -71,10 +71,8 @@ struct output_options {
     bool tensorboard, csv, weights;
     char logbook[OPTION_TEXT]; /* a folder; empty: none */
     double target;             /* top-1 accuracy; 0: none */
-    char upload[OPTION_TEXT];  /* s3://...; empty: none */
-    double upload_every;       /* seconds */
+    char upload[OPTION_TEXT];  /* REMOTE:PATH; empty: none */
     double upload_wait;        /* seconds, at the end */
-    int64_t upload_rate;       /* bytes a second; 0: no limit */
 };
 
 struct debug_options {

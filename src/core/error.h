@@ -19,7 +19,6 @@ enum error_kind {
     ERROR_FILE = 5,       /* cannot write: disk full, permission, unwritable run folder */
     ERROR_MEMORY = 6,     /* too little memory of machine or device, or another limit */
     ERROR_NUMERIC = 7,    /* NaN or infinity in training, eval or predict */
-    ERROR_NETWORK = 8,    /* download, upload, name resolution */
     ERROR_PEER = 9,       /* another rank failed or does not answer */
     ERROR_UNFIT = 10,     /* `doctor` found a problem that must be fixed before a run */
     ERROR_DIFFERENT = 11  /* `verify` found other bits, or train.check_every a wrong gradient */

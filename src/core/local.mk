@@ -8,8 +8,6 @@ libvittrain_a_SOURCES += \
 	src/core/atomic_file.h \
 	src/core/available.c \
 	src/core/available.h \
-	src/core/child.c \
-	src/core/child.h \
 	src/core/clock.c \
 	src/core/clock.h \
 	src/core/crc32c.c \

@@ -43,13 +43,6 @@ FILE *output_file_stream(const char *path, const char *mode)
     return stream;
 }
 
-void output_file_remove_link(const char *path)
-{
-    struct stat status;
-    if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
-        unlink(path);
-}
-
 static int file_lock(int file)
 {
     int failed;
@@ -70,7 +63,9 @@ static bool is_same_file(int file, const char *path)
 /* Create and lock the file. Return -1 and set errno to EBUSY if another process has locked it. */
 static int try_create(const char *path)
 {
-    output_file_remove_link(path);
+    struct stat status;
+    if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
+        unlink(path);
     int file = output_file_open(path, O_RDWR | O_CREAT);
     if (file < 0)
         return -1;

@@ -16,9 +16,6 @@ int output_file_open(const char *path, int flags);
 /* As fopen with mode "r", "w" or "a". NULL and errno on failure. */
 FILE *output_file_stream(const char *path, const char *mode);
 
-/* Remove the file if it is a symbolic link. */
-void output_file_remove_link(const char *path);
-
 /* Create or truncate a temporary file and lock it until all duplicates of the descriptor are
  * closed. A symbolic link of that name is replaced. Wait up to OUTPUT_FILE_WAIT seconds for another
  * process that writes the file; then fail with EBUSY. Where locks are not supported, the file is

@@ -21,7 +21,6 @@ enum random_purpose {
     RANDOM_PACK = 10,           /* index: 0 */
     RANDOM_SHUFFLE_BLOCKS = 11, /* index: 0 */
     RANDOM_SHUFFLE_WINDOW = 12, /* index: 0 */
-    RANDOM_SWEEP = 13,          /* index: the trial */
     RANDOM_NOISE = 14,          /* layer: channel; index: as augment; block: pixel / 4 */
     RANDOM_CHANNELS = 15        /* index: as augment; block: channel / 4 */
 };

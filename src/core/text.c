@@ -24,6 +24,11 @@ const char *text_base_name(const char *path)
     return slash != NULL ? slash + 1 : colon != NULL ? colon + 1 : path;
 }
 
+bool text_is_remote(const char *path)
+{
+    return path[strcspn(path, ":/")] == ':';
+}
+
 void text_shortest_decimal(double value, bool is_float, char *text, size_t size)
 {
     if (value == rint(value) && fabs(value) < 1e16) {

@@ -14,6 +14,10 @@ bool text_ends_with(const char *text, const char *ending);
  * "remote:file". */
 const char *text_base_name(const char *path);
 
+/* True for a path on a remote of rclone: it has a colon before the first slash ("s3:bucket/path").
+ * "./a:b" is a file. */
+bool text_is_remote(const char *path);
+
 /* Write the shortest decimal that reads back to the same bits, of a double or of a float. */
 void text_shortest_decimal(double value, bool is_float, char *text, size_t size);
 

@@ -39,7 +39,7 @@ struct cifar10 {
     int file_count;
 };
 
-static const char advice[] = "get the data set with `vittrain fetch cifar10` and set data.root, or "
+static const char advice[] = "get the data set with `tools/fetch.sh cifar10` and set data.root, or "
                              "install the sample (package vittrain-sample)";
 
 /* Return the largest N of data_batch_N.bin in a directory; 0 if there is none. */

@@ -17,9 +17,10 @@
 #include "data/statistics.h"
 #include "data/window.h"
 
-static const struct dataset_format *const formats[] = {&dataset_cifar10,    &dataset_image_folder,
-                                                       &dataset_cinic10,    &dataset_synthetic,
-                                                       &dataset_webdataset, &dataset_arrays};
+static const struct dataset_format *const formats[] = {
+    &dataset_cifar10,   &dataset_image_folder, &dataset_cinic10,
+    &dataset_synthetic, &dataset_webdataset,   &dataset_arrays,
+};
 
 enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
 

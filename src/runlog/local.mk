@@ -13,8 +13,6 @@ libvittrain_a_SOURCES += \
 	src/runlog/monitor.h \
 	src/runlog/output_errors.c \
 	src/runlog/output_errors.h \
-	src/runlog/rclone.c \
-	src/runlog/rclone.h \
 	src/runlog/receipt.c \
 	src/runlog/receipt.h \
 	src/runlog/results.c \

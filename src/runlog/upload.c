@@ -1,304 +1,232 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* A pass copies the files of the run's folder, then the checkpoints that last.h5 and best.h5 point
- * to, then these links as last.txt and best.txt, since remotes have no links. rclone compares size
- * and time and sends what changed. RUN/.upload has the text files that were sent last; they name
- * the checkpoints to delete from the remote when others have been sent. */
+/* A copy is a process of a shell, which runs rclone. posix_spawn is safe in a process with threads
+ * and MPI, where fork is not. The standard error is a pipe: if this process is killed, SIGPIPE ends
+ * rclone at its next line of statistics. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* gettid */
+#define _GNU_SOURCE /* pipe2 */
 #endif
 #include "runlog/upload.h"
 
+#include <ctype.h>
 #include <errno.h>
-#include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/atomic_file.h"
 #include "core/clock.h"
-#include "core/folder.h"
+#include "core/error.h"
 #include "core/log.h"
-#include "core/text_file.h"
-#include "core/thread.h"
-#include "runlog/rclone.h"
 
-static const double pass_seconds = 1, retry_seconds = 5;
-/* Sending log files takes at most a twentieth of the time. */
-enum { REST = 20, NAME = 256, LINKS = 2 };
-static const char *const link_names[LINKS] = {"last", "best"};
+extern char **environ;
+
+enum { PATH_SIZE = 2048, NAME = 256, LINKS = 2, OUTPUT = 8192, REASON = 512 };
+
+/* FOLDER REMOTE LAST BEST [OLD...]: copy the folder without hidden and partial files, core dumps
+ * and checkpoints other than LAST and BEST. Then delete the checkpoints OLD there. */
+static const char script[] =
+    "command -v rclone >/dev/null || { echo 'install rclone' >&2; exit 1; }\n"
+    "folder=$1 remote=$2 last=$3 best=$4; shift 4\n"
+    "call() { rclone \"$@\" --log-file= --ask-password=false --local-no-check-updated \\\n"
+    "    --stats=10s --stats-one-line --stats-log-level=NOTICE --contimeout=10s --timeout=30s \\\n"
+    "    --retries=2 --low-level-retries=4; }\n"
+    "call copy --links --filter=\"+ /checkpoints/${last:-none}\" \\\n"
+    "    --filter=\"+ /checkpoints/${best:-none}\" --filter='+ /checkpoints/{last,best}.h5*' \\\n"
+    "    --filter='- /*/**' --filter='- .*' --filter='- *.part' --filter='- core' \\\n"
+    "    --filter='- core.*' \"$folder\" \"$remote\" || exit\n"
+    "for old; do call deletefile \"$remote/checkpoints/$old\"; done; exit 0";
 
 struct upload {
-    struct upload_setup setup;
-    char remote[RCLONE_PATH];
-    struct rclone rclone;
-    char sent[LINKS][NAME]; /* targets of the links that this process has sent; empty: none */
-    double log_due;         /* clock: when log files are sent again */
-    struct error trouble;   /* of the newest pass */
-    bool failing;
+    char folder[PATH_SIZE], remote[PATH_SIZE];
+    int64_t checkpoints;       /* complete ones when the newest copy began; -1: no copy yet */
+    char sending[LINKS][NAME]; /* targets of last.h5 and best.h5 in the newest copy; "": none */
+    char sent[LINKS][NAME];    /* in the newest complete copy */
+    bool failing;              /* the newest copy failed */
+    char reason[REASON];
 
-    bool running;
-    pthread_t thread;
-    atomic_bool run_ended, thread_done;
+    pid_t pid; /* of the copy in progress; 0: none */
+    int output;
+    char text[OUTPUT]; /* the end of its output */
+    size_t used;
 };
 
-/* ---- one pass */
+/* ---- the process */
 
-static enum rclone_outcome command_run(struct upload *upload, const char *const *words)
+/* Set the reason to rclone's last message: the last line with a date ("2026/11/26 18:22:18 ") that
+ * is no statistics ("..., ETA 3s"), without queries of URLs, which contain signatures. */
+static void reason_find(struct upload *upload)
 {
-    return rclone_run(&upload->rclone, words, NULL, 0, &upload->trouble);
-}
-
-/* Copy the files of the folder, without hidden and partial ones and core dumps. */
-static enum rclone_outcome log_send(struct upload *upload)
-{
-    const double start = clock_now();
-    const char *const words[] = {"copy",
-                                 "--max-depth=1",
-                                 "--exclude=.*",
-                                 "--exclude=*.part",
-                                 "--exclude=core",
-                                 "--exclude=core.*",
-                                 upload->setup.folder,
-                                 upload->remote,
-                                 NULL};
-    const enum rclone_outcome outcome = command_run(upload, words);
-    upload->log_due = start + fmax(upload->setup.every, REST * (clock_now() - start));
-    return outcome;
-}
-
-/* Read the targets of the links; empty: none. True if one differs from the target that was sent. */
-static bool links_read(const struct upload *upload, char target[LINKS][NAME])
-{
-    bool changed = false;
-    char path[FILE_PATH];
-    for (int n = 0; n < LINKS; n++) {
-        snprintf(path, sizeof path, "%s/checkpoints/%s.h5", upload->setup.folder, link_names[n]);
-        const ssize_t length = readlink(path, target[n], NAME - 1);
-        target[n][length > 0 ? length : 0] = '\0';
-        changed = changed || strcmp(target[n], upload->sent[n]) != 0;
+    char *rest, *begin = upload->text;
+    size_t used = 0;
+    bool in_query = false;
+    for (char *line = strtok_r(begin, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        if (isdigit((unsigned char)line[0]) && strlen(line) > 20 && strstr(line, ", ETA ") == NULL)
+            begin = line + 20;
+    for (; *begin != '\0' && used < REASON - 1; begin++) {
+        in_query = strchr("\" ", *begin) == NULL && (in_query || *begin == '?');
+        if (!in_query)
+            upload->reason[used++] = *begin;
     }
-    return changed;
+    upload->reason[used] = '\0';
 }
 
-/* True if the checkpoints still exist: the run removes superseded ones. */
-static bool targets_exist(const char *folder, char target[LINKS][NAME])
+/* Start the shell with default signal handling, in a process group of its own, which Ctrl-C does
+ * not reach. Return an errno value. */
+static int shell_spawn(pid_t *pid, const char *const *words, int output)
 {
-    char path[RCLONE_PATH];
-    bool exist = true;
-    for (int n = 0; n < LINKS; n++) {
-        rclone_join(folder, target[n], path);
-        exist = exist && access(path, R_OK) == 0;
-    }
-    return exist;
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDWR, 0);
+    posix_spawn_file_actions_adddup2(&files, STDIN_FILENO, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, (short)(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                                  POSIX_SPAWN_SETPGROUP));
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    const int failure =
+        posix_spawn(pid, "/bin/sh", &files, &attributes, (char *const *)words, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    return failure;
 }
 
-/* Send the links as text files, and delete the checkpoints that only the earlier ones name. */
-static enum rclone_outcome links_send(struct upload *upload, char target[LINKS][NAME],
-                                      const char *checkpoints)
+static void output_read(struct upload *upload)
 {
-    char folder[FILE_PATH], path[FILE_PATH + 16], text[NAME + 1], object[RCLONE_PATH];
-    char *earlier[LINKS];
-    snprintf(folder, sizeof folder, "%s/.upload", upload->setup.folder);
-    bool good = folder_make(folder, "make it writable", &upload->trouble);
-    for (int n = 0; n < LINKS; n++) {
-        snprintf(path, sizeof path, "%s/%s.txt", folder, link_names[n]);
-        snprintf(text, sizeof text, "%.*s\n", NAME - 1, target[n]);
-        earlier[n] = text_file_read(path, NULL);
-        good = good && (target[n][0] == '\0' || atomic_file_write(path, text, &upload->trouble));
-    }
-    const enum rclone_outcome outcome =
-        good ? command_run(upload, (const char *[]){"copy", folder, checkpoints, NULL})
-             : RCLONE_FAILED;
-    for (int n = 0; n < LINKS; n++) {
-        if (earlier[n] != NULL)
-            earlier[n][strcspn(earlier[n], "\n")] = '\0';
-        if (outcome == RCLONE_DONE && earlier[n] != NULL && strcmp(earlier[n], target[0]) != 0 &&
-            strcmp(earlier[n], target[1]) != 0) {
-            rclone_join(checkpoints, earlier[n], object);
-            if (command_run(upload, (const char *[]){"deletefile", object, NULL}) == RCLONE_FAILED)
-                log_warn("upload: a superseded checkpoint stays on the remote: %s",
-                         upload->trouble.text);
-            error_clear(&upload->trouble);
+    ssize_t length;
+    while ((length = read(upload->output, upload->text + upload->used, OUTPUT - 1 - upload->used)) >
+           0) {
+        upload->used += (size_t)length;
+        if (upload->used > OUTPUT / 2) { /* keep the newer part */
+            memmove(upload->text, upload->text + upload->used - OUTPUT / 4, OUTPUT / 4);
+            upload->used = OUTPUT / 4;
         }
-        free(earlier[n]);
     }
-    return outcome;
+    upload->text[upload->used] = '\0';
 }
 
-static enum rclone_outcome checkpoints_send(struct upload *upload)
-{
-    char target[LINKS][NAME], filter[LINKS][NAME + 16], from[RCLONE_PATH], to[RCLONE_PATH];
-    if (!links_read(upload, target))
-        return RCLONE_DONE;
-    rclone_join(upload->setup.folder, "checkpoints", from);
-    rclone_join(upload->remote, "checkpoints", to);
-    for (int n = 0; n < LINKS; n++)
-        snprintf(filter[n], sizeof filter[n], "--include=/%s",
-                 target[target[n][0] != '\0' ? n : 0]);
-    enum rclone_outcome outcome = command_run(
-        upload, (const char *[]){"copy", "--max-depth=1", filter[0], filter[1], from, to, NULL});
-    if (outcome != RCLONE_CANCELLED && !targets_exist(from, target))
-        return RCLONE_DONE; /* the next pass sends the newer ones */
-    if (outcome == RCLONE_DONE)
-        log_info("upload: sent checkpoints/%s", target[0]);
-    if (outcome == RCLONE_DONE)
-        outcome = links_send(upload, target, to);
-    if (outcome == RCLONE_DONE)
-        memcpy(upload->sent, target, sizeof target);
-    return outcome;
-}
-
-/* all: log files that are not due, too. */
-static enum rclone_outcome upload_pass(struct upload *upload, bool all)
-{
-    enum rclone_outcome outcome = RCLONE_DONE;
-    error_clear(&upload->trouble);
-    if (all || clock_now() >= upload->log_due)
-        outcome = log_send(upload);
-    return outcome == RCLONE_DONE ? checkpoints_send(upload) : outcome;
-}
-
-/* ---- opening */
-
-/* Set upload->remote: `remote`, or the folder's name below it. */
-static bool remote_complete(struct upload *upload, const char *remote, struct error *error)
-{
-    const size_t length = strlen(remote);
-    const bool whole = length > 0 && strchr("/:", remote[length - 1]) == NULL &&
-                       (strncmp(remote, "s3://", 5) != 0 || strchr(remote + 5, '/') != NULL);
-    char *path = realpath(upload->setup.folder, NULL);
-    if (path == NULL)
-        return error_set(error, ERROR_FILE, "%s: %s; name the folder of a run",
-                         upload->setup.folder, strerror(errno));
-    if (whole)
-        snprintf(upload->remote, sizeof upload->remote, "%s", remote);
-    else
-        rclone_join(remote, strrchr(path, '/') + 1, upload->remote);
-    free(path);
-    return true;
-}
-
-struct upload *upload_open(const struct upload_setup *setup, struct error *error)
-{
-    struct upload *upload = allocate(1, sizeof *upload);
-    upload->setup = *setup;
-    upload->rclone.rate = setup->rate;
-    upload->rclone.label = setup->shows_progress ? "upload" : NULL;
-    bool good = remote_complete(upload, setup->remote, error) &&
-                rclone_check(setup->remote, setup->option, error);
-    if (good) {
-        upload->rclone.seconds = 30;
-        const enum rclone_outcome outcome = log_send(upload);
-        upload->rclone.seconds = 0;
-        good = outcome == RCLONE_DONE || outcome == RCLONE_UNREACHABLE ||
-               error_set(error, ERROR_NETWORK, "%s: %s", setup->option, upload->trouble.text);
-        if (outcome == RCLONE_UNREACHABLE)
-            log_warn("%s: %s; continuing, the upload is tried again", setup->option,
-                     upload->trouble.text);
-        else if (good)
-            log_info("upload: to %s", upload->remote);
-    }
-    if (good)
-        return upload;
-    free(upload);
-    return NULL;
-}
-
-/* ---- the thread */
-
-/* Wait until `seconds` have passed, or a flag is set. */
-static void flag_wait(atomic_bool *flag, double seconds)
-{
-    const double until = clock_now() + seconds;
-    while (!atomic_load(flag) && clock_now() < until)
-        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-}
+/* ---- copies */
 
 /* Log the first of several failures, and their end. */
-static void trouble_log(struct upload *upload, bool failed)
+static void outcome_log(struct upload *upload, bool failed)
 {
     if (failed && !upload->failing)
-        log_warn("upload: %s; the run continues, the upload is tried again", upload->trouble.text);
+        log_warn("output.upload: %s; the run continues", upload->reason);
     if (!failed && upload->failing)
         log_info("upload: successful again");
     upload->failing = failed;
 }
 
-static void *thread_main(void *argument)
+static void copy_start(struct upload *upload)
 {
-    struct upload *upload = argument;
-#ifdef SYS_gettid
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19); /* of this thread and its children */
-#endif
-    while (!atomic_load(&upload->thread_done)) {
-        const bool last = atomic_load(&upload->run_ended);
-        const enum rclone_outcome outcome = upload_pass(upload, last);
-        const bool cancelled = atomic_load(&upload->rclone.cancelled);
-        if (!cancelled)
-            trouble_log(upload, outcome != RCLONE_DONE);
-        if (cancelled || (last && outcome == RCLONE_DONE))
-            atomic_store(&upload->thread_done, true);
+    static const char *const links[LINKS] = {"last", "best"};
+    const char *words[6 + 2 * LINKS + 1] = {"sh", "-c",           script,
+                                            "sh", upload->folder, upload->remote};
+    char path[PATH_SIZE + 32];
+    int count = 6, output[2] = {-1, -1};
+    for (int n = 0; n < LINKS; n++) {
+        snprintf(path, sizeof path, "%s/checkpoints/%s.h5", upload->folder, links[n]);
+        const ssize_t length = readlink(path, upload->sending[n], NAME - 1);
+        upload->sending[n][length > 0 ? length : 0] = '\0';
+        words[count++] = upload->sending[n];
+    }
+    for (int n = 0; n < LINKS; n++)
+        if (upload->sent[n][0] != '\0' && strcmp(upload->sent[n], upload->sending[0]) != 0 &&
+            strcmp(upload->sent[n], upload->sending[1]) != 0)
+            words[count++] = upload->sent[n];
+    upload->used = 0;
+    const int failure =
+        pipe2(output, O_CLOEXEC) != 0 ? errno : shell_spawn(&upload->pid, words, output[1]);
+    close(output[1]);
+    if (failure == 0) {
+        setpriority(PRIO_PROCESS, (id_t)upload->pid, 19);
+        fcntl(upload->output = output[0], F_SETFL, O_NONBLOCK);
+        return;
+    }
+    close(output[0]);
+    upload->pid = 0;
+    snprintf(upload->reason, REASON, "cannot start a process: %s", strerror(failure));
+    outcome_log(upload, true);
+}
+
+/* ---- the interface */
+
+struct upload *upload_open(const char *folder, const char *remote)
+{
+    struct upload *upload = allocate(1, sizeof *upload);
+    char *path = realpath(folder, NULL);
+    const bool is_parent = strchr("/:", remote[strlen(remote) - 1]) != NULL && path != NULL;
+    snprintf(upload->folder, sizeof upload->folder, "%s", folder);
+    snprintf(upload->remote, sizeof upload->remote, "%s%s", remote,
+             is_parent ? strrchr(path, '/') + 1 : "");
+    free(path);
+    upload->checkpoints = -1;
+    return upload;
+}
+
+void upload_follow(struct upload *upload, int64_t checkpoints)
+{
+    const bool wanted = checkpoints > upload->checkpoints;
+    int status = -1;
+    if (upload->pid != 0) {
+        output_read(upload);
+        if (waitpid(upload->pid, &status, WNOHANG) == 0)
+            return;
+        output_read(upload);
+        close(upload->output);
+        upload->pid = 0;
+        if (status == 0)
+            memcpy(upload->sent, upload->sending, sizeof upload->sent);
         else
-            flag_wait(last ? &upload->rclone.cancelled : &upload->run_ended,
-                      outcome == RCLONE_DONE ? pass_seconds : retry_seconds);
+            reason_find(upload);
+        /* After a newer checkpoint the run may have removed the one that was copied. */
+        if (status == 0 || !wanted)
+            outcome_log(upload, status != 0);
     }
-    return NULL;
-}
-
-void upload_start(struct upload *upload)
-{
-    const int failure = thread_start(&upload->thread, "upload", thread_main, upload);
-    upload->running = failure == 0;
-    if (failure != 0)
-        log_warn("cannot start the thread for uploads: %s; use `vittrain upload %s %s` afterwards",
-                 strerror(failure), upload->setup.folder, upload->remote);
-}
-
-static void thread_end(struct upload *upload, double seconds)
-{
-    char limit[32];
-    atomic_store(&upload->rclone.cancelled, seconds <= 0);
-    atomic_store(&upload->run_ended, true);
-    flag_wait(&upload->thread_done, fmin(1, seconds));
-    if (seconds > 1 && !atomic_load(&upload->thread_done)) {
-        clock_format(seconds, limit, sizeof limit);
-        log_info("upload: waiting up to %s for the files that are not sent yet", limit);
-        flag_wait(&upload->thread_done, seconds - 1);
+    if (upload->pid == 0 && wanted) {
+        upload->checkpoints = checkpoints;
+        copy_start(upload);
     }
-    const bool complete = seconds > 0 && atomic_load(&upload->thread_done);
-    atomic_store(&upload->rclone.cancelled, true);
-    pthread_join(upload->thread, NULL);
-    if (complete)
-        log_info("upload: all of the run is in %s", upload->remote);
-    else
-        log_warn("upload: not all files of the run are in %s: %s; send them with `vittrain upload "
-                 "%s %s`",
-                 upload->remote,
-                 upload->trouble.kind != ERROR_NONE ? upload->trouble.text : "out of time",
-                 upload->setup.folder, upload->remote);
 }
 
 void upload_close(struct upload *upload, double seconds)
 {
+    const double until = clock_now() + seconds;
     if (upload == NULL)
         return;
-    if (upload->running)
-        thread_end(upload, seconds);
-    free(upload);
-}
-
-void upload_all(struct upload *upload, struct error *error)
-{
-    if (upload_pass(upload, true) == RCLONE_DONE)
-        log_info("%s is in %s", upload->setup.folder, upload->remote);
+    bool complete = false;
+    log_info("upload: waiting up to %.0f s for the last copy", seconds);
+    upload->checkpoints = -1;
+    while (!complete && clock_now() < until) {
+        upload_follow(upload, 0);
+        complete = upload->checkpoints == 0 && upload->pid == 0;
+        poll(NULL, 0, complete ? 0 : 20);
+    }
+    if (!complete)
+        snprintf(upload->reason, REASON, "out of time");
+    if (upload->pid != 0) {
+        kill(-upload->pid, SIGTERM);
+        poll(NULL, 0, 500);
+        kill(-upload->pid, SIGKILL); /* of the group, whose first process is not reaped yet */
+        waitpid(upload->pid, NULL, 0);
+        close(upload->output);
+    }
+    if (complete && !upload->failing)
+        log_info("upload: all of the run is in %s", upload->remote);
     else
-        error_set(error, ERROR_NETWORK,
-                  "not all files of %s are in %s: %s; start the command again",
-                  upload->setup.folder, upload->remote, upload->trouble.text);
+        log_warn("output.upload: not all files of the run are in %s: %s; copy them with `rclone "
+                 "copy --links %s %s`",
+                 upload->remote, upload->reason, upload->folder, upload->remote);
+    free(upload);
 }

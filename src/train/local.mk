@@ -35,8 +35,6 @@ libvittrain_a_SOURCES += \
 	src/train/resolve.h \
 	src/train/resume.c \
 	src/train/resume.h \
-	src/train/retrieve.c \
-	src/train/retrieve.h \
 	src/train/run.c \
 	src/train/run.h \
 	src/train/run_record.c \

@@ -14,7 +14,6 @@
 #include "core/status.h"
 #include "data/grid.h"
 #include "data/statistics.h"
-#include "runlog/rclone.h"
 #include "train/resolve.h"
 
 bool run_reads_weights(const struct options *options)
@@ -30,7 +29,7 @@ static bool weights_describe(const struct run *run, struct model_metadata *weigh
     const char *init = run->options.model.init;
     char path[WEIGHTS_PATH];
     *weights = (struct model_metadata){.class_count = 0};
-    if (!run_reads_weights(&run->options) || rclone_is_remote(init))
+    if (!run_reads_weights(&run->options))
         return true;
     if (!weights_file_find(init, true, run->world, path, error))
         return false;
@@ -208,7 +207,7 @@ bool run_start(struct run *run, struct error *error)
     return true;
 }
 
-bool run_initialize(struct run *run, const char *copy, struct error *error)
+bool run_initialize(struct run *run, struct error *error)
 {
     const char *init = run->options.model.init;
     char path[WEIGHTS_PATH];
@@ -218,10 +217,14 @@ bool run_initialize(struct run *run, const char *copy, struct error *error)
     flat_initialize(&run->session.flat, (uint64_t)run->options.run.seed);
     if (!run_reads_weights(&run->options))
         return true;
-    if (copy[0] == '\0' && !weights_file_find(init, true, run->world, path, error))
+    if (!weights_file_find(init, true, run->world, path, error))
         return false;
-    log_info("weights: from %s", copy[0] != '\0' ? init : path);
-    return session_read_weights(&run->session, copy[0] != '\0' ? copy : path, true, error);
+    if (run->world->rank == 0)
+        error_defer(weights_file_exists("model.init: ", path, error));
+    if (!comm_agree(run->world, error))
+        return false;
+    log_info("weights: from %s", path);
+    return session_read_weights(&run->session, path, true, error);
 }
 
 void run_close(struct run *run)

@@ -59,9 +59,8 @@ MUST_CHECK bool run_use_statistics(struct run *run, struct dataset *dataset,
 MUST_CHECK bool run_find_statistics(struct run *run, struct error *error);
 
 /* Collective. Sets the weights to random values, or to those of model.init, and the statistics
- * (run_find_statistics). copy: local copy of a remote file, else "".
- * Call flat_refresh afterwards. */
-MUST_CHECK bool run_initialize(struct run *run, const char *copy, struct error *error);
+ * (run_find_statistics). Call flat_refresh afterwards. */
+MUST_CHECK bool run_initialize(struct run *run, struct error *error);
 
 /* Does nothing on a zeroed struct. */
 void run_close(struct run *run);

@@ -16,23 +16,39 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runlog/rclone.h"
 #include "train/hardware.h"
 #include "train/peak.h"
 #include "train/progress.h"
 #include "train/resolve.h"
 #include "train/resume.h"
-#include "train/retrieve.h"
 #include "train/run_record.h"
 #include "train/trainer_state.h"
 
-/* Collective. Fails if the file of model.init is missing and the run will not resume, or if it is a
- * PyTorch file. */
-static bool init_check(const struct trainer *trainer, struct error *error)
+/* Fails unless the paths of rclone are where they are allowed. */
+static bool remotes_check(const struct options *options, struct error *error)
+{
+    const char *resume = options->checkpoint.resume, *upload = options->output.upload;
+    if (text_is_remote(resume))
+        return error_set(error, ERROR_USAGE,
+                         "checkpoint.resume=%s is a remote path: copy it first with `rclone copy "
+                         "--links %s FOLDER`; then set run.dir=FOLDER for a whole run, or "
+                         "checkpoint.resume to the copied checkpoint",
+                         resume, resume);
+    return upload[0] == '\0' || text_is_remote(upload) ||
+           error_set(error, ERROR_USAGE,
+                     "output.upload=%s is not a remote path: give REMOTE:PATH with a remote of "
+                     "`rclone config`",
+                     upload);
+}
+
+/* Collective. Fails for wrong remote paths, if the file of model.init is missing and the run will
+ * not resume, or if it is a PyTorch file. */
+static bool paths_check(const struct trainer *trainer, struct error *error)
 {
     const struct options *options = &trainer->run.options;
     const char *init = options->model.init;
-    if (trainer->run.world->rank == 0 && run_reads_weights(options) && !rclone_is_remote(init) &&
+    if (trainer->run.world->rank == 0 && remotes_check(options, error) &&
+        run_reads_weights(options) &&
         (run_folder_may_resume(options) || weights_file_exists("model.init: ", init, error)))
         error_defer(weights_file_check(init, error));
     return comm_share_error(trainer->run.world, error);
@@ -61,17 +77,6 @@ static void run_announce(const struct trainer *trainer)
     model_print_summary(session->model);
 }
 
-/* Sets the initial weights: random, or from the file of model.init. */
-static bool weights_initialise(struct trainer *trainer, struct error *error)
-{
-    const char *init = trainer->run.options.model.init;
-    char copy[WEIGHTS_PATH] = "";
-    if (rclone_is_remote(init) &&
-        !retrieve_file(trainer, init, "model.init", copy, sizeof copy, error))
-        return false;
-    return run_initialize(&trainer->run, copy, error);
-}
-
 static bool state_prepare(struct trainer *trainer, struct error *error)
 {
     bool resumed = false;
@@ -82,7 +87,7 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
         error_defer(resume_describe_data(trainer, error));
     if (!comm_share_error(trainer->run.world, error) || !trainer_resume(trainer, &resumed, error))
         return false;
-    if (!resumed && !weights_initialise(trainer, error))
+    if (!resumed && !run_initialize(&trainer->run, error))
         return false;
     flat_refresh(&trainer->run.session.flat);
     trainer->state.parts++;
@@ -134,16 +139,6 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
                                    .model = options->model.name,
                                    .options = options};
     if (!trainer_find_checkpoint(trainer, error))
-        return false;
-    /* Not before the log of earlier attempts has been copied from the remote. */
-    const struct upload_setup upload = {.folder = trainer->folder.path,
-                                        .remote = options->output.upload,
-                                        .option = "output.upload",
-                                        .every = options->output.upload_every,
-                                        .rate = options->output.upload_rate};
-    if (trainer->run.world->rank == 0 && upload.remote[0] != '\0')
-        trainer->output.upload = upload_open(&upload, error);
-    if (!comm_agree(trainer->run.world, error))
         return false;
     if (trainer->run.world->rank == 0)
         run_folder_clean(trainer->folder.path);
@@ -233,7 +228,7 @@ static bool trainer_prepare(struct trainer *trainer, const struct options *given
 {
     struct session *session = &trainer->run.session;
     const struct options *options = &trainer->run.options;
-    if ((trainer->receipts.expected == NULL && !init_check(trainer, error)) ||
+    if ((trainer->receipts.expected == NULL && !paths_check(trainer, error)) ||
         !run_open(&trainer->run, given, trainer->run.world, error))
         return false;
     run_announce(trainer);
@@ -283,8 +278,8 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
 {
     trainer_begin(trainer, options, world);
     if (trainer_prepare(trainer, options, error)) {
-        if (trainer->output.upload != NULL)
-            upload_start(trainer->output.upload);
+        if (world->rank == 0 && options->output.upload[0] != '\0')
+            trainer->output.upload = upload_open(trainer->folder.path, options->output.upload);
         return true;
     }
     struct run_folder folder = trainer->folder;
@@ -338,8 +333,7 @@ void trainer_close(struct trainer *trainer)
     plane_samples_free(&trainer->planes);
     feed_close(&trainer->test.feed);
     run_close(&trainer->run);
-    upload_close(trainer->output.upload,
-                 trainer->stop.succeeded ? trainer->run.options.output.upload_wait : 0);
+    upload_close(trainer->output.upload, trainer->run.options.output.upload_wait);
     if (trainer->stop.succeeded && trainer->run.world->rank == 0)
         run_folder_end(&trainer->folder);
     run_folder_close(&trainer->folder);

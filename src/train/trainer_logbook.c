@@ -59,7 +59,8 @@ void trainer_logbook_add(struct trainer *trainer, const char *failure)
     if (trainer->run.world->rank != 0 || trainer->attempt.number == 0 ||
         options->output.logbook[0] == '\0')
         return;
-    trainer_update_seconds(trainer);
+    if (failure != NULL) /* else progress_result has set them */
+        trainer_update_seconds(trainer);
     const struct results results = progress_results(trainer);
     const struct session *session = &trainer->run.session;
     const double share = results.images_per_second * session->model->flops_per_image /

@@ -163,6 +163,10 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
             stop_by_signal(trainer);
         if (!checkpoint_writer_follow(trainer->checkpoints.writer, flags.writing != 0, error))
             return false;
+        if (trainer->output.upload != NULL)
+            upload_follow(trainer->output.upload,
+                          trainer->checkpoints.count -
+                              checkpoint_writer_is_writing(trainer->checkpoints.writer));
         if (trainer->stop.reason != NULL)
             break;
         if (memory_due(trainer)) {

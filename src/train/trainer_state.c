@@ -12,10 +12,8 @@
 #include "core/clock.h"
 #include "core/integer.h"
 #include "core/log.h"
-#include "runlog/rclone.h"
 #include "train/progress.h"
 #include "train/resume.h"
-#include "train/retrieve.h"
 #include "train/trainer_state.h"
 
 /* Logs the lines about checkpoints that were skipped. */
@@ -25,7 +23,8 @@ static void ignored_log(char *report)
         log_warn("ignored: %s", line);
 }
 
-bool trainer_find_local(struct trainer *trainer, struct error *error)
+/* Collective. Sets resume_path to the newest valid checkpoint of the run folder, or to "". */
+static bool local_find(struct trainer *trainer, struct error *error)
 {
     char report[4096] = "";
     bool found = checkpoint_find(
@@ -88,7 +87,7 @@ static bool newest_find(struct trainer *trainer, struct error *error)
     if (!memory_look(trainer, error))
         return false;
     if ((found->path[0] == '\0' || found->step <= disk) && trainer->folder.resuming &&
-        !trainer_find_local(trainer, error))
+        !local_find(trainer, error))
         return false;
     memory_choose(checkpoints);
     return true;
@@ -98,12 +97,7 @@ static bool newest_find(struct trainer *trainer, struct error *error)
 static bool file_find(struct trainer *trainer, const char *resume, struct error *error)
 {
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
-    const size_t size = sizeof checkpoints->resume_path;
-    if (rclone_is_remote(resume) &&
-        !retrieve_file(trainer, resume, "checkpoint.resume", checkpoints->resume_path, size, error))
-        return false;
-    if (!rclone_is_remote(resume))
-        snprintf(checkpoints->resume_path, size, "%s", resume);
+    snprintf(checkpoints->resume_path, sizeof checkpoints->resume_path, "%s", resume);
     const bool good = memory_look(trainer, error);
     checkpoints->found.path[0] = '\0'; /* only its step is needed (latest_check) */
     return good;
@@ -115,12 +109,6 @@ bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
     char *path = trainer->checkpoints.resume_path;
     if (strcmp(resume, "never") == 0)
         return true;
-    if (rclone_is_remote(resume) && !rclone_is_file(resume)) {
-        if (!retrieve_newest(trainer, resume, error) || !memory_look(trainer, error))
-            return false;
-        memory_choose(&trainer->checkpoints);
-        return true;
-    }
     if (strcmp(resume, "auto") != 0)
         return file_find(trainer, resume, error);
     if (!newest_find(trainer, error))
@@ -262,8 +250,7 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
 {
     const char *path = trainer->checkpoints.resume_path;
     const char *resume = trainer->run.options.checkpoint.resume;
-    bool names_file =
-        strcmp(resume, "auto") != 0 && (!rclone_is_remote(resume) || rclone_is_file(resume));
+    bool names_file = strcmp(resume, "auto") != 0;
     struct checkpoint_target target = trainer->checkpoints.target;
     const bool in_memory = trainer->checkpoints.found.path[0] != '\0';
     bool other_monitor;

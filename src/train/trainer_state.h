@@ -200,9 +200,6 @@ void trainer_memory_write(struct trainer *trainer);
 /* Collective. Waits for the checkpoint in the background. */
 MUST_CHECK bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);
 
-/* Collective. Sets resume_path to the newest valid checkpoint of the run folder, or to "". */
-MUST_CHECK bool trainer_find_local(struct trainer *trainer, struct error *error);
-
 /* Collective. Sets resume_path to the checkpoint of checkpoint.resume, or to "". */
 MUST_CHECK bool trainer_find_checkpoint(struct trainer *trainer, struct error *error);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3 4
+// ranks: 1 3 4
 /* Round trips of checkpoints, bit for bit, between any meshes and writers; finding the newest valid
  * one; links and pruning; probing for a shared folder. Run with 1 to 4 ranks. */
 #include <sys/resource.h>

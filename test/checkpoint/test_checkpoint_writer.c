@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3 4
+// ranks: 1 3 4
 /* Checkpoints in the background: the file equals one written in the foreground, on any mesh and
  * while the run changes its state; it is renamed when all ranks are done and not before; the next
  * one waits. A gate in pwrite simulates a slow disk. Run with 1 to 4 ranks. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3
+// ranks: 1 3
 /* The choice of the run folder, its errors, and that all ranks agree. All ranks run the same tests
  * in a temporary folder that rank 0 creates and fills. */
 #include "checkpoint/run_folder.h"
@@ -75,7 +75,7 @@ static void put_checkpoint(const char *folder)
 static void put_run(const char *folder)
 {
     char name[OPTION_TEXT];
-    char *deck = options_to_text(&options);
+    char *deck = options_to_run_deck(&options);
 
     put_checkpoint(folder);
     snprintf(name, sizeof name, "%s/deck.ini", folder);
@@ -144,7 +144,7 @@ TEST(deck_and_log_are_there)
     save_deck(&folder);
     options_default(&saved);
     assert_true(options_read_file(name, &saved, &error));
-    char *text = options_to_text(&saved), *expected = options_to_text(&options);
+    char *text = options_to_run_deck(&saved), *expected = options_to_run_deck(&options);
     assert_string_equal(text, expected);
     free(text);
     free(expected);

@@ -19,9 +19,9 @@ TEST(test_owner)
     char path[2048];
     int owner = -1;
     snprintf(path, sizeof path, "%s/made/for/all", root);
-    assert_ok(folder_owner(world, path, true, &owner, &error), &error);
+    assert_ok(folder_make(path, "choose another", &error), &error);
+    assert_ok(folder_owner(world, path, &owner, &error), &error);
     assert_int_equal(owner, 0);
-    assert_int_equal(access(path, R_OK | W_OK | X_OK), 0);
     comm_barrier(world);
     DIR *listing = opendir(path);
     assert_non_null(listing);
@@ -51,7 +51,8 @@ TEST(test_private_disks)
     alone.split_node = split_alone;
     real_backend = world->backend;
     world->backend = &alone;
-    bool good = folder_owner(world, path, true, &owner, &error);
+    assert_ok(folder_make(path, "choose another", &error), &error);
+    bool good = folder_owner(world, path, &owner, &error);
     world->backend = real_backend;
     assert_ok(good, &error);
     assert_int_equal(owner, private_disk ? world->rank : 0);
@@ -70,8 +71,8 @@ TEST(test_not_a_directory)
     comm_barrier(world);
     strcat(path, "/below");
     error_clear(&error);
-    assert_false(folder_owner(world, path, true, &owner, &error));
-    assert_error(&error, ERROR_FILE, "/file: cannot create the folder");
+    assert_false(folder_owner(world, path, &owner, &error));
+    assert_error(&error, ERROR_FILE, "/file/below");
     assert_true(comm_same(world, error.text, strlen(error.text)));
 }
 

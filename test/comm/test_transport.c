@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 3 4 6
+// ranks: 1 2 3 4 6
 // sources: test/comm/fake_network.c
 /* Every transport compared with the collectives of MPI: random kinds, types, operations and sizes,
  * concurrent on several groups, over a network that delays and reorders messages, on real and

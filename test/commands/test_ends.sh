@@ -171,10 +171,10 @@ result 'a link that would be appended to is an error' "$bad" "$work/link.log"
 
 # A run that fails before its first step leaves no folder, and files of others in an existing one.
 fails 2 'missing weights are found before the data are opened' 4 \
-    'model.init: cannot read none.safetensors: No such file or directory; .*`vittrain fetch weights NAME`' \
+    'model.init: cannot read none.safetensors: No such file or directory; .*tools/fetch.sh weights NAME' \
     $steps run.dir="$work/init" model.init=none.safetensors data.root=nowhere
 bad=$([ ! -e "$work/init" ] || ls -A "$work/init")
-fails 2 'eval names missing weights, too' 4 'cannot read none.safetensors: .*`vittrain fetch weights NAME`' eval none.safetensors
+fails 2 'eval names missing weights, too' 4 'cannot read none.safetensors: .*tools/fetch.sh weights NAME' eval none.safetensors
 mkdir "$work/used"
 echo >"$work/used/slurm-17.out"
 for folder in init used; do

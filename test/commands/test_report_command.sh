@@ -9,7 +9,7 @@ chmod +x bin/python3
 
 PATH=$work/bin:$PATH run 1 words report 'runs/a b' report.csv=x.csv output.logbook=
 result 'the script gets all words; its exit code is returned' "$(ended 7
-    script=$(sed -n 's/^<\([^>]*\)><runs\/a b><report.csv=x.csv><output.logbook=>$/\1/p' "$run_log")
+    script=$(sed -n 's/^<-B><\([^>]*\)><runs\/a b><report.csv=x.csv><output.logbook=>$/\1/p' "$run_log")
     [ -r "${script:-none}" ] && [ "${script##*/tools/}" = report.py ] || echo "script \"$script\"")" "$run_log"
 
 command="env PATH=$work/bin:\$PATH '$vittrain' report runs/a"
@@ -26,7 +26,7 @@ mkdir -p prefix/bin prefix/share/vittrain/tools && cp "$vittrain" prefix/bin
 vittrain=$work/prefix/bin/vittrain
 PATH=$work/bin:$PATH run 1 installed report runs/a
 result 'the installed script is found' "$(ended 7
-    grep -qx "<$work/prefix/share/vittrain/tools/report.py><runs/a>" "$run_log" || echo 'not found')" "$run_log"
+    grep -qx "<-B><$work/prefix/share/vittrain/tools/report.py><runs/a>" "$run_log" || echo 'not found')" "$run_log"
 rm -r prefix/share
 fails 1 'a missing script is an error' 5 'report\.py' report runs/a
 

@@ -47,7 +47,7 @@ TEST(damaged_decks_do_no_harm)
 {
     static struct options options, again;
     options_default(&options);
-    char *whole = options_to_text(&options);
+    char *whole = options_to_run_deck(&options);
     const size_t size = 2 * strlen(whole);
     char *text = malloc(size);
     assert_non_null(text);
@@ -65,7 +65,7 @@ TEST(damaged_decks_do_no_harm)
             assert_true(strncmp(error.text, "fuzz.ini:", 9) == 0);
             assert_null(strchr(error.text, '\n'));
         }
-        char *resolved = options_to_text(&options);
+        char *resolved = options_to_run_deck(&options);
         struct error second = {0};
         options_default(&again);
         if (!options_read_text(resolved, "again.ini", &again, &second))

@@ -19,6 +19,14 @@ TEST(a_name_ends_so_or_not)
     assert_false(text_ends_with("", ".h5"));
 }
 
+TEST(a_colon_before_the_first_slash_is_of_a_remote)
+{
+    assert_true(text_is_remote("s3:bucket/path"));
+    assert_true(text_is_remote(":local:/path"));
+    assert_false(text_is_remote("./a:b.h5"));
+    assert_false(text_is_remote("runs/a"));
+}
+
 TEST(memory_is_shown_in_mib)
 {
     assert_true(mib(0) == 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3 4
+// ranks: 1 3 4
 /* Collectives on the memory of (emulated) GPUs, on 1 to 4 ranks: the same sums as MPI, in the order
  * of streams and events, and in graphs. The emulation runs streams as late as allowed, so that a
  * missing wait is detected. All ranks run the same tests and add their numbers of failures.

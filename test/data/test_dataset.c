@@ -125,10 +125,10 @@ TEST(test_records)
 TEST(test_missing)
 {
     use_root("nowhere");
-    expect_error(SPLIT_TRAIN, ERROR_DATA, "nowhere", "vittrain fetch cifar10");
+    expect_error(SPLIT_TRAIN, ERROR_DATA, "nowhere", "tools/fetch.sh cifar10");
     temporary_directory("empty");
     use_root("empty");
-    expect_error(SPLIT_TRAIN, ERROR_DATA, "empty", "vittrain fetch cifar10");
+    expect_error(SPLIT_TRAIN, ERROR_DATA, "empty", "tools/fetch.sh cifar10");
     make_set("gap");
     use_root("gap");
     assert_int_equal(remove(temporary_path("gap/data_batch_2.bin")), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3
+// ranks: 1 3
 /* Statistics of float32 records: those of the definition, the same bits on any number of ranks and
  * threads; missing, infinite, huge and constant values. */
 #include <math.h>

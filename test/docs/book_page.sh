@@ -25,7 +25,7 @@ TMPDIR=$(mktemp -d "$work/tXXX") # concurrent jobs conflict in a common one
 export TMPDIR
 awk -v folder="$folder" -f "$TEST_SOURCE/test/docs/book_blocks.awk" "$TEST_SOURCE/$page"
 if mkdir "$copy" 2>/dev/null; then
-    for name in docs input jobs test; do ln -s "$TEST_SOURCE/$name" "$copy/$name"; done
+    for name in docs input jobs test tools; do ln -s "$TEST_SOURCE/$name" "$copy/$name"; done
     ln -s "$work/bin/vittrain" "$copy/vittrain"
     # A cluster of one machine, and the data and weights that the reader has downloaded.
     echo "localhost slots=16" >"$copy/hosts"

@@ -30,14 +30,6 @@ train)
     small="debug.fraction=0.02 run.threads=1 output.log_every=1"
     [ \$own = yes ] || small="\$small model.dim=32 model.depth=1 model.heads=2"
     exec "$vittrain" "\$@" \$small \$BOOK_WITH ;;
-sweep) # before the launcher
-    count=\$#
-    while [ \$count -gt 0 ]; do
-        [ "\$1" != -- ] || { set -- "\$@" \$BOOK_WITH && BOOK_WITH=; }
-        set -- "\$@" "\$1" && shift
-        count=\$((count - 1))
-    done
-    exec "$vittrain" "\$@" \$BOOK_WITH ;;
 eval | predict) exec "$vittrain" "\$@" debug.fraction=0.04 run.threads=1 \$BOOK_WITH ;;
 *) exec "$vittrain" "\$@" \$BOOK_WITH ;;
 esac
@@ -128,8 +120,8 @@ keys_of() {
 }
 
 files_of() {
-    grep -oE '(^|[^A-Za-z0-9_./-])(src|test|docs|input|jobs|benchmarks|cuda|m4)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "$1" |
-        grep -oE '(src|test|docs|input|jobs|benchmarks|cuda|m4)/.*' | grep -vxE 'test/(loss|acc)[a-z0-9_]*' | sort -u | while read -r file; do
+    grep -oE '(^|[^A-Za-z0-9_./-])(src|test|docs|input|jobs|tools|benchmarks|cuda|m4)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "$1" |
+        grep -oE '(src|test|docs|input|jobs|tools|benchmarks|cuda|m4)/.*' | grep -vxE 'test/(loss|acc)[a-z0-9_]*' | sort -u | while read -r file; do
         ls -d "$file"* >/dev/null 2>&1 || grep -q "^+++ b/$file" docs/examples/*.patch 2>/dev/null || echo "$1: $file is not there"
     done
 }

@@ -31,6 +31,7 @@ struct allocation {
     size_t bytes;
     enum memory_kind kind;
     struct shadow *shadow;
+    bool *filled; /* guarded memory: chunks that have been accessed */
     struct allocation *next;
 };
 
@@ -77,6 +78,9 @@ static void chunk_open(int, siginfo_t *info, void *)
         emulated_fault("the host accesses device memory, byte %zu of %zu", byte, in->bytes);
     opened.push_back(in->begin + byte / CHUNK * CHUNK);
     pages_protect(opened.back(), CHUNK, PROT_READ | PROT_WRITE);
+    if (!in->filled[byte / CHUNK])
+        memset(opened.back(), 0xff, CHUNK); /* NaN in every type */
+    in->filled[byte / CHUNK] = true;
 }
 
 /* Repeated for each operation, because test frameworks and the program replace the handler. */
@@ -111,8 +115,7 @@ static size_t chunks_of(size_t bytes)
 static void *chunks_allocate(size_t bytes)
 {
     handler_install();
-    void *memory =
-        mmap(NULL, chunks_of(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, chunks_of(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
@@ -128,7 +131,11 @@ void *memory_allocate(size_t bytes, enum memory_kind kind)
     else if (posix_memalign(&memory, alignment, bytes + (bytes == 0)) != 0)
         memory = NULL;
     ENSURE_MEMORY(memory != NULL, "no memory for the emulated GPU");
-    memset(memory, 0xff, bytes); /* NaN in every type */
+    if (is_guarded(kind)) {
+        made->filled = (bool *)calloc(chunks_of(bytes) / CHUNK + 1, sizeof *made->filled);
+        ENSURE_MEMORY(made->filled != NULL, "no memory for the emulated GPU");
+    } else
+        memset(memory, 0xff, bytes); /* NaN in every type */
     made->begin = (unsigned char *)memory;
     made->bytes = bytes;
     made->kind = kind;
@@ -139,8 +146,6 @@ void *memory_allocate(size_t bytes, enum memory_kind kind)
     made->next = allocations;
     allocations = made;
     device_bytes += kind == EMULATED_DEVICE ? bytes : 0;
-    if (is_guarded(kind))
-        pages_protect(memory, chunks_of(bytes), PROT_NONE);
     return memory;
 }
 
@@ -157,6 +162,7 @@ void memory_release(void *memory, enum memory_kind kind)
     *at = found->next;
     device_bytes -= kind == EMULATED_DEVICE ? found->bytes : 0;
     free(found->shadow);
+    free(found->filled);
     if (is_guarded(kind))
         munmap(found->begin, chunks_of(found->bytes));
     else

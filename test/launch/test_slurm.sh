@@ -75,9 +75,8 @@ result 'srun is started again when a rank was killed' "$bad" launch.log
 
 # A sweep as an array of two jobs of one node each; one of them is warned in the middle of a trial.
 tiny="$small data.root= train.epochs=6 output.monitor=0 output.tensorboard=off output.weights=off"
-cluster head "$vittrain" sweep $tiny optim.lr=1e-3,2e-3,3e-3,4e-3 sweep.dir=swept sweep.tasks=2 \
-    sweep.slurm="$TEST_SOURCE/jobs/ddp_1node.sh" >sweep.log 2>&1
-job=$(sed -n 's/^Submitted batch job //p' sweep.log)
+job=$(VITTRAIN_SWEEP='swept optim.lr=1e-3,2e-3,3e-3,4e-3' cluster head sbatch --parsable --array=1-2 \
+    "$TEST_SOURCE/jobs/ddp_1node.sh" "$deck" $tiny)
 wait_for 'set-up took' swept/trial-002/train.log
 cluster head scancel --batch --signal=USR1 "${job}_2"
 bad=
@@ -87,7 +86,7 @@ wait_until all_finished || bad="not all trials; $(cat swept/trials.csv)"
 grep -q '4 ranks' swept/trial-001/train.log || bad="$bad not on 4 ranks;"
 grep -hq 'requeueing the job' ddp_1node.*.log || bad="$bad not put back"
 [ -s swept/best.ini ] || bad="$bad no best.ini"
-result 'a sweep as an array of jobs' "$bad" sweep.log
+result 'a sweep as an array of jobs' "$bad" swept/trials.csv
 
 # Submitted from another folder; then a mistake that the ranks find.
 mkdir elsewhere && cd elsewhere || exit 1

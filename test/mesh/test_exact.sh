@@ -63,7 +63,7 @@ layouts 'a ViT' vit "$vit" 3<<END
 2 mesh.strategy=ddp run.threads=2
 2 mesh.strategy=fsdp train.accumulate=3
 4 mesh.strategy=hsdp mesh.shard=2
-6 mesh.strategy=zero2 mesh.shard=2 train.accumulate=2
+4 mesh.strategy=zero2 mesh.shard=2 train.accumulate=2
 END
 run 1 bf16 $vit train.precision=bf16 run.dir="$work/bf16"
 layouts 'a ViT in bf16' bf16 "$vit train.precision=bf16" 3<<END
@@ -109,7 +109,7 @@ mkdir counts
 export START_COUNT="$work/counts" START_NODE_RANKS=2
 layouts 'a ViT on nodes of 2 ranks:' vit "$vit" 3<<END
 4 mesh.strategy=hsdp
-6 mesh.transport=hierarchical
+4 mesh.transport=hierarchical
 END
 unset START_NODE_RANKS
 START_NODES=2

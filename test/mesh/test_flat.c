@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3 4
+// ranks: 1 3 4
 // devices: cpu gpu
 /* Flat buffers on 1 to 4 ranks, on CPUs and (emulated) GPUs, for all shard sizes: equal initial
  * values, sums and norms; gathered units are whole. All ranks run the same tests and sum

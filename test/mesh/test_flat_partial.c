@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3 4 5 6
+// ranks: 1 3 4 6
 /* Partial sums of gradients on 1 to 6 ranks, for all shard sizes and policies. On each mesh, the
  * gradient has the bits of one recursive sum over the grains of a global batch. */
 #include "mesh/flat_partial.h"

@@ -31,7 +31,7 @@ bad=$(awk -v a="$first" -v b="$last" 'BEGIN { if (!(b < a - 0.05)) print a " to 
 result 'the loss falls' "$bad"
 train 1 again ""
 compare 'the same run twice gives the same losses, to the last digit' again one 0
-for ranks in 2 3 8; do
+for ranks in 3 4; do
     train $ranks "ranks$ranks" ""
     compare "losses on $ranks ranks" "ranks$ranks" one 1e-5
 done
@@ -45,23 +45,23 @@ done 3<<END
 fsdp 1 0 1
 hsdp 1 0 1 long
 zero1 2 0 1 long
-zero2 2 0 1
+zero2 2 0 1 long
 fsdp 2 0 1 long
-fsdp 2 0 3
+fsdp 2 0 3 long
 zero1 3 0 3
 zero2 3 0 3 long
 fsdp 3 0 1
 zero1 4 2 1
-zero2 4 2 1 long
-fsdp 4 0 1 long
+zero2 4 2 1
+fsdp 4 0 3
 hsdp 4 2 1 long
 hsdp 4 2 3
-fsdp 5 0 1
-hsdp 6 3 1
-zero2 6 2 3
+fsdp 5 0 1 long
+hsdp 6 3 1 long
+zero2 6 2 3 long
 zero1 8 0 1 long
 fsdp 8 0 1 long
-hsdp 8 4 1
+hsdp 8 4 1 long
 END
 train 2 accumulated "train.global_batch=0 train.batch=14 train.accumulate=3"
 compare 'losses with 3 micro-batches on 2 ranks' accumulated one 1e-5

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3 4
+// ranks: 1 3 4
 /* The mesh of each strategy, and strategies that do not fit the ranks. */
 #include "mesh/mesh.h"
 

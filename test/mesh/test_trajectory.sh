@@ -81,9 +81,9 @@ while read -r strategy some <&3; do
     done
 done 3<<END
 ddp 1 4
-zero1 3 6
-zero2 2 8
-fsdp 3 8
+zero1 3
+zero2 4
+fsdp 3
 hsdp 4 6
 END
 train 1 other optim.weight_decay=0.04

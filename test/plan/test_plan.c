@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 4
+// ranks: 1 4
 /* Compare the plan with real sessions on 1, 2 and 4 ranks: memory to the byte, bytes sent by a
  * step; the largest batch fits, and one more does not. */
 #include "plan/plan.h"

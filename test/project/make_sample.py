@@ -28,7 +28,7 @@ blue, row by row.
 
 Source: Alex Krizhevsky, *Learning Multiple Layers of Features from Tiny Images*, technical report, University of
 Toronto, 2009. Home of the data set: <https://www.cs.toronto.edu/~kriz/cifar.html>. The complete set:
-`vittrain fetch cifar10`.
+`tools/fetch.sh cifar10`.
 """
 
 

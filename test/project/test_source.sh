@@ -22,7 +22,7 @@ train
 plan
 app
 tools/launch
-tools/bench tools/doctor tools/fetch tools/sweep
+tools/bench tools/doctor
 commands'
 
 # level MODULE: its number, from 1.
@@ -42,10 +42,10 @@ done >"$work/includes" 2>&1
 result 'no module includes a header of a higher one' "$(head -n 3 "$work/includes" | tr '\n' ';')" "$work/includes"
 
 # The name of a checkpoint is part of the documented run folder.
-for tool in launch sweep; do
+for tool in launch; do
     grep -hv checkpoint_name.h src/tools/$tool/*.[ch] | sed -nE "s|^#include \"(.*)/[^/]*\"\$|\1 $tool|p"
 done | sort -u | grep -vE '^(core|config|app|tools/.*) ' >"$work/tools"
-result 'launch and sweep use no module of the engine but core and config' \
+result 'launch uses no module of the engine but core and config' \
     "$(tr '\n' ';' <"$work/tools")" "$work/tools"
 
 {
@@ -71,7 +71,7 @@ for name in test/*/test_*.c test/*/test_*.sh; do
     clocks='|\b(clock_(now|gettime)|gettimeofday|time)\('
     grep -q '^int clock_gettime(' "$name" && clocks=
     case $name in
-    test/report/* | test/sweep/* | test/fetch/* | test/runlog/test_monitor* | test/runlog/test_store.sh | test/data/test_webdataset_index.c) ;;
+    test/report/* | test/fetch/* | test/runlog/test_monitor* | test/runlog/test_store.sh | test/data/test_webdataset_index.c) ;;
     *.c) grep -HnE '\b(u|nano)?sleep\(|\bkill\(|\bwait_(for|until)\b|SIGSTOP'"$clocks" "$name" | grep -v ':int nanosleep(' ;;
     *.sh) grep -HnE '(^|[ ;&|({])(sleep|kill|pkill|killall|wait_for|wait_until|take_nodes) |\bpaused [0-9]|\bdate \+%s' "$name" |
         grep -vE ':[0-9]+: *#' ;;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compares image files that the program decodes and resizes with Pillow: shorter side to SIZE, then the centre SIZE x SIZE,
-as torchvision's Resize and CenterCrop do. Images are turned by their EXIF orientation (data.exif=on). --orientations writes
-images with all orientations in all formats to a folder.
+"""Compares image files that the program decodes and resizes with Pillow: shorter side to SIZE, then
+the centre SIZE x SIZE, as torchvision's Resize and CenterCrop do. Images are turned by their EXIF
+orientation (data.exif=on). --orientations writes images with all orientations in all formats to a
+folder.
 
     check_images.py TEST_RECIPE FOLDER SIZE
     check_images.py --orientations FOLDER

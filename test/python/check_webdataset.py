@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Shards that webdataset.TarWriter writes have the same samples in vittrain as in the Python package webdataset: the same order,
-labels and images. Images are compared by the probabilities that one model predicts for samples and for extracted files.
+"""Shards that webdataset.TarWriter writes have the same samples in vittrain as in the Python package
+webdataset: the same order, labels and images. Images are compared by the probabilities that one
+model predicts for samples and for extracted files.
 
     check_webdataset.py VITTRAIN TREE WORK      TREE/train/CLASS/*.jpg and TREE/val likewise
 """

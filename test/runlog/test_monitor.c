@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 2
 // sources: cuda/nvml.c
-/* The monitor thread on one rank and on two: tables, points, warnings and summary, with a fake
- * /proc and /sys and a fake NVML library. */
+/* The monitor thread on one rank and on two: tables, points, warnings and summary, with an
+ * empty /proc and a fake NVML library. */
 #include "runlog/monitor.h"
 
 #include <dirent.h>
@@ -38,27 +38,6 @@ static const struct device_backend gpu_backend = {.name = "gpu", .sensors = gpu_
 static struct device gpu = {.backend = &gpu_backend};
 
 /* ---- files */
-
-static void write_text(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
-/* Write a file of the fake /proc and /sys of this rank. */
-static void write_root(const char *name, const char *text)
-{
-    char path[800];
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    for (char *slash = path + strlen(top) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
-        *slash = '\0';
-        mkdir(path, 0777);
-        *slash = '/';
-    }
-    write_text(path, text);
-}
 
 /* Return the text, which the caller frees. */
 static char *read_text(const char *path)

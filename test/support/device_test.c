@@ -321,6 +321,15 @@ double device_test_value(enum data_type type, const void *tensor, int64_t index)
     return sign * (exponent == 0 ? ldexp(mantissa, -24) : ldexp(1024 + mantissa, exponent - 25));
 }
 
+double *device_test_values(struct device_test *test, enum data_type type, const void *tensor,
+                           int64_t count)
+{
+    double *values = device_test_expected(test, count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = device_test_value(type, tensor, i);
+    return values;
+}
+
 void device_test_near_in_norm(const char *what, enum data_type type, const void *expected,
                               const void *is, int64_t count, double tolerance)
 {

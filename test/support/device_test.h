@@ -88,6 +88,10 @@ void *device_test_random(struct device_test *test, enum data_type type, int64_t 
 /* Zeros in host memory, for expected values. */
 double *device_test_expected(struct device_test *test, int64_t count);
 
+/* The values of a tensor, in host memory. */
+double *device_test_values(struct device_test *test, enum data_type type, const void *tensor,
+                           int64_t count);
+
 /* A tensor with a copy of `from`; one number. */
 void *device_test_copy(struct device_test *test, enum data_type type, const void *from,
                        int64_t count);

@@ -20,6 +20,10 @@ OMPI_MCA_smsc=^cma                            # Open MPI 5
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_mpi_yield_when_idle OMPI_MCA_smsc
 export OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_orte_allowed_exit_without_sync
 
+# Threads that wait for others leave the core to them: tests have more threads than cores.
+OMP_WAIT_POLICY=passive
+export OMP_WAIT_POLICY
+
 # The rank of a process under mpirun, as a shell expression for eval. src/core/launcher.c reads the same variables.
 TEST_RANK='${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}'
 export TEST_RANK

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Run one test program and print one TAP stream. The first lines of its source may name numbers of ranks and devices
 # (test/list.sh). The program runs alone, or under mpirun with each number of ranks. The output of rank 0 is printed; that of
-# another rank only if it failed. Results are renumbered. A run that ends early or with an exit status other than 0 is a failed result.
+# another rank only if it failed. On the emulated GPU it runs with the largest number of ranks only. Results are renumbered. A run that
+# ends early or with an exit status other than 0 is a failed result.
 #   run_test.sh test/FOLDER/test_NAME   (the Makefile calls it, in the folder of the build)
 #   run_test.sh --rank PROGRAM          (mpirun calls it, once a rank)
 # Environment: MPIRUN, TEST_TIMEOUT (seconds for one run, 600), TEST_FAST (if set, no emulated GPU and no more than
@@ -48,6 +49,7 @@ run_all() {
     module=${TEST_BUILD:-$PWD}/test/emulated-cuda.so
     [ -z "$TEST_FAST" ] && grep -qx '// devices: cpu gpu' "$source" && [ -e "$module" ] || return
     echo "device emulated GPU"
+    counts=${counts##* } # the largest
     VITTRAIN_TEST_DEVICE=cuda VITTRAIN_CUDA_MODULE=$module
     export VITTRAIN_TEST_DEVICE VITTRAIN_CUDA_MODULE
     run_counts

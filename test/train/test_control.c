@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3
+// ranks: 1 3
 /* Control flags: a flag that one rank sets reaches all ranks. */
 #include "train/control.h"
 

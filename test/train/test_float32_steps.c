@@ -73,7 +73,7 @@ static void run_prepare(struct run *run, const struct dataset_format *format)
                   run_start(run, &error),
               &error);
     run->train.dataset.format = format;
-    assert_ok(run_initialize(run, "", &error), &error);
+    assert_ok(run_initialize(run, &error), &error);
     flat_refresh(&run->session.flat);
     session_activations(&run->session, true);
 }

@@ -103,9 +103,9 @@ static const struct doctor_check {
     {"gpus", doctor_check_gpus},           {"libraries", doctor_check_libraries},
     {"limits", doctor_check_limits},       {"shared memory", doctor_check_shared_memory},
     {"run folder", doctor_check_folder},   {"space", doctor_check_space},
-    {"data", doctor_check_data},           {"rclone", doctor_check_rclone},
-    {"clock", doctor_check_clock},         {"latency", doctor_check_latency},
-    {"bandwidth", doctor_check_bandwidth}, {"interface", doctor_check_interface},
+    {"data", doctor_check_data},           {"clock", doctor_check_clock},
+    {"latency", doctor_check_latency},     {"bandwidth", doctor_check_bandwidth},
+    {"interface", doctor_check_interface},
 };
 
 enum { CHECKS = sizeof checks / sizeof checks[0], DECK = 1 };

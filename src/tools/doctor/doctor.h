@@ -85,8 +85,8 @@ typedef void doctor_check(struct doctor *doctor, struct doctor_row *row);
 doctor_check doctor_check_program, doctor_check_deck, doctor_check_libraries, doctor_check_ranks,
     doctor_check_cores, doctor_check_binding, doctor_check_numa, doctor_check_gpus,
     doctor_check_limits, doctor_check_shared_memory, doctor_check_folder, doctor_check_space,
-    doctor_check_data, doctor_check_rclone, doctor_check_clock, doctor_check_latency,
-    doctor_check_bandwidth, doctor_check_interface, doctor_check_own_clock;
+    doctor_check_data, doctor_check_clock, doctor_check_latency, doctor_check_bandwidth,
+    doctor_check_interface, doctor_check_own_clock;
 
 /* Open the groups of the ranks of a node and of the nodes' first ranks. Collective. */
 void doctor_open_groups(struct doctor *doctor);

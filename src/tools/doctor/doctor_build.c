@@ -11,7 +11,6 @@
 #include "config/options.h"
 #include "core/crc32c.h"
 #include "core/version.h"
-#include "runlog/rclone.h"
 #include "tools/doctor/doctor.h"
 
 void doctor_check_program(struct doctor *doctor, struct doctor_row *row)
@@ -168,24 +167,4 @@ void doctor_check_libraries(struct doctor *doctor, struct doctor_row *row)
     doctor_set(row, DOCTOR_PASS, NULL, "%lld libraries, the same on all ranks: %s",
                (long long)own->count, versions);
     free(own);
-}
-
-/* Rank 0 needs rclone if the deck names a remote. */
-void doctor_check_rclone(struct doctor *doctor, struct doctor_row *row)
-{
-    const struct options *options = doctor->options;
-    char version[64];
-    struct error error = {.kind = ERROR_NONE};
-    if (doctor->world->rank != 0)
-        return;
-    const bool needed = options->output.upload[0] != '\0' ||
-                        rclone_is_remote(options->checkpoint.resume) ||
-                        rclone_is_remote(options->model.init);
-    if (rclone_version(version, &error))
-        doctor_set(row, DOCTOR_PASS, NULL, "%s", version);
-    else if (needed)
-        doctor_set(row, DOCTOR_FAIL, "needed by output.upload, checkpoint.resume and model.init",
-                   "%s", error.text);
-    else
-        doctor_set(row, DOCTOR_SKIP, NULL, "not needed: the deck names no remote");
 }

@@ -217,7 +217,7 @@ void doctor_check_data(struct doctor *doctor, struct doctor_row *row)
                   "%.200s does not respond", scan->root);
     doctor_set_of(doctor, leaders, row, back && !good, DOCTOR_FAIL,
                   strcmp(options->data.format, "cifar10") == 0
-                      ? "copy the data set there (vittrain fetch cifar10), or set data.root"
+                      ? "copy the data set there (tools/fetch.sh cifar10), or set data.root"
                       : "copy the data set there, or set data.root",
                   "%s", scan->error.text);
     doctor_set_of(doctor, leaders, row, difference[0] != '\0', DOCTOR_FAIL,

@@ -255,7 +255,7 @@ static bool restart_prepare(struct launch *launch, const struct attempt *attempt
     restart_report(launch, attempt);
     if (attempt_sleep(launch->pause))
         return restart_cancelled(error);
-    if (!launched_run_wait(&launch->run, "launch", lock_patience, error))
+    if (!launched_run_wait(&launch->run, lock_patience, error))
         return false;
     return hosts_settle(launch, attempt->lost, error);
 }
@@ -272,9 +272,7 @@ static int launch_run(int count, char **words)
         launched_run_read(&launch.run, launch.count, launch.words);
         attempt_prepare();
         launch.step = launched_run_step(&launch.run, &launch.elsewhere);
-        const struct attempt_options options = {.who = "launch",
-                                                .grace = launch.grace,
-                                                .output = -1,
+        const struct attempt_options options = {.grace = launch.grace,
                                                 .gently = launch.run.known &&
                                                           launcher_forwards(launch.original[0])};
         do {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* `vittrain launch`: runs mpirun or srun without being a rank itself, and starts the command again
- * after a failure. This header is shared by launch*.c and by src/tools/sweep. */
+ * after a failure. This header is shared by launch*.c. */
 #ifndef VITTRAIN_TOOLS_LAUNCH_LAUNCH_H
 #define VITTRAIN_TOOLS_LAUNCH_LAUNCH_H
 
@@ -59,18 +59,16 @@ struct attempt {
 };
 
 struct attempt_options {
-    const char *who; /* the calling command, for messages: "launch" */
-    double grace;    /* seconds that the command may take to end after a failure */
-    int output;      /* file descriptor for its stdout and stderr; -1: inherited */
+    double grace; /* seconds that the command may take to end after a failure */
     /* True if the first SIGTERM, SIGINT, SIGHUP or SIGQUIT is passed on as SIGUSR1, which stops
      * training with a checkpoint. Then Open MPI's odls_base_sigkill_timeout is also set to 0,
      * unless the user has set it: ranks need no time after SIGTERM. */
     bool gently;
 };
 
-/* Run the command `words` in a new process group and wait for it. stdin is inherited.
- * stdout and, read by line, stderr are passed on to `options->output`. Signals are passed on. On
- * return no process of the command is left on this host. ERROR_USAGE: the program cannot be
+/* Run the command `words` in a new process group and wait for it. stdin and
+ * stdout are inherited; stderr is read and passed on by line. Signals are passed on. On return no
+ * process of the command is left on this host. ERROR_USAGE: the program cannot be
  * executed. */
 MUST_CHECK bool attempt_run(char *const *words, const struct attempt_options *options,
                             struct attempt *attempt, struct error *error);
@@ -119,9 +117,6 @@ struct attempt_mark launched_run_mark(struct launched_run *run);
 /* True if an attempt has begun in a run folder since `before`. */
 bool launched_run_has_begun(struct launched_run *run, const struct attempt_mark *before);
 
-/* True if a name has the form NAME-DATE for this run.name. */
-bool launched_folder_is_of(const char *folder, const char *name);
-
 /* True if the attempt has not ended in the run folder, although the command returned 0. `before`:
  * launched_run_mark before the attempt. For mpirun: true unless a new attempt has begun and ended.
  * For other commands, which may exit without starting the run: true if the last attempt is marked
@@ -129,8 +124,8 @@ bool launched_folder_is_of(const char *folder, const char *name);
 bool launched_run_is_interrupted(struct launched_run *run, const struct attempt_mark *before);
 
 /* Wait until no process holds the lock of the run folder. ERROR_PEER if it is still held after
- * `seconds` or a signal asked this process to end. `who`: the calling command, for the message. */
-MUST_CHECK bool launched_run_wait(const struct launched_run *run, const char *who, double seconds,
+ * `seconds` or a signal asked this process to end. */
+MUST_CHECK bool launched_run_wait(const struct launched_run *run, double seconds,
                                   struct error *error);
 
 /* ---- launch_hosts.c */

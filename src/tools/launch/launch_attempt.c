@@ -93,15 +93,14 @@ static void line_parse(struct running *running, const char *line)
     }
 }
 
-static void output_pass_on(const struct running *running, const char *text, size_t length)
+static void error_output_write(const char *text, size_t length)
 {
-    int output = running->options->output >= 0 ? running->options->output : STDERR_FILENO;
     while (length > 0) {
-        ssize_t written = write(output, text, length);
+        ssize_t written = write(STDERR_FILENO, text, length);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0 && errno == EAGAIN) { /* the reader has made it non-blocking */
-            poll(&(struct pollfd){.fd = output, .events = POLLOUT}, 1, -1);
+            poll(&(struct pollfd){.fd = STDERR_FILENO, .events = POLLOUT}, 1, -1);
             continue;
         }
         if (written <= 0)
@@ -117,14 +116,14 @@ static void lines_pass_on(struct running *running, bool all)
 {
     char *begin = running->line, *stop = begin + running->length;
     for (char *end; (end = memchr(begin, '\n', (size_t)(stop - begin))) != NULL; begin = end + 1) {
-        output_pass_on(running, begin, (size_t)(end + 1 - begin));
+        error_output_write(begin, (size_t)(end + 1 - begin));
         *end = '\0';
         line_parse(running, begin);
     }
     size_t rest = (size_t)(stop - begin);
     if (rest > 0 && (all || rest == sizeof running->line - 1)) {
-        output_pass_on(running, begin, rest);
-        output_pass_on(running, "\n", all ? 1 : 0);
+        error_output_write(begin, rest);
+        error_output_write("\n", all ? 1 : 0);
         *stop = '\0';
         line_parse(running, begin);
         rest = 0;
@@ -287,7 +286,6 @@ static void session_close(const struct running *running)
 static _Noreturn void command_execute(const struct running *running, char *const *words,
                                       int stderr_end, int report)
 {
-    const int output = running->options->output;
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -297,8 +295,6 @@ static _Noreturn void command_execute(const struct running *running, char *const
     signal(SIGPIPE, SIG_DFL);
     signal(SIGTTIN, SIG_IGN); /* it is not in the terminal's foreground process group */
     signal(SIGTTOU, SIG_IGN);
-    if (output >= 0)
-        dup2(output, STDOUT_FILENO);
     dup2(stderr_end, STDERR_FILENO);
     session_use(running->session);
     if (running->options->gently)
@@ -347,7 +343,7 @@ static bool command_start(struct running *running, char *const *words, struct er
         return true;
     waitpid(running->child, NULL, 0);
     close(running->output);
-    return error_set(error, ERROR_USAGE, "%s: cannot start %s: %s", running->options->who, words[0],
+    return error_set(error, ERROR_USAGE, "launch: cannot start %s: %s", words[0],
                      start_failure(words[0], failure));
 }
 

@@ -47,7 +47,8 @@ void launched_run_read(struct launched_run *run, int count, char *const *words)
         snprintf(run->folder, sizeof run->folder, "%s", run->options.run.dir);
 }
 
-bool launched_folder_is_of(const char *folder, const char *name)
+/* True if a name has the form NAME-DATE for this run.name. */
+static bool folder_is_of(const char *folder, const char *name)
 {
     const size_t length = strlen(name);
     return strncmp(folder, name, length) == 0 && folder[length] == '-' &&
@@ -65,7 +66,7 @@ static void folder_find(struct launched_run *run)
         char path[sizeof "runs/" + NAME_MAX];
         struct stat status;
         snprintf(path, sizeof path, "runs/%s", name);
-        if (!launched_folder_is_of(name, run->options.run.name) || stat(path, &status) != 0)
+        if (!folder_is_of(name, run->options.run.name) || stat(path, &status) != 0)
             continue;
         double changed = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
         const bool in_use = folder_use(path) == FOLDER_IN_USE;
@@ -164,8 +165,7 @@ bool launched_run_is_interrupted(struct launched_run *run, const struct attempt_
     return !now.ended && now.number > 0;
 }
 
-bool launched_run_wait(const struct launched_run *run, const char *who, double seconds,
-                       struct error *error)
+bool launched_run_wait(const struct launched_run *run, double seconds, struct error *error)
 {
     char path[OPTION_TEXT + 16];
     snprintf(path, sizeof path, "%s/.lock", run->folder);
@@ -174,11 +174,11 @@ bool launched_run_wait(const struct launched_run *run, const char *who, double s
     while (lock >= 0 && error->kind == ERROR_NONE && flock(lock, LOCK_EX | LOCK_NB) != 0) {
         if (clock_now() > end)
             error_set(error, ERROR_PEER,
-                      "%s: another process still uses %s: find it (fuser %s on each node) and end "
-                      "it",
-                      who, run->folder, path);
+                      "launch: another process still uses %s: find it (fuser %s on each node) and "
+                      "end it",
+                      run->folder, path);
         else if (attempt_sleep(0.2))
-            error_set(error, ERROR_PEER, "%s: cancelled by signal", who);
+            error_set(error, ERROR_PEER, "launch: cancelled by signal");
     }
     if (lock >= 0)
         close(lock);

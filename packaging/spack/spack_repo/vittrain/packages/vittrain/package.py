@@ -29,7 +29,6 @@ class Vittrain(AutotoolsPackage, CudaPackage):
     depends_on("inih")
     depends_on("jansson")
     depends_on("protobuf-c")
-    depends_on("curl")
     depends_on("libarchive")
     depends_on("openssl")
     depends_on("isa-l")
