@@ -2495,8 +2495,10 @@ SENSOR_CHARTS = [
 
 
 def coincide(one, other):
-    """True if two curves look the same up to the last point of the shorter one."""
-    pairs = [p for p in zip(one.y, other.y) if math.isfinite(p[0]) and math.isfinite(p[1])]
+    """True if two curves look the same up to the last point of the shorter one, at 200 points."""
+    each = min(len(one.y), len(other.y)) // 200 or 1
+    pairs = zip(one.y[::each], other.y[::each])
+    pairs = [pair for pair in pairs if math.isfinite(pair[0]) and math.isfinite(pair[1])]
     if not pairs:
         return False
     spread = max(map(max, pairs)) - min(map(min, pairs))
