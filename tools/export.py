@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Log lines and files of other programs from a run folder (docs/outputs.md, "Formats of other
-programs"): a course's programs on CIFAR-10, PyTorch's ImageNet example, the Lightning-Hydra template.
+programs"): a course's programs on CIFAR-10, PyTorch's ImageNet example, the Lightning-Hydra
+template.
 
-The walk goes through the rows of training and the ends of epochs in the order of the steps and calls
-the format for each attempt, epoch, row and checkpoint.
+The walk goes through the rows of training and the ends of epochs in the order of the steps and
+calls the format for each attempt, epoch, row and checkpoint.
 """
 
 import math
@@ -103,8 +104,8 @@ class Walk:
             self.begin_attempt(resumed)
 
     def checkpoint_due(self, step, best):
-        """Write the line of a checkpoint by checkpoint.every, for the best evaluation, or at the end
-        of the attempt."""
+        """Write the line of a checkpoint that is due: by checkpoint.every, for the best evaluation,
+        or at the end of the attempt."""
         epochs = self.number(self.run.option("checkpoint.every"), 1.0)
         every = max(1, round(epochs * self.epoch_steps))
         by_epochs = epochs > 0 and (best or step % every == 0)
@@ -240,7 +241,7 @@ class Lightning(Walk):
 
 
 class Course(Walk):
-    """Programs for a small CNN, a deep CNN and a ViT; accuracies in percent, epochs count from 1."""
+    """A small CNN, a deep CNN and a ViT; accuracies in percent, epochs count from 1."""
 
     log_every, log_every_vit = 512, 100
     BRIEF = {"airplane": "plane", "automobile": "car"}

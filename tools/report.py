@@ -7,10 +7,11 @@
     report.py FIND_LR.csv [report.output=FILE.svg]
 
 RUN is a run folder of format 1 or 2 (docs/outputs.md), also of a run that failed, was interrupted
-or is still running. The page is RUN/report.html, or report.html in the working directory for several
-runs, or report.output. report.csv is a table with one row per run. report.format=course, imagenet
-or lightning also writes log lines and files of another program to each run folder. The pages of the
-runs in their log book are updated. The second form draws the curve of `vittrain find lr`.
+or is still running. The page is RUN/report.html, or report.html in the working directory for
+several runs, or report.output. report.csv is a table with one row per run. report.format=course,
+imagenet or lightning also writes log lines and files of another program to each run folder. The
+pages of the runs in their log book are updated. The second form draws the curve of
+`vittrain find lr`.
 Exit codes: 2 wrong arguments, 5 a file cannot be read or written.
 """
 
@@ -328,7 +329,7 @@ class Run:
     # -- files
 
     def read(self, name, absence=None):
-        """Return the text of a file, None if it cannot be read; `absence`: why it may be missing."""
+        """Return the text of a file, None if it cannot be read. absence: why it may be missing."""
         try:
             return read_text(self.file(name))
         except FileNotFoundError:
@@ -554,7 +555,7 @@ class Run:
 
     @functools.lru_cache(maxsize=None)
     def used(self):
-        """Kind and step of the weights that `vittrain predict` uses: the best ones if they exist."""
+        """Kind and step of the weights that predict uses: the best ones if they exist."""
         link = self.file("checkpoints/best.h5")
         if not os.path.lexists(link) and not os.path.exists(self.file("best.safetensors")):
             if get(self.result, "test.weights") != "best":
@@ -837,8 +838,8 @@ def setup_seconds(run):
     return run.number("total_seconds") - run.number("without_setup_seconds")
 
 
-# Name, key, kind, then a function of the run or a key of result.json (by default: the key), and 1 if
-# higher is better, -1 if lower is.
+# Name, key, kind, then a function of the run or a key of result.json (by default: the key), and 1
+# if higher is better, -1 if lower is.
 FACT_TABLE = {
     "What was run": [
         ("Status", "ending", "text", Run.status),
@@ -1255,8 +1256,8 @@ class Drawing:
             ]
             more += ' role="img" aria-label="%s"' % esc(" ".join(about))
         self.write(
-            '<svg%s viewBox="0 0 %g %g" fill="none" font-size="12" font-family="system-ui,sans-serif"'
-            ' stroke-linejoin="round" stroke-linecap="round">\n',
+            '<svg%s viewBox="0 0 %g %g" fill="none" font-size="12" '
+            'font-family="system-ui,sans-serif" stroke-linejoin="round" stroke-linecap="round">\n',
             more,
             self.width,
             self.height,
@@ -1647,8 +1648,9 @@ def sheet_found(run, logbook):
 # ---- the page
 
 # Charts have the colours of light pages and no background; on dark pages a filter inverts their
-# lightness and keeps their hues. Tables wider than the page scroll in a box. Print shows the details
-# of closed sections, too; paper is 690 pixels wide, so the page is scaled to the layout of a screen.
+# lightness and keeps their hues. Tables wider than the page scroll in a box. Print shows the
+# details of closed sections, too; paper is 690 pixels wide, so the page is scaled to the layout of
+# a screen.
 STYLE = """*{box-sizing:border-box}
 :root{color-scheme:light dark;--paper:#fff;--text:#1b1f24;--quiet:#57606a;--grid:#e1e5ea;
 --link:#0067ac;--card:#f6f8fa;--fill:70%;--bad:#b3261e;--good:#1a7f37}
@@ -2168,7 +2170,8 @@ class Page:
         kind, used = run.used()
         line = "Of the %s." % run.weights_text(found["step"])
         if found["step"] != used:
-            line += " The run did not keep those of the %s, which predict uses: vittrain eval prints them."
+            line += " The run did not keep those of the %s, which predict uses: vittrain eval "
+            line += "prints them."
             line %= run.weights_text(used)
         return line
 
@@ -2225,7 +2228,7 @@ class Page:
             return
         self.add(
             '<div class="wide"><h2>Samples</h2>\n<p class="note">Of the %s split, from left to '
-            "right: input (if it has one), target, prediction, error. Grey: missing. %s</p>\n"
+            "right: input (if any), target, prediction, error. Grey: missing. %s</p>\n"
             '<div class="planes">\n'
             % (SPLIT_WORDS.get(split, "validation"), esc(self.sample_owner(run, split)))
         )
@@ -2476,7 +2479,7 @@ UNIT_CHARTS = [
 # Colours of the parts, the same in all charts
 PART_COLOURS = {"backward": 0, "waiting": 1, "forward": 5, "weights": 0, "gradients": 1}
 PART_COLOURS.update(optimizer=2, gathered=3, buffers=4, activations=5)
-# Column of monitor.csv, title, unit, scale, whether the axis begins at 0, and its end (0: by the data)
+# Column of monitor.csv, title, unit, scale, whether the axis begins at 0, its end (0: by the data)
 SENSOR_CHARTS = [
     ("gpu_busy", "GPU utilization", "%", 100, True, 100),
     ("gpu_power", "GPU power", "W", 1, True, 0),
@@ -2509,7 +2512,8 @@ def matrix_picture(names, rows, letter):
     """One path per shade, the share of the row's class; the rows have titles."""
     count = len(names)
     parts = [
-        '<svg class="matrix" id="confusion-%s" role="img" aria-label="Confusion matrix of %d classes" '
+        '<svg class="matrix" id="confusion-%s" role="img" aria-label="Confusion matrix of %d '
+        'classes" '
         'viewBox="0 0 %d %d" fill="none" stroke="currentColor" shape-rendering="crispEdges">\n'
         % (letter, count, count, count)
     ]
