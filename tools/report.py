@@ -1751,7 +1751,7 @@ image-rendering:pixelated}.images b,.images span{display:block}
 .planes{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,400px),1fr));gap:0 24px}
 .planes img{width:100%;max-width:396px;image-rendering:pixelated}
 .planes p{margin:2px 0 12px;font-size:12px}.planes span{margin-left:12px}
-.values,.errors{display:inline-block;width:60px;height:9px;
+.values,.errors{filter:none;display:inline-block;width:60px;height:9px;
 background:linear-gradient(to right,#440154,#3b528b,#21918c,#5ec962,#fde725)}
 .errors{background:linear-gradient(to right,#2166ac,#92c5de,#f7f7f7,#f4a582,#b2182b)}
 .matrix{display:block;width:100%;max-width:560px;color:var(--link);border:1px solid var(--grid)}
@@ -2225,7 +2225,7 @@ class Page:
             return
         self.add(
             '<div class="wide"><h2>Samples</h2>\n<p class="note">Of the %s split, from left to '
-            "right: input (if the picture has one), target, prediction, error. Grey: missing. %s</p>\n"
+            "right: input (if it has one), target, prediction, error. Grey: missing. %s</p>\n"
             '<div class="planes">\n'
             % (SPLIT_WORDS.get(split, "validation"), esc(self.sample_owner(run, split)))
         )
