@@ -54,6 +54,7 @@ answers "one answer from two ranks" 0 '^vittrain [0-9]' two --version
 outcome $? "two ranks answer once"
 refuses "help for what is not there" 2 'trian: neither a command nor' "$vittrain" help trian
 refuses "unknown command" 2 'tarin: no such command; did you mean train?' "$vittrain" tarin
+refuses "removed command" 2 "fetch: the command was removed: use tools/fetch.sh" "$vittrain" fetch cifar10
 refuses "unknown flag" 2 '--batch: no such flag' "$vittrain" --batch
 # Flags of other programs, and what to write instead.
 while IFS='|' read -r flags advice; do

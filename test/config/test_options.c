@@ -245,6 +245,18 @@ TEST(deck_is_read)
     assert_true(options_read_text("", "empty.ini", &options, &error));
 }
 
+TEST(removed_options_name_their_replacement)
+{
+    struct options options;
+    struct error error = {0};
+    options_default(&options);
+    assert_false(options_set("fetch.dir=here", &options, &error));
+    assert_has(error.text, "tools/fetch.sh");
+    error_clear(&error);
+    assert_true(options_set("fetch.dir=data", &options, &error)); /* the default of version 0.2 */
+    assert_true(options_read_text("[sweep]\nmethod = tpe\n", "stored.ini", &options, &error));
+}
+
 TEST(run_deck_has_no_options_of_other_commands)
 {
     struct options options = with("find.steps=7");

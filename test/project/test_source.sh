@@ -71,9 +71,8 @@ for name in test/*/test_*.c test/*/test_*.sh; do
     clocks='|\b(clock_(now|gettime)|gettimeofday|time)\('
     grep -q '^int clock_gettime(' "$name" && clocks=
     case $name in
-    test/report/* | test/fetch/* | test/runlog/test_monitor* | test/runlog/test_store.sh | test/data/test_webdataset_index.c) ;;
     *.c) grep -HnE '\b(u|nano)?sleep\(|\bkill\(|\bwait_(for|until)\b|SIGSTOP'"$clocks" "$name" | grep -v ':int nanosleep(' ;;
-    *.sh) grep -HnE '(^|[ ;&|({])(sleep|kill|pkill|killall|wait_for|wait_until|take_nodes) |\bpaused [0-9]|\bdate \+%s' "$name" |
+    *.sh) grep -HnE '(^|[ ;&|({])(sleep [0-9"$]|(kill|pkill|killall|wait_for|wait_until|take_nodes) )|\bpaused [0-9]|\bdate \+%s' "$name" |
         grep -vE ':[0-9]+: *#' ;;
     esac
 done >"$work/timing"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// system
 // ranks: 1 2
 // sources: cuda/nvml.c
 /* The monitor thread on one rank and on two: tables, points, warnings and summary, with an

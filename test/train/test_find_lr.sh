@@ -65,4 +65,4 @@ result 'it ends at NaN without an error' "$bad" "$run_log"
 fails 1 'a file that cannot be written' 5 nowhere/curve find lr $small find.output=nowhere/curve
 fails 1 'rates that do not grow' 2 'find.first=2 must be below find.last=1' find lr $small find.first=2 find.last=1
 fails 1 'no batch at all' 2 'drop_last=on leaves none' find lr $small train.global_batch=100000 data.drop_last=on
-fails 1 'weights in an object store' 2 'find lr reads a local file only' find lr $small model.init=s3://b/w.safetensors
+fails 1 'weights in an object store' 2 'model.init' find lr $small model.init=s3://b/w.safetensors
