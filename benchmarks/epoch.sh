@@ -20,8 +20,8 @@ for turn in $(seq "$turns"); do
     "${PYTHON:-python3}" "$here/pytorch_epoch.py" "$folder" | tee -a "$scratch/pytorch"
     "$vittrain" "$here/../input/cnn_a.ini" data.root="$folder" output.logbook= train.epochs=2 data.val=none \
         checkpoint.every=0 output.tensorboard=off output.log_every=1000 run.dir="$scratch/run$turn" >"$scratch/log"
-    speed=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } END { print $at["images_per_second"] }' \
-        "$scratch/run$turn/epochs.csv")
+    speed=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+        $at["split"] == "epoch" { speed = $at["images_per_second"] } END { print speed }' "$scratch/run$turn/metrics.csv")
     report "$speed" images/s | tee -a "$scratch/vittrain"
 done
 ours=$(cut -d, -f14 "$scratch/vittrain" | median) theirs=$(cut -d, -f14 "$scratch/pytorch" | median)

@@ -53,7 +53,7 @@ report() { # WORK STRATEGY RANKS METRIC VALUE UNIT
 # Times of threads are from the samples between the first and the last of these steps.
 run_parts() {
     folder=$scratch/$1
-    started=$(date -d "$(sed -n 's/.*"started": "\([^"]*\)".*/\1/p' "$folder/run.json" | tail -n 1)" +%s.%N)
+    started=$(date -d "$(sed -n 's/.*"started": "\([^"]*\)".*/\1/p' "$folder/result.json" | tail -n 1)" +%s.%N)
     column_of "$folder/metrics.csv" elapsed_seconds $((warm - 1)) >"$scratch/elapsed"
     begin=$(awk -v at="$started" 'NR == 1 { printf "%.3f", at + $1 }' "$scratch/elapsed")
     end=$(awk -v at="$started" 'END { printf "%.3f", at + $1 }' "$scratch/elapsed")
@@ -81,13 +81,12 @@ run_parts() {
                 print "stolen", stolen + 0
             }' "$samples"
     done | awk '{ sum[$1] += $2; count[$1]++ } END { for (part in sum) print part, sum[part] / count[part] }'
-    awk -F, -v exposed="$exposed" '
-        NR == 1 { for (i = 1; i <= NF; i++) if ($i == "waiting_seconds") column = i; next }
-        { all += $column; last = $column }
+    awk -v exposed="$exposed" '
+        /"waiting_seconds"/ { all += $2; last = $2 } # of the units; the last one is "(the step)"
         END {
             print "statistics", (all > 0 ? exposed * (all - last) / all : 0)
             print "gradients", (all > 0 ? exposed * last / all : 0)
-        }' "$folder/units.csv"
+        }' "$folder/result.json"
 }
 
 part() { awk -v part="$2" '$1 == part { sum += $2; count++ } END { print sum / count }' "$scratch/$1.parts"; } # RUNS PART

@@ -1,6 +1,2750 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Placeholder."""
-import sys
+"""Write an HTML page about one run, or about several side by side.
 
-sys.exit("report.py: not available")
+    report.py RUN... [report.output=FILE] [report.csv=FILE] [report.format=FORMAT]
+              [output.logbook=FOLDER]
+    report.py FIND_LR.csv [report.output=FILE.svg]
+
+RUN is a run folder of format 1 or 2 (docs/outputs.md), also of a run that failed, was interrupted
+or is still running. The page is RUN/report.html, or report.html in the working directory for several
+runs, or report.output. report.csv is a table with one row per run. report.format=course, imagenet
+or lightning also writes log lines and files of another program to each run folder. The pages of the
+runs in their log book are updated. The second form draws the curve of `vittrain find lr`.
+Exit codes: 2 wrong arguments, 5 a file cannot be read or written.
+"""
+
+import bisect
+import calendar
+import csv
+import fcntl
+import functools
+import html
+import io
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+import export
+
+NAN = float("nan")
+FORMAT = 2  # of the run folder, docs/outputs.md
+
+
+class Failure(Exception):
+    """An error with one line for the user."""
+
+    def __init__(self, code, line):
+        super().__init__(line)
+        self.code = code
+
+
+# ---- values that may be missing or damaged
+
+
+def num(value):
+    """Return a number, NaN if the value is none."""
+    if value is None or isinstance(value, (bool, list, dict)):
+        return NAN
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return NAN
+
+
+def known(*values):
+    return next((value for value in values if not math.isnan(value)), NAN)
+
+
+def get(value, path):
+    """Return the value at a path such as parts.0.started, None if there is none."""
+    for key in path.split("."):
+        if isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        elif isinstance(value, dict):
+            value = value.get(key)
+        else:
+            return None
+    return value
+
+
+def text(value):
+    return value if isinstance(value, str) else ""
+
+
+def array(value):
+    return value if isinstance(value, list) else []
+
+
+def mean(values):
+    values = [value for value in values if not math.isnan(value)]
+    return sum(values) / len(values) if values else NAN
+
+
+def highest(values):
+    return max((value for value in values if not math.isnan(value)), default=NAN)
+
+
+def ratio(one, other):
+    return one / other if other else NAN
+
+
+# ---- formats
+
+
+def short(value, digits, unit=""):
+    """Three or four significant digits; the integer part is not rounded."""
+    size = abs(value)
+    if size and (size < 0.001 or size >= 1e7):
+        mantissa, _, power = ("%.*e" % (digits - 1, value)).partition("e")
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        return "%se%d%s" % (mantissa, int(power), unit)
+    decimals, limit = 3, 1 if digits == 3 else 10
+    while decimals > 0 and size >= limit:
+        decimals -= 1
+        limit *= 10
+    return "%.*f%s" % (decimals, value, unit)
+
+
+def grouped(value, unit=""):
+    return short(value, 4, unit) if abs(value) >= 1e18 else "{:,.0f}{}".format(value + 0.0, unit)
+
+
+def seconds_text(value):
+    if value == 0:
+        return "0 s"
+    if abs(value) < 0.9995:
+        return short(value * 1000, 3, " ms")
+    if abs(value) < 99.95:
+        return short(value, 3, " s")
+    if value < 0 or value >= 1e12:
+        return grouped(value, " s")
+    whole = int(value + 0.5)
+    if whole < 3600:
+        return "%d min %02d s" % (whole // 60, whole % 60)
+    return "%d h %02d min" % (whole // 3600, whole // 60 % 60)
+
+
+def scaled(value, step, units):
+    for unit in units[:-1]:
+        if abs(value) < step - 0.5:
+            break
+        value /= step
+    else:
+        unit = units[-1]
+    return "%.0f B" % value if unit == " B" else short(value, 3, unit)
+
+
+def show(kind, value):
+    """Format a value; NaN is an empty text."""
+    if isinstance(value, str):
+        return value
+    if math.isnan(value):
+        return ""
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if kind == "count" or kind in ("rate", "number") and 999.5 <= abs(value) < 1e7:
+        return grouped(value)
+    if kind == "share":
+        return "%.2f %%" % (100 * value)
+    if kind == "seconds":
+        return seconds_text(value)
+    if kind == "bytes":
+        return scaled(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"])
+    if kind == "flops":
+        return scaled(value, 1000, [" flop", " kflop", " Mflop", " Gflop", " Tflop"])
+    if kind == "number":
+        return short(value, 4)
+    return short(value, 3, {"ratio": "x", "W": " W", "Wh": " Wh"}.get(kind, ""))
+
+
+def stamp_seconds(stamp):
+    """Seconds since 1970 of a time stamp such as 2026-11-21T04:05:06.789Z."""
+    match = re.match(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d(?:\.\d*)?)", text(stamp))
+    if not match:
+        return NAN
+    return calendar.timegm(tuple(map(int, match.groups()[:5])) + (0,)) + float(match.group(6))
+
+
+def stamp_text(stamp):
+    seconds = stamp_seconds(stamp)
+    if math.isnan(seconds):
+        return text(stamp)
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(seconds))
+
+
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def esc(value):
+    return html.escape(CONTROL.sub("\ufffd", str(value)))
+
+
+def letters(run):
+    """A to Z, AA to AZ, BA, ..."""
+    name, left = "", run + 1
+    while left > 0:
+        name = chr(65 + (left - 1) % 26) + name
+        left = (left - 1) // 26
+    return name
+
+
+# ---- files
+
+
+def read_text(path):
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(0, "not a file")
+    with open(path, encoding="utf-8", errors="replace", newline="") as file:
+        return file.read().replace("\0", "\ufffd")
+
+
+def write_file(path, content):
+    """Write a file under a temporary name, then rename it."""
+    part = "%s.%d.part" % (path, os.getpid())
+    try:
+        with open(part, "w", encoding="utf-8", newline="") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as why:
+        if os.path.exists(part):
+            os.remove(part)
+        raise Failure(5, "cannot write %s: %s; choose another path" % (path, why.strerror))
+
+
+class Table:
+    """A CSV file: the cells of a column as texts or numbers."""
+
+    def __init__(self, names=(), rows=()):
+        self.names, self.rows, self.cache = list(names), list(rows), {}
+
+    def __len__(self):
+        return len(self.rows)
+
+    def texts(self, name):
+        if name not in self.names:
+            return [""] * len(self.rows)
+        at = self.names.index(name)
+        return [row[at] for row in self.rows]
+
+    def numbers(self, name):
+        if name not in self.cache:
+            self.cache[name] = [num(cell) for cell in self.texts(name)]
+        return self.cache[name]
+
+    def dicts(self):
+        return [dict(zip(self.names, row)) for row in self.rows]
+
+    @staticmethod
+    def of(records):
+        """A table of JSON objects."""
+        records = [record for record in records if isinstance(record, dict)]
+        names = list(records[0]) if records else []
+        cells = lambda record: ["" if record.get(n) is None else str(record[n]) for n in names]
+        return Table(names, [cells(record) for record in records])
+
+
+# Lines of the log that the page shows; equal lines are counted.
+TROUBLE = re.compile(
+    r"warning: |vittrain: error: |stopped at step |stopped before |resuming from |mesh\.elastic: "
+    r"|.*(gradients overflowed in fp16|before its results were written"
+    r"|is left to the next attempt)"
+)
+STAMP = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d | \d\d:\d\d:\d\d,\d{3} - )")
+TROUBLE_MOST = 200
+
+
+@functools.lru_cache(maxsize=None)
+def defaults():
+    """The defaults of all options, from `vittrain --help`; empty without the program."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    paths = [os.path.join(here, up, "vittrain") for up in ("..", "../../../bin")]
+    paths = [os.environ.get("VITTRAIN", "")] + paths + [shutil.which("vittrain") or ""]
+    program = next((path for path in paths if os.path.isfile(path)), None)
+    try:
+        output = subprocess.run([program, "--help"], stdout=subprocess.PIPE, timeout=60).stdout
+    except (OSError, TypeError, subprocess.SubprocessError):
+        return {}
+    found = re.findall(r"^  (\w+\.\w+) = (.*)$", output.decode("utf-8", "replace"), re.M)
+    return {key: "" if value == "(empty)" else value for key, value in found}
+
+
+def same_value(one, other):
+    return one == other or num(one) == num(other)
+
+
+# Width and heads of ViTs by a part of their name.
+VIT_SIZES = {
+    "_cifar": (192, 6, 3),
+    "_tiny": (192, 12, 3),
+    "_small": (384, 12, 6),
+    "_base": (768, 12, 12),
+    "_large": (1024, 24, 16),
+    "_so400m": (1152, 27, 16),
+    "_huge": (1280, 32, 16),
+    "_giant": (1536, 40, 24),
+}
+
+
+class Run:
+    """All files of a run folder."""
+
+    def __init__(self, folder):
+        self.path = folder.rstrip("/") or "/"
+        self.name = os.path.basename(os.path.abspath(self.path))
+        self.missing, self.trouble, self.deck = [], [], {}
+        if not os.path.isdir(self.path):
+            raise Failure(5, "cannot read %s: no such folder; specify a run folder" % self.path)
+        names = "deck.ini run.json result.json metrics.csv train.log epochs.csv".split()
+        if not any(os.path.exists(self.file(name)) for name in names):
+            line = "%s is not a run folder: it has no deck.ini, metrics.csv or result.json"
+            raise Failure(5, line % self.path)
+        self.read_results()
+        self.read_deck()
+        self.read_tables()
+        self.read_log()
+        self.misclassified = self.read_json("misclassified.json")
+        self.planes = self.read_json("planes.json")
+
+    def file(self, name):
+        return os.path.join(self.path, name)
+
+    def names(self, folder, pattern):
+        try:
+            found = os.listdir(self.file(folder))
+        except OSError:
+            return []
+        order = lambda name: [int(part) for part in re.findall(r"\d+", name)]
+        return sorted((name for name in found if re.match(pattern, name)), key=order)
+
+    # -- files
+
+    def read(self, name, absence=None):
+        """Return the text of a file, None if it cannot be read; `absence`: why it may be missing."""
+        try:
+            return read_text(self.file(name))
+        except FileNotFoundError:
+            if absence:
+                self.missing.append("%s: missing: %s" % (name, absence))
+        except OSError as why:
+            self.missing.append("%s: cannot be read: %s" % (name, why.strerror))
+        return None
+
+    def read_json(self, name, absence=None):
+        content = self.read(name, absence)
+        if content is None:
+            return {}
+        try:
+            value = json.loads(content)
+        except (ValueError, RecursionError) as why:
+            self.missing.append("%s: cannot be read (%s)" % (name, why))
+            return {}
+        if not isinstance(value, dict):
+            self.missing.append("%s: cannot be read (not a JSON object)" % name)
+            return {}
+        return value
+
+    def read_table(self, name, key, absence=None):
+        content = self.read(name, absence)
+        if content is None:
+            return Table()
+        if content and not content.endswith("\n"):
+            content = content[: content.rfind("\n") + 1]
+            self.missing.append("%s: the incomplete last line is skipped" % name)
+        try:
+            rows = [row for row in csv.reader(io.StringIO(content, newline="")) if row]
+        except csv.Error as why:
+            self.missing.append("%s: cannot be read (%s)" % (name, why))
+            return Table()
+        if not rows or key not in rows[0]:
+            self.missing.append("%s: damaged: no column %s" % (name, key))
+            return Table()
+        count = len(rows[0])
+        bad = sum(len(row) > count for row in rows)
+        if bad:
+            self.missing.append("%s: damaged: %d rows with too many cells" % (name, bad))
+        return Table(rows[0], [(row + [""] * count)[:count] for row in rows[1:]])
+
+    def read_results(self):
+        """Read result.json and, of format 1, run.json."""
+        run = self.read_json("run.json")
+        self.result = self.read_json("result.json")
+        self.format = int(known(num(self.result.get("format")), num(run.get("format")), 1))
+        if self.format > FORMAT:
+            line = "cannot read %s: it has format %d, this program reads %d; use a newer version"
+            raise Failure(5, line % (self.path, self.format, FORMAT))
+        old = [part for part in array(run.get("parts")) if isinstance(part, dict)]
+        new = [part for part in array(self.result.get("attempts")) if isinstance(part, dict)]
+        starts = [part.get("started") for part in new]
+        self.attempts = [part for part in old if part.get("started") not in starts] + new
+        self.has_result = "total_seconds" in self.result
+        self.result = dict(run, **{k: v for k, v in self.result.items() if v is not None})
+        if not os.path.exists(self.file("result.json")):
+            self.missing.append("result.json: missing: status of the run: " + self.status())
+        if self.format == 1 and not os.path.exists(self.file("run.json")):
+            why = "written by an old version, or the run ended before its first step"
+            self.missing.append("run.json: missing: " + why)
+
+    def read_deck(self):
+        content, section = self.read("deck.ini", "the options are unknown"), ""
+        for line in (content or "").splitlines():
+            if line.startswith("["):
+                section = line[1:].partition("]")[0]
+            elif "=" in line and line[0] not in ";#":
+                key, _, value = line.partition("=")
+                more = key.endswith("+")
+                key = "%s.%s" % (section, key.rstrip("+ "))
+                self.deck[key] = (self.deck.get(key, "") if more else "") + value.lstrip(" ")
+        if content is not None and not self.deck:
+            self.missing.append("deck.ini: empty")
+
+    def read_tables(self):
+        self.metrics = self.read_table(
+            "metrics.csv", "step", "output.csv is off, or nothing logged"
+        )
+        splits, outputs = self.metrics.texts("split"), self.metrics.texts("output")
+        self.rows = {"train": [], "val": [], "test": [], "epoch": [], "output": []}
+        for row, split in enumerate(splits):
+            kind = "output" if outputs[row] else split
+            self.rows.setdefault(kind, []).append(row)
+        share = self.metrics.numbers("peak_share")
+        if not all(share[row] <= 1 for row in self.rows["train"]):
+            # A value above 1, or a missing one, means that the stored peak was wrong.
+            self.metrics.cache["peak_share"] = [NAN] * len(share)
+        absence = "output.csv is off, or no epoch ended" if self.format == 1 else None
+        self.epochs = self.merge_epochs(self.read_table("epochs.csv", "epoch", absence).dicts())
+        cells = self.metrics.dicts() if self.rows["output"] else []
+        new = [cells[row] for row in self.rows["output"]]
+        regression = self.format == 1 and get(self.result, "outputs.0") is not None
+        absence = "output.csv is off" if regression else None
+        old = self.read_table("outputs.csv", "output", absence).dicts()
+        taken = {(row["split"], row["step"]) for row in new}
+        self.outputs = [
+            row for row in old if (row.get("split"), row.get("step")) not in taken
+        ] + new
+        absence = "output.csv is off, or the run has not ended" if self.format == 1 else None
+        old = self.read_table("units.csv", "unit", absence)
+        self.units = Table.of(array(self.result.get("units"))) or old
+        old = self.read_table("ranks.csv", "rank", absence).dicts()
+        old = [dict(attempt=row.pop("part", ""), **row) for row in old]
+        # In format 1, `ranks` is the number of ranks.
+        new = array(self.result.get("ranks"))
+        self.ranks = Table.of(old + new)
+        if "attempts" in self.result:
+            attempt = self.attempts[-1] if self.attempts else {}
+            self.result["ranks"] = known(self.number("world_size"), num(attempt.get("ranks")))
+        self.read_monitors()
+
+    def merge_epochs(self, old):
+        """Rows of epochs.csv, and those of metrics.csv in the same form."""
+        table, rows = self.metrics, []
+        for row in self.rows["epoch"]:
+            step = table.numbers("step")[row]
+            val = next((r for r in self.rows["val"] if table.numbers("step")[r] == step), None)
+            epoch = {name: table.numbers(name)[row] for name in table.names if name != "split"}
+            for name in ("loss", "top1", "top5"):
+                epoch["train_" + name] = epoch.get(name, NAN)
+                epoch["val_" + name] = NAN if val is None else table.numbers(name)[val]
+            rows.append(epoch)
+        first = min((row["step"] for row in rows), default=math.inf)
+        old = [{name: num(cell) for name, cell in row.items()} for row in old]
+        return [row for row in old if not row.get("step", NAN) >= first] + rows
+
+    def read_monitors(self):
+        others = self.names(".", r"monitor-\d+\.csv$")
+        absence = "output.monitor or output.csv is off, or there were no readings"
+        monitor = self.read_table("monitor.csv", "time", None if others else absence)
+        for name in others:
+            more = self.read_table(name, "time")
+            if not monitor.names:
+                monitor.names = more.names
+            monitor.rows += more.rows if more.names == monitor.names else []
+        self.monitor = monitor
+
+    def read_log(self):
+        counts, more = {}, 0
+        for line in (self.read("train.log", "the log is unknown") or "").splitlines():
+            stamp = STAMP.match(line)
+            if not stamp or not TROUBLE.match(line[stamp.end() :]):
+                continue
+            words = line[stamp.end() :]
+            if words in counts or len(counts) < TROUBLE_MOST:
+                counts.setdefault(words, [line, 0])[1] += 1
+            else:
+                more += 1
+        for line, times in counts.values():
+            self.trouble.append("%s (%d times)" % (line, times) if times > 1 else line)
+        if more:
+            self.trouble.append("%d more lines, see train.log" % more)
+
+    # -- the state
+
+    def status(self):
+        last = self.attempts[-1] if self.attempts else {}
+        if text(last.get("error")):
+            return "failed"
+        if self.has_result and (not last or text(last.get("ended"))):
+            return "stopped" if self.result.get("finished") is False else "finished"
+        try:
+            with open(self.file(".lock")) as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return "still running"
+        except OSError:
+            return "interrupted or still running"
+        return "interrupted"
+
+    def reason(self):
+        error = text(get(self.attempts, "%d.error" % (len(self.attempts) - 1)))
+        return error or text(self.result.get("stop_reason"))
+
+    def number(self, path):
+        return num(get(self.result, path))
+
+    def option(self, key):
+        return self.deck.get(key, "")
+
+    def settings(self):
+        """Options that differ from their defaults: (key, value, default)."""
+        presets = defaults()
+        rows = ((key, value, presets.get(key)) for key, value in self.deck.items())
+        return [row for row in rows if row[2] is None or not same_value(row[1], row[2])]
+
+    # -- values of metrics.csv
+
+    def last(self, name, split=None):
+        """The last number in a column of metrics.csv."""
+        rows = range(len(self.metrics)) if split is None else self.rows[split]
+        values = self.metrics.numbers(name)
+        return next((values[row] for row in reversed(rows) if not math.isnan(values[row])), NAN)
+
+    @functools.lru_cache(maxsize=None)
+    def extents(self):
+        """Steps, seconds and images of each row of training: {row: (steps, seconds, images)}."""
+        table, extents, before = self.metrics, {}, 0
+        steps, each = table.numbers("step"), table.numbers("step_seconds")
+        rates = table.numbers("images_per_second")
+        for row in self.rows["train"]:
+            count = steps[row] - before
+            if count > 0:
+                extents[row] = (count, count * each[row], count * each[row] * rates[row])
+                before = steps[row]
+        return extents
+
+    def step_mean(self, name, weight=0):
+        """Mean of a column over the training steps; weight=1: over their time."""
+        values = self.metrics.numbers(name)
+        pairs = [(values[row], extent[weight]) for row, extent in self.extents().items()]
+        pairs = [pair for pair in pairs if not math.isnan(pair[0] * pair[1])]
+        return ratio(sum(v * w for v, w in pairs), sum(w for _, w in pairs))
+
+    # -- quality: which weights a figure belongs to
+
+    @functools.lru_cache(maxsize=None)
+    def last_step(self):
+        return known(self.number("steps"), self.last("step"))
+
+    @functools.lru_cache(maxsize=None)
+    def used(self):
+        """Kind and step of the weights that `vittrain predict` uses: the best ones if they exist."""
+        link = self.file("checkpoints/best.h5")
+        if not os.path.lexists(link) and not os.path.exists(self.file("best.safetensors")):
+            if get(self.result, "test.weights") != "best":
+                return "last", self.last_step()
+        match = re.search(r"step-0*(\d+)\.h5", os.readlink(link) if os.path.islink(link) else "")
+        step = num(match.group(1)) if match else NAN
+        return "best", known(self.number("best.step"), self.number("test.step"), step)
+
+    def weights_text(self, step):
+        kind, used = self.used()
+        best, last = kind == "best" and step == used, step == self.last_step()
+        names = [name for name, is_so in (("best", best), ("last", last)) if is_so]
+        at = "step %s" % show("count", step)
+        return "%s weights, %s" % (" and ".join(names), at) if names else "weights of " + at
+
+    @functools.lru_cache(maxsize=None)
+    def evaluations(self, split):
+        """All evaluations of a split by step, as in result.json with `step`, the newest last."""
+        found, table = {}, self.metrics
+        for row in self.rows.get(split, []):
+            step = table.numbers("step")[row]
+            columns = ("loss", "top1", "top5", "miou", "map")
+            found[step] = {name: table.numbers(name)[row] for name in columns}
+        for row in self.outputs:
+            if row.get("split") == split:
+                evaluation = found.setdefault(num(row.get("step")), {})
+                evaluation.setdefault("outputs", []).append(dict(row, name=row["output"]))
+        last = max(found, default=self.last_step())
+        if self.result.get("split") == split and "loss" in self.result:
+            found[last] = dict(self.result)
+        test = self.result.get("test")
+        if split == "test" and isinstance(test, dict):
+            found = {num(test.get("step")): dict(test)}  # the row in metrics.csv has the last step
+        for step, evaluation in found.items():
+            evaluation["step"] = step
+        return [found[step] for step in sorted(found)]
+
+    @functools.lru_cache(maxsize=None)
+    def evaluation(self, split):
+        """The evaluation with the weights that are used, else the newest."""
+        found = self.evaluations(split)
+        of_used = [e for e in found if e["step"] == self.used()[1]]
+        return (of_used or found or [{"step": NAN}])[-1]
+
+    @functools.lru_cache(maxsize=None)
+    def detailed(self):
+        """The evaluation with metrics of each class: of the test split, else of the newest."""
+        for split in ("test", "val"):
+            for evaluation in reversed(self.evaluations(split)):
+                if array(evaluation.get("classes")):
+                    return dict(evaluation, split=split)
+        return {}
+
+    def metric(self, split, name):
+        """A metric of the evaluation. Of outputs: a list of those that are known."""
+        evaluation = self.evaluation(split)
+        if name in ("rmse", "r2", "persistence"):
+            outputs = [o for o in array(evaluation.get("outputs")) if isinstance(o, dict)]
+            values = [
+                persistence(o) if name == "persistence" else num(o.get(name)) for o in outputs
+            ]
+            if name == "rmse" and len(values) > 1:
+                pairs = zip(outputs, values)
+                texts = ["%s %s" % (text(o.get("name")), show("number", v)) for o, v in pairs]
+                return "; ".join(texts[:3]) + ("; ..." if len(texts) > 3 else "")
+            return mean(values)
+        return num(evaluation.get(name))
+
+    def learning_rate(self):
+        return known(self.number("base_lr"), num(self.option("optim.lr")))
+
+    def total_seconds(self):
+        return known(self.number("total_seconds"), self.last("elapsed_seconds"))
+
+    def evaluation_seconds(self):
+        return (
+            sum(v for v in (num(row.get("eval_seconds")) for row in self.epochs) if v >= 0) or NAN
+        )
+
+    def task(self):
+        """The kind of targets: segmentation, labels, forecast, regression or classes."""
+        found = self.evaluation("test"), self.evaluation("val")
+        for key, task in (("miou", "segmentation"), ("map", "labels")):
+            if any(not math.isnan(num(evaluation.get(key))) for evaluation in found):
+                return task
+        outputs = array(found[0].get("outputs")) + array(found[1].get("outputs"))
+        if outputs:
+            known_persistence = not math.isnan(mean(map(persistence, outputs)))
+            return "forecast" if known_persistence else "regression"
+        return "classes"
+
+    def model(self):
+        """The model's name, or its shape if the deck changes it."""
+        name = text(self.result.get("model")) or self.option("model.name")
+        keys = ("dim", "depth", "heads", "patch")
+        set_ones = {key: num(self.option("model." + key)) for key in keys}
+        set_ones = {key: value for key, value in set_ones.items() if value > 0}
+        if not name.startswith("vit") or not set_ones:
+            width = num(self.option("model.width"))
+            return "%s, width %g" % (name, width) if width > 0 else name
+        size = next((size for part, size in VIT_SIZES.items() if part in name), (NAN,) * 3)
+        patch = re.search(r"patch(\d+)", name)
+        shape = dict(zip(keys, size), patch=num(patch.group(1)) if patch else 4)
+        shape.update(set_ones)
+        return "ViT, " + ", ".join("%s %g" % (key, shape[key]) for key in keys if shape[key] > 0)
+
+
+def persistence(output):
+    output = output if isinstance(output, dict) else {}
+    value = num(output.get("persistence_rmse"))
+    return num(output.get("rmse")) / value if value > 0 else NAN
+
+
+# ---- facts: one value per run, in the tables and in report.csv
+
+
+class Fact(NamedTuple):
+    group: str
+    name: str
+    key: str
+    kind: str
+    find: object = None
+    better: int = 0
+    split: str = ""  # the figure is of this split's evaluation
+
+    def value(self, run, first):
+        if self.find in RELATIVE:
+            return self.find(run, first)
+        if callable(self.find):
+            return self.find(run)
+        value = get(run.result, self.find or self.key)
+        return text(value) if self.kind == "text" else num(value)
+
+    def cell(self, run, first):
+        return show(self.kind, self.value(run, first))
+
+    def weights(self, run):
+        """The weights that the figure belongs to."""
+        if not self.cell(run, run) or self.group != "Quality":
+            return ""
+        if self.key == "train_loss":
+            return "mean of the last epoch"
+        if self.key.startswith("last"):
+            return run.weights_text(run.last_step())
+        found = run.evaluation(self.split) if self.split else run.detailed()
+        return run.weights_text(found["step"])
+
+
+PEAKS = ("gpu_memory_used_bytes", "resident_bytes")
+
+
+def epochs_text(run):
+    """10, or "3.5 of 10" if the run ended before its last step."""
+    each = run.number("steps_per_epoch")
+    planned, done = ratio(run.number("total_steps"), each), ratio(run.last_step(), each)
+    if math.isnan(done + planned):
+        return show("count", known(run.number("epochs"), float(len(run.epochs))))
+    planned = "%.6g" % (math.ceil(10 * planned) / 10)
+    if done < run.number("total_steps") / each:
+        return "%.6g of %s" % (math.floor(10 * done) / 10, planned)
+    return planned
+
+
+def data_used(run):
+    """The part of the data set: all; 25 %, at most 7 batches."""
+    share, batches = num(run.option("debug.fraction")), num(run.option("debug.batches"))
+    overfit = num(run.option("debug.overfit"))
+    if math.isnan(share) and math.isnan(batches):
+        return ""
+    parts = ["%.3g %%" % (100 * share)] if share < 1 else []
+    if overfit > 0:
+        parts.append("the first %.6g batches" % overfit)
+    elif batches > 0:
+        parts.append("at most %.6g batches" % batches)
+    return ", ".join(parts) or "all"
+
+
+def initial_weights(run):
+    init = run.option("model.init")
+    if init in ("", "none"):
+        return "random" if "model.init" in run.deck else ""
+    return "pretrained (%s)" % init.rpartition("/")[2]
+
+
+def target_seconds(run):
+    """Seconds until the first evaluation that reached output.target."""
+    target, table = num(run.option("output.target")), run.metrics
+    for row in run.rows["val"]:
+        if target > 0 and table.numbers("top1")[row] >= target:
+            return table.numbers("elapsed_seconds")[row]
+    return NAN
+
+
+def images_per_second(run):
+    return known(run.number("images_per_second"), run.step_mean("images_per_second", 1))
+
+
+CONDITIONS = [
+    ("model", "model"),
+    ("parameters", "parameters"),
+    ("trainable_parameters", "trainable parameters"),
+    ("image", "image size"),
+    ("backend", "backend"),
+    ("precision", "precision"),
+]
+
+
+def difference(run, first, scaling):
+    """What prevents comparing the speed, or the scaling efficiency: (name, value, other)."""
+    for key, name in CONDITIONS if scaling else CONDITIONS[:4]:
+        one, other = run.result.get(key), first.result.get(key)
+        if one is not None and other is not None and one != other:
+            return name, one, other
+    return None
+
+
+def speed_up(run, first):
+    if difference(run, first, False):
+        return NAN
+    return ratio(images_per_second(run), images_per_second(first))
+
+
+def efficiency(run, first):
+    if difference(run, first, True):
+        return NAN
+    return ratio(speed_up(run, first) * first.number("ranks"), run.number("ranks"))
+
+
+def images_per_rank(run):
+    return ratio(images_per_second(run), run.number("ranks"))
+
+
+def peak_bytes(run):
+    gpu, resident = [run.number("sensors.%s.max" % name) for name in PEAKS]
+    monitor = highest(run.monitor.numbers("resident_bytes"))
+    return known(highest(run.ranks.numbers("peak_bytes")), gpu, resident, monitor)
+
+
+def busy(run):
+    gpu, cores = [run.number("sensors.%s.mean" % name) for name in ("gpu_busy", "cores_busy")]
+    return known(gpu, cores, mean(run.monitor.numbers("cores_busy")))
+
+
+def epochs_mean(run, name):
+    return mean([num(row.get(name)) for row in run.epochs])
+
+
+def share(name):
+    """A share of the step time."""
+    return lambda run: ratio(run.step_mean(name), run.step_mean("step_seconds"))
+
+
+def train_loss(run):
+    last = num(run.epochs[-1].get("train_loss")) if run.epochs else NAN
+    return known(run.number("train.loss"), last, run.last("loss", "train"))
+
+
+def last_val(name):
+    """A metric of the last weights, if others are used."""
+    return lambda run: run.last(name, "val") if run.used()[1] != run.last_step() else NAN
+
+
+def deck(key, at=""):
+    return lambda run: text(run.result.get(at)) or run.option(key)
+
+
+def attempt(key):
+    return lambda run: text(get(run.attempts, "0." + key))
+
+
+def rank_most(name):
+    return lambda run: known(highest(run.ranks.numbers(name)), run.number(name))
+
+
+def data_name(run):
+    return run.option("data.root") or run.option("data.format")
+
+
+def setup_seconds(run):
+    return run.number("total_seconds") - run.number("without_setup_seconds")
+
+
+# Name, key, kind, then a function of the run or a key of result.json (by default: the key), and 1 if
+# higher is better, -1 if lower is.
+FACT_TABLE = {
+    "What was run": [
+        ("Status", "ending", "text", Run.status),
+        ("Reason", "reason", "text", Run.reason),
+        ("Started", "started", "text", lambda run: stamp_text(get(run.attempts, "0.started"))),
+        ("Model", "model", "text", Run.model),
+        ("Parameters", "parameters", "count"),
+        ("Initial weights", "init", "text", initial_weights),
+        ("Tags", "tags", "text", deck("run.tags")),
+        ("Data", "data", "text", data_name),
+        ("Data used", "data_used", "text", data_used),
+        ("Training samples", "train_samples", "count"),
+        ("Validation samples", "val_samples", "count"),
+        ("Test samples", "test_samples", "count"),
+        ("Strategy", "strategy", "text", deck("mesh.strategy", "strategy")),
+        ("Replicas", "replica", "count"),
+        ("Shards", "shard", "count"),
+        ("Transport", "transport", "text"),
+        ("Backend", "backend", "text"),
+        ("Device", "device", "text", attempt("devices.0")),
+        ("First host", "host", "text", attempt("hosts.0")),
+        ("Precision", "precision", "text", deck("train.precision", "precision")),
+        ("Ranks", "ranks", "count"),
+        ("Nodes", "nodes", "count"),
+        ("Threads per rank", "threads", "count"),
+        ("Global batch", "global_batch", "count"),
+        ("Optimizer", "optimizer", "text", deck("optim.name")),
+        ("Learning rate", "learning_rate", "number", Run.learning_rate),
+        ("Schedule", "schedule", "text", deck("schedule.name")),
+        ("Epochs", "epochs", "text", epochs_text),
+        ("Steps", "steps", "count", Run.last_step),
+        ("Skipped steps", "skipped_steps", "count", lambda run: run.last("skipped_steps")),
+        ("Attempts", "attempts", "count", lambda run: float(len(run.attempts) or NAN)),
+        ("Seed", "seed", "count"),
+        ("Version", "version", "text", attempt("version")),
+        ("Commit", "commit", "text", attempt("commit")),
+    ],
+    "Quality": [
+        ("Macro F1", "macro_f1", "share", lambda run: num(get(run.detailed(), "macro.f1")), 1),
+        ("Last validation top-1", "last_val_top1", "share", last_val("top1"), 1),
+        ("Last validation loss", "last_val_loss", "number", last_val("loss"), -1),
+        ("Training loss", "train_loss", "number", train_loss, -1),
+    ],
+    "Time": [
+        ("Total time", "total_seconds", "seconds", Run.total_seconds, -1),
+        ("Set-up time", "setup_seconds", "seconds", setup_seconds, -1),
+        ("Time excluding set-up", "without_setup_seconds", "seconds", None, -1),
+        ("Training time", "training_seconds", "seconds", None, -1),
+        ("Evaluation time", "evaluation_seconds", "seconds", Run.evaluation_seconds, -1),
+        ("Time per epoch", "epoch_seconds", "seconds", lambda r: epochs_mean(r, "seconds"), -1),
+        ("Time to target accuracy", "target_seconds", "seconds", target_seconds, -1),
+    ],
+    "Speed": [
+        ("Images/s", "images_per_second", "rate", images_per_second, 1),
+        ("Images/s per rank", "images_per_second_rank", "rate", images_per_rank, 1),
+        ("Speed-up", "speed_up", "ratio", speed_up, 1),
+        ("Scaling efficiency", "efficiency", "share", efficiency, 1),
+        ("FLOPs per image", "flops_per_image", "flops"),
+        ("Step time", "step_seconds", "seconds", lambda run: run.step_mean("step_seconds"), -1),
+        ("MFU", "peak_share", "share", lambda run: run.step_mean("peak_share"), 1),
+        ("Waiting for data", "data_share", "share", share("data_seconds"), -1),
+        (
+            "Waiting for communication",
+            "exposed_comm_share",
+            "share",
+            share("exposed_comm_seconds"),
+            -1,
+        ),
+        ("Communication thread busy", "comm_share", "share", share("comm_seconds")),
+        ("Forward pass", "forward_share", "share", share("forward_seconds")),
+        ("Backward pass", "backward_share", "share", share("backward_seconds")),
+        ("Gradient reduction", "reduce_share", "share", share("reduce_seconds")),
+        ("Optimizer step", "update_share", "share", share("update_seconds")),
+    ],
+    "Memory and energy": [
+        ("Planned memory per rank", "planned_bytes", "bytes", rank_most("planned_bytes"), -1),
+        ("Peak memory per rank", "peak_bytes", "bytes", peak_bytes, -1),
+        ("Utilization", "busy", "share", busy),
+        ("Energy", "energy_wh", "Wh", "sensors.energy_wh", -1),
+        ("Energy measured of", "energy_of", "text", "sensors.energy_of"),
+        ("Images per joule", "images_per_joule", "number", "sensors.images_per_joule", 1),
+        ("GPU power", "gpu_power", "W", "sensors.gpu_power.mean"),
+        ("CPU power", "cpu_power", "W", "sensors.cpu_power.mean"),
+    ],
+}
+METRICS = [
+    ("top-1", "top1", "share", 1),
+    ("mean IoU", "miou", "share", 1),
+    ("mAP", "map", "share", 1),
+    ("RMSE", "rmse", "number", -1),
+    ("RMSE / persistence", "persistence", "number", -1),
+    ("R2", "r2", "number", 1),
+    ("loss", "loss", "number", -1),
+]
+SPLITS = [("test", "Test"), ("val", "Validation")]
+FACTS = []
+for group, rows in FACT_TABLE.items():
+    for name, key, kind, better in METRICS if group == "Quality" else ():
+        for split, title in SPLITS:
+            find = functools.partial(Run.metric, split=split, name=key)
+            line = "%s %s" % (title, name), "%s_%s" % (split, key), kind, find, better, split
+            FACTS.append(Fact(group, *line))
+    FACTS += [Fact(group, *row) for row in rows]
+FACT = {fact.key: fact for fact in FACTS}
+RELATIVE = (speed_up, efficiency)
+
+
+def fact_known(fact, runs):
+    if len(runs) == 1 and fact.find in RELATIVE:
+        return False
+    return any(fact.cell(run, runs[0]) for run in runs)
+
+
+def fact_name(fact, runs):
+    """The name: top-1 is the pixel accuracy of a segmentation, or of all labels together."""
+    words = {"segmentation": "pixel accuracy", "labels": "all labels right"}
+    tasks = {run.task() for run in runs}
+    return fact.name.replace(
+        "top-1", words.get(tasks.pop(), "top-1") if len(tasks) == 1 else "top-1"
+    )
+
+
+def fact_best(fact, runs, run):
+    """True if no run that can be compared has a better value and one has another value."""
+    own = fact.value(run, runs[0])
+    if not fact.better or isinstance(own, str) or math.isnan(own):
+        return False
+    differs = False
+    for other in runs:
+        value = fact.value(other, runs[0])
+        if isinstance(value, str) or math.isnan(value):
+            continue
+        if fact.group == "Quality" and other.task() != run.task():
+            continue
+        if (
+            (value - own) * fact.better > 0
+            or fact.group != "Quality"
+            and difference(other, run, False)
+            or fact.group == "Time"
+            and other.last_step() != run.last_step()
+        ):
+            return False
+        differs = differs or value != own
+    return differs
+
+
+def facts_csv(runs):
+    output = io.StringIO(newline="")
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow(["run"] + [fact.key for fact in FACTS])
+    for run in runs:
+        row = [CONTROL.sub("\ufffd", run.name)]
+        for fact in FACTS:
+            value = fact.value(run, runs[0])
+            if not isinstance(value, str):
+                value = "" if math.isnan(value) else "%.9g" % value
+            row.append(CONTROL.sub("\ufffd", value))
+        writer.writerow(row)
+    return output.getvalue()
+
+
+# ---- charts
+
+# Each colour has a contrast of 3:1 on white. Any two differ by at least 16 in CIELAB, also for
+# protanopes, deuteranopes and tritanopes (Machado, Oliveira and Fernandes, IEEE TVCG 15, 2009).
+COLOURS = "0067ac ce5400 22a868 a47b9b 60502c 043551 8200f9 343537".split()
+LABEL, TEXT, GRID = "#57606a", "#1b1f24", "#d5dbe1"
+MOST = 1e30
+
+
+class Series:
+    """A curve. `covered`: number of curves that hide it."""
+
+    def __init__(self, x, y, name="", colour=0, dashed=False, thin=False):
+        self.x, self.y, self.name, self.colour = x, y, name, colour % len(COLOURS)
+        self.dashed, self.thin, self.covered = dashed, thin, 0
+
+
+class Chart(NamedTuple):
+    title: str
+    series: list
+    x_label: str = "step"
+    y_label: str = ""
+    x_whole: bool = True
+    x_log: bool = False
+    y_log: bool = False
+    y_zero: bool = False
+    y_range: tuple = None
+    mark: float = NAN  # x of a vertical line
+    mark_label: str = ""
+
+
+def drawable(value, log):
+    return abs(value) <= MOST and (not log or value >= 1 / MOST)
+
+
+def tick_text(value, step, magnitude):
+    power = math.floor(math.log10(magnitude) + 1e-9)
+    place = math.floor(math.log10(step) + 1e-9)
+    if (magnitude < 0.01 and step < 0.001) or magnitude >= 1e7:
+        decimals = min(max(power - place, 0), 9)
+        return "%.*fe%d" % (decimals, value / 10.0**power, power) if value else "0"
+    return "{:,.0f}".format(value) if place >= 0 else "%.*f" % (min(-place, 9), value)
+
+
+def ticks_linear(least, most, wanted):
+    rough = (most - least) / max(wanted, 1) * 0.8
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = power * next((f for f in (1, 2, 5) if rough / power <= f * 1.0001), 10)
+    first = math.ceil(least / step - 1e-6)
+    values = [i * step for i in range(first, first + 30) if i * step <= most + step * 1e-6]
+    return [(v, tick_text(v + 0.0, step, max(abs(least), abs(most)))) for v in values]
+
+
+def ticks_log(least, most, wanted):
+    decades = math.log10(most / least)
+    if decades < 0.7:
+        return ticks_linear(least, most, wanted)
+    wanted, exponents = max(wanted, 1), least < 0.001 or most >= 1e7
+    every = math.ceil(decades / wanted) if decades > wanted else 1
+    low, ticks = math.floor(math.log10(least)), []
+    for decade in range(low, math.ceil(math.log10(most)) + 1, every):
+        for factor in (1, 2, 5) if decades <= wanted / 3 + 0.5 else (1,):
+            value = factor * 10.0**decade
+            if least * 0.9999 <= value <= most * 1.0001:
+                name = "%de%d" % (factor, decade)
+                if not exponents:
+                    name = tick_text(value, 10.0**decade, max(value, 0.001))
+                ticks.append((value, name))
+    return ticks
+
+
+class Drawing:
+    """A chart as SVG. With an id it is part of a page: without title, with values to point at."""
+
+    def __init__(self, chart, width, height, name="", enlarged=1.0, places=100, coarse=1.0):
+        self.chart, self.name, self.coarse, self.places = chart, name, coarse, places
+        self.width, self.height, self.parts = width, height, []
+        self.x = self.limits(0, chart.x_log)
+        self.y = self.limits(1, chart.y_log)
+        line = 1.35 * 12 * enlarged
+        self.legend = [] if name else [s for s in chart.series if s.name]
+        top = 0 if name else (22 if chart.title else 4) + (20 if self.legend else 0)
+        self.top = top + (8 if name else 26 if chart.y_label else 8)
+        self.bottom = height - line - 8 - (line if chart.x_label else 0)
+        self.y_ticks = self.ticks(self.y, self.bottom - self.top, max(30, 24 * enlarged))
+        wide = lambda ticks: math.ceil(
+            max((0.62 * 12 * len(t) for _, t in ticks), default=0) * enlarged
+        )
+        self.left, self.right = wide(self.y_ticks) + 10, width - 14
+        label = wide(self.ticks(self.x, self.right - self.left, 62))
+        distance = max(50, 1.5 * label)
+        self.x_ticks = self.ticks(self.x, self.right - self.left, distance, chart.x_whole)
+        self.right = width - max(14, label / 2 + 2)
+
+    def limits(self, axis, log):
+        chart = self.chart
+        if axis == 1 and chart.y_range:
+            return chart.y_range + (log,)
+        values = [chart.mark] if axis == 0 and not math.isnan(chart.mark) else []
+        for series in chart.series:
+            for x, y in zip(series.x, series.y):
+                if drawable(x, chart.x_log) and (axis == 0 or drawable(y, chart.y_log)):
+                    values.append(y if axis else x)
+        if not values:
+            return 0.1 if log else 0.0, 1.0, log
+        least, most = min(values), max(values)
+        if not log and (chart.y_zero if axis else not chart.x_log):
+            least, most = min(least, 0.0), max(most, 0.0)
+        if most - least <= max(1e-12 * max(abs(least), abs(most)), 1 / MOST):
+            margin = abs(least) * 0.1 or 1.0
+            least, most = (least / 2, most * 2) if log else (least - margin, most + margin)
+        if axis == 1 and log:
+            factor = (most / least) ** 0.04
+            least, most = least / factor, most * factor
+        elif axis == 1:
+            margin = (most - least) * 0.05
+            least, most = least - margin * (least != 0), most + margin * (most != 0)
+        return least, most, log
+
+    @staticmethod
+    def ticks(limits, length, distance, whole=False):
+        least, most, log = limits
+        wanted = int(length / distance)
+        wanted = min(wanted, int(most - least)) if whole else wanted
+        return (ticks_log if log else ticks_linear)(least, most, wanted)
+
+    @staticmethod
+    def position(limits, value):
+        least, most, log = limits
+        if log:
+            share = math.log(value / least) / math.log(most / least)
+        else:
+            share = (value - least) / (most - least)
+        return min(max(share, 0.0), 1.0)
+
+    def at_x(self, value):
+        return self.left + self.position(self.x, value) * (self.right - self.left)
+
+    def at_y(self, value):
+        return self.bottom - self.position(self.y, value) * (self.bottom - self.top)
+
+    def write(self, line, *values):
+        self.parts.append(line % values)
+
+    def text(self, x, y, words, anchor="", colour=LABEL, more=""):
+        anchor = ' text-anchor="%s"' % anchor if anchor else ""
+        fill = colour, esc(words)
+        self.write('<text x="%.4g" y="%.4g"%s%s fill="%s">%s</text>\n', x, y, anchor, more, *fill)
+
+    def line(self, x0, y0, x1, y1, colour, more=""):
+        place = x0, y0, x1, y1, colour, more
+        self.write('<path d="M%.4g %.4g %.4g %.4g" stroke="%s"%s/>\n', *place)
+
+    def thin_out(self, series):
+        """At most four points per column of pixels: first, lowest, highest, last. None: a gap."""
+        width = self.coarse * max(1, len(self.chart.series) / 4)
+        points, column, place, gap = [], [], None, False
+
+        def finish():
+            if column:
+                by_y = lambda point: point[1]
+                first, last = column[0], column[-1]
+                kept = {point[2]: point for point in (first, min(column, key=by_y))}
+                kept.update({point[2]: point for point in (max(column, key=by_y), last)})
+                points.extend(kept[index][:2] for index in sorted(kept))
+
+        for index, (x, y) in enumerate(zip(series.x, series.y)):
+            if not drawable(x, self.chart.x_log) or not drawable(y, self.chart.y_log):
+                gap = True
+                continue
+            point = self.at_x(x), self.at_y(y), index
+            if column and point[0] // width != place:
+                finish()
+                column = []
+                if gap:
+                    points.append(None)
+            gap, place = False, point[0] // width
+            column.append(point)
+        finish()
+        return points
+
+    def curve(self, series):
+        points, path, begun = self.thin_out(series), [], False
+        for index, point in enumerate(points):
+            if point:
+                path.append("%s%.4g %.4g" % ("" if begun else "M", point[0], point[1]))
+                alone = not begun and (index + 1 == len(points) or not points[index + 1])
+                path.append("h0" if alone else "")
+            begun = bool(point)
+        many = series.thin or len(series.x) > 600
+        width = 1 if many else 1.7 + 1.9 * min(series.covered, 2)
+        more = ' stroke-dasharray="5 4" stroke-linecap="butt"' if series.dashed else ""
+        stroke = "#" + COLOURS[series.colour]
+        if path:
+            line = " ".join(part for part in path if part)
+            self.write(
+                '<path d="%s" stroke="%s" stroke-width="%.3g"%s/>\n', line, stroke, width, more
+            )
+        if path and len(series.x) <= 40 and not series.thin:
+            dots = " ".join("M%.4g %.4gh0" % point for point in points if point)
+            self.write('<path d="%s" stroke="%s" stroke-width="4.5"/>\n', dots, stroke)
+
+    def x_text(self, x):
+        label = self.chart.x_label
+        return "%s %s" % ((label, show("count", x)) if self.chart.x_whole else (short(x, 4), label))
+
+    def values(self, x):
+        """The values of all curves at x."""
+        lines = [self.x_text(x)]
+        for series in self.chart.series:
+            if not series.x:
+                continue
+            at = min(bisect.bisect_left(series.x, x), len(series.x) - 1)
+            at -= at > 0 and x - series.x[at - 1] < series.x[at] - x
+            value = series.y[at]
+            good = math.isfinite(value)
+            shown = show("number", value) if good else "not finite"
+            unit = " " + self.chart.y_label if good and self.chart.y_label else ""
+            other = series.x[at] != x and self.chart.x_whole
+            place = " at " + self.x_text(series.x[at]) if other else ""
+            lines.append("%s %s%s%s" % (series.name or self.chart.title, shown, unit, place))
+        return "\n".join(esc(line) for line in lines)
+
+    def hover(self):
+        """Rectangles around points of the longest curve; browsers show their titles."""
+        xs = max((series.x for series in self.chart.series), key=len)
+        count = min(len(xs), max(self.places // (1 + len(self.chart.series) // 8), 8))
+        chosen = [xs[i * (len(xs) - 1) // (count - 1) if count > 1 else 0] for i in range(count)]
+        chosen = [x for x in chosen if drawable(x, self.chart.x_log)]
+        edges = [(self.at_x(a) + self.at_x(b)) / 2 for a, b in zip(chosen, chosen[1:])]
+        for x, start, end in zip(chosen, [self.left] + edges, edges + [self.right]):
+            box = start, self.top, max(end - start, 0), self.bottom - self.top, self.values(x)
+            self.write(
+                '<rect class="at" x="%.1f" y="%.0f" width="%.1f" height="%.0f">'
+                "<title>%s</title></rect>\n",
+                *box
+            )
+
+    def svg(self, more=' xmlns="http://www.w3.org/2000/svg"'):
+        chart = self.chart
+        if self.name:
+            frame = self.left, self.top, self.right, self.bottom
+            more = ' class="chart" id="%s" data-frame="%s" data-range="%s"' % (
+                self.name,
+                " ".join("%.2f" % value for value in frame),
+                " ".join("%.9g" % value for value in self.x[:2] + self.y[:2]),
+            )
+            lasts = [(s, next((y for y in reversed(s.y) if y == y), NAN)) for s in chart.series]
+            about = ["%s by %s." % (chart.title, chart.x_label)] + [
+                "%s: %d points, last %s." % (s.name, len(s.x), show("number", y))
+                for s, y in lasts
+                if s.name
+            ]
+            more += ' role="img" aria-label="%s"' % esc(" ".join(about))
+        self.write(
+            '<svg%s viewBox="0 0 %g %g" fill="none" font-size="12" font-family="system-ui,sans-serif"'
+            ' stroke-linejoin="round" stroke-linecap="round">\n',
+            more,
+            self.width,
+            self.height,
+        )
+        for value, words in self.y_ticks:
+            y = self.at_y(value)
+            self.line(self.left, y, self.right, y, GRID)
+            self.text(self.left - 6, y, words, "end", more=' dy=".35em"')
+        for value, words in self.x_ticks:
+            x = self.at_x(value)
+            self.line(x, self.top, x, self.bottom, GRID)
+            self.text(x, self.bottom + 4, words, "middle", more=' dy="1em"')
+        self.line(self.left, self.bottom, self.right, self.bottom, LABEL)
+        if chart.x_label:
+            self.text(self.right, self.bottom + 4, chart.x_label, "end", more=' dy="2.3em"')
+        if not math.isnan(chart.mark):
+            x = self.at_x(chart.mark)
+            self.line(x, self.top, x, self.bottom, LABEL, ' stroke-dasharray="2 3"')
+            right = x > (self.left + self.right) / 2
+            side = (x - 4, "end") if right else (x + 4, "")
+            self.text(side[0], self.top + 11, chart.mark_label, side[1])
+        if not self.name:
+            self.heading()
+        for series in chart.series:
+            self.curve(series)
+        if not any(len(series.x) for series in chart.series):
+            self.text(
+                (self.left + self.right) / 2, (self.top + self.bottom) / 2, "no data", "middle"
+            )
+        elif self.name:
+            self.hover()
+        return "".join(self.parts) + "</svg>"
+
+    def heading(self):
+        """Title, legend and label of the y axis of a chart of its own."""
+        x = 4
+        for series in self.legend:
+            more = ' stroke-dasharray="5 4"' if series.dashed else ""
+            self.line(x, 32, x + 18, 32, "#" + COLOURS[series.colour], ' stroke-width="2"' + more)
+            self.text(x + 23, 36, series.name, colour=TEXT)
+            x += 18 + 5 + 0.62 * 12 * len(series.name) + 14
+        if self.chart.y_label:
+            self.text(4, self.top - 7, self.chart.y_label)
+        self.text(4, 15, self.chart.title, colour=TEXT, more=' font-weight="bold" font-size="13"')
+
+
+def charts_write(charts, path, width, height):
+    """Draw charts side by side into PATH.svg, and PATH.png if matplotlib can be imported."""
+    part = width / len(charts)
+    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d">\n' % (width, height)
+    head += '<rect width="100%" height="100%" fill="#fff"/>\n'
+    for i, chart in enumerate(charts):
+        more = ' x="%g" width="%g" height="%d"' % (i * part, part, height)
+        head += Drawing(chart, part, height).svg(more) + "\n"
+    write_file(path + ".svg", head + "</svg>\n")
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError:
+        return
+    figure, axes = pyplot.subplots(1, len(charts), squeeze=False, dpi=100)
+    figure.set_size_inches(width / 100, height / 100)
+    for axis, chart in zip(axes[0], charts):
+        for s in chart.series:
+            style = "--" if s.dashed else "-"
+            colour, line = "#" + COLOURS[s.colour], 0.8 if s.thin else 1.6
+            axis.plot(s.x, s.y, style, color=colour, linewidth=line, label=s.name or None)
+        axis.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
+        axis.set_xscale("log" if chart.x_log else "linear")
+        axis.set_yscale("log" if chart.y_log else "linear")
+        if chart.y_range:
+            axis.set_ylim(*chart.y_range)
+        if any(s.name for s in chart.series):
+            axis.legend()
+    figure.tight_layout()
+    figure.savefig(path + ".png")
+    pyplot.close(figure)
+
+
+# ---- tables, as HTML and as Markdown
+
+
+class Sheet:
+    """Kinds of columns: text, code, n (a number), share (a number with a bar)."""
+
+    def __init__(self, title, style, *columns):
+        self.title, self.style, self.columns = title, style, list(columns)
+        self.rows, self.note = [], ""
+
+    def html(self):
+        if not self.rows:
+            return ""
+        parts = ['<p class="note">%s</p>\n' % esc(self.note)] if self.note else []
+        tall = " tall" if len(self.rows) > 24 else ""
+        parts.append(scroll_begin(self.style, self.title, tall) + "<thead><tr>")
+        for name, kind in self.columns:
+            number = ' class="n"' if kind in ("n", "share") else ""
+            bar = '<td class="m"></td>' if kind == "share" else ""
+            parts.append('<th scope="col"%s>%s</th>%s' % (number, label(name), bar))
+        parts.append("</tr></thead>\n<tbody>\n")
+        for row in self.rows:
+            cells = []
+            for at, ((_, kind), cell) in enumerate(zip(self.columns, row)):
+                tag, scope = ("td", "") if at else ("th", ' scope="row"')
+                number = ' class="n"' if kind in ("n", "share") else ""
+                shown = "<code>%s</code>" % esc(cell) if kind == "code" else esc(cell)
+                cells.append("<%s%s%s>%s</%s>" % (tag, scope, number, shown, tag))
+                if kind == "share":
+                    value = known(num(cell.rstrip(" %")), 0.0) / 100
+                    bar = '<td class="m"><span class="bar s0" style="--v:%.2f"></span></td>'
+                    cells.append(bar % value)
+            parts.append("<tr>%s</tr>\n" % "".join(cells))
+        return "".join(parts) + "</tbody></table></div>\n"
+
+    def markdown(self):
+        if not self.rows:
+            return ""
+        lines = ["", "## " + self.title, ""] + ([self.note, ""] if self.note else [])
+        lines.append("| %s |" % " | ".join(markdown(name) for name, _ in self.columns))
+        lines.append(
+            "".join("|---:" if kind in ("n", "share") else "|---" for _, kind in self.columns) + "|"
+        )
+        lines += ["| %s |" % " | ".join(markdown(cell) for cell in row) for row in self.rows]
+        return "\n".join(lines) + "\n"
+
+
+def scroll_begin(style, name, more=""):
+    """A table in a box with a scroll bar; with the focus it can be scrolled by keyboard."""
+    box = '<div class="scroll%s" role="region" tabindex="0" aria-label="%s"><table class="%s">\n'
+    return box % (more, esc(name), style)
+
+
+def label(name):
+    """Names such as top-1 are not broken at the hyphen."""
+    return esc(name).replace("-1", "\u2011" + "1")
+
+
+def markdown(value):
+    words = re.sub(r"[\n\r\t]", " ", str(value))
+    words = CONTROL.sub("?", words).replace("<", "&lt;")
+    return re.sub(r"([|\\`*\[\]])", r"\\\1", words)
+
+
+def sheet_splits(run):
+    sheet = Sheet("Quality by split", "ranks", ("split", "text"))
+    columns = [
+        ("samples", "samples", "count"),
+        ("loss", "loss", "number"),
+        (fact_name(FACT["val_top1"], [run]).partition(" ")[2], "top1", "share"),
+        ("top-5", "top5", "share"),
+        ("mean IoU", "miou", "share"),
+        ("mAP", "map", "share"),
+        ("macro precision", "macro.precision", "share"),
+        ("macro recall", "macro.recall", "share"),
+        ("macro F1", "macro.f1", "share"),
+        ("macro specificity", "macro.specificity", "share"),
+    ]
+    rows = []
+    if isinstance(run.result.get("train"), dict):
+        rows.append(("training", run.result["train"], "mean of the last epoch, during training"))
+    for split, name in (("val", "validation"), ("test", "test")):
+        found = run.evaluations(split)
+        chosen = [run.evaluation(split)] + found[-1:]
+        for at, evaluation in enumerate(chosen[: 1 if chosen[0] is chosen[-1] else 2]):
+            if found:
+                rows.append((name, evaluation, run.weights_text(evaluation["step"])))
+    values = [[show(kind, num(get(row[1], key))) for _, key, kind in columns] for row in rows]
+    kept = [at for at in range(len(columns)) if any(row[at] for row in values)]
+    sheet.columns += [(columns[at][0], "n") for at in kept] + [("measured with", "text")]
+    for row, cells in zip(rows, values):
+        sheet.rows.append([row[0]] + [cells[at] for at in kept] + [row[2]])
+    monitor, value = text(get(run.result, "best.monitor")), run.number("best.value")
+    if not math.isnan(value):
+        kind = "share" if monitor.startswith(("top", "miou", "map")) else "number"
+        step = show("count", run.number("best.step"))
+        sheet.note = "checkpoint.monitor=%s: best validation value %s, at step %s."
+        sheet.note %= monitor, show(kind, value), step
+    return sheet
+
+
+CLASSES_MOST = 60
+
+
+def sheet_classes(run):
+    found = run.detailed()
+    classes = [c for c in array(found.get("classes")) if isinstance(c, dict)]
+    matrix = array(found.get("confusion_matrix"))
+    keys = [
+        ("F1", "f1", "share"),
+        ("recall", "recall", "n"),
+        ("precision", "precision", "n"),
+        ("specificity", "specificity", "n"),
+        ("one-vs-rest accuracy", "one_vs_rest_accuracy", "n"),
+    ]
+    pixels = found.get("miou") is not None
+    if pixels:
+        keys.append(("IoU", "iou", "share"))
+    elif found.get("map") is not None:
+        keys.append(("average precision", "average_precision", "share"))
+    title = "Classes (%s split)" % found.get("split", "")
+    sheet = Sheet(title, "classes", ("class", "text"), *[(name, kind) for name, _, kind in keys])
+    sheet.columns.append(("pixels" if pixels else "images", "n"))
+    order = range(len(classes))
+    notes = ["Of the %s." % run.weights_text(found["step"])] if classes else []
+    if len(classes) > CLASSES_MOST:
+        order = sorted(order, key=lambda at: known(num(classes[at].get("f1")), 2.0))[:CLASSES_MOST]
+        notes.append("The %d of %d classes with the lowest F1." % (CLASSES_MOST, len(classes)))
+    sheet.note = " ".join(notes)
+    for at in order:
+        one = classes[at]
+        if "accuracy" in one:  # its name in version 0.2
+            one = dict(one, one_vs_rest_accuracy=one["accuracy"])
+        row = matrix[at] if at < len(matrix) and isinstance(matrix[at], list) else [NAN]
+        cells = [show("share", num(one.get(key))) for _, key, _ in keys]
+        images = show("count", sum(num(cell) for cell in row))
+        sheet.rows.append([text(one.get("name")) or "?"] + cells + [images])
+    return sheet
+
+
+def sheet_outputs(run):
+    split = "test" if run.evaluation("test").get("outputs") else "val"
+    evaluation = run.evaluation(split)
+    outputs = [o for o in array(evaluation.get("outputs")) if isinstance(o, dict)]
+    keys = "rmse mae bias r2 persistence_rmse persistence_mae".split()
+    names = "RMSE,MAE,bias,R2,persistence RMSE,persistence MAE,RMSE / persistence".split(",")
+    sheet = Sheet("Outputs (%s split)" % split, "classes", ("output", "text"))
+    sheet.columns += [(name, "n") for name in names]
+    for output in outputs:
+        values = [num(output.get(key)) for key in keys] + [persistence(output)]
+        cells = [show("number", value) for value in values]
+        sheet.rows.append([text(output.get("name")) or "?"] + cells)
+    if outputs:
+        weights = run.weights_text(evaluation["step"])
+        sheet.note = "Errors in the units of the data, of the %s." % weights
+    return sheet
+
+
+def words_of(name, ending="_seconds"):
+    name = name[: -len(ending)] if name.endswith(ending) else name
+    return name.replace("_", " ").strip()
+
+
+def sheet_units(run):
+    units = run.units
+    times = [name for name in units.names if name.endswith("_seconds")]
+    sizes = [name for name in units.names if name.endswith("_bytes")]
+    sheet = Sheet("Units of the model", "facts", ("unit", "text"), ("parameters", "n"))
+    sheet.columns += [("planned memory", "n")] + [(words_of(name), "n") for name in times]
+    for row in range(len(units) if len(units) <= 400 else 0):
+        sizes_known = [v for v in (units.numbers(n)[row] for n in sizes) if v == v]
+        size = sum(sizes_known) if sizes_known else NAN
+        cells = [units.texts("unit")[row], show("count", units.numbers("parameters")[row])]
+        cells += [show("bytes", size)] + [show("seconds", units.numbers(n)[row]) for n in times]
+        sheet.rows.append(cells)
+    return sheet
+
+
+RANKS_MOST = 256
+# Parts of the names of columns: kind; unit of a sensor, and what a value in that unit is
+# multiplied by.
+UNITS = [
+    ("bytes", "bytes", "MiB", 1 / 2**20),
+    ("seconds", "seconds", "s", 1),
+    ("busy", "share", "%", 100),
+    ("power", "W", "W", 1),
+    ("steps", "count", "", 1),
+    ("cores", "", "cores", 1),
+    ("energy", "", "J", 1),
+    ("temperature", "", "C", 1),
+    ("clock", "", "MHz", 1),
+]
+
+
+def unit_of(name):
+    return next((row for row in UNITS if row[0] in name), ("", "", "", 1))
+
+
+def sheet_ranks(run):
+    sheet, columns = Sheet("Ranks", "ranks"), []
+    for name in run.ranks.names:
+        cells, kind = run.ranks.texts(name)[:RANKS_MOST], unit_of(name)[1]
+        if any(cells):
+            number = not math.isnan(num(cells[0]))
+            words = RANK_WORDS.get(name, words_of(words_of(name), "_bytes"))
+            sheet.columns.append((words, "n" if number else "text"))
+            columns.append([show(kind, num(cell)) for cell in cells] if kind else cells)
+    sheet.rows = [list(row) for row in zip(*columns)]
+    if len(run.ranks) > RANKS_MOST:
+        sheet.note = "The first %d of %d rows." % (RANKS_MOST, len(run.ranks))
+    return sheet
+
+
+RANK_WORDS = {"planned_bytes": "planned memory", "peak_bytes": "peak memory"}
+RANK_WORDS.update(user_seconds="user CPU time", system_seconds="system CPU time")
+RANK_WORDS.update(seconds="training time", data_seconds="waiting for data")
+RANK_WORDS.update(exposed_comm_seconds="waiting for communication")
+
+
+def sheet_sensors(run):
+    """The sensors of result.json; of a run without results the means of monitor.csv."""
+    sheet = Sheet("Utilization, power and energy", "facts", ("sensor", "text"), ("", "text"))
+    sheet.columns += [("value", "n"), ("maximum", "n"), ("unit", "text")]
+    sensors = run.result.get("sensors")
+    if not isinstance(sensors, dict) and not run.has_result:
+        columns = {name: run.monitor.numbers(name) for name in run.monitor.names[4:]}
+        sensors = {n: {"mean": mean(v), "max": highest(v)} for n, v in columns.items()}
+    for name, sensor in (sensors if isinstance(sensors, dict) else {}).items():
+        sensor = sensor if isinstance(sensor, dict) else {}
+        key = next((key for key in ("mean", "max", "min", "total") if key in sensor), "")
+        if not math.isnan(num(sensor.get(key))):
+            values = [num(sensor[key]), num(sensor.get("max")) if key == "mean" else NAN]
+            _, _, unit, scale = unit_of(name)
+            cells = ["" if v != v else "%.5g" % (v * scale) for v in values]
+            sheet.rows.append([name, key] + cells + [unit])
+    return sheet
+
+
+def sheet_attempts(run):
+    names = "attempt started ended steps ranks hosts devices set-up outcome changed".split()
+    sheet = Sheet("Attempts", "facts", *[(name, "text") for name in names])
+    sheet.columns.append(("command", "code"))
+    for at, attempt in enumerate(run.attempts):
+        start, end = num(attempt.get("from_step")), num(attempt.get("to_step"))
+        outcome = text(attempt.get("error")) or text(attempt.get("stop_reason"))
+        last = run.status() if at + 1 == len(run.attempts) else "interrupted"
+        changed = attempt.get("changed")
+        changes = [
+            "%s: %s" % (key, " to ".join(map(str, array(values))))
+            for key, values in (changed if isinstance(changed, dict) else {}).items()
+        ]
+        sheet.rows.append(
+            [
+                str(at + 1),
+                stamp_text(attempt.get("started")),
+                stamp_text(attempt.get("ended")),
+                "%.0f to %s" % (max(known(start, 0.0), 0), "?" if end != end else "%.0f" % end),
+                show("count", num(attempt.get("ranks"))),
+                ", ".join(map(str, array(attempt.get("hosts")))),
+                ", ".join(map(str, array(attempt.get("devices")))),
+                show("seconds", num(attempt.get("setup_seconds"))),
+                outcome or last,
+                "; ".join(changes),
+                text(attempt.get("command")),
+            ]
+        )
+    if not any(row[9] for row in sheet.rows):
+        sheet.columns.pop(9)
+        sheet.rows = [row[:9] + row[10:] for row in sheet.rows]
+    return sheet
+
+
+def sheet_deck(run):
+    title = "Options that differ from their defaults" if defaults() else "Options"
+    sheet = Sheet(title, "decks", ("option", "code"), ("value", "code"), ("default", "code"))
+    for key, value, preset in run.settings():
+        sheet.rows.append([key, value, "(unknown option)" if preset is None else preset])
+    if not defaults():
+        sheet.note = "The defaults are unknown: the program vittrain was not found."
+        sheet.columns.pop()
+    return sheet
+
+
+def sheet_found(run, logbook):
+    """The newest results of `vittrain find` for this model and layout."""
+    names = "search,found,global batch,peak bytes,bytes available,date,host,detail".split(",")
+    sheet = Sheet("Results of searches", "facts", *[(name, "text") for name in names])
+    try:
+        rows = list(csv.DictReader(io.StringIO(read_text(os.path.join(logbook, "found.csv")))))
+    except (OSError, csv.Error):
+        return sheet
+    wanted = [run.option("model.name"), run.option("mesh.strategy"), run.result.get("precision")]
+    wanted += [run.number("image"), run.number("ranks")]
+    for what in ("batch", "lr"):
+        for row in rows:
+            own = [row.get("model"), row.get("strategy"), row.get("precision")]
+            if (
+                row.get("what") == what
+                and own + [num(row.get(k)) for k in ("image", "ranks")] == wanted
+            ):
+                sheet.rows = [old for old in sheet.rows if old[0] != "find " + what]
+                keys = "value global_batch peak_bytes limit date host detail".split()
+                sheet.rows.append(["find " + what] + [row.get(key) or "" for key in keys])
+    return sheet
+
+
+# ---- the page
+
+# Charts have the colours of light pages and no background; on dark pages a filter inverts their
+# lightness and keeps their hues. Tables wider than the page scroll in a box. Print shows the details
+# of closed sections, too; paper is 690 pixels wide, so the page is scaled to the layout of a screen.
+STYLE = """*{box-sizing:border-box}
+:root{color-scheme:light dark;--paper:#fff;--text:#1b1f24;--quiet:#57606a;--grid:#e1e5ea;
+--link:#0067ac;--card:#f6f8fa;--fill:70%;--bad:#b3261e;--good:#1a7f37}
+@media screen and (prefers-color-scheme:dark){
+:root{--paper:#161a1f;--text:#e6eaef;--quiet:#9ba4af;--grid:#343b44;
+--link:#5cb2f5;--card:#1e242b;--fill:50%;--bad:#ff8a80;--good:#56d364}
+.chart,.key,.bar,i{filter:invert(1) hue-rotate(180deg)}}
+html{-webkit-text-size-adjust:100%}
+body{margin:0;background:var(--paper);color:var(--text);
+font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}
+main,header,footer{max-width:1280px;margin:0 auto;padding:0 24px}
+header{padding-top:28px}
+h1{font-size:28px;line-height:1.25;margin:0;overflow-wrap:anywhere;letter-spacing:-.01em}
+h2{font-size:17px;margin:0}h3{font-size:15px;margin:22px 0 6px;overflow-wrap:anywhere}
+p{margin:4px 0 10px;max-width:75ch}
+.kind{color:var(--quiet);overflow-wrap:anywhere;max-width:none}
+.note,caption{color:var(--quiet);font-size:13px}
+.key{display:inline-block;min-width:1.7em;padding:0 .45em;margin-right:.5em;border-radius:5px;
+text-align:center;font-weight:600;background:currentColor}.key b{color:#fff}
+.state{white-space:nowrap;font-weight:600;color:var(--text)}
+.state.ok{color:var(--good)}.state.no,.reason{color:var(--bad)}
+.tiles{display:flex;flex-wrap:wrap;gap:12px 44px;background:var(--card);border-radius:10px;
+margin:18px 0 0;padding:14px 18px}.tiles dt{font-size:12px;color:var(--quiet)}
+.tiles dd{margin:0;font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}
+td small,.tiles small{display:block;font-size:11px;font-weight:400;color:var(--quiet)}
+.figures{width:100%;margin-top:12px}.figures thead th{vertical-align:bottom}
+.figures td.n{font-weight:600;vertical-align:middle}.figures td small{white-space:normal}
+.figures thead th.n{white-space:normal;min-width:104px}
+.figures tbody th{min-width:240px;padding:7px 0}
+.figures th small{display:block;color:var(--quiet);line-height:1.4;overflow-wrap:anywhere}
+.large{display:grid;grid-template-columns:1fr 1fr;gap:32px 40px;margin:28px 0 36px}
+.large>:only-child{grid-column:1/-1;max-width:900px}.large figcaption{font-size:18px}
+.charts{display:grid;gap:26px 32px;margin:12px 0;align-items:start;
+grid-template-columns:repeat(6,minmax(0,1fr))}.charts>*{grid-column:span 3}
+@media print,(min-width:900px){.charts>*{grid-column:span 2}
+.charts>:nth-child(3n):nth-last-child(2){grid-column:1/3}
+.large .chart{margin-bottom:-14px}.large>:only-child .chart{font-size:9px}}
+figure{margin:0;min-width:0}figcaption{font-weight:600;font-size:15px}
+figcaption small{font-weight:400;color:var(--quiet);margin-left:.3em;font-size:13px}
+.legend{display:flex;flex-wrap:wrap;gap:0 16px;font-size:13px;margin:2px 0 6px;max-width:none}
+.chart{display:block;width:100%;height:auto;overflow:visible}
+.chart path{vector-effect:non-scaling-stroke}
+.at{fill:#57606a;fill-opacity:0;stroke:none}.at:hover{fill-opacity:.16}
+i{display:inline-block;background:currentColor}
+.any{color:#57606a}.legend i{width:11px;height:11px;margin-right:6px}
+.legend .line,.legend .dash{width:20px;height:3px;vertical-align:middle}
+.legend .dash{background:repeating-linear-gradient(90deg,currentColor 0 5px,transparent 5px 8px)}
+.bars{width:100%;font-size:12px}
+.bars th,.bars td{border:0;padding:2px 0;line-height:1.4;vertical-align:middle}
+.bars th span{display:flex;justify-content:flex-end;max-width:130px;overflow:hidden;
+white-space:nowrap;padding-right:8px}.bars th span:empty{padding:0}
+.bars .track{width:100%;white-space:nowrap;font-size:0}
+.bars i{height:14px;border-right:1px solid var(--paper)}
+.bars td.n{padding-left:8px;color:var(--quiet)}
+details{border-top:1px solid var(--grid)}details:last-of-type{border-bottom:1px solid var(--grid)}
+summary{cursor:pointer;padding:12px 0;list-style-position:inside}
+summary h2{display:inline}summary small{color:var(--quiet);margin-left:.6em}
+summary:hover h2{text-decoration:underline}details>div{padding:0 0 24px}
+.groups{columns:340px 3;column-gap:36px}
+.groups.two{columns:2}.groups.two table{table-layout:fixed}
+.groups.wide{columns:auto 1}.groups.wide table{table-layout:fixed}
+.groups.wide tr>:first-child{width:180px}.groups.wide th.n{width:110px}
+.groups>div{break-inside:avoid;padding-bottom:10px}
+.groups .scroll{margin:0}.groups table{width:100%}
+.facts tbody th{white-space:nowrap}.facts td.t{font-size:13px;line-height:1.6}
+.facts td small{white-space:normal}.classes th,.pairs th{white-space:nowrap}
+.classes td.n,.classes th.n{padding:3px 6px}
+.ranks,.classes{font-size:13px}.ranks td{white-space:nowrap}
+.ranks td.n,.ranks th.n{padding:3px 10px 3px 6px}
+.ranks thead th,.classes thead th{vertical-align:bottom;white-space:normal}
+.scroll{overflow-x:auto;max-width:100%;margin:6px 0 12px}.tall{max-height:640px;overflow:auto}
+.tall thead th,.tall thead td{position:sticky;top:0;background:var(--paper)}
+table{border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums}
+caption{text-align:left;padding:2px 0 4px;font-weight:600;color:var(--text);font-size:15px}
+th,td{padding:3px 10px 3px 0;border-bottom:1px solid var(--grid);text-align:left;vertical-align:top}
+th{font-weight:600}tbody th{font-weight:400}
+td.n,th.n{text-align:right;padding:3px 13px 3px 12px;white-space:nowrap}
+td.t{text-align:right;padding:3px 13px 3px 12px;overflow-wrap:break-word}
+th.n .key{margin:0 -.45em 0 0}.best{font-weight:700;position:relative}
+.best::after{content:"";position:absolute;right:2px;top:50%;width:6px;height:6px;margin-top:-3px;
+border-radius:50%;background:var(--good)}
+code{font:13px/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:anywhere}
+.decks th code{white-space:nowrap}.decks td{max-width:340px;min-width:70px}
+.pair{display:grid;gap:6px 40px;
+grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr))}
+.pair>div{min-width:0}.pair>.wide{grid-column:1/-1}
+.confusion{font-size:12px;border-spacing:1px;border-collapse:separate}
+.confusion th,.confusion td{border:0;padding:2px 3px;text-align:center;vertical-align:middle}
+.confusion tbody th{text-align:right;padding-right:6px;max-width:180px;overflow-wrap:break-word}
+.confusion thead th{vertical-align:bottom}
+.confusion thead span{writing-mode:vertical-rl;transform:rotate(180deg);max-height:180px;
+overflow-wrap:break-word;line-height:1.15}
+.confusion td{min-width:34px;height:30px;border-radius:3px;white-space:nowrap;
+background:color-mix(in srgb,var(--link) calc(var(--v)*var(--fill)),var(--card))}
+main>.pair{margin-bottom:28px}
+.images{display:grid;grid-template-columns:repeat(auto-fill,minmax(84px,1fr));gap:14px 12px}
+.images img{width:84px;height:84px;object-fit:contain;object-position:left;
+image-rendering:pixelated}.images b,.images span{display:block}
+.images p{margin:2px 0;font-size:12px;line-height:1.35;overflow-wrap:anywhere}
+.planes{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,400px),1fr));gap:0 24px}
+.planes img{width:100%;max-width:396px;image-rendering:pixelated}
+.planes p{margin:2px 0 12px;font-size:12px}.planes span{margin-left:12px}
+.values,.errors{filter:none;display:inline-block;width:60px;height:9px;
+background:linear-gradient(to right,#440154,#3b528b,#21918c,#5ec962,#fde725)}
+.errors{background:linear-gradient(to right,#2166ac,#92c5de,#f7f7f7,#f4a582,#b2182b)}
+.matrix{display:block;width:100%;max-width:560px;color:var(--link);border:1px solid var(--grid)}
+.bar{display:inline-block;height:8px;width:calc(var(--v)*64px);background:currentColor;
+border-radius:2px}td.m{padding:3px 0;min-width:68px}
+ul{padding-left:20px;margin:4px 0 10px}li{overflow-wrap:anywhere}
+footer{padding-top:18px;padding-bottom:32px;color:var(--quiet);font-size:13px}
+@media screen and (max-width:900px){.large{grid-template-columns:minmax(0,1fr)}}
+@media screen and (max-width:560px){
+main,header,footer{padding-left:14px;padding-right:14px}h1{font-size:23px}
+.charts>*{grid-column:1/-1}.large{gap:26px;margin-top:22px}
+.large .chart{font-size:19px}.charts .chart{font-size:13px}
+.tiles{display:grid;grid-template-columns:repeat(2,auto);padding:12px 14px;gap:10px 20px}
+.tiles dd{font-size:19px}.figures tbody th{min-width:150px}td.m{display:none}
+.confusion td{min-width:24px;height:24px}.confusion{font-size:11px}
+.confusion tbody th{max-width:100px}}
+@media print{@page{margin:14mm}
+body{zoom:.7}main,header,footer{max-width:none;padding:0}
+details::details-content{content-visibility:visible;display:block;height:auto}
+summary{list-style:none;padding-top:18px}details{border:0}.at{display:none}
+h2,h3,caption,summary,.note{break-after:avoid}
+figure,tr,.tiles,.confusion,.matrix,.images>div{break-inside:avoid}
+.tiles,.confusion td,.bar,.key,i{print-color-adjust:exact;-webkit-print-color-adjust:exact}
+.scroll{overflow:visible;max-height:none}td.m{display:none}
+.classes td.n,.classes th.n{padding:3px 5px}
+.groups{columns:3}.groups.two{columns:2}.groups.wide{columns:1}.groups>div{break-inside:auto}
+.tiles{gap:12px 18px}.ranks,.classes{font-size:11px}.ranks td{white-space:normal}
+.ranks td.n,.ranks th.n{padding:3px 5px}.ranks td.n{white-space:nowrap}}
+"""
+
+
+class Measure(NamedTuple):
+    """A chart of a column of metrics.csv, and its column in the table of values."""
+
+    name: str
+    title: str
+    column: str
+    unit: str = ""
+    mean: str = "images"  # how the rows of a point are combined: by images or seconds, or the last
+    flags: str = ""  # large; val: also of evaluations; log: the scale
+
+    kind = property(lambda self: "share" if self.unit else RATES.get(self.column, "number"))
+    large = property(lambda self: "large" in self.flags)
+    evaluated = property(lambda self: "val" in self.flags)
+    by_time = property(lambda self: self.name.endswith("-time"))
+    of_step = property(lambda self: self.column.endswith("_seconds"))  # divided by the step time
+
+
+RATES = {"images_per_second": "rate"}
+STEP = "% of step time"
+MEASURES = [
+    Measure("miou-steps", "Mean IoU", "miou", "%", flags="large val"),
+    Measure("map-steps", "mAP", "map", "%", flags="large val"),
+    Measure("loss-steps", "Loss", "loss", flags="large val"),
+    Measure("accuracy-steps", "Top-1 accuracy", "top1", "%", flags="large val"),
+    Measure("rate-steps", "Learning rate", "lr", mean="last"),
+    Measure("gradient-steps", "Gradient norm", "grad_norm", mean="last", flags="log"),
+    Measure("speed-steps", "Images/s", "images_per_second", "", "seconds"),
+    Measure("peak-steps", "MFU", "peak_share", "%", "seconds"),
+    Measure("data-steps", "Waiting for data", "data_seconds", STEP, "seconds"),
+    Measure("waiting-steps", "Waiting for communication", "exposed_comm_seconds", STEP, "seconds"),
+    Measure("loss-time", "Loss over time", "loss", flags="val"),
+    Measure("accuracy-time", "Top-1 accuracy over time", "top1", "%", flags="val"),
+]
+
+
+def time_unit(seconds):
+    if seconds < 300:
+        return 1, "seconds"
+    return (60, "minutes") if seconds < 4 * 3600 else (3600, "hours")
+
+
+def measure_values(run, measure):
+    values = run.metrics.numbers(measure.column)
+    if measure.of_step:
+        values = [ratio(v, s) for v, s in zip(values, run.metrics.numbers("step_seconds"))]
+        values = [NAN if v > 1 else v for v in values]  # an error of measurement
+    return values
+
+
+def points(run, measure, split, unit):
+    """The curve of a split. Rows of training with few images share a point with the next ones."""
+    values = measure_values(run, measure)
+    at = run.metrics.numbers("elapsed_seconds" if measure.by_time else "step")
+    filled = run.metrics.texts(measure.column)
+    extents = run.extents() if split == "train" else {}
+    least = 0.75 * max((extent[2] for extent in extents.values() if extent[2] > 0), default=0)
+    xs, ys, total, weights, images, previous = [], [], 0.0, 0.0, 0.0, (0.0, 0.0)
+    scale = 100 if measure.kind == "share" else 1
+    for row in run.rows[split]:
+        if filled[row] == "" or (math.isnan(values[row]) and measure.kind == "share"):
+            continue
+        _, seconds, count = extents.get(row, (NAN, NAN, NAN))
+        weight = seconds if measure.mean == "seconds" else count
+        if measure.mean == "last" or not weight > 0:
+            total, weights, weight = 0.0, 0.0, 1.0
+        total, weights = total + weight * values[row], weights + weight
+        images += known(count, 0.0)
+        x = at[row] / unit
+        if split == "train" and images < least:
+            continue
+        xs.append(x)
+        ys.append(total / weights * scale)
+        previous, total, weights, images = (total, weights), 0.0, 0.0, 0.0
+    if weights > 0:
+        if xs:
+            xs.pop(), ys.pop()
+            if measure.mean != "last":
+                total, weights = total + previous[0], weights + previous[1]
+        xs.append(x)
+        ys.append(total / weights * scale)
+    return xs, ys
+
+
+class Page:
+    """The page about the runs."""
+
+    def __init__(self, runs):
+        self.runs, self.one, self.parts = runs, len(runs) == 1, []
+
+    def add(self, *parts):
+        self.parts.extend(parts)
+
+    def key(self, run):
+        return '<span class="key s%d"><b>%s</b></span>' % (run % len(COLOURS), letters(run))
+
+    def run_title(self, at):
+        if not self.one:
+            self.add("<h3>%s%s</h3>\n" % (self.key(at), esc(self.runs[at].name)))
+
+    # -- the head
+
+    def title(self):
+        names = [esc(run.name) for run in self.runs[:3]]
+        if self.one:
+            return "Run " + names[0]
+        more = len(self.runs) - len(names)
+        if more:
+            return "%s and %d more" % (", ".join(names), more)
+        return ", ".join(names[:-1]) + " and " + names[-1]
+
+    def kind(self, run):
+        """Model, data, layout and state of a run in one line."""
+        cells = {key: FACT[key].cell(run, run) for key in FACT}
+        dot = " &middot; "
+        shapes = [
+            ("model", dot, ""),
+            ("init", dot + "initial weights ", ""),
+            ("data", dot, ""),
+            ("data_used", " (", ")"),
+            ("epochs", dot, " epochs"),
+            ("optimizer", dot, ""),
+            ("learning_rate", ", learning rate ", ""),
+            ("strategy", dot, ""),
+            ("ranks", dot, " ranks"),
+            ("nodes", " on ", " nodes"),
+            ("precision", dot, ""),
+        ]
+        line = ""
+        for key, before, after in shapes:
+            cell = cells[key]
+            if cell in ("", "all"):
+                continue
+            name = cell.rstrip("/").rpartition("/")[2] if key == "data" else cell
+            after = after[:-1] if cell == "1" and after.endswith("s") else after
+            line += (before if line else "") + esc(name) + after
+        status = run.status()
+        colour = {"finished": "ok", "failed": "no"}.get(status, "open")
+        return "%s%s<span class='state %s'>%s</span>" % (line, dot if line else "", colour, status)
+
+    def head(self):
+        self.add("<header>\n<h1>%s</h1>\n" % self.title())
+        if self.one:
+            run = self.runs[0]
+            self.add('<p class="kind">%s</p>\n' % self.kind(run))
+            if run.status() != "finished" and run.reason():
+                self.add('<p class="reason">%s</p>\n' % esc(run.reason()))
+        self.figures()
+        for at, run in enumerate(self.runs):
+            if run.result.get("chosen_on_test") is True:
+                self.add(
+                    '<p class="note">%sThe best checkpoint was chosen on the test set '
+                    "(data.val=test), so its accuracy is an overestimate. data.val=0.1 holds out "
+                    "training images.</p>\n" % ("" if self.one else self.key(at))
+                )
+        self.add("</header>\n")
+
+    def figures(self):
+        """The key figures: of one run side by side, of several as a table."""
+        main = [m[1] for m in METRICS if m[1] not in ("top1", "loss")] + ["top1", "loss"]
+        keys = ["%s_%s" % (split, name) for name in main for split, _ in SPLITS]
+        keys.remove("test_loss")
+        keys += ["train_loss", "without_setup_seconds", "total_seconds", "images_per_second"]
+        shown = []
+        for key in keys + ["peak_share", "peak_bytes"]:
+            instead = {"train_loss": "val_loss", "total_seconds": "without_setup_seconds"}.get(key)
+            taken = instead and FACT[instead] in shown
+            if fact_known(FACT[key], self.runs) and not taken:
+                shown.append(FACT[key])
+        small = lambda fact, run: "<small>%s</small>" % esc(fact.weights(run) or "")
+        if self.one:
+            run = self.runs[0]
+            tile = "<div><dt>%s</dt><dd>%s%s</dd></div>\n"
+            tiles = [
+                tile % (label(fact_name(f, [run])), esc(f.cell(run, run)), small(f, run))
+                for f in shown
+            ]
+            self.add('<dl class="tiles">\n', *(tiles + ["</dl>\n"]))
+            return
+        self.add(scroll_begin("figures", "Key figures"), '<thead><tr><th scope="col">run</th>')
+        for fact in shown:
+            self.add('<th scope="col" class="n">%s</th>' % label(fact_name(fact, self.runs)))
+        self.add("</tr></thead>\n<tbody>\n")
+        for at, run in enumerate(self.runs):
+            name = self.key(at), esc(run.name), self.kind(run)
+            self.add('<tr><th scope="row">%s<b>%s</b> <small>%s</small></th>' % name)
+            self.add(*[self.cell(fact, run) for fact in shown] + ["</tr>\n"])
+        self.add("</tbody></table></div>\n")
+
+    def cell(self, fact, run):
+        best = " best" if fact_best(fact, self.runs, run) else ""
+        weights = fact.weights(run)
+        small = "<small>%s</small>" % esc(weights) if weights else ""
+        shown = "t" if fact.kind == "text" else "n", best, esc(fact.cell(run, self.runs[0])), small
+        return '<td class="%s%s">%s%s</td>' % shown
+
+    # -- charts
+
+    def figure(self, name, chart, large=False, brief=False):
+        coarse = 1 + len(self.runs) // 8  # pages of many runs stay small
+        width, height, enlarged, places = (600, 330, 1.6, 100) if large else (400, 220, 1.2, 60)
+        unit = " <small>%s</small>" % esc(chart.y_label) if chart.y_label else ""
+        self.add("<figure><figcaption>%s%s</figcaption>\n" % (esc(chart.title), unit))
+        legend = []
+        for series in chart.series:
+            if series.name and not (brief and series.dashed):
+                words = series.name.partition(" ")[0] if brief else series.name
+                shape = "dash" if series.dashed else "line"
+                legend.append('<span><i class="%s s%d"></i>' % (shape, series.colour))
+                legend.append(esc(words) + "</span>\n")
+        if brief:
+            legend.append('<span><i class="dash any"></i>validation</span>\n')
+        if legend:
+            self.add('<p class="legend">%s</p>' % "".join(legend))
+        self.add(Drawing(chart, width, height, name, enlarged, places // coarse, coarse).svg())
+        self.add("</figure>\n")
+
+    def measure(self, measure):
+        longest = max(known(run.last("elapsed_seconds"), 0) for run in self.runs)
+        unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
+        series = []
+        for at, run in enumerate(self.runs):
+            for split, name in (("train", "training"), ("val", "validation")):
+                if split == "val" and not measure.evaluated:
+                    continue
+                xs, ys = points(run, measure, split, unit)
+                if not any(y == y and (y or measure.evaluated) for y in ys):
+                    continue
+                colour = (split == "val") if self.one else at
+                name = name if measure.evaluated else ""
+                name = name if self.one else ("%s %s" % (letters(at), name)).strip()
+                series.append(Series(xs, ys, name, colour, split == "val"))
+        if not series:
+            return
+        for at, one in enumerate(series):
+            one.covered = sum(coincide(one, other) for other in series[at + 1 :])
+        chart = Chart(
+            self.measure_title(measure),
+            series,
+            unit_name,
+            measure.unit,
+            x_whole=not measure.by_time,
+            y_log="log" in measure.flags,
+            y_zero=not measure.flags,
+        )
+        if measure.large:
+            chart = self.marked(chart)
+        self.figure(measure.name, chart, measure.large, measure.evaluated and len(self.runs) > 3)
+
+    def measure_title(self, measure):
+        segmentation = all(run.task() == "segmentation" for run in self.runs)
+        return measure.title.replace("Top-1", "Pixel") if segmentation else measure.title
+
+    def marked(self, chart):
+        """Mark the step of the best weights if they are used."""
+        kind, step = self.runs[0].used()
+        if self.one and kind == "best" and not math.isnan(step):
+            return chart._replace(mark=step, mark_label="best weights")
+        return chart
+
+    def output_charts(self):
+        """RMSE of up to 4 outputs, and its ratio to persistence or R2."""
+        names, curves = [], {}
+        for at, run in enumerate(self.runs):
+            for row in run.outputs:
+                if row.get("split") == "val":
+                    names += [] if row["output"] in names else [row["output"]]
+                    curves.setdefault((at, row["output"]), []).append(row)
+        column = lambda rows, name: [num(row.get(name)) for row in rows]
+        for at, name in enumerate(names[:4]):
+            series = []
+            for (run, output), rows in curves.items():
+                if output != name:
+                    continue
+                steps, simple = column(rows, "step"), column(rows, "persistence_rmse")
+                word = "validation" if self.one else letters(run)
+                series.append(Series(steps, column(rows, "rmse"), word, run))
+                if any(v == v for v in simple):
+                    colour = 1 if self.one else run
+                    series.append(
+                        Series(
+                            steps,
+                            simple,
+                            "persistence" if self.one else word + " persistence",
+                            colour,
+                            True,
+                        )
+                    )
+            self.figure("rmse-%d" % at, self.marked(Chart("RMSE of " + name, series)), True)
+        forecast = any(run.task() == "forecast" for run in self.runs)
+        series = []
+        for (run, output), rows in list(curves.items())[:8]:
+            ys = [persistence(row) for row in rows] if forecast else column(rows, "r2")
+            word = output if self.one else "%s %s" % (letters(run), output)
+            series.append(Series(column(rows, "step"), ys, word, len(series)))
+        if series:
+            chart = Chart("RMSE / persistence" if forecast else "R2", series)
+            self.figure("output-ratio", self.marked(chart), True)
+
+    def curves(self):
+        if not any(len(run.metrics) for run in self.runs):
+            self.add("<p>No curves: metrics.csv is missing or has no rows.</p>\n")
+        self.add('<div class="large">\n')
+        self.output_charts()
+        for measure in MEASURES:
+            if measure.large:
+                self.measure(measure)
+        self.add("</div>\n")
+
+    def details(self):
+        self.add('<div class="charts">\n')
+        for measure in MEASURES:
+            if not measure.large and not (measure.by_time and self.one):
+                self.measure(measure)
+        self.add("</div>\n")
+        for at in range(len(self.runs)):
+            self.run_title(at)
+            self.add(self.values(self.runs[at]).html())
+
+    def values(self, run):
+        """The values of the curves at up to 100 evaluations; without evaluations at 20 rows."""
+        sheet = Sheet("Values", "ranks", ("step", "n"))
+        evaluated = bool(run.rows["val"])
+        rows = run.rows["val" if evaluated else "train"]
+        most = 100 // (1 + len(self.runs) // 8) if evaluated else 20
+        each = max(-(-len(rows) // most), 1)
+        rows = rows[(len(rows) - 1) % each :: each]
+        columns = []
+        steps = run.metrics.numbers("step")
+        train = [None] + run.rows["train"]
+        trains = [train[bisect.bisect(run.rows["train"], row)] for row in rows]
+        for measure in MEASURES:
+            values = measure_values(run, measure)
+            if measure.by_time or not any(v == v for v in values):
+                continue
+            title = self.measure_title(measure)
+            at_train = [NAN if row is None else values[row] for row in trains]
+            if measure.evaluated and evaluated:
+                columns.append(("%s, validation" % title, measure, [values[row] for row in rows]))
+                title += ", training"
+            columns.append((title, measure, at_train))
+        columns = [column for column in columns if any(v == v for v in column[2])]
+        sheet.columns += [(title, "n") for title, _, _ in columns]
+        for at, row in enumerate(rows):
+            cells = [show(measure.kind, values[at]) for _, measure, values in columns]
+            sheet.rows.append([show("count", steps[row])] + cells)
+        return sheet
+
+    # -- confusion matrices, misclassified images, planes
+
+    def matrix(self, at):
+        """The HTML of a confusion matrix, and its number of classes; empty without one."""
+        run, found = self.runs[at], self.runs[at].detailed()
+        names = [text(get(c, "name")) or "?" for c in array(found.get("classes"))]
+        rows = [
+            [known(num(v), 0.0) for v in array(row)] for row in array(found.get("confusion_matrix"))
+        ]
+        count = len(names)
+        if not count or len(rows) != count or any(len(row) != count for row in rows):
+            return "", 0
+        note = "Of the %s split: true classes in rows, predictions in columns. %s"
+        parts = [
+            '<p class="note">%s</p>\n'
+            % esc(note % (SPLIT_WORDS[found["split"]], self.owner(run, found)))
+        ]
+        if count <= 32:
+            head = "".join('<th scope="col"><span>%s</span></th>' % esc(n) for n in names)
+            parts.append(scroll_begin("confusion", "Confusion matrix"))
+            parts.append("<thead><tr><td></td>%s</tr></thead>\n" % head)
+            parts.append('<tbody id="confusion-%s">\n' % letters(at))
+            for name, row in zip(names, rows):
+                cell = '<td style="--v:%.2f">%.0f</td>'
+                cells = "".join(cell % (known(ratio(v, sum(row)), 0.0), v) for v in row)
+                parts.append('<tr><th scope="row">%s</th>%s</tr>\n' % (esc(name), cells))
+            parts.append("</tbody></table></div>\n")
+        elif count <= 200:
+            parts.append(matrix_picture(names, rows, letters(at)))
+        if count > 32:
+            parts.append(confusions(names, rows).html())
+        return "".join(parts), count
+
+    def owner(self, run, found):
+        """Say which weights a matrix or errors belong to, and where those of the used ones are."""
+        kind, used = run.used()
+        line = "Of the %s." % run.weights_text(found["step"])
+        if found["step"] != used:
+            line += " The run did not keep those of the %s, which predict uses: vittrain eval prints them."
+            line %= run.weights_text(used)
+        return line
+
+    def sample_owner(self, run, split):
+        found = run.evaluations("test" if split == "test" else "val")
+        return self.owner(run, found[-1]) if found else ""
+
+    def errors(self):
+        self.add('<div class="pair">\n')
+        for at in range(len(self.runs)):
+            shown, count = self.matrix(at) if len(self.runs) <= 2 else ("", 0)
+            if 0 < count <= 20:
+                longest = max(len(text(c.get("name"))) for c in self.runs[at].detailed()["classes"])
+                wide = ' class="wide"' if min(longest, 25) * 7 + count * 40 > 580 else ""
+                self.add("<div%s><h2>Confusion matrix</h2>\n" % wide)
+                self.run_title(at)
+                self.add(shown + "</div>\n")
+        if self.one:
+            self.images(self.runs[0])
+            self.planes(self.runs[0])
+        self.add("</div>\n")
+
+    def images(self, run):
+        samples = [s for s in array(run.misclassified.get("samples")) if is_png(get(s, "png"))]
+        split = run.misclassified.get("split")
+        if not samples:
+            return
+        classes = array(run.detailed().get("classes"))
+        name = lambda sample, key: text(get(classes, "%s.name" % sample.get(key))) or "?"
+        self.add(
+            "<div><h2>Most confident errors</h2>\n"
+            '<p class="note">Of the %s split: class, prediction and its probability. %s</p>\n'
+            '<div class="images">\n'
+            % (SPLIT_WORDS.get(split, "validation"), esc(self.sample_owner(run, split)))
+        )
+        for sample in samples:
+            self.add(
+                '<div><img alt="" title="%s" src="data:image/png;base64,%s"><p><b>%s</b>'
+                "<span>as %s</span><span>%s</span></p></div>\n"
+                % (
+                    esc(text(sample.get("name"))),
+                    sample["png"],
+                    esc(name(sample, "class")),
+                    esc(name(sample, "predicted")),
+                    show("share", num(sample.get("probability"))),
+                )
+            )
+        self.add("</div></div>\n")
+
+    def planes(self, run):
+        samples = [s for s in array(run.planes.get("samples")) if is_png(get(s, "png"))]
+        split = run.planes.get("split")
+        if not samples:
+            return
+        self.add(
+            '<div class="wide"><h2>Samples</h2>\n<p class="note">Of the %s split, from left to '
+            "right: input (if it has one), target, prediction, error. Grey: missing. %s</p>\n"
+            '<div class="planes">\n'
+            % (SPLIT_WORDS.get(split, "validation"), esc(self.sample_owner(run, split)))
+        )
+        for sample in samples:
+            error, low, high = (num(sample.get(key)) for key in ("error", "low", "high"))
+            first = "input, " if sample.get("has_input") is True else ""
+            bars = [(low, "values", high), (-error, "errors", error)]
+            self.add(
+                '<div><img alt="%starget, prediction and error" src="data:image/png;base64,%s">'
+                "<p><b>sample %.0f, %s</b>%s</p></div>\n"
+                % (
+                    first,
+                    sample["png"],
+                    num(sample.get("record")),
+                    esc(text(sample.get("output")) or "?"),
+                    "".join('<span>%.4g <i class="%s"></i> %.4g</span>' % bar for bar in bars),
+                )
+            )
+        self.add("</div></div>\n")
+
+    # -- sections, initially closed
+
+    def summary(self):
+        if not self.one:
+            self.add(
+                '<p class="note">A dot marks the best value of a row. Speed-up and scaling '
+                "efficiency are relative to run A.</p>\n"
+            )
+        wide = {1: "", 2: " two"}.get(len(self.runs), " wide")
+        self.add('<div class="groups%s">\n' % wide)
+        for group in FACT_TABLE:
+            facts = [f for f in FACTS if f.group == group and fact_known(f, self.runs)]
+            if not facts:
+                continue
+            self.add("<div>" + scroll_begin("facts", group) + "<caption>%s</caption>\n" % group)
+            self.add("<thead%s><tr><td></td>" % (" hidden" if self.one else ""))
+            for at, run in enumerate(self.runs):
+                shown = "value" if self.one else self.key(at)
+                self.add('<th scope="col" class="n" title="%s">%s</th>' % (esc(run.name), shown))
+            self.add("</tr></thead>\n<tbody>\n")
+            for fact in facts:
+                name = fact.key, label(fact_name(fact, self.runs))
+                self.add('<tr data-key="%s"><th scope="row">%s</th>' % name)
+                self.add(*[self.cell(fact, run) for run in self.runs] + ["</tr>\n"])
+            self.add("</tbody></table></div></div>\n")
+        self.add("</div>\n")
+        for at, run in enumerate(self.runs):
+            speed = difference(run, self.runs[0], False)
+            found = speed or difference(run, self.runs[0], True)
+            if found:
+                what = "speed" if speed else "scaling efficiency"
+                name, value, other = found
+                line = "%s not compared with %s: %s %s, not %s."
+                line %= what, self.runs[0].name, name, value, other
+                self.add('<p class="note">%s%s</p>\n' % (self.key(at), esc(line)))
+
+    def classes(self):
+        for at, run in enumerate(self.runs):
+            self.run_title(at)
+            self.add(sheet_splits(run).html(), sheet_outputs(run).html())
+            table = sheet_classes(run).html()
+            if not table and not run.outputs:
+                self.add("<p>Classes are unknown: result.json does not contain them.</p>\n")
+            self.add('<div class="pair">\n')
+            shown, count = self.matrix(at)
+            if count > 20 or len(self.runs) > 2:
+                self.add("<div>%s</div>\n" % shown)
+            self.add('<div id="classes-%s">%s</div></div>\n' % (letters(at), table))
+
+    def units(self):
+        self.add(
+            '<p class="note">Times are means of a training step; phases include time spent '
+            "waiting. Memory is the planned memory of rank 0.</p>\n"
+            '<div class="charts">\n'
+        )
+        rows = []
+        for at, run in enumerate(self.runs):
+            values = [1000 * run.step_mean(column) for _, column, _ in PHASES]
+            rest = 1000 * run.step_mean("step_seconds") - sum(v for v in values if v == v)
+            if any(v == v for v in values[1:]):
+                rows.append(("" if self.one else letters(at), values + [max(rest, 0.0)]))
+        parts = [(name, colour) for name, _, colour in PHASES] + [("other", 7)]
+        self.bars("steps-phases", "Step time by phase", "ms", parts, rows)
+        for ending, title, unit, scale in UNIT_CHARTS:
+            charts = [unit_bars(run.units, ending, scale) for run in self.runs]
+            most = max((sum(values) for _, rows in charts for _, values in rows), default=0)
+            for at, (parts, rows) in enumerate(charts):
+                name = title if self.one else "%s, %s" % (title, letters(at))
+                self.bars("units%s-%s" % (ending, letters(at)), name, unit, parts, rows, most)
+        self.add("</div>\n")
+        for at, run in enumerate(self.runs):
+            if not len(run.units):
+                self.run_title(at)
+                self.add("<p>Time and memory by unit are unknown: the run has not ended.</p>\n")
+
+    def bars(self, name, title, unit, parts, rows, most=0):
+        """A table with one stacked bar per row, and the legend above it."""
+        total = lambda values: sum(v for v in values if v > 0 and math.isfinite(v))
+        most = most or max((total(values) for _, values in rows), default=0)
+        if not parts or not most > 0:
+            return
+        head = name, esc(title), unit
+        self.add('<figure id="%s"><figcaption>%s <small>%s</small></figcaption>\n' % head)
+        legend = ['<span><i class="s%d"></i>%s</span>\n' % (c, esc(part)) for part, c in parts]
+        self.add('<p class="legend">%s</p>' % "".join(legend))
+        self.add('<table class="bars" aria-label="%s, %s">\n' % (esc(title), unit))
+        for row, values in rows:
+            self.add('<tr><th scope="row"><span>%s</span></th><td class="track">' % esc(row))
+            for (part, colour), value in zip(parts, values):
+                if value / most >= 0.0003 and math.isfinite(value):
+                    about = "%s: %s %s" % (part, show("number", value), unit)
+                    about = esc("%s, %s" % (row, about) if row else about)
+                    width = colour, 100 * value / most, about
+                    self.add('<i class="s%d" style="width:%.2f%%" title="%s"></i>' % width)
+            self.add('</td><td class="n">%s</td></tr>\n' % show("number", total(values)))
+        self.add("</table></figure>\n")
+
+    def ranks(self):
+        for at, run in enumerate(self.runs):
+            self.run_title(at)
+            self.add(sheet_ranks(run).html() or "<p>Unknown: the run has not ended.</p>\n")
+
+    def hardware(self):
+        for at, run in enumerate(self.runs):
+            self.run_title(at)
+            if not len(run.monitor):
+                self.add("<p>Unknown: monitor.csv is missing or has no rows.</p>\n")
+                continue
+            times = [stamp_seconds(stamp) for stamp in run.monitor.texts("time")]
+            ranks = [int(known(v, 0.0)) for v in run.monitor.numbers("rank")]
+            good = [t for t in times if t == t] or [0.0]
+            unit, unit_name = time_unit(max(good) - min(good))
+            times = [(t - min(good)) / unit for t in times]
+            self.add('<div class="charts">\n')
+            for column, title, y_label, scale, y_zero, most in SENSOR_CHARTS:
+                values = [v * scale for v in run.monitor.numbers(column)]
+                rows = [
+                    row
+                    for row in zip(times, values, ranks)
+                    if row[0] == row[0] and row[1] == row[1]
+                ]
+                if rows:
+                    series = rank_series(rows, len(set(ranks)))
+                    y_range = (0.0, float(most)) if most else None
+                    chart = Chart(
+                        title, series, unit_name, y_label, False, y_zero=y_zero, y_range=y_range
+                    )
+                    self.figure("sensor-%s-%s" % (column, letters(at)), chart)
+            self.add("</div>\n")
+
+    def decks(self):
+        if self.one:
+            self.add(sheet_deck(self.runs[0]).html())
+        else:
+            sheet = Sheet("Differing options", "decks", ("option", "code"))
+            sheet.columns += [(letters(at), "code") for at in range(len(self.runs))]
+            for key in sorted(set().union(*[run.deck for run in self.runs])):
+                values = [run.deck.get(key, "(not set)") for run in self.runs]
+                if key not in ("run.name", "run.dir") and len(set(values)) > 1:
+                    sheet.rows.append([key] + values)
+            self.add(sheet.html() or "<p>None besides the names.</p>\n")
+        for at, run in enumerate(self.runs):
+            if run.attempts:
+                self.run_title(at)
+                self.add(sheet_attempts(run).html())
+
+    def troubles(self):
+        for at, run in enumerate(self.runs):
+            if run.trouble or run.missing:
+                self.run_title(at)
+            for title, lines in (
+                ("From the log:", run.trouble),
+                ("Missing or damaged files:", run.missing),
+            ):
+                if lines:
+                    items = "".join(
+                        "<li><code>%s</code></li>\n" % esc(line) for line in lines[:200]
+                    )
+                    more = "<li>and %d more</li>\n" % (len(lines) - 200) if len(lines) > 200 else ""
+                    self.add("<p>%s</p>\n<ul>\n%s%s</ul>\n" % (title, items, more))
+        if not self.trouble_count():
+            self.add("<p>None.</p>\n")
+
+    def trouble_count(self):
+        return sum(len(run.trouble) + len(run.missing) for run in self.runs)
+
+    def guarded(self, write):
+        """Write a part of the page. Values that cannot be shown are damage of the files."""
+        before = len(self.parts)
+        try:
+            write()
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as why:
+            del self.parts[before:]
+            self.add("<p>Not shown: the values are damaged.</p>\n")
+            line = "part %s of the page: damaged values (%s)" % (write.__name__, why)
+            self.runs[0].missing.append(line)
+
+    def write(self):
+        self.add(
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
+            '<meta name="color-scheme" content="light dark">\n<title>%s</title>\n<style>\n%s'
+            % (self.title(), STYLE)
+        )
+        self.add(*[".s%d{color:#%s}\n" % pair for pair in enumerate(COLOURS)])
+        self.add("</style>\n</head>\n<body>\n")
+        self.guarded(self.head)
+        self.add("<main>\n")
+        self.guarded(self.curves)
+        self.guarded(self.errors)
+        for name, title, title_of_several, write in [
+            ("summary", "All figures", "All figures side by side", self.summary),
+            ("details", "Learning rate, speed and waiting times", "", self.details),
+            ("classes", "Quality by split and class", "", self.classes),
+            ("units", "Step time and memory by unit", "", self.units),
+            ("ranks", "Ranks", "", self.ranks),
+            ("hardware", "Hardware over time", "", self.hardware),
+            ("decks", "Options and attempts", "Differing options and attempts", self.decks),
+            ("trouble", "Warnings, errors and missing files", "", self.troubles),
+        ]:
+            title = title if self.one else title_of_several or title
+            count = "<small>%d</small>" % self.trouble_count() if name == "trouble" else ""
+            self.add(
+                '<details id="%s"><summary><h2>%s</h2>%s</summary>\n<div>\n' % (name, title, count)
+            )
+            self.guarded(write)
+            self.add("</div></details>\n")
+        date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+        self.add(
+            "</main>\n<footer>Written %s by report.py from the run folder%s. docs/outputs.md "
+            "explains the numbers.</footer>\n</body>\n</html>\n" % (date, "" if self.one else "s")
+        )
+        return "".join(self.parts)
+
+
+SPLIT_WORDS = {"test": "test", "val": "validation"}
+PHASES = [
+    ("data", "data_seconds", 4),
+    ("forward", "forward_seconds", 5),
+    ("backward", "backward_seconds", 0),
+    ("gradient reduction", "reduce_seconds", 1),
+    ("optimizer step", "update_seconds", 2),
+]
+UNIT_CHARTS = [
+    ("_seconds", "Step time by unit", "ms", 1000),
+    ("_bytes", "Planned memory by unit", "MiB", 1 / 2**20),
+]
+# Colours of the parts, the same in all charts
+PART_COLOURS = {"backward": 0, "waiting": 1, "forward": 5, "weights": 0, "gradients": 1}
+PART_COLOURS.update(optimizer=2, gathered=3, buffers=4, activations=5)
+# Column of monitor.csv, title, unit, scale, whether the axis begins at 0, and its end (0: by the data)
+SENSOR_CHARTS = [
+    ("gpu_busy", "GPU utilization", "%", 100, True, 100),
+    ("gpu_power", "GPU power", "W", 1, True, 0),
+    ("gpu_temperature", "GPU temperature", "\u00b0C", 1, False, 0),
+    ("gpu_memory_used_bytes", "GPU memory in use", "GiB", 1 / 2**30, True, 0),
+    ("gpu_sm_clock", "GPU clock", "MHz", 1, False, 0),
+    ("cores_busy", "CPU utilization of the node", "%", 100, True, 100),
+    ("process_cores", "CPU cores used by the rank", "cores", 1, True, 0),
+    ("cpu_power", "CPU power", "W", 1, True, 0),
+    ("cpu_temperature", "CPU temperature", "\u00b0C", 1, False, 0),
+    ("resident_bytes", "Resident memory of the rank", "MiB", 1 / 2**20, True, 0),
+]
+
+
+def coincide(one, other):
+    """True if two curves look the same up to the last point of the shorter one."""
+    pairs = [p for p in zip(one.y, other.y) if math.isfinite(p[0]) and math.isfinite(p[1])]
+    if not pairs:
+        return False
+    spread = max(map(max, pairs)) - min(map(min, pairs))
+    return sum(abs(a - b) for a, b in pairs) <= 0.02 * len(pairs) * spread
+
+
+def is_png(value):
+    """True for base64, which can be part of an attribute."""
+    return isinstance(value, str) and re.match(r"[A-Za-z0-9+/]+=*$", value) is not None
+
+
+def matrix_picture(names, rows, letter):
+    """One path per shade, the share of the row's class; the rows have titles."""
+    count = len(names)
+    parts = [
+        '<svg class="matrix" id="confusion-%s" role="img" aria-label="Confusion matrix of %d classes" '
+        'viewBox="0 0 %d %d" fill="none" stroke="currentColor" shape-rendering="crispEdges">\n'
+        % (letter, count, count, count)
+    ]
+    shades = {shade: ["M0 0"] for shade in range(1, 9)}
+    titles = []
+    for at, row in enumerate(rows):
+        for column, value in enumerate(row):
+            if value > 0:
+                shades[min(math.ceil(8 * value / sum(row)), 8)].append("M%d %d.5h1" % (column, at))
+        recall = show("share", ratio(row[at], sum(row)))
+        worst = max((c for c in range(count) if c != at), key=row.__getitem__)
+        line = "%s: recall %s" % (names[at], recall)
+        line += "\nmost often wrong as %s: %.0f" % (names[worst], row[worst]) if row[worst] else ""
+        rect = '<rect class="at" y="%d" width="%d" height="1"><title>%s</title></rect>\n'
+        titles.append(rect % (at, count, "\n".join(map(esc, line.split("\n")))))
+    for shade, path in shades.items():
+        parts.append('<path stroke-opacity="%g" d="%s"/>\n' % (shade / 8, "".join(path)))
+    return "".join(parts + titles) + "</svg>\n"
+
+
+def confusions(names, rows):
+    """The 20 most frequent confusions."""
+    sheet = Sheet("Most frequent confusions", "pairs", ("class", "text"), ("predicted as", "text"))
+    sheet.columns += [("images", "n"), ("of the class", "share")]
+    pairs = [
+        (-v, at, c) for at, row in enumerate(rows) for c, v in enumerate(row) if at != c and v > 0
+    ]
+    for value, at, column in sorted(pairs)[:20]:
+        cells = [names[at], names[column], show("count", -value)]
+        sheet.rows.append(cells + [show("share", ratio(-value, sum(rows[at])))])
+    sheet.note = "The %d most frequent confusions of %d classes." % (len(sheet.rows), len(names))
+    return sheet
+
+
+def unit_bars(units, ending, scale):
+    """Parts and rows of the columns that are not 0 everywhere; up to 48 rows of neighbours."""
+    columns = [n for n in units.names if n.endswith(ending) and highest(units.numbers(n)) > 0][:12]
+    parts = [(words_of(name, ending), at) for at, name in enumerate(columns)]
+    parts = [(name, PART_COLOURS.get(name, at % 8)) for name, at in parts]
+    each = -(-len(units) // 48) or 1
+    rows = []
+    for row in range(0, len(units), each):
+        span = range(row, min(row + each, len(units)))
+        values = [scale * sum(known(units.numbers(n)[r], 0.0) for r in span) for n in columns]
+        rows.append((units.texts("unit")[row][:80] + (" ..." if each > 1 else ""), values))
+    return parts, rows
+
+
+def rank_series(rows, count):
+    """Curves of (time, value, rank): one per rank; of more than 8 ranks mean, lowest, highest."""
+    if count <= 8:
+        series = []
+        for rank in sorted({row[2] for row in rows}):
+            xs, ys = [], []
+            for time_at, value, _ in (row for row in rows if row[2] == rank):
+                # Interrupt the line between two attempts of a run.
+                if len(xs) > 1 and time_at - xs[-1] > 10 * (xs[-1] - xs[-2]) and ys[-1] == ys[-1]:
+                    xs.append(time_at)
+                    ys.append(NAN)
+                xs.append(time_at)
+                ys.append(value)
+            series.append(Series(xs, ys, "rank %d" % rank, rank, rank % 2 == 1))
+        return series
+    end, slots = max(row[0] for row in rows) or 1, {}
+    for time_at, value, _ in rows:
+        slots.setdefault(min(int(time_at / end * 200), 199), []).append(value)
+    xs = [(slot + 0.5) / 200 * end for slot in sorted(slots)]
+    find = [("mean of the ranks", mean), ("lowest", min), ("highest", max)]
+    curves = [[function(slots[slot]) for slot in sorted(slots)] for _, function in find]
+    return [Series(xs, ys, find[at][0], 0, at > 0, at > 0) for at, ys in enumerate(curves)]
+
+
+# ---- the log book: pages whose text between two marks is generated
+
+BEGIN, END = "<!-- vittrain: begin", "<!-- vittrain: end"
+
+
+def logbook_page(run, logbook):
+    """The generated part of a page."""
+    facts = [fact for fact in FACTS if fact_known(fact, [run])]
+    parts = [
+        "\nRun folder: %s\n\n| | %s | |\n|---|---:|---|\n"
+        % (markdown(run.path), markdown(run.name))
+    ]
+    for fact in facts:
+        row = fact_name(fact, [run]), fact.cell(run, run), fact.weights(run)
+        parts.append("| %s |\n" % " | ".join(map(markdown, row)))
+    parts.append(sheet_found(run, logbook).markdown())
+    for sheet in (
+        sheet_splits,
+        sheet_classes,
+        sheet_outputs,
+        sheet_units,
+        sheet_ranks,
+        sheet_sensors,
+        sheet_deck,
+        sheet_attempts,
+    ):
+        parts.append(sheet(run).markdown())
+    lines = []
+    links = {}
+    for link in ("last", "best"):
+        path = run.file("checkpoints/%s.h5" % link)
+        if os.path.islink(path):
+            links.setdefault(os.readlink(path), []).append(link)
+    for name in run.names("checkpoints", r"step-\d+\.h5$"):
+        size = os.path.getsize(run.file("checkpoints/" + name)) / 1e6
+        names = ["checkpoints/" + markdown(name), "%.1f MB" % size] + links.get(name, [])
+        lines.append(", ".join(names))
+    if run.option("output.upload"):
+        lines.append("uploaded to " + markdown(run.option("output.upload")))
+    sections = [
+        ("Checkpoints", lines, "None."),
+        ("Warnings and errors", run.trouble, "None in the log."),
+    ]
+    for title, lines, none in sections + [("Missing or damaged files", run.missing, "None.")]:
+        body = "".join("* %s\n" % markdown(line) for line in lines) or none + "\n"
+        parts.append("\n## %s\n\n%s" % (title, body))
+    return "".join(parts) + "\n"
+
+
+def logbook_add(run, logbook):
+    """Write the run's page. A run is known by its name and start, also if its folder is moved."""
+    started = text(get(run.attempts, "0.started")) or "unknown"
+    name = re.sub("[-<>]", "_", CONTROL.sub("_", run.name))
+    mark = "<!-- vittrain: run %s of %s -->" % (name, started)
+    base = run.name.lstrip(".") or "run"
+    base = "run" if base.lower() == "readme" else base[:200]
+    os.makedirs(logbook, exist_ok=True)
+    for number in range(1, 10000):
+        path = os.path.join(logbook, base + ("-%d" % number if number > 1 else "") + ".md")
+        old = read_text(path) if os.path.exists(path) else ""
+        if not old or mark in old:
+            break
+    generated = "%s, generated -->\n%s\n%s%s -->\n" % (BEGIN, mark, logbook_page(run, logbook), END)
+    start, end = old.rfind(BEGIN, 0, max(old.rfind(END), 0)), old.rfind(END)
+    if not old:
+        title = "# %s\n\nNotes (text outside the marks is kept):\n\n" % markdown(run.name)
+        write_file(path, title + generated)
+    elif start < 0:
+        write_file(path, old + ("\n" if old.endswith("\n") else "\n\n") + generated)
+    else:
+        after = old[end:].partition("\n")[2]
+        write_file(path, old[:start] + generated + after)
+    return path
+
+
+# ---- the command
+
+
+def find_lr_draw(path, output):
+    """Draw the table of `vittrain find lr`."""
+    try:
+        table = list(csv.DictReader(io.StringIO(read_text(path))))
+        rates, losses, smooth = ([float(r[k]) for r in table] for k in ("rate", "loss", "smoothed"))
+    except (OSError, csv.Error, KeyError, TypeError, ValueError) as why:
+        line = "cannot read %s: %s; specify a run folder, or the table of vittrain find lr"
+        raise Failure(5, line % (path, getattr(why, "strerror", None) or "not such a table"))
+    lowest = min(range(len(smooth)), key=smooth.__getitem__, default=0)
+    shown = losses[: lowest + 1] + smooth[: lowest + 1]
+    margin = (max(shown) - min(shown)) / 8 or 1.0 if shown else 1.0
+    y_range = (min(shown) - margin, max(shown) + margin) if shown else None
+    series = [Series(rates, losses, "loss", 1, thin=True), Series(rates, smooth, "smoothed", 0)]
+    chart = Chart(
+        "Learning-rate range test", series, "learning rate", "loss", False, True, y_range=y_range
+    )
+    base = output[:-4] if output.endswith(".svg") else output or path[:-4]
+    charts_write([chart], base, 800, 500)
+    print("report: %s.svg" % base)
+
+
+def export_charts(path, charts):
+    """Draw charts (title, label of x, label of y, curves) into one picture."""
+    shape = lambda curves: [Series(x, y, name, at) for at, (name, x, y) in enumerate(curves)]
+    drawn = [Chart(title, shape(curves), x, y) for title, x, y, curves in charts]
+    charts_write(drawn, path, 1200, 500)
+
+
+def report(words):
+    options = {
+        "report.output": "",
+        "report.csv": "",
+        "report.format": "html",
+        "output.logbook": None,
+    }
+    folders = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and key in options:
+            options[key] = value
+        elif equals and re.match(r"(report|output)\.\w+$", key):
+            raise Failure(2, "no option %s; there are %s" % (key, ", ".join(options)))
+        else:
+            folders.append(word)
+    if not folders:
+        raise Failure(2, "no run given; call `vittrain report RUN...` with run folders")
+    form, output = options["report.format"], options["report.output"]
+    if form != "html" and form not in export.FORMATS:
+        names = ", ".join(["html"] + list(export.FORMATS))
+        raise Failure(2, "report.format=%s is not one of %s" % (form, names))
+    if len(folders) == 1 and folders[0].endswith(".csv"):
+        return find_lr_draw(folders[0], output)
+    runs = [Run(folder) for folder in folders]
+    path = output or (runs[0].file("report.html") if len(runs) == 1 else "report.html")
+    write_file(path, Page(runs).write())
+    print("report: " + path)
+    if options["report.csv"]:
+        write_file(options["report.csv"], facts_csv(runs))
+    for run in runs if form != "html" else ():
+        export.write(run, form, Failure, write_file, export_charts)
+        print("report: files of report.format=%s are in %s" % (form, run.path))
+    for run in runs:
+        logbook = options["output.logbook"]
+        if logbook is None:
+            logbook = run.option("output.logbook")
+            logbook = logbook if os.path.isdir(logbook) else ""
+        if logbook:
+            try:
+                print("log book: " + logbook_add(run, logbook))
+            except (OSError, Failure) as why:
+                print("report: warning: no page in the log book: %s" % why, file=sys.stderr)
+
+
+def main():
+    words = sys.argv[1:]
+    if words and words[0] in ("-h", "--help"):
+        print(__doc__.strip())
+        return 0
+    try:
+        report(words)
+    except Failure as why:
+        print("report: error: %s" % why, file=sys.stderr)
+        return why.code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

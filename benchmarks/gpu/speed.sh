@@ -113,7 +113,7 @@ theirs_measure() { # MODEL BATCH VARIANT
 speed_shares() { # MODEL BATCH
     local model=$1 batch=$2 ours theirs variant flops ceiling
     ours=$(median <"$scratch/seconds-ours-off")
-    flops=$(sed -n 's/.*"flops_per_image": \([0-9.e+]*\).*/\1/p' "$scratch/speed/run.json" | head -n 1)
+    flops=$(sed -n 's/.*"flops_per_image": \([0-9.e+]*\).*/\1/p' "$scratch/speed/result.json" | head -n 1)
     ceiling=$(ceiling_of)
     share() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.4g", a / b }'; }
     flops=$(awk -v one="${flops:-0}" -v batch="$batch" -v seconds="$ours" 'BEGIN { printf "%.6g", one * batch / seconds }')

@@ -13,10 +13,10 @@
 #include "core/version.h"
 
 const struct command *const app_commands[] = {
-    &command_train,  &command_eval,  &command_predict, &command_report,
-    &command_plan,   &command_find, &command_convert,
-    &command_data,   &command_bench, &command_launch,  &command_doctor,
-    &command_verify, NULL,
+    &command_train, &command_eval,   &command_predict, &command_report,
+    &command_plan,  &command_find,   &command_convert, &command_data,
+    &command_bench, &command_launch, &command_doctor,  &command_verify,
+    NULL,
 };
 
 enum { COMMANDS = sizeof app_commands / sizeof app_commands[0] };

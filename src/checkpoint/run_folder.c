@@ -28,12 +28,11 @@
 #include "core/log.h"
 #include "core/output_file.h"
 #include "core/text.h"
-#include "core/text_file.h"
 
 static const char runs_folder[] = "runs";
 
 /* YYYYmmdd-HHMMSS */
-enum { DATE_LENGTH = 15, LAST_SUFFIX = 999, LAST_DECK = 999 };
+enum { DATE_LENGTH = 15, LAST_SUFFIX = 999 };
 
 /* ---- contents of a folder ---- */
 
@@ -144,12 +143,11 @@ void run_folder_close(struct run_folder *folder)
 static bool is_temporary(const char *name)
 {
     static const char *const patterns[] = {
-        "*_*_*_*.txt",          ".probe-*",     "accuracy_plot.png",  "best.safetensors",
-        "course.log",           "deck*.ini",    "epochs.csv",         "exec_time.log",
-        "hparams.yaml",         "imagenet.log", "metrics.csv",        "misclassified.json",
-        "monitor*.csv",         "ranks.csv",    "receipt.csv",        "report.html",
-        "result.json",          "run.json",     "step-*.h5",          "tags.log",
-        "training_metrics.png", "units.csv",    "weights.safetensors"};
+        "*_*_*_*.txt",          ".probe-*",           "accuracy_plot.png",  "best.safetensors",
+        "course.log",           "deck.ini",           "exec_time.log",      "hparams.yaml",
+        "imagenet.log",         "metrics.csv",        "misclassified.json", "monitor*.csv",
+        "receipt.csv",          "report.html",        "result.json",        "step-*.h5",
+        "training_metrics.png", "weights.safetensors"};
     char stem[NAME_MAX + 1];
     snprintf(stem, sizeof stem, "%s", name);
     bool part = text_ends_with(stem, ".part");
@@ -163,8 +161,7 @@ static bool is_temporary(const char *name)
 
 void run_folder_discard(const struct run_folder *folder, struct comm *world, bool of_node)
 {
-    static const char *const names[] = {"train.log",   "deck.ini",   "tags.log",
-                                        "metrics.csv", "epochs.csv", "receipt.csv"};
+    static const char *const names[] = {"train.log", "metrics.csv", "receipt.csv"};
     char path[FILE_PATH];
     DIR *entries = NULL;
     if (of_node && world->rank != 0) { /* a folder of this node has no files */
@@ -394,47 +391,11 @@ static bool decide_folder(struct run_folder *folder, const struct options *optio
 
 /* ---- the interface ---- */
 
-/* Copy the deck of the earlier attempts to the first unused name of deck-1.ini, deck-2.ini, ... */
-static bool deck_keep(const struct run_folder *folder, const char *text, struct error *error)
-{
-    char name[32];
-    int number = 1;
-    do
-        snprintf(name, sizeof name, "deck-%d.ini", number);
-    while (number++ < LAST_DECK && path_exists(folder->path, name));
-    return run_folder_write(folder, name, text, error);
-}
-
 bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                           struct error *error)
 {
-    char path[FILE_PATH], *text = options_to_run_deck(options);
-    snprintf(path, sizeof path, "%s/deck.ini", folder->path);
-    char *earlier = text_file_read(path, NULL);
-    bool good =
-        (earlier == NULL || strcmp(earlier, text) == 0 || deck_keep(folder, earlier, error)) &&
-        run_folder_write(folder, "deck.ini", text, error);
-    free(earlier);
-    free(text);
-    return good;
-}
-
-bool run_folder_save_tags(const struct run_folder *folder, const struct options *options,
-                          struct error *error)
-{
-    struct text_stream list;
-    size_t length;
-    const char *tag = text_next_item(options->run.tags, &length);
-    if (tag == NULL)
-        return true;
-    FILE *stream = text_stream_open(&list);
-    for (const char *joint = "["; tag != NULL; tag = text_next_item(tag + length, &length)) {
-        fprintf(stream, "%s'%.*s'", joint, (int)length, tag);
-        joint = ", ";
-    }
-    fputs("]\n", stream);
-    char *text = text_stream_close(&list);
-    bool good = run_folder_write(folder, "tags.log", text, error);
+    char *text = options_to_run_deck(options);
+    bool good = run_folder_write(folder, "deck.ini", text, error);
     free(text);
     return good;
 }

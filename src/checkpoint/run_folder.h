@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The folder of a run: deck, log, metrics.csv, epochs.csv, TensorBoard events, checkpoints/ and
- * result.json. Only rank 0 writes to it, except for checkpoints (checkpoint.h). */
+/* The folder of a run: deck, log, metrics.csv, TensorBoard events, checkpoints/ and result.json.
+ * Only rank 0 writes to it, except for checkpoints (checkpoint.h). */
 #ifndef VITTRAIN_CHECKPOINT_RUN_FOLDER_H
 #define VITTRAIN_CHECKPOINT_RUN_FOLDER_H
 
@@ -36,16 +36,10 @@ MUST_CHECK bool run_folder_open(struct run_folder *folder, struct mesh *mesh,
                                 const struct options *options, struct error *error);
 
 /* Not collective. Return the number of steps in result.json; -1 if the file is missing or marks an
- * unfinished run (train.max_seconds). A damaged result.json counts as a finished run of 0 steps. */
+ * unfinished run. A damaged result.json counts as a finished run of 0 steps. */
 int64_t run_folder_finished_steps(const char *folder);
 
-/* Rank 0. Write run.tags to tags.log as the Lightning-Hydra template does: ['one', 'two']. Without
- * tags no file is written. */
-MUST_CHECK bool run_folder_save_tags(const struct run_folder *folder, const struct options *options,
-                                     struct error *error);
-
-/* Rank 0. Save the options as deck.ini. If that of the earlier attempts has other options, it is
- * kept as deck-1.ini, deck-2.ini, ... */
+/* Rank 0. Save the options as deck.ini. */
 MUST_CHECK bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                                      struct error *error);
 

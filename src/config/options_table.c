@@ -28,7 +28,7 @@ const struct option_entry option_table[] = {
      .help = "Name of the run, the prefix of its folder: runs/NAME-DATE."},
     {PLACE(run, tags), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Comma-separated tags of the run, for reports and the log book: baseline,photos. Also "
-             "written to run.json and tags.log."},
+             "written to result.json."},
     {PLACE(run, dir), .kind = OPTION_IS_TEXT, .preset = "",
      .flags = "o output output-dir out-dir save-dir log-dir logdir checkpoint-dir model-folder",
      .help = "Folder of the run. Empty: runs/NAME-DATE in the working directory."},
@@ -624,7 +624,7 @@ const struct option_entry option_table[] = {
     {PLACE(output, tensorboard), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Write events for TensorBoard."},
     {PLACE(output, csv), .kind = OPTION_IS_SWITCH, .preset = "on",
-     .help = "Write metrics.csv, epochs.csv, units.csv, ranks.csv and monitor.csv."},
+     .help = "Write metrics.csv and monitor.csv."},
     {PLACE(output, logbook), .kind = OPTION_IS_TEXT, .preset = "runs/logbook",
      .help = "Folder of the log book. A run adds a row to its index when it ends. "
              "Empty: none."},

@@ -23,7 +23,7 @@ MUST_CHECK bool csv_open(struct csv *csv, const char *path, const char *header, 
                          int64_t last, struct error *error);
 
 /* The rows of an existing table that stay when it is opened. */
-enum { CSV_REMOVED = 2 };
+enum { CSV_REMOVED = 3 };
 struct csv_keep {
     int column;   /* of a number, from 0; rows with more than `last` are removed */
     int64_t last; /* 0: all rows are removed */

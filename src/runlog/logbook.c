@@ -29,7 +29,8 @@ static const char head[] =
     "<!-- vittrain: begin, generated -->\n"
     "| Run | Started | Model | Ranks | Nodes | Strategy | Precision | Global batch | Epochs | "
     "Validation | Test | Images/s | MFU | Total time | Status | Reason | Data used | "
-    "Initial weights |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+    "Initial weights "
+    "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
 /* Lock the log book by creating a file: not all file systems have locks. A lock that a killed
  * process left is removed after LOCK_SECONDS. */

@@ -5,8 +5,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/json_value.h"
 
@@ -95,7 +93,7 @@ static void evaluation_put(json_t *object, const struct evaluation *evaluation, 
         value_put(object, "confusion_matrix", confusion_to_json(evaluation));
 }
 
-static void run_put(json_t *object, const struct results *results)
+void results_put_setup(json_t *object, const struct results *results)
 {
     value_put(object, "name", value_text(results->name));
     value_put(object, "model", value_text(results->model));
@@ -103,10 +101,14 @@ static void run_put(json_t *object, const struct results *results)
     value_put(object, "backend", value_text(results->backend));
     value_put(object, "precision", value_text(results->precision));
     value_put(object, "seed", json_integer(results->seed));
-    value_put(object, "ranks", value_count(results->ranks));
+    value_put(object, "world_size", value_count(results->ranks));
     value_put(object, "nodes", value_count(results->nodes));
     value_put(object, "threads", value_count(results->threads));
     value_put(object, "global_batch", value_count(results->global_batch));
+}
+
+static void run_put(json_t *object, const struct results *results)
+{
     value_put(object, "epochs", value_count(results->epochs));
     value_put(object, "steps", value_count(results->steps));
     value_put(object, "finished", json_boolean(!results->unfinished));
@@ -139,9 +141,9 @@ static json_t *sensors_to_json(const struct monitor_summary *summary)
     return object;
 }
 
-char *results_to_text(const struct results *results, const struct dataset *dataset)
+void results_put(json_t *object, const struct results *results, const struct dataset *dataset)
 {
-    json_t *object = json_object(), *train = json_object(), *best = json_object();
+    json_t *train = json_object(), *best = json_object();
 
     run_put(object, results);
     value_put(train, "loss", value_number(results->train_loss));
@@ -165,7 +167,6 @@ char *results_to_text(const struct results *results, const struct dataset *datas
     value_put(object, "target_seconds", value_number(results->target_seconds));
     value_put(object, "sensors",
               results->sensors != NULL ? sensors_to_json(results->sensors) : json_null());
-    return value_to_text(object);
 }
 
 char *evaluation_to_text(const struct evaluation *evaluation, const char *split,
@@ -175,14 +176,4 @@ char *evaluation_to_text(const struct evaluation *evaluation, const char *split,
 
     evaluation_put(object, evaluation, split, dataset);
     return value_to_text(object);
-}
-
-bool results_write(const struct run_folder *folder, const struct results *results,
-                   const struct dataset *dataset, struct error *error)
-{
-    char *text = results_to_text(results, dataset);
-    bool good = run_folder_write(folder, "result.json", text, error);
-
-    free(text);
-    return good;
 }

@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "checkpoint/run_folder.h"
-#include "core/error.h"
 #include "data/dataset.h"
 #include "runlog/evaluation.h"
 #include "runlog/monitor.h"
+
+struct json_t;
 
 /* NULL, NAN and negative counts are unknown: null in the JSON. */
 struct results {
@@ -36,15 +36,15 @@ struct results {
     const struct monitor_summary *sensors; /* NULL: not monitored */
 };
 
-/* Return the JSON text, which the caller frees. dataset: names of the classes; NULL: no names. */
-char *results_to_text(const struct results *results, const struct dataset *dataset);
+/* Add to result.json what is known when an attempt begins. */
+void results_put_setup(struct json_t *object, const struct results *results);
+
+/* Add everything else. dataset: names of the classes; NULL: no names. */
+void results_put(struct json_t *object, const struct results *results,
+                 const struct dataset *dataset);
 
 /* Return the JSON text of one evaluation, for commands without a run; the caller frees it. */
 char *evaluation_to_text(const struct evaluation *evaluation, const char *split,
                          const struct dataset *dataset);
-
-/* Replace FOLDER/result.json atomically. Rank 0. */
-MUST_CHECK bool results_write(const struct run_folder *folder, const struct results *results,
-                              const struct dataset *dataset, struct error *error);
 
 #endif

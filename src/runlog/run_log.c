@@ -19,22 +19,17 @@
 static const char metrics_header[] =
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"
     "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"
-    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou,map";
-static const char epochs_header[] =
-    "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"
-    "eval_seconds,images_per_second,data_share,next_lr";
-
-static const char outputs_header[] =
-    "epoch,step,split,output,rmse,mae,bias,r2,persistence_rmse,persistence_mae";
+    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou,map,output,"
+    "rmse,mae,bias,r2,persistence_rmse,persistence_mae,seconds,eval_seconds,data_share,next_lr";
 
 enum { METRICS_MOST = 8 }; /* tags of evaluations in a set */
-/* Columns of metrics.csv; STEP_COLUMN also of epochs.csv, SPLIT_COLUMN also of outputs.csv. */
+/* Columns of metrics.csv. */
 enum { STEP_COLUMN = 1, SPLIT_COLUMN = 2, TOP1_COLUMN = 4, ELAPSED_COLUMN = 15 };
 
 static const double flush_seconds = 5;
 
 struct run_log {
-    struct csv metrics, epochs, receipts, outputs;
+    struct csv metrics, receipts;
     struct tensorboard *board;
     int tags;          /* enum tags_choice */
     double flushed_at; /* clock */
@@ -44,17 +39,15 @@ struct run_log {
 
 struct tag {
     const char *name;
-    const char *split; /* of the rows with this tag; "epoch": rows of epochs.csv; NULL: end */
+    const char *split; /* of the rows with this tag; NULL: end */
     size_t offset;     /* of a double in the row; EPOCH_NUMBER: the epoch */
     double factor;
 };
 
 enum { EPOCH_NUMBER = 0 };
 _Static_assert(offsetof(struct metrics_row, epoch) == EPOCH_NUMBER, "epoch is the first member");
-_Static_assert(offsetof(struct epoch_row, epoch) == EPOCH_NUMBER, "epoch is the first member");
 
 #define ROW(field) offsetof(struct metrics_row, field)
-#define EPOCH(field) offsetof(struct epoch_row, field)
 
 /* clang-format off */
 static const struct tag vittrain_tags[] = {
@@ -87,7 +80,7 @@ static const struct tag imagenet_tags[] = {
     {"Loss/val", "val", ROW(loss), 1},
     {"acc1/val", "val", ROW(top1), 100},
     {"acc5/val", "val", ROW(top5), 100},
-    {"lr", "epoch", EPOCH(next_rate), 1},
+    {"lr", "epoch", ROW(next_rate), 1},
     {0}};
 
 static const struct tag lightning_tags[] = {
@@ -101,8 +94,8 @@ static const struct tag lightning_tags[] = {
     {"epoch", "val", EPOCH_NUMBER, 1},
     {"test/loss", "test", ROW(loss), 1},
     {"test/acc", "test", ROW(top1), 1},
-    {"train/loss_epoch", "epoch", EPOCH(train_loss), 1},
-    {"train/acc_epoch", "epoch", EPOCH(train_top1), 1},
+    {"train/loss_epoch", "epoch", ROW(loss), 1},
+    {"train/acc_epoch", "epoch", ROW(top1), 1},
     {"epoch", "epoch", EPOCH_NUMBER, 1},
     {0}};
 
@@ -119,18 +112,32 @@ static const struct {
     [TAGS_LIGHTNING] = {lightning_tags, true, false, -1}};
 /* clang-format on */
 
-/* Write the points of a row (struct metrics_row or epoch_row) that are not NAN. */
-static bool points_write(struct run_log *log, const char *split, int64_t step, int64_t epoch,
-                         const void *row, struct error *error)
+static double value_at(const struct metrics_row *row, size_t offset)
+{
+    double value;
+    memcpy(&value, (const char *)row + offset, sizeof value);
+    return value;
+}
+
+struct metrics_row run_log_row(const char *split, int64_t epoch, int64_t step)
+{
+    const double empty = NAN;
+    struct metrics_row row = {.epoch = epoch, .step = step, .split = split};
+    for (size_t offset = ROW(loss); offset <= ROW(next_rate); offset += sizeof empty)
+        memcpy((char *)&row + offset, &empty, sizeof empty);
+    return row;
+}
+
+/* Write the points of a row that are not NAN. */
+static bool points_write(struct run_log *log, const struct metrics_row *row, struct error *error)
 {
     for (const struct tag *tag = tag_sets[log->tags].tags; tag->split != NULL; tag++) {
-        double value = (double)epoch;
-        if (strcmp(tag->split, split) != 0)
+        if (strcmp(tag->split, row->split) != 0)
             continue;
-        if (tag->offset != EPOCH_NUMBER)
-            memcpy(&value, (const char *)row + tag->offset, sizeof value);
+        const double value =
+            tag->offset == EPOCH_NUMBER ? (double)row->epoch : value_at(row, tag->offset);
         if (!isnan(value) &&
-            !tensorboard_scalar(log->board, tag->name, step + tag_sets[log->tags].shift,
+            !tensorboard_scalar(log->board, tag->name, row->step + tag_sets[log->tags].shift,
                                 tag->factor * value, error))
             return false;
     }
@@ -145,28 +152,21 @@ bool run_log_is_due(const struct output_options *options, int64_t step, int64_t 
 
 /* ---- open */
 
-static struct csv_keep evaluations_keep(const struct run_log_position *position)
+static bool metrics_open(struct run_log *log, const char *folder,
+                         const struct run_log_position *position, struct error *error)
 {
+    char path[FILE_PATH];
     struct csv_keep keep = {
         .column = STEP_COLUMN, .last = position->step, .text_column = SPLIT_COLUMN};
     size_t removed = 0;
+    if (position->mid_epoch)
+        keep.removed[removed++] = "epoch";
     if (position->unevaluated)
         keep.removed[removed++] = "val";
     if (position->untested)
         keep.removed[removed++] = "test";
-    return keep;
-}
-
-static bool tables_open(struct run_log *log, const char *folder,
-                        const struct run_log_position *position, struct error *error)
-{
-    char metrics[FILE_PATH], epochs[FILE_PATH];
-    const struct csv_keep keep = evaluations_keep(position);
-    snprintf(metrics, sizeof metrics, "%s/metrics.csv", folder);
-    snprintf(epochs, sizeof epochs, "%s/epochs.csv", folder);
-    return csv_reopen(&log->metrics, metrics, metrics_header, &keep, error) &&
-           csv_open(&log->epochs, epochs, epochs_header, STEP_COLUMN,
-                    position->mid_epoch ? position->step - 1 : position->step, error);
+    snprintf(path, sizeof path, "%s/metrics.csv", folder);
+    return csv_reopen(&log->metrics, path, metrics_header, &keep, error);
 }
 
 struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
@@ -175,7 +175,7 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct outpu
     struct run_log *log = allocate(1, sizeof *log);
     const int64_t step = position->step;
     log->tags = options->tensorboard_tags;
-    bool good = !options->csv || tables_open(log, folder->path, position, error);
+    bool good = !options->csv || metrics_open(log, folder->path, position, error);
     if (good && options->tensorboard) {
         /* A new run writes a purge, too: the folder may contain events of a killed attempt, and one
          * of TensorBoard's readers takes the first purge for the start of the run. */
@@ -198,51 +198,29 @@ bool run_log_open_receipts(struct run_log *log, const struct run_folder *folder,
            csv_open(&log->receipts, path, header, RECEIPT_STEP, step, error);
 }
 
-bool run_log_open_outputs(struct run_log *log, const struct run_folder *folder,
-                          const struct run_log_position *position, struct error *error)
-{
-    const struct csv_keep keep = evaluations_keep(position);
-    char path[FILE_PATH];
-    snprintf(path, sizeof path, "%s/outputs.csv", folder->path);
-    return log->metrics.stream == NULL ||
-           csv_reopen(&log->outputs, path, outputs_header, &keep, error);
-}
-
 /* ---- rows */
 
-static void numbers_to_table(struct csv *csv, const double *values, size_t count)
+/* Write the columns from `first` to `last`, offsets in the row. */
+static void columns_to_table(struct csv *csv, const struct metrics_row *row, size_t first,
+                             size_t last)
 {
-    for (size_t i = 0; i < count; i++)
-        csv_number(csv, values[i]);
+    for (size_t offset = first; offset <= last; offset += sizeof(double))
+        csv_number(csv, value_at(row, offset));
 }
 
-static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, struct error *error)
+/* output: name of the output whose errors the row has, or "". */
+static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, const char *output,
+                             struct error *error)
 {
-    const double values[] = {row->loss,
-                             row->top1,
-                             row->top5,
-                             row->rate,
-                             row->gradient_norm,
-                             row->images_per_second,
-                             row->step_seconds,
-                             row->data_seconds,
-                             row->compute_seconds,
-                             row->comm_seconds,
-                             row->exposed_comm_seconds,
-                             row->peak_share,
-                             row->elapsed_seconds,
-                             row->loss_scale,
-                             row->skipped_steps,
-                             row->forward_seconds,
-                             row->backward_seconds,
-                             row->reduce_seconds,
-                             row->update_seconds,
-                             row->miou,
-                             row->map};
+    char rate[32];
+    snprintf(rate, sizeof rate, "%.17g", row->next_rate); /* all digits: exports print them */
     csv_integer(csv, row->epoch);
     csv_integer(csv, row->step);
     csv_text(csv, row->split);
-    numbers_to_table(csv, values, sizeof values / sizeof values[0]);
+    columns_to_table(csv, row, ROW(loss), ROW(map));
+    csv_text(csv, output);
+    columns_to_table(csv, row, ROW(errors), ROW(data_share));
+    csv_text(csv, isnan(row->next_rate) ? "" : rate);
     return csv_end_row(csv, error);
 }
 
@@ -250,26 +228,12 @@ bool run_log_metrics(struct run_log *log, const struct metrics_row *row, struct 
 {
     if (log == NULL)
         return true;
-    if (log->metrics.stream != NULL && !metrics_to_table(&log->metrics, row, error))
+    if (log->metrics.stream != NULL && !metrics_to_table(&log->metrics, row, "", error))
         return false;
     if (log->board != NULL && (row->due || !tag_sets[log->tags].due_only) &&
-        !points_write(log, row->split, row->step, row->epoch, row, error))
+        !points_write(log, row, error))
         return false;
     return clock_now() - log->flushed_at < flush_seconds || run_log_flush(log, error);
-}
-
-static bool output_to_table(struct csv *csv, const struct metrics_row *row, const char *name,
-                            const struct output_errors *errors, struct error *error)
-{
-    const double values[] = {
-        errors->rmse,           errors->mae, errors->bias, errors->r2, errors->persistence_rmse,
-        errors->persistence_mae};
-    csv_integer(csv, row->epoch);
-    csv_integer(csv, row->step);
-    csv_text(csv, row->split);
-    csv_text(csv, name);
-    numbers_to_table(csv, values, sizeof values / sizeof values[0]);
-    return csv_end_row(csv, error);
 }
 
 bool run_log_targets(struct run_log *log, const struct metrics_row *row,
@@ -286,38 +250,16 @@ bool run_log_targets(struct run_log *log, const struct metrics_row *row,
             return false;
     }
     for (int64_t i = 0; i < evaluation->outputs; i++) {
-        const struct output_errors *errors = &evaluation->errors[i];
+        struct metrics_row one = run_log_row(row->split, row->epoch, row->step);
+        one.errors = evaluation->errors[i];
         evaluation_output_name(dataset, i, name);
         snprintf(tag, sizeof tag, "%s/rmse/%s", row->split, name);
-        if (log->outputs.stream != NULL &&
-            !output_to_table(&log->outputs, row, name, errors, error))
+        if (log->metrics.stream != NULL && !metrics_to_table(&log->metrics, &one, name, error))
             return false;
-        if (!isnan(errors->rmse) && !run_log_point(log, tag, row->step, errors->rmse, error))
+        if (!isnan(one.errors.rmse) && !run_log_point(log, tag, row->step, one.errors.rmse, error))
             return false;
     }
     return true;
-}
-
-bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct error *error)
-{
-    struct csv *csv = log != NULL ? &log->epochs : NULL;
-    char rate[32];
-    if (log == NULL)
-        return true;
-    if (log->board != NULL && !points_write(log, "epoch", row->steps, row->epoch, row, error))
-        return false;
-    if (csv->stream == NULL)
-        return true;
-    csv_integer(csv, row->epoch);
-    csv_integer(csv, row->steps);
-    const double values[] = {
-        row->train_loss,   row->train_top1,        row->train_top5, row->val_loss,
-        row->val_top1,     row->val_top5,          row->rate,       row->seconds,
-        row->eval_seconds, row->images_per_second, row->data_share};
-    numbers_to_table(csv, values, sizeof values / sizeof values[0]);
-    snprintf(rate, sizeof rate, "%.17g", row->next_rate); /* all digits: exports print them */
-    csv_text(csv, isnan(row->next_rate) ? "" : rate);
-    return csv_end_row(csv, error);
 }
 
 bool run_log_receipt(struct run_log *log, const struct receipt *receipt, int columns,
@@ -365,9 +307,7 @@ bool run_log_flush(struct run_log *log, struct error *error)
         return true;
     log->flushed_at = clock_now();
     return (log->metrics.stream == NULL || csv_flush(&log->metrics, error)) &&
-           (log->epochs.stream == NULL || csv_flush(&log->epochs, error)) &&
            (log->receipts.stream == NULL || csv_flush(&log->receipts, error)) &&
-           (log->outputs.stream == NULL || csv_flush(&log->outputs, error)) &&
            (log->board == NULL || tensorboard_flush(log->board, error));
 }
 
@@ -376,9 +316,7 @@ void run_log_close(struct run_log *log)
     if (log == NULL)
         return;
     csv_close(&log->metrics);
-    csv_close(&log->epochs);
     csv_close(&log->receipts);
-    csv_close(&log->outputs);
     if (log->board != NULL)
         tensorboard_close(log->board);
     free(log);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The tables of a running run: metrics.csv, epochs.csv, outputs.csv and TensorBoard
- * events. docs/outputs.md
+/* The tables of a running run: metrics.csv, receipt.csv and TensorBoard events. docs/outputs.md
  * explains the columns. Local; rank 0 has a log, on other ranks it is NULL and calls do nothing. */
 #ifndef VITTRAIN_RUNLOG_RUN_LOG_H
 #define VITTRAIN_RUNLOG_RUN_LOG_H
@@ -10,6 +9,7 @@
 
 #include "checkpoint/run_folder.h"
 #include "core/error.h"
+#include "runlog/output_errors.h"
 
 struct dataset;
 struct evaluation;
@@ -17,10 +17,11 @@ struct options;
 struct output_options;
 struct receipt;
 
-/* One row of metrics.csv: training over a log interval, or an evaluation. NAN: empty cell. */
+/* One row of metrics.csv: training over a log interval or an epoch, or an evaluation. The doubles
+ * from `loss` to `next_rate` are its columns in their order; NAN: empty cell. */
 struct metrics_row {
     int64_t epoch, step; /* step: completed optimizer steps */
-    const char *split;   /* "train", "val", "test" */
+    const char *split;   /* "train", "val", "test", "epoch" */
     double loss, top1, top5;
     double rate, gradient_norm;
     double images_per_second, step_seconds;
@@ -30,7 +31,11 @@ struct metrics_row {
     double loss_scale, skipped_steps; /* fp16 only: after the last step */
     /* compute_seconds and exposed_comm_seconds by phases; NAN on GPUs without debug.profile. */
     double forward_seconds, backward_seconds, reduce_seconds, update_seconds;
-    double miou, map; /* evaluations of a segmentation, of several labels */
+    double miou, map;            /* evaluations of a segmentation, of several labels */
+    struct output_errors errors; /* of one output of a regression (run_log_targets) */
+    /* Of an epoch: time of training and of the evaluation, share of the former spent waiting for
+     * data, learning rate of the next step. */
+    double seconds, eval_seconds, data_share, next_rate;
 
     /* For TensorBoard only. */
     bool due;                      /* the interval ended by output.log_every */
@@ -38,14 +43,8 @@ struct metrics_row {
     double best_top1;              /* evaluations: the best so far */
 };
 
-/* One row of epochs.csv, at the end of an epoch. NAN: empty cell. */
-struct epoch_row {
-    int64_t epoch, steps; /* steps: completed optimizer steps */
-    double train_loss, train_top1, train_top5, val_loss, val_top1, val_top5;
-    double rate, next_rate; /* of the last step of the epoch; of the step after it */
-    double seconds, eval_seconds, images_per_second;
-    double data_share; /* share of the epoch's training time spent waiting for data */
-};
+/* Return a row whose columns are all empty. */
+struct metrics_row run_log_row(const char *split, int64_t epoch, int64_t step);
 
 /* True if a log interval ends after this step; both count completed steps. */
 bool run_log_is_due(const struct output_options *options, int64_t step, int64_t epoch_step);
@@ -56,9 +55,9 @@ struct run_log;
 struct run_log_position {
     int64_t step; /* completed optimizer steps; rows after it are removed; 0: all rows */
     /* Rows at the step itself that are removed, because this attempt writes them again: */
-    bool mid_epoch;   /* of epochs.csv: the step is not the last of an epoch */
+    bool mid_epoch;   /* "epoch": the step is not the last of an epoch */
     bool unevaluated; /* "val": the evaluation was not complete at the checkpoint */
-    bool untested;    /* "test": the run has no result.json of this step */
+    bool untested;    /* "test": result.json has no results of this step */
 };
 
 /* Open the tables and TensorBoard as output.csv and output.tensorboard select. Output of earlier
@@ -73,21 +72,15 @@ MUST_CHECK bool run_log_open_receipts(struct run_log *log, const struct run_fold
                                       const char *header, int64_t step, bool writes,
                                       struct error *error);
 
-/* Open outputs.csv, if there is a metrics.csv. For a regression. */
-MUST_CHECK bool run_log_open_outputs(struct run_log *log, const struct run_folder *folder,
-                                     const struct run_log_position *position, struct error *error);
-
 /* Rows are buffered for a few seconds; a write error (full disk) is reported by a later call, at
  * the latest by run_log_flush. */
 MUST_CHECK bool run_log_metrics(struct run_log *log, const struct metrics_row *row,
                                 struct error *error);
-/* Write the rows of outputs.csv and the TensorBoard points of an evaluation's targets. row: the
- * evaluation's row of metrics.csv. */
+/* Write one row for each output of a regression, and the TensorBoard points of an evaluation's
+ * targets. row: the evaluation's row. */
 MUST_CHECK bool run_log_targets(struct run_log *log, const struct metrics_row *row,
                                 const struct evaluation *evaluation, const struct dataset *dataset,
                                 struct error *error);
-MUST_CHECK bool run_log_epoch(struct run_log *log, const struct epoch_row *row,
-                              struct error *error);
 
 MUST_CHECK bool run_log_receipt(struct run_log *log, const struct receipt *receipt, int columns,
                                 struct error *error);

@@ -82,6 +82,29 @@ void plane_samples_begin(struct plane_samples *list, const struct session *sessi
     list->sample = allocate((size_t)(PLANE_SAMPLES * list->shown), sizeof *list->sample);
 }
 
+/* Return which of the pictures a sample of the split is in, -1 if in none. They are spread over the
+ * split. */
+static int64_t picture_of(int64_t position, int64_t count)
+{
+    const int64_t picture = round_up_division(PLANE_SAMPLES * position, count);
+    return picture < PLANE_SAMPLES && picture * count / PLANE_SAMPLES == position ? picture : -1;
+}
+
+/* Copy the first channel of a sample, scaled to the range of the classes. */
+static void input_scale(const struct batch *batch, bool is_float, int64_t i, int64_t classes,
+                        float *input, int64_t pixels)
+{
+    const uint8_t *bytes = batch->pixels + i * batch->record_bytes;
+    float low = INFINITY, high = -INFINITY;
+    for (int64_t p = 0; p < pixels; p++) {
+        input[p] = is_float ? ((const float *)(const void *)bytes)[p] : (float)bytes[p];
+        low = fminf(low, input[p]);
+        high = fmaxf(high, input[p]);
+    }
+    for (int64_t p = 0; p < pixels; p++)
+        input[p] = high > low ? (input[p] - low) / (high - low) * (float)(classes - 1) : 0;
+}
+
 void plane_samples_visit(void *self, const struct batch *batch, const int32_t *predicted,
                          const float *predictions, struct error *error)
 {
@@ -93,13 +116,16 @@ void plane_samples_visit(void *self, const struct batch *batch, const int32_t *p
     const int64_t first = list->evaluated + batch->position;
     (void)predicted;
     list->evaluated += batch->global_count;
-    if (error->kind != ERROR_NONE || first >= PLANE_SAMPLES)
+    if (error->kind != ERROR_NONE)
         return;
-    float *prediction = allocate((size_t)(2 * pixels), sizeof *prediction);
-    float *difference = prediction + pixels;
-    for (int64_t i = 0; i < batch->count && first + i < PLANE_SAMPLES; i++)
-        for (int64_t k = 0; k < list->shown; k++) {
-            struct plane_sample *sample = &list->sample[(first + i) * list->shown + k];
+    float *prediction = allocate((size_t)(3 * pixels), sizeof *prediction);
+    float *difference = prediction + pixels, *input = difference + pixels;
+    for (int64_t i = 0; i < batch->count; i++) {
+        const int64_t picture = picture_of(first + i, dataset->count);
+        if (picture >= 0 && classes > 0)
+            input_scale(batch, dataset->type == DATASET_FLOAT32, i, classes, input, pixels);
+        for (int64_t k = 0; picture >= 0 && k < list->shown; k++) {
+            struct plane_sample *sample = &list->sample[picture * list->shown + k];
             const float *target = batch_targets(batch, i) + k * pixels;
             const float *output = predictions + (i * model->classes + k) * pixels;
             for (int64_t p = 0; p < pixels; p++) {
@@ -111,11 +137,11 @@ void plane_samples_visit(void *self, const struct batch *batch, const int32_t *p
             }
             sample->record = batch->records[i];
             sample->output = k;
-            sample_draw(sample,
-                        (const float *[]){batch_persistence(batch, dataset, i, k), target,
-                                          prediction, difference},
+            const float *shown = classes > 0 ? input : batch_persistence(batch, dataset, i, k);
+            sample_draw(sample, (const float *[]){shown, target, prediction, difference},
                         model->output, classes);
         }
+    }
     free(prediction);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The first samples of an evaluation whose targets are planes, as pictures for the report: input,
- * target, prediction and error side by side. */
+/* Samples of an evaluation whose targets are planes, as pictures for the report: input, target,
+ * prediction and error side by side. */
 #ifndef VITTRAIN_TRAIN_PLANE_SAMPLES_H
 #define VITTRAIN_TRAIN_PLANE_SAMPLES_H
 
@@ -28,8 +28,8 @@ struct plane_samples {
 void plane_samples_begin(struct plane_samples *list, const struct session *session,
                          const struct dataset *dataset);
 
-/* Draws those of the first samples that are in the batch: an evaluation_visitor whose self is the
- * list. */
+/* Draws those of the pictures whose samples are in the batch: an evaluation_visitor whose self is
+ * the list. */
 void plane_samples_visit(void *self, const struct batch *batch, const int32_t *predicted,
                          const float *predictions, struct error *error);
 

@@ -170,7 +170,7 @@ static void step_line_print(struct trainer *trainer, const struct metrics_row *r
     }
 }
 
-static void epoch_line_print(const struct trainer *trainer, const struct epoch_row *row,
+static void epoch_line_print(const struct trainer *trainer, const struct metrics_row *row,
                              bool evaluated)
 {
     char text[160] = "", best[48] = "", monitor[16], seconds[32], right[32], val_right[32];
@@ -182,13 +182,15 @@ static void epoch_line_print(const struct trainer *trainer, const struct epoch_r
     else if (!isnan(metric))
         snprintf(best, sizeof best, "  (best %s %.4f)", monitor, metric);
     if (evaluated)
-        snprintf(text, sizeof text, "  val loss %s%s%s", evaluation_number(row->val_loss, 4, loss),
-                 accuracy_text(row->val_top1, "val acc", val_right, sizeof val_right), best);
+        snprintf(text, sizeof text, "  val loss %s%s%s",
+                 evaluation_number(trainer->evaluation.loss, 4, loss),
+                 accuracy_text(trainer->evaluation.top1, "val acc", val_right, sizeof val_right),
+                 best);
     clock_format(row->seconds, seconds, sizeof seconds);
     log_progress_end();
     log_info("epoch %lld done  loss %s%s%s  %s  %.0f img/s  data wait %.2f %%",
-             (long long)row->epoch + 1, evaluation_number(row->train_loss, 4, loss),
-             accuracy_text(row->train_top1, "acc", right, sizeof right), text, seconds,
+             (long long)row->epoch + 1, evaluation_number(row->loss, 4, loss),
+             accuracy_text(row->top1, "acc", right, sizeof right), text, seconds,
              row->images_per_second, 100 * row->data_share);
 }
 
@@ -314,36 +316,33 @@ void progress_interval(struct trainer *trainer)
     const double samples = loss.samples, speed = images_of(&loss) / seconds;
     const struct session *session = &trainer->run.session;
     const struct loss_scaler *scaler = &session->io.result.scaler;
-    const bool scaled = session->io.scaler != NULL;
-    const bool seen = session_sees_times(session);
-    const struct metrics_row row = {
-        .epoch = state->epoch,
-        .step = state->step,
-        .split = "train",
-        .due = run_log_is_due(&trainer->run.options.output, state->step, state->epoch_step),
-        .epoch_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples),
-        .epoch_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples),
-        .loss = loss.loss / samples,
-        .top1 = accuracy_of(trainer, loss.top1, samples),
-        .top5 = accuracy_of(trainer, loss.top5, samples),
-        .rate = trainer->progress.rate,
-        .gradient_norm = trainer->progress.norm,
-        .images_per_second = speed,
-        .step_seconds = seconds / steps,
-        .data_seconds = all.data / rank_steps,
-        .compute_seconds = all.compute / rank_steps,
-        .comm_seconds = sums->times.communication / rank_steps,
-        .exposed_comm_seconds = all.waiting / rank_steps,
-        .peak_share = mfu(trainer, speed),
-        .elapsed_seconds = elapsed(trainer),
-        .loss_scale = scaled ? (double)scaler->scale : NAN,
-        .skipped_steps = scaled ? (double)scaler->skipped : NAN,
-        .forward_seconds = seen ? sums->times.forward / rank_steps : NAN,
-        .backward_seconds = seen ? sums->times.backward / rank_steps : NAN,
-        .reduce_seconds = seen ? sums->times.reduce / rank_steps : NAN,
-        .update_seconds = seen ? sums->times.update / rank_steps : NAN,
-        .miou = NAN,
-        .map = NAN};
+    struct metrics_row row = run_log_row("train", state->epoch, state->step);
+    row.due = run_log_is_due(&trainer->run.options.output, state->step, state->epoch_step);
+    row.epoch_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
+    row.epoch_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
+    row.loss = loss.loss / samples;
+    row.top1 = accuracy_of(trainer, loss.top1, samples);
+    row.top5 = accuracy_of(trainer, loss.top5, samples);
+    row.rate = trainer->progress.rate;
+    row.gradient_norm = trainer->progress.norm;
+    row.images_per_second = speed;
+    row.step_seconds = seconds / steps;
+    row.data_seconds = all.data / rank_steps;
+    row.compute_seconds = all.compute / rank_steps;
+    row.comm_seconds = sums->times.communication / rank_steps;
+    row.exposed_comm_seconds = all.waiting / rank_steps;
+    row.peak_share = mfu(trainer, speed);
+    row.elapsed_seconds = elapsed(trainer);
+    if (session->io.scaler != NULL) {
+        row.loss_scale = (double)scaler->scale;
+        row.skipped_steps = (double)scaler->skipped;
+    }
+    if (session_sees_times(session)) {
+        row.forward_seconds = sums->times.forward / rank_steps;
+        row.backward_seconds = sums->times.backward / rank_steps;
+        row.reduce_seconds = sums->times.reduce / rank_steps;
+        row.update_seconds = sums->times.update / rank_steps;
+    }
     error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
     straggler_follow(&trainer->progress.straggler, sums->ranks, seconds, interval->steps);
     skipped_log(trainer);
@@ -354,16 +353,16 @@ void progress_interval(struct trainer *trainer)
 void progress_restore(struct trainer *trainer)
 {
     const struct training_state *state = &trainer->state;
-    struct epoch_row *row = &trainer->progress.last_epoch;
+    struct metrics_row *row = &trainer->progress.last_epoch;
     if (state->epoch_samples <= 0)
         return;
-    row->train_loss = epoch_loss(state);
-    row->train_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
-    row->train_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
+    row->loss = epoch_loss(state);
+    row->top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
+    row->top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
 }
 
 /* Log once per run that an epoch spent much time waiting for data, with advice. */
-static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
+static void data_wait_log(struct trainer *trainer, const struct metrics_row *row)
 {
     const bool encoded = trainer->run.train.dataset.encoded;
     if (trainer->progress.data_wait_logged || row->data_share <= DATA_SHARE_LARGE ||
@@ -378,9 +377,9 @@ static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
 }
 
 /* Warn once if an epoch has no target. */
-static void missing_targets_log(struct trainer *trainer, const struct epoch_row *row)
+static void missing_targets_log(struct trainer *trainer, const struct metrics_row *row)
 {
-    if (trainer->progress.missing_targets_logged || !isnan(row->train_loss) ||
+    if (trainer->progress.missing_targets_logged || !isnan(row->loss) ||
         trainer->run.session.model->loss != LOSS_TARGETS)
         return;
     trainer->progress.missing_targets_logged = true;
@@ -388,34 +387,20 @@ static void missing_targets_log(struct trainer *trainer, const struct epoch_row 
              (long long)row->epoch + 1);
 }
 
-static struct metrics_row evaluation_row(const struct trainer *trainer, const char *split,
-                                         const struct evaluation *evaluation)
-{
-    struct metrics_row row = {.epoch = trainer->state.epoch,
-                              .step = trainer->state.step,
-                              .split = split,
-                              .due = true,
-                              .best_top1 = trainer->best.top1,
-                              .loss = evaluation->loss,
-                              .top1 = evaluation->top1,
-                              .top5 = evaluation->top5,
-                              .miou = evaluation->miou,
-                              .map = evaluation->map,
-                              .images_per_second =
-                                  (double)evaluation->samples / evaluation->seconds,
-                              .elapsed_seconds = elapsed(trainer)};
-    row.rate = row.gradient_norm = row.peak_share = row.loss_scale = row.skipped_steps = NAN;
-    row.step_seconds = row.data_seconds = row.compute_seconds = NAN;
-    row.comm_seconds = row.exposed_comm_seconds = NAN;
-    row.forward_seconds = row.backward_seconds = row.reduce_seconds = row.update_seconds = NAN;
-    return row;
-}
-
 /* Writes an evaluation to the tables. */
 static void evaluation_log(struct trainer *trainer, const char *split,
                            const struct evaluation *evaluation)
 {
-    const struct metrics_row row = evaluation_row(trainer, split, evaluation);
+    struct metrics_row row = run_log_row(split, trainer->state.epoch, trainer->state.step);
+    row.due = true;
+    row.best_top1 = trainer->best.top1;
+    row.loss = evaluation->loss;
+    row.top1 = evaluation->top1;
+    row.top5 = evaluation->top5;
+    row.miou = evaluation->miou;
+    row.map = evaluation->map;
+    row.images_per_second = (double)evaluation->samples / evaluation->seconds;
+    row.elapsed_seconds = elapsed(trainer);
     error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error) &&
                 run_log_targets(trainer->output.log, &row, evaluation,
                                 &trainer->run.validation.dataset, &trainer->output.log_error));
@@ -435,33 +420,30 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     const struct epoch_clock *clock = &trainer->progress.epoch;
     const double samples = state->epoch_samples;
     double training = clock->training > 0 ? clock->training : 1;
-    const struct epoch_row row = {
-        .epoch = state->epoch,
-        .steps = state->step,
-        .train_loss = epoch_loss(state),
-        .train_top1 = accuracy_of(trainer, state->epoch_top1_sum, samples),
-        .train_top5 = accuracy_of(trainer, state->epoch_top5_sum, samples),
-        .val_loss = evaluated ? evaluation->loss : NAN,
-        .val_top1 = evaluated ? evaluation->top1 : NAN,
-        .val_top5 = evaluated ? evaluation->top5 : NAN,
-        .rate = trainer->progress.rate,
-        .next_rate = schedule_rate(&trainer->schedule, state->step),
-        .seconds = clock->training,
-        .eval_seconds = evaluated ? evaluation->seconds : NAN,
-        .images_per_second = (double)clock->images / training,
-        .data_share = clock->data / training};
+    struct metrics_row *row = &trainer->progress.last_epoch;
+    *row = run_log_row("epoch", state->epoch, state->step);
+    row->due = true;
+    row->loss = epoch_loss(state);
+    row->top1 = accuracy_of(trainer, state->epoch_top1_sum, samples);
+    row->top5 = accuracy_of(trainer, state->epoch_top5_sum, samples);
+    row->rate = trainer->progress.rate;
+    row->next_rate = schedule_rate(&trainer->schedule, state->step);
+    row->seconds = clock->training;
+    row->eval_seconds = evaluated ? evaluation->seconds : NAN;
+    row->images_per_second = (double)clock->images / training;
+    row->data_share = clock->data / training;
     if (evaluated) {
-        if (!isnan(row.val_top1) && !(trainer->best.top1 >= row.val_top1))
-            trainer->best.top1 = row.val_top1;
+        if (!isnan(evaluation->top1) && !(trainer->best.top1 >= evaluation->top1))
+            trainer->best.top1 = evaluation->top1;
         evaluation_log(trainer, "val", evaluation);
     }
-    trainer->progress.last_epoch = row;
-    epoch_line_print(trainer, &row, evaluated);
+    row->elapsed_seconds = elapsed(trainer);
+    epoch_line_print(trainer, row, evaluated);
     if (evaluated && trainer->run.session.model->loss == LOSS_TARGETS)
         evaluation_line_print(trainer, "val", evaluation, "");
-    data_wait_log(trainer, &row);
-    missing_targets_log(trainer, &row);
-    error_defer(run_log_epoch(trainer->output.log, &row, &trainer->output.log_error));
+    data_wait_log(trainer, row);
+    missing_targets_log(trainer, row);
+    error_defer(run_log_metrics(trainer->output.log, row, &trainer->output.log_error));
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
     *error = trainer->output.log_error;
     trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
@@ -477,7 +459,7 @@ struct results progress_results(const struct trainer *trainer)
     const double training = state->train_seconds - trainer->attempt.earlier_train_seconds;
     const double target = trainer->run.options.output.target;
     bool evaluated = trainer->evaluation.confusion != NULL;
-    return (struct results){
+    struct results results = {
         .name = trainer->run.options.run.name,
         .model = trainer->run.options.model.name,
         .backend = session->device->backend->name,
@@ -493,9 +475,9 @@ struct results progress_results(const struct trainer *trainer)
         .threads = session->limits.threads,
         .steps = state->step,
         .epochs = state->epoch,
-        .train_loss = trainer->progress.last_epoch.train_loss,
-        .train_top1 = trainer->progress.last_epoch.train_top1,
-        .train_top5 = trainer->progress.last_epoch.train_top5,
+        .train_loss = trainer->progress.last_epoch.loss,
+        .train_top1 = trainer->progress.last_epoch.top1,
+        .train_top5 = trainer->progress.last_epoch.top5,
         .split = evaluated ? "val" : NULL,
         .evaluation = evaluated ? &trainer->evaluation : NULL,
         .test = trainer->test.evaluation.confusion != NULL ? &trainer->test.evaluation : NULL,
@@ -512,6 +494,9 @@ struct results progress_results(const struct trainer *trainer)
         .training_seconds = state->train_seconds,
         .images_per_second =
             trainer->attempt.images > 0 ? (double)trainer->attempt.images / training : NAN};
+    options_value_text(&trainer->run.options, "checkpoint.monitor", results.monitor,
+                       sizeof results.monitor);
+    return results;
 }
 
 /* Logs the cost of the checkpoints in memory. */
@@ -568,8 +553,6 @@ bool progress_result(struct trainer *trainer, struct error *error)
     status_set_phase(PHASE_RESULTS);
     trainer_update_seconds(trainer);
     struct results results = progress_results(trainer);
-    options_value_text(&trainer->run.options, "checkpoint.monitor", results.monitor,
-                       sizeof results.monitor);
     struct monitor_summary sensors;
     monitor_stop(trainer->output.monitor);
     if (monitor_summarize(trainer->output.monitor, &sensors))
@@ -580,16 +563,13 @@ bool progress_result(struct trainer *trainer, struct error *error)
     session_log_memory(&trainer->run.session);
     if (results.sensors != NULL)
         monitor_summary_log(results.sensors);
-    if (!run_record_end(trainer, error))
-        return false;
     misclassified_save(trainer, &results, error);
     if (results.evaluation != NULL)
         plane_samples_write(&trainer->planes, &trainer->folder,
                             results.test != NULL ? "test" : "val", error);
-    if (trainer->run.world->rank == 0 && error->kind == ERROR_NONE)
-        error_defer(
-            results_write(&trainer->folder, &results, &trainer->run.validation.dataset, error));
-    if (error->kind == ERROR_NONE && !results.unfinished)
+    if (!comm_agree(trainer->run.world, error) || !run_record_end(trainer, &results, error))
+        return false;
+    if (!results.unfinished)
         error_defer(run_log_finish(trainer->output.log, error));
     if (error->kind == ERROR_NONE)
         result_lines_print(trainer, &results);

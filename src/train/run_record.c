@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* run.json is read, extended and replaced as a whole by rank 0, so that earlier attempts are kept.
- */
+/* Rank 0 reads result.json when an attempt begins, and holds it until the attempt ends, so that
+ * earlier attempts are kept. */
 #include "train/run_record.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,20 +11,20 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "config/option_changes.h"
 #include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
-#include "core/csv.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "core/text_file.h"
 #include "core/version.h"
 #include "train/hardware.h"
+#include "train/progress.h"
 
-static const char file_name[] = "run.json";
+static const char file_name[] = "result.json";
 
-enum { FORMAT = 1, RANKS_LOGGED = 64, UNIT_TIMES = 3 };
+enum { FORMAT = 2, RANKS_LOGGED = 64, UNIT_TIMES = 3 };
 
 /* Figures of one rank. Times are of this attempt, in seconds. */
 struct rank_facts {
@@ -36,7 +35,7 @@ struct rank_facts {
     double gpu_busy, gpu_busy_most, gpu_power, gpu_power_most; /* NAN: unknown */
 };
 
-/* ---- ranks.csv */
+/* ---- ranks */
 
 /* Memory that the memory limit counts: the run's plan and what was in use before it. */
 static int64_t planned_bytes(const struct session *session)
@@ -77,46 +76,31 @@ static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
     return facts;
 }
 
-/* Append the ranks of this attempt to ranks.csv. */
-static bool ranks_write(const struct trainer *trainer, const struct rank_facts *facts,
-                        struct error *error)
+static json_t *rank_to_json(const struct trainer *trainer, int rank, const struct rank_facts *facts)
 {
-    static const char header[] =
-        "part,rank,host,device,threads,planned_bytes,peak_bytes,user_seconds,system_seconds,steps,"
-        "seconds,data_seconds,compute_seconds,exposed_comm_seconds,gpu_busy_mean,gpu_busy_max,"
-        "gpu_power_mean,gpu_power_max";
-    char path[FILE_PATH];
-    struct csv csv;
-    snprintf(path, sizeof path, "%s/ranks.csv", trainer->folder.path);
-    bool good = csv_open(&csv, path, header, 0, trainer->attempt.number - 1, error);
-    for (int rank = 0; good && rank < trainer->run.world->size; rank++) {
-        const struct rank_facts *one = &facts[rank];
-        csv_integer(&csv, trainer->attempt.number);
-        csv_integer(&csv, rank);
-        csv_text(&csv, comm_host_of(rank));
-        csv_text(&csv, one->device);
-        csv_integer(&csv, (int64_t)one->threads);
-        csv_integer(&csv, (int64_t)one->planned_bytes);
-        csv_integer(&csv, (int64_t)one->peak_bytes);
-        csv_number(&csv, one->user_seconds);
-        csv_number(&csv, one->system_seconds);
-        csv_integer(&csv, (int64_t)one->steps);
-        csv_number(&csv, one->step_seconds);
-        csv_number(&csv, one->data_seconds);
-        csv_number(&csv, one->compute_seconds);
-        csv_number(&csv, one->exposed_seconds);
-        csv_number(&csv, one->gpu_busy);
-        csv_number(&csv, one->gpu_busy_most);
-        csv_number(&csv, one->gpu_power);
-        csv_number(&csv, one->gpu_power_most);
-        good = csv_end_row(&csv, error);
-    }
-    good = good && csv_flush(&csv, error);
-    csv_close(&csv);
-    return good;
+    json_t *object = json_object();
+    value_put(object, "attempt", json_integer(trainer->attempt.number));
+    value_put(object, "rank", json_integer(rank));
+    value_put(object, "host", value_name(comm_host_of(rank)));
+    value_put(object, "device", value_name(facts->device));
+    value_put(object, "threads", json_integer((json_int_t)facts->threads));
+    value_put(object, "planned_bytes", json_integer((json_int_t)facts->planned_bytes));
+    value_put(object, "peak_bytes", json_integer((json_int_t)facts->peak_bytes));
+    value_put(object, "user_seconds", value_number(facts->user_seconds));
+    value_put(object, "system_seconds", value_number(facts->system_seconds));
+    value_put(object, "steps", json_integer((json_int_t)facts->steps));
+    value_put(object, "seconds", value_number(facts->step_seconds));
+    value_put(object, "data_seconds", value_number(facts->data_seconds));
+    value_put(object, "compute_seconds", value_number(facts->compute_seconds));
+    value_put(object, "exposed_comm_seconds", value_number(facts->exposed_seconds));
+    value_put(object, "gpu_busy_mean", value_number(facts->gpu_busy));
+    value_put(object, "gpu_busy_max", value_number(facts->gpu_busy_most));
+    value_put(object, "gpu_power_mean", value_number(facts->gpu_power));
+    value_put(object, "gpu_power_max", value_number(facts->gpu_power_most));
+    return object;
 }
 
-/* ---- units.csv */
+/* ---- units */
 
 /* Return forward, backward and waiting seconds per step of each unit, then of the rest of the step
  * (images, loss, norm, update), as means over the ranks; NAN where unknown. The caller frees the
@@ -149,51 +133,41 @@ static double *unit_seconds_reduce(const struct trainer *trainer)
     return seconds;
 }
 
-static bool unit_write(struct csv *csv, const char *name, int64_t parameters, int64_t trained,
-                       const size_t bytes[MEMORY_CLASSES], const double seconds[UNIT_TIMES],
-                       struct error *error)
+static json_t *unit_to_json(const char *name, int64_t parameters, int64_t trainable,
+                            const size_t bytes[MEMORY_CLASSES], const double seconds[UNIT_TIMES])
 {
-    csv_text(csv, name);
-    csv_integer(csv, parameters);
-    csv_integer(csv, trained);
-    for (int i = 0; i < MEMORY_CLASSES; i++)
-        csv_integer(csv, (int64_t)bytes[i]);
-    for (int i = 0; i < UNIT_TIMES; i++)
-        csv_number(csv, seconds[i]);
-    return csv_end_row(csv, error);
+    json_t *object = json_object();
+    value_put(object, "unit", value_name(name));
+    value_put(object, "parameters", json_integer(parameters));
+    value_put(object, "trainable_parameters", json_integer(trainable));
+    for (int i = 0; i < MEMORY_CLASSES; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s_bytes", memory_class_name[i]);
+        value_put(object, key, json_integer((json_int_t)bytes[i]));
+    }
+    value_put(object, "forward_seconds", value_number(seconds[0]));
+    value_put(object, "backward_seconds", value_number(seconds[1]));
+    value_put(object, "waiting_seconds", value_number(seconds[2]));
+    return object;
 }
 
-/* Write units.csv. An attempt without steps has no times and keeps an existing file. */
-static bool units_write(const struct trainer *trainer, const double *seconds, struct error *error)
+static json_t *units_to_json(const struct trainer *trainer, const double *seconds)
 {
     const struct session *session = &trainer->run.session;
     const struct model *model = session->model;
-    char path[FILE_PATH], header[512] = "unit,parameters,trainable_parameters";
-    struct csv csv;
-    for (int i = 0; i < MEMORY_CLASSES; i++) {
-        size_t used = strlen(header);
-        snprintf(header + used, sizeof header - used, ",%s_bytes", memory_class_name[i]);
-    }
-    size_t used = strlen(header);
-    snprintf(header + used, sizeof header - used,
-             ",forward_seconds,backward_seconds,waiting_seconds");
-    snprintf(path, sizeof path, "%s/units.csv", trainer->folder.path);
-    if (trainer->attempt.steps == 0 && access(path, F_OK) == 0)
-        return true;
-    bool good = csv_open(&csv, path, header, 0, 0, error);
-    for (int u = 0; good && u < model->unit_count; u++)
-        good =
-            unit_write(&csv, model->units[u].name, unit_parameter_count(&model->units[u]),
-                       unit_trainable_count(&model->units[u]),
-                       session->memory.rows[ARENA_UNIT_ROWS + u], seconds + UNIT_TIMES * u, error);
-    good = good && unit_write(&csv, "(the step)", 0, 0, session->memory.rows[ARENA_SHARED_ROW],
-                              seconds + UNIT_TIMES * model->unit_count, error);
-    good = good && csv_flush(&csv, error);
-    csv_close(&csv);
-    return good;
+    json_t *units = json_array();
+    for (int u = 0; u < model->unit_count; u++)
+        value_append(units,
+                     unit_to_json(model->units[u].name, unit_parameter_count(&model->units[u]),
+                                  unit_trainable_count(&model->units[u]),
+                                  session->memory.rows[ARENA_UNIT_ROWS + u],
+                                  seconds + UNIT_TIMES * u));
+    value_append(units, unit_to_json("(the step)", 0, 0, session->memory.rows[ARENA_SHARED_ROW],
+                                     seconds + UNIT_TIMES * model->unit_count));
+    return units;
 }
 
-/* ---- run.json */
+/* ---- attempts */
 
 /* Write one word of a command line, quoted for a POSIX shell where necessary. */
 static void word_write(FILE *stream, const char *word)
@@ -243,6 +217,28 @@ static void name_add(json_t *names, const char *name)
     value_append(names, value_name(name));
 }
 
+static void change_put(void *user, const struct option_change *change)
+{
+    json_t *values = json_array();
+    value_append(values, value_name(change->before));
+    value_append(values, value_name(change->now));
+    value_put(user, change->name, values);
+}
+
+/* Return the options that differ from those of the deck in the run folder. */
+static json_t *changes_to_json(const struct trainer *trainer)
+{
+    char path[FILE_PATH];
+    static struct options earlier;
+    struct error ignored = {.kind = ERROR_NONE};
+    json_t *changed = json_object();
+    options_default(&earlier);
+    snprintf(path, sizeof path, "%s/deck.ini", trainer->folder.path);
+    if (access(path, F_OK) == 0 && options_read_stored(path, &earlier, &ignored))
+        option_changes(&earlier, &trainer->run.options, change_put, changed);
+    return changed;
+}
+
 /* The facts on which the bits of a step may depend; also those of layout_put. */
 static void machine_put(json_t *attempt, const struct trainer *trainer)
 {
@@ -270,11 +266,14 @@ static json_t *attempt_to_json(const struct trainer *trainer, const struct rank_
     value_put(attempt, "job", value_text(getenv("SLURM_JOB_ID")));
     value_put(attempt, "hosts", hosts);
     value_put(attempt, "devices", devices);
+    value_put(attempt, "changed", changes_to_json(trainer));
     value_put(attempt, "from_step", json_integer(trainer->state.step));
     value_put(attempt, "resumed_from", resumed[0] != '\0' ? value_name(resumed) : json_null());
     value_put(attempt, "setup_seconds", value_number(clock_now() - trainer->attempt.opened_at));
     return attempt;
 }
+
+/* ---- the run */
 
 static void tags_put(json_t *run, const char *list)
 {
@@ -293,13 +292,11 @@ static void model_put(json_t *run, const struct trainer *trainer)
 {
     const struct session *session = &trainer->run.session;
     const struct model *model = session->model;
-    int64_t parameters = model_parameter_count(model);
-    value_put(run, "model", value_name(trainer->run.options.model.name));
     value_put(run, "image", json_integer(model->image.height));
     value_put(run, "image_width", json_integer(model->image.width));
-    value_put(run, "parameters", json_integer(parameters));
     value_put(run, "trainable_parameters", json_integer(model_trainable_count(model)));
-    value_put(run, "parameter_mb", value_number((double)parameters * sizeof(float) / 1e6));
+    value_put(run, "parameter_mb",
+              value_number((double)model_parameter_count(model) * sizeof(float) / 1e6));
     value_put(run, "flops_per_image", value_number(model->flops_per_image));
     value_put(run, "peak_flops", value_number(trainer->peak_flops));
 }
@@ -310,6 +307,7 @@ static void data_put(json_t *run, const struct trainer *trainer)
     const struct dataset *validation = &trainer->run.validation.dataset;
     const bool validates = trainer->run.validates;
     const bool is_test = trainer->run.options.data.val == VALIDATION_TEST;
+    const struct evaluation *test = &trainer->test.evaluation;
     json_t *names = json_array();
     for (int64_t i = 0; train->class_name != NULL && i < train->classes; i++)
         value_append(names, value_name(train->class_name[i]));
@@ -317,10 +315,12 @@ static void data_put(json_t *run, const struct trainer *trainer)
     value_put(run, "val_samples", value_count(validates ? validation->count : -1));
     value_put(run, "val_steps",
               value_count(validates ? sampler_steps(&trainer->run.validation.sampler) : -1));
-    value_put(run, "test_samples", value_count(is_test ? validation->count : -1));
+    value_put(run, "test_samples",
+              value_count(is_test                   ? validation->count
+                          : test->confusion != NULL ? test->samples
+                                                    : -1));
     value_put(run, "class_names", names);
     value_put(run, "chosen_on_test", json_boolean(trainer_chooses_on_test(trainer)));
-    value_put(run, "global_batch", json_integer(trainer->run.global_batch));
     value_put(run, "base_lr",
               value_number(schedule_base_rate(&trainer->run.options, trainer->run.global_batch)));
     value_put(run, "steps_per_epoch", json_integer(trainer->steps_per_epoch));
@@ -333,15 +333,10 @@ static void layout_put(json_t *run, const struct trainer *trainer)
     const struct mesh *mesh = &session->mesh;
     char transport[256];
     mesh_describe_transport(mesh, transport, sizeof transport);
-    value_put(run, "backend", value_name(session->device->backend->name));
-    value_put(run, "precision", value_name(type_name(session->compute)));
     value_put(run, "strategy", value_name(mesh->strategy));
     value_put(run, "replica", json_integer(mesh->replica->size));
     value_put(run, "shard", json_integer(mesh->shard->size));
     value_put(run, "transport", value_text(trainer->run.world->size > 1 ? transport : NULL));
-    value_put(run, "ranks", json_integer(trainer->run.world->size));
-    value_put(run, "nodes", json_integer(mesh->node_count));
-    value_put(run, "threads", json_integer(session->limits.threads));
     value_put(run, "planned_bytes", json_integer(planned_bytes(session)));
     json_t *planned = json_object();
     for (int i = 0; i < MEMORY_CLASSES; i++)
@@ -353,10 +348,64 @@ static void layout_put(json_t *run, const struct trainer *trainer)
     value_put(run, "planned", planned);
 }
 
-/* Takes ownership of the JSON object. */
-static bool record_write(const struct trainer *trainer, json_t *run, struct error *error)
+/* Return the description of the run. */
+static json_t *run_to_json(const struct trainer *trainer)
 {
-    char *text = value_to_text(run);
+    json_t *run = json_object();
+    const struct results results = progress_results(trainer);
+    value_put(run, "format", json_integer(FORMAT));
+    results_put_setup(run, &results);
+    tags_put(run, trainer->run.options.run.tags);
+    model_put(run, trainer);
+    layout_put(run, trainer);
+    data_put(run, trainer);
+    return run;
+}
+
+/* ---- the file */
+
+/* Return result.json. A folder of version 0.2 has the description in run.json. */
+static json_t *record_read(const char *folder)
+{
+    char path[FILE_PATH];
+    snprintf(path, sizeof path, "%s/%s", folder, file_name);
+    json_t *record = json_load_file(path, 0, NULL);
+    if (json_integer_value(json_object_get(record, "format")) == FORMAT)
+        return record;
+    if (!json_is_object(record)) {
+        json_decref(record);
+        record = json_object();
+    }
+    snprintf(path, sizeof path, "%s/run.json", folder);
+    json_t *old = json_load_file(path, 0, NULL), *attempts = json_object_get(old, "parts");
+    json_object_update(record, old);
+    if (attempts != NULL)
+        value_put(record, "attempts", json_incref(attempts));
+    json_object_del(record, "parts");
+    json_decref(old);
+    return record;
+}
+
+bool run_record_is_tested(const struct trainer *trainer)
+{
+    json_t *record = record_read(trainer->folder.path);
+    const bool tested = json_object_get(record, "test") != NULL &&
+                        json_integer_value(json_object_get(record, "steps")) == trainer->state.step;
+    json_decref(record);
+    return tested;
+}
+
+/* Return the array of that name, which is created if it is missing. */
+static json_t *record_array(json_t *record, const char *name)
+{
+    if (!json_is_array(json_object_get(record, name)))
+        value_put(record, name, json_array());
+    return json_object_get(record, name);
+}
+
+static bool record_write(const struct trainer *trainer, struct error *error)
+{
+    char *text = value_to_text(json_incref(trainer->output.record));
     bool good = run_folder_write(&trainer->folder, file_name, text, error);
     free(text);
     return good;
@@ -366,62 +415,60 @@ bool run_record_begin(struct trainer *trainer, struct error *error)
 {
     struct rank_facts *facts = rank_facts_gather(trainer);
     if (trainer->run.world->rank == 0) {
-        char path[FILE_PATH];
-        snprintf(path, sizeof path, "%s/%s", trainer->folder.path, file_name);
-        json_t *run = json_object(), *old = json_load_file(path, 0, NULL);
-        json_t *attempts = json_incref(json_object_get(old, "parts"));
-        json_decref(old);
-        if (!json_is_array(attempts)) { /* first attempt, or an unreadable file */
-            json_decref(attempts);
-            attempts = json_array();
-        }
+        json_t *record = trainer->output.record = record_read(trainer->folder.path);
+        json_t *run = run_to_json(trainer), *attempts = record_array(record, "attempts");
         value_append(attempts, attempt_to_json(trainer, facts));
         trainer->attempt.number = (int64_t)json_array_size(attempts);
-        value_put(run, "format", json_integer(FORMAT));
-        value_put(run, "name", value_name(trainer->run.options.run.name));
-        tags_put(run, trainer->run.options.run.tags);
-        model_put(run, trainer);
-        layout_put(run, trainer);
-        data_put(run, trainer);
-        value_put(run, "parts", attempts);
-        record_write(trainer, run, error);
+        json_object_update(record, run);
+        json_decref(run);
+        value_put(record, "finished", json_false());
+        value_put(record, "stop_reason", json_null());
+        record_array(record, "units");
+        record_array(record, "ranks");
+        if (record_write(trainer, error))
+            error_defer(run_folder_save_deck(&trainer->folder, &trainer->run.options, error));
     }
     free(facts);
     return comm_agree(trainer->run.world, error);
 }
 
-/* Complete the newest attempt in run.json. NULL: no stop reason, no failure. */
-static bool attempt_end(const struct trainer *trainer, const char *reason, const char *failure,
-                        struct error *error)
+/* Complete the newest attempt. NULL: no stop reason, no failure. */
+static void attempt_end(const struct trainer *trainer, const char *reason, const char *failure)
 {
-    char path[FILE_PATH], stamp[32];
-    snprintf(path, sizeof path, "%s/%s", trainer->folder.path, file_name);
-    char *text = text_file_read(path, NULL);
-    const char *unread = text == NULL ? strerror(errno) : "the file was damaged during the run";
-    json_t *run = text != NULL ? json_loads(text, 0, NULL) : NULL;
-    json_t *attempts = json_object_get(run, "parts");
+    char stamp[32];
+    json_t *attempts = json_object_get(trainer->output.record, "attempts");
     json_t *attempt = json_array_get(attempts, json_array_size(attempts) - 1);
-    free(text);
-    if (!json_is_object(attempt)) {
-        json_decref(run);
-        return error_set(error, ERROR_FILE, "cannot update %s: %s", path, unread);
-    }
     clock_stamp_utc(stamp, sizeof stamp);
     value_put(attempt, "ended", json_string(stamp));
     value_put(attempt, "seconds", value_number(clock_now() - trainer->attempt.opened_at));
     value_put(attempt, "to_step", json_integer(trainer->state.step));
     value_put(attempt, "stop_reason", value_text(reason));
     value_put(attempt, "error", value_text(failure));
-    /* NAN if the run exceeded the peak */
-    value_put(run, "peak_flops", value_number(trainer->peak_flops));
-    if (trainer->test.evaluation.confusion != NULL)
-        value_put(run, "test_samples", json_integer(trainer->test.evaluation.samples));
-    return record_write(trainer, run, error);
 }
 
-bool run_record_end(struct trainer *trainer, struct error *error)
+/* Replace the results of earlier attempts by those of this one. */
+static void record_complete(struct trainer *trainer, const struct results *results,
+                            const struct rank_facts *facts, const double *unit_seconds)
 {
-    const char *reason = trainer->stop.reason != NULL ? trainer->stop.reason : "all steps done";
+    json_t *record = trainer->output.record, *run = run_to_json(trainer);
+    json_t *units = record_array(record, "units"), *ranks = record_array(record, "ranks");
+    attempt_end(trainer, results->stop_reason, NULL);
+    for (int rank = 0; rank < trainer->run.world->size; rank++)
+        value_append(ranks, rank_to_json(trainer, rank, &facts[rank]));
+    results_put(run, results, &trainer->run.validation.dataset);
+    value_put(run, "attempts", json_incref(json_object_get(record, "attempts")));
+    /* An attempt without steps has no times. */
+    value_put(run, "units",
+              trainer->attempt.steps == 0 && json_array_size(units) > 0
+                  ? json_incref(units)
+                  : units_to_json(trainer, unit_seconds));
+    value_put(run, "ranks", json_incref(ranks));
+    json_decref(record);
+    trainer->output.record = run;
+}
+
+bool run_record_end(struct trainer *trainer, const struct results *results, struct error *error)
+{
     struct rank_facts *facts = rank_facts_gather(trainer);
     const int ranks = trainer->run.world->size;
     for (int rank = 0; rank < ranks && rank < RANKS_LOGGED; rank++)
@@ -430,11 +477,12 @@ bool run_record_end(struct trainer *trainer, struct error *error)
                    rank, comm_host_of(rank), facts[rank].user_seconds, facts[rank].system_seconds,
                    mib((size_t)facts[rank].planned_bytes), mib((size_t)facts[rank].peak_bytes));
     if (ranks > RANKS_LOGGED)
-        log_detail("ranks %d to %d: see ranks.csv", RANKS_LOGGED, ranks - 1);
+        log_detail("ranks %d to %d: see result.json", RANKS_LOGGED, ranks - 1);
     double *seconds = unit_seconds_reduce(trainer);
-    if (trainer->run.world->rank == 0 && attempt_end(trainer, reason, NULL, error) &&
-        trainer->run.options.output.csv && units_write(trainer, seconds, error))
-        ranks_write(trainer, facts, error);
+    if (trainer->run.world->rank == 0) {
+        record_complete(trainer, results, facts, seconds);
+        error_defer(record_write(trainer, error));
+    }
     free(seconds);
     free(facts);
     return comm_agree(trainer->run.world, error);
@@ -443,8 +491,10 @@ bool run_record_end(struct trainer *trainer, struct error *error)
 void run_record_fail(struct trainer *trainer, const struct error *why)
 {
     struct error error = {.kind = ERROR_NONE};
-    if (trainer->run.world->rank == 0 && trainer->attempt.number > 0 &&
-        !attempt_end(trainer, NULL, why->text, &error))
+    if (trainer->output.record == NULL)
+        return;
+    attempt_end(trainer, NULL, why->text);
+    if (!record_write(trainer, &error))
         log_detail("%s", error.text); /* `why` is reported later */
 }
 
@@ -472,13 +522,13 @@ void run_record_compare(const struct trainer *trainer, int64_t step, char *text,
                                          "shard",   "transport", NULL};
     static const char *const machine[] = {"instructions", "library", "ranks",  "nodes",
                                           "threads",      "version", "commit", NULL};
-    char path[FILE_PATH];
-    snprintf(path, sizeof path, "%s/%s", trainer->folder.path, file_name);
-    json_t *run = json_load_file(path, 0, NULL), *own = json_object();
-    const json_t *attempts = json_object_get(run, "parts"), *attempt = NULL;
+    json_t *run = record_read(trainer->folder.path), *own = json_object();
+    const json_t *attempts = json_object_get(run, "attempts"), *attempt = NULL;
+    const struct results results = progress_results(trainer);
     for (size_t i = 0; i < json_array_size(attempts); i++)
         if (json_integer_value(json_object_get(json_array_get(attempts, i), "from_step")) < step)
             attempt = json_array_get(attempts, i);
+    results_put_setup(own, &results);
     layout_put(own, trainer);
     machine_put(own, trainer);
     text[0] = '\0';

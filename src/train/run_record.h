@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The run's description of itself: run.json (setup, written once per attempt), units.csv (memory
- * and time by unit) and ranks.csv (memory and time by rank), written at the end of an attempt. An
- * attempt is one start of the run; resuming begins a new one ("parts" in run.json, `part` in
- * ranks.csv). `vittrain report` reads these files. */
+/* result.json: the run's set-up, its attempts, memory and time by unit and by rank, and its
+ * results. It is written after set-up and at the end of each attempt. An attempt is one start of
+ * the run; resuming begins a new one. */
 #ifndef VITTRAIN_TRAIN_RUN_RECORD_H
 #define VITTRAIN_TRAIN_RUN_RECORD_H
 
+#include "runlog/results.h"
 #include "train/trainer_state.h"
 
-/* Append this attempt to run.json, after set-up. Sets trainer->part on rank 0. Collective. */
+/* True if the results of earlier attempts have an evaluation of the test split after this step.
+ * Local. */
+bool run_record_is_tested(const struct trainer *trainer);
+
+/* Append this attempt to result.json and save the deck, after set-up. Sets trainer->attempt.number
+ * on rank 0. Results of earlier attempts stay. Collective. */
 MUST_CHECK bool run_record_begin(struct trainer *trainer, struct error *error);
 
-/* Complete the attempt in run.json, write units.csv and ranks.csv and log the processor time of the
- * ranks. For an attempt that ended without an error, after monitor_stop. Collective. */
-MUST_CHECK bool run_record_end(struct trainer *trainer, struct error *error);
+/* Write result.json with the results and log the processor time of the ranks. For an attempt that
+ * ended without an error, after monitor_stop. Collective. */
+MUST_CHECK bool run_record_end(struct trainer *trainer, const struct results *results,
+                               struct error *error);
 
-/* Record the error of a failed attempt in run.json. A failure to write is a warning. Local; only
- * rank 0 writes. */
+/* Record the error of a failed attempt. A failure to write is logged. Local; only rank 0 writes. */
 void run_record_fail(struct trainer *trainer, const struct error *why);
 
 /* Write how this process differs from the attempt of the run in the trainer's folder that made this

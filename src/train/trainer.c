@@ -3,6 +3,7 @@
  * here, before training starts. */
 #include "train/trainer.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,11 +152,8 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
     const struct run_log_position position = {.step = state->step,
                                               .mid_epoch = state->epoch_step > 0 && !over,
                                               .unevaluated = trainer_epoch_is_unfinished(trainer),
-                                              .untested =
-                                                  trainer->folder.finished_steps != state->step};
-    if (trainer->run.world->rank == 0 &&
-        run_folder_save_deck(&trainer->folder, &trainer->run.options, error) &&
-        run_folder_save_tags(&trainer->folder, &trainer->run.options, error))
+                                              .untested = !run_record_is_tested(trainer)};
+    if (trainer->run.world->rank == 0)
         trainer->output.log =
             run_log_open(&trainer->folder, &trainer->run.options.output, &position, error);
     error_defer(run_log_options(trainer->output.log, &trainer->run.options, error));
@@ -166,9 +164,6 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
                                           state->step, trainer->run.options.output.receipt > 0,
                                           error));
         free(header);
-        if (trainer->run.options.train.loss >= TRAIN_LOSS_SQUARED)
-            error_defer(
-                run_log_open_outputs(trainer->output.log, &trainer->folder, &position, error));
     }
     return comm_agree(trainer->run.world, error);
 }
@@ -330,6 +325,7 @@ void trainer_close(struct trainer *trainer)
     memory_checkpoint_close(trainer->checkpoints.memory, trainer->stop.succeeded);
     if (trainer->output.log != NULL)
         run_log_close(trainer->output.log);
+    json_decref(trainer->output.record);
     free(trainer->data);
     evaluation_free(&trainer->evaluation);
     evaluation_free(&trainer->test.evaluation);

@@ -614,8 +614,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     const struct options *options = &trainer->run.options;
     trainer->attempt.begin = trainer->checkpoints.written_at = clock_now();
     status_set_step(trainer->state.step);
-    trainer->progress.last_epoch =
-        (struct epoch_row){.train_loss = NAN, .train_top1 = NAN, .train_top5 = NAN};
+    trainer->progress.last_epoch = run_log_row("epoch", 0, 0);
     if (trainer->state.step > 0)
         trainer->progress.rate = schedule_rate(&trainer->schedule, trainer->state.step - 1);
     if (trainer->stop.early) {

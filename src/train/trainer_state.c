@@ -217,8 +217,8 @@ static bool result_check(const struct trainer *trainer, const char *path, struct
     return finished <= trainer->state.step ||
            error_set(error, ERROR_CHECKPOINT,
                      "cannot resume from %s: it is of step %lld, but %s/result.json is of a run of "
-                     "%lld steps; restore a checkpoint of that step, or remove result.json to "
-                     "repeat the steps in between",
+                     "%lld steps; restore a checkpoint of that step, or write \"finished\": false "
+                     "into it to repeat the steps in between",
                      path, (long long)trainer->state.step, trainer->folder.path,
                      (long long)finished);
 }

@@ -41,7 +41,7 @@ struct progress {
     struct interval_sums *sums; /* reduced over all ranks at each interval */
     struct straggler straggler;
     struct epoch_clock epoch;
-    struct epoch_row last_epoch;
+    struct metrics_row last_epoch;
     double plain_line_at;   /* clock: the newest progress line without a terminal */
     double rate, norm;      /* of the newest step */
     int64_t skipped_logged; /* skipped updates that were logged */
@@ -51,6 +51,7 @@ struct progress {
 /* Rank 0's outputs. */
 struct run_output {
     struct run_log *log;
+    struct json_t *record;   /* result.json (run_record.c); NULL: not begun */
     struct error log_error;  /* the first row that could not be written */
     struct monitor *monitor; /* on all ranks; NULL: output.monitor=0 */
     struct upload *upload;   /* NULL: no output.upload */
@@ -60,7 +61,7 @@ struct run_output {
 struct attempt {
     double opened_at; /* clock: start of the set-up */
     char started[32]; /* the same in UTC */
-    int64_t number;   /* from 1, as in run.json (rank 0); 0: not recorded yet */
+    int64_t number;   /* from 1, as in result.json (rank 0); 0: not recorded yet */
     double begin;     /* clock: start of the first step */
     double evaluation_seconds;
     struct step_times times; /* of this rank */

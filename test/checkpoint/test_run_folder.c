@@ -153,26 +153,6 @@ TEST(deck_and_log_are_there)
     run_folder_close(&folder);
 }
 
-/* The format of the Lightning-Hydra template; no file without tags. */
-TEST(tags_are_written)
-{
-    char name[2048], line[64] = "";
-    struct run_folder folder = open_folder();
-    snprintf(name, sizeof name, "%s/tags.log", folder.path);
-    if (is_first()) {
-        assert_true(run_folder_save_tags(&folder, &options, &error));
-        assert_int_equal(access(name, F_OK), -1);
-        assert_true(options_set("run.tags= baseline,two words ,,", &options, &error));
-        assert_true(run_folder_save_tags(&folder, &options, &error));
-        FILE *file = fopen(name, "r");
-        assert_non_null(file);
-        assert_non_null(fgets(line, sizeof line, file));
-        fclose(file);
-        assert_string_equal(line, "['baseline', 'two words']\n");
-    }
-    run_folder_close(&folder);
-}
-
 TEST(given_folder_is_made_with_those_above)
 {
     set("run.dir=a/b/c");

@@ -145,11 +145,11 @@ while [ $faults -lt "$count" ]; do
     [ $status -eq 0 ] || bad="$bad exit status $status of the undisturbed run;"
     draw 5
     for try in $(seq $((drawn + 2))); do
-        [ ! -e "$work/$run/result.json" ] || break
+        ! finished "$work/$run" || break
         disturb
         [ $status -eq 0 ] || faults=$((faults + 1)) # else the run had ended
     done
-    [ -e "$work/$run/result.json" ] || { begin "$run" && ends; }
+    finished "$work/$run" || { begin "$run" && ends; }
     cmp -s "$work/whole/weights.safetensors" "$work/$run/weights.safetensors" || bad="$bad other weights;"
     result "$setting, $ranks ranks on $nodes; $faults faults" "$bad" "$log"
     rm -rf "$work/whole" "${work:?}/$run"

@@ -37,8 +37,7 @@ for line in 'macro average' 'sensors: ' 'memory of rank 0' 'rank 1 on .*: proces
 done
 result 'the end takes at most 12 lines, and train.log has all' "$([ "$bad" -le 12 ] 2>/dev/null || echo "$bad lines")" "$work/train.log"
 bad=
-for file in deck.ini metrics.csv epochs.csv result.json weights.safetensors checkpoints/last.h5 \
-    checkpoints/best.h5; do
+for file in deck.ini metrics.csv result.json weights.safetensors checkpoints/last.h5 checkpoints/best.h5; do
     [ -s "$work/run/$file" ] || bad="$bad $file"
 done
 ls "$work"/run/events.out.tfevents* >/dev/null 2>&1 || bad="$bad events"
@@ -231,7 +230,7 @@ fails 1 'going back in the folder of a run' 2 'step 75.*run.dir' $small train.ep
     run.dir="$work/second" checkpoint.resume="$first"
 run 1 aside $small train.epochs=2 run.dir="$work/aside" checkpoint.resume="$first"
 bad=$(ended)
-[ "$(grep -c . "$work/second/epochs.csv")" = 4 ] || bad="$bad; epochs.csv was cut"
+[ "$(grep -c ',epoch,' "$work/second/metrics.csv")" = 3 ] || bad="$bad; metrics.csv was cut"
 result 'but aside of it' "$bad" "$work/aside.log"
 bad=$(ls -d "$work"/runs/* "$work"/unwritten/checkpoints/step* 2>/dev/null | grep -v '/runs/logbook$')
 result 'nothing was begun before a mistake was found' "$bad"

@@ -35,9 +35,8 @@ interrupt() {
 
 # facts NAME: write what must be equal to an uninterrupted run to $work/NAME.facts.
 facts() {
-    grep -vE 'seconds|images_per_second|"name"' "$work/$1/result.json"
+    sed '/^ "attempts"/,$d' "$work/$1/result.json" | grep -vE 'seconds|images_per_second|"name"|peak_flops'
     cut -d, -f1-8 "$work/$1/metrics.csv"
-    cut -d, -f1-9 "$work/$1/epochs.csv"
     cksum <"$work/$1/weights.safetensors"
     readlink "$work/$1/checkpoints/best.h5" "$work/$1/checkpoints/last.h5"
 } >"$work/$1.facts"
@@ -122,18 +121,18 @@ left() {
     done
     echo left >"$folder/.probe-host-1"
     echo mine >"$folder/notes.part"
-    flock "$folder/units.csv.part" sh -c "touch '$work/locked'; exec sleep 60.25" &
+    flock "$folder/monitor.csv.part" sh -c "touch '$work/locked'; exec sleep 60.25" &
     holder=$!
     wait_until test -e "$work/locked"
     "$@" >"$work/left.log" 2>&1 || echo "exit status $?;"
     rm "$work/locked" "$folder/notes.part" || echo 'notes.part was removed;'
-    rm "$folder/units.csv.part" || echo 'the part of a living process was removed;'
+    rm "$folder/monitor.csv.part" || echo 'the part of a living process was removed;'
     kill $(processes '^sleep 60[.]25') $holder 2>/dev/null
     find "$folder" -name '*.part' -o -name '.probe*'
 }
 
 bad=$(interrupt 1 over KILL end:10 $alone)
-[ -e "$work/over/result.json" ] || bad="$bad no results;"
+finished "$work/over" || bad="$bad no results;"
 bad=$bad$(left "$work/over" "$vittrain" run.dir="$work/over" $alone)
 result 'temporary files of a run that was killed are removed' "$bad" "$work/left.log"
 
@@ -142,7 +141,7 @@ result 'temporary files of a run that was killed are removed' "$bad" "$work/left
 echo 'not yours' >"$work/victim"
 mkdir -p "$work/real/checkpoints" "$work/linked.book"
 ln -s real "$work/linked"
-for name in deck.ini metrics.csv epochs.csv units.csv ranks.csv run.json result.json weights.safetensors monitor.csv; do
+for name in deck.ini metrics.csv result.json weights.safetensors monitor.csv; do
     ln -s "$work/victim" "$work/real/$name.part"
     [ $name = deck.ini ] || ln -s "$work/victim" "$work/real/$name"
 done
@@ -160,7 +159,7 @@ run 1 linked $steps train.epochs=2 run.dir="$work/linked"
 bad=$bad$(find "$work/real" "$work/linked.book" -lname "$work/victim")
 result 'links in a run folder are replaced, not followed; the run folder may be a link' "$bad" "$work/linked.log"
 bad=
-for name in train.log .lock metrics.csv epochs.csv; do
+for name in train.log .lock metrics.csv; do
     rm "$work/real/$name"
     ln -s "$work/victim" "$work/real/$name"
     run 1 link $steps train.epochs=3 run.dir="$work/linked"

@@ -19,7 +19,7 @@ try() {
 
 # ended_well CODE PATTERN: print what is wrong unless the run completed, or ended with CODE and one line of PATTERN.
 ended_well() {
-    [ $status -eq 0 ] && [ -s "$work/run/result.json" ] || failed_otherwise "$1" "$2" | tr '\n' ' '
+    [ $status -eq 0 ] && finished "$work/run" || failed_otherwise "$1" "$2" | tr '\n' ' '
 }
 
 problem='' named=0
@@ -66,4 +66,4 @@ result 'standard output that cannot be written' "$problem" "$run_log"
 rm -rf "$work/run"
 { timeout $time_limit "$vittrain" $train run.dir="$work/run" 2>"$work/err"; echo $? >"$work/status"; } | true
 result 'a run continues if the reader of its output ends' \
-    "$([ "$(cat "$work/status")" = 0 ] && [ -s "$work/run/result.json" ] || echo "status $(cat "$work/status")")" "$work/err"
+    "$([ "$(cat "$work/status")" = 0 ] && finished "$work/run" || echo "status $(cat "$work/status")")" "$work/err"

@@ -84,7 +84,7 @@ result 'run.backend=auto computes on the CPU then, and says so' "$bad" "$run_log
 VITTRAIN_CUDA_MODULE=$module VITTRAIN_EMULATION_NAME='H100 MIG 1g.10gb' "$vittrain" train $gpu train.steps=1 \
     run.dir="$work/slice" >"$run_log" 2>&1
 status=$?
-result 'the peak rate of a MIG slice is unknown' "$(ended; has "$work/slice/run.json" '"peak_flops": null')" "$run_log"
+result 'the peak rate of a MIG slice is unknown' "$(ended; has "$work/slice/result.json" '"peak_flops": null')" "$run_log"
 
 mixed="VITTRAIN_CUDA_MODULE='$module' '$vittrain' train $gpu run.dir='$work/mixed'"
 run_pair mixed "env VITTRAIN_EMULATION_CAPABILITY=80 $mixed" "env VITTRAIN_EMULATION_CAPABILITY=90 $mixed"

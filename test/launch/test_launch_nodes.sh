@@ -38,7 +38,7 @@ bad=$(line "launch: no answer from $second: continuing with 2 ranks")
 ended
 result 'without the node that is off, on fewer ranks' "$bad" "$run_log"
 bad=$(grep -q '2 ranks on 1 node' "$run_log" || echo 'not 2 ranks')
-result 'and to its end' "$bad$([ -s "$work/elastic/result.json" ] || echo 'no result')" "$run_log"
+result 'and to its end' "$bad$(finished "$work/elastic" || echo 'no result')" "$run_log"
 
 cluster boot 2
 launch waits -- $mpirun_4 "$vittrain" run.dir="$work/waits" $steps debug.pause=backward:13:3

@@ -70,7 +70,7 @@ cluster exec 2 kill -9 "$(paused 3 launch.log)"
 # Slurm may kill the other rank of the node, too, before it reports the first.
 grep -q "^vittrain: launch: restart 1 of 3 .*ranks\? \(2-\)\?3 on $(cluster name 2) w[a-z]* killed" launch.log || bad="$bad no restart; "
 grep -q 'resuming from launched/checkpoints/step-00000010.h5' launch.log || bad="$bad it began anew; "
-[ -s launched/result.json ] || bad="$bad no result"
+finished launched || bad="$bad no result"
 result 'srun is started again when a rank was killed' "$bad" launch.log
 
 # A sweep as an array of two jobs of one node each; one of them is warned in the middle of a trial.

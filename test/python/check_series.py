@@ -43,8 +43,8 @@ def statistics(log, what):
 
 def outputs(run_folder):
     """The last metrics of each output."""
-    with open(f"{run_folder}/outputs.csv", newline="") as file:
-        return {row["output"]: row for row in csv.DictReader(file)}
+    with open(f"{run_folder}/metrics.csv", newline="") as file:
+        return {row["output"]: row for row in csv.DictReader(file) if row["output"]}
 
 
 random = numpy.random.default_rng(5)

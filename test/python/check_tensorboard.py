@@ -46,6 +46,8 @@ def expected_series(folder):
     series = {}
     with open(os.path.join(folder, "metrics.csv"), newline="") as file:
         for row in csv.DictReader(file):
+            if row["split"] == "epoch":
+                continue
             tags = {f"{row['split']}/{name}": column for name, column in SPLIT_TAGS.items()}
             if row["split"] == "train":
                 tags.update(TRAIN_TAGS)
@@ -108,11 +110,8 @@ def hparams_problems(folder, events):
         problems.append(f"types of hparams: {types}")
     if [info.name.tag for info in experiment.metric_infos] != METRICS:
         problems.append(f"metrics of hparams: {experiment.metric_infos}")
-    try:
-        with open(os.path.join(folder, "result.json")) as file:
-            finished = json.load(file)["finished"]
-    except FileNotFoundError:
-        finished = False
+    with open(os.path.join(folder, "result.json")) as file:
+        finished = json.load(file)["finished"]
     if (metadata.SESSION_END_INFO_TAG in contents) != finished:
         problems.append(f"hparams: an end, although finished is {finished}" if not finished else "hparams: no end")
     if finished and metadata.parse_session_end_info_plugin_data(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs the scripts of docs/trackers.md on a run, and compares what the clients stored with metrics.csv, deck.ini and
-run.json.
+result.json.
 
     check_trackers.py RUN_FOLDER FOLDER      (FOLDER: made, and used as the working directory)
 """
@@ -36,9 +36,10 @@ def expected_of(folder):
     metrics = {}
     with open(f"{folder}/metrics.csv", newline="") as file:
         for row in csv.DictReader(file):
-            for key in row.keys() - {"step", "split"}:
+            for key in row.keys() - {"step", "split", "output"}:
+                name = f"{row['split']}/{key}" + (f"/{row['output']}" if row["output"] else "")
                 if row[key]:
-                    metrics.setdefault(f"{row['split']}/{key}", []).append((int(row["step"]), float(row[key])))
+                    metrics.setdefault(name, []).append((int(row["step"]), float(row[key])))
     deck = configparser.ConfigParser(interpolation=None)
     deck.read(f"{folder}/deck.ini")
     return metrics, {f"{section}.{key}": value for section in deck.sections() for key, value in deck[section].items()}
@@ -77,7 +78,7 @@ def main():
         exec(compile(script, "docs/trackers.md", "exec"), {})
     wandb.teardown()  # finish() may return before the file is complete
     metrics, options = expected_of(folder)
-    with open(folder / "run.json") as file:
+    with open(folder / "result.json") as file:
         tags = json.load(file)["tags"]
     check_mlflow(metrics, options, tags)
     check_wandb(metrics, options)

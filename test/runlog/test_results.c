@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* result.json, read back by jansson. */
+/* The keys of the results in result.json. */
 #include "runlog/results.h"
 
 #include <jansson.h>
 
-#include "temporary.h"
 #include "test.h"
 
 static int64_t confusion[4] = {3, 1, 2, 4};
@@ -42,6 +41,14 @@ static struct results some_results(void)
                             .images_per_second = 4096};
 }
 
+static json_t *results_to_json(const struct results *results)
+{
+    json_t *object = json_object();
+    results_put_setup(object, results);
+    results_put(object, results, NULL);
+    return object;
+}
+
 static json_t *parse(char *text)
 {
     json_error_t problem;
@@ -62,21 +69,16 @@ static double number(const json_t *object, const char *key)
     return json_number_value(value);
 }
 
-TEST(file_has_the_results)
+TEST(objects_have_the_results)
 {
-    struct run_folder folder = {0};
-    struct results results = some_results();
-    struct error error = {0};
-
-    snprintf(folder.path, sizeof folder.path, "%s", temporary_open());
-    assert_true(results_write(&folder, &results, NULL, &error));
-    json_t *object = parse(temporary_text("result.json"));
-    temporary_close();
+    const struct results results = some_results();
+    json_t *object = results_to_json(&results);
     assert_string_equal(json_string_value(json_object_get(object, "name")), "tiny");
     assert_string_equal(json_string_value(json_object_get(object, "model")), "vit_cifar");
     assert_string_equal(json_string_value(json_object_get(object, "split")), "val");
     assert_true(json_is_true(json_object_get(object, "finished")));
     assert_true(number(object, "parameters") == 2690506);
+    assert_true(number(object, "world_size") == 2);
     assert_true(number(object, "seed") == 42);
     assert_true(number(object, "steps") == 320);
     assert_true(number(object, "loss") == 0.75);
@@ -106,7 +108,7 @@ TEST(sensors_follow_their_table)
     sensors.value[SENSOR_RESIDENT] = 1e9;
     sensors.value[SENSOR_NODE_AVAILABLE] = 2e9;
     results.sensors = &sensors;
-    json_t *object = parse(results_to_text(&results, NULL));
+    json_t *object = results_to_json(&results);
     const json_t *all = json_object_get(object, "sensors");
     assert_true(number(json_object_get(all, "gpu_power"), "mean") == 400.5);
     assert_true(number(json_object_get(all, "gpu_power"), "max") == 500);
@@ -116,22 +118,9 @@ TEST(sensors_follow_their_table)
     assert_true(number(all, "readings") == 7);
     json_decref(object);
     results.sensors = NULL;
-    object = parse(results_to_text(&results, NULL));
+    object = results_to_json(&results);
     assert_true(json_is_null(json_object_get(object, "sensors")));
     json_decref(object);
-}
-
-TEST(unwritable_folder_is_an_error)
-{
-    struct run_folder folder = {.path = ""};
-    struct results results = some_results();
-    struct error error = {0};
-
-    temporary_open();
-    snprintf(folder.path, sizeof folder.path, "%s", temporary_path("none"));
-    assert_false(results_write(&folder, &results, NULL, &error));
-    assert_int_equal(error.kind, ERROR_FILE);
-    temporary_close();
 }
 
 TEST(classes_and_matrix_are_written)
@@ -217,7 +206,7 @@ TEST(test_split_and_target_are_written)
     results.test_step = 288;
     results.target = 0.5;
     results.target_seconds = NAN;
-    json_t *object = parse(results_to_text(&results, NULL));
+    json_t *object = results_to_json(&results);
     const json_t *test = json_object_get(object, "test");
     assert_string_equal(json_string_value(json_object_get(test, "split")), "test");
     assert_string_equal(json_string_value(json_object_get(test, "weights")), "best");
@@ -228,7 +217,7 @@ TEST(test_split_and_target_are_written)
     assert_true(json_is_null(json_object_get(object, "target_seconds")));
     json_decref(object);
     results.test = NULL;
-    object = parse(results_to_text(&results, NULL));
+    object = results_to_json(&results);
     assert_null(json_object_get(object, "test"));
     json_decref(object);
 }
@@ -241,7 +230,7 @@ TEST(no_accuracy_without_an_evaluation)
     results.best = NAN;
     results.best_step = -1;
     results.unfinished = true;
-    json_t *object = parse(results_to_text(&results, NULL));
+    json_t *object = results_to_json(&results);
     assert_null(json_object_get(object, "top1"));
     assert_true(json_is_false(json_object_get(object, "finished")));
     assert_true(json_is_null(json_object_get(json_object_get(object, "best"), "value")));

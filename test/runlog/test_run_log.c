@@ -14,10 +14,9 @@
 #define METRICS_HEADER                                                                             \
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"    \
     "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"     \
-    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou,map\n"
-#define EPOCHS_HEADER                                                                              \
-    "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"           \
-    "eval_seconds,images_per_second,data_share,next_lr\n"
+    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou,map,"       \
+    "output,"                                                                                      \
+    "rmse,mae,bias,r2,persistence_rmse,persistence_mae,seconds,eval_seconds,data_share,next_lr\n"
 
 static struct run_folder folder;
 static struct options options;
@@ -49,53 +48,42 @@ static struct run_log *open_log(int64_t step)
 static void write_train(struct run_log *log, int64_t step)
 {
     struct error error = {0};
-    struct metrics_row row = {.epoch = step / 10,
-                              .step = step,
-                              .split = "train",
-                              .loss = 2.5,
-                              .top1 = 0.125,
-                              .top5 = NAN,
-                              .rate = 3e-4,
-                              .gradient_norm = 1.0 / 3,
-                              .images_per_second = 1000,
-                              .step_seconds = 0.064,
-                              .data_seconds = 0,
-                              .compute_seconds = 0.06,
-                              .comm_seconds = 0.01,
-                              .exposed_comm_seconds = 0.004,
-                              .peak_share = 0.5,
-                              .elapsed_seconds = (double)step,
-                              .loss_scale = 32768,
-                              .skipped_steps = 1,
-                              .forward_seconds = 0.02,
-                              .backward_seconds = 0.04,
-                              .reduce_seconds = NAN,
-                              .update_seconds = 0.0001,
-                              .miou = NAN,
-                              .map = NAN};
-
+    struct metrics_row row = run_log_row("train", step / 10, step);
+    row.loss = 2.5;
+    row.top1 = 0.125;
+    row.rate = 3e-4;
+    row.gradient_norm = 1.0 / 3;
+    row.images_per_second = 1000;
+    row.step_seconds = 0.064;
+    row.data_seconds = 0;
+    row.compute_seconds = 0.06;
+    row.comm_seconds = 0.01;
+    row.exposed_comm_seconds = 0.004;
+    row.peak_share = 0.5;
+    row.elapsed_seconds = (double)step;
+    row.loss_scale = 32768;
+    row.skipped_steps = 1;
+    row.forward_seconds = 0.02;
+    row.backward_seconds = 0.04;
+    row.update_seconds = 0.0001;
     assert_true(run_log_metrics(log, &row, &error));
 }
 
 static void write_epoch(struct run_log *log, int64_t epoch, int64_t steps)
 {
     struct error error = {0};
-    struct epoch_row row = {.epoch = epoch,
-                            .steps = steps,
-                            .train_loss = 2,
-                            .train_top1 = 0.25,
-                            .train_top5 = 0.75,
-                            .val_loss = NAN,
-                            .val_top1 = NAN,
-                            .val_top5 = NAN,
-                            .rate = 0.1,
-                            .seconds = 12.5,
-                            .eval_seconds = 0.5,
-                            .images_per_second = 100,
-                            .data_share = 0.01,
-                            .next_rate = 0.0625};
-
-    assert_true(run_log_epoch(log, &row, &error));
+    struct metrics_row row = run_log_row("epoch", epoch, steps);
+    row.loss = 2;
+    row.top1 = 0.25;
+    row.top5 = 0.75;
+    row.rate = 0.1;
+    row.images_per_second = 100;
+    row.elapsed_seconds = (double)steps;
+    row.seconds = 12.5;
+    row.eval_seconds = 0.5;
+    row.data_share = 0.01;
+    row.next_rate = 0.0625;
+    assert_true(run_log_metrics(log, &row, &error));
 }
 
 static void close_log(struct run_log *log)
@@ -116,7 +104,10 @@ static void assert_file(const char *name, const char *expected)
 
 #define ROW(epoch, step)                                                                           \
     epoch "," step ",train,2.5,0.125,,0.0003,0.333333333,1000,0.064,0,0.06,0.01,0.004,0.5," step   \
-          ",32768,1,0.02,0.04,,0.0001,,\n"
+          ",32768,1,0.02,0.04,,0.0001,,,,,,,,,,,,,\n"
+#define EPOCH(epoch, step)                                                                         \
+    epoch "," step ",epoch,2,0.25,0.75,0.1,,100,,,,,,," step                                       \
+          ",,,,,,,,,,,,,,,,12.5,0.5,0.01,0.0625\n"
 
 TEST_WITH(rows_have_the_given_values, make_folder, temporary_teardown)
 {
@@ -125,40 +116,37 @@ TEST_WITH(rows_have_the_given_values, make_folder, temporary_teardown)
     write_train(log, 5);
     write_epoch(log, 0, 10);
     close_log(log);
-    assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
-    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
+    assert_file("metrics.csv", METRICS_HEADER ROW("0", "5") EPOCH("0", "10"));
 }
 
 TEST_WITH(rows_after_the_checkpoint_are_removed, make_folder, temporary_teardown)
 {
     struct run_log *log = open_log(0);
 
-    for (int64_t step = 5; step <= 25; step += 5)
+    for (int64_t step = 5; step <= 25; step += 5) {
         write_train(log, step);
-    write_epoch(log, 0, 10);
-    write_epoch(log, 1, 20);
+        if (step % 10 == 0)
+            write_epoch(log, step / 10 - 1, step);
+    }
     close_log(log);
     log = open_log(15);
     write_train(log, 20);
     write_epoch(log, 1, 20);
     close_log(log);
-    assert_file("metrics.csv",
-                METRICS_HEADER ROW("0", "5") ROW("1", "10") ROW("1", "15") ROW("2", "20"));
-    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n"
-                                            "1,20,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
+    assert_file("metrics.csv", METRICS_HEADER ROW("0", "5") ROW("1", "10") EPOCH("0", "10")
+                                   ROW("1", "15") ROW("2", "20") EPOCH("1", "20"));
 }
 
 TEST_WITH(row_of_a_partial_epoch_is_removed, make_folder, temporary_teardown)
 {
     struct run_log *log = open_log(0);
 
-    write_train(log, 15);
     write_epoch(log, 0, 10);
+    write_train(log, 15);
     write_epoch(log, 1, 15);
     close_log(log);
     close_log(open_log_at(&(struct run_log_position){.step = 15, .mid_epoch = true}));
-    assert_file("metrics.csv", METRICS_HEADER ROW("1", "15"));
-    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
+    assert_file("metrics.csv", METRICS_HEADER EPOCH("0", "10") ROW("1", "15"));
 }
 
 /* Rows that a killed attempt wrote at the step of its checkpoint, after that checkpoint. */
@@ -182,45 +170,37 @@ TEST_WITH(evaluations_after_the_checkpoint_are_removed, make_folder, temporary_t
 }
 
 /* One row for each output of a regression; a resumed run replaces those after its checkpoint. */
-TEST_WITH(outputs_have_a_table, make_folder, temporary_teardown)
+TEST_WITH(outputs_have_rows, make_folder, temporary_teardown)
 {
-    static const char header[] =
-        "epoch,step,split,output,rmse,mae,bias,r2,persistence_rmse,persistence_mae\n";
-    static const char rows[] = "0,10,val,u,2,1.5,-0.5,0.25,4,3\n0,10,val,\"v, w\",1,1,,,,\n";
+    static const char rows[] =
+        METRICS_HEADER "0,10,val,,,,,,,,,,,,,,,,,,,,,,u,2,1.5,-0.5,0.25,4,3,,,,\n"
+                       "0,10,val,,,,,,,,,,,,,,,,,,,,,,\"v, w\",1,1,,,,,,,,\n";
     struct output_errors errors[2] = {{2, 1.5, -0.5, 0.25, 4, 3}, {1, 1, NAN, NAN, NAN, NAN}};
     char *names[] = {"u", "v, w"};
     const struct dataset dataset = {.target = {.count = 2}, .target_name = names};
     const struct evaluation evaluation = {.outputs = 2, .errors = errors};
-    const struct metrics_row row = {.step = 10, .split = "val", .miou = NAN, .map = NAN};
-    const struct run_log_position position = {.step = 10};
-    const struct run_log_position unevaluated = {.step = 10, .unevaluated = true};
-    char text[256];
+    const struct metrics_row row = run_log_row("val", 0, 10);
     struct error error = {0};
     struct run_log *log = open_log(0);
 
-    assert_true(run_log_open_outputs(log, &folder, &(struct run_log_position){0}, &error));
     assert_true(run_log_targets(log, &row, &evaluation, &dataset, &error));
     close_log(log);
-    snprintf(text, sizeof text, "%s%s", header, rows);
-    assert_file("outputs.csv", text);
-    log = open_log_at(&position);
-    assert_true(run_log_open_outputs(log, &folder, &position, &error));
-    close_log(log);
-    assert_file("outputs.csv", text);
-    log = open_log_at(&unevaluated);
-    assert_true(run_log_open_outputs(log, &folder, &unevaluated, &error));
-    close_log(log);
-    assert_file("outputs.csv", header);
+    assert_file("metrics.csv", rows);
+    close_log(open_log(10));
+    assert_file("metrics.csv", rows);
+    close_log(open_log_at(&(struct run_log_position){.step = 10, .unevaluated = true}));
+    assert_file("metrics.csv", METRICS_HEADER);
     assert_true(run_log_targets(NULL, &row, &evaluation, &dataset, &error));
 }
 
 TEST_WITH(truncated_last_line_is_dropped, make_folder, temporary_teardown)
 {
     temporary_write("metrics.csv", METRICS_HEADER ROW("0", "5") "1,10,train,2.");
-    temporary_write("epochs.csv", "epoch,st");
     close_log(open_log(100));
     assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
-    assert_file("epochs.csv", EPOCHS_HEADER);
+    temporary_write("metrics.csv", "epoch,st");
+    close_log(open_log(100));
+    assert_file("metrics.csv", METRICS_HEADER);
 }
 
 TEST_WITH(lines_without_a_step_are_dropped, make_folder, temporary_teardown)
@@ -243,9 +223,11 @@ TEST_WITH(new_run_removes_all_rows, make_folder, temporary_teardown)
 /* Rows of an older version with fewer columns get empty cells. */
 TEST_WITH(newer_columns_are_empty, make_folder, temporary_teardown)
 {
-    temporary_write("epochs.csv", "epoch,step,train_loss\n0,10,2.5\n1,20,2.25\n2,30,2\n");
+#define EMPTY ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+    temporary_write("metrics.csv",
+                    "epoch,step,split,loss\n0,10,val,2.5\n1,20,val,2.25\n2,30,val,2\n");
     close_log(open_log(20));
-    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2.5,,,,,,,,,,,\n1,20,2.25,,,,,,,,,,,\n");
+    assert_file("metrics.csv", METRICS_HEADER "0,10,val,2.5" EMPTY "1,20,val,2.25" EMPTY);
 }
 
 TEST_WITH(table_with_other_columns_is_an_error_and_stays, make_folder, temporary_teardown)

@@ -28,7 +28,7 @@ result 'without older checkpoints' "$([ "$steps" -le 2 ] || echo "$steps checkpo
 
 run 1 wrong $runs run.dir="$work/wrong" output.upload="disk:$work/remote/failed" optim.lr=1e38 optim.name=sgd
 bad="$(ended 7)$(has "$run_log" 'all of the run is in disk:')"
-cmp -s "$work/wrong/run.json" "$work/remote/failed/run.json" || bad="$bad other run.json"
+cmp -s "$work/wrong/result.json" "$work/remote/failed/result.json" || bad="$bad other result.json"
 result 'so is a run that fails' "$bad" "$run_log"
 
 run 1 refused $runs run.dir="$work/refused" output.upload=disk:/dev/null/x

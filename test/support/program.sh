@@ -110,6 +110,9 @@ fails() {
 # reports_kill STATUS: true if mpirun may return this exit status after a rank was killed. That of MPICH may return 0.
 reports_kill() { [ "$1" -ne 0 ] || [ "$TEST_MPI" = mpich ]; }
 
+# finished FOLDER: true if the run in this folder has done all its steps.
+finished() { grep -q '^ "finished": true' "$1/result.json"; }
+
 # killed_job JOB PATTERN: wait for a job in which a rank was killed, and return its exit status. PATTERN matches the command lines of
 # its ranks. mpirun may hang when they have ended (docs/faults.md): after 10 s it is killed, too.
 killed_job() {
@@ -186,11 +189,11 @@ take_emulated_gpu() {
     [ -e "$module" ] || skip_all 'no g++ for the emulated GPU'
 }
 
-# column FILE SPLIT NAME: print a column of metrics.csv for one split, one value per line.
+# column FILE SPLIT NAME: print step and a column of metrics.csv for one split, one row per line, without those of outputs.
 column() {
     awk -F, -v split_="$2" -v name="$3" '
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
-        $at["split"] == split_ { print $at["step"], $at[name] }' "$1"
+        $at["split"] == split_ && $at["output"] == "" { print $at["step"], $at[name] }' "$1"
 }
 
 # differ A B TOLERANCE: print the first pair of values in two files of `column` whose difference exceeds TOLERANCE of

@@ -97,7 +97,7 @@ for program in curl wget; do
         continue
     fi
     rm -rf "$work/path" && mkdir "$work/path" # the other program is not in it
-    for name in $program sh sed sha256sum wc mv rm rmdir mkdir tar gzip dirname head od tr sleep timeout; do
+    for name in $program sh sed sha256sum wc mv rm rmdir mkdir tar gzip dirname head od tr timeout; do
         ln -s "$(command -v $name)" "$work/path/$name"
     done
     programs=$work/path

@@ -41,7 +41,7 @@ checkpoint.background=$background checkpoint.every=0.1 checkpoint.keep=50"
     status=$?
     bad=$(reports_kill $status || echo 'exit status 0;')
     [ $status -ne 124 ] || bad="$bad a timeout;"
-    [ ! -e "$work/killed/result.json" ] || bad="$bad it had ended before"
+    ! finished "$work/killed" || bad="$bad it had ended before"
     result "a killed rank ends the job, checkpoint.background=$background" "$bad" "$work/killed.log"
     run 2 killed $words run.dir="$work/killed"
     same 'the run resumes bit for bit' killed whole

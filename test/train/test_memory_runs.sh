@@ -63,8 +63,8 @@ resumed() {
     left "$old" "$name"
 }
 
-# rows RUN: print the epochs, steps and splits of the rows of a run's tables.
-rows() { cut -d, -f1-3 "$work/$1/metrics.csv" && cut -d, -f1-2 "$work/$1/epochs.csv"; }
+# rows RUN: print the epochs, steps and splits of the rows of metrics.csv.
+rows() { cut -d, -f1-3 "$work/$1/metrics.csv"; }
 
 # damage FILE: change one byte of a vector.
 damage() { printf '\377' | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 40000)) conv=notrunc 2>/dev/null; }
@@ -151,7 +151,7 @@ run 2 evaluation run.dir="$work/evaluation" $steps checkpoint.memory=5 train.ste
 result 'and can be extended' "$(ended)$(has "$run_log" 'resuming from .*/checkpoints/step-00000040.h5')" "$run_log"
 bad=$(interrupt last evaluation:20 0 train.steps=20 checkpoint.every=0.2 checkpoint.memory=0)
 run 2 last run.dir="$work/last" $steps train.steps=20 checkpoint.every=0.2
-bad="$bad$(ended)$(has "$work/last/metrics.csv" '^0,20,val,')$(has "$work/last/epochs.csv" '^0,20,')"
+bad="$bad$(ended)$(has "$work/last/metrics.csv" '^0,20,val,' '^0,20,epoch,')"
 result 'also if it resumes from the disk' "$bad" "$run_log"
 
 pause unnamed backward:11:60 1

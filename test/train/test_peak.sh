@@ -44,7 +44,7 @@ run 1 second $tiny run.dir="$work/second" run.threads=2
 rate=$(cut -d ' ' -f 1 "$peaks")
 result 'the second run reads it, with any number of threads' "$(
     cmp "$peaks" first_peaks
-    sed -n 's/.*"peak_flops": \([0-9.e+]*\).*/\1/p' "$work/second/run.json" |
+    sed -n 's/.*"peak_flops": \([0-9.e+]*\).*/\1/p' "$work/second/result.json" |
         awk -v rate="$rate" '{ n++; if ($1 / rate < 1.999 || $1 / rate > 2.001) print $1 " is not twice " rate }
             END { if (n != 1) print "no peak_flops" }')" "$work/second.log"
 
@@ -54,7 +54,7 @@ echo '2e+11 0.1.0 fp32 Another, avx2' >>"$peaks"
 run 2 low $tiny run.dir="$work/low" output.logbook="$work/book"
 result 'with a cached peak that is too low no MFU is shown' "$(
     [ "$(shares low | sort -u)" = "=" ] || shares low | sort -u
-    grep -q '"peak_flops": null' "$work/low/run.json" || echo "peak_flops in run.json;"
+    grep -q '"peak_flops": null' "$work/low/result.json" || echo "peak_flops in result.json;"
     ! grep -q peak_share "$work"/low/events.out.tfevents* || echo "points in TensorBoard;"
     grep -qE '^\| .*/low \|( [^|]* \|){11} - \|' "$work/book/README.md" || echo "MFU in the log book;"
     grep -oE '[0-9.]+ ?%' "$work/low.log" | awk '$1 + 0 > 100 { print $1 " in the log;" }'

@@ -61,7 +61,6 @@ fails 2 'another image size is an error' 2 "the model's images had 32x32 pixels,
 fails 1 'other weights at the start are an error' 2 'model.init was none, is .*weights.safetensors; use' \
     $steps run.dir="$work/part1" train.epochs=3 model.init="$work/whole1/weights.safetensors"
 cp -r "$work/part1" "$work/recipe"
-cp "$work/recipe/deck.ini" "$work/recipe.ini"
 run 2 recipe $steps run.dir="$work/recipe" train.epochs=3 optim.lr=1e-3 output.log_every=2
 bad=$(ended)
 [ "$(grep '^changed' "$work/recipe.log")" = 'changed since the checkpoint: optim.lr 0.003 -> 0.001' ] || bad="$bad; other lines"
@@ -69,9 +68,10 @@ for line in 'train.epochs 2 -> 3' 'output.log_every 1 -> 2' 'optim.lr 0.003 -> 0
     grep -q " changed since the checkpoint: $line\$" "$work/recipe/train.log" || bad="$bad; no $line in train.log"
 done
 result 'options that may change are logged one by one' "$bad" "$work/recipe.log"
-bad=$(cmp "$work/recipe.ini" "$work/recipe/deck-2.ini" 2>&1)
-grep -q '^lr = 0.001$' "$work/recipe/deck.ini" && [ ! -e "$work/recipe/deck-3.ini" ] || bad="$bad; not the new deck"
-result 'the deck of the earlier attempts is kept' "$bad" "$work/recipe.log"
+bad=$(has "$work/recipe/deck.ini" '^lr = 0.001$')
+tr -d ' \n' <"$work/recipe/result.json" | grep -q ',"train.epochs":\["2","3"\],"optim.lr":\["0.003","0.001"\],"output.log_every":\["1","2"\]}' ||
+    bad="$bad; the changes are not recorded"
+result 'result.json has the options that the attempt changed' "$bad" "$work/recipe/result.json"
 
 # The newest checkpoint is damaged, and result.json is of its step.
 last=$(readlink "$work/recipe/checkpoints/last.h5")
@@ -80,15 +80,29 @@ cp "$work/recipe/metrics.csv" "$work/metrics"
 fails 1 'rows of a finished result are not removed' 4 "recipe/result.json is of a run of 75 steps; restore a checkpoint" \
     $steps run.dir="$work/recipe" train.epochs=4 optim.lr=1e-3
 bad=$(cmp "$work/metrics" "$work/recipe/metrics.csv" 2>&1)
-rm "$work/recipe/result.json"
+sed -i 's/"finished": true/"finished": false/' "$work/recipe/result.json"
 run 1 recipe $steps run.dir="$work/recipe" train.epochs=4 optim.lr=1e-3
-[ $status -eq 0 ] || bad="$bad; status $status without result.json"
+[ $status -eq 0 ] || bad="$bad; status $status without a finished result"
 result 'without that result the steps are repeated' "$bad" "$work/recipe.log"
 rm "$work/part1/result.json" "$work/part1/weights.safetensors"
 run 2 part1 $steps run.dir="$work/part1"
 bad=$(cmp "$work/whole1/weights.safetensors" "$work/part1/weights.safetensors" 2>&1)
 grep -q '"finished": true' "$work/part1/result.json" || bad="no result.json"
 result 'a run that was killed before its results were written gets them' "$bad" "$work/part1.log"
+
+# Version 0.2 wrote run.json, fewer columns and tables that are gone.
+cp -r "$work/part1" "$work/format1"
+printf '{"format": 1, "ranks": 1, "parts": [{"from_step": 0, "to_step": 50}]}' >"$work/format1/run.json"
+printf '{"finished": true, "steps": 50, "ranks": 1, "top1": 0.5}' >"$work/format1/result.json"
+grep -v ',epoch,' "$work/part1/metrics.csv" | cut -d, -f1-24 | tee "$work/rows" >"$work/format1/metrics.csv"
+echo 'epoch,step,train_loss' | tee "$work/epochs" >"$work/format1/epochs.csv"
+run 1 format1 $steps run.dir="$work/format1" train.steps=51
+bad=$(ended)$(cmp "$work/epochs" "$work/format1/epochs.csv" 2>&1)
+cut -d, -f1-24 "$work/format1/metrics.csv" | head -n "$(wc -l <"$work/rows")" | cmp - "$work/rows" || bad="$bad; rows are missing"
+sed -n 2p "$work/format1/metrics.csv" | grep -q ',,,,,,,,,,,$' || bad="$bad; columns are missing"
+grep -q '"format": 2' "$work/format1/result.json" && [ "$(grep -c '"from_step"' "$work/format1/result.json")" = 2 ] || bad="$bad; attempts are missing"
+result 'a run of version 0.2 continues in format 2' "$bad" "$work/format1.log"
+
 # Version 0.1 wrote both batches into deck.ini.
 sed -i 's/^global_batch = 24$/batch = 64\n&/' "$work/part1/deck.ini"
 run 2 part1 $steps run.dir="$work/part1" train.epochs=3
@@ -145,7 +159,7 @@ run 1 parts $stops run.dir="$work/parts" train.epochs=9
 run 1 other $stops run.dir="$work/other" train.epochs=2 checkpoint.monitor=top1
 run 1 other $stops run.dir="$work/other" train.epochs=9
 for name in straight parts other; do
-    grep -A3 -E '"(best|stop_reason|steps)"' "$work/$name/result.json" | grep -v seconds >"$work/$name.best"
+    sed '/^ "attempts"/,$d' "$work/$name/result.json" | grep -A3 -E '"(best|stop_reason|steps)"' | grep -v seconds >"$work/$name.best"
 done
 bad=$(diff "$work/straight.best" "$work/parts.best")
 grep -q 'no gain' "$work/straight.best" || bad="$bad; not stopped"
@@ -172,6 +186,16 @@ for split in train val; do
 done
 [ $status -eq 0 ] || bad="$bad; status $status"
 result 'the losses are those of an uninterrupted run' "$bad" "$work/elastic.log"
+
+# An extension that fails keeps the results of the run before it.
+tested="$small train.test=on run.dir=$work/tested"
+run 1 tested $tested train.steps=3
+run 1 fails $tested train.steps=6 optim.lr=1e30
+bad=$([ $status -ne 0 ] || echo 'it did not fail;')
+grep -q '^ "test": {' "$work/tested/result.json" && ! finished "$work/tested" || bad="$bad other results;"
+run 1 tested $tested train.steps=6
+bad="$bad$(ended)$(has "$work/tested/metrics.csv" ',3,test,' ',6,test,')"
+result 'the test of a run that is extended stays' "$bad" "$work/tested.log"
 
 # Steps that are added after the end stretch a cosine.
 cosine="$small train.eval_every=0 schedule.name=cosine run.dir=$work/cosine"

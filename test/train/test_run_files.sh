@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # long
-# Files of real runs: run.json, units.csv, ranks.csv, and rows of the log book. Runs finish,
+# Files of real runs: result.json, metrics.csv, and rows of the log book. Runs finish,
 # are resumed or stopped, or fail.
 . "$TEST_SOURCE/test/support/program.sh"
 needs python3
@@ -17,35 +17,38 @@ lacks() {
     done
 }
 
+# ranks: prints attempt and rank of the ranks in result.json.
+ranks() { python3 -c 'import json; print([(rank["attempt"], rank["rank"]) for rank in json.load(open("one/result.json"))["ranks"]])'; }
+
 # rows FILE PATTERN: prints the number of lines that match.
 rows() { grep -cE -- "$2" "$1" 2>/dev/null; }
 
 run 2 one $short mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
 bad=$([ $status -eq 0 ] || echo "status $status;")
-bad=$bad$(lacks one/run.json '"command": ".*vittrain .*mesh.strategy=fsdp' '"flops_per_image": [1-9]' '"strategy": "fsdp"' \
+bad=$bad$(lacks one/result.json '"command": ".*vittrain .*mesh.strategy=fsdp' '"flops_per_image": [1-9]' '"strategy": "fsdp"' \
     '"shard": 2' '"planned_bytes": [1-9]' '"train_samples": 563' '"test_samples": 125' '"truck"' '"to_step": 20' \
     '"setup_seconds": [0-9]' '"error": null' '"stop_reason": "all steps done"')
-result 'run.json has the configuration, hosts and outcome' "$bad" "$work/one.log"
+result 'result.json has the configuration, hosts and outcome' "$bad" "$work/one.log"
 
-bad=$([ "$(rows one/ranks.csv '^1,[01],')" = 2 ] || echo 'not a row a rank;')
+bad=$([ "$(ranks)" = '[(1, 0), (1, 1)]' ] || ranks)
 bad=$bad$(lacks one/train.log 'rank 1 on .*: processor time user [0-9.]+ s, system [0-9.]+ s')
-result 'ranks.csv and the log have the ranks and their processor time' "$bad" "$work/one/ranks.csv"
+result 'result.json and the log have the ranks and their processor time' "$bad" "$work/one/result.json"
 
 # The times of all units add up to the step time in metrics.csv.
-bad=$(awk -F, '
-    FNR == 1 { for (i = 1; i <= NF; i++) at[FILENAME, $i] = i; next }
-    FILENAME ~ /units/ { units += $at[FILENAME, "forward_seconds"] + $at[FILENAME, "backward_seconds"] + $at[FILENAME, "waiting_seconds"]; names = names " " $1
-        if ($at[FILENAME, "forward_seconds"] < 0 || $at[FILENAME, "backward_seconds"] < 0 || $at[FILENAME, "waiting_seconds"] < 0) print "less than nothing in " $1 ";" }
-    FILENAME ~ /metrics/ && $at[FILENAME, "split"] == "train" { steps++
-        phases += $at[FILENAME, "forward_seconds"] + $at[FILENAME, "backward_seconds"] + $at[FILENAME, "reduce_seconds"] + $at[FILENAME, "update_seconds"]
-        sums += $at[FILENAME, "compute_seconds"] + $at[FILENAME, "exposed_comm_seconds"] }
-    END {
-        if (names != " stem blocks.0 blocks.1 head (the step)") print "units are" names
-        if (!(steps == 20 && units > 0)) print "no times of " steps " steps;"
-        if (!(units < 1.01 * phases / steps && units > 0.99 * phases / steps)) print "units " units ", phases " phases / steps
-        if (!(phases < 1.01 * sums && phases > 0.99 * sums)) print "phases " phases ", sums " sums }
-    ' one/units.csv one/metrics.csv)
-result "the units' times are the step's" "$bad" "$work/one/units.csv"
+bad=$(python3 -c '
+import csv, json
+units = json.load(open("one/result.json"))["units"]
+times = [unit[key] for unit in units for key in ("forward_seconds", "backward_seconds", "waiting_seconds")]
+steps = [row for row in csv.DictReader(open("one/metrics.csv")) if row["split"] == "train"]
+def mean(*keys): return sum(float(row[key]) for row in steps for key in keys) / len(steps)
+phases = mean("forward_seconds", "backward_seconds", "reduce_seconds", "update_seconds")
+whole = mean("compute_seconds", "exposed_comm_seconds")
+names = [unit["unit"] for unit in units]
+if names != ["stem", "blocks.0", "blocks.1", "head", "(the step)"]: print("units are", names)
+if len(steps) != 20 or min(times) < 0 or sum(times) <= 0: print(len(steps), "steps,", times)
+if abs(sum(times) - phases) > 0.01 * phases or abs(phases - whole) > 0.01 * whole: print(sum(times), phases, whole)
+' 2>&1)
+result "the units' times are the step's" "$bad" "$work/one/result.json"
 
 bad=$(lacks one/result.json '"test": \{' '"weights": "(best|last)"' '"target_top1": 0.01' '"target_seconds": [0-9]')
 [ "$(rows one/metrics.csv ',test,')" = 1 ] || bad="$bad no row of the test split"
@@ -110,8 +113,8 @@ result 'the row of the log book' "$bad" "$work/runs/logbook/README.md"
 # The run is resumed on one rank: a second attempt.
 run 1 more $short train.steps=30 run.dir="$work/one" mesh.strategy=fsdp data.val=reference
 bad=$([ $status -eq 0 ] || echo "status $status;")
-[ "$(rows one/ranks.csv '^1,')$(rows one/ranks.csv '^2,0,')" = 21 ] || bad="$bad ranks.csv;"
-[ "$(rows one/run.json '"from_step"')" = 2 ] || bad="$bad run.json;"
+[ "$(ranks)" = '[(1, 0), (1, 1), (2, 0)]' ] || bad="$bad ranks $(ranks);"
+[ "$(rows one/result.json '"from_step"')" = 2 ] || bad="$bad attempts;"
 [ "$(rows runs/logbook/README.md '^\| .*/one \|')$(rows runs/logbook/README.md '^\| .*/one \| [^|]* \| vit_cifar \| 1 \|')" = 11 ] || bad="$bad rows of the index;"
 result 'a resumed run keeps its history and its row' "$bad" "$work/runs/logbook/README.md"
 

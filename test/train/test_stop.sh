@@ -9,9 +9,9 @@
 steps="$small optim.ema=0.9 schedule.name=onecycle schedule.per=step checkpoint.every=0 \
 debug.overfit=2 train.early_stop=0 train.epochs=200"
 
-# epochs_of FILE: the columns of epochs.csv without times.
+# epochs_of RUN: the rows of epochs in metrics.csv, without times.
 epochs_of() {
-    cut -d, -f1-9 "$1"
+    grep ',epoch,' "$work/$1/metrics.csv" | cut -d, -f1-7
 }
 
 # begin NAME WORD...: two ranks, in the background; returns after one more epoch.
@@ -23,8 +23,8 @@ begin() {
     job=$!
     wait_job=$job wait_until one_more
 }
-epochs_done() { cat "$work/$name/epochs.csv" 2>/dev/null | wc -l; }
-one_more() { [ "$(epochs_done)" -gt $((before + 1)) ]; }
+epochs_done() { epochs_of "$name" 2>/dev/null | wc -l; }
+one_more() { [ "$(epochs_done)" -gt "$before" ]; }
 
 # stopped_otherwise NAME: prints what is wrong with the end of the job that got a signal; $ended is its status.
 stopped_otherwise() {
@@ -61,7 +61,7 @@ for name in whole parts; do
             column "$work/$name/metrics.csv" $split $value
         done
     done >"$work/$name.rows"
-    epochs_of "$work/$name/epochs.csv" >"$work/$name.epochs"
+    epochs_of $name >"$work/$name.epochs"
     grep -o 'epoch [0-9]* done .* val loss [0-9.]*' "$work/$name/train.log" >"$work/$name.lines"
 done
 [ "$(wc -l <"$work/whole.lines")" = 200 ] || bad='not 200 lines of epochs; '
@@ -130,7 +130,7 @@ grep -q 'after step 2 is left to the next attempt' "$work/end.log" || bad="$bad 
 run 2 end $end run.dir="$work/end"
 run 2 straight $end run.dir="$work/straight"
 for name in end straight; do
-    epochs_of "$work/$name/epochs.csv" >"$work/$name.epochs"
+    epochs_of $name >"$work/$name.epochs"
     column "$work/$name/metrics.csv" val loss >"$work/$name.val"
 done
 for kind in epochs val; do
