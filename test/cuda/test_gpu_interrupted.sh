@@ -59,10 +59,10 @@ survives hsdp 2 error:1:30 "$failed" 4 mesh.shard=2 cuda.graph=off
 # The host of rank 0 waits for the GPU, whose collective waits for rank 1.
 timeout $time_limit $MPIRUN -np 2 "$vittrain" $tiny run.backend=cuda run.dir="$work/stalled" train.steps=8 mesh.stall_warning=1 \
     debug.pause=data:6:80:1 >"$work/stalled.log" 2>&1 </dev/null &
-job=$!
+wait_job=$!
 wait_for '^warning: stalled' "$work/stalled.log"
-kill $job
-wait $job
+kill $wait_job
+wait $wait_job
 bad=$(grep -qE '^warning: stalled: rank 1 on .* in the wait for data, step 6, ' "$work/stalled.log" || echo 'not named')
 result 'a rank that the others wait for is named' "$bad" "$work/stalled.log"
 
