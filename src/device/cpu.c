@@ -209,13 +209,15 @@ static void team_check(void)
     ENSURE_MEMORY(!team_starts, "no thread for computing (run.threads)");
 }
 
-/* Start the threads of OpenMP, which keeps them for later parallel regions. */
+/* Start the threads of OpenMP, which keeps them for later parallel regions. Regions without a
+ * number of threads, as in the initial weights and in libraries, use as many. */
 static void team_start(int threads)
 {
     static bool registered;
 
     registered = registered || atexit(team_check) == 0;
     team_starts = true;
+    omp_set_num_threads(threads);
 #pragma omp parallel num_threads(threads)
 #pragma omp single
     team_starts = false;
