@@ -12,8 +12,6 @@
 #   cluster.sh DIR hosts SLOTS [I...] print a host file of the nodes I (default: all); for MPICH if TEST_MPI=mpich
 #   cluster.sh DIR name I             print the host name of node I; address I: its address
 #   cluster.sh DIR link I up|down     connect or disconnect the cable of node I
-#   cluster.sh DIR shape I RATE       limit the rate of the cable (tc: 100mbit); RATE none: no limit
-#   cluster.sh DIR wire I J           add a second cable between two nodes: eth1 (10.91.0.I and J) on both
 #   cluster.sh DIR crash I            disconnect the cable and kill all processes: power failure
 #   cluster.sh DIR boot I             restart a crashed node with an empty /tmp
 #   cluster.sh DIR head COMMAND...    run the command (sbatch, squeue, scontrol) on the head
@@ -172,22 +170,6 @@ kill_node() {
     rm -f "$state/$prefix$1/pid"
 }
 
-shape() {
-    ip netns exec "$prefix$1" tc qdisc del dev eth0 root 2>/dev/null || true
-    ip netns exec "${prefix}switch" tc qdisc del dev "port$1" root 2>/dev/null || true
-    [ "$2" != none ] || return 0
-    ip netns exec "$prefix$1" tc qdisc add dev eth0 root tbf rate "$2" burst 512kb latency 20ms
-    ip netns exec "${prefix}switch" tc qdisc add dev "port$1" root tbf rate "$2" burst 512kb latency 20ms
-}
-
-wire() {
-    ip -n "$prefix$1" link add eth1 type veth peer name eth1 netns "$prefix$2"
-    for i in "$1" "$2"; do
-        ip -n "$prefix$i" addr add "10.91.0.$i/24" dev eth1
-        ip -n "$prefix$i" link set eth1 up
-    done
-}
-
 up() {
     [ ! -f "$state/conf" ] || fail "there are nodes in $dir already"
     mkdir -p "$state"
@@ -339,8 +321,6 @@ hosts)
 name) echo "$prefix$1" ;;
 address) echo "$network.$1" ;;
 link) ip -n "${prefix}switch" link set "port$1" "$2" ;;
-shape) shape "$@" ;;
-wire) wire "$@" ;;
 crash) ip -n "${prefix}switch" link set "port$1" down; kill_node "$1" ;;
 boot) boot "$1"; ip -n "${prefix}switch" link set "port$1" up ;;
 head) head_run "$@" ;;

@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "core/version.h"
 #include "train/session.h"
 
 /* ---- rows */
@@ -92,20 +93,61 @@ void doctor_print_json(const struct doctor *doctor, double seconds, FILE *file)
     free(text);
 }
 
+/* ---- the program and its options. The messages are the same as in every other command (main.c),
+ * so that ranks with different commands detect it. */
+static void check_program(struct doctor *doctor, struct doctor_row *row)
+{
+    struct comm *world = doctor->world;
+    struct error error = {0};
+    if (!app_same_build(world, &error)) {
+        doctor->stop = true;
+        doctor->stop_reason = "ranks run different programs";
+        doctor_set(row, DOCTOR_FAIL, "install the same program at the same path on all nodes", "%s",
+                   error.text);
+        return;
+    }
+    doctor_set(row, DOCTOR_PASS, NULL, "vittrain %s%s%s, CRC32C %08llx, on all ranks",
+               version_number, version_commit[0] != '\0' ? " " : "", version_commit,
+               (unsigned long long)app_build_sum());
+}
+
+static void check_deck(struct doctor *doctor, struct doctor_row *row)
+{
+    static struct options taken;
+    static const char advice[] =
+        "give all ranks the same command line, and copy the decks to all nodes";
+    struct comm *world = doctor->world;
+    struct error error = *doctor->parse_error;
+    bool own = error.kind != ERROR_NONE; /* then, as a rule, on all ranks */
+    if (!comm_agree(world, &error))
+        doctor_set(row, DOCTOR_FAIL, own ? "correct it on all ranks" : advice, "%s", error.text);
+    else if (!app_same_command(world, doctor->line, &error)) {
+        doctor->stop = true;
+        doctor->stop_reason = "ranks were given different commands";
+        doctor_set(row, DOCTOR_FAIL, advice, "%s", error.text);
+        return;
+    } else if (!app_same_options(world, doctor->options, &error)) {
+        doctor_set(row, DOCTOR_FAIL, advice, "%s", error.text);
+    } else {
+        doctor_set(row, DOCTOR_PASS, NULL, "all ranks have the same options");
+    }
+    /* All further checks use the options of rank 0. */
+    taken = *doctor->options;
+    comm_broadcast(world, &taken, sizeof taken, COMM_BYTE, 0);
+    doctor->options = &taken;
+}
+
 /* ---- the command */
 static const struct doctor_check {
     const char *name;
     doctor_check *check;
 } checks[] = {
-    {"program", doctor_check_program},     {"deck", doctor_check_deck},
-    {"ranks", doctor_check_ranks},         {"cores", doctor_check_cores},
-    {"binding", doctor_check_binding},     {"numa", doctor_check_numa},
-    {"gpus", doctor_check_gpus},           {"libraries", doctor_check_libraries},
-    {"limits", doctor_check_limits},       {"shared memory", doctor_check_shared_memory},
-    {"run folder", doctor_check_folder},   {"space", doctor_check_space},
-    {"data", doctor_check_data},           {"clock", doctor_check_clock},
-    {"latency", doctor_check_latency},     {"bandwidth", doctor_check_bandwidth},
-    {"interface", doctor_check_interface},
+    {"program", check_program},          {"deck", check_deck},
+    {"ranks", doctor_check_ranks},       {"cores", doctor_check_cores},
+    {"binding", doctor_check_binding},   {"gpus", doctor_check_gpus},
+    {"limits", doctor_check_limits},     {"shared memory", doctor_check_shared_memory},
+    {"run folder", doctor_check_folder}, {"space", doctor_check_space},
+    {"data", doctor_check_data},
 };
 
 enum { CHECKS = sizeof checks / sizeof checks[0], DECK = 1 };
@@ -209,7 +251,6 @@ static void doctor_run(const struct options *options, const struct command_line 
     doctor_watch("the end", 10);
     result_conclude(&doctor, error);
     doctor_free_facts(&doctor);
-    free(doctor.network);
     doctor_watch_close();
 }
 
@@ -262,8 +303,8 @@ static void node_check(const struct session *session, struct doctor *doctor)
 
 void doctor_start(const struct session *session)
 {
-    static const char *const name[] = {"cores", "binding", "space", "clock", "shared memory"};
-    enum { SPACE = 2, CLOCK, TRANSPORT, ROWS };
+    static const char *const name[] = {"cores", "binding", "space", "shared memory"};
+    enum { SPACE = 2, TRANSPORT, ROWS };
     char text[256];
     struct doctor *doctor = allocate(1, sizeof *doctor);
     doctor->options = session->options;
@@ -275,7 +316,6 @@ void doctor_start(const struct session *session)
     doctor_open_groups(doctor);
     node_check(session, doctor);
     doctor_check_space(doctor, &doctor->row[SPACE]);
-    doctor_check_own_clock(doctor, &doctor->row[CLOCK]);
     /* The shared memory is allocated already: check whether that worked, not the free space. */
     mesh_describe_transport(&session->mesh, text, sizeof text);
     if (strstr(text, "/dev/shm") != NULL)
@@ -297,12 +337,11 @@ const struct command command_doctor = {
     .summary = "check whether the cluster is fit for a run",
     .detail =
         "Start it like the run: with mpirun, srun or alone, and with its deck. Within 10 seconds "
-        "it checks that all ranks have the same program, deck and libraries; their placement on "
-        "nodes, cores, NUMA nodes and GPUs; limits and shared memory; that the run folder is "
-        "shared, writable and has enough space; that the data set exists and is equal on all "
-        "nodes; clocks; latency, bandwidth and interface of the network between nodes. It prints "
-        "one row per check: pass, warn or fail, the findings, and what to do. --json prints the "
-        "same as JSON. The exit code is 0 if no check fails.",
+        "it checks that all ranks have the same program and deck; their placement on nodes, cores "
+        "and GPUs; limits and shared memory; that the run folder is shared, writable and has "
+        "enough space; that the data set exists and is equal on all nodes. It prints one row per "
+        "check: pass, warn or fail, the findings, and what to do. --json prints the same as JSON. "
+        "The exit code is 0 if no check fails. `bench comm` measures the network.",
     .run = doctor_run,
     .prepare = doctor_prepare,
     .compares = true,

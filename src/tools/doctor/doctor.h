@@ -19,7 +19,7 @@ struct options;
 
 /* ---- rows */
 enum doctor_verdict { DOCTOR_SKIP, DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
-enum { DOCTOR_TEXT = 768, DOCTOR_CHECKS = 24 };
+enum { DOCTOR_TEXT = 768, DOCTOR_CHECKS = 12 };
 
 struct doctor_row {
     const char *check;
@@ -52,8 +52,6 @@ struct doctor_facts {
     uint64_t cores[DOCTOR_CORE_WORDS];  /* bit c: CPU c is in its affinity mask */
     int64_t online;                     /* CPUs of the machine */
     double quota;                       /* CPU quota of its control group, in CPUs; 0: no limit */
-    int64_t numa_nodes;                 /* NUMA nodes of the machine that have CPUs */
-    int64_t numa_used;                  /* those in its affinity mask */
     int64_t slots;                      /* slots of the launcher; 0: unknown */
     uint64_t limit[DOCTOR_LIMITS];      /* by enum doctor_limit; UINT64_MAX: none */
     int64_t infiniband;                 /* adapters */
@@ -71,7 +69,6 @@ struct doctor {
     bool owns_node;                      /* false: the caller owns `node` */
     struct doctor_facts *facts;          /* [ranks] */
     int *first_rank;                     /* [nodes] */
-    struct node_network *network;        /* [nodes], rank 0's; NULL: not measured */
     bool stop;                           /* skip the remaining checks; the same on all ranks */
     const char *stop_reason;
     struct doctor_row row[DOCTOR_CHECKS];
@@ -82,11 +79,9 @@ struct doctor {
 /* A check; collective. All ranks fill in a row; that of rank 0 is printed. */
 typedef void doctor_check(struct doctor *doctor, struct doctor_row *row);
 
-doctor_check doctor_check_program, doctor_check_deck, doctor_check_libraries, doctor_check_ranks,
-    doctor_check_cores, doctor_check_binding, doctor_check_numa, doctor_check_gpus,
+doctor_check doctor_check_ranks, doctor_check_cores, doctor_check_binding, doctor_check_gpus,
     doctor_check_limits, doctor_check_shared_memory, doctor_check_folder, doctor_check_space,
-    doctor_check_data, doctor_check_clock, doctor_check_latency, doctor_check_bandwidth,
-    doctor_check_interface, doctor_check_own_clock;
+    doctor_check_data;
 
 /* Open the groups of the ranks of a node and of the nodes' first ranks. Collective. */
 void doctor_open_groups(struct doctor *doctor);
@@ -142,10 +137,6 @@ struct doctor_crowd doctor_find_crowd(const struct doctor_facts *facts, int rank
 int doctor_core_count(const uint64_t set[DOCTOR_CORE_WORDS]);
 /* "0-3,8" */
 void doctor_cores_text(const uint64_t set[DOCTOR_CORE_WORDS], char *text, size_t size);
-/* Count the NUMA nodes with CPUs, and those with CPUs of the set. `root` is the prefix of /sys. */
-void doctor_numa_read(const char *root, const uint64_t set[DOCTOR_CORE_WORDS], int64_t *nodes,
-                      int64_t *used);
-
 /* ---- the data set of a node, for comparison between nodes (doctor_data.c) */
 enum { DATA_SAMPLES = 64 };
 
@@ -178,50 +169,8 @@ void doctor_data_read(void *argument);
 bool doctor_data_differs(const struct data_scan *own, const struct data_scan *first, char *text,
                          size_t size);
 
-/* ---- the network between nodes (doctor_network.c) */
-enum { NETWORK_ROUNDS = 8, NETWORK_INTERFACES = 12, INTERFACE_NAME = 16 };
-
-/* One direction of a link. */
-struct network_link {
-    int64_t from, to; /* nodes; to=-1: no partner in this round */
-    double latency;   /* seconds: half of the fastest round trip */
-    double rate;      /* bytes per second */
-};
-
-struct network_interface {
-    char name[INTERFACE_NAME];
-    int64_t speed;   /* Mbit/s; 0: unknown */
-    int64_t up;      /* it is up, has a carrier and an IPv4 address */
-    int64_t network; /* IPv4 network of the address */
-    int64_t moved;   /* bytes received and sent during the measurement */
-};
-
-/* Results of a node. */
-struct node_network {
-    char host[DOCTOR_HOST];
-    struct network_link link[NETWORK_ROUNDS];
-    struct network_interface interface[NETWORK_INTERFACES];
-    int64_t interfaces;
-    double seconds;    /* duration of the measurement */
-    double busy;       /* share of `seconds` in which other processes used the CPUs of the rank */
-    int64_t sent;      /* bytes received and sent by the measurement */
-    char setting[128]; /* MPI's btl_tcp_if_include; "" none */
-    double skew;       /* clock minus that of the first node, in seconds */
-    double uncertain;  /* half of the round trip, in seconds */
-};
-
 /* Run the fast checks at the start of `train` and log a warning for each problem. Collective. */
 struct session;
 void doctor_start(const struct session *session);
-
-/* Return the partner of a node in a round of a round-robin tournament, or -1. There are
- * network_rounds(nodes) rounds: nodes - 1, or `nodes` if that is odd. */
-int network_partner(int nodes, int round, int node);
-int network_rounds(int nodes);
-
-/* Evaluate the results of all nodes. */
-typedef void network_judge(const struct node_network *node, int nodes, struct doctor_row *row);
-network_judge network_judge_latency, network_judge_bandwidth, network_judge_interface,
-    network_judge_clock;
 
 #endif

@@ -14,54 +14,6 @@
 #include "tools/doctor/doctor.h"
 #include "train/hardware.h"
 
-/* Add a list of CPUs ("0-3,8") to a set. */
-static void list_read(const char *text, uint64_t set[DOCTOR_CORE_WORDS])
-{
-    while (*text >= '0' && *text <= '9') {
-        char *end;
-        long first = strtol(text, &end, 10), last = first;
-        if (*end == '-')
-            last = strtol(end + 1, &end, 10);
-        for (long core = first; core <= last && core < DOCTOR_CORES; core++)
-            set[core / 64] |= UINT64_C(1) << (core % 64);
-        text = *end == ',' ? end + 1 : end;
-    }
-}
-
-/* Count NUMA node `name` if it has CPUs, and if it has CPUs of the set. */
-static void numa_read_one(const char *folder, const char *name,
-                          const uint64_t set[DOCTOR_CORE_WORDS], int64_t *nodes, int64_t *used)
-{
-    char path[4096], line[1024] = "";
-    uint64_t cores[DOCTOR_CORE_WORDS] = {0};
-    bool any = false, ours = false;
-    snprintf(path, sizeof path, "%s/%s/cpulist", folder, name);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return;
-    if (fgets(line, sizeof line, file) != NULL)
-        list_read(line, cores);
-    fclose(file);
-    for (int word = 0; word < DOCTOR_CORE_WORDS; word++) {
-        any = any || cores[word] != 0;
-        ours = ours || (cores[word] & set[word]) != 0;
-    }
-    *nodes += any;
-    *used += ours;
-}
-
-void doctor_numa_read(const char *root, const uint64_t set[DOCTOR_CORE_WORDS], int64_t *nodes,
-                      int64_t *used)
-{
-    char folder[2048];
-    *nodes = *used = 0;
-    snprintf(folder, sizeof folder, "%s/sys/devices/system/node", root);
-    DIR *entries = NULL;
-    for (const char *name; (name = folder_next(&entries, folder)) != NULL;)
-        if (strncmp(name, "node", 4) == 0 && strspn(name + 4, "0123456789") == strlen(name + 4))
-            numa_read_one(folder, name, set, nodes, used);
-}
-
 static void limits_read(struct doctor_facts *facts)
 {
     static const int resources[DOCTOR_LIMITS] = {[DOCTOR_LIMIT_FILES] = RLIMIT_NOFILE,
@@ -100,7 +52,6 @@ static void facts_read(struct doctor *doctor, struct doctor_facts *facts)
     DIR *adapters = NULL;
     while (folder_next(&adapters, "/sys/class/infiniband") != NULL)
         facts->infiniband++;
-    doctor_numa_read("", facts->cores, &facts->numa_nodes, &facts->numa_used);
     limits_read(facts);
     if (statvfs("/dev/shm", &system) == 0) {
         facts->shared_bytes = (uint64_t)system.f_blocks * system.f_frsize;

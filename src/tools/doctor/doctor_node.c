@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Checks of the nodes from the ranks' facts: placement of ranks, cores, binding, NUMA, process
- * limits, shared memory. */
+/* Checks of the nodes from the ranks' facts: placement of ranks, cores, binding, process limits,
+ * shared memory. */
 #include <string.h>
 
 #include "checkpoint/memory_checkpoint.h"
@@ -205,27 +205,6 @@ void doctor_check_binding(struct doctor *doctor, struct doctor_row *row)
     else
         doctor_set(row, DOCTOR_PASS, NULL, "%d of %d ranks are bound, with enough CPUs", bound,
                    doctor->world->size);
-}
-
-void doctor_check_numa(struct doctor *doctor, struct doctor_row *row)
-{
-    int64_t most = 0;
-    for (int rank = 0; rank < doctor->world->size; rank++) {
-        const struct doctor_facts *facts = &doctor->facts[rank];
-        most = facts->numa_nodes > most ? facts->numa_nodes : most;
-        if (facts->numa_used > 1 && node_ranks(doctor, (int)facts->node) >= facts->numa_nodes)
-            doctor_set(
-                row, DOCTOR_WARN,
-                "bind ranks to NUMA nodes: mpirun --map-by numa --bind-to numa, or srun "
-                "--cpu-bind=ldoms",
-                "ranks may run on several NUMA nodes (rank %d on %s on %lld of %lld), but their "
-                "memory is on one",
-                rank, facts->host, (long long)facts->numa_used, (long long)facts->numa_nodes);
-        if (row->verdict == DOCTOR_WARN)
-            return;
-    }
-    doctor_set(row, DOCTOR_PASS, NULL, "%lld NUMA node%s per machine", (long long)most,
-               plural((int)most));
 }
 
 /* ---- limits of a process */
