@@ -624,7 +624,7 @@ TEST(what_does_not_fit_is_an_error)
     use("test/one.h5", "chw", "label");
     refused(SPLIT_TRAIN, "all 1 files are for evaluation, because they or their folders have test");
     use("nowhere.h5", "chw", "label");
-    refused(SPLIT_TRAIN, "nowhere.h5: no such file or folder");
+    refused(SPLIT_TRAIN, "nowhere.h5: No such file or directory");
     temporary_directory("empty");
     use("empty", "chw", "label");
     refused(SPLIT_TRAIN, "is empty; set data.root to a file, to a folder of files");
