@@ -194,7 +194,7 @@ static const char files[] =
     ".Cm report .\n"
     ".It Pa data/\n"
     "Downloads of\n"
-    ".Cm fetch .\n"
+    ".Pa tools/fetch.sh .\n"
     ".El\n"
     ".Pp\n"
     "Decks for known recipes, scripts for Slurm and tools are installed with the program, in\n"

@@ -142,7 +142,7 @@ static void rank_warn(const struct straggler *straggler, int rank, const struct 
              step * own->compute, step * own->waiting, step * middle->data, step * middle->compute,
              step * middle->waiting,
              loads ? "its disk and data.workers"
-                   : "its cores and their clock (monitor.csv), or other programs there");
+                   : "its cores (monitor.csv) and their clock, or other programs there");
 }
 
 /* Warns of at most NAMED ranks; a slow node counts as one. */

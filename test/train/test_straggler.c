@@ -157,7 +157,7 @@ TEST(rank_and_node_are_named_once)
         "of "
         "each step: data wait 5.0 ms, compute 90.0 ms, communication 5.0 ms per step; the median "
         "rank: "
-        "5.0, 60.0, 5.0; check its cores and their clock (monitor.csv), or other programs "
+        "5.0, 60.0, 5.0; check its cores (monitor.csv) and their clock, or other programs "
         "there\n");
 }
 
