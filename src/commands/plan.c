@@ -74,9 +74,10 @@ const struct command command_plan = {
         "number of ranks. The data set need not exist, except for folders of images, tar shards "
         "and arrays, which define the number of classes; data.format=synthetic with data.image and "
         "data.classes replaces them. The numbers come from the code that allocates, so they are "
-        "those of the run. plan also counts the operations of a step by unit. If `bench device` and "
-        "`bench comm` have measured this machine (plan.machine), it predicts the time of each unit, "
-        "the exposed communication, images per second and the length of epochs. plan.cluster=FILE "
-        "predicts the run on 1 to 4096 ranks of the cluster that the file describes, with weak or "
-        "strong scaling (plan.scaling). plan.operations=FILE writes the kernels of a step as CSV.",
+        "those of the run. plan also counts the operations of a step by unit. If `bench device` "
+        "and `bench comm` have measured this machine (plan.machine), it predicts the time of each "
+        "unit, the exposed communication, images per second and the length of epochs. "
+        "plan.cluster=FILE predicts the run on 1 to 4096 ranks of the cluster that the file "
+        "describes, with weak or strong scaling (plan.scaling). plan.operations=FILE writes the "
+        "kernels of a step as CSV.",
     .run = plan_run};
