@@ -618,7 +618,7 @@ const struct option_entry option_table[] = {
      .help = "Print all options, the units of the model and the classes of memory at the start. "
              "off: only train.log contains them. -v and --verbose turn it on."},
     {PLACE(output, monitor), .kind = OPTION_IS_SECONDS, .preset = "10s", .most = 300,
-     .help = "Seconds between two readings of the sensors (load, memory, clocks, temperature, "
+     .help = "Seconds between two readings of the sensors (load, memory, a GPU's temperature and "
              "power), which are written to monitor.csv and TensorBoard and summarized at the end. "
              "At least 0.1; 0: off."},
     {PLACE(output, tensorboard), .kind = OPTION_IS_SWITCH, .preset = "on",
