@@ -17,17 +17,19 @@ check() {
 }
 
 # has_failed TEST: true if its newest run did not pass.
-has_failed() { ! grep -qsE '^:test-global-result: (PASS|SKIP)' "${1%.sh}.trs"; }
+has_failed() { ! grep -qsE '^:global-test-result: (PASS|SKIP)' "${1%.sh}.trs"; }
 
 # keep TEST NUMBER: keep the log of this run.
 keep() { cp "${1%.sh}.log" "$kept/$(basename "$1" .sh)-$2.log"; }
 
-# symptom LOG: print what makes a first failure final. The line after "not ok" has the explanation.
+# symptom LOG: print what makes a first failure final. The comments after "not ok" and the driver's "FAIL:" have the explanation.
 symptom() {
-    awk '/^not ok / { reason = $0; if ((getline line) > 0 && line ~ /^#/) reason = reason line
-            if (reason ~ /exit status (132|134|135|136|139)/) print "a crash"
-            else if (reason ~ /exit status 124|a timeout/) print "a hang"
-            else if (reason ~ /differ: (byte|char)|other (weights|receipts)|the same bits/) print "wrong weights"
+    awk '/^not ok / { failed = 1 }
+        /^ok / { failed = 0 }
+        failed && /^(not ok|#)/ {
+            if (/exit status (132|134|135|136|139)/) print "a crash"
+            else if (/exit status 124|a timeout/) print "a hang"
+            else if (/differ: (byte|char)|other (weights|receipts)|the same bits/) print "wrong weights"
         }' "$1" | head -n 1
 }
 
