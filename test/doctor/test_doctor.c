@@ -195,6 +195,12 @@ TEST(data_are_compared)
     temporary_close();
 }
 
+static void assert_row(const struct doctor_row *row, enum doctor_verdict verdict, const char *part)
+{
+    if (row->verdict != verdict || strstr(row->found, part) == NULL)
+        fail_msg("verdict %d, %s; wanted %d, %s", row->verdict, row->found, verdict, part);
+}
+
 TEST(room_for_checkpoints)
 {
     struct doctor_row much = {0}, little = {0}, none = {0};
