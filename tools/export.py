@@ -25,7 +25,7 @@ class Walk:
     from_first = False  # lines from the first step of an epoch on
 
     def __init__(self, run, failure):
-        keys = ("global_batch", "ranks", "nodes", "total_steps", "steps_per_epoch")
+        keys = ("global_batch", "world_size", "nodes", "total_steps", "steps_per_epoch")
         for key in keys:
             if not 1 <= run.number(key) <= 1e15:
                 raise failure(5, "cannot export %s: result.json has no %s" % (run.path, key))

@@ -83,6 +83,11 @@ def array(value):
     return value if isinstance(value, list) else []
 
 
+def records(value):
+    """The JSON objects in a list."""
+    return [item for item in array(value) if isinstance(item, dict)]
+
+
 def mean(values):
     values = [value for value in values if not math.isnan(value)]
     return sum(values) / len(values) if values else NAN
@@ -189,11 +194,7 @@ def esc(value):
 
 def letters(run):
     """A to Z, AA to AZ, BA, ..."""
-    name, left = "", run + 1
-    while left > 0:
-        name = chr(65 + (left - 1) % 26) + name
-        left = (left - 1) // 26
-    return name
+    return (letters(run // 26 - 1) if run >= 26 else "") + chr(65 + run % 26)
 
 
 # ---- files
@@ -224,33 +225,22 @@ def write_file(path, content):
 class Table:
     """A CSV file: the cells of a column as texts or numbers."""
 
-    def __init__(self, names=(), rows=()):
-        self.names, self.rows, self.cache = list(names), list(rows), {}
+    def __init__(self, rows=(), names=None):
+        self.rows, self.cache = list(rows), {}
+        self.names = names or list(self.rows[0] if self.rows else ())
 
     def __len__(self):
         return len(self.rows)
 
+    @functools.lru_cache(maxsize=None)
     def texts(self, name):
-        if name not in self.names:
-            return [""] * len(self.rows)
-        at = self.names.index(name)
-        return [row[at] for row in self.rows]
+        cells = [row.get(name) for row in self.rows]
+        return ["" if cell is None else str(cell) for cell in cells]
 
     def numbers(self, name):
         if name not in self.cache:
             self.cache[name] = [num(cell) for cell in self.texts(name)]
         return self.cache[name]
-
-    def dicts(self):
-        return [dict(zip(self.names, row)) for row in self.rows]
-
-    @staticmethod
-    def of(records):
-        """A table of JSON objects."""
-        records = [record for record in records if isinstance(record, dict)]
-        names = list(records[0]) if records else []
-        cells = lambda record: ["" if record.get(n) is None else str(record[n]) for n in names]
-        return Table(names, [cells(record) for record in records])
 
 
 # Lines of the log that the page shows; equal lines are counted.
@@ -339,19 +329,17 @@ class Run:
             self.missing.append("%s: cannot be read: %s" % (name, why.strerror))
         return None
 
-    def read_json(self, name, absence=None):
-        content = self.read(name, absence)
-        if content is None:
-            return {}
+    def read_json(self, name):
+        content = self.read(name)
         try:
-            value = json.loads(content)
-        except (ValueError, RecursionError) as why:
-            self.missing.append("%s: cannot be read (%s)" % (name, why))
-            return {}
-        if not isinstance(value, dict):
-            self.missing.append("%s: cannot be read (not a JSON object)" % name)
-            return {}
-        return value
+            value = {} if content is None else json.loads(content)
+            if isinstance(value, dict):
+                return value
+            why = "not a JSON object"
+        except (ValueError, RecursionError) as error:
+            why = error
+        self.missing.append("%s: cannot be read (%s)" % (name, why))
+        return {}
 
     def read_table(self, name, key, absence=None):
         content = self.read(name, absence)
@@ -361,18 +349,16 @@ class Run:
             content = content[: content.rfind("\n") + 1]
             self.missing.append("%s: the incomplete last line is skipped" % name)
         try:
-            rows = [row for row in csv.reader(io.StringIO(content, newline="")) if row]
-        except csv.Error as why:
+            names, *rows = [row for row in csv.reader(io.StringIO(content, newline="")) if row]
+            names.index(key)
+        except (csv.Error, ValueError) as why:
+            why = why if isinstance(why, csv.Error) else "no column " + key
             self.missing.append("%s: cannot be read (%s)" % (name, why))
             return Table()
-        if not rows or key not in rows[0]:
-            self.missing.append("%s: damaged: no column %s" % (name, key))
-            return Table()
-        count = len(rows[0])
-        bad = sum(len(row) > count for row in rows)
+        bad = sum(len(row) > len(names) for row in rows)
         if bad:
             self.missing.append("%s: damaged: %d rows with too many cells" % (name, bad))
-        return Table(rows[0], [(row + [""] * count)[:count] for row in rows[1:]])
+        return Table([dict(zip(names, row)) for row in rows], names)
 
     def read_results(self):
         """Read result.json and, of format 1, run.json."""
@@ -382,12 +368,16 @@ class Run:
         if self.format > FORMAT:
             line = "cannot read %s: it has format %d, this program reads %d; use a newer version"
             raise Failure(5, line % (self.path, self.format, FORMAT))
-        old = [part for part in array(run.get("parts")) if isinstance(part, dict)]
-        new = [part for part in array(self.result.get("attempts")) if isinstance(part, dict)]
-        starts = [part.get("started") for part in new]
+        new = records(self.result.get("attempts"))
+        starts = [attempt.get("started") for attempt in new]
+        old = records(run.get("parts"))
         self.attempts = [part for part in old if part.get("started") not in starts] + new
         self.has_result = "total_seconds" in self.result
         self.result = dict(run, **{k: v for k, v in self.result.items() if v is not None})
+        # In format 1, `ranks` is the number of ranks.
+        of_attempt = num(self.attempts[-1].get("ranks")) if self.attempts else NAN
+        numbers = self.number("world_size"), of_attempt, self.number("ranks")
+        self.result["world_size"] = known(*numbers)
         if not os.path.exists(self.file("result.json")):
             self.missing.append("result.json: missing: status of the run: " + self.status())
         if self.format == 1 and not os.path.exists(self.file("run.json")):
@@ -408,67 +398,62 @@ class Run:
             self.missing.append("deck.ini: empty")
 
     def read_tables(self):
-        self.metrics = self.read_table(
-            "metrics.csv", "step", "output.csv is off, or nothing logged"
-        )
-        splits, outputs = self.metrics.texts("split"), self.metrics.texts("output")
+        absence = "output.csv is off, or nothing logged"
+        self.metrics = self.read_table("metrics.csv", "step", absence)
+        absence = "output.csv is off, or the run has not ended" if self.format == 1 else None
+        epochs = self.read_table("epochs.csv", "epoch", absence).rows
+        units = self.read_table("units.csv", "unit", absence)
+        ranks = self.read_table("ranks.csv", "rank", absence).rows
+        self.convert(epochs, self.read_table("outputs.csv", "output").rows)
+        self.units = Table(records(self.result.get("units"))) or units
+        ranks = [dict(attempt=row.pop("part", ""), **row) for row in ranks]
+        self.ranks = Table(ranks + records(self.result.get("ranks")))
         self.rows = {"train": [], "val": [], "test": [], "epoch": [], "output": []}
-        for row, split in enumerate(splits):
-            kind = "output" if outputs[row] else split
-            self.rows.setdefault(kind, []).append(row)
+        for at, row in enumerate(self.metrics.rows):
+            kind = "output" if row.get("output") else row.get("split", "")
+            self.rows.setdefault(kind, []).append(at)
+        self.outputs = [self.metrics.rows[at] for at in self.rows["output"]]
         share = self.metrics.numbers("peak_share")
         if not all(share[row] <= 1 for row in self.rows["train"]):
             # A value above 1, or a missing one, means that the stored peak was wrong.
             self.metrics.cache["peak_share"] = [NAN] * len(share)
-        absence = "output.csv is off, or no epoch ended" if self.format == 1 else None
-        self.epochs = self.merge_epochs(self.read_table("epochs.csv", "epoch", absence).dicts())
-        cells = self.metrics.dicts() if self.rows["output"] else []
-        new = [cells[row] for row in self.rows["output"]]
-        regression = self.format == 1 and get(self.result, "outputs.0") is not None
-        absence = "output.csv is off" if regression else None
-        old = self.read_table("outputs.csv", "output", absence).dicts()
-        taken = {(row["split"], row["step"]) for row in new}
-        self.outputs = [
-            row for row in old if (row.get("split"), row.get("step")) not in taken
-        ] + new
-        absence = "output.csv is off, or the run has not ended" if self.format == 1 else None
-        old = self.read_table("units.csv", "unit", absence)
-        self.units = Table.of(array(self.result.get("units"))) or old
-        old = self.read_table("ranks.csv", "rank", absence).dicts()
-        old = [dict(attempt=row.pop("part", ""), **row) for row in old]
-        # In format 1, `ranks` is the number of ranks.
-        new = array(self.result.get("ranks"))
-        self.ranks = Table.of(old + new)
-        if "attempts" in self.result:
-            attempt = self.attempts[-1] if self.attempts else {}
-            self.result["ranks"] = known(self.number("world_size"), num(attempt.get("ranks")))
+        self.read_epochs()
         self.read_monitors()
 
-    def merge_epochs(self, old):
-        """Rows of epochs.csv, and those of metrics.csv in the same form."""
-        table, rows = self.metrics, []
+    def convert(self, epochs, outputs):
+        """Put the rows of epochs.csv and outputs.csv, of format 1, in front of metrics.csv."""
+        new = self.metrics.rows
+        first = min(
+            (num(row.get("step")) for row in new if row.get("split") == "epoch"), default=1e30
+        )
+        taken = {(row.get("split"), row.get("step")) for row in new if row.get("output")}
+        outputs = [row for row in outputs if (row.get("split"), row.get("step")) not in taken]
+        epochs = [dict(row, split="epoch") for row in epochs if not num(row.get("step")) >= first]
+        for row in epochs:
+            row.update((name, row.get("train_" + name)) for name in ("loss", "top1", "top5"))
+        self.metrics.rows = epochs + outputs + new
+
+    def read_epochs(self):
+        """Rows `epoch` of metrics.csv with the values of their evaluations."""
+        steps = self.metrics.numbers("step")
+        val = {steps[row]: self.metrics.rows[row] for row in reversed(self.rows["val"])}
+        self.epochs = []
         for row in self.rows["epoch"]:
-            step = table.numbers("step")[row]
-            val = next((r for r in self.rows["val"] if table.numbers("step")[r] == step), None)
-            epoch = {name: table.numbers(name)[row] for name in table.names if name != "split"}
+            cells = self.metrics.rows[row]
+            epoch = {name: num(cell) for name, cell in cells.items()}
             for name in ("loss", "top1", "top5"):
-                epoch["train_" + name] = epoch.get(name, NAN)
-                epoch["val_" + name] = NAN if val is None else table.numbers(name)[val]
-            rows.append(epoch)
-        first = min((row["step"] for row in rows), default=math.inf)
-        old = [{name: num(cell) for name, cell in row.items()} for row in old]
-        return [row for row in old if not row.get("step", NAN) >= first] + rows
+                epoch["train_" + name] = num(cells.get(name))
+                epoch["val_" + name] = num(val.get(steps[row], {}).get(name))
+            self.epochs.append(epoch)
 
     def read_monitors(self):
         others = self.names(".", r"monitor-\d+\.csv$")
         absence = "output.monitor or output.csv is off, or there were no readings"
-        monitor = self.read_table("monitor.csv", "time", None if others else absence)
+        self.monitor = self.read_table("monitor.csv", "time", None if others else absence)
         for name in others:
             more = self.read_table(name, "time")
-            if not monitor.names:
-                monitor.names = more.names
-            monitor.rows += more.rows if more.names == monitor.names else []
-        self.monitor = monitor
+            self.monitor.names = self.monitor.names or more.names
+            self.monitor.rows += more.rows if more.names == self.monitor.names else []
 
     def read_log(self):
         counts, more = {}, 0
@@ -613,7 +598,7 @@ class Run:
         """A metric of the evaluation. Of outputs: a list of those that are known."""
         evaluation = self.evaluation(split)
         if name in ("rmse", "r2", "persistence"):
-            outputs = [o for o in array(evaluation.get("outputs")) if isinstance(o, dict)]
+            outputs = records(evaluation.get("outputs"))
             values = [
                 persistence(o) if name == "persistence" else num(o.get(name)) for o in outputs
             ]
@@ -631,9 +616,8 @@ class Run:
         return known(self.number("total_seconds"), self.last("elapsed_seconds"))
 
     def evaluation_seconds(self):
-        return (
-            sum(v for v in (num(row.get("eval_seconds")) for row in self.epochs) if v >= 0) or NAN
-        )
+        values = [num(row.get("eval_seconds")) for row in self.epochs]
+        return sum(value for value in values if value >= 0) or NAN
 
     def task(self):
         """The kind of targets: segmentation, labels, forecast, regression or classes."""
@@ -704,28 +688,27 @@ class Fact(NamedTuple):
         return run.weights_text(found["step"])
 
 
-PEAKS = ("gpu_memory_used_bytes", "resident_bytes")
-
-
 def epochs_text(run):
     """10, or "3.5 of 10" if the run ended before its last step."""
     each = run.number("steps_per_epoch")
     planned, done = ratio(run.number("total_steps"), each), ratio(run.last_step(), each)
     if math.isnan(done + planned):
         return show("count", known(run.number("epochs"), float(len(run.epochs))))
-    planned = "%.6g" % (math.ceil(10 * planned) / 10)
-    if done < run.number("total_steps") / each:
-        return "%.6g of %s" % (math.floor(10 * done) / 10, planned)
-    return planned
+    text_planned = "%.6g" % (math.ceil(10 * planned) / 10)
+    return (
+        "%.6g of %s" % (math.floor(10 * done) / 10, text_planned)
+        if done < planned
+        else text_planned
+    )
 
 
 def data_used(run):
     """The part of the data set: all; 25 %, at most 7 batches."""
-    share, batches = num(run.option("debug.fraction")), num(run.option("debug.batches"))
-    overfit = num(run.option("debug.overfit"))
-    if math.isnan(share) and math.isnan(batches):
+    keys = ("fraction", "batches", "overfit")
+    fraction, batches, overfit = (num(run.option("debug." + key)) for key in keys)
+    if math.isnan(fraction) and math.isnan(batches):
         return ""
-    parts = ["%.3g %%" % (100 * share)] if share < 1 else []
+    parts = ["%.3g %%" % (100 * fraction)] if fraction < 1 else []
     if overfit > 0:
         parts.append("the first %.6g batches" % overfit)
     elif batches > 0:
@@ -742,30 +725,27 @@ def initial_weights(run):
 
 def target_seconds(run):
     """Seconds until the first evaluation that reached output.target."""
-    target, table = num(run.option("output.target")), run.metrics
-    for row in run.rows["val"]:
-        if target > 0 and table.numbers("top1")[row] >= target:
-            return table.numbers("elapsed_seconds")[row]
-    return NAN
+    target, numbers = num(run.option("output.target")), run.metrics.numbers
+    reached = (row for row in run.rows["val"] if target > 0 and numbers("top1")[row] >= target)
+    return next((numbers("elapsed_seconds")[row] for row in reached), NAN)
 
 
 def images_per_second(run):
     return known(run.number("images_per_second"), run.step_mean("images_per_second", 1))
 
 
-CONDITIONS = [
-    ("model", "model"),
-    ("parameters", "parameters"),
-    ("trainable_parameters", "trainable parameters"),
-    ("image", "image size"),
-    ("backend", "backend"),
-    ("precision", "precision"),
-]
+CONDITIONS = {
+    "model": "model",
+    "parameters": "parameters",
+    "trainable_parameters": "trainable parameters",
+    "image": "image size",
+}
+SCALING_CONDITIONS = dict(CONDITIONS, backend="backend", precision="precision")
 
 
-def difference(run, first, scaling):
+def difference(run, first, conditions=CONDITIONS):
     """What prevents comparing the speed, or the scaling efficiency: (name, value, other)."""
-    for key, name in CONDITIONS if scaling else CONDITIONS[:4]:
+    for key, name in conditions.items():
         one, other = run.result.get(key), first.result.get(key)
         if one is not None and other is not None and one != other:
             return name, one, other
@@ -773,44 +753,46 @@ def difference(run, first, scaling):
 
 
 def speed_up(run, first):
-    if difference(run, first, False):
+    if difference(run, first):
         return NAN
     return ratio(images_per_second(run), images_per_second(first))
 
 
 def efficiency(run, first):
-    if difference(run, first, True):
+    if difference(run, first, SCALING_CONDITIONS):
         return NAN
-    return ratio(speed_up(run, first) * first.number("ranks"), run.number("ranks"))
-
-
-def images_per_rank(run):
-    return ratio(images_per_second(run), run.number("ranks"))
+    ranks = ratio(first.number("world_size"), run.number("world_size"))
+    return speed_up(run, first) * ranks
 
 
 def peak_bytes(run):
-    gpu, resident = [run.number("sensors.%s.max" % name) for name in PEAKS]
+    sensors = [
+        run.number("sensors.%s_bytes.max" % name) for name in ("gpu_memory_used", "resident")
+    ]
     monitor = highest(run.monitor.numbers("resident_bytes"))
-    return known(highest(run.ranks.numbers("peak_bytes")), gpu, resident, monitor)
+    return known(highest(run.ranks.numbers("peak_bytes")), *sensors, monitor)
 
 
 def busy(run):
-    gpu, cores = [run.number("sensors.%s.mean" % name) for name in ("gpu_busy", "cores_busy")]
-    return known(gpu, cores, mean(run.monitor.numbers("cores_busy")))
-
-
-def epochs_mean(run, name):
-    return mean([num(row.get(name)) for row in run.epochs])
-
-
-def share(name):
-    """A share of the step time."""
-    return lambda run: ratio(run.step_mean(name), run.step_mean("step_seconds"))
+    sensors = [run.number("sensors.%s_busy.mean" % name) for name in ("gpu", "cores")]
+    return known(*sensors, mean(run.monitor.numbers("cores_busy")))
 
 
 def train_loss(run):
     last = num(run.epochs[-1].get("train_loss")) if run.epochs else NAN
     return known(run.number("train.loss"), last, run.last("loss", "train"))
+
+
+# Functions that return the function of a fact
+
+
+def step(name):
+    return lambda run: run.step_mean(name)
+
+
+def share(name):
+    """A share of the step time."""
+    return lambda run: ratio(run.step_mean(name), run.step_mean("step_seconds"))
 
 
 def last_val(name):
@@ -826,18 +808,23 @@ def attempt(key):
     return lambda run: text(get(run.attempts, "0." + key))
 
 
-def rank_most(name):
-    return lambda run: known(highest(run.ranks.numbers(name)), run.number(name))
+def per_rank(run):
+    return ratio(images_per_second(run), run.number("world_size"))
 
 
-def data_name(run):
-    return run.option("data.root") or run.option("data.format")
+def planned_bytes(run):
+    return known(highest(run.ranks.numbers("planned_bytes")), run.number("planned_bytes"))
 
 
 def setup_seconds(run):
     return run.number("total_seconds") - run.number("without_setup_seconds")
 
 
+def epoch_seconds(run):
+    return mean(num(row.get("seconds")) for row in run.epochs)
+
+
+EXPOSED = "exposed_comm"
 # Name, key, kind, then a function of the run or a key of result.json (by default: the key), and 1
 # if higher is better, -1 if lower is.
 FACT_TABLE = {
@@ -849,7 +836,7 @@ FACT_TABLE = {
         ("Parameters", "parameters", "count"),
         ("Initial weights", "init", "text", initial_weights),
         ("Tags", "tags", "text", deck("run.tags")),
-        ("Data", "data", "text", data_name),
+        ("Data", "data", "text", lambda run: run.option("data.root") or run.option("data.format")),
         ("Data used", "data_used", "text", data_used),
         ("Training samples", "train_samples", "count"),
         ("Validation samples", "val_samples", "count"),
@@ -862,7 +849,7 @@ FACT_TABLE = {
         ("Device", "device", "text", attempt("devices.0")),
         ("First host", "host", "text", attempt("hosts.0")),
         ("Precision", "precision", "text", deck("train.precision", "precision")),
-        ("Ranks", "ranks", "count"),
+        ("Ranks", "ranks", "count", "world_size"),
         ("Nodes", "nodes", "count"),
         ("Threads per rank", "threads", "count"),
         ("Global batch", "global_batch", "count"),
@@ -889,25 +876,19 @@ FACT_TABLE = {
         ("Time excluding set-up", "without_setup_seconds", "seconds", None, -1),
         ("Training time", "training_seconds", "seconds", None, -1),
         ("Evaluation time", "evaluation_seconds", "seconds", Run.evaluation_seconds, -1),
-        ("Time per epoch", "epoch_seconds", "seconds", lambda r: epochs_mean(r, "seconds"), -1),
+        ("Time per epoch", "epoch_seconds", "seconds", epoch_seconds, -1),
         ("Time to target accuracy", "target_seconds", "seconds", target_seconds, -1),
     ],
     "Speed": [
         ("Images/s", "images_per_second", "rate", images_per_second, 1),
-        ("Images/s per rank", "images_per_second_rank", "rate", images_per_rank, 1),
+        ("Images/s per rank", "images_per_second_rank", "rate", per_rank, 1),
         ("Speed-up", "speed_up", "ratio", speed_up, 1),
         ("Scaling efficiency", "efficiency", "share", efficiency, 1),
         ("FLOPs per image", "flops_per_image", "flops"),
-        ("Step time", "step_seconds", "seconds", lambda run: run.step_mean("step_seconds"), -1),
-        ("MFU", "peak_share", "share", lambda run: run.step_mean("peak_share"), 1),
+        ("Step time", "step_seconds", "seconds", step("step_seconds"), -1),
+        ("MFU", "peak_share", "share", step("peak_share"), 1),
         ("Waiting for data", "data_share", "share", share("data_seconds"), -1),
-        (
-            "Waiting for communication",
-            "exposed_comm_share",
-            "share",
-            share("exposed_comm_seconds"),
-            -1,
-        ),
+        ("Waiting for communication", EXPOSED + "_share", "share", share(EXPOSED + "_seconds"), -1),
         ("Communication thread busy", "comm_share", "share", share("comm_seconds")),
         ("Forward pass", "forward_share", "share", share("forward_seconds")),
         ("Backward pass", "backward_share", "share", share("backward_seconds")),
@@ -915,7 +896,7 @@ FACT_TABLE = {
         ("Optimizer step", "update_share", "share", share("update_seconds")),
     ],
     "Memory and energy": [
-        ("Planned memory per rank", "planned_bytes", "bytes", rank_most("planned_bytes"), -1),
+        ("Planned memory per rank", "planned_bytes", "bytes", planned_bytes, -1),
         ("Peak memory per rank", "peak_bytes", "bytes", peak_bytes, -1),
         ("Utilization", "busy", "share", busy),
         ("Energy", "energy_wh", "Wh", "sensors.energy_wh", -1),
@@ -964,26 +945,19 @@ def fact_name(fact, runs):
 
 def fact_best(fact, runs, run):
     """True if no run that can be compared has a better value and one has another value."""
-    own = fact.value(run, runs[0])
+    own, quality = fact.value(run, runs[0]), fact.group == "Quality"
     if not fact.better or isinstance(own, str) or math.isnan(own):
         return False
-    differs = False
-    for other in runs:
-        value = fact.value(other, runs[0])
-        if isinstance(value, str) or math.isnan(value):
-            continue
-        if fact.group == "Quality" and other.task() != run.task():
-            continue
-        if (
-            (value - own) * fact.better > 0
-            or fact.group != "Quality"
-            and difference(other, run, False)
-            or fact.group == "Time"
-            and other.last_step() != run.last_step()
-        ):
-            return False
-        differs = differs or value != own
-    return differs
+    others = [(other, fact.value(other, runs[0])) for other in runs]
+    others = [(o, v) for o, v in others if not isinstance(v, str) and not math.isnan(v)]
+    if quality:
+        others = [(o, v) for o, v in others if o.task() == run.task()]
+    elif any(difference(other, run) for other, _ in others):
+        return False
+    if fact.group == "Time" and any(o.last_step() != run.last_step() for o, _ in others):
+        return False
+    values = [value * fact.better for _, value in others]
+    return max(values) == own * fact.better > min(values)
 
 
 def facts_csv(runs):
@@ -1445,7 +1419,7 @@ CLASSES_MOST = 60
 
 def sheet_classes(run):
     found = run.detailed()
-    classes = [c for c in array(found.get("classes")) if isinstance(c, dict)]
+    classes = records(found.get("classes"))
     matrix = array(found.get("confusion_matrix"))
     keys = [
         ("F1", "f1", "share"),
@@ -1482,7 +1456,7 @@ def sheet_classes(run):
 def sheet_outputs(run):
     split = "test" if run.evaluation("test").get("outputs") else "val"
     evaluation = run.evaluation(split)
-    outputs = [o for o in array(evaluation.get("outputs")) if isinstance(o, dict)]
+    outputs = records(evaluation.get("outputs"))
     keys = "rmse mae bias r2 persistence_rmse persistence_mae".split()
     names = "RMSE,MAE,bias,R2,persistence RMSE,persistence MAE,RMSE / persistence".split(",")
     sheet = Sheet("Outputs (%s split)" % split, "classes", ("output", "text"))
@@ -1502,45 +1476,24 @@ def words_of(name, ending="_seconds"):
     return name.replace("_", " ").strip()
 
 
-def sheet_units(run):
-    units = run.units
-    times = [name for name in units.names if name.endswith("_seconds")]
-    sizes = [name for name in units.names if name.endswith("_bytes")]
-    sheet = Sheet("Units of the model", "facts", ("unit", "text"), ("parameters", "n"))
-    sheet.columns += [("planned memory", "n")] + [(words_of(name), "n") for name in times]
-    for row in range(len(units) if len(units) <= 400 else 0):
-        sizes_known = [v for v in (units.numbers(n)[row] for n in sizes) if v == v]
-        size = sum(sizes_known) if sizes_known else NAN
-        cells = [units.texts("unit")[row], show("count", units.numbers("parameters")[row])]
-        cells += [show("bytes", size)] + [show("seconds", units.numbers(n)[row]) for n in times]
-        sheet.rows.append(cells)
-    return sheet
-
-
 RANKS_MOST = 256
-# Parts of the names of columns: kind; unit of a sensor, and what a value in that unit is
-# multiplied by.
-UNITS = [
-    ("bytes", "bytes", "MiB", 1 / 2**20),
-    ("seconds", "seconds", "s", 1),
-    ("busy", "share", "%", 100),
-    ("power", "W", "W", 1),
-    ("steps", "count", "", 1),
-    ("cores", "", "cores", 1),
-    ("energy", "", "J", 1),
-    ("temperature", "", "C", 1),
-    ("clock", "", "MHz", 1),
-]
-
-
-def unit_of(name):
-    return next((row for row in UNITS if row[0] in name), ("", "", "", 1))
+KINDS = {"bytes": "bytes", "seconds": "seconds", "busy": "share", "power": "W", "steps": "count"}
+RANK_WORDS = {
+    "planned_bytes": "planned memory",
+    "peak_bytes": "peak memory",
+    "user_seconds": "user CPU time",
+    "system_seconds": "system CPU time",
+    "seconds": "training time",
+    "data_seconds": "waiting for data",
+    "exposed_comm_seconds": "waiting for communication",
+}
 
 
 def sheet_ranks(run):
     sheet, columns = Sheet("Ranks", "ranks"), []
     for name in run.ranks.names:
-        cells, kind = run.ranks.texts(name)[:RANKS_MOST], unit_of(name)[1]
+        cells = run.ranks.texts(name)[:RANKS_MOST]
+        kind = next((kind for part, kind in KINDS.items() if part in name), "")
         if any(cells):
             number = not math.isnan(num(cells[0]))
             words = RANK_WORDS.get(name, words_of(words_of(name), "_bytes"))
@@ -1549,31 +1502,6 @@ def sheet_ranks(run):
     sheet.rows = [list(row) for row in zip(*columns)]
     if len(run.ranks) > RANKS_MOST:
         sheet.note = "The first %d of %d rows." % (RANKS_MOST, len(run.ranks))
-    return sheet
-
-
-RANK_WORDS = {"planned_bytes": "planned memory", "peak_bytes": "peak memory"}
-RANK_WORDS.update(user_seconds="user CPU time", system_seconds="system CPU time")
-RANK_WORDS.update(seconds="training time", data_seconds="waiting for data")
-RANK_WORDS.update(exposed_comm_seconds="waiting for communication")
-
-
-def sheet_sensors(run):
-    """The sensors of result.json; of a run without results the means of monitor.csv."""
-    sheet = Sheet("Utilization, power and energy", "facts", ("sensor", "text"), ("", "text"))
-    sheet.columns += [("value", "n"), ("maximum", "n"), ("unit", "text")]
-    sensors = run.result.get("sensors")
-    if not isinstance(sensors, dict) and not run.has_result:
-        columns = {name: run.monitor.numbers(name) for name in run.monitor.names[4:]}
-        sensors = {n: {"mean": mean(v), "max": highest(v)} for n, v in columns.items()}
-    for name, sensor in (sensors if isinstance(sensors, dict) else {}).items():
-        sensor = sensor if isinstance(sensor, dict) else {}
-        key = next((key for key in ("mean", "max", "min", "total") if key in sensor), "")
-        if not math.isnan(num(sensor.get(key))):
-            values = [num(sensor[key]), num(sensor.get("max")) if key == "mean" else NAN]
-            _, _, unit, scale = unit_of(name)
-            cells = ["" if v != v else "%.5g" % (v * scale) for v in values]
-            sheet.rows.append([name, key] + cells + [unit])
     return sheet
 
 
@@ -1619,29 +1547,6 @@ def sheet_deck(run):
     if not defaults():
         sheet.note = "The defaults are unknown: the program vittrain was not found."
         sheet.columns.pop()
-    return sheet
-
-
-def sheet_found(run, logbook):
-    """The newest results of `vittrain find` for this model and layout."""
-    names = "search,found,global batch,peak bytes,bytes available,date,host,detail".split(",")
-    sheet = Sheet("Results of searches", "facts", *[(name, "text") for name in names])
-    try:
-        rows = list(csv.DictReader(io.StringIO(read_text(os.path.join(logbook, "found.csv")))))
-    except (OSError, csv.Error):
-        return sheet
-    wanted = [run.option("model.name"), run.option("mesh.strategy"), run.result.get("precision")]
-    wanted += [run.number("image"), run.number("ranks")]
-    for what in ("batch", "lr"):
-        for row in rows:
-            own = [row.get("model"), row.get("strategy"), row.get("precision")]
-            if (
-                row.get("what") == what
-                and own + [num(row.get(k)) for k in ("image", "ranks")] == wanted
-            ):
-                sheet.rows = [old for old in sheet.rows if old[0] != "find " + what]
-                keys = "value global_batch peak_bytes limit date host detail".split()
-                sheet.rows.append(["find " + what] + [row.get(key) or "" for key in keys])
     return sheet
 
 
@@ -2276,13 +2181,12 @@ class Page:
             self.add("</tbody></table></div></div>\n")
         self.add("</div>\n")
         for at, run in enumerate(self.runs):
-            speed = difference(run, self.runs[0], False)
-            found = speed or difference(run, self.runs[0], True)
+            speed = difference(run, self.runs[0])
+            found = speed or difference(run, self.runs[0], SCALING_CONDITIONS)
             if found:
                 what = "speed" if speed else "scaling efficiency"
-                name, value, other = found
                 line = "%s not compared with %s: %s %s, not %s."
-                line %= what, self.runs[0].name, name, value, other
+                line %= (what, self.runs[0].name) + found
                 self.add('<p class="note">%s%s</p>\n' % (self.key(at), esc(line)))
 
     def classes(self):
@@ -2593,45 +2497,32 @@ def rank_series(rows, count):
 BEGIN, END = "<!-- vittrain: begin", "<!-- vittrain: end"
 
 
-def logbook_page(run, logbook):
+def logbook_page(run):
     """The generated part of a page."""
     facts = [fact for fact in FACTS if fact_known(fact, [run])]
-    parts = [
-        "\nRun folder: %s\n\n| | %s | |\n|---|---:|---|\n"
-        % (markdown(run.path), markdown(run.name))
-    ]
+    names = markdown(run.path), markdown(run.name)
+    parts = ["\nRun folder: %s\n\n| | %s | |\n|---|---:|---|\n" % names]
     for fact in facts:
         row = fact_name(fact, [run]), fact.cell(run, run), fact.weights(run)
         parts.append("| %s |\n" % " | ".join(map(markdown, row)))
-    parts.append(sheet_found(run, logbook).markdown())
-    for sheet in (
-        sheet_splits,
-        sheet_classes,
-        sheet_outputs,
-        sheet_units,
-        sheet_ranks,
-        sheet_sensors,
-        sheet_deck,
-        sheet_attempts,
-    ):
-        parts.append(sheet(run).markdown())
-    lines = []
-    links = {}
+    sheets = sheet_splits, sheet_classes, sheet_outputs, sheet_ranks, sheet_deck, sheet_attempts
+    parts += [sheet(run).markdown() for sheet in sheets]
+    lines, links = [], {}
     for link in ("last", "best"):
         path = run.file("checkpoints/%s.h5" % link)
         if os.path.islink(path):
             links.setdefault(os.readlink(path), []).append(link)
     for name in run.names("checkpoints", r"step-\d+\.h5$"):
         size = os.path.getsize(run.file("checkpoints/" + name)) / 1e6
-        names = ["checkpoints/" + markdown(name), "%.1f MB" % size] + links.get(name, [])
+        names = ["checkpoints/" + name, "%.1f MB" % size] + links.get(name, [])
         lines.append(", ".join(names))
     if run.option("output.upload"):
-        lines.append("uploaded to " + markdown(run.option("output.upload")))
-    sections = [
+        lines.append("uploaded to " + run.option("output.upload"))
+    for title, lines, none in [
         ("Checkpoints", lines, "None."),
         ("Warnings and errors", run.trouble, "None in the log."),
-    ]
-    for title, lines, none in sections + [("Missing or damaged files", run.missing, "None.")]:
+        ("Missing or damaged files", run.missing, "None."),
+    ]:
         body = "".join("* %s\n" % markdown(line) for line in lines) or none + "\n"
         parts.append("\n## %s\n\n%s" % (title, body))
     return "".join(parts) + "\n"
@@ -2650,7 +2541,7 @@ def logbook_add(run, logbook):
         old = read_text(path) if os.path.exists(path) else ""
         if not old or mark in old:
             break
-    generated = "%s, generated -->\n%s\n%s%s -->\n" % (BEGIN, mark, logbook_page(run, logbook), END)
+    generated = "%s, generated -->\n%s\n%s%s -->\n" % (BEGIN, mark, logbook_page(run), END)
     start, end = old.rfind(BEGIN, 0, max(old.rfind(END), 0)), old.rfind(END)
     if not old:
         title = "# %s\n\nNotes (text outside the marks is kept):\n\n" % markdown(run.name)
