@@ -1326,44 +1326,50 @@ class Sheet:
     def html(self):
         if not self.rows:
             return ""
-        parts = ['<p class="note">%s</p>\n' % esc(self.note)] if self.note else []
-        tall = " tall" if len(self.rows) > 24 else ""
-        parts.append(scroll_begin(self.style, self.title, tall) + "<thead><tr>")
+        head, rows = [], []
         for name, kind in self.columns:
-            number = ' class="n"' if kind in ("n", "share") else ""
-            bar = '<td class="m"></td>' if kind == "share" else ""
-            parts.append('<th scope="col"%s>%s</th>%s' % (number, label(name), bar))
-        parts.append("</tr></thead>\n<tbody>\n")
+            head.append(html_cell(label(name), "n" if kind in ("n", "share") else "", "col"))
+            head += ['<td class="m"></td>'] if kind == "share" else []
         for row in self.rows:
             cells = []
-            for at, ((_, kind), cell) in enumerate(zip(self.columns, row)):
-                tag, scope = ("td", "") if at else ("th", ' scope="row"')
-                number = ' class="n"' if kind in ("n", "share") else ""
+            for (_, kind), cell in zip(self.columns, row):
                 shown = "<code>%s</code>" % esc(cell) if kind == "code" else esc(cell)
-                cells.append("<%s%s%s>%s</%s>" % (tag, scope, number, shown, tag))
+                number = "n" if kind in ("n", "share") else ""
+                cells.append(html_cell(shown, number, "" if cells else "row"))
                 if kind == "share":
-                    value = known(num(cell.rstrip(" %")), 0.0) / 100
                     bar = '<td class="m"><span class="bar s0" style="--v:%.2f"></span></td>'
-                    cells.append(bar % value)
-            parts.append("<tr>%s</tr>\n" % "".join(cells))
-        return "".join(parts) + "</tbody></table></div>\n"
+                    cells.append(bar % (known(num(cell.rstrip(" %")), 0.0) / 100))
+            rows.append(cells)
+        note = '<p class="note">%s</p>\n' % esc(self.note) if self.note else ""
+        tall = " tall" if len(self.rows) > 24 else ""
+        return note + html_table(self.style, self.title, head, rows, tall)
 
     def markdown(self):
         if not self.rows:
             return ""
         lines = ["", "## " + self.title, ""] + ([self.note, ""] if self.note else [])
         lines.append("| %s |" % " | ".join(markdown(name) for name, _ in self.columns))
-        lines.append(
-            "".join("|---:" if kind in ("n", "share") else "|---" for _, kind in self.columns) + "|"
-        )
+        rules = ["---:" if kind in ("n", "share") else "---" for _, kind in self.columns]
+        lines.append("|%s|" % "|".join(rules))
         lines += ["| %s |" % " | ".join(markdown(cell) for cell in row) for row in self.rows]
         return "\n".join(lines) + "\n"
 
 
-def scroll_begin(style, name, more=""):
+def html_cell(shown, style="", scope="", more=""):
+    """A cell, or with a scope (col, row) a header cell."""
+    tag, scope = ("th", ' scope="%s"' % scope) if scope else ("td", "")
+    style = ' class="%s"' % style if style else ""
+    return "<%s%s%s%s>%s</%s>" % (tag, scope, style, more, shown, tag)
+
+
+def html_table(style, name, head, rows, more="", caption="", body=""):
     """A table in a box with a scroll bar; with the focus it can be scrolled by keyboard."""
     box = '<div class="scroll%s" role="region" tabindex="0" aria-label="%s"><table class="%s">\n'
-    return box % (more, esc(name), style)
+    lines = [box % (more, esc(name), style)]
+    lines += ["<caption>%s</caption>\n" % caption] if caption else []
+    lines += ["<thead><tr>%s</tr></thead>\n" % "".join(head)] if head else []
+    lines += ["<tbody%s>\n" % body] + ["<tr>%s</tr>\n" % "".join(row) for row in rows]
+    return "".join(lines) + "</tbody></table></div>\n"
 
 
 def label(name):
@@ -1858,32 +1864,29 @@ class Page:
             taken = instead and FACT[instead] in shown
             if fact_known(FACT[key], self.runs) and not taken:
                 shown.append(FACT[key])
-        small = lambda fact, run: "<small>%s</small>" % esc(fact.weights(run) or "")
+        names = [label(fact_name(fact, self.runs)) for fact in shown]
         if self.one:
             run = self.runs[0]
-            tile = "<div><dt>%s</dt><dd>%s%s</dd></div>\n"
+            tile = "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>\n"
             tiles = [
-                tile % (label(fact_name(f, [run])), esc(f.cell(run, run)), small(f, run))
-                for f in shown
+                tile % (name, esc(fact.cell(run, run)), esc(fact.weights(run)))
+                for name, fact in zip(names, shown)
             ]
-            self.add('<dl class="tiles">\n', *(tiles + ["</dl>\n"]))
+            self.add('<dl class="tiles">\n', *tiles, "</dl>\n")
             return
-        self.add(scroll_begin("figures", "Key figures"), '<thead><tr><th scope="col">run</th>')
-        for fact in shown:
-            self.add('<th scope="col" class="n">%s</th>' % label(fact_name(fact, self.runs)))
-        self.add("</tr></thead>\n<tbody>\n")
+        head = [html_cell("run", "", "col")] + [html_cell(name, "n", "col") for name in names]
+        rows = []
         for at, run in enumerate(self.runs):
-            name = self.key(at), esc(run.name), self.kind(run)
-            self.add('<tr><th scope="row">%s<b>%s</b> <small>%s</small></th>' % name)
-            self.add(*[self.cell(fact, run) for fact in shown] + ["</tr>\n"])
-        self.add("</tbody></table></div>\n")
+            name = "%s<b>%s</b> <small>%s</small>" % (self.key(at), esc(run.name), self.kind(run))
+            rows.append([html_cell(name, "", "row")] + [self.cell(fact, run) for fact in shown])
+        self.add(html_table("figures", "Key figures", head, rows))
 
     def cell(self, fact, run):
         best = " best" if fact_best(fact, self.runs, run) else ""
         weights = fact.weights(run)
         small = "<small>%s</small>" % esc(weights) if weights else ""
-        shown = "t" if fact.kind == "text" else "n", best, esc(fact.cell(run, self.runs[0])), small
-        return '<td class="%s%s">%s%s</td>' % shown
+        shown = esc(fact.cell(run, self.runs[0])) + small
+        return html_cell(shown, ("t" if fact.kind == "text" else "n") + best)
 
     # -- charts
 
@@ -2043,32 +2046,26 @@ class Page:
         """The HTML of a confusion matrix, and its number of classes; empty without one."""
         run, found = self.runs[at], self.runs[at].detailed()
         names = [text(get(c, "name")) or "?" for c in array(found.get("classes"))]
-        rows = [
-            [known(num(v), 0.0) for v in array(row)] for row in array(found.get("confusion_matrix"))
-        ]
+        rows = [array(row) for row in array(found.get("confusion_matrix"))]
+        rows = [[known(num(value), 0.0) for value in row] for row in rows]
         count = len(names)
         if not count or len(rows) != count or any(len(row) != count for row in rows):
             return "", 0
         note = "Of the %s split: true classes in rows, predictions in columns. %s"
-        parts = [
-            '<p class="note">%s</p>\n'
-            % esc(note % (SPLIT_WORDS[found["split"]], self.owner(run, found)))
-        ]
-        if count <= 32:
-            head = "".join('<th scope="col"><span>%s</span></th>' % esc(n) for n in names)
-            parts.append(scroll_begin("confusion", "Confusion matrix"))
-            parts.append("<thead><tr><td></td>%s</tr></thead>\n" % head)
-            parts.append('<tbody id="confusion-%s">\n' % letters(at))
-            for name, row in zip(names, rows):
-                cell = '<td style="--v:%.2f">%.0f</td>'
-                cells = "".join(cell % (known(ratio(v, sum(row)), 0.0), v) for v in row)
-                parts.append('<tr><th scope="row">%s</th>%s</tr>\n' % (esc(name), cells))
-            parts.append("</tbody></table></div>\n")
-        elif count <= 200:
-            parts.append(matrix_picture(names, rows, letters(at)))
+        note %= SPLIT_WORDS[found["split"]], self.owner(run, found)
+        shown = '<p class="note">%s</p>\n' % esc(note)
         if count > 32:
-            parts.append(confusions(names, rows).html())
-        return "".join(parts), count
+            picture = matrix_picture(names, rows, letters(at)) if count <= 200 else ""
+            return shown + picture + confusions(names, rows).html(), count
+        head = [html_cell("<span>%s</span>" % esc(name), "", "col") for name in names]
+        table = []
+        for name, row in zip(names, rows):
+            shades = [' style="--v:%.2f"' % known(ratio(value, sum(row)), 0.0) for value in row]
+            cells = [html_cell("%.0f" % v, more=shade) for v, shade in zip(row, shades)]
+            table.append([html_cell(esc(name), "", "row")] + cells)
+        body = ' id="confusion-%s"' % letters(at)
+        name = "Confusion matrix"
+        return shown + html_table("confusion", name, ["<td></td>"] + head, table, body=body), count
 
     def owner(self, run, found):
         """Say which weights a matrix or errors belong to, and where those of the used ones are."""
@@ -2079,10 +2076,6 @@ class Page:
             line += "prints them."
             line %= run.weights_text(used)
         return line
-
-    def sample_owner(self, run, split):
-        found = run.evaluations("test" if split == "test" else "val")
-        return self.owner(run, found[-1]) if found else ""
 
     def errors(self):
         self.add('<div class="pair">\n')
@@ -2095,64 +2088,46 @@ class Page:
                 self.run_title(at)
                 self.add(shown + "</div>\n")
         if self.one:
-            self.images(self.runs[0])
-            self.planes(self.runs[0])
+            run = self.runs[0]
+            note = ": class, prediction and its probability."
+            self.samples(run.misclassified, "Most confident errors", note, "images", self.image)
+            note = ", from left to right: input (if any), target, prediction, error. Grey: missing."
+            self.samples(run.planes, "Samples", note, "planes", self.plane, ' class="wide"')
         self.add("</div>\n")
 
-    def images(self, run):
-        samples = [s for s in array(run.misclassified.get("samples")) if is_png(get(s, "png"))]
-        split = run.misclassified.get("split")
+    def samples(self, found, title, note, style, show_sample, wide=""):
+        """Pictures of misclassified.json or planes.json."""
+        samples = [s for s in array(found.get("samples")) if is_png(get(s, "png"))]
         if not samples:
             return
-        classes = array(run.detailed().get("classes"))
-        name = lambda sample, key: text(get(classes, "%s.name" % sample.get(key))) or "?"
-        self.add(
-            "<div><h2>Most confident errors</h2>\n"
-            '<p class="note">Of the %s split: class, prediction and its probability. %s</p>\n'
-            '<div class="images">\n'
-            % (SPLIT_WORDS.get(split, "validation"), esc(self.sample_owner(run, split)))
-        )
+        split = found.get("split")
+        evaluations = self.runs[0].evaluations("test" if split == "test" else "val")
+        owner = self.owner(self.runs[0], evaluations[-1]) if evaluations else ""
+        note = "Of the %s split%s %s" % (SPLIT_WORDS.get(split, "validation"), note, owner)
+        self.add('<div%s><h2>%s</h2>\n<p class="note">%s</p>\n' % (wide, title, esc(note)))
+        picture = '<div><img alt="%s" title="%s" src="data:image/png;base64,%s"><p>%s</p></div>\n'
+        self.add('<div class="%s">\n' % style)
         for sample in samples:
-            self.add(
-                '<div><img alt="" title="%s" src="data:image/png;base64,%s"><p><b>%s</b>'
-                "<span>as %s</span><span>%s</span></p></div>\n"
-                % (
-                    esc(text(sample.get("name"))),
-                    sample["png"],
-                    esc(name(sample, "class")),
-                    esc(name(sample, "predicted")),
-                    show("share", num(sample.get("probability"))),
-                )
-            )
+            about, name, shown = show_sample(sample)
+            self.add(picture % (about, esc(name), sample["png"], shown))
         self.add("</div></div>\n")
 
-    def planes(self, run):
-        samples = [s for s in array(run.planes.get("samples")) if is_png(get(s, "png"))]
-        split = run.planes.get("split")
-        if not samples:
-            return
-        self.add(
-            '<div class="wide"><h2>Samples</h2>\n<p class="note">Of the %s split, from left to '
-            "right: input (if any), target, prediction, error. Grey: missing. %s</p>\n"
-            '<div class="planes">\n'
-            % (SPLIT_WORDS.get(split, "validation"), esc(self.sample_owner(run, split)))
-        )
-        for sample in samples:
-            error, low, high = (num(sample.get(key)) for key in ("error", "low", "high"))
-            first = "input, " if sample.get("has_input") is True else ""
-            bars = [(low, "values", high), (-error, "errors", error)]
-            self.add(
-                '<div><img alt="%starget, prediction and error" src="data:image/png;base64,%s">'
-                "<p><b>sample %.0f, %s</b>%s</p></div>\n"
-                % (
-                    first,
-                    sample["png"],
-                    num(sample.get("record")),
-                    esc(text(sample.get("output")) or "?"),
-                    "".join('<span>%.4g <i class="%s"></i> %.4g</span>' % bar for bar in bars),
-                )
-            )
-        self.add("</div></div>\n")
+    def image(self, sample):
+        classes = array(self.runs[0].detailed().get("classes"))
+        keys = (sample.get("class"), sample.get("predicted"))
+        names = [esc(text(get(classes, "%s.name" % key)) or "?") for key in keys]
+        names.append(show("share", num(sample.get("probability"))))
+        shown = "<b>%s</b><span>as %s</span><span>%s</span>" % tuple(names)
+        return "", text(sample.get("name")), shown
+
+    def plane(self, sample):
+        error, low, high = (num(sample.get(key)) for key in ("error", "low", "high"))
+        first = "input, " if sample.get("has_input") is True else ""
+        name = "sample %.0f, %s" % (num(sample.get("record")), text(sample.get("output")) or "?")
+        bars = [(low, "values", high), (-error, "errors", error)]
+        shown = "".join('<span>%.4g <i class="%s"></i> %.4g</span>' % bar for bar in bars)
+        about = first + "target, prediction and error"
+        return about, name, "<b>%s</b>%s" % (esc(name), shown)
 
     # -- sections, initially closed
 
@@ -2164,22 +2139,20 @@ class Page:
             )
         wide = {1: "", 2: " two"}.get(len(self.runs), " wide")
         self.add('<div class="groups%s">\n' % wide)
+        head = ["<td></td>"]
+        for at, run in enumerate(self.runs):
+            head.append(html_cell(self.key(at), "n", "col", ' title="%s"' % esc(run.name)))
         for group in FACT_TABLE:
-            facts = [f for f in FACTS if f.group == group and fact_known(f, self.runs)]
-            if not facts:
-                continue
-            self.add("<div>" + scroll_begin("facts", group) + "<caption>%s</caption>\n" % group)
-            self.add("<thead%s><tr><td></td>" % (" hidden" if self.one else ""))
-            for at, run in enumerate(self.runs):
-                shown = "value" if self.one else self.key(at)
-                self.add('<th scope="col" class="n" title="%s">%s</th>' % (esc(run.name), shown))
-            self.add("</tr></thead>\n<tbody>\n")
-            for fact in facts:
-                name = fact.key, label(fact_name(fact, self.runs))
-                self.add('<tr data-key="%s"><th scope="row">%s</th>' % name)
-                self.add(*[self.cell(fact, run) for run in self.runs] + ["</tr>\n"])
-            self.add("</tbody></table></div></div>\n")
+            rows = []
+            for fact in FACTS:
+                if fact.group == group and fact_known(fact, self.runs):
+                    name = html_cell(label(fact_name(fact, self.runs)), "", "row")
+                    rows.append([name] + [self.cell(fact, run) for run in self.runs])
+            if rows:
+                table = html_table("facts", group, [] if self.one else head, rows, caption=group)
+                self.add("<div>%s</div>\n" % table)
         self.add("</div>\n")
+
         for at, run in enumerate(self.runs):
             speed = difference(run, self.runs[0])
             found = speed or difference(run, self.runs[0], SCALING_CONDITIONS)
