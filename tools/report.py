@@ -66,7 +66,7 @@ def known(*values):
 def get(value, path):
     """Return the value at a path such as parts.0.started, None if there is none."""
     for key in path.split("."):
-        if isinstance(value, list) and key.isdigit() and int(key) < len(value):
+        if isinstance(value, (list, tuple)) and key.isdigit() and int(key) < len(value):
             value = value[int(key)]
         elif isinstance(value, dict):
             value = value.get(key)
@@ -1317,26 +1317,39 @@ def charts_write(charts, path, width, height):
 
 
 class Sheet:
-    """Kinds of columns: text, code, n (a number), share (a number with a bar)."""
+    """A table of records. A column has a name, a kind, and a key of the record or a function of
+    it. Columns without values are left out. Kinds: text, code, bar (a share with a bar), or one of
+    show()."""
 
-    def __init__(self, title, style, *columns):
-        self.title, self.style, self.columns = title, style, list(columns)
-        self.rows, self.note = [], ""
+    def __init__(self, title, style, records, columns, note=""):
+        self.title, self.style, self.note, self.columns = title, style, note, []
+        for name, kind, find in columns:
+            value = find if callable(find) else lambda record: get(record, find)
+            cells = [self.cell(kind, value(record)) for record in records]
+            if any(cells):
+                self.columns.append((name, kind, cells))
+        self.rows = list(zip(*[cells for _, _, cells in self.columns]))
+
+    @staticmethod
+    def cell(kind, value):
+        if kind in ("text", "code", "as is"):
+            return "" if value is None else str(value)
+        return show("share" if kind == "bar" else kind, num(value))
 
     def html(self):
         if not self.rows:
             return ""
         head, rows = [], []
-        for name, kind in self.columns:
-            head.append(html_cell(label(name), "n" if kind in ("n", "share") else "", "col"))
-            head += ['<td class="m"></td>'] if kind == "share" else []
+        for name, kind, _ in self.columns:
+            head.append(html_cell(label(name), "" if kind in ("text", "code") else "n", "col"))
+            head += ['<td class="m"></td>'] if kind == "bar" else []
         for row in self.rows:
             cells = []
-            for (_, kind), cell in zip(self.columns, row):
+            for (_, kind, _), cell in zip(self.columns, row):
                 shown = "<code>%s</code>" % esc(cell) if kind == "code" else esc(cell)
-                number = "n" if kind in ("n", "share") else ""
+                number = "" if kind in ("text", "code") else "n"
                 cells.append(html_cell(shown, number, "" if cells else "row"))
-                if kind == "share":
+                if kind == "bar":
                     bar = '<td class="m"><span class="bar s0" style="--v:%.2f"></span></td>'
                     cells.append(bar % (known(num(cell.rstrip(" %")), 0.0) / 100))
             rows.append(cells)
@@ -1347,11 +1360,11 @@ class Sheet:
     def markdown(self):
         if not self.rows:
             return ""
+        rules = ["---" if kind in ("text", "code") else "---:" for _, kind, _ in self.columns]
         lines = ["", "## " + self.title, ""] + ([self.note, ""] if self.note else [])
-        lines.append("| %s |" % " | ".join(markdown(name) for name, _ in self.columns))
-        rules = ["---:" if kind in ("n", "share") else "---" for _, kind in self.columns]
+        lines.append("| %s |" % " | ".join(markdown(name) for name, _, _ in self.columns))
         lines.append("|%s|" % "|".join(rules))
-        lines += ["| %s |" % " | ".join(markdown(cell) for cell in row) for row in self.rows]
+        lines += ["| %s |" % " | ".join(map(markdown, row)) for row in self.rows]
         return "\n".join(lines) + "\n"
 
 
@@ -1384,40 +1397,37 @@ def markdown(value):
 
 
 def sheet_splits(run):
-    sheet = Sheet("Quality by split", "ranks", ("split", "text"))
-    columns = [
-        ("samples", "samples", "count"),
-        ("loss", "loss", "number"),
-        (fact_name(FACT["val_top1"], [run]).partition(" ")[2], "top1", "share"),
-        ("top-5", "top5", "share"),
-        ("mean IoU", "miou", "share"),
-        ("mAP", "map", "share"),
-        ("macro precision", "macro.precision", "share"),
-        ("macro recall", "macro.recall", "share"),
-        ("macro F1", "macro.f1", "share"),
-        ("macro specificity", "macro.specificity", "share"),
-    ]
     rows = []
     if isinstance(run.result.get("train"), dict):
-        rows.append(("training", run.result["train"], "mean of the last epoch, during training"))
+        weights = "mean of the last epoch, during training"
+        rows.append(dict(run.result["train"], split="training", weights=weights))
     for split, name in (("val", "validation"), ("test", "test")):
-        found = run.evaluations(split)
-        chosen = [run.evaluation(split)] + found[-1:]
-        for at, evaluation in enumerate(chosen[: 1 if chosen[0] is chosen[-1] else 2]):
-            if found:
-                rows.append((name, evaluation, run.weights_text(evaluation["step"])))
-    values = [[show(kind, num(get(row[1], key))) for _, key, kind in columns] for row in rows]
-    kept = [at for at in range(len(columns)) if any(row[at] for row in values)]
-    sheet.columns += [(columns[at][0], "n") for at in kept] + [("measured with", "text")]
-    for row, cells in zip(rows, values):
-        sheet.rows.append([row[0]] + [cells[at] for at in kept] + [row[2]])
-    monitor, value = text(get(run.result, "best.monitor")), run.number("best.value")
+        shown = [run.evaluation(split)] + run.evaluations(split)[-1:]
+        for evaluation in shown[:1] if shown[0] is shown[-1] else shown:
+            weights = run.weights_text(evaluation["step"])
+            rows.append(dict(evaluation, split=name, weights=weights))
+        if not run.evaluations(split):
+            rows.pop()
+    columns = [
+        ("split", "text", "split"),
+        ("samples", "count", "samples"),
+        ("loss", "number", "loss"),
+        (fact_name(FACT["val_top1"], [run]).partition(" ")[2], "share", "top1"),
+        ("top-5", "share", "top5"),
+        ("mean IoU", "share", "miou"),
+        ("mAP", "share", "map"),
+        ("macro precision", "share", "macro.precision"),
+        ("macro recall", "share", "macro.recall"),
+        ("macro F1", "share", "macro.f1"),
+        ("macro specificity", "share", "macro.specificity"),
+        ("measured with", "text", "weights"),
+    ]
+    note, monitor, value = "", text(get(run.result, "best.monitor")), run.number("best.value")
     if not math.isnan(value):
         kind = "share" if monitor.startswith(("top", "miou", "map")) else "number"
-        step = show("count", run.number("best.step"))
-        sheet.note = "checkpoint.monitor=%s: best validation value %s, at step %s."
-        sheet.note %= monitor, show(kind, value), step
-    return sheet
+        note = "checkpoint.monitor=%s: best validation value %s, at step %s."
+        note %= monitor, show(kind, value), show("count", run.number("best.step"))
+    return Sheet("Quality by split", "ranks", rows, columns, note)
 
 
 CLASSES_MOST = 60
@@ -1425,38 +1435,29 @@ CLASSES_MOST = 60
 
 def sheet_classes(run):
     found = run.detailed()
-    classes = records(found.get("classes"))
-    matrix = array(found.get("confusion_matrix"))
-    keys = [
-        ("F1", "f1", "share"),
-        ("recall", "recall", "n"),
-        ("precision", "precision", "n"),
-        ("specificity", "specificity", "n"),
-        ("one-vs-rest accuracy", "one_vs_rest_accuracy", "n"),
+    classes, matrix = [], array(found.get("confusion_matrix"))
+    for at, one in enumerate(records(found.get("classes"))):
+        row = array(matrix[at]) if at < len(matrix) else [NAN]
+        # `accuracy` is its name in version 0.2.
+        accuracy = one.get("accuracy", one.get("one_vs_rest_accuracy"))
+        classes.append(dict(one, one_vs_rest_accuracy=accuracy, images=sum(map(num, row))))
+    columns = [
+        ("class", "text", lambda one: text(one.get("name")) or "?"),
+        ("F1", "bar", "f1"),
+        ("recall", "share", "recall"),
+        ("precision", "share", "precision"),
+        ("specificity", "share", "specificity"),
+        ("one-vs-rest accuracy", "share", "one_vs_rest_accuracy"),
+        ("IoU", "bar", "iou"),
+        ("average precision", "bar", "average_precision"),
+        ("images" if found.get("miou") is None else "pixels", "count", "images"),
     ]
-    pixels = found.get("miou") is not None
-    if pixels:
-        keys.append(("IoU", "iou", "share"))
-    elif found.get("map") is not None:
-        keys.append(("average precision", "average_precision", "share"))
-    title = "Classes (%s split)" % found.get("split", "")
-    sheet = Sheet(title, "classes", ("class", "text"), *[(name, kind) for name, _, kind in keys])
-    sheet.columns.append(("pixels" if pixels else "images", "n"))
-    order = range(len(classes))
-    notes = ["Of the %s." % run.weights_text(found["step"])] if classes else []
+    note = "Of the %s." % run.weights_text(found["step"]) if classes else ""
     if len(classes) > CLASSES_MOST:
-        order = sorted(order, key=lambda at: known(num(classes[at].get("f1")), 2.0))[:CLASSES_MOST]
-        notes.append("The %d of %d classes with the lowest F1." % (CLASSES_MOST, len(classes)))
-    sheet.note = " ".join(notes)
-    for at in order:
-        one = classes[at]
-        if "accuracy" in one:  # its name in version 0.2
-            one = dict(one, one_vs_rest_accuracy=one["accuracy"])
-        row = matrix[at] if at < len(matrix) and isinstance(matrix[at], list) else [NAN]
-        cells = [show("share", num(one.get(key))) for _, key, _ in keys]
-        images = show("count", sum(num(cell) for cell in row))
-        sheet.rows.append([text(one.get("name")) or "?"] + cells + [images])
-    return sheet
+        note += " The %d of %d classes with the lowest F1." % (CLASSES_MOST, len(classes))
+        classes.sort(key=lambda one: known(num(one.get("f1")), 2.0))
+    title = "Classes (%s split)" % found.get("split", "")
+    return Sheet(title, "classes", classes[:CLASSES_MOST], columns, note)
 
 
 def sheet_outputs(run):
@@ -1464,17 +1465,12 @@ def sheet_outputs(run):
     evaluation = run.evaluation(split)
     outputs = records(evaluation.get("outputs"))
     keys = "rmse mae bias r2 persistence_rmse persistence_mae".split()
-    names = "RMSE,MAE,bias,R2,persistence RMSE,persistence MAE,RMSE / persistence".split(",")
-    sheet = Sheet("Outputs (%s split)" % split, "classes", ("output", "text"))
-    sheet.columns += [(name, "n") for name in names]
-    for output in outputs:
-        values = [num(output.get(key)) for key in keys] + [persistence(output)]
-        cells = [show("number", value) for value in values]
-        sheet.rows.append([text(output.get("name")) or "?"] + cells)
-    if outputs:
-        weights = run.weights_text(evaluation["step"])
-        sheet.note = "Errors in the units of the data, of the %s." % weights
-    return sheet
+    names = "RMSE,MAE,bias,R2,persistence RMSE,persistence MAE".split(",")
+    columns = [("output", "text", lambda output: text(output.get("name")) or "?")]
+    columns += [(name, "number", key) for name, key in zip(names, keys)]
+    columns.append(("RMSE / persistence", "number", persistence))
+    note = "Errors in the units of the data, of the %s." % run.weights_text(evaluation["step"])
+    return Sheet("Outputs (%s split)" % split, "classes", outputs, columns, note)
 
 
 def words_of(name, ending="_seconds"):
@@ -1496,64 +1492,59 @@ RANK_WORDS = {
 
 
 def sheet_ranks(run):
-    sheet, columns = Sheet("Ranks", "ranks"), []
+    columns = []
     for name in run.ranks.names:
-        cells = run.ranks.texts(name)[:RANKS_MOST]
+        words = RANK_WORDS.get(name, words_of(words_of(name), "_bytes"))
         kind = next((kind for part, kind in KINDS.items() if part in name), "")
-        if any(cells):
-            number = not math.isnan(num(cells[0]))
-            words = RANK_WORDS.get(name, words_of(words_of(name), "_bytes"))
-            sheet.columns.append((words, "n" if number else "text"))
-            columns.append([show(kind, num(cell)) for cell in cells] if kind else cells)
-    sheet.rows = [list(row) for row in zip(*columns)]
-    if len(run.ranks) > RANKS_MOST:
-        sheet.note = "The first %d of %d rows." % (RANKS_MOST, len(run.ranks))
-    return sheet
+        number = not math.isnan(run.ranks.numbers(name)[0])
+        columns.append((words, kind or ("as is" if number else "text"), name))
+    most, count = "The first %d of %d rows.", len(run.ranks)
+    note = most % (RANKS_MOST, count) if count > RANKS_MOST else ""
+    return Sheet("Ranks", "ranks", run.ranks.rows[:RANKS_MOST], columns, note)
 
 
 def sheet_attempts(run):
-    names = "attempt started ended steps ranks hosts devices set-up outcome changed".split()
-    sheet = Sheet("Attempts", "facts", *[(name, "text") for name in names])
-    sheet.columns.append(("command", "code"))
+    rows = []
     for at, attempt in enumerate(run.attempts):
-        start, end = num(attempt.get("from_step")), num(attempt.get("to_step"))
+        start, end = known(num(attempt.get("from_step")), 0.0), num(attempt.get("to_step"))
+        steps = "%.0f to %s" % (max(start, 0), "?" if end != end else "%.0f" % end)
         outcome = text(attempt.get("error")) or text(attempt.get("stop_reason"))
         last = run.status() if at + 1 == len(run.attempts) else "interrupted"
-        changed = attempt.get("changed")
-        changes = [
-            "%s: %s" % (key, " to ".join(map(str, array(values))))
-            for key, values in (changed if isinstance(changed, dict) else {}).items()
-        ]
-        sheet.rows.append(
-            [
-                str(at + 1),
-                stamp_text(attempt.get("started")),
-                stamp_text(attempt.get("ended")),
-                "%.0f to %s" % (max(known(start, 0.0), 0), "?" if end != end else "%.0f" % end),
-                show("count", num(attempt.get("ranks"))),
-                ", ".join(map(str, array(attempt.get("hosts")))),
-                ", ".join(map(str, array(attempt.get("devices")))),
-                show("seconds", num(attempt.get("setup_seconds"))),
-                outcome or last,
-                "; ".join(changes),
-                text(attempt.get("command")),
-            ]
-        )
-    if not any(row[9] for row in sheet.rows):
-        sheet.columns.pop(9)
-        sheet.rows = [row[:9] + row[10:] for row in sheet.rows]
-    return sheet
+        rows.append(dict(attempt, at=at + 1, span=steps, outcome=outcome or last))
+    stamp = lambda key: lambda row: stamp_text(row.get(key))
+    joined = lambda key: lambda row: ", ".join(map(str, array(row.get(key))))
+
+    def changes(row):
+        changed = row.get("changed") if isinstance(row.get("changed"), dict) else {}
+        pairs = ((key, " to ".join(map(str, array(values)))) for key, values in changed.items())
+        return "; ".join("%s: %s" % pair for pair in pairs)
+
+    columns = [
+        ("attempt", "text", "at"),
+        ("started", "text", stamp("started")),
+        ("ended", "text", stamp("ended")),
+        ("steps", "text", "span"),
+        ("ranks", "count", "ranks"),
+        ("hosts", "text", joined("hosts")),
+        ("devices", "text", joined("devices")),
+        ("set-up", "seconds", "setup_seconds"),
+        ("outcome", "text", "outcome"),
+        ("changed", "text", changes),
+        ("command", "code", lambda row: text(row.get("command"))),
+    ]
+    return Sheet("Attempts", "facts", rows, columns)
 
 
 def sheet_deck(run):
     title = "Options that differ from their defaults" if defaults() else "Options"
-    sheet = Sheet(title, "decks", ("option", "code"), ("value", "code"), ("default", "code"))
-    for key, value, preset in run.settings():
-        sheet.rows.append([key, value, "(unknown option)" if preset is None else preset])
-    if not defaults():
-        sheet.note = "The defaults are unknown: the program vittrain was not found."
-        sheet.columns.pop()
-    return sheet
+    note = "" if defaults() else "The defaults are unknown: the program vittrain was not found."
+    unknown = "(unknown option)" if defaults() else ""
+    rows = [
+        (key, value, unknown if preset is None else preset) for key, value, preset in run.settings()
+    ]
+    names = ("option", "value", "default")
+    columns = [(name, "code", str(at)) for at, name in enumerate(names)]
+    return Sheet(title, "decks", rows, columns, note)
 
 
 # ---- the page
@@ -2013,32 +2004,26 @@ class Page:
 
     def values(self, run):
         """The values of the curves at up to 100 evaluations; without evaluations at 20 rows."""
-        sheet = Sheet("Values", "ranks", ("step", "n"))
         evaluated = bool(run.rows["val"])
         rows = run.rows["val" if evaluated else "train"]
         most = 100 // (1 + len(self.runs) // 8) if evaluated else 20
         each = max(-(-len(rows) // most), 1)
         rows = rows[(len(rows) - 1) % each :: each]
-        columns = []
-        steps = run.metrics.numbers("step")
         train = [None] + run.rows["train"]
-        trains = [train[bisect.bisect(run.rows["train"], row)] for row in rows]
+        steps = run.metrics.numbers("step")
+        columns = [("step", "count", steps.__getitem__)]
         for measure in MEASURES:
-            values = measure_values(run, measure)
-            if measure.by_time or not any(v == v for v in values):
+            if measure.by_time:
                 continue
+            values = measure_values(run, measure)
+            before = lambda row: train[bisect.bisect(run.rows["train"], row)]
+            at_train = {row: values[before(row)] for row in rows if before(row) is not None}
             title = self.measure_title(measure)
-            at_train = [NAN if row is None else values[row] for row in trains]
             if measure.evaluated and evaluated:
-                columns.append(("%s, validation" % title, measure, [values[row] for row in rows]))
+                columns.append((title + ", validation", measure.kind, values.__getitem__))
                 title += ", training"
-            columns.append((title, measure, at_train))
-        columns = [column for column in columns if any(v == v for v in column[2])]
-        sheet.columns += [(title, "n") for title, _, _ in columns]
-        for at, row in enumerate(rows):
-            cells = [show(measure.kind, values[at]) for _, measure, values in columns]
-            sheet.rows.append([show("count", steps[row])] + cells)
-        return sheet
+            columns.append((title, measure.kind, at_train.get))
+        return Sheet("Values", "ranks", rows, columns)
 
     # -- confusion matrices, misclassified images, planes
 
@@ -2260,12 +2245,14 @@ class Page:
         if self.one:
             self.add(sheet_deck(self.runs[0]).html())
         else:
-            sheet = Sheet("Differing options", "decks", ("option", "code"))
-            sheet.columns += [(letters(at), "code") for at in range(len(self.runs))]
+            rows = []
             for key in sorted(set().union(*[run.deck for run in self.runs])):
                 values = [run.deck.get(key, "(not set)") for run in self.runs]
                 if key not in ("run.name", "run.dir") and len(set(values)) > 1:
-                    sheet.rows.append([key] + values)
+                    rows.append([key] + values)
+            names = ["option"] + [letters(at) for at in range(len(self.runs))]
+            columns = [(name, "code", str(at)) for at, name in enumerate(names)]
+            sheet = Sheet("Differing options", "decks", rows, columns)
             self.add(sheet.html() or "<p>None besides the names.</p>\n")
         for at, run in enumerate(self.runs):
             if run.attempts:
@@ -2415,16 +2402,16 @@ def matrix_picture(names, rows, letter):
 
 def confusions(names, rows):
     """The 20 most frequent confusions."""
-    sheet = Sheet("Most frequent confusions", "pairs", ("class", "text"), ("predicted as", "text"))
-    sheet.columns += [("images", "n"), ("of the class", "share")]
-    pairs = [
-        (-v, at, c) for at, row in enumerate(rows) for c, v in enumerate(row) if at != c and v > 0
+    pairs = [(-v, at, c) for at, row in enumerate(rows) for c, v in enumerate(row) if at != c]
+    pairs = sorted(pair for pair in pairs if pair[0] < 0)[:20]
+    columns = [
+        ("class", "text", lambda pair: names[pair[1]]),
+        ("predicted as", "text", lambda pair: names[pair[2]]),
+        ("images", "count", lambda pair: -pair[0]),
+        ("of the class", "bar", lambda pair: ratio(-pair[0], sum(rows[pair[1]]))),
     ]
-    for value, at, column in sorted(pairs)[:20]:
-        cells = [names[at], names[column], show("count", -value)]
-        sheet.rows.append(cells + [show("share", ratio(-value, sum(rows[at])))])
-    sheet.note = "The %d most frequent confusions of %d classes." % (len(sheet.rows), len(names))
-    return sheet
+    note = "The %d most frequent confusions of %d classes." % (len(pairs), len(names))
+    return Sheet("Most frequent confusions", "pairs", pairs, columns, note)
 
 
 def unit_bars(units, ending, scale):
