@@ -988,8 +988,8 @@ class Series:
     """A curve. `covered`: number of curves that hide it."""
 
     def __init__(self, x, y, name="", colour=0, dashed=False, thin=False):
-        self.x, self.y, self.name, self.colour = x, y, name, colour % len(COLOURS)
-        self.dashed, self.thin, self.covered = dashed, thin, 0
+        self.x, self.y, self.name, self.stroke = x, y, name, "#" + COLOURS[colour % len(COLOURS)]
+        self.colour, self.dashed, self.thin, self.covered = colour % len(COLOURS), dashed, thin, 0
 
 
 class Chart(NamedTuple):
@@ -1046,75 +1046,67 @@ def ticks_log(least, most, wanted):
     return ticks
 
 
+class Axis:
+    """The limits of an axis, and its place on the drawing."""
+
+    def __init__(self, values, log, zero=False, margin=0.0):
+        values = values or [0.1 if log else 0.0, 1.0]
+        least, most = min(values), max(values)
+        if not log and zero:
+            least, most = min(least, 0.0), max(most, 0.0)
+        if most - least <= max(1e-12 * max(abs(least), abs(most)), 1 / MOST):
+            around = abs(least) * 0.1 or 1.0
+            least, most = (least / 2, most * 2) if log else (least - around, most + around)
+        if log:
+            factor = (most / least) ** (0.8 * margin)
+            least, most = least / factor, most * factor
+        else:
+            margin *= most - least
+            least, most = least - margin * (least != 0), most + margin * (most != 0)
+        self.least, self.most, self.log, self.place = least, most, log, (0.0, 1.0)
+
+    def ticks(self, distance, whole=False):
+        wanted = int(abs(self.place[1] - self.place[0]) / distance)
+        wanted = min(wanted, int(self.most - self.least)) if whole else wanted
+        return (ticks_log if self.log else ticks_linear)(self.least, self.most, wanted)
+
+    def at(self, value):
+        if self.log:
+            share = math.log(value / self.least) / math.log(self.most / self.least)
+        else:
+            share = (value - self.least) / (self.most - self.least)
+        start, end = self.place
+        return start + min(max(share, 0.0), 1.0) * (end - start)
+
+
 class Drawing:
     """A chart as SVG. With an id it is part of a page: without title, with values to point at."""
 
     def __init__(self, chart, width, height, name="", enlarged=1.0, places=100, coarse=1.0):
         self.chart, self.name, self.coarse, self.places = chart, name, coarse, places
         self.width, self.height, self.parts = width, height, []
-        self.x = self.limits(0, chart.x_log)
-        self.y = self.limits(1, chart.y_log)
+        points = [p for s in chart.series for p in zip(s.x, s.y) if drawable(p[0], chart.x_log)]
+        marks = [] if math.isnan(chart.mark) else [chart.mark]
+        self.x = Axis(marks + [x for x, _ in points], chart.x_log, True)
+        ys = [y for _, y in points if drawable(y, chart.y_log)]
+        if chart.y_range:
+            self.y = Axis(chart.y_range, chart.y_log)
+        else:
+            self.y = Axis(ys, chart.y_log, chart.y_zero, 0.05)
         line = 1.35 * 12 * enlarged
         self.legend = [] if name else [s for s in chart.series if s.name]
         top = 0 if name else (22 if chart.title else 4) + (20 if self.legend else 0)
         self.top = top + (8 if name else 26 if chart.y_label else 8)
         self.bottom = height - line - 8 - (line if chart.x_label else 0)
-        self.y_ticks = self.ticks(self.y, self.bottom - self.top, max(30, 24 * enlarged))
-        wide = lambda ticks: math.ceil(
-            max((0.62 * 12 * len(t) for _, t in ticks), default=0) * enlarged
-        )
-        self.left, self.right = wide(self.y_ticks) + 10, width - 14
-        label = wide(self.ticks(self.x, self.right - self.left, 62))
-        distance = max(50, 1.5 * label)
-        self.x_ticks = self.ticks(self.x, self.right - self.left, distance, chart.x_whole)
+        self.y.place = self.bottom, self.top
+        self.y_ticks = self.y.ticks(max(30, 24 * enlarged))
+        wide = lambda ticks: 0.62 * 12 * enlarged * max((len(t) for _, t in ticks), default=0)
+        self.left, self.right = math.ceil(wide(self.y_ticks)) + 10, width - 14
+        self.x.place = self.left, self.right
+        label = math.ceil(wide(self.x.ticks(62)))
+        self.x_ticks = self.x.ticks(max(50, 1.5 * label), chart.x_whole)
         self.right = width - max(14, label / 2 + 2)
-
-    def limits(self, axis, log):
-        chart = self.chart
-        if axis == 1 and chart.y_range:
-            return chart.y_range + (log,)
-        values = [chart.mark] if axis == 0 and not math.isnan(chart.mark) else []
-        for series in chart.series:
-            for x, y in zip(series.x, series.y):
-                if drawable(x, chart.x_log) and (axis == 0 or drawable(y, chart.y_log)):
-                    values.append(y if axis else x)
-        if not values:
-            return 0.1 if log else 0.0, 1.0, log
-        least, most = min(values), max(values)
-        if not log and (chart.y_zero if axis else not chart.x_log):
-            least, most = min(least, 0.0), max(most, 0.0)
-        if most - least <= max(1e-12 * max(abs(least), abs(most)), 1 / MOST):
-            margin = abs(least) * 0.1 or 1.0
-            least, most = (least / 2, most * 2) if log else (least - margin, most + margin)
-        if axis == 1 and log:
-            factor = (most / least) ** 0.04
-            least, most = least / factor, most * factor
-        elif axis == 1:
-            margin = (most - least) * 0.05
-            least, most = least - margin * (least != 0), most + margin * (most != 0)
-        return least, most, log
-
-    @staticmethod
-    def ticks(limits, length, distance, whole=False):
-        least, most, log = limits
-        wanted = int(length / distance)
-        wanted = min(wanted, int(most - least)) if whole else wanted
-        return (ticks_log if log else ticks_linear)(least, most, wanted)
-
-    @staticmethod
-    def position(limits, value):
-        least, most, log = limits
-        if log:
-            share = math.log(value / least) / math.log(most / least)
-        else:
-            share = (value - least) / (most - least)
-        return min(max(share, 0.0), 1.0)
-
-    def at_x(self, value):
-        return self.left + self.position(self.x, value) * (self.right - self.left)
-
-    def at_y(self, value):
-        return self.bottom - self.position(self.y, value) * (self.bottom - self.top)
+        self.x.place = self.left, self.right
 
     def write(self, line, *values):
         self.parts.append(line % values)
@@ -1131,51 +1123,43 @@ class Drawing:
     def thin_out(self, series):
         """At most four points per column of pixels: first, lowest, highest, last. None: a gap."""
         width = self.coarse * max(1, len(self.chart.series) / 4)
-        points, column, place, gap = [], [], None, False
-
-        def finish():
-            if column:
-                by_y = lambda point: point[1]
-                first, last = column[0], column[-1]
-                kept = {point[2]: point for point in (first, min(column, key=by_y))}
-                kept.update({point[2]: point for point in (max(column, key=by_y), last)})
-                points.extend(kept[index][:2] for index in sorted(kept))
-
+        columns, gap = [], False
         for index, (x, y) in enumerate(zip(series.x, series.y)):
             if not drawable(x, self.chart.x_log) or not drawable(y, self.chart.y_log):
                 gap = True
                 continue
-            point = self.at_x(x), self.at_y(y), index
-            if column and point[0] // width != place:
-                finish()
-                column = []
-                if gap:
-                    points.append(None)
-            gap, place = False, point[0] // width
-            column.append(point)
-        finish()
+            x, y = self.x.at(x), self.y.at(y)
+            if not columns or columns[-1][0] != x // width:
+                columns += [(None, [])] if gap and columns else []
+                columns.append((x // width, []))
+            columns[-1][1].append((index, x, y))
+            gap = False
+        points, by_y = [], lambda point: point[2]
+        for _, column in columns:
+            kept = (
+                {column[0], column[-1], min(column, key=by_y), max(column, key=by_y)}
+                if column
+                else ()
+            )
+            points += [point[1:] for point in sorted(kept)] if kept else [None]
         return points
 
     def curve(self, series):
-        points, path, begun = self.thin_out(series), [], False
-        for index, point in enumerate(points):
+        points, path = self.thin_out(series), []
+        for before, point, after in zip([None] + points, points, points[1:] + [None]):
             if point:
-                path.append("%s%.4g %.4g" % ("" if begun else "M", point[0], point[1]))
-                alone = not begun and (index + 1 == len(points) or not points[index + 1])
-                path.append("h0" if alone else "")
-            begun = bool(point)
-        many = series.thin or len(series.x) > 600
-        width = 1 if many else 1.7 + 1.9 * min(series.covered, 2)
+                path.append("%s%.4g %.4g" % (("" if before else "M",) + point))
+                path += [] if before or after else ["h0"]
+        if not path:
+            return
+        width = 1.7 + 1.9 * min(series.covered, 2)
+        width = 1 if series.thin or len(series.x) > 600 else width
         more = ' stroke-dasharray="5 4" stroke-linecap="butt"' if series.dashed else ""
-        stroke = "#" + COLOURS[series.colour]
-        if path:
-            line = " ".join(part for part in path if part)
-            self.write(
-                '<path d="%s" stroke="%s" stroke-width="%.3g"%s/>\n', line, stroke, width, more
-            )
-        if path and len(series.x) <= 40 and not series.thin:
+        line = '<path d="%s" stroke="%s" stroke-width="%.3g"%s/>\n'
+        self.write(line, " ".join(path), series.stroke, width, more)
+        if len(series.x) <= 40 and not series.thin:
             dots = " ".join("M%.4g %.4gh0" % point for point in points if point)
-            self.write('<path d="%s" stroke="%s" stroke-width="4.5"/>\n', dots, stroke)
+            self.write(line, dots, series.stroke, 4.5, "")
 
     def x_text(self, x):
         label = self.chart.x_label
@@ -1189,78 +1173,73 @@ class Drawing:
                 continue
             at = min(bisect.bisect_left(series.x, x), len(series.x) - 1)
             at -= at > 0 and x - series.x[at - 1] < series.x[at] - x
-            value = series.y[at]
-            good = math.isfinite(value)
-            shown = show("number", value) if good else "not finite"
-            unit = " " + self.chart.y_label if good and self.chart.y_label else ""
+            shown = "not finite"
+            if math.isfinite(series.y[at]):
+                shown = ("%s %s" % (show("number", series.y[at]), self.chart.y_label)).rstrip()
             other = series.x[at] != x and self.chart.x_whole
             place = " at " + self.x_text(series.x[at]) if other else ""
-            lines.append("%s %s%s%s" % (series.name or self.chart.title, shown, unit, place))
+            lines.append("%s %s%s" % (series.name or self.chart.title, shown, place))
         return "\n".join(esc(line) for line in lines)
 
     def hover(self):
         """Rectangles around points of the longest curve; browsers show their titles."""
         xs = max((series.x for series in self.chart.series), key=len)
         count = min(len(xs), max(self.places // (1 + len(self.chart.series) // 8), 8))
-        chosen = [xs[i * (len(xs) - 1) // (count - 1) if count > 1 else 0] for i in range(count)]
+        chosen = [xs[i * (len(xs) - 1) // max(count - 1, 1)] for i in range(count)]
         chosen = [x for x in chosen if drawable(x, self.chart.x_log)]
-        edges = [(self.at_x(a) + self.at_x(b)) / 2 for a, b in zip(chosen, chosen[1:])]
+        edges = [(self.x.at(a) + self.x.at(b)) / 2 for a, b in zip(chosen, chosen[1:])]
+        box = '<rect class="at" x="%.1f" y="%.0f" width="%.1f" height="%.0f"><title>%s</title></rect>\n'
         for x, start, end in zip(chosen, [self.left] + edges, edges + [self.right]):
-            box = start, self.top, max(end - start, 0), self.bottom - self.top, self.values(x)
-            self.write(
-                '<rect class="at" x="%.1f" y="%.0f" width="%.1f" height="%.0f">'
-                "<title>%s</title></rect>\n",
-                *box
-            )
+            size = max(end - start, 0), self.bottom - self.top
+            self.write(box, start, self.top, *size, self.values(x))
 
-    def svg(self, more=' xmlns="http://www.w3.org/2000/svg"'):
-        chart = self.chart
-        if self.name:
-            frame = self.left, self.top, self.right, self.bottom
-            more = ' class="chart" id="%s" data-frame="%s" data-range="%s"' % (
+    def about(self):
+        """The attributes of a chart that is part of a page."""
+        about = ["%s by %s." % (self.chart.title, self.chart.x_label)]
+        for s in self.chart.series:
+            last = show("number", next((y for y in reversed(s.y) if y == y), NAN))
+            about += ["%s: %d points, last %s." % (s.name, len(s.x), last)] if s.name else []
+        frame = self.left, self.top, self.right, self.bottom
+        limits = self.x.least, self.x.most, self.y.least, self.y.most
+        return (
+            ' class="chart" id="%s" data-frame="%s" data-range="%s" role="img" aria-label="%s"'
+            % (
                 self.name,
                 " ".join("%.2f" % value for value in frame),
-                " ".join("%.9g" % value for value in self.x[:2] + self.y[:2]),
+                " ".join("%.9g" % value for value in limits),
+                esc(" ".join(about)),
             )
-            lasts = [(s, next((y for y in reversed(s.y) if y == y), NAN)) for s in chart.series]
-            about = ["%s by %s." % (chart.title, chart.x_label)] + [
-                "%s: %d points, last %s." % (s.name, len(s.x), show("number", y))
-                for s, y in lasts
-                if s.name
-            ]
-            more += ' role="img" aria-label="%s"' % esc(" ".join(about))
+        )
+
+    def svg(self, more=' xmlns="http://www.w3.org/2000/svg"'):
+        chart, left, right, top, bottom = self.chart, self.left, self.right, self.top, self.bottom
         self.write(
             '<svg%s viewBox="0 0 %g %g" fill="none" font-size="12" '
             'font-family="system-ui,sans-serif" stroke-linejoin="round" stroke-linecap="round">\n',
-            more,
-            self.width,
-            self.height,
+            *(self.about() if self.name else more, self.width, self.height)
         )
         for value, words in self.y_ticks:
-            y = self.at_y(value)
-            self.line(self.left, y, self.right, y, GRID)
-            self.text(self.left - 6, y, words, "end", more=' dy=".35em"')
+            y = self.y.at(value)
+            self.line(left, y, right, y, GRID)
+            self.text(left - 6, y, words, "end", more=' dy=".35em"')
         for value, words in self.x_ticks:
-            x = self.at_x(value)
-            self.line(x, self.top, x, self.bottom, GRID)
-            self.text(x, self.bottom + 4, words, "middle", more=' dy="1em"')
-        self.line(self.left, self.bottom, self.right, self.bottom, LABEL)
+            x = self.x.at(value)
+            self.line(x, top, x, bottom, GRID)
+            self.text(x, bottom + 4, words, "middle", more=' dy="1em"')
+        self.line(left, bottom, right, bottom, LABEL)
         if chart.x_label:
-            self.text(self.right, self.bottom + 4, chart.x_label, "end", more=' dy="2.3em"')
+            self.text(right, bottom + 4, chart.x_label, "end", more=' dy="2.3em"')
         if not math.isnan(chart.mark):
-            x = self.at_x(chart.mark)
-            self.line(x, self.top, x, self.bottom, LABEL, ' stroke-dasharray="2 3"')
-            right = x > (self.left + self.right) / 2
-            side = (x - 4, "end") if right else (x + 4, "")
-            self.text(side[0], self.top + 11, chart.mark_label, side[1])
+            x = self.x.at(chart.mark)
+            self.line(x, top, x, bottom, LABEL, ' stroke-dasharray="2 3"')
+            side = (x - 4, "end") if x > (left + right) / 2 else (x + 4, "")
+            self.text(side[0], top + 11, chart.mark_label, side[1])
         if not self.name:
             self.heading()
         for series in chart.series:
             self.curve(series)
         if not any(len(series.x) for series in chart.series):
-            self.text(
-                (self.left + self.right) / 2, (self.top + self.bottom) / 2, "no data", "middle"
-            )
+            self.text((left + right) / 2, (top + bottom) / 2, "no data", "middle")
         elif self.name:
             self.hover()
         return "".join(self.parts) + "</svg>"
@@ -1269,8 +1248,8 @@ class Drawing:
         """Title, legend and label of the y axis of a chart of its own."""
         x = 4
         for series in self.legend:
-            more = ' stroke-dasharray="5 4"' if series.dashed else ""
-            self.line(x, 32, x + 18, 32, "#" + COLOURS[series.colour], ' stroke-width="2"' + more)
+            more = ' stroke-width="2"' + (' stroke-dasharray="5 4"' if series.dashed else "")
+            self.line(x, 32, x + 18, 32, series.stroke, more)
             self.text(x + 23, 36, series.name, colour=TEXT)
             x += 18 + 5 + 0.62 * 12 * len(series.name) + 14
         if self.chart.y_label:
@@ -1299,7 +1278,7 @@ def charts_write(charts, path, width, height):
     for axis, chart in zip(axes[0], charts):
         for s in chart.series:
             style = "--" if s.dashed else "-"
-            colour, line = "#" + COLOURS[s.colour], 0.8 if s.thin else 1.6
+            colour, line = s.stroke, 0.8 if s.thin else 1.6
             axis.plot(s.x, s.y, style, color=colour, linewidth=line, label=s.name or None)
         axis.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
         axis.set_xscale("log" if chart.x_log else "linear")
