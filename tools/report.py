@@ -1722,31 +1722,27 @@ def points(run, measure, split, unit):
     filled = run.metrics.texts(measure.column)
     extents = run.extents() if split == "train" else {}
     least = 0.75 * max((extent[2] for extent in extents.values() if extent[2] > 0), default=0)
-    xs, ys, total, weights, images, previous = [], [], 0.0, 0.0, 0.0, (0.0, 0.0)
-    scale = 100 if measure.kind == "share" else 1
+    groups, images, closed = [], 0.0, True
     for row in run.rows[split]:
         if filled[row] == "" or (math.isnan(values[row]) and measure.kind == "share"):
             continue
         _, seconds, count = extents.get(row, (NAN, NAN, NAN))
         weight = seconds if measure.mean == "seconds" else count
+        if closed:
+            groups.append((0.0, 0.0, 0.0))
+            images = 0.0
+        _, total, weights = groups[-1]
         if measure.mean == "last" or not weight > 0:
             total, weights, weight = 0.0, 0.0, 1.0
-        total, weights = total + weight * values[row], weights + weight
+        groups[-1] = at[row] / unit, total + weight * values[row], weights + weight
         images += known(count, 0.0)
-        x = at[row] / unit
-        if split == "train" and images < least:
-            continue
-        xs.append(x)
-        ys.append(total / weights * scale)
-        previous, total, weights, images = (total, weights), 0.0, 0.0, 0.0
-    if weights > 0:
-        if xs:
-            xs.pop(), ys.pop()
-            if measure.mean != "last":
-                total, weights = total + previous[0], weights + previous[1]
-        xs.append(x)
-        ys.append(total / weights * scale)
-    return xs, ys
+        closed = split != "train" or images >= least
+    if not closed and len(groups) > 1:
+        x, total, weights = groups.pop()
+        before = groups[-1] if measure.mean != "last" else (0.0, 0.0, 0.0)
+        groups[-1] = x, total + before[1], weights + before[2]
+    scale = 100 if measure.kind == "share" else 1
+    return [x for x, _, _ in groups], [total / weights * scale for _, total, weights in groups]
 
 
 class Page:
@@ -1762,8 +1758,13 @@ class Page:
         return '<span class="key s%d"><b>%s</b></span>' % (run % len(COLOURS), letters(run))
 
     def run_title(self, at):
-        if not self.one:
-            self.add("<h3>%s%s</h3>\n" % (self.key(at), esc(self.runs[at].name)))
+        return "" if self.one else "<h3>%s%s</h3>\n" % (self.key(at), esc(self.runs[at].name))
+
+    def each(self, show_run):
+        """Add what show_run(run, its number) returns under the titles of the runs."""
+        for at, run in enumerate(self.runs):
+            shown = show_run(run, at)
+            self.add(self.run_title(at) + shown if shown else "")
 
     # -- the head
 
@@ -1864,52 +1865,50 @@ class Page:
         coarse = 1 + len(self.runs) // 8  # pages of many runs stay small
         width, height, enlarged, places = (600, 330, 1.6, 100) if large else (400, 220, 1.2, 60)
         unit = " <small>%s</small>" % esc(chart.y_label) if chart.y_label else ""
-        self.add("<figure><figcaption>%s%s</figcaption>\n" % (esc(chart.title), unit))
-        legend = []
+        entries = []
         for series in chart.series:
             if series.name and not (brief and series.dashed):
                 words = series.name.partition(" ")[0] if brief else series.name
                 shape = "dash" if series.dashed else "line"
-                legend.append('<span><i class="%s s%d"></i>' % (shape, series.colour))
-                legend.append(esc(words) + "</span>\n")
-        if brief:
-            legend.append('<span><i class="dash any"></i>validation</span>\n')
-        if legend:
-            self.add('<p class="legend">%s</p>' % "".join(legend))
+                entries.append(("%s s%d" % (shape, series.colour), words))
+        self.add("<figure><figcaption>%s%s</figcaption>\n" % (esc(chart.title), unit))
+        self.legend(entries + ([("dash any", "validation")] if brief else []))
         self.add(Drawing(chart, width, height, name, enlarged, places // coarse, coarse).svg())
         self.add("</figure>\n")
 
-    def measure(self, measure):
+    def legend(self, entries):
+        lines = ['<span><i class="%s"></i>%s</span>\n' % (c, esc(words)) for c, words in entries]
+        self.add('<p class="legend">%s</p>' % "".join(lines) if lines else "")
+
+    def measures(self, chosen):
+        """The charts of some measures."""
         longest = max(known(run.last("elapsed_seconds"), 0) for run in self.runs)
-        unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
-        series = []
-        for at, run in enumerate(self.runs):
-            for split, name in (("train", "training"), ("val", "validation")):
-                if split == "val" and not measure.evaluated:
-                    continue
-                xs, ys = points(run, measure, split, unit)
-                if not any(y == y and (y or measure.evaluated) for y in ys):
-                    continue
-                colour = (split == "val") if self.one else at
-                name = name if measure.evaluated else ""
-                name = name if self.one else ("%s %s" % (letters(at), name)).strip()
-                series.append(Series(xs, ys, name, colour, split == "val"))
-        if not series:
-            return
-        for at, one in enumerate(series):
-            one.covered = sum(coincide(one, other) for other in series[at + 1 :])
-        chart = Chart(
-            self.measure_title(measure),
-            series,
-            unit_name,
-            measure.unit,
-            x_whole=not measure.by_time,
-            y_log="log" in measure.flags,
-            y_zero=not measure.flags,
-        )
-        if measure.large:
-            chart = self.marked(chart)
-        self.figure(measure.name, chart, measure.large, measure.evaluated and len(self.runs) > 3)
+        for measure in chosen:
+            unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
+            series, splits = [], [("train", "training"), ("val", "validation")]
+            for at, run in enumerate(self.runs):
+                for split, name in splits if measure.evaluated else [("train", "")]:
+                    xs, ys = points(run, measure, split, unit)
+                    if any(y == y and (y or measure.evaluated) for y in ys):
+                        colour = (split == "val") if self.one else at
+                        name = name if self.one else ("%s %s" % (letters(at), name)).strip()
+                        series.append(Series(xs, ys, name, colour, split == "val"))
+            if not series:
+                continue
+            for at, one in enumerate(series):
+                one.covered = sum(coincide(one, other) for other in series[at + 1 :])
+            chart = Chart(
+                self.measure_title(measure),
+                series,
+                unit_name,
+                measure.unit,
+                x_whole=not measure.by_time,
+                y_log="log" in measure.flags,
+                y_zero=not measure.flags,
+            )
+            chart = self.marked(chart) if measure.large else chart
+            brief = measure.evaluated and len(self.runs) > 3
+            self.figure(measure.name, chart, measure.large, brief)
 
     def measure_title(self, measure):
         segmentation = all(run.task() == "segmentation" for run in self.runs)
@@ -1924,32 +1923,27 @@ class Page:
 
     def output_charts(self):
         """RMSE of up to 4 outputs, and its ratio to persistence or R2."""
-        names, curves = [], {}
+        curves = {}
         for at, run in enumerate(self.runs):
             for row in run.outputs:
                 if row.get("split") == "val":
-                    names += [] if row["output"] in names else [row["output"]]
                     curves.setdefault((at, row["output"]), []).append(row)
         column = lambda rows, name: [num(row.get(name)) for row in rows]
+        names = list(dict.fromkeys(output for _, output in curves))
         for at, name in enumerate(names[:4]):
             series = []
             for (run, output), rows in curves.items():
                 if output != name:
                     continue
                 steps, simple = column(rows, "step"), column(rows, "persistence_rmse")
-                word = "validation" if self.one else letters(run)
-                series.append(Series(steps, column(rows, "rmse"), word, run))
+                words = (
+                    ("validation", "persistence")
+                    if self.one
+                    else (letters(run), letters(run) + " persistence")
+                )
+                series.append(Series(steps, column(rows, "rmse"), words[0], run))
                 if any(v == v for v in simple):
-                    colour = 1 if self.one else run
-                    series.append(
-                        Series(
-                            steps,
-                            simple,
-                            "persistence" if self.one else word + " persistence",
-                            colour,
-                            True,
-                        )
-                    )
+                    series.append(Series(steps, simple, words[1], 1 if self.one else run, True))
             self.figure("rmse-%d" % at, self.marked(Chart("RMSE of " + name, series)), True)
         forecast = any(run.task() == "forecast" for run in self.runs)
         series = []
@@ -1966,20 +1960,15 @@ class Page:
             self.add("<p>No curves: metrics.csv is missing or has no rows.</p>\n")
         self.add('<div class="large">\n')
         self.output_charts()
-        for measure in MEASURES:
-            if measure.large:
-                self.measure(measure)
+        self.measures([measure for measure in MEASURES if measure.large])
         self.add("</div>\n")
 
     def details(self):
         self.add('<div class="charts">\n')
-        for measure in MEASURES:
-            if not measure.large and not (measure.by_time and self.one):
-                self.measure(measure)
+        small = [measure for measure in MEASURES if not measure.large]
+        self.measures([measure for measure in small if not (self.one and measure.by_time)])
         self.add("</div>\n")
-        for at in range(len(self.runs)):
-            self.run_title(at)
-            self.add(self.values(self.runs[at]).html())
+        self.each(lambda run, at: self.values(run).html())
 
     def values(self, run):
         """The values of the curves at up to 100 evaluations; without evaluations at 20 rows."""
@@ -2043,14 +2032,13 @@ class Page:
 
     def errors(self):
         self.add('<div class="pair">\n')
-        for at in range(len(self.runs)):
-            shown, count = self.matrix(at) if len(self.runs) <= 2 else ("", 0)
+        for at, run in enumerate(self.runs if len(self.runs) <= 2 else ()):
+            shown, count = self.matrix(at)
             if 0 < count <= 20:
-                longest = max(len(text(c.get("name"))) for c in self.runs[at].detailed()["classes"])
+                longest = max(len(text(c.get("name"))) for c in run.detailed()["classes"])
                 wide = ' class="wide"' if min(longest, 25) * 7 + count * 40 > 580 else ""
-                self.add("<div%s><h2>Confusion matrix</h2>\n" % wide)
-                self.run_title(at)
-                self.add(shown + "</div>\n")
+                title = "<h2>Confusion matrix</h2>\n" + self.run_title(at)
+                self.add("<div%s>%s%s</div>\n" % (wide, title, shown))
         if self.one:
             run = self.runs[0]
             note = ": class, prediction and its probability."
@@ -2127,17 +2115,17 @@ class Page:
                 self.add('<p class="note">%s%s</p>\n' % (self.key(at), esc(line)))
 
     def classes(self):
-        for at, run in enumerate(self.runs):
-            self.run_title(at)
-            self.add(sheet_splits(run).html(), sheet_outputs(run).html())
-            table = sheet_classes(run).html()
-            if not table and not run.outputs:
-                self.add("<p>Classes are unknown: result.json does not contain them.</p>\n")
-            self.add('<div class="pair">\n')
-            shown, count = self.matrix(at)
-            if count > 20 or len(self.runs) > 2:
-                self.add("<div>%s</div>\n" % shown)
-            self.add('<div id="classes-%s">%s</div></div>\n' % (letters(at), table))
+        self.each(self.classes_of)
+
+    def classes_of(self, run, at):
+        table = sheet_classes(run).html()
+        parts = [sheet_splits(run).html(), sheet_outputs(run).html()]
+        if not table and not run.outputs:
+            parts.append("<p>Classes are unknown: result.json does not contain them.</p>\n")
+        shown, count = self.matrix(at)
+        matrix = "<div>%s</div>\n" % shown if count > 20 or len(self.runs) > 2 else ""
+        pair = '<div class="pair">\n%s<div id="classes-%s">%s</div></div>\n'
+        return "".join(parts) + pair % (matrix, letters(at), table)
 
     def units(self):
         self.add(
@@ -2160,10 +2148,8 @@ class Page:
                 name = title if self.one else "%s, %s" % (title, letters(at))
                 self.bars("units%s-%s" % (ending, letters(at)), name, unit, parts, rows, most)
         self.add("</div>\n")
-        for at, run in enumerate(self.runs):
-            if not len(run.units):
-                self.run_title(at)
-                self.add("<p>Time and memory by unit are unknown: the run has not ended.</p>\n")
+        unknown = "<p>Time and memory by unit are unknown: the run has not ended.</p>\n"
+        self.each(lambda run, at: "" if len(run.units) else unknown)
 
     def bars(self, name, title, unit, parts, rows, most=0):
         """A table with one stacked bar per row, and the legend above it."""
@@ -2173,8 +2159,7 @@ class Page:
             return
         head = name, esc(title), unit
         self.add('<figure id="%s"><figcaption>%s <small>%s</small></figcaption>\n' % head)
-        legend = ['<span><i class="s%d"></i>%s</span>\n' % (c, esc(part)) for part, c in parts]
-        self.add('<p class="legend">%s</p>' % "".join(legend))
+        self.legend([("s%d" % colour, part) for part, colour in parts])
         self.add('<table class="bars" aria-label="%s, %s">\n' % (esc(title), unit))
         for row, values in rows:
             self.add('<tr><th scope="row"><span>%s</span></th><td class="track">' % esc(row))
@@ -2188,13 +2173,12 @@ class Page:
         self.add("</table></figure>\n")
 
     def ranks(self):
-        for at, run in enumerate(self.runs):
-            self.run_title(at)
-            self.add(sheet_ranks(run).html() or "<p>Unknown: the run has not ended.</p>\n")
+        unknown = "<p>Unknown: the run has not ended.</p>\n"
+        self.each(lambda run, at: sheet_ranks(run).html() or unknown)
 
     def hardware(self):
         for at, run in enumerate(self.runs):
-            self.run_title(at)
+            self.add(self.run_title(at))
             if not len(run.monitor):
                 self.add("<p>Unknown: monitor.csv is missing or has no rows.</p>\n")
                 continue
@@ -2204,7 +2188,7 @@ class Page:
             unit, unit_name = time_unit(max(good) - min(good))
             times = [(t - min(good)) / unit for t in times]
             self.add('<div class="charts">\n')
-            for column, title, y_label, scale, y_zero, most in SENSOR_CHARTS:
+            for column, title, y_label, scale, y_zero, y_range in SENSOR_CHARTS:
                 values = [v * scale for v in run.monitor.numbers(column)]
                 rows = [
                     row
@@ -2213,9 +2197,8 @@ class Page:
                 ]
                 if rows:
                     series = rank_series(rows, len(set(ranks)))
-                    y_range = (0.0, float(most)) if most else None
                     chart = Chart(
-                        title, series, unit_name, y_label, False, y_zero=y_zero, y_range=y_range
+                        title, series, unit_name, y_label, False, False, False, y_zero, y_range
                     )
                     self.figure("sensor-%s-%s" % (column, letters(at)), chart)
             self.add("</div>\n")
@@ -2233,27 +2216,19 @@ class Page:
             columns = [(name, "code", str(at)) for at, name in enumerate(names)]
             sheet = Sheet("Differing options", "decks", rows, columns)
             self.add(sheet.html() or "<p>None besides the names.</p>\n")
-        for at, run in enumerate(self.runs):
-            if run.attempts:
-                self.run_title(at)
-                self.add(sheet_attempts(run).html())
+        self.each(lambda run, at: sheet_attempts(run).html())
 
     def troubles(self):
-        for at, run in enumerate(self.runs):
-            if run.trouble or run.missing:
-                self.run_title(at)
-            for title, lines in (
-                ("From the log:", run.trouble),
-                ("Missing or damaged files:", run.missing),
-            ):
-                if lines:
-                    items = "".join(
-                        "<li><code>%s</code></li>\n" % esc(line) for line in lines[:200]
-                    )
-                    more = "<li>and %d more</li>\n" % (len(lines) - 200) if len(lines) > 200 else ""
-                    self.add("<p>%s</p>\n<ul>\n%s%s</ul>\n" % (title, items, more))
-        if not self.trouble_count():
-            self.add("<p>None.</p>\n")
+        self.each(self.troubles_of)
+        self.add("" if self.trouble_count() else "<p>None.</p>\n")
+
+    def troubles_of(self, run, at):
+        parts, groups = [], {"From the log:": run.trouble, "Missing or damaged files:": run.missing}
+        for title, lines in groups.items():
+            items = ["<li><code>%s</code></li>\n" % esc(line) for line in lines[:200]]
+            items += ["<li>and %d more</li>\n" % (len(lines) - 200)] if len(lines) > 200 else []
+            parts += ["<p>%s</p>\n<ul>\n%s</ul>\n" % (title, "".join(items))] if lines else []
+        return "".join(parts)
 
     def trouble_count(self):
         return sum(len(run.trouble) + len(run.missing) for run in self.runs)
@@ -2322,18 +2297,18 @@ UNIT_CHARTS = [
 # Colours of the parts, the same in all charts
 PART_COLOURS = {"backward": 0, "waiting": 1, "forward": 5, "weights": 0, "gradients": 1}
 PART_COLOURS.update(optimizer=2, gathered=3, buffers=4, activations=5)
-# Column of monitor.csv, title, unit, scale, whether the axis begins at 0, its end (0: by the data)
+# Column of monitor.csv, title, unit, scale, whether the axis begins at 0, its range (None: by the data)
 SENSOR_CHARTS = [
-    ("gpu_busy", "GPU utilization", "%", 100, True, 100),
-    ("gpu_power", "GPU power", "W", 1, True, 0),
-    ("gpu_temperature", "GPU temperature", "\u00b0C", 1, False, 0),
-    ("gpu_memory_used_bytes", "GPU memory in use", "GiB", 1 / 2**30, True, 0),
-    ("gpu_sm_clock", "GPU clock", "MHz", 1, False, 0),
-    ("cores_busy", "CPU utilization of the node", "%", 100, True, 100),
-    ("process_cores", "CPU cores used by the rank", "cores", 1, True, 0),
-    ("cpu_power", "CPU power", "W", 1, True, 0),
-    ("cpu_temperature", "CPU temperature", "\u00b0C", 1, False, 0),
-    ("resident_bytes", "Resident memory of the rank", "MiB", 1 / 2**20, True, 0),
+    ("gpu_busy", "GPU utilization", "%", 100, True, (0.0, 100.0)),
+    ("gpu_power", "GPU power", "W", 1, True, None),
+    ("gpu_temperature", "GPU temperature", "\u00b0C", 1, False, None),
+    ("gpu_memory_used_bytes", "GPU memory in use", "GiB", 1 / 2**30, True, None),
+    ("gpu_sm_clock", "GPU clock", "MHz", 1, False, None),
+    ("cores_busy", "CPU utilization of the node", "%", 100, True, (0.0, 100.0)),
+    ("process_cores", "CPU cores used by the rank", "cores", 1, True, None),
+    ("cpu_power", "CPU power", "W", 1, True, None),
+    ("cpu_temperature", "CPU temperature", "\u00b0C", 1, False, None),
+    ("resident_bytes", "Resident memory of the rank", "MiB", 1 / 2**20, True, None),
 ]
 
 
