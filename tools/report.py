@@ -1457,7 +1457,26 @@ def words_of(name, ending="_seconds"):
     return name.replace("_", " ").strip()
 
 
+def unit_columns(units, title, kind, ending):
+    """The sum of the columns with this ending, its share of the whole model, and the columns."""
+    names = [name for name in units.names if name.endswith(ending)]
+    names = [name for name in names if highest(units.numbers(name)) > 0]
+    total = lambda unit: sum(known(num(unit.get(name)), 0.0) for name in names)
+    whole = sum(map(total, units.rows))
+    sums = (title, kind, total), ("of all", "bar", lambda unit: ratio(total(unit), whole))
+    return [*sums, *((words_of(name, ending), kind, name) for name in names)]
+
+
+def sheet_units(run):
+    columns = [("unit", "text", "unit"), ("parameters", "count", "parameters")]
+    columns += unit_columns(run.units, "step time", "seconds", "_seconds")
+    columns += unit_columns(run.units, "memory", "bytes", "_bytes")
+    note = "Times are means of a training step. Memory is the planned memory of rank 0."
+    return Sheet("Units of the model", "ranks", run.units.rows, columns, note)
+
+
 RANKS_MOST = 256
+
 KINDS = {"bytes": "bytes", "seconds": "seconds", "busy": "share", "power": "W", "steps": "count"}
 RANK_WORDS = {
     "planned_bytes": "planned memory",
@@ -1579,13 +1598,6 @@ i{display:inline-block;background:currentColor}
 .any{color:#57606a}.legend i{width:11px;height:11px;margin-right:6px}
 .legend .line,.legend .dash{width:20px;height:3px;vertical-align:middle}
 .legend .dash{background:repeating-linear-gradient(90deg,currentColor 0 5px,transparent 5px 8px)}
-.bars{width:100%;font-size:12px}
-.bars th,.bars td{border:0;padding:2px 0;line-height:1.4;vertical-align:middle}
-.bars th span{display:flex;justify-content:flex-end;max-width:130px;overflow:hidden;
-white-space:nowrap;padding-right:8px}.bars th span:empty{padding:0}
-.bars .track{width:100%;white-space:nowrap;font-size:0}
-.bars i{height:14px;border-right:1px solid var(--paper)}
-.bars td.n{padding-left:8px;color:var(--quiet)}
 details{border-top:1px solid var(--grid)}details:last-of-type{border-bottom:1px solid var(--grid)}
 summary{cursor:pointer;padding:12px 0;list-style-position:inside}
 summary h2{display:inline}summary small{color:var(--quiet);margin-left:.6em}
@@ -2128,49 +2140,8 @@ class Page:
         return "".join(parts) + pair % (matrix, letters(at), table)
 
     def units(self):
-        self.add(
-            '<p class="note">Times are means of a training step; phases include time spent '
-            "waiting. Memory is the planned memory of rank 0.</p>\n"
-            '<div class="charts">\n'
-        )
-        rows = []
-        for at, run in enumerate(self.runs):
-            values = [1000 * run.step_mean(column) for _, column, _ in PHASES]
-            rest = 1000 * run.step_mean("step_seconds") - sum(v for v in values if v == v)
-            if any(v == v for v in values[1:]):
-                rows.append(("" if self.one else letters(at), values + [max(rest, 0.0)]))
-        parts = [(name, colour) for name, _, colour in PHASES] + [("other", 7)]
-        self.bars("steps-phases", "Step time by phase", "ms", parts, rows)
-        for ending, title, unit, scale in UNIT_CHARTS:
-            charts = [unit_bars(run.units, ending, scale) for run in self.runs]
-            most = max((sum(values) for _, rows in charts for _, values in rows), default=0)
-            for at, (parts, rows) in enumerate(charts):
-                name = title if self.one else "%s, %s" % (title, letters(at))
-                self.bars("units%s-%s" % (ending, letters(at)), name, unit, parts, rows, most)
-        self.add("</div>\n")
         unknown = "<p>Time and memory by unit are unknown: the run has not ended.</p>\n"
-        self.each(lambda run, at: "" if len(run.units) else unknown)
-
-    def bars(self, name, title, unit, parts, rows, most=0):
-        """A table with one stacked bar per row, and the legend above it."""
-        total = lambda values: sum(v for v in values if v > 0 and math.isfinite(v))
-        most = most or max((total(values) for _, values in rows), default=0)
-        if not parts or not most > 0:
-            return
-        head = name, esc(title), unit
-        self.add('<figure id="%s"><figcaption>%s <small>%s</small></figcaption>\n' % head)
-        self.legend([("s%d" % colour, part) for part, colour in parts])
-        self.add('<table class="bars" aria-label="%s, %s">\n' % (esc(title), unit))
-        for row, values in rows:
-            self.add('<tr><th scope="row"><span>%s</span></th><td class="track">' % esc(row))
-            for (part, colour), value in zip(parts, values):
-                if value / most >= 0.0003 and math.isfinite(value):
-                    about = "%s: %s %s" % (part, show("number", value), unit)
-                    about = esc("%s, %s" % (row, about) if row else about)
-                    width = colour, 100 * value / most, about
-                    self.add('<i class="s%d" style="width:%.2f%%" title="%s"></i>' % width)
-            self.add('</td><td class="n">%s</td></tr>\n' % show("number", total(values)))
-        self.add("</table></figure>\n")
+        self.each(lambda run, at: sheet_units(run).html() or unknown)
 
     def ranks(self):
         unknown = "<p>Unknown: the run has not ended.</p>\n"
@@ -2283,20 +2254,6 @@ class Page:
 
 
 SPLIT_WORDS = {"test": "test", "val": "validation"}
-PHASES = [
-    ("data", "data_seconds", 4),
-    ("forward", "forward_seconds", 5),
-    ("backward", "backward_seconds", 0),
-    ("gradient reduction", "reduce_seconds", 1),
-    ("optimizer step", "update_seconds", 2),
-]
-UNIT_CHARTS = [
-    ("_seconds", "Step time by unit", "ms", 1000),
-    ("_bytes", "Planned memory by unit", "MiB", 1 / 2**20),
-]
-# Colours of the parts, the same in all charts
-PART_COLOURS = {"backward": 0, "waiting": 1, "forward": 5, "weights": 0, "gradients": 1}
-PART_COLOURS.update(optimizer=2, gathered=3, buffers=4, activations=5)
 # Column of monitor.csv, title, unit, scale, whether the axis begins at 0, its range (None: by the data)
 SENSOR_CHARTS = [
     ("gpu_busy", "GPU utilization", "%", 100, True, (0.0, 100.0)),
@@ -2368,20 +2325,6 @@ def confusions(names, rows):
     return Sheet("Most frequent confusions", "pairs", pairs, columns, note)
 
 
-def unit_bars(units, ending, scale):
-    """Parts and rows of the columns that are not 0 everywhere; up to 48 rows of neighbours."""
-    columns = [n for n in units.names if n.endswith(ending) and highest(units.numbers(n)) > 0][:12]
-    parts = [(words_of(name, ending), at) for at, name in enumerate(columns)]
-    parts = [(name, PART_COLOURS.get(name, at % 8)) for name, at in parts]
-    each = -(-len(units) // 48) or 1
-    rows = []
-    for row in range(0, len(units), each):
-        span = range(row, min(row + each, len(units)))
-        values = [scale * sum(known(units.numbers(n)[r], 0.0) for r in span) for n in columns]
-        rows.append((units.texts("unit")[row][:80] + (" ..." if each > 1 else ""), values))
-    return parts, rows
-
-
 def rank_series(rows, count):
     """Curves of (time, value, rank): one per rank; of more than 8 ranks mean, lowest, highest."""
     if count <= 8:
@@ -2419,7 +2362,15 @@ def logbook_page(run):
     for fact in facts:
         row = fact_name(fact, [run]), fact.cell(run, run), fact.weights(run)
         parts.append("| %s |\n" % " | ".join(map(markdown, row)))
-    sheets = sheet_splits, sheet_classes, sheet_outputs, sheet_ranks, sheet_deck, sheet_attempts
+    sheets = (
+        sheet_splits,
+        sheet_classes,
+        sheet_outputs,
+        sheet_units,
+        sheet_ranks,
+        sheet_deck,
+        sheet_attempts,
+    )
     parts += [sheet(run).markdown() for sheet in sheets]
     lines, links = [], {}
     for link in ("last", "best"):
