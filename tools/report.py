@@ -599,9 +599,8 @@ class Run:
         evaluation = self.evaluation(split)
         if name in ("rmse", "r2", "persistence"):
             outputs = records(evaluation.get("outputs"))
-            values = [
-                persistence(o) if name == "persistence" else num(o.get(name)) for o in outputs
-            ]
+            find = persistence if name == "persistence" else lambda output: num(output.get(name))
+            values = [find(output) for output in outputs]
             if name == "rmse" and len(values) > 1:
                 pairs = zip(outputs, values)
                 texts = ["%s %s" % (text(o.get("name")), show("number", v)) for o, v in pairs]
@@ -694,12 +693,8 @@ def epochs_text(run):
     planned, done = ratio(run.number("total_steps"), each), ratio(run.last_step(), each)
     if math.isnan(done + planned):
         return show("count", known(run.number("epochs"), float(len(run.epochs))))
-    text_planned = "%.6g" % (math.ceil(10 * planned) / 10)
-    return (
-        "%.6g of %s" % (math.floor(10 * done) / 10, text_planned)
-        if done < planned
-        else text_planned
-    )
+    of_run = "%.6g of " % (math.floor(10 * done) / 10) if done < planned else ""
+    return of_run + "%.6g" % (math.ceil(10 * planned) / 10)
 
 
 def data_used(run):
@@ -766,9 +761,8 @@ def efficiency(run, first):
 
 
 def peak_bytes(run):
-    sensors = [
-        run.number("sensors.%s_bytes.max" % name) for name in ("gpu_memory_used", "resident")
-    ]
+    names = ("gpu_memory_used", "resident")
+    sensors = [run.number("sensors.%s_bytes.max" % name) for name in names]
     monitor = highest(run.monitor.numbers("resident_bytes"))
     return known(highest(run.ranks.numbers("peak_bytes")), *sensors, monitor)
 
@@ -936,11 +930,10 @@ def fact_known(fact, runs):
 
 def fact_name(fact, runs):
     """The name: top-1 is the pixel accuracy of a segmentation, or of all labels together."""
-    words = {"segmentation": "pixel accuracy", "labels": "all labels right"}
-    tasks = {run.task() for run in runs}
-    return fact.name.replace(
-        "top-1", words.get(tasks.pop(), "top-1") if len(tasks) == 1 else "top-1"
-    )
+    tasks = [run.task() for run in runs]
+    names = {"segmentation": "pixel accuracy", "labels": "all labels right"}
+    name = names.get(tasks[0], "top-1") if len(set(tasks)) == 1 else "top-1"
+    return fact.name.replace("top-1", name)
 
 
 def fact_best(fact, runs, run):
@@ -1757,6 +1750,20 @@ def points(run, measure, split, unit):
     return [x for x, _, _ in groups], [total / weights * scale for _, total, weights in groups]
 
 
+# Parts of a run's description; a part without a value is left out.
+KIND = (
+    "{model}|initial weights {init}|{data}| ({data_used})|{epochs} epochs|{optimizer}"
+    "|, learning rate {learning_rate}|{strategy}|{ranks} ranks| on {nodes} nodes|{precision}"
+)
+CHOSEN_ON_TEST = (
+    "The best checkpoint was chosen on the test set (data.val=test), so its accuracy is an "
+    "overestimate. data.val=0.1 holds out training images."
+)
+COMPARED = (
+    "A dot marks the best value of a row. Speed-up and scaling efficiency are relative to run A."
+)
+
+
 class Page:
     """The page about the runs."""
 
@@ -1768,6 +1775,9 @@ class Page:
 
     def key(self, run):
         return '<span class="key s%d"><b>%s</b></span>' % (run % len(COLOURS), letters(run))
+
+    def note(self, words, key=""):
+        self.add('<p class="note">%s%s</p>\n' % (key, esc(words)))
 
     def run_title(self, at):
         return "" if self.one else "<h3>%s%s</h3>\n" % (self.key(at), esc(self.runs[at].name))
@@ -1781,39 +1791,23 @@ class Page:
     # -- the head
 
     def title(self):
-        names = [esc(run.name) for run in self.runs[:3]]
-        if self.one:
-            return "Run " + names[0]
-        more = len(self.runs) - len(names)
-        if more:
-            return "%s and %d more" % (", ".join(names), more)
-        return ", ".join(names[:-1]) + " and " + names[-1]
+        names = [esc(run.name) for run in self.runs]
+        last = names.pop() if len(names) <= 3 else "%d more" % (len(names) - 3)
+        return "Run " + last if self.one else "%s and %s" % (", ".join(names[:3]), last)
 
     def kind(self, run):
         """Model, data, layout and state of a run in one line."""
         cells = {key: FACT[key].cell(run, run) for key in FACT}
         dot = " &middot; "
-        shapes = [
-            ("model", dot, ""),
-            ("init", dot + "initial weights ", ""),
-            ("data", dot, ""),
-            ("data_used", " (", ")"),
-            ("epochs", dot, " epochs"),
-            ("optimizer", dot, ""),
-            ("learning_rate", ", learning rate ", ""),
-            ("strategy", dot, ""),
-            ("ranks", dot, " ranks"),
-            ("nodes", " on ", " nodes"),
-            ("precision", dot, ""),
-        ]
+        cells["data"] = cells["data"].rstrip("/").rpartition("/")[2]
         line = ""
-        for key, before, after in shapes:
-            cell = cells[key]
-            if cell in ("", "all"):
-                continue
-            name = cell.rstrip("/").rpartition("/")[2] if key == "data" else cell
-            after = after[:-1] if cell == "1" and after.endswith("s") else after
-            line += (before if line else "") + esc(name) + after
+        for words in KIND.split("|"):
+            key = re.search("{(.*)}", words).group(1)
+            if cells[key] not in ("", "all"):
+                words = words[:-1] if cells[key] == "1" and words.endswith("s") else words
+                words = words if words[0] in " ," else dot + words
+                line += words.format(**{key: esc(cells[key])})
+        line = re.sub("^( &middot; |, | )", "", line)
         status = run.status()
         colour = {"finished": "ok", "failed": "no"}.get(status, "open")
         return "%s%s<span class='state %s'>%s</span>" % (line, dot if line else "", colour, status)
@@ -1828,33 +1822,25 @@ class Page:
         self.figures()
         for at, run in enumerate(self.runs):
             if run.result.get("chosen_on_test") is True:
-                self.add(
-                    '<p class="note">%sThe best checkpoint was chosen on the test set '
-                    "(data.val=test), so its accuracy is an overestimate. data.val=0.1 holds out "
-                    "training images.</p>\n" % ("" if self.one else self.key(at))
-                )
+                self.note(CHOSEN_ON_TEST, "" if self.one else self.key(at))
         self.add("</header>\n")
 
     def figures(self):
         """The key figures: of one run side by side, of several as a table."""
-        main = [m[1] for m in METRICS if m[1] not in ("top1", "loss")] + ["top1", "loss"]
+        main = "miou map rmse persistence r2 top1".split()
         keys = ["%s_%s" % (split, name) for name in main for split, _ in SPLITS]
-        keys.remove("test_loss")
-        keys += ["train_loss", "without_setup_seconds", "total_seconds", "images_per_second"]
-        shown = []
-        for key in keys + ["peak_share", "peak_bytes"]:
-            instead = {"train_loss": "val_loss", "total_seconds": "without_setup_seconds"}.get(key)
-            taken = instead and FACT[instead] in shown
-            if fact_known(FACT[key], self.runs) and not taken:
-                shown.append(FACT[key])
+        keys += ["val_loss", "train_loss", "without_setup_seconds", "total_seconds"]
+        keys += ["images_per_second", "peak_share", "peak_bytes"]
+        shown = [FACT[key] for key in keys if fact_known(FACT[key], self.runs)]
+        for key, instead in ("train_loss", "val_loss"), ("total_seconds", "without_setup_seconds"):
+            if FACT[instead] in shown and FACT[key] in shown:
+                shown.remove(FACT[key])
         names = [label(fact_name(fact, self.runs)) for fact in shown]
         if self.one:
             run = self.runs[0]
             tile = "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>\n"
-            tiles = [
-                tile % (name, esc(fact.cell(run, run)), esc(fact.weights(run)))
-                for name, fact in zip(names, shown)
-            ]
+            cells = [(esc(fact.cell(run, run)), esc(fact.weights(run))) for fact in shown]
+            tiles = [tile % (name, *cell) for name, cell in zip(names, cells)]
             self.add('<dl class="tiles">\n', *tiles, "</dl>\n")
             return
         head = [html_cell("run", "", "col")] + [html_cell(name, "n", "col") for name in names]
@@ -1948,14 +1934,11 @@ class Page:
                 if output != name:
                     continue
                 steps, simple = column(rows, "step"), column(rows, "persistence_rmse")
-                words = (
-                    ("validation", "persistence")
-                    if self.one
-                    else (letters(run), letters(run) + " persistence")
-                )
-                series.append(Series(steps, column(rows, "rmse"), words[0], run))
+                word = "validation" if self.one else letters(run)
+                series.append(Series(steps, column(rows, "rmse"), word, run))
                 if any(v == v for v in simple):
-                    series.append(Series(steps, simple, words[1], 1 if self.one else run, True))
+                    word = "persistence" if self.one else letters(run) + " persistence"
+                    series.append(Series(steps, simple, word, 1 if self.one else run, True))
             self.figure("rmse-%d" % at, self.marked(Chart("RMSE of " + name, series)), True)
         forecast = any(run.task() == "forecast" for run in self.runs)
         series = []
@@ -2097,10 +2080,7 @@ class Page:
 
     def summary(self):
         if not self.one:
-            self.add(
-                '<p class="note">A dot marks the best value of a row. Speed-up and scaling '
-                "efficiency are relative to run A.</p>\n"
-            )
+            self.note(COMPARED)
         wide = {1: "", 2: " two"}.get(len(self.runs), " wide")
         self.add('<div class="groups%s">\n' % wide)
         head = ["<td></td>"]
@@ -2124,7 +2104,7 @@ class Page:
                 what = "speed" if speed else "scaling efficiency"
                 line = "%s not compared with %s: %s %s, not %s."
                 line %= (what, self.runs[0].name) + found
-                self.add('<p class="note">%s%s</p>\n' % (self.key(at), esc(line)))
+                self.note(line, self.key(at))
 
     def classes(self):
         self.each(self.classes_of)
@@ -2194,11 +2174,15 @@ class Page:
         self.add("" if self.trouble_count() else "<p>None.</p>\n")
 
     def troubles_of(self, run, at):
-        parts, groups = [], {"From the log:": run.trouble, "Missing or damaged files:": run.missing}
-        for title, lines in groups.items():
+        parts = []
+        for title, lines in ("From the log", run.trouble), (
+            "Missing or damaged files",
+            run.missing,
+        ):
+            more = len(lines) - 200
             items = ["<li><code>%s</code></li>\n" % esc(line) for line in lines[:200]]
-            items += ["<li>and %d more</li>\n" % (len(lines) - 200)] if len(lines) > 200 else []
-            parts += ["<p>%s</p>\n<ul>\n%s</ul>\n" % (title, "".join(items))] if lines else []
+            items += ["<li>and %d more</li>\n" % more] if more > 0 else []
+            parts += ["<p>%s:</p>\n<ul>\n%s</ul>\n" % (title, "".join(items))] if lines else []
         return "".join(parts)
 
     def trouble_count(self):
@@ -2288,14 +2272,13 @@ def is_png(value):
 def matrix_picture(names, rows, letter):
     """One path per shade, the share of the row's class; the rows have titles."""
     count = len(names)
-    parts = [
+    svg = (
         '<svg class="matrix" id="confusion-%s" role="img" aria-label="Confusion matrix of %d '
-        'classes" '
-        'viewBox="0 0 %d %d" fill="none" stroke="currentColor" shape-rendering="crispEdges">\n'
-        % (letter, count, count, count)
-    ]
+        'classes" viewBox="0 0 %d %d" fill="none" stroke="currentColor" '
+        'shape-rendering="crispEdges">\n'
+    )
+    parts, titles = [svg % (letter, count, count, count)], []
     shades = {shade: ["M0 0"] for shade in range(1, 9)}
-    titles = []
     for at, row in enumerate(rows):
         for column, value in enumerate(row):
             if value > 0:
@@ -2356,22 +2339,17 @@ BEGIN, END = "<!-- vittrain: begin", "<!-- vittrain: end"
 
 def logbook_page(run):
     """The generated part of a page."""
-    facts = [fact for fact in FACTS if fact_known(fact, [run])]
-    names = markdown(run.path), markdown(run.name)
-    parts = ["\nRun folder: %s\n\n| | %s | |\n|---|---:|---|\n" % names]
-    for fact in facts:
-        row = fact_name(fact, [run]), fact.cell(run, run), fact.weights(run)
-        parts.append("| %s |\n" % " | ".join(map(markdown, row)))
-    sheets = (
-        sheet_splits,
-        sheet_classes,
-        sheet_outputs,
-        sheet_units,
-        sheet_ranks,
-        sheet_deck,
-        sheet_attempts,
-    )
-    parts += [sheet(run).markdown() for sheet in sheets]
+    columns = [
+        ("", "text", lambda fact: fact_name(fact, [run])),
+        (run.name, "as is", lambda fact: fact.cell(run, run)),
+        ("", "text", lambda fact: fact.weights(run)),
+    ]
+    known_ones = [fact for fact in FACTS if fact_known(fact, [run])]
+    parts = ["\nRun folder: %s\n" % markdown(run.path)]
+    parts.append(Sheet("All figures", "facts", known_ones, columns).markdown())
+    parts += [sheet(run).markdown() for sheet in (sheet_splits, sheet_classes, sheet_outputs)]
+    parts += [sheet(run).markdown() for sheet in (sheet_units, sheet_ranks)]
+    parts += [sheet(run).markdown() for sheet in (sheet_deck, sheet_attempts)]
     lines, links = [], {}
     for link in ("last", "best"):
         path = run.file("checkpoints/%s.h5" % link)
@@ -2451,12 +2429,8 @@ def export_charts(path, charts):
 
 
 def report(words):
-    options = {
-        "report.output": "",
-        "report.csv": "",
-        "report.format": "html",
-        "output.logbook": None,
-    }
+    options = {"report.output": "", "report.csv": "", "report.format": "html"}
+    options["output.logbook"] = None
     folders = []
     for word in words:
         key, equals, value = word.partition("=")
