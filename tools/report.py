@@ -575,7 +575,9 @@ class Run:
         if split == "test" and isinstance(test, dict):
             found = {num(test.get("step")): dict(test)}  # the row in metrics.csv has the last step
         for step, evaluation in found.items():
-            evaluation["step"] = step
+            outputs = records(evaluation.get("outputs"))
+            means = {name: mean(num(o.get(name)) for o in outputs) for name in ("rmse", "r2")}
+            evaluation.update(means, step=step, persistence=mean(map(persistence, outputs)))
         return [found[step] for step in sorted(found)]
 
     @functools.lru_cache(maxsize=None)
@@ -595,17 +597,12 @@ class Run:
         return {}
 
     def metric(self, split, name):
-        """A metric of the evaluation. Of outputs: a list of those that are known."""
+        """A metric of the evaluation. RMSE of several outputs: a list of those that are known."""
         evaluation = self.evaluation(split)
-        if name in ("rmse", "r2", "persistence"):
-            outputs = records(evaluation.get("outputs"))
-            find = persistence if name == "persistence" else lambda output: num(output.get(name))
-            values = [find(output) for output in outputs]
-            if name == "rmse" and len(values) > 1:
-                pairs = zip(outputs, values)
-                texts = ["%s %s" % (text(o.get("name")), show("number", v)) for o, v in pairs]
-                return "; ".join(texts[:3]) + ("; ..." if len(texts) > 3 else "")
-            return mean(values)
+        outputs = records(evaluation.get("outputs"))
+        if name == "rmse" and len(outputs) > 1:
+            pairs = [(text(o.get("name")), show("number", num(o.get("rmse")))) for o in outputs]
+            return "; ".join(["%s %s" % pair for pair in pairs[:3]] + ["..."] * (len(pairs) > 3))
         return num(evaluation.get(name))
 
     def learning_rate(self):
@@ -620,15 +617,12 @@ class Run:
 
     def task(self):
         """The kind of targets: segmentation, labels, forecast, regression or classes."""
+        tasks = dict(miou="segmentation", map="labels", persistence="forecast")
         found = self.evaluation("test"), self.evaluation("val")
-        for key, task in (("miou", "segmentation"), ("map", "labels")):
+        for key, task in tasks.items():
             if any(not math.isnan(num(evaluation.get(key))) for evaluation in found):
                 return task
-        outputs = array(found[0].get("outputs")) + array(found[1].get("outputs"))
-        if outputs:
-            known_persistence = not math.isnan(mean(map(persistence, outputs)))
-            return "forecast" if known_persistence else "regression"
-        return "classes"
+        return "regression" if any(evaluation.get("outputs") for evaluation in found) else "classes"
 
     def model(self):
         """The model's name, or its shape if the deck changes it."""
@@ -647,7 +641,6 @@ class Run:
 
 
 def persistence(output):
-    output = output if isinstance(output, dict) else {}
     value = num(output.get("persistence_rmse"))
     return num(output.get("rmse")) / value if value > 0 else NAN
 
@@ -1501,15 +1494,12 @@ def sheet_attempts(run):
         steps = "%.0f to %s" % (max(start, 0), "?" if end != end else "%.0f" % end)
         outcome = text(attempt.get("error")) or text(attempt.get("stop_reason"))
         last = run.status() if at + 1 == len(run.attempts) else "interrupted"
-        rows.append(dict(attempt, at=at + 1, span=steps, outcome=outcome or last))
+        changed = attempt.get("changed") if isinstance(attempt.get("changed"), dict) else {}
+        changes = ["%s: %s" % (k, " to ".join(map(str, array(v)))) for k, v in changed.items()]
+        row = dict(attempt, at=at + 1, span=steps, outcome=outcome or last)
+        rows.append(dict(row, changes="; ".join(changes)))
     stamp = lambda key: lambda row: stamp_text(row.get(key))
     joined = lambda key: lambda row: ", ".join(map(str, array(row.get(key))))
-
-    def changes(row):
-        changed = row.get("changed") if isinstance(row.get("changed"), dict) else {}
-        pairs = ((key, " to ".join(map(str, array(values)))) for key, values in changed.items())
-        return "; ".join("%s: %s" % pair for pair in pairs)
-
     columns = [
         ("attempt", "text", "at"),
         ("started", "text", stamp("started")),
@@ -1520,7 +1510,7 @@ def sheet_attempts(run):
         ("devices", "text", joined("devices")),
         ("set-up", "seconds", "setup_seconds"),
         ("outcome", "text", "outcome"),
-        ("changed", "text", changes),
+        ("changed", "text", "changes"),
         ("command", "code", lambda row: text(row.get("command"))),
     ]
     return Sheet("Attempts", "facts", rows, columns)
@@ -2137,19 +2127,18 @@ class Page:
             ranks = [int(known(v, 0.0)) for v in run.monitor.numbers("rank")]
             good = [t for t in times if t == t] or [0.0]
             unit, unit_name = time_unit(max(good) - min(good))
-            times = [(t - min(good)) / unit for t in times]
             self.add('<div class="charts">\n')
             for column, title, y_label, scale, y_zero, y_range in SENSOR_CHARTS:
-                values = [v * scale for v in run.monitor.numbers(column)]
+                cells = zip(times, run.monitor.numbers(column), ranks)
                 rows = [
-                    row
-                    for row in zip(times, values, ranks)
-                    if row[0] == row[0] and row[1] == row[1]
+                    ((t - min(good)) / unit, scale * v, rank)
+                    for t, v, rank in cells
+                    if t + v == t + v
                 ]
                 if rows:
                     series = rank_series(rows, len(set(ranks)))
                     chart = Chart(
-                        title, series, unit_name, y_label, False, False, False, y_zero, y_range
+                        title, series, unit_name, y_label, False, y_zero=y_zero, y_range=y_range
                     )
                     self.figure("sensor-%s-%s" % (column, letters(at)), chart)
             self.add("</div>\n")
@@ -2310,26 +2299,25 @@ def confusions(names, rows):
 
 def rank_series(rows, count):
     """Curves of (time, value, rank): one per rank; of more than 8 ranks mean, lowest, highest."""
-    if count <= 8:
-        series = []
-        for rank in sorted({row[2] for row in rows}):
-            xs, ys = [], []
-            for time_at, value, _ in (row for row in rows if row[2] == rank):
-                # Interrupt the line between two attempts of a run.
-                if len(xs) > 1 and time_at - xs[-1] > 10 * (xs[-1] - xs[-2]) and ys[-1] == ys[-1]:
-                    xs.append(time_at)
-                    ys.append(NAN)
-                xs.append(time_at)
-                ys.append(value)
-            series.append(Series(xs, ys, "rank %d" % rank, rank, rank % 2 == 1))
-        return series
-    end, slots = max(row[0] for row in rows) or 1, {}
-    for time_at, value, _ in rows:
-        slots.setdefault(min(int(time_at / end * 200), 199), []).append(value)
-    xs = [(slot + 0.5) / 200 * end for slot in sorted(slots)]
-    find = [("mean of the ranks", mean), ("lowest", min), ("highest", max)]
-    curves = [[function(slots[slot]) for slot in sorted(slots)] for _, function in find]
-    return [Series(xs, ys, find[at][0], 0, at > 0, at > 0) for at, ys in enumerate(curves)]
+    if count > 8:
+        end, slots = max(row[0] for row in rows) or 1, {}
+        for time_at, value, _ in rows:
+            slots.setdefault(min(int(time_at / end * 200), 199), []).append(value)
+        xs = [(slot + 0.5) / 200 * end for slot in sorted(slots)]
+        curve = lambda find: [find(slots[slot]) for slot in sorted(slots)]
+        limits = [("lowest", min), ("highest", max)]
+        series = [Series(xs, curve(mean), "mean of the ranks")]
+        return series + [Series(xs, curve(find), name, 0, True, True) for name, find in limits]
+    curves = {}
+    for time_at, value, rank in rows:
+        xs, ys = curves.setdefault(rank, ([], []))
+        # Interrupt the line between two attempts of a run.
+        if len(xs) > 1 and time_at - xs[-1] > 10 * (xs[-1] - xs[-2]) and ys[-1] == ys[-1]:
+            xs.append(time_at)
+            ys.append(NAN)
+        xs.append(time_at)
+        ys.append(value)
+    return [Series(*curves[rank], "rank %d" % rank, rank, rank % 2 == 1) for rank in sorted(curves)]
 
 
 # ---- the log book: pages whose text between two marks is generated
