@@ -500,9 +500,9 @@ class Run:
 
     def settings(self):
         """Options that differ from their defaults: (key, value, default)."""
-        presets = defaults()
-        rows = ((key, value, presets.get(key)) for key, value in self.deck.items())
-        return [row for row in rows if row[2] is None or not same_value(row[1], row[2])]
+        presets, unknown = defaults(), "(unknown option)" if defaults() else ""
+        rows = ((key, value, presets.get(key, unknown)) for key, value in self.deck.items())
+        return [row for row in rows if not same_value(row[1], row[2])]
 
     # -- values of metrics.csv
 
@@ -770,6 +770,22 @@ def train_loss(run):
     return known(run.number("train.loss"), last, run.last("loss", "train"))
 
 
+def per_rank(run):
+    return ratio(images_per_second(run), run.number("world_size"))
+
+
+def planned_bytes(run):
+    return known(highest(run.ranks.numbers("planned_bytes")), run.number("planned_bytes"))
+
+
+def setup_seconds(run):
+    return run.number("total_seconds") - run.number("without_setup_seconds")
+
+
+def epoch_seconds(run):
+    return mean(num(row.get("seconds")) for row in run.epochs)
+
+
 # Functions that return the function of a fact
 
 
@@ -795,23 +811,7 @@ def attempt(key):
     return lambda run: text(get(run.attempts, "0." + key))
 
 
-def per_rank(run):
-    return ratio(images_per_second(run), run.number("world_size"))
-
-
-def planned_bytes(run):
-    return known(highest(run.ranks.numbers("planned_bytes")), run.number("planned_bytes"))
-
-
-def setup_seconds(run):
-    return run.number("total_seconds") - run.number("without_setup_seconds")
-
-
-def epoch_seconds(run):
-    return mean(num(row.get("seconds")) for row in run.epochs)
-
-
-EXPOSED = "exposed_comm"
+waiting = share("exposed_comm_seconds")
 # Name, key, kind, then a function of the run or a key of result.json (by default: the key), and 1
 # if higher is better, -1 if lower is.
 FACT_TABLE = {
@@ -875,7 +875,7 @@ FACT_TABLE = {
         ("Step time", "step_seconds", "seconds", step("step_seconds"), -1),
         ("MFU", "peak_share", "share", step("peak_share"), 1),
         ("Waiting for data", "data_share", "share", share("data_seconds"), -1),
-        ("Waiting for communication", EXPOSED + "_share", "share", share(EXPOSED + "_seconds"), -1),
+        ("Waiting for communication", "exposed_comm_share", "share", waiting, -1),
         ("Communication thread busy", "comm_share", "share", share("comm_seconds")),
         ("Forward pass", "forward_share", "share", share("forward_seconds")),
         ("Backward pass", "backward_share", "share", share("backward_seconds")),
@@ -1185,17 +1185,10 @@ class Drawing:
         for s in self.chart.series:
             last = show("number", next((y for y in reversed(s.y) if y == y), NAN))
             about += ["%s: %d points, last %s." % (s.name, len(s.x), last)] if s.name else []
-        frame = self.left, self.top, self.right, self.bottom
-        limits = self.x.least, self.x.most, self.y.least, self.y.most
-        return (
-            ' class="chart" id="%s" data-frame="%s" data-range="%s" role="img" aria-label="%s"'
-            % (
-                self.name,
-                " ".join("%.2f" % value for value in frame),
-                " ".join("%.9g" % value for value in limits),
-                esc(" ".join(about)),
-            )
-        )
+        frame = "%.2f %.2f %.2f %.2f" % (self.left, self.top, self.right, self.bottom)
+        limits = "%.9g %.9g %.9g %.9g" % (self.x.least, self.x.most, self.y.least, self.y.most)
+        line = ' class="chart" id="%s" data-frame="%s" data-range="%s" role="img" aria-label="%s"'
+        return line % (self.name, frame, limits, esc(" ".join(about)))
 
     def svg(self, more=' xmlns="http://www.w3.org/2000/svg"'):
         chart, left, right, top, bottom = self.chart, self.left, self.right, self.top, self.bottom
@@ -1516,15 +1509,19 @@ def sheet_attempts(run):
     return Sheet("Attempts", "facts", rows, columns)
 
 
-def sheet_deck(run):
-    title = "Options that differ from their defaults" if defaults() else "Options"
-    note = "" if defaults() else "The defaults are unknown: the program vittrain was not found."
-    unknown = "(unknown option)" if defaults() else ""
-    rows = [
-        (key, value, unknown if preset is None else preset) for key, value, preset in run.settings()
-    ]
-    names = ("option", "value", "default")
-    columns = [(name, "code", str(at)) for at, name in enumerate(names)]
+def sheet_options(runs):
+    """Options of a run that differ from their defaults, or that differ between runs."""
+    title, names, note = "Options that differ from their defaults", ["value", "default"], ""
+    rows = [] if len(runs) > 1 else runs[0].settings()
+    if len(runs) > 1:
+        title, names = "Differing options", [letters(at) for at in range(len(runs))]
+        for key in sorted(set().union(*[run.deck for run in runs])):
+            values = [run.deck.get(key, "(not set)") for run in runs]
+            if key not in ("run.name", "run.dir") and len(set(values)) > 1:
+                rows.append([key] + values)
+    elif not defaults():
+        title, note = "Options", "The defaults are unknown: the program vittrain was not found."
+    columns = [(name, "code", str(at)) for at, name in enumerate(["option"] + names)]
     return Sheet(title, "decks", rows, columns, note)
 
 
@@ -1911,33 +1908,30 @@ class Page:
 
     def output_charts(self):
         """RMSE of up to 4 outputs, and its ratio to persistence or R2."""
-        curves = {}
+        forecast = any(run.task() == "forecast" for run in self.runs)
+        charts, ratios = {}, []
         for at, run in enumerate(self.runs):
+            rows_of = {}
             for row in run.outputs:
                 if row.get("split") == "val":
-                    curves.setdefault((at, row["output"]), []).append(row)
-        column = lambda rows, name: [num(row.get(name)) for row in rows]
-        names = list(dict.fromkeys(output for _, output in curves))
-        for at, name in enumerate(names[:4]):
-            series = []
-            for (run, output), rows in curves.items():
-                if output != name:
-                    continue
-                steps, simple = column(rows, "step"), column(rows, "persistence_rmse")
-                word = "validation" if self.one else letters(run)
-                series.append(Series(steps, column(rows, "rmse"), word, run))
+                    rows_of.setdefault(row["output"], []).append(row)
+            words = ("validation", "persistence", "")
+            words = words if self.one else (letters(at), letters(at) + " persistence", letters(at))
+            for name, rows in rows_of.items():
+                steps, rmse, simple, r2 = (
+                    [num(row.get(key)) for row in rows]
+                    for key in ("step", "rmse", "persistence_rmse", "r2")
+                )
+                series = charts.setdefault(name, [])
+                series.append(Series(steps, rmse, words[0], at))
                 if any(v == v for v in simple):
-                    word = "persistence" if self.one else letters(run) + " persistence"
-                    series.append(Series(steps, simple, word, 1 if self.one else run, True))
-            self.figure("rmse-%d" % at, self.marked(Chart("RMSE of " + name, series)), True)
-        forecast = any(run.task() == "forecast" for run in self.runs)
-        series = []
-        for (run, output), rows in list(curves.items())[:8]:
-            ys = [persistence(row) for row in rows] if forecast else column(rows, "r2")
-            word = output if self.one else "%s %s" % (letters(run), output)
-            series.append(Series(column(rows, "step"), ys, word, len(series)))
-        if series:
-            chart = Chart("RMSE / persistence" if forecast else "R2", series)
+                    series.append(Series(steps, simple, words[1], 1 if self.one else at, True))
+                ys = list(map(persistence, rows)) if forecast else r2
+                ratios.append(Series(steps, ys, (words[2] + " " + name).lstrip(), len(ratios)))
+        for at, name in enumerate(list(charts)[:4]):
+            self.figure("rmse-%d" % at, self.marked(Chart("RMSE of " + name, charts[name])), True)
+        if ratios:
+            chart = Chart("RMSE / persistence" if forecast else "R2", ratios[:8])
             self.figure("output-ratio", self.marked(chart), True)
 
     def curves(self):
@@ -2144,18 +2138,8 @@ class Page:
             self.add("</div>\n")
 
     def decks(self):
-        if self.one:
-            self.add(sheet_deck(self.runs[0]).html())
-        else:
-            rows = []
-            for key in sorted(set().union(*[run.deck for run in self.runs])):
-                values = [run.deck.get(key, "(not set)") for run in self.runs]
-                if key not in ("run.name", "run.dir") and len(set(values)) > 1:
-                    rows.append([key] + values)
-            names = ["option"] + [letters(at) for at in range(len(self.runs))]
-            columns = [(name, "code", str(at)) for at, name in enumerate(names)]
-            sheet = Sheet("Differing options", "decks", rows, columns)
-            self.add(sheet.html() or "<p>None besides the names.</p>\n")
+        none = "" if self.one else "<p>None besides the names.</p>\n"
+        self.add(sheet_options(self.runs).html() or none)
         self.each(lambda run, at: sheet_attempts(run).html())
 
     def troubles(self):
@@ -2332,12 +2316,12 @@ def logbook_page(run):
         (run.name, "as is", lambda fact: fact.cell(run, run)),
         ("", "text", lambda fact: fact.weights(run)),
     ]
-    known_ones = [fact for fact in FACTS if fact_known(fact, [run])]
+    facts = [fact for fact in FACTS if fact_known(fact, [run])]
     parts = ["\nRun folder: %s\n" % markdown(run.path)]
-    parts.append(Sheet("All figures", "facts", known_ones, columns).markdown())
-    parts += [sheet(run).markdown() for sheet in (sheet_splits, sheet_classes, sheet_outputs)]
-    parts += [sheet(run).markdown() for sheet in (sheet_units, sheet_ranks)]
-    parts += [sheet(run).markdown() for sheet in (sheet_deck, sheet_attempts)]
+    parts.append(Sheet("All figures", "facts", facts, columns).markdown())
+    sheets = [sheet_splits, sheet_classes, sheet_outputs, sheet_units, sheet_ranks]
+    sheets = [sheet(run) for sheet in sheets] + [sheet_options([run]), sheet_attempts(run)]
+    parts += [sheet.markdown() for sheet in sheets]
     lines, links = [], {}
     for link in ("last", "best"):
         path = run.file("checkpoints/%s.h5" % link)
