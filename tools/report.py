@@ -1122,12 +1122,11 @@ class Drawing:
             gap = False
         points, by_y = [], lambda point: point[2]
         for _, column in columns:
-            kept = (
-                {column[0], column[-1], min(column, key=by_y), max(column, key=by_y)}
-                if column
-                else ()
-            )
-            points += [point[1:] for point in sorted(kept)] if kept else [None]
+            if not column:
+                points.append(None)
+                continue
+            kept = {column[0], column[-1], min(column, key=by_y), max(column, key=by_y)}
+            points += [point[1:] for point in sorted(kept)]
         return points
 
     def curve(self, series):
@@ -1261,7 +1260,6 @@ def charts_write(charts, path, width, height):
             axis.plot(s.x, s.y, style, color=colour, linewidth=line, label=s.name or None)
         axis.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
         axis.set_xscale("log" if chart.x_log else "linear")
-        axis.set_yscale("log" if chart.y_log else "linear")
         if chart.y_range:
             axis.set_ylim(*chart.y_range)
         if any(s.name for s in chart.series):
@@ -1882,15 +1880,9 @@ class Page:
                 continue
             for at, one in enumerate(series):
                 one.covered = sum(coincide(one, other) for other in series[at + 1 :])
-            chart = Chart(
-                self.measure_title(measure),
-                series,
-                unit_name,
-                measure.unit,
-                x_whole=not measure.by_time,
-                y_log="log" in measure.flags,
-                y_zero=not measure.flags,
-            )
+            scale = dict(y_log="log" in measure.flags, y_zero=not measure.flags)
+            title, whole = self.measure_title(measure), not measure.by_time
+            chart = Chart(title, series, unit_name, measure.unit, whole, **scale)
             chart = self.marked(chart) if measure.large else chart
             brief = measure.evaluated and len(self.runs) > 3
             self.figure(measure.name, chart, measure.large, brief)
@@ -2121,19 +2113,15 @@ class Page:
             ranks = [int(known(v, 0.0)) for v in run.monitor.numbers("rank")]
             good = [t for t in times if t == t] or [0.0]
             unit, unit_name = time_unit(max(good) - min(good))
+            times = [(t - min(good)) / unit for t in times]
             self.add('<div class="charts">\n')
             for column, title, y_label, scale, y_zero, y_range in SENSOR_CHARTS:
-                cells = zip(times, run.monitor.numbers(column), ranks)
-                rows = [
-                    ((t - min(good)) / unit, scale * v, rank)
-                    for t, v, rank in cells
-                    if t + v == t + v
-                ]
+                values = [scale * value for value in run.monitor.numbers(column)]
+                rows = [row for row in zip(times, values, ranks) if not math.isnan(row[0] + row[1])]
                 if rows:
                     series = rank_series(rows, len(set(ranks)))
-                    chart = Chart(
-                        title, series, unit_name, y_label, False, y_zero=y_zero, y_range=y_range
-                    )
+                    chart = Chart(title, series, unit_name, y_label, x_whole=False)
+                    chart = chart._replace(y_zero=y_zero, y_range=y_range)
                     self.figure("sensor-%s-%s" % (column, letters(at)), chart)
             self.add("</div>\n")
 
@@ -2197,9 +2185,8 @@ class Page:
         ]:
             title = title if self.one else title_of_several or title
             count = "<small>%d</small>" % self.trouble_count() if name == "trouble" else ""
-            self.add(
-                '<details id="%s"><summary><h2>%s</h2>%s</summary>\n<div>\n' % (name, title, count)
-            )
+            head = '<details id="%s"><summary><h2>%s</h2>%s</summary>\n<div>\n'
+            self.add(head % (name, title, count))
             self.guarded(write)
             self.add("</div></details>\n")
         date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
