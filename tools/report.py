@@ -1449,7 +1449,7 @@ def sheet_units(run):
     columns += unit_columns(run.units, "step time", "seconds", "_seconds")
     columns += unit_columns(run.units, "memory", "bytes", "_bytes")
     note = "Times are means of a training step. Memory is the planned memory of rank 0."
-    return Sheet("Units of the model", "ranks", run.units.rows, columns, note)
+    return Sheet("Units of the model", "classes", run.units.rows, columns, note)
 
 
 RANKS_MOST = 256
