@@ -66,7 +66,7 @@ def known(*values):
 def get(value, path):
     """Return the value at a path such as parts.0.started, None if there is none."""
     for key in path.split("."):
-        if isinstance(value, list) and key.isdigit() and int(key) < len(value):
+        if isinstance(value, (list, tuple)) and key.isdigit() and int(key) < len(value):
             value = value[int(key)]
         elif isinstance(value, dict):
             value = value.get(key)
@@ -81,6 +81,11 @@ def text(value):
 
 def array(value):
     return value if isinstance(value, list) else []
+
+
+def records(value):
+    """The JSON objects in a list."""
+    return [item for item in array(value) if isinstance(item, dict)]
 
 
 def mean(values):
@@ -189,11 +194,7 @@ def esc(value):
 
 def letters(run):
     """A to Z, AA to AZ, BA, ..."""
-    name, left = "", run + 1
-    while left > 0:
-        name = chr(65 + (left - 1) % 26) + name
-        left = (left - 1) // 26
-    return name
+    return (letters(run // 26 - 1) if run >= 26 else "") + chr(65 + run % 26)
 
 
 # ---- files
@@ -224,33 +225,22 @@ def write_file(path, content):
 class Table:
     """A CSV file: the cells of a column as texts or numbers."""
 
-    def __init__(self, names=(), rows=()):
-        self.names, self.rows, self.cache = list(names), list(rows), {}
+    def __init__(self, rows=(), names=None):
+        self.rows, self.cache = list(rows), {}
+        self.names = names or list(self.rows[0] if self.rows else ())
 
     def __len__(self):
         return len(self.rows)
 
+    @functools.lru_cache(maxsize=None)
     def texts(self, name):
-        if name not in self.names:
-            return [""] * len(self.rows)
-        at = self.names.index(name)
-        return [row[at] for row in self.rows]
+        cells = [row.get(name) for row in self.rows]
+        return ["" if cell is None else str(cell) for cell in cells]
 
     def numbers(self, name):
         if name not in self.cache:
             self.cache[name] = [num(cell) for cell in self.texts(name)]
         return self.cache[name]
-
-    def dicts(self):
-        return [dict(zip(self.names, row)) for row in self.rows]
-
-    @staticmethod
-    def of(records):
-        """A table of JSON objects."""
-        records = [record for record in records if isinstance(record, dict)]
-        names = list(records[0]) if records else []
-        cells = lambda record: ["" if record.get(n) is None else str(record[n]) for n in names]
-        return Table(names, [cells(record) for record in records])
 
 
 # Lines of the log that the page shows; equal lines are counted.
@@ -339,19 +329,17 @@ class Run:
             self.missing.append("%s: cannot be read: %s" % (name, why.strerror))
         return None
 
-    def read_json(self, name, absence=None):
-        content = self.read(name, absence)
-        if content is None:
-            return {}
+    def read_json(self, name):
+        content = self.read(name)
         try:
-            value = json.loads(content)
-        except (ValueError, RecursionError) as why:
-            self.missing.append("%s: cannot be read (%s)" % (name, why))
-            return {}
-        if not isinstance(value, dict):
-            self.missing.append("%s: cannot be read (not a JSON object)" % name)
-            return {}
-        return value
+            value = {} if content is None else json.loads(content)
+            if isinstance(value, dict):
+                return value
+            why = "not a JSON object"
+        except (ValueError, RecursionError) as error:
+            why = error
+        self.missing.append("%s: cannot be read (%s)" % (name, why))
+        return {}
 
     def read_table(self, name, key, absence=None):
         content = self.read(name, absence)
@@ -361,18 +349,16 @@ class Run:
             content = content[: content.rfind("\n") + 1]
             self.missing.append("%s: the incomplete last line is skipped" % name)
         try:
-            rows = [row for row in csv.reader(io.StringIO(content, newline="")) if row]
-        except csv.Error as why:
+            names, *rows = [row for row in csv.reader(io.StringIO(content, newline="")) if row]
+            names.index(key)
+        except (csv.Error, ValueError) as why:
+            why = why if isinstance(why, csv.Error) else "no column " + key
             self.missing.append("%s: cannot be read (%s)" % (name, why))
             return Table()
-        if not rows or key not in rows[0]:
-            self.missing.append("%s: damaged: no column %s" % (name, key))
-            return Table()
-        count = len(rows[0])
-        bad = sum(len(row) > count for row in rows)
+        bad = sum(len(row) > len(names) for row in rows)
         if bad:
             self.missing.append("%s: damaged: %d rows with too many cells" % (name, bad))
-        return Table(rows[0], [(row + [""] * count)[:count] for row in rows[1:]])
+        return Table([dict(zip(names, row)) for row in rows], names)
 
     def read_results(self):
         """Read result.json and, of format 1, run.json."""
@@ -382,12 +368,16 @@ class Run:
         if self.format > FORMAT:
             line = "cannot read %s: it has format %d, this program reads %d; use a newer version"
             raise Failure(5, line % (self.path, self.format, FORMAT))
-        old = [part for part in array(run.get("parts")) if isinstance(part, dict)]
-        new = [part for part in array(self.result.get("attempts")) if isinstance(part, dict)]
-        starts = [part.get("started") for part in new]
+        new = records(self.result.get("attempts"))
+        starts = [attempt.get("started") for attempt in new]
+        old = records(run.get("parts"))
         self.attempts = [part for part in old if part.get("started") not in starts] + new
         self.has_result = "total_seconds" in self.result
         self.result = dict(run, **{k: v for k, v in self.result.items() if v is not None})
+        # In format 1, `ranks` is the number of ranks.
+        of_attempt = num(self.attempts[-1].get("ranks")) if self.attempts else NAN
+        numbers = self.number("world_size"), of_attempt, self.number("ranks")
+        self.result["world_size"] = known(*numbers)
         if not os.path.exists(self.file("result.json")):
             self.missing.append("result.json: missing: status of the run: " + self.status())
         if self.format == 1 and not os.path.exists(self.file("run.json")):
@@ -408,67 +398,62 @@ class Run:
             self.missing.append("deck.ini: empty")
 
     def read_tables(self):
-        self.metrics = self.read_table(
-            "metrics.csv", "step", "output.csv is off, or nothing logged"
-        )
-        splits, outputs = self.metrics.texts("split"), self.metrics.texts("output")
+        absence = "output.csv is off, or nothing logged"
+        self.metrics = self.read_table("metrics.csv", "step", absence)
+        absence = "output.csv is off, or the run has not ended" if self.format == 1 else None
+        epochs = self.read_table("epochs.csv", "epoch", absence).rows
+        units = self.read_table("units.csv", "unit", absence)
+        ranks = self.read_table("ranks.csv", "rank", absence).rows
+        self.convert(epochs, self.read_table("outputs.csv", "output").rows)
+        self.units = Table(records(self.result.get("units"))) or units
+        ranks = [dict(attempt=row.pop("part", ""), **row) for row in ranks]
+        self.ranks = Table(ranks + records(self.result.get("ranks")))
         self.rows = {"train": [], "val": [], "test": [], "epoch": [], "output": []}
-        for row, split in enumerate(splits):
-            kind = "output" if outputs[row] else split
-            self.rows.setdefault(kind, []).append(row)
+        for at, row in enumerate(self.metrics.rows):
+            kind = "output" if row.get("output") else row.get("split", "")
+            self.rows.setdefault(kind, []).append(at)
+        self.outputs = [self.metrics.rows[at] for at in self.rows["output"]]
         share = self.metrics.numbers("peak_share")
         if not all(share[row] <= 1 for row in self.rows["train"]):
             # A value above 1, or a missing one, means that the stored peak was wrong.
             self.metrics.cache["peak_share"] = [NAN] * len(share)
-        absence = "output.csv is off, or no epoch ended" if self.format == 1 else None
-        self.epochs = self.merge_epochs(self.read_table("epochs.csv", "epoch", absence).dicts())
-        cells = self.metrics.dicts() if self.rows["output"] else []
-        new = [cells[row] for row in self.rows["output"]]
-        regression = self.format == 1 and get(self.result, "outputs.0") is not None
-        absence = "output.csv is off" if regression else None
-        old = self.read_table("outputs.csv", "output", absence).dicts()
-        taken = {(row["split"], row["step"]) for row in new}
-        self.outputs = [
-            row for row in old if (row.get("split"), row.get("step")) not in taken
-        ] + new
-        absence = "output.csv is off, or the run has not ended" if self.format == 1 else None
-        old = self.read_table("units.csv", "unit", absence)
-        self.units = Table.of(array(self.result.get("units"))) or old
-        old = self.read_table("ranks.csv", "rank", absence).dicts()
-        old = [dict(attempt=row.pop("part", ""), **row) for row in old]
-        # In format 1, `ranks` is the number of ranks.
-        new = array(self.result.get("ranks"))
-        self.ranks = Table.of(old + new)
-        if "attempts" in self.result:
-            attempt = self.attempts[-1] if self.attempts else {}
-            self.result["ranks"] = known(self.number("world_size"), num(attempt.get("ranks")))
+        self.read_epochs()
         self.read_monitors()
 
-    def merge_epochs(self, old):
-        """Rows of epochs.csv, and those of metrics.csv in the same form."""
-        table, rows = self.metrics, []
+    def convert(self, epochs, outputs):
+        """Put the rows of epochs.csv and outputs.csv, of format 1, in front of metrics.csv."""
+        new = self.metrics.rows
+        first = min(
+            (num(row.get("step")) for row in new if row.get("split") == "epoch"), default=1e30
+        )
+        taken = {(row.get("split"), row.get("step")) for row in new if row.get("output")}
+        outputs = [row for row in outputs if (row.get("split"), row.get("step")) not in taken]
+        epochs = [dict(row, split="epoch") for row in epochs if not num(row.get("step")) >= first]
+        for row in epochs:
+            row.update((name, row.get("train_" + name)) for name in ("loss", "top1", "top5"))
+        self.metrics.rows = epochs + outputs + new
+
+    def read_epochs(self):
+        """Rows `epoch` of metrics.csv with the values of their evaluations."""
+        steps = self.metrics.numbers("step")
+        val = {steps[row]: self.metrics.rows[row] for row in reversed(self.rows["val"])}
+        self.epochs = []
         for row in self.rows["epoch"]:
-            step = table.numbers("step")[row]
-            val = next((r for r in self.rows["val"] if table.numbers("step")[r] == step), None)
-            epoch = {name: table.numbers(name)[row] for name in table.names if name != "split"}
+            cells = self.metrics.rows[row]
+            epoch = {name: num(cell) for name, cell in cells.items()}
             for name in ("loss", "top1", "top5"):
-                epoch["train_" + name] = epoch.get(name, NAN)
-                epoch["val_" + name] = NAN if val is None else table.numbers(name)[val]
-            rows.append(epoch)
-        first = min((row["step"] for row in rows), default=math.inf)
-        old = [{name: num(cell) for name, cell in row.items()} for row in old]
-        return [row for row in old if not row.get("step", NAN) >= first] + rows
+                epoch["train_" + name] = num(cells.get(name))
+                epoch["val_" + name] = num(val.get(steps[row], {}).get(name))
+            self.epochs.append(epoch)
 
     def read_monitors(self):
         others = self.names(".", r"monitor-\d+\.csv$")
         absence = "output.monitor or output.csv is off, or there were no readings"
-        monitor = self.read_table("monitor.csv", "time", None if others else absence)
+        self.monitor = self.read_table("monitor.csv", "time", None if others else absence)
         for name in others:
             more = self.read_table(name, "time")
-            if not monitor.names:
-                monitor.names = more.names
-            monitor.rows += more.rows if more.names == monitor.names else []
-        self.monitor = monitor
+            self.monitor.names = self.monitor.names or more.names
+            self.monitor.rows += more.rows if more.names == self.monitor.names else []
 
     def read_log(self):
         counts, more = {}, 0
@@ -515,9 +500,9 @@ class Run:
 
     def settings(self):
         """Options that differ from their defaults: (key, value, default)."""
-        presets = defaults()
-        rows = ((key, value, presets.get(key)) for key, value in self.deck.items())
-        return [row for row in rows if row[2] is None or not same_value(row[1], row[2])]
+        presets, unknown = defaults(), "(unknown option)" if defaults() else ""
+        rows = ((key, value, presets.get(key, unknown)) for key, value in self.deck.items())
+        return [row for row in rows if not same_value(row[1], row[2])]
 
     # -- values of metrics.csv
 
@@ -590,7 +575,9 @@ class Run:
         if split == "test" and isinstance(test, dict):
             found = {num(test.get("step")): dict(test)}  # the row in metrics.csv has the last step
         for step, evaluation in found.items():
-            evaluation["step"] = step
+            outputs = records(evaluation.get("outputs"))
+            means = {name: mean(num(o.get(name)) for o in outputs) for name in ("rmse", "r2")}
+            evaluation.update(means, step=step, persistence=mean(map(persistence, outputs)))
         return [found[step] for step in sorted(found)]
 
     @functools.lru_cache(maxsize=None)
@@ -610,18 +597,12 @@ class Run:
         return {}
 
     def metric(self, split, name):
-        """A metric of the evaluation. Of outputs: a list of those that are known."""
+        """A metric of the evaluation. RMSE of several outputs: a list of those that are known."""
         evaluation = self.evaluation(split)
-        if name in ("rmse", "r2", "persistence"):
-            outputs = [o for o in array(evaluation.get("outputs")) if isinstance(o, dict)]
-            values = [
-                persistence(o) if name == "persistence" else num(o.get(name)) for o in outputs
-            ]
-            if name == "rmse" and len(values) > 1:
-                pairs = zip(outputs, values)
-                texts = ["%s %s" % (text(o.get("name")), show("number", v)) for o, v in pairs]
-                return "; ".join(texts[:3]) + ("; ..." if len(texts) > 3 else "")
-            return mean(values)
+        outputs = records(evaluation.get("outputs"))
+        if name == "rmse" and len(outputs) > 1:
+            pairs = [(text(o.get("name")), show("number", num(o.get("rmse")))) for o in outputs]
+            return "; ".join(["%s %s" % pair for pair in pairs[:3]] + ["..."] * (len(pairs) > 3))
         return num(evaluation.get(name))
 
     def learning_rate(self):
@@ -631,21 +612,17 @@ class Run:
         return known(self.number("total_seconds"), self.last("elapsed_seconds"))
 
     def evaluation_seconds(self):
-        return (
-            sum(v for v in (num(row.get("eval_seconds")) for row in self.epochs) if v >= 0) or NAN
-        )
+        values = [num(row.get("eval_seconds")) for row in self.epochs]
+        return sum(value for value in values if value >= 0) or NAN
 
     def task(self):
         """The kind of targets: segmentation, labels, forecast, regression or classes."""
+        tasks = dict(miou="segmentation", map="labels", persistence="forecast")
         found = self.evaluation("test"), self.evaluation("val")
-        for key, task in (("miou", "segmentation"), ("map", "labels")):
+        for key, task in tasks.items():
             if any(not math.isnan(num(evaluation.get(key))) for evaluation in found):
                 return task
-        outputs = array(found[0].get("outputs")) + array(found[1].get("outputs"))
-        if outputs:
-            known_persistence = not math.isnan(mean(map(persistence, outputs)))
-            return "forecast" if known_persistence else "regression"
-        return "classes"
+        return "regression" if any(evaluation.get("outputs") for evaluation in found) else "classes"
 
     def model(self):
         """The model's name, or its shape if the deck changes it."""
@@ -664,7 +641,6 @@ class Run:
 
 
 def persistence(output):
-    output = output if isinstance(output, dict) else {}
     value = num(output.get("persistence_rmse"))
     return num(output.get("rmse")) / value if value > 0 else NAN
 
@@ -704,28 +680,23 @@ class Fact(NamedTuple):
         return run.weights_text(found["step"])
 
 
-PEAKS = ("gpu_memory_used_bytes", "resident_bytes")
-
-
 def epochs_text(run):
     """10, or "3.5 of 10" if the run ended before its last step."""
     each = run.number("steps_per_epoch")
     planned, done = ratio(run.number("total_steps"), each), ratio(run.last_step(), each)
     if math.isnan(done + planned):
         return show("count", known(run.number("epochs"), float(len(run.epochs))))
-    planned = "%.6g" % (math.ceil(10 * planned) / 10)
-    if done < run.number("total_steps") / each:
-        return "%.6g of %s" % (math.floor(10 * done) / 10, planned)
-    return planned
+    of_run = "%.6g of " % (math.floor(10 * done) / 10) if done < planned else ""
+    return of_run + "%.6g" % (math.ceil(10 * planned) / 10)
 
 
 def data_used(run):
     """The part of the data set: all; 25 %, at most 7 batches."""
-    share, batches = num(run.option("debug.fraction")), num(run.option("debug.batches"))
-    overfit = num(run.option("debug.overfit"))
-    if math.isnan(share) and math.isnan(batches):
+    keys = ("fraction", "batches", "overfit")
+    fraction, batches, overfit = (num(run.option("debug." + key)) for key in keys)
+    if math.isnan(fraction) and math.isnan(batches):
         return ""
-    parts = ["%.3g %%" % (100 * share)] if share < 1 else []
+    parts = ["%.3g %%" % (100 * fraction)] if fraction < 1 else []
     if overfit > 0:
         parts.append("the first %.6g batches" % overfit)
     elif batches > 0:
@@ -742,30 +713,27 @@ def initial_weights(run):
 
 def target_seconds(run):
     """Seconds until the first evaluation that reached output.target."""
-    target, table = num(run.option("output.target")), run.metrics
-    for row in run.rows["val"]:
-        if target > 0 and table.numbers("top1")[row] >= target:
-            return table.numbers("elapsed_seconds")[row]
-    return NAN
+    target, numbers = num(run.option("output.target")), run.metrics.numbers
+    reached = (row for row in run.rows["val"] if target > 0 and numbers("top1")[row] >= target)
+    return next((numbers("elapsed_seconds")[row] for row in reached), NAN)
 
 
 def images_per_second(run):
     return known(run.number("images_per_second"), run.step_mean("images_per_second", 1))
 
 
-CONDITIONS = [
-    ("model", "model"),
-    ("parameters", "parameters"),
-    ("trainable_parameters", "trainable parameters"),
-    ("image", "image size"),
-    ("backend", "backend"),
-    ("precision", "precision"),
-]
+CONDITIONS = {
+    "model": "model",
+    "parameters": "parameters",
+    "trainable_parameters": "trainable parameters",
+    "image": "image size",
+}
+SCALING_CONDITIONS = dict(CONDITIONS, backend="backend", precision="precision")
 
 
-def difference(run, first, scaling):
+def difference(run, first, conditions=CONDITIONS):
     """What prevents comparing the speed, or the scaling efficiency: (name, value, other)."""
-    for key, name in CONDITIONS if scaling else CONDITIONS[:4]:
+    for key, name in conditions.items():
         one, other = run.result.get(key), first.result.get(key)
         if one is not None and other is not None and one != other:
             return name, one, other
@@ -773,44 +741,61 @@ def difference(run, first, scaling):
 
 
 def speed_up(run, first):
-    if difference(run, first, False):
+    if difference(run, first):
         return NAN
     return ratio(images_per_second(run), images_per_second(first))
 
 
 def efficiency(run, first):
-    if difference(run, first, True):
+    if difference(run, first, SCALING_CONDITIONS):
         return NAN
-    return ratio(speed_up(run, first) * first.number("ranks"), run.number("ranks"))
-
-
-def images_per_rank(run):
-    return ratio(images_per_second(run), run.number("ranks"))
+    ranks = ratio(first.number("world_size"), run.number("world_size"))
+    return speed_up(run, first) * ranks
 
 
 def peak_bytes(run):
-    gpu, resident = [run.number("sensors.%s.max" % name) for name in PEAKS]
+    names = ("gpu_memory_used", "resident")
+    sensors = [run.number("sensors.%s_bytes.max" % name) for name in names]
     monitor = highest(run.monitor.numbers("resident_bytes"))
-    return known(highest(run.ranks.numbers("peak_bytes")), gpu, resident, monitor)
+    return known(highest(run.ranks.numbers("peak_bytes")), *sensors, monitor)
 
 
 def busy(run):
-    gpu, cores = [run.number("sensors.%s.mean" % name) for name in ("gpu_busy", "cores_busy")]
-    return known(gpu, cores, mean(run.monitor.numbers("cores_busy")))
-
-
-def epochs_mean(run, name):
-    return mean([num(row.get(name)) for row in run.epochs])
-
-
-def share(name):
-    """A share of the step time."""
-    return lambda run: ratio(run.step_mean(name), run.step_mean("step_seconds"))
+    sensors = [run.number("sensors.%s_busy.mean" % name) for name in ("gpu", "cores")]
+    return known(*sensors, mean(run.monitor.numbers("cores_busy")))
 
 
 def train_loss(run):
     last = num(run.epochs[-1].get("train_loss")) if run.epochs else NAN
     return known(run.number("train.loss"), last, run.last("loss", "train"))
+
+
+def per_rank(run):
+    return ratio(images_per_second(run), run.number("world_size"))
+
+
+def planned_bytes(run):
+    return known(highest(run.ranks.numbers("planned_bytes")), run.number("planned_bytes"))
+
+
+def setup_seconds(run):
+    return run.number("total_seconds") - run.number("without_setup_seconds")
+
+
+def epoch_seconds(run):
+    return mean(num(row.get("seconds")) for row in run.epochs)
+
+
+# Functions that return the function of a fact
+
+
+def step(name):
+    return lambda run: run.step_mean(name)
+
+
+def share(name):
+    """A share of the step time."""
+    return lambda run: ratio(run.step_mean(name), run.step_mean("step_seconds"))
 
 
 def last_val(name):
@@ -826,18 +811,7 @@ def attempt(key):
     return lambda run: text(get(run.attempts, "0." + key))
 
 
-def rank_most(name):
-    return lambda run: known(highest(run.ranks.numbers(name)), run.number(name))
-
-
-def data_name(run):
-    return run.option("data.root") or run.option("data.format")
-
-
-def setup_seconds(run):
-    return run.number("total_seconds") - run.number("without_setup_seconds")
-
-
+waiting = share("exposed_comm_seconds")
 # Name, key, kind, then a function of the run or a key of result.json (by default: the key), and 1
 # if higher is better, -1 if lower is.
 FACT_TABLE = {
@@ -849,7 +823,7 @@ FACT_TABLE = {
         ("Parameters", "parameters", "count"),
         ("Initial weights", "init", "text", initial_weights),
         ("Tags", "tags", "text", deck("run.tags")),
-        ("Data", "data", "text", data_name),
+        ("Data", "data", "text", lambda run: run.option("data.root") or run.option("data.format")),
         ("Data used", "data_used", "text", data_used),
         ("Training samples", "train_samples", "count"),
         ("Validation samples", "val_samples", "count"),
@@ -862,7 +836,7 @@ FACT_TABLE = {
         ("Device", "device", "text", attempt("devices.0")),
         ("First host", "host", "text", attempt("hosts.0")),
         ("Precision", "precision", "text", deck("train.precision", "precision")),
-        ("Ranks", "ranks", "count"),
+        ("Ranks", "ranks", "count", "world_size"),
         ("Nodes", "nodes", "count"),
         ("Threads per rank", "threads", "count"),
         ("Global batch", "global_batch", "count"),
@@ -889,25 +863,19 @@ FACT_TABLE = {
         ("Time excluding set-up", "without_setup_seconds", "seconds", None, -1),
         ("Training time", "training_seconds", "seconds", None, -1),
         ("Evaluation time", "evaluation_seconds", "seconds", Run.evaluation_seconds, -1),
-        ("Time per epoch", "epoch_seconds", "seconds", lambda r: epochs_mean(r, "seconds"), -1),
+        ("Time per epoch", "epoch_seconds", "seconds", epoch_seconds, -1),
         ("Time to target accuracy", "target_seconds", "seconds", target_seconds, -1),
     ],
     "Speed": [
         ("Images/s", "images_per_second", "rate", images_per_second, 1),
-        ("Images/s per rank", "images_per_second_rank", "rate", images_per_rank, 1),
+        ("Images/s per rank", "images_per_second_rank", "rate", per_rank, 1),
         ("Speed-up", "speed_up", "ratio", speed_up, 1),
         ("Scaling efficiency", "efficiency", "share", efficiency, 1),
         ("FLOPs per image", "flops_per_image", "flops"),
-        ("Step time", "step_seconds", "seconds", lambda run: run.step_mean("step_seconds"), -1),
-        ("MFU", "peak_share", "share", lambda run: run.step_mean("peak_share"), 1),
+        ("Step time", "step_seconds", "seconds", step("step_seconds"), -1),
+        ("MFU", "peak_share", "share", step("peak_share"), 1),
         ("Waiting for data", "data_share", "share", share("data_seconds"), -1),
-        (
-            "Waiting for communication",
-            "exposed_comm_share",
-            "share",
-            share("exposed_comm_seconds"),
-            -1,
-        ),
+        ("Waiting for communication", "exposed_comm_share", "share", waiting, -1),
         ("Communication thread busy", "comm_share", "share", share("comm_seconds")),
         ("Forward pass", "forward_share", "share", share("forward_seconds")),
         ("Backward pass", "backward_share", "share", share("backward_seconds")),
@@ -915,7 +883,7 @@ FACT_TABLE = {
         ("Optimizer step", "update_share", "share", share("update_seconds")),
     ],
     "Memory and energy": [
-        ("Planned memory per rank", "planned_bytes", "bytes", rank_most("planned_bytes"), -1),
+        ("Planned memory per rank", "planned_bytes", "bytes", planned_bytes, -1),
         ("Peak memory per rank", "peak_bytes", "bytes", peak_bytes, -1),
         ("Utilization", "busy", "share", busy),
         ("Energy", "energy_wh", "Wh", "sensors.energy_wh", -1),
@@ -955,35 +923,27 @@ def fact_known(fact, runs):
 
 def fact_name(fact, runs):
     """The name: top-1 is the pixel accuracy of a segmentation, or of all labels together."""
-    words = {"segmentation": "pixel accuracy", "labels": "all labels right"}
-    tasks = {run.task() for run in runs}
-    return fact.name.replace(
-        "top-1", words.get(tasks.pop(), "top-1") if len(tasks) == 1 else "top-1"
-    )
+    tasks = [run.task() for run in runs]
+    names = {"segmentation": "pixel accuracy", "labels": "all labels right"}
+    name = names.get(tasks[0], "top-1") if len(set(tasks)) == 1 else "top-1"
+    return fact.name.replace("top-1", name)
 
 
 def fact_best(fact, runs, run):
     """True if no run that can be compared has a better value and one has another value."""
-    own = fact.value(run, runs[0])
+    own, quality = fact.value(run, runs[0]), fact.group == "Quality"
     if not fact.better or isinstance(own, str) or math.isnan(own):
         return False
-    differs = False
-    for other in runs:
-        value = fact.value(other, runs[0])
-        if isinstance(value, str) or math.isnan(value):
-            continue
-        if fact.group == "Quality" and other.task() != run.task():
-            continue
-        if (
-            (value - own) * fact.better > 0
-            or fact.group != "Quality"
-            and difference(other, run, False)
-            or fact.group == "Time"
-            and other.last_step() != run.last_step()
-        ):
-            return False
-        differs = differs or value != own
-    return differs
+    others = [(other, fact.value(other, runs[0])) for other in runs]
+    others = [(o, v) for o, v in others if not isinstance(v, str) and not math.isnan(v)]
+    if quality:
+        others = [(o, v) for o, v in others if o.task() == run.task()]
+    elif any(difference(other, run) for other, _ in others):
+        return False
+    if fact.group == "Time" and any(o.last_step() != run.last_step() for o, _ in others):
+        return False
+    values = [value * fact.better for _, value in others]
+    return max(values) == own * fact.better > min(values)
 
 
 def facts_csv(runs):
@@ -1014,8 +974,8 @@ class Series:
     """A curve. `covered`: number of curves that hide it."""
 
     def __init__(self, x, y, name="", colour=0, dashed=False, thin=False):
-        self.x, self.y, self.name, self.colour = x, y, name, colour % len(COLOURS)
-        self.dashed, self.thin, self.covered = dashed, thin, 0
+        self.x, self.y, self.name, self.stroke = x, y, name, "#" + COLOURS[colour % len(COLOURS)]
+        self.colour, self.dashed, self.thin, self.covered = colour % len(COLOURS), dashed, thin, 0
 
 
 class Chart(NamedTuple):
@@ -1072,75 +1032,67 @@ def ticks_log(least, most, wanted):
     return ticks
 
 
+class Axis:
+    """The limits of an axis, and its place on the drawing."""
+
+    def __init__(self, values, log, zero=False, margin=0.0):
+        values = values or [0.1 if log else 0.0, 1.0]
+        least, most = min(values), max(values)
+        if not log and zero:
+            least, most = min(least, 0.0), max(most, 0.0)
+        if most - least <= max(1e-12 * max(abs(least), abs(most)), 1 / MOST):
+            around = abs(least) * 0.1 or 1.0
+            least, most = (least / 2, most * 2) if log else (least - around, most + around)
+        if log:
+            factor = (most / least) ** (0.8 * margin)
+            least, most = least / factor, most * factor
+        else:
+            margin *= most - least
+            least, most = least - margin * (least != 0), most + margin * (most != 0)
+        self.least, self.most, self.log, self.place = least, most, log, (0.0, 1.0)
+
+    def ticks(self, distance, whole=False):
+        wanted = int(abs(self.place[1] - self.place[0]) / distance)
+        wanted = min(wanted, int(self.most - self.least)) if whole else wanted
+        return (ticks_log if self.log else ticks_linear)(self.least, self.most, wanted)
+
+    def at(self, value):
+        if self.log:
+            share = math.log(value / self.least) / math.log(self.most / self.least)
+        else:
+            share = (value - self.least) / (self.most - self.least)
+        start, end = self.place
+        return start + min(max(share, 0.0), 1.0) * (end - start)
+
+
 class Drawing:
     """A chart as SVG. With an id it is part of a page: without title, with values to point at."""
 
     def __init__(self, chart, width, height, name="", enlarged=1.0, places=100, coarse=1.0):
         self.chart, self.name, self.coarse, self.places = chart, name, coarse, places
         self.width, self.height, self.parts = width, height, []
-        self.x = self.limits(0, chart.x_log)
-        self.y = self.limits(1, chart.y_log)
+        points = [p for s in chart.series for p in zip(s.x, s.y) if drawable(p[0], chart.x_log)]
+        marks = [] if math.isnan(chart.mark) else [chart.mark]
+        self.x = Axis(marks + [x for x, _ in points], chart.x_log, True)
+        ys = [y for _, y in points if drawable(y, chart.y_log)]
+        if chart.y_range:
+            self.y = Axis(chart.y_range, chart.y_log)
+        else:
+            self.y = Axis(ys, chart.y_log, chart.y_zero, 0.05)
         line = 1.35 * 12 * enlarged
         self.legend = [] if name else [s for s in chart.series if s.name]
         top = 0 if name else (22 if chart.title else 4) + (20 if self.legend else 0)
         self.top = top + (8 if name else 26 if chart.y_label else 8)
         self.bottom = height - line - 8 - (line if chart.x_label else 0)
-        self.y_ticks = self.ticks(self.y, self.bottom - self.top, max(30, 24 * enlarged))
-        wide = lambda ticks: math.ceil(
-            max((0.62 * 12 * len(t) for _, t in ticks), default=0) * enlarged
-        )
-        self.left, self.right = wide(self.y_ticks) + 10, width - 14
-        label = wide(self.ticks(self.x, self.right - self.left, 62))
-        distance = max(50, 1.5 * label)
-        self.x_ticks = self.ticks(self.x, self.right - self.left, distance, chart.x_whole)
+        self.y.place = self.bottom, self.top
+        self.y_ticks = self.y.ticks(max(30, 24 * enlarged))
+        wide = lambda ticks: 0.62 * 12 * enlarged * max((len(t) for _, t in ticks), default=0)
+        self.left, self.right = math.ceil(wide(self.y_ticks)) + 10, width - 14
+        self.x.place = self.left, self.right
+        label = math.ceil(wide(self.x.ticks(62)))
+        self.x_ticks = self.x.ticks(max(50, 1.5 * label), chart.x_whole)
         self.right = width - max(14, label / 2 + 2)
-
-    def limits(self, axis, log):
-        chart = self.chart
-        if axis == 1 and chart.y_range:
-            return chart.y_range + (log,)
-        values = [chart.mark] if axis == 0 and not math.isnan(chart.mark) else []
-        for series in chart.series:
-            for x, y in zip(series.x, series.y):
-                if drawable(x, chart.x_log) and (axis == 0 or drawable(y, chart.y_log)):
-                    values.append(y if axis else x)
-        if not values:
-            return 0.1 if log else 0.0, 1.0, log
-        least, most = min(values), max(values)
-        if not log and (chart.y_zero if axis else not chart.x_log):
-            least, most = min(least, 0.0), max(most, 0.0)
-        if most - least <= max(1e-12 * max(abs(least), abs(most)), 1 / MOST):
-            margin = abs(least) * 0.1 or 1.0
-            least, most = (least / 2, most * 2) if log else (least - margin, most + margin)
-        if axis == 1 and log:
-            factor = (most / least) ** 0.04
-            least, most = least / factor, most * factor
-        elif axis == 1:
-            margin = (most - least) * 0.05
-            least, most = least - margin * (least != 0), most + margin * (most != 0)
-        return least, most, log
-
-    @staticmethod
-    def ticks(limits, length, distance, whole=False):
-        least, most, log = limits
-        wanted = int(length / distance)
-        wanted = min(wanted, int(most - least)) if whole else wanted
-        return (ticks_log if log else ticks_linear)(least, most, wanted)
-
-    @staticmethod
-    def position(limits, value):
-        least, most, log = limits
-        if log:
-            share = math.log(value / least) / math.log(most / least)
-        else:
-            share = (value - least) / (most - least)
-        return min(max(share, 0.0), 1.0)
-
-    def at_x(self, value):
-        return self.left + self.position(self.x, value) * (self.right - self.left)
-
-    def at_y(self, value):
-        return self.bottom - self.position(self.y, value) * (self.bottom - self.top)
+        self.x.place = self.left, self.right
 
     def write(self, line, *values):
         self.parts.append(line % values)
@@ -1157,51 +1109,42 @@ class Drawing:
     def thin_out(self, series):
         """At most four points per column of pixels: first, lowest, highest, last. None: a gap."""
         width = self.coarse * max(1, len(self.chart.series) / 4)
-        points, column, place, gap = [], [], None, False
-
-        def finish():
-            if column:
-                by_y = lambda point: point[1]
-                first, last = column[0], column[-1]
-                kept = {point[2]: point for point in (first, min(column, key=by_y))}
-                kept.update({point[2]: point for point in (max(column, key=by_y), last)})
-                points.extend(kept[index][:2] for index in sorted(kept))
-
+        columns, gap = [], False
         for index, (x, y) in enumerate(zip(series.x, series.y)):
             if not drawable(x, self.chart.x_log) or not drawable(y, self.chart.y_log):
                 gap = True
                 continue
-            point = self.at_x(x), self.at_y(y), index
-            if column and point[0] // width != place:
-                finish()
-                column = []
-                if gap:
-                    points.append(None)
-            gap, place = False, point[0] // width
-            column.append(point)
-        finish()
+            x, y = self.x.at(x), self.y.at(y)
+            if not columns or columns[-1][0] != x // width:
+                columns += [(None, [])] if gap and columns else []
+                columns.append((x // width, []))
+            columns[-1][1].append((index, x, y))
+            gap = False
+        points, by_y = [], lambda point: point[2]
+        for _, column in columns:
+            if not column:
+                points.append(None)
+                continue
+            kept = {column[0], column[-1], min(column, key=by_y), max(column, key=by_y)}
+            points += [point[1:] for point in sorted(kept)]
         return points
 
     def curve(self, series):
-        points, path, begun = self.thin_out(series), [], False
-        for index, point in enumerate(points):
+        points, path = self.thin_out(series), []
+        for before, point, after in zip([None] + points, points, points[1:] + [None]):
             if point:
-                path.append("%s%.4g %.4g" % ("" if begun else "M", point[0], point[1]))
-                alone = not begun and (index + 1 == len(points) or not points[index + 1])
-                path.append("h0" if alone else "")
-            begun = bool(point)
-        many = series.thin or len(series.x) > 600
-        width = 1 if many else 1.7 + 1.9 * min(series.covered, 2)
+                path.append("%s%.4g %.4g" % (("" if before else "M",) + point))
+                path += [] if before or after else ["h0"]
+        if not path:
+            return
+        width = 1.7 + 1.9 * min(series.covered, 2)
+        width = 1 if series.thin or len(series.x) > 600 else width
         more = ' stroke-dasharray="5 4" stroke-linecap="butt"' if series.dashed else ""
-        stroke = "#" + COLOURS[series.colour]
-        if path:
-            line = " ".join(part for part in path if part)
-            self.write(
-                '<path d="%s" stroke="%s" stroke-width="%.3g"%s/>\n', line, stroke, width, more
-            )
-        if path and len(series.x) <= 40 and not series.thin:
+        line = '<path d="%s" stroke="%s" stroke-width="%.3g"%s/>\n'
+        self.write(line, " ".join(path), series.stroke, width, more)
+        if len(series.x) <= 40 and not series.thin:
             dots = " ".join("M%.4g %.4gh0" % point for point in points if point)
-            self.write('<path d="%s" stroke="%s" stroke-width="4.5"/>\n', dots, stroke)
+            self.write(line, dots, series.stroke, 4.5, "")
 
     def x_text(self, x):
         label = self.chart.x_label
@@ -1215,78 +1158,66 @@ class Drawing:
                 continue
             at = min(bisect.bisect_left(series.x, x), len(series.x) - 1)
             at -= at > 0 and x - series.x[at - 1] < series.x[at] - x
-            value = series.y[at]
-            good = math.isfinite(value)
-            shown = show("number", value) if good else "not finite"
-            unit = " " + self.chart.y_label if good and self.chart.y_label else ""
+            shown = "not finite"
+            if math.isfinite(series.y[at]):
+                shown = ("%s %s" % (show("number", series.y[at]), self.chart.y_label)).rstrip()
             other = series.x[at] != x and self.chart.x_whole
             place = " at " + self.x_text(series.x[at]) if other else ""
-            lines.append("%s %s%s%s" % (series.name or self.chart.title, shown, unit, place))
+            lines.append("%s %s%s" % (series.name or self.chart.title, shown, place))
         return "\n".join(esc(line) for line in lines)
 
     def hover(self):
         """Rectangles around points of the longest curve; browsers show their titles."""
         xs = max((series.x for series in self.chart.series), key=len)
         count = min(len(xs), max(self.places // (1 + len(self.chart.series) // 8), 8))
-        chosen = [xs[i * (len(xs) - 1) // (count - 1) if count > 1 else 0] for i in range(count)]
+        chosen = [xs[i * (len(xs) - 1) // max(count - 1, 1)] for i in range(count)]
         chosen = [x for x in chosen if drawable(x, self.chart.x_log)]
-        edges = [(self.at_x(a) + self.at_x(b)) / 2 for a, b in zip(chosen, chosen[1:])]
+        edges = [(self.x.at(a) + self.x.at(b)) / 2 for a, b in zip(chosen, chosen[1:])]
+        box = '<rect class="at" x="%.1f" y="%.0f" width="%.1f" height="%.0f"><title>%s</title></rect>\n'
         for x, start, end in zip(chosen, [self.left] + edges, edges + [self.right]):
-            box = start, self.top, max(end - start, 0), self.bottom - self.top, self.values(x)
-            self.write(
-                '<rect class="at" x="%.1f" y="%.0f" width="%.1f" height="%.0f">'
-                "<title>%s</title></rect>\n",
-                *box
-            )
+            size = max(end - start, 0), self.bottom - self.top
+            self.write(box, start, self.top, *size, self.values(x))
+
+    def about(self):
+        """The attributes of a chart that is part of a page."""
+        about = ["%s by %s." % (self.chart.title, self.chart.x_label)]
+        for s in self.chart.series:
+            last = show("number", next((y for y in reversed(s.y) if y == y), NAN))
+            about += ["%s: %d points, last %s." % (s.name, len(s.x), last)] if s.name else []
+        frame = "%.2f %.2f %.2f %.2f" % (self.left, self.top, self.right, self.bottom)
+        limits = "%.9g %.9g %.9g %.9g" % (self.x.least, self.x.most, self.y.least, self.y.most)
+        line = ' class="chart" id="%s" data-frame="%s" data-range="%s" role="img" aria-label="%s"'
+        return line % (self.name, frame, limits, esc(" ".join(about)))
 
     def svg(self, more=' xmlns="http://www.w3.org/2000/svg"'):
-        chart = self.chart
-        if self.name:
-            frame = self.left, self.top, self.right, self.bottom
-            more = ' class="chart" id="%s" data-frame="%s" data-range="%s"' % (
-                self.name,
-                " ".join("%.2f" % value for value in frame),
-                " ".join("%.9g" % value for value in self.x[:2] + self.y[:2]),
-            )
-            lasts = [(s, next((y for y in reversed(s.y) if y == y), NAN)) for s in chart.series]
-            about = ["%s by %s." % (chart.title, chart.x_label)] + [
-                "%s: %d points, last %s." % (s.name, len(s.x), show("number", y))
-                for s, y in lasts
-                if s.name
-            ]
-            more += ' role="img" aria-label="%s"' % esc(" ".join(about))
+        chart, left, right, top, bottom = self.chart, self.left, self.right, self.top, self.bottom
         self.write(
             '<svg%s viewBox="0 0 %g %g" fill="none" font-size="12" '
             'font-family="system-ui,sans-serif" stroke-linejoin="round" stroke-linecap="round">\n',
-            more,
-            self.width,
-            self.height,
+            *(self.about() if self.name else more, self.width, self.height)
         )
         for value, words in self.y_ticks:
-            y = self.at_y(value)
-            self.line(self.left, y, self.right, y, GRID)
-            self.text(self.left - 6, y, words, "end", more=' dy=".35em"')
+            y = self.y.at(value)
+            self.line(left, y, right, y, GRID)
+            self.text(left - 6, y, words, "end", more=' dy=".35em"')
         for value, words in self.x_ticks:
-            x = self.at_x(value)
-            self.line(x, self.top, x, self.bottom, GRID)
-            self.text(x, self.bottom + 4, words, "middle", more=' dy="1em"')
-        self.line(self.left, self.bottom, self.right, self.bottom, LABEL)
+            x = self.x.at(value)
+            self.line(x, top, x, bottom, GRID)
+            self.text(x, bottom + 4, words, "middle", more=' dy="1em"')
+        self.line(left, bottom, right, bottom, LABEL)
         if chart.x_label:
-            self.text(self.right, self.bottom + 4, chart.x_label, "end", more=' dy="2.3em"')
+            self.text(right, bottom + 4, chart.x_label, "end", more=' dy="2.3em"')
         if not math.isnan(chart.mark):
-            x = self.at_x(chart.mark)
-            self.line(x, self.top, x, self.bottom, LABEL, ' stroke-dasharray="2 3"')
-            right = x > (self.left + self.right) / 2
-            side = (x - 4, "end") if right else (x + 4, "")
-            self.text(side[0], self.top + 11, chart.mark_label, side[1])
+            x = self.x.at(chart.mark)
+            self.line(x, top, x, bottom, LABEL, ' stroke-dasharray="2 3"')
+            side = (x - 4, "end") if x > (left + right) / 2 else (x + 4, "")
+            self.text(side[0], top + 11, chart.mark_label, side[1])
         if not self.name:
             self.heading()
         for series in chart.series:
             self.curve(series)
         if not any(len(series.x) for series in chart.series):
-            self.text(
-                (self.left + self.right) / 2, (self.top + self.bottom) / 2, "no data", "middle"
-            )
+            self.text((left + right) / 2, (top + bottom) / 2, "no data", "middle")
         elif self.name:
             self.hover()
         return "".join(self.parts) + "</svg>"
@@ -1295,8 +1226,8 @@ class Drawing:
         """Title, legend and label of the y axis of a chart of its own."""
         x = 4
         for series in self.legend:
-            more = ' stroke-dasharray="5 4"' if series.dashed else ""
-            self.line(x, 32, x + 18, 32, "#" + COLOURS[series.colour], ' stroke-width="2"' + more)
+            more = ' stroke-width="2"' + (' stroke-dasharray="5 4"' if series.dashed else "")
+            self.line(x, 32, x + 18, 32, series.stroke, more)
             self.text(x + 23, 36, series.name, colour=TEXT)
             x += 18 + 5 + 0.62 * 12 * len(series.name) + 14
         if self.chart.y_label:
@@ -1325,11 +1256,10 @@ def charts_write(charts, path, width, height):
     for axis, chart in zip(axes[0], charts):
         for s in chart.series:
             style = "--" if s.dashed else "-"
-            colour, line = "#" + COLOURS[s.colour], 0.8 if s.thin else 1.6
+            colour, line = s.stroke, 0.8 if s.thin else 1.6
             axis.plot(s.x, s.y, style, color=colour, linewidth=line, label=s.name or None)
         axis.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
         axis.set_xscale("log" if chart.x_log else "linear")
-        axis.set_yscale("log" if chart.y_log else "linear")
         if chart.y_range:
             axis.set_ylim(*chart.y_range)
         if any(s.name for s in chart.series):
@@ -1343,53 +1273,72 @@ def charts_write(charts, path, width, height):
 
 
 class Sheet:
-    """Kinds of columns: text, code, n (a number), share (a number with a bar)."""
+    """A table of records. A column has a name, a kind, and a key of the record or a function of
+    it. Columns without values are left out. Kinds: text, code, bar (a share with a bar), or one of
+    show()."""
 
-    def __init__(self, title, style, *columns):
-        self.title, self.style, self.columns = title, style, list(columns)
-        self.rows, self.note = [], ""
+    def __init__(self, title, style, records, columns, note=""):
+        self.title, self.style, self.note, self.columns = title, style, note, []
+        for name, kind, find in columns:
+            value = find if callable(find) else lambda record: get(record, find)
+            cells = [self.cell(kind, value(record)) for record in records]
+            if any(cells):
+                self.columns.append((name, kind, cells))
+        self.rows = list(zip(*[cells for _, _, cells in self.columns]))
+
+    @staticmethod
+    def cell(kind, value):
+        if kind in ("text", "code", "as is"):
+            return "" if value is None else str(value)
+        return show("share" if kind == "bar" else kind, num(value))
 
     def html(self):
         if not self.rows:
             return ""
-        parts = ['<p class="note">%s</p>\n' % esc(self.note)] if self.note else []
-        tall = " tall" if len(self.rows) > 24 else ""
-        parts.append(scroll_begin(self.style, self.title, tall) + "<thead><tr>")
-        for name, kind in self.columns:
-            number = ' class="n"' if kind in ("n", "share") else ""
-            bar = '<td class="m"></td>' if kind == "share" else ""
-            parts.append('<th scope="col"%s>%s</th>%s' % (number, label(name), bar))
-        parts.append("</tr></thead>\n<tbody>\n")
+        head, rows = [], []
+        for name, kind, _ in self.columns:
+            head.append(html_cell(label(name), "" if kind in ("text", "code") else "n", "col"))
+            head += ['<td class="m"></td>'] if kind == "bar" else []
         for row in self.rows:
             cells = []
-            for at, ((_, kind), cell) in enumerate(zip(self.columns, row)):
-                tag, scope = ("td", "") if at else ("th", ' scope="row"')
-                number = ' class="n"' if kind in ("n", "share") else ""
+            for (_, kind, _), cell in zip(self.columns, row):
                 shown = "<code>%s</code>" % esc(cell) if kind == "code" else esc(cell)
-                cells.append("<%s%s%s>%s</%s>" % (tag, scope, number, shown, tag))
-                if kind == "share":
-                    value = known(num(cell.rstrip(" %")), 0.0) / 100
+                number = "" if kind in ("text", "code") else "n"
+                cells.append(html_cell(shown, number, "" if cells else "row"))
+                if kind == "bar":
                     bar = '<td class="m"><span class="bar s0" style="--v:%.2f"></span></td>'
-                    cells.append(bar % value)
-            parts.append("<tr>%s</tr>\n" % "".join(cells))
-        return "".join(parts) + "</tbody></table></div>\n"
+                    cells.append(bar % (known(num(cell.rstrip(" %")), 0.0) / 100))
+            rows.append(cells)
+        note = '<p class="note">%s</p>\n' % esc(self.note) if self.note else ""
+        tall = " tall" if len(self.rows) > 24 else ""
+        return note + html_table(self.style, self.title, head, rows, tall)
 
     def markdown(self):
         if not self.rows:
             return ""
+        rules = ["---" if kind in ("text", "code") else "---:" for _, kind, _ in self.columns]
         lines = ["", "## " + self.title, ""] + ([self.note, ""] if self.note else [])
-        lines.append("| %s |" % " | ".join(markdown(name) for name, _ in self.columns))
-        lines.append(
-            "".join("|---:" if kind in ("n", "share") else "|---" for _, kind in self.columns) + "|"
-        )
-        lines += ["| %s |" % " | ".join(markdown(cell) for cell in row) for row in self.rows]
+        lines.append("| %s |" % " | ".join(markdown(name) for name, _, _ in self.columns))
+        lines.append("|%s|" % "|".join(rules))
+        lines += ["| %s |" % " | ".join(map(markdown, row)) for row in self.rows]
         return "\n".join(lines) + "\n"
 
 
-def scroll_begin(style, name, more=""):
+def html_cell(shown, style="", scope="", more=""):
+    """A cell, or with a scope (col, row) a header cell."""
+    tag, scope = ("th", ' scope="%s"' % scope) if scope else ("td", "")
+    style = ' class="%s"' % style if style else ""
+    return "<%s%s%s%s>%s</%s>" % (tag, scope, style, more, shown, tag)
+
+
+def html_table(style, name, head, rows, more="", caption="", body=""):
     """A table in a box with a scroll bar; with the focus it can be scrolled by keyboard."""
     box = '<div class="scroll%s" role="region" tabindex="0" aria-label="%s"><table class="%s">\n'
-    return box % (more, esc(name), style)
+    lines = [box % (more, esc(name), style)]
+    lines += ["<caption>%s</caption>\n" % caption] if caption else []
+    lines += ["<thead><tr>%s</tr></thead>\n" % "".join(head)] if head else []
+    lines += ["<tbody%s>\n" % body] + ["<tr>%s</tr>\n" % "".join(row) for row in rows]
+    return "".join(lines) + "</tbody></table></div>\n"
 
 
 def label(name):
@@ -1404,40 +1353,37 @@ def markdown(value):
 
 
 def sheet_splits(run):
-    sheet = Sheet("Quality by split", "ranks", ("split", "text"))
-    columns = [
-        ("samples", "samples", "count"),
-        ("loss", "loss", "number"),
-        (fact_name(FACT["val_top1"], [run]).partition(" ")[2], "top1", "share"),
-        ("top-5", "top5", "share"),
-        ("mean IoU", "miou", "share"),
-        ("mAP", "map", "share"),
-        ("macro precision", "macro.precision", "share"),
-        ("macro recall", "macro.recall", "share"),
-        ("macro F1", "macro.f1", "share"),
-        ("macro specificity", "macro.specificity", "share"),
-    ]
     rows = []
     if isinstance(run.result.get("train"), dict):
-        rows.append(("training", run.result["train"], "mean of the last epoch, during training"))
+        weights = "mean of the last epoch, during training"
+        rows.append(dict(run.result["train"], split="training", weights=weights))
     for split, name in (("val", "validation"), ("test", "test")):
-        found = run.evaluations(split)
-        chosen = [run.evaluation(split)] + found[-1:]
-        for at, evaluation in enumerate(chosen[: 1 if chosen[0] is chosen[-1] else 2]):
-            if found:
-                rows.append((name, evaluation, run.weights_text(evaluation["step"])))
-    values = [[show(kind, num(get(row[1], key))) for _, key, kind in columns] for row in rows]
-    kept = [at for at in range(len(columns)) if any(row[at] for row in values)]
-    sheet.columns += [(columns[at][0], "n") for at in kept] + [("measured with", "text")]
-    for row, cells in zip(rows, values):
-        sheet.rows.append([row[0]] + [cells[at] for at in kept] + [row[2]])
-    monitor, value = text(get(run.result, "best.monitor")), run.number("best.value")
+        shown = [run.evaluation(split)] + run.evaluations(split)[-1:]
+        for evaluation in shown[:1] if shown[0] is shown[-1] else shown:
+            weights = run.weights_text(evaluation["step"])
+            rows.append(dict(evaluation, split=name, weights=weights))
+        if not run.evaluations(split):
+            rows.pop()
+    columns = [
+        ("split", "text", "split"),
+        ("samples", "count", "samples"),
+        ("loss", "number", "loss"),
+        (fact_name(FACT["val_top1"], [run]).partition(" ")[2], "share", "top1"),
+        ("top-5", "share", "top5"),
+        ("mean IoU", "share", "miou"),
+        ("mAP", "share", "map"),
+        ("macro precision", "share", "macro.precision"),
+        ("macro recall", "share", "macro.recall"),
+        ("macro F1", "share", "macro.f1"),
+        ("macro specificity", "share", "macro.specificity"),
+        ("measured with", "text", "weights"),
+    ]
+    note, monitor, value = "", text(get(run.result, "best.monitor")), run.number("best.value")
     if not math.isnan(value):
         kind = "share" if monitor.startswith(("top", "miou", "map")) else "number"
-        step = show("count", run.number("best.step"))
-        sheet.note = "checkpoint.monitor=%s: best validation value %s, at step %s."
-        sheet.note %= monitor, show(kind, value), step
-    return sheet
+        note = "checkpoint.monitor=%s: best validation value %s, at step %s."
+        note %= monitor, show(kind, value), show("count", run.number("best.step"))
+    return Sheet("Quality by split", "ranks", rows, columns, note)
 
 
 CLASSES_MOST = 60
@@ -1445,56 +1391,42 @@ CLASSES_MOST = 60
 
 def sheet_classes(run):
     found = run.detailed()
-    classes = [c for c in array(found.get("classes")) if isinstance(c, dict)]
-    matrix = array(found.get("confusion_matrix"))
-    keys = [
-        ("F1", "f1", "share"),
-        ("recall", "recall", "n"),
-        ("precision", "precision", "n"),
-        ("specificity", "specificity", "n"),
-        ("one-vs-rest accuracy", "one_vs_rest_accuracy", "n"),
+    classes, matrix = [], array(found.get("confusion_matrix"))
+    for at, one in enumerate(records(found.get("classes"))):
+        row = array(matrix[at]) if at < len(matrix) else [NAN]
+        # `accuracy` is its name in version 0.2.
+        accuracy = one.get("accuracy", one.get("one_vs_rest_accuracy"))
+        classes.append(dict(one, one_vs_rest_accuracy=accuracy, images=sum(map(num, row))))
+    columns = [
+        ("class", "text", lambda one: text(one.get("name")) or "?"),
+        ("F1", "bar", "f1"),
+        ("recall", "share", "recall"),
+        ("precision", "share", "precision"),
+        ("specificity", "share", "specificity"),
+        ("one-vs-rest accuracy", "share", "one_vs_rest_accuracy"),
+        ("IoU", "bar", "iou"),
+        ("average precision", "bar", "average_precision"),
+        ("images" if found.get("miou") is None else "pixels", "count", "images"),
     ]
-    pixels = found.get("miou") is not None
-    if pixels:
-        keys.append(("IoU", "iou", "share"))
-    elif found.get("map") is not None:
-        keys.append(("average precision", "average_precision", "share"))
-    title = "Classes (%s split)" % found.get("split", "")
-    sheet = Sheet(title, "classes", ("class", "text"), *[(name, kind) for name, _, kind in keys])
-    sheet.columns.append(("pixels" if pixels else "images", "n"))
-    order = range(len(classes))
-    notes = ["Of the %s." % run.weights_text(found["step"])] if classes else []
+    note = "Of the %s." % run.weights_text(found["step"]) if classes else ""
     if len(classes) > CLASSES_MOST:
-        order = sorted(order, key=lambda at: known(num(classes[at].get("f1")), 2.0))[:CLASSES_MOST]
-        notes.append("The %d of %d classes with the lowest F1." % (CLASSES_MOST, len(classes)))
-    sheet.note = " ".join(notes)
-    for at in order:
-        one = classes[at]
-        if "accuracy" in one:  # its name in version 0.2
-            one = dict(one, one_vs_rest_accuracy=one["accuracy"])
-        row = matrix[at] if at < len(matrix) and isinstance(matrix[at], list) else [NAN]
-        cells = [show("share", num(one.get(key))) for _, key, _ in keys]
-        images = show("count", sum(num(cell) for cell in row))
-        sheet.rows.append([text(one.get("name")) or "?"] + cells + [images])
-    return sheet
+        note += " The %d of %d classes with the lowest F1." % (CLASSES_MOST, len(classes))
+        classes.sort(key=lambda one: known(num(one.get("f1")), 2.0))
+    title = "Classes (%s split)" % found.get("split", "")
+    return Sheet(title, "classes", classes[:CLASSES_MOST], columns, note)
 
 
 def sheet_outputs(run):
     split = "test" if run.evaluation("test").get("outputs") else "val"
     evaluation = run.evaluation(split)
-    outputs = [o for o in array(evaluation.get("outputs")) if isinstance(o, dict)]
+    outputs = records(evaluation.get("outputs"))
     keys = "rmse mae bias r2 persistence_rmse persistence_mae".split()
-    names = "RMSE,MAE,bias,R2,persistence RMSE,persistence MAE,RMSE / persistence".split(",")
-    sheet = Sheet("Outputs (%s split)" % split, "classes", ("output", "text"))
-    sheet.columns += [(name, "n") for name in names]
-    for output in outputs:
-        values = [num(output.get(key)) for key in keys] + [persistence(output)]
-        cells = [show("number", value) for value in values]
-        sheet.rows.append([text(output.get("name")) or "?"] + cells)
-    if outputs:
-        weights = run.weights_text(evaluation["step"])
-        sheet.note = "Errors in the units of the data, of the %s." % weights
-    return sheet
+    names = "RMSE,MAE,bias,R2,persistence RMSE,persistence MAE".split(",")
+    columns = [("output", "text", lambda output: text(output.get("name")) or "?")]
+    columns += [(name, "number", key) for name, key in zip(names, keys)]
+    columns.append(("RMSE / persistence", "number", persistence))
+    note = "Errors in the units of the data, of the %s." % run.weights_text(evaluation["step"])
+    return Sheet("Outputs (%s split)" % split, "classes", outputs, columns, note)
 
 
 def words_of(name, ending="_seconds"):
@@ -1502,147 +1434,93 @@ def words_of(name, ending="_seconds"):
     return name.replace("_", " ").strip()
 
 
+def unit_columns(units, title, kind, ending):
+    """The sum of the columns with this ending, its share of the whole model, and the columns."""
+    names = [name for name in units.names if name.endswith(ending)]
+    names = [name for name in names if highest(units.numbers(name)) > 0]
+    total = lambda unit: sum(known(num(unit.get(name)), 0.0) for name in names)
+    whole = sum(map(total, units.rows))
+    sums = (title, kind, total), ("of all", "bar", lambda unit: ratio(total(unit), whole))
+    return [*sums, *((words_of(name, ending), kind, name) for name in names)]
+
+
 def sheet_units(run):
-    units = run.units
-    times = [name for name in units.names if name.endswith("_seconds")]
-    sizes = [name for name in units.names if name.endswith("_bytes")]
-    sheet = Sheet("Units of the model", "facts", ("unit", "text"), ("parameters", "n"))
-    sheet.columns += [("planned memory", "n")] + [(words_of(name), "n") for name in times]
-    for row in range(len(units) if len(units) <= 400 else 0):
-        sizes_known = [v for v in (units.numbers(n)[row] for n in sizes) if v == v]
-        size = sum(sizes_known) if sizes_known else NAN
-        cells = [units.texts("unit")[row], show("count", units.numbers("parameters")[row])]
-        cells += [show("bytes", size)] + [show("seconds", units.numbers(n)[row]) for n in times]
-        sheet.rows.append(cells)
-    return sheet
+    columns = [("unit", "text", "unit"), ("parameters", "count", "parameters")]
+    columns += unit_columns(run.units, "step time", "seconds", "_seconds")
+    columns += unit_columns(run.units, "memory", "bytes", "_bytes")
+    note = "Times are means of a training step. Memory is the planned memory of rank 0."
+    return Sheet("Units of the model", "classes", run.units.rows, columns, note)
 
 
 RANKS_MOST = 256
-# Parts of the names of columns: kind; unit of a sensor, and what a value in that unit is
-# multiplied by.
-UNITS = [
-    ("bytes", "bytes", "MiB", 1 / 2**20),
-    ("seconds", "seconds", "s", 1),
-    ("busy", "share", "%", 100),
-    ("power", "W", "W", 1),
-    ("steps", "count", "", 1),
-    ("cores", "", "cores", 1),
-    ("energy", "", "J", 1),
-    ("temperature", "", "C", 1),
-    ("clock", "", "MHz", 1),
-]
 
-
-def unit_of(name):
-    return next((row for row in UNITS if row[0] in name), ("", "", "", 1))
+KINDS = {"bytes": "bytes", "seconds": "seconds", "busy": "share", "power": "W", "steps": "count"}
+RANK_WORDS = {
+    "planned_bytes": "planned memory",
+    "peak_bytes": "peak memory",
+    "user_seconds": "user CPU time",
+    "system_seconds": "system CPU time",
+    "seconds": "training time",
+    "data_seconds": "waiting for data",
+    "exposed_comm_seconds": "waiting for communication",
+}
 
 
 def sheet_ranks(run):
-    sheet, columns = Sheet("Ranks", "ranks"), []
+    columns = []
     for name in run.ranks.names:
-        cells, kind = run.ranks.texts(name)[:RANKS_MOST], unit_of(name)[1]
-        if any(cells):
-            number = not math.isnan(num(cells[0]))
-            words = RANK_WORDS.get(name, words_of(words_of(name), "_bytes"))
-            sheet.columns.append((words, "n" if number else "text"))
-            columns.append([show(kind, num(cell)) for cell in cells] if kind else cells)
-    sheet.rows = [list(row) for row in zip(*columns)]
-    if len(run.ranks) > RANKS_MOST:
-        sheet.note = "The first %d of %d rows." % (RANKS_MOST, len(run.ranks))
-    return sheet
-
-
-RANK_WORDS = {"planned_bytes": "planned memory", "peak_bytes": "peak memory"}
-RANK_WORDS.update(user_seconds="user CPU time", system_seconds="system CPU time")
-RANK_WORDS.update(seconds="training time", data_seconds="waiting for data")
-RANK_WORDS.update(exposed_comm_seconds="waiting for communication")
-
-
-def sheet_sensors(run):
-    """The sensors of result.json; of a run without results the means of monitor.csv."""
-    sheet = Sheet("Utilization, power and energy", "facts", ("sensor", "text"), ("", "text"))
-    sheet.columns += [("value", "n"), ("maximum", "n"), ("unit", "text")]
-    sensors = run.result.get("sensors")
-    if not isinstance(sensors, dict) and not run.has_result:
-        columns = {name: run.monitor.numbers(name) for name in run.monitor.names[4:]}
-        sensors = {n: {"mean": mean(v), "max": highest(v)} for n, v in columns.items()}
-    for name, sensor in (sensors if isinstance(sensors, dict) else {}).items():
-        sensor = sensor if isinstance(sensor, dict) else {}
-        key = next((key for key in ("mean", "max", "min", "total") if key in sensor), "")
-        if not math.isnan(num(sensor.get(key))):
-            values = [num(sensor[key]), num(sensor.get("max")) if key == "mean" else NAN]
-            _, _, unit, scale = unit_of(name)
-            cells = ["" if v != v else "%.5g" % (v * scale) for v in values]
-            sheet.rows.append([name, key] + cells + [unit])
-    return sheet
+        words = RANK_WORDS.get(name, words_of(words_of(name), "_bytes"))
+        kind = next((kind for part, kind in KINDS.items() if part in name), "")
+        number = not math.isnan(run.ranks.numbers(name)[0])
+        columns.append((words, kind or ("as is" if number else "text"), name))
+    most, count = "The first %d of %d rows.", len(run.ranks)
+    note = most % (RANKS_MOST, count) if count > RANKS_MOST else ""
+    return Sheet("Ranks", "ranks", run.ranks.rows[:RANKS_MOST], columns, note)
 
 
 def sheet_attempts(run):
-    names = "attempt started ended steps ranks hosts devices set-up outcome changed".split()
-    sheet = Sheet("Attempts", "facts", *[(name, "text") for name in names])
-    sheet.columns.append(("command", "code"))
+    rows = []
     for at, attempt in enumerate(run.attempts):
-        start, end = num(attempt.get("from_step")), num(attempt.get("to_step"))
+        start, end = known(num(attempt.get("from_step")), 0.0), num(attempt.get("to_step"))
+        steps = "%.0f to %s" % (max(start, 0), "?" if end != end else "%.0f" % end)
         outcome = text(attempt.get("error")) or text(attempt.get("stop_reason"))
         last = run.status() if at + 1 == len(run.attempts) else "interrupted"
-        changed = attempt.get("changed")
-        changes = [
-            "%s: %s" % (key, " to ".join(map(str, array(values))))
-            for key, values in (changed if isinstance(changed, dict) else {}).items()
-        ]
-        sheet.rows.append(
-            [
-                str(at + 1),
-                stamp_text(attempt.get("started")),
-                stamp_text(attempt.get("ended")),
-                "%.0f to %s" % (max(known(start, 0.0), 0), "?" if end != end else "%.0f" % end),
-                show("count", num(attempt.get("ranks"))),
-                ", ".join(map(str, array(attempt.get("hosts")))),
-                ", ".join(map(str, array(attempt.get("devices")))),
-                show("seconds", num(attempt.get("setup_seconds"))),
-                outcome or last,
-                "; ".join(changes),
-                text(attempt.get("command")),
-            ]
-        )
-    if not any(row[9] for row in sheet.rows):
-        sheet.columns.pop(9)
-        sheet.rows = [row[:9] + row[10:] for row in sheet.rows]
-    return sheet
+        changed = attempt.get("changed") if isinstance(attempt.get("changed"), dict) else {}
+        changes = ["%s: %s" % (k, " to ".join(map(str, array(v)))) for k, v in changed.items()]
+        row = dict(attempt, at=at + 1, span=steps, outcome=outcome or last)
+        rows.append(dict(row, changes="; ".join(changes)))
+    stamp = lambda key: lambda row: stamp_text(row.get(key))
+    joined = lambda key: lambda row: ", ".join(map(str, array(row.get(key))))
+    columns = [
+        ("attempt", "text", "at"),
+        ("started", "text", stamp("started")),
+        ("ended", "text", stamp("ended")),
+        ("steps", "text", "span"),
+        ("ranks", "count", "ranks"),
+        ("hosts", "text", joined("hosts")),
+        ("devices", "text", joined("devices")),
+        ("set-up", "seconds", "setup_seconds"),
+        ("outcome", "text", "outcome"),
+        ("changed", "text", "changes"),
+        ("command", "code", lambda row: text(row.get("command"))),
+    ]
+    return Sheet("Attempts", "facts", rows, columns)
 
 
-def sheet_deck(run):
-    title = "Options that differ from their defaults" if defaults() else "Options"
-    sheet = Sheet(title, "decks", ("option", "code"), ("value", "code"), ("default", "code"))
-    for key, value, preset in run.settings():
-        sheet.rows.append([key, value, "(unknown option)" if preset is None else preset])
-    if not defaults():
-        sheet.note = "The defaults are unknown: the program vittrain was not found."
-        sheet.columns.pop()
-    return sheet
-
-
-def sheet_found(run, logbook):
-    """The newest results of `vittrain find` for this model and layout."""
-    names = "search,found,global batch,peak bytes,bytes available,date,host,detail".split(",")
-    sheet = Sheet("Results of searches", "facts", *[(name, "text") for name in names])
-    try:
-        rows = list(csv.DictReader(io.StringIO(read_text(os.path.join(logbook, "found.csv")))))
-    except (OSError, csv.Error):
-        return sheet
-    wanted = [run.option("model.name"), run.option("mesh.strategy"), run.result.get("precision")]
-    wanted += [run.number("image"), run.number("ranks")]
-    for what in ("batch", "lr"):
-        for row in rows:
-            own = [row.get("model"), row.get("strategy"), row.get("precision")]
-            if (
-                row.get("what") == what
-                and own + [num(row.get(k)) for k in ("image", "ranks")] == wanted
-            ):
-                sheet.rows = [old for old in sheet.rows if old[0] != "find " + what]
-                keys = "value global_batch peak_bytes limit date host detail".split()
-                sheet.rows.append(["find " + what] + [row.get(key) or "" for key in keys])
-    return sheet
+def sheet_options(runs):
+    """Options of a run that differ from their defaults, or that differ between runs."""
+    title, names, note = "Options that differ from their defaults", ["value", "default"], ""
+    rows = [] if len(runs) > 1 else runs[0].settings()
+    if len(runs) > 1:
+        title, names = "Differing options", [letters(at) for at in range(len(runs))]
+        for key in sorted(set().union(*[run.deck for run in runs])):
+            values = [run.deck.get(key, "(not set)") for run in runs]
+            if key not in ("run.name", "run.dir") and len(set(values)) > 1:
+                rows.append([key] + values)
+    elif not defaults():
+        title, note = "Options", "The defaults are unknown: the program vittrain was not found."
+    columns = [(name, "code", str(at)) for at, name in enumerate(["option"] + names)]
+    return Sheet(title, "decks", rows, columns, note)
 
 
 # ---- the page
@@ -1698,13 +1576,6 @@ i{display:inline-block;background:currentColor}
 .any{color:#57606a}.legend i{width:11px;height:11px;margin-right:6px}
 .legend .line,.legend .dash{width:20px;height:3px;vertical-align:middle}
 .legend .dash{background:repeating-linear-gradient(90deg,currentColor 0 5px,transparent 5px 8px)}
-.bars{width:100%;font-size:12px}
-.bars th,.bars td{border:0;padding:2px 0;line-height:1.4;vertical-align:middle}
-.bars th span{display:flex;justify-content:flex-end;max-width:130px;overflow:hidden;
-white-space:nowrap;padding-right:8px}.bars th span:empty{padding:0}
-.bars .track{width:100%;white-space:nowrap;font-size:0}
-.bars i{height:14px;border-right:1px solid var(--paper)}
-.bars td.n{padding-left:8px;color:var(--quiet)}
 details{border-top:1px solid var(--grid)}details:last-of-type{border-bottom:1px solid var(--grid)}
 summary{cursor:pointer;padding:12px 0;list-style-position:inside}
 summary h2{display:inline}summary small{color:var(--quiet);margin-left:.6em}
@@ -1841,31 +1712,41 @@ def points(run, measure, split, unit):
     filled = run.metrics.texts(measure.column)
     extents = run.extents() if split == "train" else {}
     least = 0.75 * max((extent[2] for extent in extents.values() if extent[2] > 0), default=0)
-    xs, ys, total, weights, images, previous = [], [], 0.0, 0.0, 0.0, (0.0, 0.0)
-    scale = 100 if measure.kind == "share" else 1
+    groups, images, closed = [], 0.0, True
     for row in run.rows[split]:
         if filled[row] == "" or (math.isnan(values[row]) and measure.kind == "share"):
             continue
         _, seconds, count = extents.get(row, (NAN, NAN, NAN))
         weight = seconds if measure.mean == "seconds" else count
+        if closed:
+            groups.append((0.0, 0.0, 0.0))
+            images = 0.0
+        _, total, weights = groups[-1]
         if measure.mean == "last" or not weight > 0:
             total, weights, weight = 0.0, 0.0, 1.0
-        total, weights = total + weight * values[row], weights + weight
+        groups[-1] = at[row] / unit, total + weight * values[row], weights + weight
         images += known(count, 0.0)
-        x = at[row] / unit
-        if split == "train" and images < least:
-            continue
-        xs.append(x)
-        ys.append(total / weights * scale)
-        previous, total, weights, images = (total, weights), 0.0, 0.0, 0.0
-    if weights > 0:
-        if xs:
-            xs.pop(), ys.pop()
-            if measure.mean != "last":
-                total, weights = total + previous[0], weights + previous[1]
-        xs.append(x)
-        ys.append(total / weights * scale)
-    return xs, ys
+        closed = split != "train" or images >= least
+    if not closed and len(groups) > 1:
+        x, total, weights = groups.pop()
+        before = groups[-1] if measure.mean != "last" else (0.0, 0.0, 0.0)
+        groups[-1] = x, total + before[1], weights + before[2]
+    scale = 100 if measure.kind == "share" else 1
+    return [x for x, _, _ in groups], [total / weights * scale for _, total, weights in groups]
+
+
+# Parts of a run's description; a part without a value is left out.
+KIND = (
+    "{model}|initial weights {init}|{data}| ({data_used})|{epochs} epochs|{optimizer}"
+    "|, learning rate {learning_rate}|{strategy}|{ranks} ranks| on {nodes} nodes|{precision}"
+)
+CHOSEN_ON_TEST = (
+    "The best checkpoint was chosen on the test set (data.val=test), so its accuracy is an "
+    "overestimate. data.val=0.1 holds out training images."
+)
+COMPARED = (
+    "A dot marks the best value of a row. Speed-up and scaling efficiency are relative to run A."
+)
 
 
 class Page:
@@ -1880,46 +1761,38 @@ class Page:
     def key(self, run):
         return '<span class="key s%d"><b>%s</b></span>' % (run % len(COLOURS), letters(run))
 
+    def note(self, words, key=""):
+        self.add('<p class="note">%s%s</p>\n' % (key, esc(words)))
+
     def run_title(self, at):
-        if not self.one:
-            self.add("<h3>%s%s</h3>\n" % (self.key(at), esc(self.runs[at].name)))
+        return "" if self.one else "<h3>%s%s</h3>\n" % (self.key(at), esc(self.runs[at].name))
+
+    def each(self, show_run):
+        """Add what show_run(run, its number) returns under the titles of the runs."""
+        for at, run in enumerate(self.runs):
+            shown = show_run(run, at)
+            self.add(self.run_title(at) + shown if shown else "")
 
     # -- the head
 
     def title(self):
-        names = [esc(run.name) for run in self.runs[:3]]
-        if self.one:
-            return "Run " + names[0]
-        more = len(self.runs) - len(names)
-        if more:
-            return "%s and %d more" % (", ".join(names), more)
-        return ", ".join(names[:-1]) + " and " + names[-1]
+        names = [esc(run.name) for run in self.runs]
+        last = names.pop() if len(names) <= 3 else "%d more" % (len(names) - 3)
+        return "Run " + last if self.one else "%s and %s" % (", ".join(names[:3]), last)
 
     def kind(self, run):
         """Model, data, layout and state of a run in one line."""
         cells = {key: FACT[key].cell(run, run) for key in FACT}
         dot = " &middot; "
-        shapes = [
-            ("model", dot, ""),
-            ("init", dot + "initial weights ", ""),
-            ("data", dot, ""),
-            ("data_used", " (", ")"),
-            ("epochs", dot, " epochs"),
-            ("optimizer", dot, ""),
-            ("learning_rate", ", learning rate ", ""),
-            ("strategy", dot, ""),
-            ("ranks", dot, " ranks"),
-            ("nodes", " on ", " nodes"),
-            ("precision", dot, ""),
-        ]
+        cells["data"] = cells["data"].rstrip("/").rpartition("/")[2]
         line = ""
-        for key, before, after in shapes:
-            cell = cells[key]
-            if cell in ("", "all"):
-                continue
-            name = cell.rstrip("/").rpartition("/")[2] if key == "data" else cell
-            after = after[:-1] if cell == "1" and after.endswith("s") else after
-            line += (before if line else "") + esc(name) + after
+        for words in KIND.split("|"):
+            key = re.search("{(.*)}", words).group(1)
+            if cells[key] not in ("", "all"):
+                words = words[:-1] if cells[key] == "1" and words.endswith("s") else words
+                words = words if words[0] in " ," else dot + words
+                line += words.format(**{key: esc(cells[key])})
+        line = re.sub("^( &middot; |, | )", "", line)
         status = run.status()
         colour = {"finished": "ok", "failed": "no"}.get(status, "open")
         return "%s%s<span class='state %s'>%s</span>" % (line, dot if line else "", colour, status)
@@ -1934,51 +1807,40 @@ class Page:
         self.figures()
         for at, run in enumerate(self.runs):
             if run.result.get("chosen_on_test") is True:
-                self.add(
-                    '<p class="note">%sThe best checkpoint was chosen on the test set '
-                    "(data.val=test), so its accuracy is an overestimate. data.val=0.1 holds out "
-                    "training images.</p>\n" % ("" if self.one else self.key(at))
-                )
+                self.note(CHOSEN_ON_TEST, "" if self.one else self.key(at))
         self.add("</header>\n")
 
     def figures(self):
         """The key figures: of one run side by side, of several as a table."""
-        main = [m[1] for m in METRICS if m[1] not in ("top1", "loss")] + ["top1", "loss"]
+        main = "miou map rmse persistence r2 top1".split()
         keys = ["%s_%s" % (split, name) for name in main for split, _ in SPLITS]
-        keys.remove("test_loss")
-        keys += ["train_loss", "without_setup_seconds", "total_seconds", "images_per_second"]
-        shown = []
-        for key in keys + ["peak_share", "peak_bytes"]:
-            instead = {"train_loss": "val_loss", "total_seconds": "without_setup_seconds"}.get(key)
-            taken = instead and FACT[instead] in shown
-            if fact_known(FACT[key], self.runs) and not taken:
-                shown.append(FACT[key])
-        small = lambda fact, run: "<small>%s</small>" % esc(fact.weights(run) or "")
+        keys += ["val_loss", "train_loss", "without_setup_seconds", "total_seconds"]
+        keys += ["images_per_second", "peak_share", "peak_bytes"]
+        shown = [FACT[key] for key in keys if fact_known(FACT[key], self.runs)]
+        for key, instead in ("train_loss", "val_loss"), ("total_seconds", "without_setup_seconds"):
+            if FACT[instead] in shown and FACT[key] in shown:
+                shown.remove(FACT[key])
+        names = [label(fact_name(fact, self.runs)) for fact in shown]
         if self.one:
             run = self.runs[0]
-            tile = "<div><dt>%s</dt><dd>%s%s</dd></div>\n"
-            tiles = [
-                tile % (label(fact_name(f, [run])), esc(f.cell(run, run)), small(f, run))
-                for f in shown
-            ]
-            self.add('<dl class="tiles">\n', *(tiles + ["</dl>\n"]))
+            tile = "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>\n"
+            cells = [(esc(fact.cell(run, run)), esc(fact.weights(run))) for fact in shown]
+            tiles = [tile % (name, *cell) for name, cell in zip(names, cells)]
+            self.add('<dl class="tiles">\n', *tiles, "</dl>\n")
             return
-        self.add(scroll_begin("figures", "Key figures"), '<thead><tr><th scope="col">run</th>')
-        for fact in shown:
-            self.add('<th scope="col" class="n">%s</th>' % label(fact_name(fact, self.runs)))
-        self.add("</tr></thead>\n<tbody>\n")
+        head = [html_cell("run", "", "col")] + [html_cell(name, "n", "col") for name in names]
+        rows = []
         for at, run in enumerate(self.runs):
-            name = self.key(at), esc(run.name), self.kind(run)
-            self.add('<tr><th scope="row">%s<b>%s</b> <small>%s</small></th>' % name)
-            self.add(*[self.cell(fact, run) for fact in shown] + ["</tr>\n"])
-        self.add("</tbody></table></div>\n")
+            name = "%s<b>%s</b> <small>%s</small>" % (self.key(at), esc(run.name), self.kind(run))
+            rows.append([html_cell(name, "", "row")] + [self.cell(fact, run) for fact in shown])
+        self.add(html_table("figures", "Key figures", head, rows))
 
     def cell(self, fact, run):
         best = " best" if fact_best(fact, self.runs, run) else ""
         weights = fact.weights(run)
         small = "<small>%s</small>" % esc(weights) if weights else ""
-        shown = "t" if fact.kind == "text" else "n", best, esc(fact.cell(run, self.runs[0])), small
-        return '<td class="%s%s">%s%s</td>' % shown
+        shown = esc(fact.cell(run, self.runs[0])) + small
+        return html_cell(shown, ("t" if fact.kind == "text" else "n") + best)
 
     # -- charts
 
@@ -1986,52 +1848,44 @@ class Page:
         coarse = 1 + len(self.runs) // 8  # pages of many runs stay small
         width, height, enlarged, places = (600, 330, 1.6, 100) if large else (400, 220, 1.2, 60)
         unit = " <small>%s</small>" % esc(chart.y_label) if chart.y_label else ""
-        self.add("<figure><figcaption>%s%s</figcaption>\n" % (esc(chart.title), unit))
-        legend = []
+        entries = []
         for series in chart.series:
             if series.name and not (brief and series.dashed):
                 words = series.name.partition(" ")[0] if brief else series.name
                 shape = "dash" if series.dashed else "line"
-                legend.append('<span><i class="%s s%d"></i>' % (shape, series.colour))
-                legend.append(esc(words) + "</span>\n")
-        if brief:
-            legend.append('<span><i class="dash any"></i>validation</span>\n')
-        if legend:
-            self.add('<p class="legend">%s</p>' % "".join(legend))
+                entries.append(("%s s%d" % (shape, series.colour), words))
+        self.add("<figure><figcaption>%s%s</figcaption>\n" % (esc(chart.title), unit))
+        self.legend(entries + ([("dash any", "validation")] if brief else []))
         self.add(Drawing(chart, width, height, name, enlarged, places // coarse, coarse).svg())
         self.add("</figure>\n")
 
-    def measure(self, measure):
+    def legend(self, entries):
+        lines = ['<span><i class="%s"></i>%s</span>\n' % (c, esc(words)) for c, words in entries]
+        self.add('<p class="legend">%s</p>' % "".join(lines) if lines else "")
+
+    def measures(self, chosen):
+        """The charts of some measures."""
         longest = max(known(run.last("elapsed_seconds"), 0) for run in self.runs)
-        unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
-        series = []
-        for at, run in enumerate(self.runs):
-            for split, name in (("train", "training"), ("val", "validation")):
-                if split == "val" and not measure.evaluated:
-                    continue
-                xs, ys = points(run, measure, split, unit)
-                if not any(y == y and (y or measure.evaluated) for y in ys):
-                    continue
-                colour = (split == "val") if self.one else at
-                name = name if measure.evaluated else ""
-                name = name if self.one else ("%s %s" % (letters(at), name)).strip()
-                series.append(Series(xs, ys, name, colour, split == "val"))
-        if not series:
-            return
-        for at, one in enumerate(series):
-            one.covered = sum(coincide(one, other) for other in series[at + 1 :])
-        chart = Chart(
-            self.measure_title(measure),
-            series,
-            unit_name,
-            measure.unit,
-            x_whole=not measure.by_time,
-            y_log="log" in measure.flags,
-            y_zero=not measure.flags,
-        )
-        if measure.large:
-            chart = self.marked(chart)
-        self.figure(measure.name, chart, measure.large, measure.evaluated and len(self.runs) > 3)
+        for measure in chosen:
+            unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
+            series, splits = [], [("train", "training"), ("val", "validation")]
+            for at, run in enumerate(self.runs):
+                for split, name in splits if measure.evaluated else [("train", "")]:
+                    xs, ys = points(run, measure, split, unit)
+                    if any(y == y and (y or measure.evaluated) for y in ys):
+                        colour = (split == "val") if self.one else at
+                        name = name if self.one else ("%s %s" % (letters(at), name)).strip()
+                        series.append(Series(xs, ys, name, colour, split == "val"))
+            if not series:
+                continue
+            for at, one in enumerate(series):
+                one.covered = sum(coincide(one, other) for other in series[at + 1 :])
+            scale = dict(y_log="log" in measure.flags, y_zero=not measure.flags)
+            title, whole = self.measure_title(measure), not measure.by_time
+            chart = Chart(title, series, unit_name, measure.unit, whole, **scale)
+            chart = self.marked(chart) if measure.large else chart
+            brief = measure.evaluated and len(self.runs) > 3
+            self.figure(measure.name, chart, measure.large, brief)
 
     def measure_title(self, measure):
         segmentation = all(run.task() == "segmentation" for run in self.runs)
@@ -2046,41 +1900,30 @@ class Page:
 
     def output_charts(self):
         """RMSE of up to 4 outputs, and its ratio to persistence or R2."""
-        names, curves = [], {}
+        forecast = any(run.task() == "forecast" for run in self.runs)
+        charts, ratios = {}, []
         for at, run in enumerate(self.runs):
+            rows_of = {}
             for row in run.outputs:
                 if row.get("split") == "val":
-                    names += [] if row["output"] in names else [row["output"]]
-                    curves.setdefault((at, row["output"]), []).append(row)
-        column = lambda rows, name: [num(row.get(name)) for row in rows]
-        for at, name in enumerate(names[:4]):
-            series = []
-            for (run, output), rows in curves.items():
-                if output != name:
-                    continue
-                steps, simple = column(rows, "step"), column(rows, "persistence_rmse")
-                word = "validation" if self.one else letters(run)
-                series.append(Series(steps, column(rows, "rmse"), word, run))
+                    rows_of.setdefault(row["output"], []).append(row)
+            words = ("validation", "persistence", "")
+            words = words if self.one else (letters(at), letters(at) + " persistence", letters(at))
+            for name, rows in rows_of.items():
+                steps, rmse, simple, r2 = (
+                    [num(row.get(key)) for row in rows]
+                    for key in ("step", "rmse", "persistence_rmse", "r2")
+                )
+                series = charts.setdefault(name, [])
+                series.append(Series(steps, rmse, words[0], at))
                 if any(v == v for v in simple):
-                    colour = 1 if self.one else run
-                    series.append(
-                        Series(
-                            steps,
-                            simple,
-                            "persistence" if self.one else word + " persistence",
-                            colour,
-                            True,
-                        )
-                    )
-            self.figure("rmse-%d" % at, self.marked(Chart("RMSE of " + name, series)), True)
-        forecast = any(run.task() == "forecast" for run in self.runs)
-        series = []
-        for (run, output), rows in list(curves.items())[:8]:
-            ys = [persistence(row) for row in rows] if forecast else column(rows, "r2")
-            word = output if self.one else "%s %s" % (letters(run), output)
-            series.append(Series(column(rows, "step"), ys, word, len(series)))
-        if series:
-            chart = Chart("RMSE / persistence" if forecast else "R2", series)
+                    series.append(Series(steps, simple, words[1], 1 if self.one else at, True))
+                ys = list(map(persistence, rows)) if forecast else r2
+                ratios.append(Series(steps, ys, (words[2] + " " + name).lstrip(), len(ratios)))
+        for at, name in enumerate(list(charts)[:4]):
+            self.figure("rmse-%d" % at, self.marked(Chart("RMSE of " + name, charts[name])), True)
+        if ratios:
+            chart = Chart("RMSE / persistence" if forecast else "R2", ratios[:8])
             self.figure("output-ratio", self.marked(chart), True)
 
     def curves(self):
@@ -2088,49 +1931,38 @@ class Page:
             self.add("<p>No curves: metrics.csv is missing or has no rows.</p>\n")
         self.add('<div class="large">\n')
         self.output_charts()
-        for measure in MEASURES:
-            if measure.large:
-                self.measure(measure)
+        self.measures([measure for measure in MEASURES if measure.large])
         self.add("</div>\n")
 
     def details(self):
         self.add('<div class="charts">\n')
-        for measure in MEASURES:
-            if not measure.large and not (measure.by_time and self.one):
-                self.measure(measure)
+        small = [measure for measure in MEASURES if not measure.large]
+        self.measures([measure for measure in small if not (self.one and measure.by_time)])
         self.add("</div>\n")
-        for at in range(len(self.runs)):
-            self.run_title(at)
-            self.add(self.values(self.runs[at]).html())
+        self.each(lambda run, at: self.values(run).html())
 
     def values(self, run):
         """The values of the curves at up to 100 evaluations; without evaluations at 20 rows."""
-        sheet = Sheet("Values", "ranks", ("step", "n"))
         evaluated = bool(run.rows["val"])
         rows = run.rows["val" if evaluated else "train"]
         most = 100 // (1 + len(self.runs) // 8) if evaluated else 20
         each = max(-(-len(rows) // most), 1)
         rows = rows[(len(rows) - 1) % each :: each]
-        columns = []
-        steps = run.metrics.numbers("step")
         train = [None] + run.rows["train"]
-        trains = [train[bisect.bisect(run.rows["train"], row)] for row in rows]
+        steps = run.metrics.numbers("step")
+        columns = [("step", "count", steps.__getitem__)]
         for measure in MEASURES:
-            values = measure_values(run, measure)
-            if measure.by_time or not any(v == v for v in values):
+            if measure.by_time:
                 continue
+            values = measure_values(run, measure)
+            before = lambda row: train[bisect.bisect(run.rows["train"], row)]
+            at_train = {row: values[before(row)] for row in rows if before(row) is not None}
             title = self.measure_title(measure)
-            at_train = [NAN if row is None else values[row] for row in trains]
             if measure.evaluated and evaluated:
-                columns.append(("%s, validation" % title, measure, [values[row] for row in rows]))
+                columns.append((title + ", validation", measure.kind, values.__getitem__))
                 title += ", training"
-            columns.append((title, measure, at_train))
-        columns = [column for column in columns if any(v == v for v in column[2])]
-        sheet.columns += [(title, "n") for title, _, _ in columns]
-        for at, row in enumerate(rows):
-            cells = [show(measure.kind, values[at]) for _, measure, values in columns]
-            sheet.rows.append([show("count", steps[row])] + cells)
-        return sheet
+            columns.append((title, measure.kind, at_train.get))
+        return Sheet("Values", "ranks", rows, columns)
 
     # -- confusion matrices, misclassified images, planes
 
@@ -2138,32 +1970,26 @@ class Page:
         """The HTML of a confusion matrix, and its number of classes; empty without one."""
         run, found = self.runs[at], self.runs[at].detailed()
         names = [text(get(c, "name")) or "?" for c in array(found.get("classes"))]
-        rows = [
-            [known(num(v), 0.0) for v in array(row)] for row in array(found.get("confusion_matrix"))
-        ]
+        rows = [array(row) for row in array(found.get("confusion_matrix"))]
+        rows = [[known(num(value), 0.0) for value in row] for row in rows]
         count = len(names)
         if not count or len(rows) != count or any(len(row) != count for row in rows):
             return "", 0
         note = "Of the %s split: true classes in rows, predictions in columns. %s"
-        parts = [
-            '<p class="note">%s</p>\n'
-            % esc(note % (SPLIT_WORDS[found["split"]], self.owner(run, found)))
-        ]
-        if count <= 32:
-            head = "".join('<th scope="col"><span>%s</span></th>' % esc(n) for n in names)
-            parts.append(scroll_begin("confusion", "Confusion matrix"))
-            parts.append("<thead><tr><td></td>%s</tr></thead>\n" % head)
-            parts.append('<tbody id="confusion-%s">\n' % letters(at))
-            for name, row in zip(names, rows):
-                cell = '<td style="--v:%.2f">%.0f</td>'
-                cells = "".join(cell % (known(ratio(v, sum(row)), 0.0), v) for v in row)
-                parts.append('<tr><th scope="row">%s</th>%s</tr>\n' % (esc(name), cells))
-            parts.append("</tbody></table></div>\n")
-        elif count <= 200:
-            parts.append(matrix_picture(names, rows, letters(at)))
+        note %= SPLIT_WORDS[found["split"]], self.owner(run, found)
+        shown = '<p class="note">%s</p>\n' % esc(note)
         if count > 32:
-            parts.append(confusions(names, rows).html())
-        return "".join(parts), count
+            picture = matrix_picture(names, rows, letters(at)) if count <= 200 else ""
+            return shown + picture + confusions(names, rows).html(), count
+        head = [html_cell("<span>%s</span>" % esc(name), "", "col") for name in names]
+        table = []
+        for name, row in zip(names, rows):
+            shades = [' style="--v:%.2f"' % known(ratio(value, sum(row)), 0.0) for value in row]
+            cells = [html_cell("%.0f" % v, more=shade) for v, shade in zip(row, shades)]
+            table.append([html_cell(esc(name), "", "row")] + cells)
+        body = ' id="confusion-%s"' % letters(at)
+        name = "Confusion matrix"
+        return shown + html_table("confusion", name, ["<td></td>"] + head, table, body=body), count
 
     def owner(self, run, found):
         """Say which weights a matrix or errors belong to, and where those of the used ones are."""
@@ -2175,185 +2001,111 @@ class Page:
             line %= run.weights_text(used)
         return line
 
-    def sample_owner(self, run, split):
-        found = run.evaluations("test" if split == "test" else "val")
-        return self.owner(run, found[-1]) if found else ""
-
     def errors(self):
         self.add('<div class="pair">\n')
-        for at in range(len(self.runs)):
-            shown, count = self.matrix(at) if len(self.runs) <= 2 else ("", 0)
+        for at, run in enumerate(self.runs if len(self.runs) <= 2 else ()):
+            shown, count = self.matrix(at)
             if 0 < count <= 20:
-                longest = max(len(text(c.get("name"))) for c in self.runs[at].detailed()["classes"])
+                longest = max(len(text(c.get("name"))) for c in run.detailed()["classes"])
                 wide = ' class="wide"' if min(longest, 25) * 7 + count * 40 > 580 else ""
-                self.add("<div%s><h2>Confusion matrix</h2>\n" % wide)
-                self.run_title(at)
-                self.add(shown + "</div>\n")
+                title = "<h2>Confusion matrix</h2>\n" + self.run_title(at)
+                self.add("<div%s>%s%s</div>\n" % (wide, title, shown))
         if self.one:
-            self.images(self.runs[0])
-            self.planes(self.runs[0])
+            run = self.runs[0]
+            note = ": class, prediction and its probability."
+            self.samples(run.misclassified, "Most confident errors", note, "images", self.image)
+            note = ", from left to right: input (if any), target, prediction, error. Grey: missing."
+            self.samples(run.planes, "Samples", note, "planes", self.plane, ' class="wide"')
         self.add("</div>\n")
 
-    def images(self, run):
-        samples = [s for s in array(run.misclassified.get("samples")) if is_png(get(s, "png"))]
-        split = run.misclassified.get("split")
+    def samples(self, found, title, note, style, show_sample, wide=""):
+        """Pictures of misclassified.json or planes.json."""
+        samples = [s for s in array(found.get("samples")) if is_png(get(s, "png"))]
         if not samples:
             return
-        classes = array(run.detailed().get("classes"))
-        name = lambda sample, key: text(get(classes, "%s.name" % sample.get(key))) or "?"
-        self.add(
-            "<div><h2>Most confident errors</h2>\n"
-            '<p class="note">Of the %s split: class, prediction and its probability. %s</p>\n'
-            '<div class="images">\n'
-            % (SPLIT_WORDS.get(split, "validation"), esc(self.sample_owner(run, split)))
-        )
+        split = found.get("split")
+        evaluations = self.runs[0].evaluations("test" if split == "test" else "val")
+        owner = self.owner(self.runs[0], evaluations[-1]) if evaluations else ""
+        note = "Of the %s split%s %s" % (SPLIT_WORDS.get(split, "validation"), note, owner)
+        self.add('<div%s><h2>%s</h2>\n<p class="note">%s</p>\n' % (wide, title, esc(note)))
+        picture = '<div><img alt="%s" title="%s" src="data:image/png;base64,%s"><p>%s</p></div>\n'
+        self.add('<div class="%s">\n' % style)
         for sample in samples:
-            self.add(
-                '<div><img alt="" title="%s" src="data:image/png;base64,%s"><p><b>%s</b>'
-                "<span>as %s</span><span>%s</span></p></div>\n"
-                % (
-                    esc(text(sample.get("name"))),
-                    sample["png"],
-                    esc(name(sample, "class")),
-                    esc(name(sample, "predicted")),
-                    show("share", num(sample.get("probability"))),
-                )
-            )
+            about, name, shown = show_sample(sample)
+            self.add(picture % (about, esc(name), sample["png"], shown))
         self.add("</div></div>\n")
 
-    def planes(self, run):
-        samples = [s for s in array(run.planes.get("samples")) if is_png(get(s, "png"))]
-        split = run.planes.get("split")
-        if not samples:
-            return
-        self.add(
-            '<div class="wide"><h2>Samples</h2>\n<p class="note">Of the %s split, from left to '
-            "right: input (if any), target, prediction, error. Grey: missing. %s</p>\n"
-            '<div class="planes">\n'
-            % (SPLIT_WORDS.get(split, "validation"), esc(self.sample_owner(run, split)))
-        )
-        for sample in samples:
-            error, low, high = (num(sample.get(key)) for key in ("error", "low", "high"))
-            first = "input, " if sample.get("has_input") is True else ""
-            bars = [(low, "values", high), (-error, "errors", error)]
-            self.add(
-                '<div><img alt="%starget, prediction and error" src="data:image/png;base64,%s">'
-                "<p><b>sample %.0f, %s</b>%s</p></div>\n"
-                % (
-                    first,
-                    sample["png"],
-                    num(sample.get("record")),
-                    esc(text(sample.get("output")) or "?"),
-                    "".join('<span>%.4g <i class="%s"></i> %.4g</span>' % bar for bar in bars),
-                )
-            )
-        self.add("</div></div>\n")
+    def image(self, sample):
+        classes = array(self.runs[0].detailed().get("classes"))
+        keys = (sample.get("class"), sample.get("predicted"))
+        names = [esc(text(get(classes, "%s.name" % key)) or "?") for key in keys]
+        names.append(show("share", num(sample.get("probability"))))
+        shown = "<b>%s</b><span>as %s</span><span>%s</span>" % tuple(names)
+        return "", text(sample.get("name")), shown
+
+    def plane(self, sample):
+        error, low, high = (num(sample.get(key)) for key in ("error", "low", "high"))
+        first = "input, " if sample.get("has_input") is True else ""
+        name = "sample %.0f, %s" % (num(sample.get("record")), text(sample.get("output")) or "?")
+        bars = [(low, "values", high), (-error, "errors", error)]
+        shown = "".join('<span>%.4g <i class="%s"></i> %.4g</span>' % bar for bar in bars)
+        about = first + "target, prediction and error"
+        return about, name, "<b>%s</b>%s" % (esc(name), shown)
 
     # -- sections, initially closed
 
     def summary(self):
         if not self.one:
-            self.add(
-                '<p class="note">A dot marks the best value of a row. Speed-up and scaling '
-                "efficiency are relative to run A.</p>\n"
-            )
+            self.note(COMPARED)
         wide = {1: "", 2: " two"}.get(len(self.runs), " wide")
         self.add('<div class="groups%s">\n' % wide)
-        for group in FACT_TABLE:
-            facts = [f for f in FACTS if f.group == group and fact_known(f, self.runs)]
-            if not facts:
-                continue
-            self.add("<div>" + scroll_begin("facts", group) + "<caption>%s</caption>\n" % group)
-            self.add("<thead%s><tr><td></td>" % (" hidden" if self.one else ""))
-            for at, run in enumerate(self.runs):
-                shown = "value" if self.one else self.key(at)
-                self.add('<th scope="col" class="n" title="%s">%s</th>' % (esc(run.name), shown))
-            self.add("</tr></thead>\n<tbody>\n")
-            for fact in facts:
-                name = fact.key, label(fact_name(fact, self.runs))
-                self.add('<tr data-key="%s"><th scope="row">%s</th>' % name)
-                self.add(*[self.cell(fact, run) for run in self.runs] + ["</tr>\n"])
-            self.add("</tbody></table></div></div>\n")
-        self.add("</div>\n")
+        head = ["<td></td>"]
         for at, run in enumerate(self.runs):
-            speed = difference(run, self.runs[0], False)
-            found = speed or difference(run, self.runs[0], True)
+            head.append(html_cell(self.key(at), "n", "col", ' title="%s"' % esc(run.name)))
+        for group in FACT_TABLE:
+            rows = []
+            for fact in FACTS:
+                if fact.group == group and fact_known(fact, self.runs):
+                    name = html_cell(label(fact_name(fact, self.runs)), "", "row")
+                    rows.append([name] + [self.cell(fact, run) for run in self.runs])
+            if rows:
+                table = html_table("facts", group, [] if self.one else head, rows, caption=group)
+                self.add("<div>%s</div>\n" % table)
+        self.add("</div>\n")
+
+        for at, run in enumerate(self.runs):
+            speed = difference(run, self.runs[0])
+            found = speed or difference(run, self.runs[0], SCALING_CONDITIONS)
             if found:
                 what = "speed" if speed else "scaling efficiency"
-                name, value, other = found
                 line = "%s not compared with %s: %s %s, not %s."
-                line %= what, self.runs[0].name, name, value, other
-                self.add('<p class="note">%s%s</p>\n' % (self.key(at), esc(line)))
+                line %= (what, self.runs[0].name) + found
+                self.note(line, self.key(at))
 
     def classes(self):
-        for at, run in enumerate(self.runs):
-            self.run_title(at)
-            self.add(sheet_splits(run).html(), sheet_outputs(run).html())
-            table = sheet_classes(run).html()
-            if not table and not run.outputs:
-                self.add("<p>Classes are unknown: result.json does not contain them.</p>\n")
-            self.add('<div class="pair">\n')
-            shown, count = self.matrix(at)
-            if count > 20 or len(self.runs) > 2:
-                self.add("<div>%s</div>\n" % shown)
-            self.add('<div id="classes-%s">%s</div></div>\n' % (letters(at), table))
+        self.each(self.classes_of)
+
+    def classes_of(self, run, at):
+        table = sheet_classes(run).html()
+        parts = [sheet_splits(run).html(), sheet_outputs(run).html()]
+        if not table and not run.outputs:
+            parts.append("<p>Classes are unknown: result.json does not contain them.</p>\n")
+        shown, count = self.matrix(at)
+        matrix = "<div>%s</div>\n" % shown if count > 20 or len(self.runs) > 2 else ""
+        pair = '<div class="pair">\n%s<div id="classes-%s">%s</div></div>\n'
+        return "".join(parts) + pair % (matrix, letters(at), table)
 
     def units(self):
-        self.add(
-            '<p class="note">Times are means of a training step; phases include time spent '
-            "waiting. Memory is the planned memory of rank 0.</p>\n"
-            '<div class="charts">\n'
-        )
-        rows = []
-        for at, run in enumerate(self.runs):
-            values = [1000 * run.step_mean(column) for _, column, _ in PHASES]
-            rest = 1000 * run.step_mean("step_seconds") - sum(v for v in values if v == v)
-            if any(v == v for v in values[1:]):
-                rows.append(("" if self.one else letters(at), values + [max(rest, 0.0)]))
-        parts = [(name, colour) for name, _, colour in PHASES] + [("other", 7)]
-        self.bars("steps-phases", "Step time by phase", "ms", parts, rows)
-        for ending, title, unit, scale in UNIT_CHARTS:
-            charts = [unit_bars(run.units, ending, scale) for run in self.runs]
-            most = max((sum(values) for _, rows in charts for _, values in rows), default=0)
-            for at, (parts, rows) in enumerate(charts):
-                name = title if self.one else "%s, %s" % (title, letters(at))
-                self.bars("units%s-%s" % (ending, letters(at)), name, unit, parts, rows, most)
-        self.add("</div>\n")
-        for at, run in enumerate(self.runs):
-            if not len(run.units):
-                self.run_title(at)
-                self.add("<p>Time and memory by unit are unknown: the run has not ended.</p>\n")
-
-    def bars(self, name, title, unit, parts, rows, most=0):
-        """A table with one stacked bar per row, and the legend above it."""
-        total = lambda values: sum(v for v in values if v > 0 and math.isfinite(v))
-        most = most or max((total(values) for _, values in rows), default=0)
-        if not parts or not most > 0:
-            return
-        head = name, esc(title), unit
-        self.add('<figure id="%s"><figcaption>%s <small>%s</small></figcaption>\n' % head)
-        legend = ['<span><i class="s%d"></i>%s</span>\n' % (c, esc(part)) for part, c in parts]
-        self.add('<p class="legend">%s</p>' % "".join(legend))
-        self.add('<table class="bars" aria-label="%s, %s">\n' % (esc(title), unit))
-        for row, values in rows:
-            self.add('<tr><th scope="row"><span>%s</span></th><td class="track">' % esc(row))
-            for (part, colour), value in zip(parts, values):
-                if value / most >= 0.0003 and math.isfinite(value):
-                    about = "%s: %s %s" % (part, show("number", value), unit)
-                    about = esc("%s, %s" % (row, about) if row else about)
-                    width = colour, 100 * value / most, about
-                    self.add('<i class="s%d" style="width:%.2f%%" title="%s"></i>' % width)
-            self.add('</td><td class="n">%s</td></tr>\n' % show("number", total(values)))
-        self.add("</table></figure>\n")
+        unknown = "<p>Time and memory by unit are unknown: the run has not ended.</p>\n"
+        self.each(lambda run, at: sheet_units(run).html() or unknown)
 
     def ranks(self):
-        for at, run in enumerate(self.runs):
-            self.run_title(at)
-            self.add(sheet_ranks(run).html() or "<p>Unknown: the run has not ended.</p>\n")
+        unknown = "<p>Unknown: the run has not ended.</p>\n"
+        self.each(lambda run, at: sheet_ranks(run).html() or unknown)
 
     def hardware(self):
         for at, run in enumerate(self.runs):
-            self.run_title(at)
+            self.add(self.run_title(at))
             if not len(run.monitor):
                 self.add("<p>Unknown: monitor.csv is missing or has no rows.</p>\n")
                 continue
@@ -2363,54 +2115,36 @@ class Page:
             unit, unit_name = time_unit(max(good) - min(good))
             times = [(t - min(good)) / unit for t in times]
             self.add('<div class="charts">\n')
-            for column, title, y_label, scale, y_zero, most in SENSOR_CHARTS:
-                values = [v * scale for v in run.monitor.numbers(column)]
-                rows = [
-                    row
-                    for row in zip(times, values, ranks)
-                    if row[0] == row[0] and row[1] == row[1]
-                ]
+            for column, title, y_label, scale, y_zero, y_range in SENSOR_CHARTS:
+                values = [scale * value for value in run.monitor.numbers(column)]
+                rows = [row for row in zip(times, values, ranks) if not math.isnan(row[0] + row[1])]
                 if rows:
                     series = rank_series(rows, len(set(ranks)))
-                    y_range = (0.0, float(most)) if most else None
-                    chart = Chart(
-                        title, series, unit_name, y_label, False, y_zero=y_zero, y_range=y_range
-                    )
+                    chart = Chart(title, series, unit_name, y_label, x_whole=False)
+                    chart = chart._replace(y_zero=y_zero, y_range=y_range)
                     self.figure("sensor-%s-%s" % (column, letters(at)), chart)
             self.add("</div>\n")
 
     def decks(self):
-        if self.one:
-            self.add(sheet_deck(self.runs[0]).html())
-        else:
-            sheet = Sheet("Differing options", "decks", ("option", "code"))
-            sheet.columns += [(letters(at), "code") for at in range(len(self.runs))]
-            for key in sorted(set().union(*[run.deck for run in self.runs])):
-                values = [run.deck.get(key, "(not set)") for run in self.runs]
-                if key not in ("run.name", "run.dir") and len(set(values)) > 1:
-                    sheet.rows.append([key] + values)
-            self.add(sheet.html() or "<p>None besides the names.</p>\n")
-        for at, run in enumerate(self.runs):
-            if run.attempts:
-                self.run_title(at)
-                self.add(sheet_attempts(run).html())
+        none = "" if self.one else "<p>None besides the names.</p>\n"
+        self.add(sheet_options(self.runs).html() or none)
+        self.each(lambda run, at: sheet_attempts(run).html())
 
     def troubles(self):
-        for at, run in enumerate(self.runs):
-            if run.trouble or run.missing:
-                self.run_title(at)
-            for title, lines in (
-                ("From the log:", run.trouble),
-                ("Missing or damaged files:", run.missing),
-            ):
-                if lines:
-                    items = "".join(
-                        "<li><code>%s</code></li>\n" % esc(line) for line in lines[:200]
-                    )
-                    more = "<li>and %d more</li>\n" % (len(lines) - 200) if len(lines) > 200 else ""
-                    self.add("<p>%s</p>\n<ul>\n%s%s</ul>\n" % (title, items, more))
-        if not self.trouble_count():
-            self.add("<p>None.</p>\n")
+        self.each(self.troubles_of)
+        self.add("" if self.trouble_count() else "<p>None.</p>\n")
+
+    def troubles_of(self, run, at):
+        parts = []
+        for title, lines in ("From the log", run.trouble), (
+            "Missing or damaged files",
+            run.missing,
+        ):
+            more = len(lines) - 200
+            items = ["<li><code>%s</code></li>\n" % esc(line) for line in lines[:200]]
+            items += ["<li>and %d more</li>\n" % more] if more > 0 else []
+            parts += ["<p>%s:</p>\n<ul>\n%s</ul>\n" % (title, "".join(items))] if lines else []
+        return "".join(parts)
 
     def trouble_count(self):
         return sum(len(run.trouble) + len(run.missing) for run in self.runs)
@@ -2451,9 +2185,8 @@ class Page:
         ]:
             title = title if self.one else title_of_several or title
             count = "<small>%d</small>" % self.trouble_count() if name == "trouble" else ""
-            self.add(
-                '<details id="%s"><summary><h2>%s</h2>%s</summary>\n<div>\n' % (name, title, count)
-            )
+            head = '<details id="%s"><summary><h2>%s</h2>%s</summary>\n<div>\n'
+            self.add(head % (name, title, count))
             self.guarded(write)
             self.add("</div></details>\n")
         date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
@@ -2465,32 +2198,18 @@ class Page:
 
 
 SPLIT_WORDS = {"test": "test", "val": "validation"}
-PHASES = [
-    ("data", "data_seconds", 4),
-    ("forward", "forward_seconds", 5),
-    ("backward", "backward_seconds", 0),
-    ("gradient reduction", "reduce_seconds", 1),
-    ("optimizer step", "update_seconds", 2),
-]
-UNIT_CHARTS = [
-    ("_seconds", "Step time by unit", "ms", 1000),
-    ("_bytes", "Planned memory by unit", "MiB", 1 / 2**20),
-]
-# Colours of the parts, the same in all charts
-PART_COLOURS = {"backward": 0, "waiting": 1, "forward": 5, "weights": 0, "gradients": 1}
-PART_COLOURS.update(optimizer=2, gathered=3, buffers=4, activations=5)
-# Column of monitor.csv, title, unit, scale, whether the axis begins at 0, its end (0: by the data)
+# Column of monitor.csv, title, unit, scale, whether the axis begins at 0, its range (None: by the data)
 SENSOR_CHARTS = [
-    ("gpu_busy", "GPU utilization", "%", 100, True, 100),
-    ("gpu_power", "GPU power", "W", 1, True, 0),
-    ("gpu_temperature", "GPU temperature", "\u00b0C", 1, False, 0),
-    ("gpu_memory_used_bytes", "GPU memory in use", "GiB", 1 / 2**30, True, 0),
-    ("gpu_sm_clock", "GPU clock", "MHz", 1, False, 0),
-    ("cores_busy", "CPU utilization of the node", "%", 100, True, 100),
-    ("process_cores", "CPU cores used by the rank", "cores", 1, True, 0),
-    ("cpu_power", "CPU power", "W", 1, True, 0),
-    ("cpu_temperature", "CPU temperature", "\u00b0C", 1, False, 0),
-    ("resident_bytes", "Resident memory of the rank", "MiB", 1 / 2**20, True, 0),
+    ("gpu_busy", "GPU utilization", "%", 100, True, (0.0, 100.0)),
+    ("gpu_power", "GPU power", "W", 1, True, None),
+    ("gpu_temperature", "GPU temperature", "\u00b0C", 1, False, None),
+    ("gpu_memory_used_bytes", "GPU memory in use", "GiB", 1 / 2**30, True, None),
+    ("gpu_sm_clock", "GPU clock", "MHz", 1, False, None),
+    ("cores_busy", "CPU utilization of the node", "%", 100, True, (0.0, 100.0)),
+    ("process_cores", "CPU cores used by the rank", "cores", 1, True, None),
+    ("cpu_power", "CPU power", "W", 1, True, None),
+    ("cpu_temperature", "CPU temperature", "\u00b0C", 1, False, None),
+    ("resident_bytes", "Resident memory of the rank", "MiB", 1 / 2**20, True, None),
 ]
 
 
@@ -2513,14 +2232,13 @@ def is_png(value):
 def matrix_picture(names, rows, letter):
     """One path per shade, the share of the row's class; the rows have titles."""
     count = len(names)
-    parts = [
+    svg = (
         '<svg class="matrix" id="confusion-%s" role="img" aria-label="Confusion matrix of %d '
-        'classes" '
-        'viewBox="0 0 %d %d" fill="none" stroke="currentColor" shape-rendering="crispEdges">\n'
-        % (letter, count, count, count)
-    ]
+        'classes" viewBox="0 0 %d %d" fill="none" stroke="currentColor" '
+        'shape-rendering="crispEdges">\n'
+    )
+    parts, titles = [svg % (letter, count, count, count)], []
     shades = {shade: ["M0 0"] for shade in range(1, 9)}
-    titles = []
     for at, row in enumerate(rows):
         for column, value in enumerate(row):
             if value > 0:
@@ -2538,54 +2256,39 @@ def matrix_picture(names, rows, letter):
 
 def confusions(names, rows):
     """The 20 most frequent confusions."""
-    sheet = Sheet("Most frequent confusions", "pairs", ("class", "text"), ("predicted as", "text"))
-    sheet.columns += [("images", "n"), ("of the class", "share")]
-    pairs = [
-        (-v, at, c) for at, row in enumerate(rows) for c, v in enumerate(row) if at != c and v > 0
+    pairs = [(-v, at, c) for at, row in enumerate(rows) for c, v in enumerate(row) if at != c]
+    pairs = sorted(pair for pair in pairs if pair[0] < 0)[:20]
+    columns = [
+        ("class", "text", lambda pair: names[pair[1]]),
+        ("predicted as", "text", lambda pair: names[pair[2]]),
+        ("images", "count", lambda pair: -pair[0]),
+        ("of the class", "bar", lambda pair: ratio(-pair[0], sum(rows[pair[1]]))),
     ]
-    for value, at, column in sorted(pairs)[:20]:
-        cells = [names[at], names[column], show("count", -value)]
-        sheet.rows.append(cells + [show("share", ratio(-value, sum(rows[at])))])
-    sheet.note = "The %d most frequent confusions of %d classes." % (len(sheet.rows), len(names))
-    return sheet
-
-
-def unit_bars(units, ending, scale):
-    """Parts and rows of the columns that are not 0 everywhere; up to 48 rows of neighbours."""
-    columns = [n for n in units.names if n.endswith(ending) and highest(units.numbers(n)) > 0][:12]
-    parts = [(words_of(name, ending), at) for at, name in enumerate(columns)]
-    parts = [(name, PART_COLOURS.get(name, at % 8)) for name, at in parts]
-    each = -(-len(units) // 48) or 1
-    rows = []
-    for row in range(0, len(units), each):
-        span = range(row, min(row + each, len(units)))
-        values = [scale * sum(known(units.numbers(n)[r], 0.0) for r in span) for n in columns]
-        rows.append((units.texts("unit")[row][:80] + (" ..." if each > 1 else ""), values))
-    return parts, rows
+    note = "The %d most frequent confusions of %d classes." % (len(pairs), len(names))
+    return Sheet("Most frequent confusions", "pairs", pairs, columns, note)
 
 
 def rank_series(rows, count):
     """Curves of (time, value, rank): one per rank; of more than 8 ranks mean, lowest, highest."""
-    if count <= 8:
-        series = []
-        for rank in sorted({row[2] for row in rows}):
-            xs, ys = [], []
-            for time_at, value, _ in (row for row in rows if row[2] == rank):
-                # Interrupt the line between two attempts of a run.
-                if len(xs) > 1 and time_at - xs[-1] > 10 * (xs[-1] - xs[-2]) and ys[-1] == ys[-1]:
-                    xs.append(time_at)
-                    ys.append(NAN)
-                xs.append(time_at)
-                ys.append(value)
-            series.append(Series(xs, ys, "rank %d" % rank, rank, rank % 2 == 1))
-        return series
-    end, slots = max(row[0] for row in rows) or 1, {}
-    for time_at, value, _ in rows:
-        slots.setdefault(min(int(time_at / end * 200), 199), []).append(value)
-    xs = [(slot + 0.5) / 200 * end for slot in sorted(slots)]
-    find = [("mean of the ranks", mean), ("lowest", min), ("highest", max)]
-    curves = [[function(slots[slot]) for slot in sorted(slots)] for _, function in find]
-    return [Series(xs, ys, find[at][0], 0, at > 0, at > 0) for at, ys in enumerate(curves)]
+    if count > 8:
+        end, slots = max(row[0] for row in rows) or 1, {}
+        for time_at, value, _ in rows:
+            slots.setdefault(min(int(time_at / end * 200), 199), []).append(value)
+        xs = [(slot + 0.5) / 200 * end for slot in sorted(slots)]
+        curve = lambda find: [find(slots[slot]) for slot in sorted(slots)]
+        limits = [("lowest", min), ("highest", max)]
+        series = [Series(xs, curve(mean), "mean of the ranks")]
+        return series + [Series(xs, curve(find), name, 0, True, True) for name, find in limits]
+    curves = {}
+    for time_at, value, rank in rows:
+        xs, ys = curves.setdefault(rank, ([], []))
+        # Interrupt the line between two attempts of a run.
+        if len(xs) > 1 and time_at - xs[-1] > 10 * (xs[-1] - xs[-2]) and ys[-1] == ys[-1]:
+            xs.append(time_at)
+            ys.append(NAN)
+        xs.append(time_at)
+        ys.append(value)
+    return [Series(*curves[rank], "rank %d" % rank, rank, rank % 2 == 1) for rank in sorted(curves)]
 
 
 # ---- the log book: pages whose text between two marks is generated
@@ -2593,45 +2296,35 @@ def rank_series(rows, count):
 BEGIN, END = "<!-- vittrain: begin", "<!-- vittrain: end"
 
 
-def logbook_page(run, logbook):
+def logbook_page(run):
     """The generated part of a page."""
-    facts = [fact for fact in FACTS if fact_known(fact, [run])]
-    parts = [
-        "\nRun folder: %s\n\n| | %s | |\n|---|---:|---|\n"
-        % (markdown(run.path), markdown(run.name))
+    columns = [
+        ("", "text", lambda fact: fact_name(fact, [run])),
+        (run.name, "as is", lambda fact: fact.cell(run, run)),
+        ("", "text", lambda fact: fact.weights(run)),
     ]
-    for fact in facts:
-        row = fact_name(fact, [run]), fact.cell(run, run), fact.weights(run)
-        parts.append("| %s |\n" % " | ".join(map(markdown, row)))
-    parts.append(sheet_found(run, logbook).markdown())
-    for sheet in (
-        sheet_splits,
-        sheet_classes,
-        sheet_outputs,
-        sheet_units,
-        sheet_ranks,
-        sheet_sensors,
-        sheet_deck,
-        sheet_attempts,
-    ):
-        parts.append(sheet(run).markdown())
-    lines = []
-    links = {}
+    facts = [fact for fact in FACTS if fact_known(fact, [run])]
+    parts = ["\nRun folder: %s\n" % markdown(run.path)]
+    parts.append(Sheet("All figures", "facts", facts, columns).markdown())
+    sheets = [sheet_splits, sheet_classes, sheet_outputs, sheet_units, sheet_ranks]
+    sheets = [sheet(run) for sheet in sheets] + [sheet_options([run]), sheet_attempts(run)]
+    parts += [sheet.markdown() for sheet in sheets]
+    lines, links = [], {}
     for link in ("last", "best"):
         path = run.file("checkpoints/%s.h5" % link)
         if os.path.islink(path):
             links.setdefault(os.readlink(path), []).append(link)
     for name in run.names("checkpoints", r"step-\d+\.h5$"):
         size = os.path.getsize(run.file("checkpoints/" + name)) / 1e6
-        names = ["checkpoints/" + markdown(name), "%.1f MB" % size] + links.get(name, [])
+        names = ["checkpoints/" + name, "%.1f MB" % size] + links.get(name, [])
         lines.append(", ".join(names))
     if run.option("output.upload"):
-        lines.append("uploaded to " + markdown(run.option("output.upload")))
-    sections = [
+        lines.append("uploaded to " + run.option("output.upload"))
+    for title, lines, none in [
         ("Checkpoints", lines, "None."),
         ("Warnings and errors", run.trouble, "None in the log."),
-    ]
-    for title, lines, none in sections + [("Missing or damaged files", run.missing, "None.")]:
+        ("Missing or damaged files", run.missing, "None."),
+    ]:
         body = "".join("* %s\n" % markdown(line) for line in lines) or none + "\n"
         parts.append("\n## %s\n\n%s" % (title, body))
     return "".join(parts) + "\n"
@@ -2650,7 +2343,7 @@ def logbook_add(run, logbook):
         old = read_text(path) if os.path.exists(path) else ""
         if not old or mark in old:
             break
-    generated = "%s, generated -->\n%s\n%s%s -->\n" % (BEGIN, mark, logbook_page(run, logbook), END)
+    generated = "%s, generated -->\n%s\n%s%s -->\n" % (BEGIN, mark, logbook_page(run), END)
     start, end = old.rfind(BEGIN, 0, max(old.rfind(END), 0)), old.rfind(END)
     if not old:
         title = "# %s\n\nNotes (text outside the marks is kept):\n\n" % markdown(run.name)
@@ -2695,12 +2388,8 @@ def export_charts(path, charts):
 
 
 def report(words):
-    options = {
-        "report.output": "",
-        "report.csv": "",
-        "report.format": "html",
-        "output.logbook": None,
-    }
+    options = {"report.output": "", "report.csv": "", "report.format": "html"}
+    options["output.logbook"] = None
     folders = []
     for word in words:
         key, equals, value = word.partition("=")

@@ -275,10 +275,15 @@ def check_figures():
     contains(chart, "<title>step 10\ntraining 2.667\nvalidation 1.900", ">best weights</text>")
     contains(page, "warning: slow link (2 times)", 'title="a&lt;b.png"', "75.00 %", "d/&lt;x&gt;")
     contains(
-        page, "sample 7, wind", "train.epochs: 2 to 3", "vittrain a.ini", "blocks.0, forward: 200.0"
+        page,
+        "sample 7, wind",
+        "train.epochs: 2 to 3",
+        "vittrain a.ini",
+        '"row">blocks.0</th>',
+        ">66.67 %<",
     )
     contains("".join(markup.words), *CLASSES)
-    contains(page, 'id="units_bytes-A"', 'id="sensor-cores_busy-A"', 'id="confusion-A"')
+    contains(page, ">2.00 MiB<", ">200 ms<", 'id="sensor-cores_busy-A"', 'id="confusion-A"')
 
 
 def check_several():
