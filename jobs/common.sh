@@ -120,9 +120,9 @@ take_trials() {
 
 # restore: copy the run back from output.upload if a restarted job does not find its checkpoints.
 restore() {
-    upload=${upload:-$(sed -n '/^\[output\]/,/^\[/s/^upload *= *//p' "${deck:-/dev/null}" 2>/dev/null)}
+    upload=${upload:-$(sed -n '/^\[output\]/,/^\[/{s/[[:space:]][#;].*//;s/[[:space:]]*$//;s/^upload *= *//p;}' "${deck:-/dev/null}" 2>/dev/null)}
     [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && [ -n "$upload" ] && ! ls "$run"/checkpoints/step-*.h5 >/dev/null 2>&1 || return 0
-    case $upload in *[/:]) upload=$upload${run##*/} ;; esac
+    case $upload in *[/:]) upload=$upload$(basename "$(realpath "$run")") ;; esac
     say "no checkpoint in $run: copying it from $upload"
     rclone copy --links "$upload" "$run"
     status=$?
