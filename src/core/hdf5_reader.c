@@ -246,13 +246,6 @@ bool hdf5_number_get(const struct hdf5_reader *reader, const struct hdf5_object 
     return attribute->kind == kind || integer >= 0;
 }
 
-int hdf5_reals_get(const struct hdf5_reader *reader, const struct hdf5_object *object,
-                   const char *name, double *values, int most)
-{
-    return hdf5_attribute_reals(hdf5_attribute_find(reader, object, name), reader->file.values,
-                                values, most);
-}
-
 int hdf5_attribute_reals(const struct hdf5_attribute *attribute, const char *from, double *values,
                          int most)
 {

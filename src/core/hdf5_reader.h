@@ -141,12 +141,7 @@ const struct hdf5_attribute *hdf5_attribute_find(const struct hdf5_reader *reade
                                                  const char *name);
 
 /* Copy at most `most` values of an attribute that is numbers, and return their number; 0 if it is
- * missing or not numbers. */
-int hdf5_reals_get(const struct hdf5_reader *reader, const struct hdf5_object *object,
-                   const char *name, double *values, int most);
-
-/* Copy the numbers of an attribute, as hdf5_reals_get does. `attribute` may be NULL; `from` has the
- * values of its file. */
+ * NULL or not numbers. `from` has the values of its file. */
 int hdf5_attribute_reals(const struct hdf5_attribute *attribute, const char *from, double *values,
                          int most);
 

@@ -33,8 +33,8 @@ struct metrics_row {
     double forward_seconds, backward_seconds, reduce_seconds, update_seconds;
     double miou, map;            /* evaluations of a segmentation, of several labels */
     struct output_errors errors; /* of one output of a regression (run_log_targets) */
-    /* Of an epoch: time of training and of the evaluation, share of the former spent waiting for
-     * data, learning rate of the next step. */
+    /* Rows of an epoch: time of training and of the evaluation, share of the former spent waiting
+     * for data, learning rate of the next step. */
     double seconds, eval_seconds, data_share, next_rate;
 
     /* For TensorBoard only. */

@@ -27,7 +27,7 @@
 
 extern char **environ;
 
-enum { PATH_SIZE = 2048, NAME = 256, LINKS = 2, OUTPUT = 8192, REASON = 512 };
+enum { PATH_SIZE = 2048, NAME = 256, LINKS = 2, OUTPUT = 8192, REASON = 512, POLL_SECONDS = 1 };
 
 /* FOLDER REMOTE LAST BEST [OLD...]: copy the folder without hidden and partial files, core dumps
  * and checkpoints other than LAST and BEST. Then delete the checkpoints OLD there. */
@@ -51,7 +51,8 @@ struct upload {
     bool failing;              /* the newest copy failed */
     char reason[REASON];
 
-    pid_t pid; /* of the copy in progress; 0: none */
+    pid_t pid;        /* of the copy in progress; 0: none */
+    double polled_at; /* clock */
     int output;
     char text[OUTPUT]; /* the end of its output */
     size_t used;
@@ -175,7 +176,8 @@ struct upload *upload_open(const char *folder, const char *remote)
     return upload;
 }
 
-void upload_follow(struct upload *upload, int64_t checkpoints)
+/* End the copy in progress if it is complete, and start the next one. */
+static void copy_poll(struct upload *upload, int64_t checkpoints)
 {
     const bool wanted = checkpoints > upload->checkpoints;
     int status = -1;
@@ -200,6 +202,14 @@ void upload_follow(struct upload *upload, int64_t checkpoints)
     }
 }
 
+void upload_follow(struct upload *upload, int64_t checkpoints)
+{
+    if (upload->pid != 0 && clock_now() < upload->polled_at + POLL_SECONDS)
+        return;
+    upload->polled_at = clock_now();
+    copy_poll(upload, checkpoints);
+}
+
 void upload_close(struct upload *upload, double seconds)
 {
     const double until = clock_now() + seconds;
@@ -209,7 +219,7 @@ void upload_close(struct upload *upload, double seconds)
     log_info("upload: waiting up to %.0f s for the last copy", seconds);
     upload->checkpoints = -1;
     while (!complete && clock_now() < until) {
-        upload_follow(upload, 0);
+        copy_poll(upload, 0);
         complete = upload->checkpoints == 0 && upload->pid == 0;
         poll(NULL, 0, complete ? 0 : 20);
     }

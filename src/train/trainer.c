@@ -149,13 +149,15 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
 {
     const struct training_state *state = &trainer->state;
     bool over = state->finished && state->step >= trainer->total_steps;
-    const struct run_log_position position = {.step = state->step,
-                                              .mid_epoch = state->epoch_step > 0 && !over,
-                                              .unevaluated = trainer_epoch_is_unfinished(trainer),
-                                              .untested = !run_record_is_tested(trainer)};
-    if (trainer->run.world->rank == 0)
+    if (trainer->run.world->rank == 0) {
+        const struct run_log_position position = {.step = state->step,
+                                                  .mid_epoch = state->epoch_step > 0 && !over,
+                                                  .unevaluated =
+                                                      trainer_epoch_is_unfinished(trainer),
+                                                  .untested = !run_record_is_tested(trainer)};
         trainer->output.log =
             run_log_open(&trainer->folder, &trainer->run.options.output, &position, error);
+    }
     error_defer(run_log_options(trainer->output.log, &trainer->run.options, error));
     if (trainer->output.log != NULL) {
         const struct model *model = trainer->run.session.model;
