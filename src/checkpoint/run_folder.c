@@ -138,16 +138,16 @@ void run_folder_close(struct run_folder *folder)
 
 /* ---- temporary files of killed processes ---- */
 
-/* True for a temporary file of a run or a report: a probe, or NAME.part with the NAME of one of
- * their files. */
+/* True for a temporary file of a run or of tools/report.py: a probe, NAME.part with the NAME of one
+ * of the run's files, or NAME.PID.part with that of a report's. */
 static bool is_temporary(const char *name)
 {
     static const char *const patterns[] = {
-        "*_*_*_*.txt",          ".probe-*",           "accuracy_plot.png",  "best.safetensors",
-        "course.log",           "deck.ini",           "exec_time.log",      "hparams.yaml",
-        "imagenet.log",         "metrics.csv",        "misclassified.json", "monitor*.csv",
-        "receipt.csv",          "report.html",        "result.json",        "step-*.h5",
-        "training_metrics.png", "weights.safetensors"};
+        "*_*_*_*.txt*",       ".probe-*",           "accuracy_plot.*",    "best.safetensors",
+        "course.log*",        "deck.ini",           "exec_time.log*",     "hparams.yaml*",
+        "imagenet.log*",      "metrics.csv",        "misclassified.json", "monitor*.csv",
+        "receipt.csv",        "report.html*",       "result.json",        "step-*.h5",
+        "training_metrics.*", "weights.safetensors"};
     char stem[NAME_MAX + 1];
     snprintf(stem, sizeof stem, "%s", name);
     bool part = text_ends_with(stem, ".part");

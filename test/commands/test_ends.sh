@@ -116,7 +116,7 @@ result 'a run that has just finished is not continued by another start' "$bad" "
 left() {
     folder=$1
     shift
-    for name in result.json metrics.csv weights.safetensors best.safetensors misclassified.json report.html checkpoints/step-00000003.h5; do
+    for name in result.json metrics.csv weights.safetensors best.safetensors misclassified.json report.html report.html.4711 accuracy_plot.svg.4711 checkpoints/step-00000003.h5; do
         echo left >"$folder/$name.part"
     done
     echo left >"$folder/.probe-host-1"
