@@ -4,7 +4,7 @@
 . "$TEST_SOURCE/test/support/program.sh"
 cd "$work" || exit 1
 
-# Stands for make, with the driver of Automake: NAME's runs end as its line in `plan` states, one word for each run.
+# Called in place of make, with Automake's driver. The line of a test in `plan` has one word for each of its runs.
 cat >stub <<'END'
 for name in ${2#TESTS=}; do
     stem=${name%.sh}
