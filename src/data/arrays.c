@@ -567,7 +567,7 @@ static bool arrays_open(const struct options *options, enum data_split split,
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
     struct arrays_view view;
     if (!variables_list(options, self, error) ||
-        !array_path_find(options->data.root, &self->files, error) ||
+        !array_path_find(options->data.root, &self->files, dataset->comm, error) ||
         !files_open(dataset, options, split, error))
         return false;
     variables_list_wide(self->x, self->x_count, dataset->channel_is_wide);

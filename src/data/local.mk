@@ -56,6 +56,8 @@ libvittrain_a_SOURCES += \
 	src/data/image_file.h \
 	src/data/image_folder.c \
 	src/data/image_jpeg.c \
+	src/data/image_list.c \
+	src/data/image_list.h \
 	src/data/image_orientation.c \
 	src/data/image_png.c \
 	src/data/image_webp.c \
