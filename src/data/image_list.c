@@ -4,12 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/crc32c.h"
-#include "core/integer.h"
 #include "data/image_file.h"
 #include "data/listing.h"
 #include "data/record_check.h"
@@ -51,23 +49,6 @@ bool image_list_walk(struct image_list *list, const char *folder, bool skip_brok
 
 /* ---- The list of all ranks. */
 
-/* Return a checksum of the sizes of some files, evenly spaced: the more ranks, the fewer. */
-static uint32_t sizes_sum(const struct dataset *dataset, int ranks)
-{
-    enum { LOOKED_AT = 4096, LEAST = 16 };
-    const int64_t count = dataset->count;
-    const int64_t looked_at = smaller(count, larger(LEAST, LOOKED_AT / ranks));
-    char path[2 * LISTING_PATH];
-    uint32_t sum = 0;
-    for (int64_t i = 0; i < looked_at; i++) {
-        struct stat status;
-        image_list_name(dataset, i * count / looked_at, path, sizeof path);
-        const int64_t bytes = stat(path, &status) == 0 ? (int64_t)status.st_size : -1;
-        sum = crc32c_update(sum, &bytes, sizeof bytes);
-    }
-    return sum;
-}
-
 void image_list_share(struct dataset *dataset)
 {
     struct image_list *list = dataset->self;
@@ -81,7 +62,12 @@ void image_list_share(struct dataset *dataset)
     list->text = (char *)list->texts.data;
     list->count = (size_t)list->entries.bytes / sizeof *list->entry;
     dataset->count = (int64_t)list->count;
-    dataset->seen = ranks > 1 ? sizes_sum(dataset, ranks) : 0;
+    const int64_t compared = listing_compared(dataset->count, ranks);
+    for (int64_t i = 0; i < compared; i++) {
+        char path[2 * LISTING_PATH];
+        image_list_name(dataset, i * dataset->count / compared, path, sizeof path);
+        dataset->seen = listing_sum_size(dataset->seen, path);
+    }
 }
 
 static bool check_file(const struct dataset *dataset, int64_t record, const struct options *options,

@@ -27,6 +27,8 @@ libvittrain_a_SOURCES += \
 	src/data/arrays.h \
 	src/data/arrays_coordinates.c \
 	src/data/arrays_coordinates.h \
+	src/data/arrays_open.c \
+	src/data/arrays_open.h \
 	src/data/arrays_targets.c \
 	src/data/arrays_targets.h \
 	src/data/arrays_variable.c \
