@@ -15,6 +15,8 @@
 #include "data/array_attributes.h"
 #include "data/array_cache.h"
 
+enum { FILES_EACH = 32 }; /* files that a rank describes, except the last one */
+
 struct variable *arrays_variable(const struct arrays *self, int number)
 {
     return number < self->x_count ? &self->x[number] : &self->y[number - self->x_count];
@@ -424,6 +426,32 @@ static bool descriptions_share(struct dataset *dataset, const struct split_file 
     return true;
 }
 
+/* Collective. Give rank 0's description of the first file to all ranks, or an error. A rank that
+ * cannot open the file itself calls dataset_agree, which is the same collective. */
+static bool description_broadcast(void *context, struct hdf5_description *file, struct error *error)
+{
+    struct comm *comm = context;
+    if (!comm_agree(comm, error))
+        return false;
+    struct hdf5_description described = *file;
+    comm_broadcast(comm, &described, sizeof described, COMM_BYTE, 0);
+    if (comm->rank != 0) {
+        *file = described;
+        file->objects = allocate((size_t)file->object_count, sizeof *file->objects);
+        file->attributes = allocate((size_t)file->attribute_count, sizeof *file->attributes);
+        file->values = allocate((size_t)file->value_bytes, 1);
+        file->chunks = allocate((size_t)file->chunk_count, sizeof *file->chunks);
+    }
+    comm_broadcast(comm, file->objects, file->object_count * (int64_t)sizeof *file->objects,
+                   COMM_BYTE, 0);
+    comm_broadcast(comm, file->attributes,
+                   file->attribute_count * (int64_t)sizeof *file->attributes, COMM_BYTE, 0);
+    comm_broadcast(comm, file->values, file->value_bytes, COMM_BYTE, 0);
+    comm_broadcast(comm, file->chunks, file->chunk_count * (int64_t)sizeof *file->chunks, COMM_BYTE,
+                   0);
+    return true;
+}
+
 /* ---- splits ---- */
 
 /* Append a file that all ranks know, and add what it says about the whole series. */
@@ -460,6 +488,11 @@ bool arrays_open_split(struct dataset *dataset, const struct options *options,
     if (files == NULL)
         return false;
     dataset->held_out |= split != SPLIT_TRAIN && !all && files[0].split == SPLIT_TRAIN;
+    if (self->file_count == 0 && ranks > 1) {
+        reader->exchange = description_broadcast;
+        reader->context = comm;
+        reader->receives = rank != 0;
+    }
     while (next < count && self->file_count == 0) {
         bool good = file_open(dataset, options, reader, files[next++].path, all, self->file, error);
         if (!good && self->file->is_empty && ++empty < count) {
@@ -473,11 +506,15 @@ bool arrays_open_split(struct dataset *dataset, const struct options *options,
         }
         file_use(self, self->file);
     }
+    reader->exchange = NULL;
+    reader->receives = false;
     struct arrays_file *described = self->file + self->file_count;
     count -= next;
     files += next;
+    /* A rank that describes HDF5 files starts a child process: not for a few files. */
+    const int64_t turns = smaller(ranks, round_up_division(count, FILES_EACH));
     bool good = true;
-    for (int64_t i = rank; good && i < count; i += ranks) {
+    for (int64_t i = rank < turns ? rank : count; good && i < count; i += turns) {
         good = file_open(dataset, options, reader, files[i].path, all, &described[i], error);
         if (good || !described[i].is_empty)
             continue;

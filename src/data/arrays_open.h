@@ -52,9 +52,9 @@ int64_t arrays_samples_at_ends(const struct file_series *series);
 int arrays_first_of(const struct arrays_file *file, int number);
 
 /* Collective over dataset->comm. Describe the files of a split, self->files, and append them to
- * self->file. All ranks describe the first file, whose shape and grid the others must have; of the
- * others rank r describes every size-th one. Then each rank has all descriptions; the tables of
- * chunks are once in the memory of each node. */
+ * self->file. Rank 0 describes the first file, whose shape and grid the others must have, and the
+ * ranks share the others. Then each rank has all descriptions; the tables of chunks are once in the
+ * memory of each node. */
 MUST_CHECK bool arrays_open_split(struct dataset *dataset, const struct options *options,
                                   struct hdf5_reader *reader, enum data_split split,
                                   struct error *error);

@@ -8,9 +8,17 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "core/integer.h"
 #include "shards.h"
 
-enum { FILES = 9, SAMPLES = 4, HEIGHT = 5, WIDTH = 4, VALUES = SAMPLES * HEIGHT * WIDTH };
+enum {
+    SHARDS = 9,
+    FILES = 98,
+    SAMPLES = 4,
+    HEIGHT = 5,
+    WIDTH = 4,
+    VALUES = SAMPLES * HEIGHT * WIDTH
+};
 
 static struct comm *world;
 
@@ -102,13 +110,13 @@ TEST(rank_0_lists_folders)
 TEST(shards_are_indexed_by_one_rank)
 {
     char name[32];
-    for (int i = 0; i < FILES; i++) {
+    for (int i = 0; i < SHARDS; i++) {
         snprintf(name, sizeof name, "%d.tar", i);
         shard_put(name, 2, (const int[]){world->rank, i % 2});
     }
     options.data.val = VALIDATION_NONE;
-    opens_together(SPLIT_TRAIN, 2 * FILES);
-    for (int i = 0; i < FILES; i++) {
+    opens_together(SPLIT_TRAIN, 2 * SHARDS);
+    for (int i = 0; i < SHARDS; i++) {
         snprintf(name, sizeof name, "%d.tar: 000000.jpg", i);
         check_record(2 * i, i % world->size, name); /* the label in its copy */
     }
@@ -153,7 +161,7 @@ static void arrays_use(const char *y)
     options.data.val = VALIDATION_NONE;
     options.data.task = TASK_REGRESSION;
     for (int i = 0; i < FILES; i++) {
-        snprintf(name, sizeof name, "%d.h5", i);
+        snprintf(name, sizeof name, "%02d.h5", i);
         arrays_put(name, i, i == 4 ? 0 : SAMPLES);
     }
 }
@@ -182,10 +190,10 @@ TEST(array_files_are_described_by_one_rank)
     arrays_use("y");
     opens_together(SPLIT_TRAIN, SAMPLES * (FILES - 1));
     records_are_equal();
-    /* The first file is described by all ranks, number i by rank (i - 1) modulo their number. */
+    /* Number i is described by rank (i - 1) modulo their number, and there is one for 32 files. */
     for (int i = 1; i < FILES; i++) {
-        snprintf(name, sizeof name, "%d.h5", i);
-        if (world->rank != 0 && (i - 1) % world->size != world->rank) /* 0 lists them */
+        snprintf(name, sizeof name, "%02d.h5", i);
+        if (world->rank != 0 && (i - 1) % smaller(world->size, 4) != world->rank) /* 0 lists them */
             unlink(path_of(name));
     }
     opens_together(SPLIT_TRAIN, SAMPLES * (FILES - 1));
@@ -201,10 +209,10 @@ TEST(targets_are_read_by_one_rank)
 TEST(an_error_of_one_rank_is_that_of_all)
 {
     arrays_use("y");
-    if (world->rank == world->size - 1) /* describes number 8 or all */
+    if (world->rank == world->size - 1)
         for (int i = 1; i < FILES; i++) {
             char name[32];
-            snprintf(name, sizeof name, "%d.h5", i);
+            snprintf(name, sizeof name, "%02d.h5", i);
             shard_write(name, "damaged", 7);
         }
     fails_together(SPLIT_TRAIN, ".h5");
