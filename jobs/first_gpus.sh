@@ -105,10 +105,11 @@ each losses
 # Checkpoints after every step. At the end each GPU must have one process: more are contexts on a GPU of another rank.
 : >"$out/background.log"
 train background "$gpus" $same mesh.strategy=fsdp checkpoint.background=yes checkpoint.every_seconds=1e-9 checkpoint.keep=2 \
-    debug.pause="results:$steps:5" &
+    debug.pause="results:$steps:$out/go" &
 job=$!
-until grep -q 'debug.pause' "$out/background.log" || ! kill -0 $job 2>/dev/null; do sleep 0.2; done
+until [ "$(ls "$out"/go.* 2>/dev/null | grep -c 'go\.[0-9]*$')" = "$gpus" ] || ! kill -0 $job 2>/dev/null; do sleep 0.2; done
 shared=$(nvidia-smi --query-compute-apps=gpu_uuid --format=csv,noheader 2>/dev/null | sort | uniq -d)
+: >"$out/go"
 wait $job
 status=0 log=$out/background.log
 bad="$(unlike background)"

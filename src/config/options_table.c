@@ -672,8 +672,9 @@ const struct option_entry option_table[] = {
              "in the step where it occurs, and times belong to the step in which they are "
              "measured."},
     {PLACE(debug, pause), .kind = OPTION_IS_TEXT, .preset = "none",
-     .help = "PHASE:STEP:SECONDS or PHASE:STEP:SECONDS:RANK, as in backward:20:60. Each rank, or "
-             "only RANK, prints its process ID and waits once in this phase of this step, so that "
+     .help = "PHASE:STEP:FILE or PHASE:STEP:FILE:RANK, as in backward:20:go. In this phase of this "
+             "step each rank, or only RANK, writes its process ID to FILE.RANK, prints it, and "
+             "waits until FILE exists, so that "
              "you can attach a debugger or kill the process. Phases: start, mpi, data_open, "
              "model_open, memory, folder, folder_lock, weights_read (step 0), data, forward, "
              "backward, reduce, "

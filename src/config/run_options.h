@@ -85,7 +85,7 @@ struct debug_options {
     bool wait;             /* synchronize with the device in each step */
     int flip;              /* enum flip_choice */
     int64_t flip_rank;     /* rank in which faults are injected */
-    char pause[OPTION_TEXT]; /* PHASE:STEP:SECONDS (status_pause_at), or none */
+    char pause[OPTION_TEXT]; /* PHASE:STEP:FILE (status_pause_at), or none */
 };
 
 struct cuda_options {

@@ -3,6 +3,7 @@
  * times. */
 #include "core/status.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +29,8 @@ static int phase_count;
 static struct {
     _Atomic int phase;
     int64_t step;
-    double seconds;
     int rank; /* -1: all */
+    char file[256];
 } pause_place = {.phase = -1};
 
 void status_set_phases(const struct status_phase *table, int count)
@@ -102,15 +103,25 @@ static void pause_take(int phase, bool is_step)
     if (phase != pause_place.phase || !is_step ||
         (pause_place.rank >= 0 && pause_place.rank != error_rank()))
         return;
-    double seconds = pause_place.seconds;
-    struct timespec left = {.tv_sec = (time_t)seconds,
-                            .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
-    fprintf(stderr, "vittrain: debug.pause: rank %d on %s (process %ld) waits %g s in %s:%lld\n",
-            error_rank(), error_host(), (long)getpid(), seconds, phases[phase].word,
-            (long long)pause_place.step);
+    char own[300], part[310];
+    const struct timespec poll = {.tv_nsec = 10 * 1000 * 1000};
     pause_place.phase = -1;
-    while (nanosleep(&left, &left) != 0)
-        continue; /* a signal */
+    /* A reader of the file finds it complete. */
+    snprintf(own, sizeof own, "%s.%d", pause_place.file, error_rank());
+    snprintf(part, sizeof part, "%s.new", own);
+    FILE *file = fopen(part, "we");
+    const bool written = file != NULL && fprintf(file, "%ld\n", (long)getpid()) > 0;
+    if ((file != NULL && fclose(file) != 0) || !written || rename(part, own) != 0) {
+        fprintf(stderr, "vittrain: debug.pause: cannot write %s: %s; the rank does not wait\n", own,
+                strerror(errno));
+        return;
+    }
+    fprintf(stderr,
+            "vittrain: debug.pause: rank %d on %s (process %ld) waits in %s:%lld until %s exists\n",
+            error_rank(), error_host(), (long)getpid(), phases[phase].word,
+            (long long)pause_place.step, pause_place.file);
+    while (access(pause_place.file, F_OK) != 0)
+        nanosleep(&poll, NULL);
 }
 
 void status_set_phase(int phase)
@@ -125,28 +136,30 @@ void status_set_phase(int phase)
 
 bool status_pause_at(const char *text, struct error *error)
 {
-    char word[32];
-    long long step;
-    double seconds;
-    int end = 0, rank = -1;
+    char word[32] = "";
+    long long step = -1;
+    int begin = 0;
     pause_place.phase = -1;
     if (strcmp(text, "none") == 0)
         return true;
-    if (sscanf(text, "%31[a-z_]:%lld:%lf%n:%d%n", word, &step, &seconds, &end, &rank, &end) >= 3 &&
-        text[end] == '\0' && step >= 0 && seconds >= 0 && seconds < 1e6)
-        for (int phase = 0; phase < phase_count; phase++)
-            if (strcmp(phases[phase].word, word) == 0) {
-                pause_place.phase = phase;
-                pause_place.step = step;
-                pause_place.seconds = seconds;
-                pause_place.rank = rank;
-                return true;
-            }
-    return error_set(
-        error, ERROR_USAGE,
-        "debug.pause=%s: must be PHASE:STEP:SECONDS[:RANK], as backward:20:5; see `vittrain help "
-        "debug.pause`",
-        text);
+    const bool has_step = sscanf(text, "%31[a-z_]:%lld:%n", word, &step, &begin) == 2 && begin > 0;
+    const char *file = text + begin, *colon = strrchr(file, ':');
+    const bool has_rank =
+        colon != NULL && colon[1] != '\0' && colon[1 + strspn(colon + 1, "0123456789")] == '\0';
+    const size_t length = has_rank ? (size_t)(colon - file) : strlen(file);
+    for (int phase = 0; has_step && step >= 0 && phase < phase_count; phase++)
+        if (strcmp(phases[phase].word, word) == 0 && length > 0 &&
+            length < sizeof pause_place.file) {
+            snprintf(pause_place.file, sizeof pause_place.file, "%.*s", (int)length, file);
+            pause_place.step = step;
+            pause_place.rank = has_rank ? atoi(colon + 1) : -1;
+            pause_place.phase = phase;
+            return true;
+        }
+    return error_set(error, ERROR_USAGE,
+                     "debug.pause=%s: must be PHASE:STEP:FILE[:RANK], as backward:20:go; see "
+                     "`vittrain help debug.pause`",
+                     text);
 }
 
 void status_set_unit(int unit)

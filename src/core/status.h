@@ -27,10 +27,10 @@ const char *status_phase_name(int phase);
 void status_set_step(int64_t step);
 void status_set_phase(int phase);
 void status_set_unit(int unit);
-/* Set debug.pause: "PHASE:STEP:SECONDS" or "PHASE:STEP:SECONDS:RANK", as in
- * "checkpoint_write:20:5", or "none". When it reaches that phase, the process, or only that rank,
- * prints a line to stderr and waits once. In the background this is the first time in that phase
- * from that step on. ERROR_USAGE for other texts. */
+/* Set debug.pause: "PHASE:STEP:FILE" or "PHASE:STEP:FILE:RANK", as in "checkpoint_write:20:go", or
+ * "none". When it reaches that phase, the process, or only that rank, writes its process ID to
+ * FILE.RANK, prints a line to stderr and waits once until FILE exists. In the background this is
+ * the first time in that phase from that step on. ERROR_USAGE for other texts. */
 MUST_CHECK bool status_pause_at(const char *text, struct error *error);
 
 /* Set the name of a unit. Units from STATUS_UNITS on have a number only; names are truncated to

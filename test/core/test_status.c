@@ -3,25 +3,29 @@
 #include "core/status.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include "config/phase.h"
 #include "core/clock.h"
+#include "temporary.h"
 #include "test.h"
 
-/* Replaced clock: it advances in nanosleep only. */
-static time_t now = 1000;
+/* A stopped clock, and a wait in which the file `go` is created after three turns. */
+static int turns;
 
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
     (void)clock;
-    *time = (struct timespec){.tv_sec = now};
+    *time = (struct timespec){.tv_sec = 1000};
     return 0;
 }
 
 int nanosleep(const struct timespec *wanted, struct timespec *left)
 {
+    (void)wanted;
     (void)left;
-    now += wanted->tv_sec;
+    if (++turns == 3)
+        temporary_file("go", "", 0);
     return 0;
 }
 
@@ -67,27 +71,41 @@ TEST(every_phase_has_a_name)
 
 TEST(a_pause_is_taken_once)
 {
-    static const char *const wrong[] = {"backward",      "backward:3",     "sleep:3:1",
-                                        "backward:3:",   "backward:-1:1",  "backward:3:1s",
-                                        "backward:3:1:", "backward:3:1:x", ""};
+    static const char *const wrong[] = {"backward",     "backward:3",     "sleep:3:go",
+                                        "backward:3:",  "backward:-1:go", "backward:x:go",
+                                        "backward::go", "backward:3::1",  ""};
+    char text[300];
+    struct error error = {0};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        struct error error = {0};
+        error_clear(&error);
         assert_false(status_pause_at(wrong[i], &error));
         assert_int_equal(error.kind, ERROR_USAGE);
     }
-    struct error error = {0};
+    error_clear(&error);
     assert_true(status_pause_at("none", &error));
-    assert_true(status_pause_at("checkpoint_name:3:1", &error));
-    const time_t begin = now;
+    snprintf(text, sizeof text, "checkpoint_name:3:%s:1", temporary_path("go"));
+    assert_true(status_pause_at(text, &error)); /* another rank */
+    status_set_step(3);
+    status_set_phase(PHASE_CHECKPOINT_NAME);
+    assert_int_equal(access(temporary_path("go.0"), F_OK), -1);
+    snprintf(text, sizeof text, "checkpoint_name:3:%s", temporary_path("go"));
+    assert_true(status_pause_at(text, &error));
     status_set_step(2);
     status_set_phase(PHASE_CHECKPOINT_NAME);
     status_set_step(3);
     status_set_phase(PHASE_CHECKPOINT_WRITE);
-    assert_int_equal(now, begin);
+    assert_int_equal(access(temporary_path("go.0"), F_OK), -1);
     status_set_phase(PHASE_CHECKPOINT_NAME);
-    assert_int_equal(now, begin + 1);
+    assert_int_equal(turns, 3);
+    char *process = temporary_text("go.0");
+    assert_int_equal(atol(process), getpid());
+    free(process);
+    unlink(temporary_path("go.0"));
     status_set_phase(PHASE_CHECKPOINT_NAME);
-    assert_int_equal(now, begin + 1);
+    assert_int_equal(access(temporary_path("go.0"), F_OK), -1);
+    /* Without the file for its number the rank does not wait. */
+    assert_true(status_pause_at("checkpoint_name:3:/nowhere/go", &error));
+    status_set_phase(PHASE_CHECKPOINT_NAME);
 }
 
 TEST(names_are_cut_and_numbers_bounded)
@@ -108,5 +126,5 @@ TEST(names_are_cut_and_numbers_bounded)
 int main(void)
 {
     status_set_phases(phase_table, PHASE_COUNT);
-    return TESTS_RUN();
+    return TESTS_RUN(.setup = temporary_setup, .teardown = temporary_teardown);
 }

@@ -87,7 +87,7 @@ with_vit_base="model.image=64 model.dim=32 model.depth=2 model.heads=2 train.epo
 with_vit_base_photos="$with_vit_base debug.fraction=1 train.batch=8"
 with_vit_tiny="train.steps=1 train.batch=2 debug.fraction=1 debug.batches=1"
 with_synthetic="data.samples=64 debug.fraction=1 train.epochs=1"
-with_pause="debug.pause=backward:1:0.1"
+with_pause="debug.pause=backward:1:go"
 with_bench="bench.max=8KiB bench.seconds=0.01"
 with_product="product:64 run.threads=1"
 with_thread="run.threads=1"
