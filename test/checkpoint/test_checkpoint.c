@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3 4
+// joined
 /* Round trips of checkpoints, bit for bit, between any meshes and writers; finding the newest valid
  * one; links and pruning; probing for a shared folder. Run with 1 to 4 ranks. */
 #include <sys/resource.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3
+// joined
 /* The choice of the run folder, its errors, and that all ranks agree. All ranks run the same tests
  * in a temporary folder that rank 0 creates and fills. */
 #include "checkpoint/run_folder.h"
@@ -10,13 +11,12 @@
 #include <unistd.h>
 
 #include "config/options.h"
-#include "core/log.h"
 #include "core/text_file.h"
+#include "rank_tests.h"
 #include "temporary.h"
-#include "test.h"
 
-static struct comm *world;
 static struct mesh mesh;
+static char start[1024]; /* the folder in which the program was started */
 static struct options options;
 static struct error error;
 
@@ -25,31 +25,20 @@ static bool is_first(void)
     return world->rank == 0;
 }
 
-/* Rank 0 creates the folder and all ranks change to it. The options are the defaults with another
+/* All ranks change to a temporary folder. The options are the defaults with another
  * name. */
 static int enter_folder(void **state)
 {
-    (void)state;
-    char path[OPTION_TEXT] = "";
-
-    if (is_first())
-        snprintf(path, sizeof path, "%s", temporary_open());
-    comm_broadcast(world, path, sizeof path, COMM_BYTE, 0);
+    shared_folder_make(state);
     error_clear(&error);
     options_default(&options);
     snprintf(options.run.name, sizeof options.run.name, "tiny");
-    return chdir(path);
+    return chdir(shared_folder);
 }
 
 static int leave_folder(void **state)
 {
-    (void)state;
-    if (chdir("/") != 0)
-        return 1;
-    comm_barrier(world);
-    if (is_first())
-        temporary_close();
-    return 0;
+    return chdir(start) != 0 || shared_folder_remove(state);
 }
 
 /* Rank 0 changes the folder before the others continue. */
@@ -414,16 +403,20 @@ TEST(files_are_replaced_whole)
     run_folder_close(&folder);
 }
 
-int main(int argc, char **argv)
+static int mesh_make(void **state)
 {
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        printf("Bail out! %s\n", error.text);
-        return 1;
-    }
+    (void)state;
     mesh = (struct mesh){.world = world, .node = comm_split_node(world)};
-    int failed = TESTS_RUN(.before = enter_folder, .after = leave_folder);
-    log_close();
-    mesh.node->backend->close(mesh.node);
-    comm_world_close(world);
-    return failed;
+    assert_non_null(getcwd(start, sizeof start));
+    return 0;
 }
+
+static int mesh_drop(void **state)
+{
+    (void)state;
+    mesh.node->backend->close(mesh.node);
+    return 0;
+}
+
+TEST_MAIN_WORLD(.setup = mesh_make, .teardown = mesh_drop, .before = enter_folder,
+                .after = leave_folder)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 4
+// joined
 /* Weights as safetensors: round trips on any mesh; files written by the safetensors package in
  * every type; heads and position grids of other sizes, compared with timm; invalid files. */
 #include <unistd.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3 4
+// joined
 /* Collectives compared with those of MPI, on random values and sizes that are no multiple of the
  * number of ranks; equal bits on all ranks and in every run; groups; agreement. All ranks run the
  * same tests; errors are counted and summed over ranks before an assertion, so that no rank waits
@@ -10,9 +11,7 @@
 #include <mpi.h>
 
 #include "comm_fixture.h"
-#include "test.h"
-
-static struct comm *world;
+#include "rank_tests.h"
 
 static const int64_t counts[] = {0,    1,    2,     3,     7,     16,     127,
                                  1000, 5120, 10240, 10241, 40009, 300007, 1500007};
@@ -439,14 +438,4 @@ TEST(fake_behaves_as_if_others_held_zeros)
     fake->backend->close(fake);
 }
 
-int main(int argc, char **argv)
-{
-    struct error error = {0};
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    int failed = TESTS_RUN();
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD()

@@ -12,9 +12,7 @@
 #include "config/options.h"
 #include "core/random.h"
 #include "fake_network.h"
-#include "test.h"
-
-static struct comm *world;
+#include "rank_tests.h"
 
 /* Placement of the ranks, and the requested transport. */
 struct layout {
@@ -433,14 +431,4 @@ TEST(the_choice_is_told)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-int main(int argc, char **argv)
-{
-    struct error error = {0};
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    int failed = TESTS_RUN();
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD()

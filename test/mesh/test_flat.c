@@ -6,15 +6,16 @@
  * their numbers of failures before an assertion, so that no rank waits for one that has failed. */
 #include "mesh/flat.h"
 
+#include "comm_fixture.h"
 #include "core/random.h"
 #include "device/exact_sum.h"
 #include "device_test.h"
 #include "mesh/initial.h"
-#include "test.h"
+#include "rank_tests.h"
 
 enum { UNITS = 3, SEED = 42 };
 
-static struct comm *world;
+static struct device_test test;
 static struct device *device;
 static struct stream *stream;
 
@@ -53,10 +54,20 @@ static void queue_wait(void)
     device->backend->stream_synchronize(stream);
 }
 
-static int units_lay_out(void **state)
+static int device_end(void **state)
+{
+    (void)state;
+    device_test_close(&test);
+    return 0;
+}
+
+static int device_begin(void **state)
 {
     (void)state;
     uint32_t index = 0;
+    device_test_open_number(&test, world->rank, 1);
+    device = test.device;
+    stream = test.stream;
     if (strcmp(device->backend->name, "cpu") != 0) /* the emulated GPU is slow */
         head[0].count = head[0].shape[0] = 7001;
     for (int u = 0; u < UNITS; u++)
@@ -70,13 +81,6 @@ static int units_lay_out(void **state)
     block[4].kind = TENSOR_STATE;
     head[0].rate_scale = head[1].rate_scale = 0.5;
     return 0;
-}
-
-/* Sums over all ranks. */
-static int all_wrong(int64_t wrong)
-{
-    comm_all_reduce(world, &wrong, 1, COMM_INT64, COMM_SUM);
-    return (int)wrong;
 }
 
 struct flat_fixture {
@@ -740,4 +744,4 @@ TEST(sharded_memory_is_a_part_and_two_units)
     flat_fixture_close(&fixture);
 }
 
-TEST_MAIN_DEVICE(.setup = units_lay_out)
+TEST_MAIN_WORLD(.setup = device_begin, .teardown = device_end)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 2
+// joined
 /* Eight training steps on float32 records with missing values have the losses of PyTorch
  * (test/vectors/make_float32.py). */
 #include <math.h>
@@ -76,6 +77,7 @@ static void run_prepare(struct run *run, const struct dataset_format *format)
     assert_ok(run_initialize(run, &error), &error);
     flat_refresh(&run->session.flat);
     session_activations(&run->session, true);
+    step_io_take_sums(&run->session.io, run->session.stream);
 }
 
 TEST(losses_are_pytorchs)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 4
+// joined
 /* Training in fp16: an overflow skips the update on all ranks and changes only the scale. Other
  * failures (an unreadable record, non-finite weights) end the run on all ranks in the same step. */
 #include <fcntl.h>
@@ -15,8 +16,6 @@
 
 enum { RECORD = 3073, RECORDS = 160, BATCH = 8, STEPS = RECORDS / BATCH };
 
-static char data_folder[256]; /* the same on all ranks */
-
 static const char *const meshes[] = {
     "mesh.strategy=ddp",
     "mesh.strategy=zero1",
@@ -30,26 +29,16 @@ enum { MESHES = sizeof meshes / sizeof meshes[0] };
 
 static int make_data(void **state)
 {
-    (void)state;
+    shared_folder_make(state);
     if (world->rank == 0) {
         unsigned char *records = malloc(RECORDS * RECORD);
         assert_non_null(records);
         for (int i = 0; i < RECORDS * RECORD; i++)
             records[i] = (unsigned char)(i % RECORD == 0 ? i / RECORD % 10 : i * 7 % 251);
-        snprintf(data_folder, sizeof data_folder, "%s", temporary_open());
         temporary_file("data_batch_1.bin", records, RECORDS * RECORD);
         free(records);
     }
-    comm_broadcast(world, data_folder, sizeof data_folder, COMM_BYTE, 0);
-    return 0;
-}
-
-static int drop_data(void **state)
-{
-    (void)state;
     comm_barrier(world);
-    if (world->rank == 0)
-        temporary_close();
     return 0;
 }
 
@@ -65,12 +54,13 @@ static void loss_run_open(struct trainer *trainer, const char *settings)
     struct error error = {0};
     struct options options;
     options_default(&options);
-    snprintf(words, sizeof words, "%s data.root=%s run.dir=%s/run-%d %s", small, data_folder,
-             data_folder, runs++, settings);
+    snprintf(words, sizeof words, "%s data.root=%s run.dir=%s/run-%d %s", small, shared_folder,
+             shared_folder, runs++, settings);
     for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
         assert_ok(options_set(word, &options, &error), &error);
     assert_ok(trainer_open(trainer, &options, world, &error), &error);
     session_activations(&trainer->run.session, true);
+    step_io_take_sums(&trainer->run.session.io, trainer->run.session.stream);
     loader_start(trainer->run.train.loader, 0, 0, trainer->steps_per_epoch);
 }
 
@@ -159,7 +149,7 @@ static void check_bad_record(const char *precision, const char *mesh, int64_t ba
     loss_run_open(&trainer, settings);
     trainer.run.session.io.ahead = ahead;
     loader_stop(trainer.run.train.loader);
-    snprintf(path, sizeof path, "%s/data_batch_1.bin", data_folder);
+    snprintf(path, sizeof path, "%s/data_batch_1.bin", shared_folder);
     int file = world->rank == 0 ? open(path, O_WRONLY) : -1;
     const off_t place = (bad_step * BATCH + BATCH - 1) * RECORD;
     assert_true(world->rank != 0 || pwrite(file, &labels[0], 1, place) == 1);
@@ -253,4 +243,4 @@ TEST(the_norm_is_that_of_the_gradient)
     assert_true(fabs(norms[1] / norms[0] - 1) < 0.01 && fabs(norms[2] / norms[0] - 1) < 0.01);
 }
 
-TEST_MAIN_WORLD(.setup = make_data, .teardown = drop_data)
+TEST_MAIN_WORLD(.setup = make_data, .teardown = shared_folder_remove)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 2
+// joined
 /* The range test on all meshes and in fp16 with the loss scaler, and the suggestions from curves.
  */
 #include "train/range_test.h"
