@@ -12,6 +12,7 @@
 #include "data/crop.h"
 #include "data/dataset.h"
 #include "model/model.h"
+#include "settings.h"
 #include "test.h"
 
 static const struct dataset files = {.encoded = true, .channels = 3, .classes = 10};
@@ -19,16 +20,6 @@ static const struct dataset pixels = {.channels = 3, .height = 32, .width = 32, 
 
 static struct options options;
 static const struct model_metadata *weights; /* of model.init */
-
-static void set(const char *text)
-{
-    struct error error = {0};
-    char copy[1024];
-    snprintf(copy, sizeof copy, "%s", text);
-    for (char *rest, *word = strtok_r(copy, " ", &rest); word != NULL;
-         word = strtok_r(NULL, " ", &rest))
-        assert_ok(options_set(word, &options, &error), &error);
-}
 
 static void resolve(const struct dataset *dataset)
 {
@@ -55,8 +46,7 @@ static void check(const char *expected)
 
 static void expect(const char *settings, const struct dataset *dataset, const char *expected)
 {
-    options_default(&options);
-    set(settings);
+    settings_set(&options, settings);
     resolve(dataset);
     check(expected);
 }
@@ -151,7 +141,7 @@ TEST(resolved_decks_are_stable)
     const struct options once = options;
     resolve(&files);
     assert_memory_equal(&once, &options, sizeof options);
-    set("model.image=384 eval.resize=auto");
+    settings_apply(&options, "model.image=384 eval.resize=auto");
     resolve(&files);
     check("eval.resize=426 eval.crop=center");
     expect("model.name=resnet18 augment.random_resized_crop=on augment.crop=none "
@@ -247,8 +237,7 @@ TEST(decks_keep_their_results)
 TEST(bad_models_are_errors)
 {
     struct error error = {0};
-    options_default(&options);
-    set("model.name=vit_huge");
+    settings_set(&options, "model.name=vit_huge");
     assert_false(options_resolve(&options, &files, NULL, &error));
     assert_error(&error, ERROR_USAGE, "unknown model.name=vit_huge");
 }
