@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "config/run_options.h"
+#include "core/text_file.h"
 #include "model_fixture.h"
 #include "test.h"
 
@@ -75,17 +76,12 @@ static bool reads(struct fixture *fixture, const char *path, const char *what)
 
 /* ---- damaged files ---- */
 
-static unsigned char *load(long *size)
+static char *load(long *size)
 {
-    FILE *stream = fopen(file, "rb");
-    assert_non_null(stream);
-    fseek(stream, 0, SEEK_END);
-    *size = ftell(stream);
-    rewind(stream);
-    unsigned char *bytes = malloc((size_t)*size);
+    size_t length;
+    char *bytes = text_file_read(file, &length);
     assert_non_null(bytes);
-    assert_int_equal(fread(bytes, 1, (size_t)*size, stream), *size);
-    fclose(stream);
+    *size = (long)length;
     comm_barrier(world);
     return bytes;
 }
@@ -101,12 +97,11 @@ static void store(const void *bytes, long size)
     comm_barrier(world);
 }
 
-static bool reads_with_flipped_bit(struct fixture *fixture, unsigned char *bytes, long size,
-                                   long place)
+static bool reads_with_flipped_bit(struct fixture *fixture, char *bytes, long size, long place)
 {
-    bytes[place] ^= (unsigned char)(1 << place % 8);
+    bytes[place] ^= (char)(1 << place % 8);
     store(bytes, size);
-    bytes[place] ^= (unsigned char)(1 << place % 8);
+    bytes[place] ^= (char)(1 << place % 8);
     return reads(fixture, file, "");
 }
 
@@ -117,7 +112,7 @@ TEST(test_flipped_bits)
     long size;
     int found = 0, tried = 0;
     write_first(&fixture, &tiny);
-    unsigned char *bytes = load(&size);
+    char *bytes = load(&size);
     for (long place = 0; place < size; place += world->size == 1 ? 53 : 1301, tried++)
         found += !reads_with_flipped_bit(&fixture, bytes, size, place);
     assert_true(found > tried / 10);
@@ -125,7 +120,7 @@ TEST(test_flipped_bits)
     const float *first = fixture_tensor(&fixture, "blocks.0.mlp.fc1.weight", &tensor);
     fixture_fill(&fixture, OLD);
     const size_t length = (size_t)tensor->count * sizeof *first;
-    const unsigned char *begin = memmem(bytes, (size_t)size, first, length);
+    const char *begin = memmem(bytes, (size_t)size, first, length);
     assert_non_null(begin);
     for (long place = 0; place < (long)length; place += 31)
         assert_false(reads_with_flipped_bit(&fixture, bytes, size, begin - bytes + place));
@@ -138,7 +133,7 @@ TEST(test_cut_files)
     struct fixture fixture;
     long size;
     write_first(&fixture, &tiny);
-    unsigned char *bytes = load(&size);
+    char *bytes = load(&size);
     for (long length = 0; length < size; length += length < size - 200 ? size / 23 : 41) {
         store(bytes, length);
         assert_false(reads(&fixture, file, ""));

@@ -85,18 +85,16 @@ TEST(test_reason)
     comm_barrier(world);
     error_clear(&error);
     assert_false(folder_make(path, "go elsewhere", &error));
-    assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(
-        strstr(error.text, "/link: cannot create the folder: Not a directory; go elsewhere"));
+    assert_error(&error, ERROR_FILE, "/link");
+    assert_has(error.text, "Not a directory; go elsewhere");
     error_clear(&error);
     assert_false(folder_make("", "go elsewhere", &error));
-    assert_string_equal(error.text, ": cannot create the folder: No such file or directory; "
-                                    "go elsewhere");
+    assert_has(error.text, "No such file");
     error_clear(&error);
     memset(path, 'x', 300);
     path[300] = '\0';
     assert_false(folder_make(path, "go elsewhere", &error));
-    assert_non_null(strstr(error.text, "File name too long; go elsewhere"));
+    assert_has(error.text, "File name too long");
 }
 
 TEST(test_names)
