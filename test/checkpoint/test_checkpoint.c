@@ -143,7 +143,7 @@ TEST(test_vectors_of_every_optimizer)
 
 TEST(test_units_of_several_pieces)
 {
-    static const struct fixture_shape large = {.hidden = 100003};
+    static const struct fixture_shape large = {.hidden = 50003};
     write_on_one_read_on_other(1, world->size, WRITERS_ALL, &large, 1, false);
     write_on_one_read_on_other(world->size, 1, WRITERS_NODE0, &large, 1, false);
 }

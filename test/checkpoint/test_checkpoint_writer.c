@@ -22,7 +22,7 @@
 #include "model_fixture.h"
 #include "test.h"
 
-static const struct fixture_shape usual, small = {.hidden = 8}, large = {.hidden = 100003};
+static const struct fixture_shape usual, small = {.hidden = 8}, large = {.hidden = 50003};
 
 /* ---- a slow disk ---- */
 

@@ -31,7 +31,7 @@ static void write_on_one_read_on_other(int from_shard, int to_shard,
 
 TEST_WITH(test_any_mesh_reads_what_any_mesh_wrote, fixture_folder_make, fixture_folder_remove)
 {
-    static const struct fixture_shape large = {.hidden = 100003};
+    static const struct fixture_shape large = {.hidden = 50003};
     for (int from = 1; from <= world->size; from++)
         for (int to = 1; to <= world->size; to++)
             if (world->size % from == 0 && world->size % to == 0)
