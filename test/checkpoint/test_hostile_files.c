@@ -4,7 +4,6 @@
  * line and without a crash. The files have links, storage, types and sizes that no file of the
  * program has. A last test changes numbers in descriptions. Arguments:
  * - --link FILE TARGET: replace the units of a checkpoint by a link to another file.
- * - --set FILE NAME VALUE: change an attribute of a checkpoint.
  * - --deck FILE TEXT: append the text to the deck of a checkpoint.
  */
 #include <hdf5.h>
@@ -262,6 +261,34 @@ TEST(test_made_with_hdf5)
     write_checkpoint();
 }
 
+static void set_attribute(hid_t file, const char *name, const char *value)
+{
+    const int64_t integer = strtoll(value, NULL, 0);
+    const double real = strtod(value, NULL);
+    hid_t attribute = H5Aopen(file, name, H5P_DEFAULT), type = H5Aget_type(attribute);
+    assert_true(H5Tget_class(type) == H5T_FLOAT
+                    ? H5Awrite(attribute, H5T_NATIVE_DOUBLE, &real) >= 0
+                    : H5Awrite(attribute, H5T_NATIVE_INT64, &integer) >= 0);
+    H5Tclose(type);
+    H5Aclose(attribute);
+}
+
+TEST(test_changed_attributes)
+{
+    static const char *const rows[][2] = {{"epoch_step", "-1"},
+                                          {"step", "9223372036854775807"},
+                                          {"train_seconds", "nan"},
+                                          {"epoch", "1000000"}};
+    for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) {
+        write_checkpoint();
+        hid_t file = H5Fopen(checkpoint, H5F_ACC_RDWR, H5P_DEFAULT);
+        set_attribute(file, rows[n][0], rows[n][1]);
+        assert_true(H5Fclose(file) >= 0);
+        refused(ERROR_CHECKPOINT, rows[n][0]);
+    }
+    write_checkpoint();
+}
+
 /* Use a shell script as the child. */
 static void set_script(const char *commands)
 {
@@ -391,18 +418,6 @@ static int files_make(void **state)
     return 0;
 }
 
-static void set_attribute(hid_t file, const char *name, const char *value)
-{
-    const int64_t integer = strtoll(value, NULL, 0);
-    const double real = strtod(value, NULL);
-    hid_t attribute = H5Aopen(file, name, H5P_DEFAULT), type = H5Aget_type(attribute);
-    assert_true(H5Tget_class(type) == H5T_FLOAT
-                    ? H5Awrite(attribute, H5T_NATIVE_DOUBLE, &real) >= 0
-                    : H5Awrite(attribute, H5T_NATIVE_INT64, &integer) >= 0);
-    H5Tclose(type);
-    H5Aclose(attribute);
-}
-
 static void append_deck(hid_t file, const char *more)
 {
     hid_t dataset = H5Dopen2(file, "deck", H5P_DEFAULT), type = H5Dget_type(dataset);
@@ -424,10 +439,8 @@ static int change(int argc, char **argv)
         return 2;
     if (strcmp(argv[1], "--link") == 0)
         link_units(file, argv[3]);
-    else if (strcmp(argv[1], "--deck") == 0)
-        append_deck(file, argv[3]);
     else
-        set_attribute(file, argv[3], argv[4]);
+        append_deck(file, argv[3]);
     return H5Fclose(file) < 0;
 }
 
