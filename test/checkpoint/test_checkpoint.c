@@ -357,10 +357,6 @@ static void publish(int64_t step, bool best, int64_t best_step, int64_t keep)
 TEST(find_passes_over_what_is_bad)
 {
     pass_over_what_is_bad(WRITERS_ALL);
-}
-
-TEST(find_passes_over_what_is_bad_by_node0)
-{
     pass_over_what_is_bad(WRITERS_NODE0);
 }
 

@@ -250,19 +250,10 @@ static void fail_every_call(enum way way)
     fail_without_reservation(&fixture, way);
 }
 
-TEST(every_call_fails_at_once)
+TEST(every_call_fails)
 {
-    fail_every_call(AT_ONCE);
-}
-
-TEST(every_call_fails_by_node0)
-{
-    fail_every_call(BY_NODE0);
-}
-
-TEST(every_call_fails_in_the_background)
-{
-    fail_every_call(IN_BACKGROUND);
+    for (enum way way = AT_ONCE; way <= IN_BACKGROUND; way++)
+        fail_every_call(way);
 }
 
 /* HDF5's own writes fail: no error but one, and none at MPI_Finalize or exit, where HDF5 would

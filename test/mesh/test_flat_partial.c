@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3 4 6
 // joined
-/* Partial sums of gradients on 1 to 6 ranks, for all shard sizes and policies. On each mesh, the
- * gradient has the bits of one recursive sum over the grains of a global batch. */
+/* Partial sums of gradients for all shard sizes and policies; with 6 ranks there are meshes of 2 x
+ * 3 ranks. On each mesh, the gradient has the bits of one recursive sum over the grains of a global
+ * batch. */
 #include "mesh/flat_partial.h"
 
 #include "comm_fixture.h"
