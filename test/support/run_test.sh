@@ -49,9 +49,10 @@ run_counts() {
     for count in $counts; do
         [ -z "$TEST_FAST" ] || [ "$count" -le 4 ] || continue
         echo "ranks $count"
+        names=$(joined "$count")
         # One thread per rank, because there may be more ranks than cores.
         OMP_NUM_THREADS=1 timeout "${TEST_TIMEOUT:-600}" \
-            $MPIRUN -np "$count" sh "$here/run_test.sh" --rank "$program" $(joined "$count")
+            $MPIRUN -np "$count" sh "$here/run_test.sh" --rank "$program" $names
         echo "status $?"
     done
 }
