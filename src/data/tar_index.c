@@ -383,7 +383,7 @@ static bool index_build(struct tar_shard *shard, struct error *error)
     int status;
     bool good = true;
     if (lseek(shard->descriptor, 0, SEEK_SET) != 0)
-        return error_set(error, ERROR_DATA, "%s: %s", shard->path, strerror(errno));
+        return durable_unreadable(error, ERROR_DATA, shard->path, errno);
     struct archive *archive = archive_begin(shard->descriptor, &status);
     if (status == ARCHIVE_OK) {
         good = add_entries(&builder, archive, error);
@@ -410,6 +410,7 @@ struct building {
     int64_t count;
     atomic_llong claimed;
     atomic_bool failed;
+    struct error error; /* the first one */
 };
 
 static void *build_some(void *argument)
@@ -417,8 +418,9 @@ static void *build_some(void *argument)
     struct building *building = argument;
     for (int64_t i; (i = atomic_fetch_add(&building->claimed, 1)) < building->count;) {
         struct error reason = {0};
-        if (!index_build(&building->shards[i], &reason))
-            atomic_store(&building->failed, true);
+        if (!index_build(&building->shards[i], &reason) &&
+            !atomic_exchange(&building->failed, true))
+            building->error = reason;
     }
     return NULL;
 }
@@ -428,10 +430,8 @@ bool tar_index_build(struct tar_shard *shards, int64_t count, struct error *erro
     struct building building = {.shards = shards, .count = count};
     log_info("data: reading the headers of %lld shard%s", (long long)count, count == 1 ? "" : "s");
     threads_run("tar-index", smaller(THREADS, count), build_some, &building);
-    if (building.failed)
-        return error_set(error, ERROR_MEMORY, "no memory for the index of %lld shards",
-                         (long long)count);
-    return tar_shards_check(shards, count, error);
+    *error = building.error;
+    return !building.failed && tar_shards_check(shards, count, error);
 }
 
 void tar_index_name(const struct tar_shard *shard, const struct tar_record *record, char *name,
