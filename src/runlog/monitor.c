@@ -5,6 +5,7 @@
 #include "runlog/monitor.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,6 +18,7 @@
 #include "core/clock.h"
 #include "core/csv.h"
 #include "core/durable.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/sensors_cpu.h"
 #include "core/thread.h"
@@ -282,8 +284,8 @@ static void table_open(struct monitor *monitor, struct error *error)
     else
         snprintf(path, sizeof path, "%s/monitor-%d.csv", setup->folder, setup->world->rank);
     /* Rows after the checkpoint stay: their measurements are valid. */
-    if (!csv_open(&monitor->table, path, header, STEP_COLUMN, setup->step > 0 ? INT64_MAX : 0,
-                  error))
+    if (!csv_set_aside(path, header, error) || !csv_open(&monitor->table, path, header, STEP_COLUMN,
+                                                         setup->step > 0 ? INT64_MAX : 0, error))
         csv_close(&monitor->table);
 }
 
@@ -339,6 +341,27 @@ bool monitor_summarize(struct monitor *monitor, struct monitor_summary *summary)
     summary->seconds = monitor->last_at - monitor->first_at;
     summary->reading_seconds = monitor->work_seconds / (double)monitor->readings;
     return true;
+}
+
+struct json_t *monitor_summary_to_json(const struct monitor_summary *summary)
+{
+    static const char *const keys[] = {
+        [SENSOR_LEVEL] = "mean", [SENSOR_PEAK] = "max", [SENSOR_LEAST] = "min"};
+    json_t *object = json_object();
+    value_put(object, "seconds", value_number(summary->seconds));
+    value_put(object, "readings", value_count(summary->readings));
+    value_put(object, "reading_seconds", value_number(summary->reading_seconds));
+    for (int i = 0; i < SENSOR_COUNT; i++) {
+        const enum sensor_kind kind = sensor_columns[i].kind;
+        json_t *sensor = isnan(summary->value[i]) ? json_null() : json_object();
+        value_put(object, sensor_columns[i].name, sensor);
+        if (json_is_null(sensor))
+            continue;
+        value_put(sensor, keys[kind], value_number(summary->value[i]));
+        if (kind == SENSOR_LEVEL)
+            value_put(sensor, "max", value_number(summary->most[i]));
+    }
+    return object;
 }
 
 void monitor_summary_log(const struct monitor_summary *summary)
