@@ -13,7 +13,6 @@
 #include "core/columns.h"
 #include "runlog/evaluation.h"
 #include "runlog/hparams.h"
-#include "runlog/receipt.h"
 #include "runlog/tensorboard.h"
 
 enum { TAGS_MOST = 32, TAG_SIZE = 32 };
@@ -212,7 +211,7 @@ bool run_log_open_receipts(struct run_log *log, const struct run_folder *folder,
     char path[FILE_PATH];
     snprintf(path, sizeof path, "%s/receipt.csv", folder->path);
     return (!writes && access(path, F_OK) != 0) ||
-           csv_open(&log->receipts, path, header, RECEIPT_STEP, step, error);
+           csv_open(&log->receipts, path, header, 0, step, error);
 }
 
 /* ---- rows */
@@ -262,17 +261,11 @@ bool run_log_targets(struct run_log *log, const struct metrics_row *row,
     return true;
 }
 
-bool run_log_receipt(struct run_log *log, const struct receipt *receipt, int columns,
-                     struct error *error)
+bool run_log_receipt(struct run_log *log, const char *line, struct error *error)
 {
     if (log == NULL)
         return true;
-    for (int column = 0; column < columns; column++) {
-        char cell[RECEIPT_CELL];
-        receipt_cell(receipt, column, cell);
-        csv_text(&log->receipts, cell);
-    }
-    csv_text(&log->receipts, receipt->grains);
+    fputs(line, log->receipts.stream);
     return csv_end_row(&log->receipts, error);
 }
 

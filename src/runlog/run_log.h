@@ -15,7 +15,6 @@ struct dataset;
 struct evaluation;
 struct options;
 struct output_options;
-struct receipt;
 
 /* Columns of metrics.csv, and their tags in TensorBoard: "/NAME" has a point for each split
  * (train/NAME, val/NAME, test/NAME), "NAME" for training only; NULL: none. docs/outputs.md explains
@@ -104,8 +103,8 @@ MUST_CHECK bool run_log_targets(struct run_log *log, const struct metrics_row *r
                                 const struct evaluation *evaluation, const struct dataset *dataset,
                                 struct error *error);
 
-MUST_CHECK bool run_log_receipt(struct run_log *log, const struct receipt *receipt, int columns,
-                                struct error *error);
+/* Write a line of receipt.csv. */
+MUST_CHECK bool run_log_receipt(struct run_log *log, const char *line, struct error *error);
 
 /* Write one TensorBoard point. Thread-safe, also while rows are written. log must not be NULL. */
 MUST_CHECK bool run_log_point(struct run_log *log, const char *tag, int64_t step, double value,
