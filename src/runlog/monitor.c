@@ -2,6 +2,9 @@
 /* The thread that reads the sensors and writes the readings. Each rank writes its own table: one
  * file for all ranks would need messages or locks during the step, and nodes with private disks
  * cannot share a file. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* pthread_timedjoin_np */
+#endif
 #include "runlog/monitor.h"
 
 #include <errno.h>
@@ -27,7 +30,7 @@
 enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };
 
 /* Time limit for the last reading at the end of a run: a driver or a file system may hang. */
-static const double stop_seconds = 5;
+static const int stop_seconds = 5;
 
 struct monitor {
     struct monitor_setup setup;
@@ -45,13 +48,14 @@ struct monitor {
 
     pthread_t thread;
     bool running;
-    pthread_mutex_t mutex; /* protects the members below */
+    _Atomic bool stuck;    /* the thread did not finish in time: its members must not be used */
+    pthread_mutex_t mutex; /* protects `stop` */
     pthread_cond_t wake;
-    bool stop;          /* request to the thread */
-    bool over;          /* the thread is finished */
-    _Atomic bool stuck; /* the thread did not finish in time: its members must not be used */
-    bool abandoned;     /* the stuck thread frees the monitor */
+    bool stop; /* request to the thread */
 };
+
+/* A monitor whose thread is stuck: the thread uses it until the process ends. */
+static struct monitor *stuck_monitor;
 
 /* ---- sums */
 
@@ -197,15 +201,6 @@ static bool sleep_until(struct monitor *monitor, double time)
     return stop;
 }
 
-static void monitor_free(struct monitor *monitor)
-{
-    csv_close(&monitor->table);
-    cpu_sensors_close(monitor->cpu);
-    pthread_cond_destroy(&monitor->wake);
-    pthread_mutex_destroy(&monitor->mutex);
-    free(monitor);
-}
-
 static void *thread_main(void *argument)
 {
     struct monitor *monitor = argument;
@@ -214,13 +209,6 @@ static void *thread_main(void *argument)
         reading_add(monitor);
         due += seconds * ceil(fmax(1, (clock_now() - due) / seconds));
     } while (!sleep_until(monitor, due));
-    pthread_mutex_lock(&monitor->mutex);
-    monitor->over = true;
-    bool abandoned = monitor->abandoned;
-    pthread_cond_signal(&monitor->wake);
-    pthread_mutex_unlock(&monitor->mutex);
-    if (abandoned)
-        monitor_free(monitor);
     return NULL;
 }
 
@@ -244,29 +232,23 @@ static void thread_open(struct monitor *monitor)
 
 static void thread_stop(struct monitor *monitor)
 {
-    const double end = clock_now() + stop_seconds;
-    const struct timespec until = {.tv_sec = (time_t)end,
-                                   .tv_nsec = (long)(1e9 * (end - floor(end)))};
-    int waited = 0;
+    struct timespec until;
     if (!monitor->running)
         return;
     pthread_mutex_lock(&monitor->mutex);
     monitor->stop = true;
     pthread_cond_signal(&monitor->wake);
-    while (!monitor->over && waited != ETIMEDOUT)
-        waited = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
-    monitor->stuck = !monitor->over;
     pthread_mutex_unlock(&monitor->mutex);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += stop_seconds;
+    monitor->stuck = pthread_timedjoin_np(monitor->thread, NULL, &until) != 0;
+    monitor->running = false;
     if (!monitor->stuck)
-        pthread_join(monitor->thread, NULL);
-    else
-        pthread_detach(monitor->thread);
-    monitor->running = monitor->stuck;
-    if (monitor->stuck)
-        log_alarm(
-            "rank %d on %s: a sensor or the disk of its table does not respond within %.0f s: "
-            "the run ends without the last reading",
-            monitor->setup.world->rank, comm_host(), stop_seconds);
+        return;
+    stuck_monitor = monitor;
+    log_alarm("rank %d on %s: a sensor or the disk of its table does not respond within %d s: "
+              "the run ends without the last reading",
+              monitor->setup.world->rank, comm_host(), stop_seconds);
 }
 
 /* ---- interface */
@@ -398,14 +380,14 @@ void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean
 
 void monitor_close(struct monitor *monitor)
 {
-    if (monitor == NULL)
+    if (monitor == NULL || monitor->stuck)
         return;
-    if (!monitor->stuck)
-        thread_stop(monitor);
-    pthread_mutex_lock(&monitor->mutex);
-    monitor->abandoned = monitor->stuck && !monitor->over;
-    bool abandoned = monitor->abandoned;
-    pthread_mutex_unlock(&monitor->mutex);
-    if (!abandoned)
-        monitor_free(monitor);
+    thread_stop(monitor);
+    if (monitor->stuck)
+        return;
+    csv_close(&monitor->table);
+    cpu_sensors_close(monitor->cpu);
+    pthread_cond_destroy(&monitor->wake);
+    pthread_mutex_destroy(&monitor->mutex);
+    free(monitor);
 }
