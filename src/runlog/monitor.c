@@ -346,28 +346,6 @@ struct json_t *monitor_summary_to_json(const struct monitor_summary *summary)
     return object;
 }
 
-void monitor_summary_log(const struct monitor_summary *summary)
-{
-    static const char *const words[] = {
-        [SENSOR_LEVEL] = "mean", [SENSOR_PEAK] = "at most", [SENSOR_LEAST] = "at least"};
-    if (summary->readings == 0)
-        return;
-    log_detail("sensors: %lld readings in %.1f s, %.0f us of CPU time each",
-               (long long)summary->readings, summary->seconds, 1e6 * summary->reading_seconds);
-    for (int i = 0; i < SENSOR_COUNT; i++) {
-        const struct sensor_column *column = &sensor_columns[i];
-        double value = summary->value[i] / column->scale, most = summary->most[i] / column->scale;
-        if (isnan(value))
-            continue;
-        if (isnan(most))
-            log_detail("  %-24s %-8s %10.5g %s", column->name, words[column->kind], value,
-                       column->shown);
-        else
-            log_detail("  %-24s %-8s %10.5g, at most %10.5g %s", column->name, words[column->kind],
-                       value, most, column->shown);
-    }
-}
-
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most)
 {
     *mean = *most = NAN;

@@ -530,8 +530,6 @@ bool progress_result(struct trainer *trainer, struct error *error)
         evaluation_print(results.evaluation, &trainer->run.validation.dataset, log_detail);
     checkpoints_log(trainer);
     session_log_memory(&trainer->run.session);
-    if (monitored)
-        monitor_summary_log(&sensors);
     misclassified_save(trainer, &results, error);
     if (results.evaluation != NULL)
         plane_samples_write(&trainer->planes, &trainer->folder,

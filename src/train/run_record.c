@@ -24,7 +24,7 @@
 
 static const char file_name[] = "result.json";
 
-enum { RANKS_LOGGED = 64, UNIT_TIMES = 3 };
+enum { UNIT_TIMES = 3 };
 
 /* Figures of one rank: keys of `ranks`. Times are of this attempt, in seconds. */
 struct rank_facts {
@@ -535,14 +535,6 @@ bool run_record_end(struct trainer *trainer, const struct results *results,
                     const struct monitor_summary *sensors, struct error *error)
 {
     struct rank_facts *facts = rank_facts_gather(trainer);
-    const int ranks = trainer->run.world->size;
-    for (int rank = 0; rank < ranks && rank < RANKS_LOGGED; rank++)
-        log_detail("rank %d on %s: processor time user %.2f s, system %.2f s; memory %.1f MiB "
-                   "planned, at most %.1f MiB",
-                   rank, comm_host_of(rank), facts[rank].user_seconds, facts[rank].system_seconds,
-                   mib((size_t)facts[rank].planned_bytes), mib((size_t)facts[rank].peak_bytes));
-    if (ranks > RANKS_LOGGED)
-        log_detail("ranks %d to %d: see result.json", RANKS_LOGGED, ranks - 1);
     double *seconds = unit_seconds_reduce(trainer);
     if (trainer->run.world->rank == 0) {
         record_complete(trainer, results, sensors, facts, seconds);

@@ -15,8 +15,8 @@ bool run_record_is_tested(const struct trainer *trainer);
  * on rank 0. Results of earlier attempts stay. Collective. */
 MUST_CHECK bool run_record_begin(struct trainer *trainer, struct error *error);
 
-/* Write result.json with the results and log the processor time of the ranks. For an attempt that
- * ended without an error, after monitor_stop. sensors: NULL: not monitored. Collective. */
+/* Write result.json with the results. For an attempt that ended without an error, after
+ * monitor_stop. sensors: NULL: not monitored. Collective. */
 MUST_CHECK bool run_record_end(struct trainer *trainer, const struct results *results,
                                const struct monitor_summary *sensors, struct error *error);
 

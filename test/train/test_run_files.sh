@@ -64,8 +64,7 @@ if result["best"]["monitor"] != "top1" or not 0 <= result["train"]["top1"] <= 1:
 result 'result.json has the keys of docs/outputs.md' "$(cat bad)" "$work/one/result.json"
 
 bad=$([ "$(ranks)" = '[(1, 0), (1, 1)]' ] || ranks)
-bad=$bad$(lacks one/train.log 'rank 1 on .*: processor time user [0-9.]+ s, system [0-9.]+ s')
-result 'result.json and the log have the ranks and their processor time' "$bad" "$work/one/result.json"
+result 'result.json has the ranks' "$bad" "$work/one/result.json"
 
 # The times of all units add up to the step time in metrics.csv.
 bad=$(python3 -c '
