@@ -373,17 +373,6 @@ static json_t *run_to_json(const struct trainer *trainer)
 
 /* ---- results */
 
-static void seconds_put(json_t *run, const struct trainer *trainer)
-{
-    const struct training_state *state = &trainer->state;
-    const double target = trainer->run.options.output.target;
-    value_put(run, "total_seconds", value_number(state->total_seconds));
-    value_put(run, "without_setup_seconds", value_number(state->without_setup_seconds));
-    value_put(run, "training_seconds", value_number(state->train_seconds));
-    value_put(run, "target_top1", target > 0 ? json_real(target) : json_null());
-    value_put(run, "target_seconds", value_number(run_log_seconds_to(&trainer->folder, target)));
-}
-
 /* Results of the last epoch, and of the best evaluation. */
 static void epochs_put(json_t *run, const struct trainer *trainer)
 {
@@ -405,13 +394,17 @@ static void epochs_put(json_t *run, const struct trainer *trainer)
 static void results_put(json_t *run, const struct trainer *trainer, const struct results *results,
                         const struct monitor_summary *sensors)
 {
+    const struct training_state *state = &trainer->state;
     const struct dataset *dataset = &trainer->run.validation.dataset;
-    value_put(run, "epochs", json_integer(trainer->state.epoch));
-    value_put(run, "steps", json_integer(trainer->state.step));
+    const double target = trainer->run.options.output.target;
+    value_put(run, "epochs", json_integer(state->epoch));
+    value_put(run, "steps", json_integer(state->step));
     value_put(run, "finished", json_boolean(!results->unfinished));
     value_put(run, "stop_reason", value_name(results->stop_reason));
+    value_put(run, "total_seconds", value_number(state->total_seconds));
+    value_put(run, "without_setup_seconds", value_number(state->without_setup_seconds));
+    value_put(run, "training_seconds", value_number(state->train_seconds));
     value_put(run, "images_per_second", value_number(results->images_per_second));
-    seconds_put(run, trainer);
     epochs_put(run, trainer);
     if (results->evaluation != NULL)
         evaluation_to_json(results->evaluation, "val", dataset, run);
@@ -422,6 +415,8 @@ static void results_put(json_t *run, const struct trainer *trainer, const struct
         value_put(test, "step", json_integer(trainer->test.step));
         value_put(run, "test", test);
     }
+    value_put(run, "target_top1", target > 0 ? json_real(target) : json_null());
+    value_put(run, "target_seconds", value_number(run_log_seconds_to(&trainer->folder, target)));
     value_put(run, "sensors", sensors != NULL ? monitor_summary_to_json(sensors) : json_null());
 }
 
