@@ -379,7 +379,7 @@ TEST(limit_of_open_files_is_named)
         struct error error = {0};
         limit = (struct rlimit){.rlim_cur = 30, .rlim_max = 30};
         _exit(setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
-              dataset_open(&dataset, &options, SPLIT_TRAIN, &error) ||
+              dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error) ||
               strstr(error.text,
                      "Too many open files: the limit is 30 (ulimit -n); raise the hard") == NULL);
     }
@@ -423,7 +423,7 @@ static bool try_all(void)
     char name[4096];
     struct error error = {0};
     dataset_close(&dataset);
-    if (!dataset_open(&dataset, &options, SPLIT_TRAIN, &error)) {
+    if (!dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error)) {
         assert_true(error.kind == ERROR_DATA || error.kind == ERROR_MEMORY);
         assert_null(strchr(error.text, '\n'));
         return false;
@@ -443,7 +443,8 @@ TEST(a_shard_that_cannot_be_read_is_an_error)
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     struct tar_shard shard = {.path = "pipe.tar", .descriptor = ends[0]}; /* has no position */
-    assert_false(tar_index_build(&shard, 1, &error));
+    const struct dataset alone = {.classes = 0};
+    assert_false(tar_index_build(&alone, &shard, 1, &error));
     assert_error(&error, ERROR_DATA, "pipe.tar");
     close(ends[0]);
     close(ends[1]);
