@@ -227,9 +227,7 @@ TEST(newest_unfinished_run_is_found)
     put_run("runs/tiny-20240101-000000-2");
     put_run("runs/tiny-20240101-000000-10"); /* the newest one */
     put_run("runs/tiny-20250101-000000");    /* but finished */
-    put_file("runs/tiny-20250101-000000/result.json", "{\"finished\": true}");
-    put_run("runs/tiny-20250101-000000-2"); /* finished, with a damaged file */
-    put_file("runs/tiny-20250101-000000-2/result.json", "{");
+    put_file("runs/tiny-20250101-000000/result.json", "{\"finished\": true, \"steps\": 10}");
     put_run("runs/tiny-other-20260101-000000"); /* another name */
     put_run("runs/tiny-20260101");              /* not a date */
     put_file("runs/tiny-20260202-000000", "no folder");
@@ -244,6 +242,37 @@ TEST(newest_unfinished_run_is_found)
     assert_string_equal(folder.path, "runs/tiny-20240101-000000-10");
     assert_true(folder.resuming);
     run_folder_close(&folder);
+}
+
+TEST(a_damaged_result_is_set_aside)
+{
+    static const char *const damaged[] = {"{\"finished\": true, \"steps\": 10", "[]"};
+    put_run("runs/tiny-20250101-000000");
+    for (int i = 0; i < 2; i++) {
+        put_file("runs/tiny-20250101-000000/result.json", damaged[i]);
+        struct run_folder folder = open_folder();
+        assert_true(folder.resuming);
+        assert_int_equal(folder.finished_steps, -1);
+        assert_int_equal(access("runs/tiny-20250101-000000/result.json", F_OK), -1);
+        char *text = text_file_read("runs/tiny-20250101-000000/result.json.damaged", NULL);
+        assert_string_equal(text, damaged[i]);
+        free(text);
+        run_folder_close(&folder);
+        comm_barrier(world);
+        set("run.dir=runs/tiny-20250101-000000");
+    }
+}
+
+TEST(a_run_of_a_newer_version_is_an_error)
+{
+    put_run("runs/tiny-20250101-000000");
+    put_file("runs/tiny-20250101-000000/result.json",
+             "{\"format\": 3, \"finished\": false, \"attempts\": [{\"version\": \"0.9.1\"}]}");
+    assert_refused(ERROR_USAGE, "vittrain 0.9.1");
+    set("run.dir=runs/tiny-20250101-000000");
+    assert_refused(ERROR_USAGE, "runs/tiny-20250101-000000/result.json has format 3");
+    put_file("runs/tiny-20250101-000000/result.json", "{\"format\": 3}");
+    assert_refused(ERROR_USAGE, "newer version");
 }
 
 TEST(which_runs_are_gone_on_with)

@@ -11,6 +11,7 @@
 #include <archive_entry.h>
 
 #include "core/random.h"
+#include "data/tar_index.h"
 #include "shards.h"
 
 enum { MUTATIONS = 250 };
@@ -434,6 +435,19 @@ static bool try_all(void)
     }
     free(bytes.data);
     return true;
+}
+
+TEST(a_shard_that_cannot_be_read_is_an_error)
+{
+    struct error error = {0};
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    struct tar_shard shard = {.path = "pipe.tar", .descriptor = ends[0]}; /* has no position */
+    const struct dataset alone = {.classes = 0};
+    assert_false(tar_index_build(&alone, &shard, 1, &error));
+    assert_error(&error, ERROR_DATA, "pipe.tar");
+    close(ends[0]);
+    close(ends[1]);
 }
 
 TEST(random_damage_does_no_harm)

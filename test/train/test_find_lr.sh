@@ -42,7 +42,10 @@ run 1 other find lr $same find.output=other optim.momentum=0.8
 result 'the comparison sees a momentum of 0.8 in the place of 0.9' \
     "$([ -n "$(curve_differs other.csv)" ] || echo 'the same curve')" "$run_log"
 
-# The loss falls: the suggestion is between the start of the curve and its minimum.
+# The loss falls: the suggestion is added to the log book, whose table has the columns of another version.
+mkdir -p runs/logbook
+echo 'another,header' >runs/logbook/found.csv
+# The suggestion is between the start of the curve and its minimum.
 run 2 falls find lr $small optim.name=adamw find.steps=400 find.output=falls
 awk -F, 'NR > 11 && (low == "" || $4 < low) { low = $4; rate = $2 } END { print rate }' falls.csv >lowest
 sed -n 's/^suggestion: optim.lr=\([0-9.e-]*\),.* optim.lr=\([0-9.e-]*\)$/\1 \2/p' "$run_log" | paste -d' ' - lowest |
@@ -51,6 +54,9 @@ sed -n 's/^suggestion: optim.lr=\([0-9.e-]*\),.* optim.lr=\([0-9.e-]*\)$/\1 \2/p
 [ $status -eq 0 ] || echo "exit status $status" >>problems
 result 'a curve that falls gives a suggestion' "$(tr '\n' ';' <problems)" "$run_log"
 bad=$(awk -F, 'END { if (NR != 2 || $4 != "lr" || $5 != "vit_cifar" || $8 != "ddp" || $9 != 2) print }' runs/logbook/found.csv 2>&1)
+[ "$(head -n 1 runs/logbook/found.csv)" = date,host,commit,what,model,image,precision,strategy,ranks,nodes,value,global_batch,peak_bytes,limit,detail ] ||
+    bad="$bad columns;"
+grep -qx 'another,header' runs/logbook/found.csv.old || bad="$bad the older table is lost"
 result 'and a row in the log book' "$bad" runs/logbook/found.csv
 run 1 level find lr $small find.steps=60 find.last=1e-6 find.output=
 bad=$(grep -q '^no suggestion: .*noise.*find.steps=240' "$run_log" || echo 'no word of it')

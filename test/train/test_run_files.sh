@@ -30,9 +30,41 @@ bad=$bad$(lacks one/result.json '"command": ".*vittrain .*mesh.strategy=fsdp' '"
     '"setup_seconds": [0-9]' '"error": null' '"stop_reason": "all steps done"')
 result 'result.json has the configuration, hosts and outcome' "$bad" "$work/one.log"
 
+python3 -c '
+import json
+result = json.load(open("one/result.json"))
+keys = {
+    "": """format finished stop_reason name tags seed model image image_width parameters trainable_parameters parameter_mb
+        flops_per_image peak_flops backend precision strategy replica shard transport world_size nodes threads global_batch
+        planned_bytes planned train_samples val_samples test_samples class_names chosen_on_test steps_per_epoch total_steps
+        val_steps base_lr attempts units ranks epochs steps total_seconds without_setup_seconds training_seconds
+        images_per_second train best split samples loss top1 top5 evaluation_seconds test target_top1 target_seconds classes
+        macro confusion_matrix sensors""",
+    "train": "loss top1 top5",
+    "best": "monitor value step",
+    "test": """split samples loss top1 top5 evaluation_seconds classes macro confusion_matrix weights step""",
+    "attempts": """started ended command version commit instructions library job hosts devices ranks nodes threads changed
+        from_step to_step resumed_from setup_seconds seconds stop_reason error""",
+    "units": """unit parameters trainable_parameters weights_bytes gradients_bytes optimizer_bytes gathered_bytes
+        activations_bytes buffers_bytes forward_seconds backward_seconds waiting_seconds""",
+    "ranks": """attempt rank host device threads planned_bytes peak_bytes user_seconds system_seconds steps seconds
+        data_seconds compute_seconds exposed_comm_seconds gpu_busy_mean gpu_busy_max gpu_power_mean gpu_power_max""",
+    "classes": "name recall precision f1 specificity one_vs_rest_accuracy",
+}
+for key, names in keys.items():
+    value = result if key == "" else result[key]
+    differing = set(names.split()) ^ set(value[0] if isinstance(value, list) else value)
+    if differing: print(key or "result.json", sorted(differing))
+for key in "steps parameters planned_bytes global_batch train_samples".split():
+    if not isinstance(result[key], int): print(key, result[key])
+if (result["name"], result["world_size"], result["steps"], result["split"]) != ("vittrain", 2, 20, "val"): print("values")
+if not 0 < result["training_seconds"] <= result["without_setup_seconds"] <= result["total_seconds"]: print("seconds")
+if result["best"]["monitor"] != "top1" or not 0 <= result["train"]["top1"] <= 1: print(result["best"], result["train"])
+' >bad 2>&1
+result 'result.json has the keys of docs/outputs.md' "$(cat bad)" "$work/one/result.json"
+
 bad=$([ "$(ranks)" = '[(1, 0), (1, 1)]' ] || ranks)
-bad=$bad$(lacks one/train.log 'rank 1 on .*: processor time user [0-9.]+ s, system [0-9.]+ s')
-result 'result.json and the log have the ranks and their processor time' "$bad" "$work/one/result.json"
+result 'result.json has the ranks' "$bad" "$work/one/result.json"
 
 # The times of all units add up to the step time in metrics.csv.
 bad=$(python3 -c '
@@ -117,6 +149,13 @@ bad=$([ $status -eq 0 ] || echo "status $status;")
 [ "$(rows one/result.json '"from_step"')" = 2 ] || bad="$bad attempts;"
 [ "$(rows runs/logbook/README.md '^\| .*/one \|')$(rows runs/logbook/README.md '^\| .*/one \| [^|]* \| vit_cifar \| 1 \|')" = 11 ] || bad="$bad rows of the index;"
 result 'a resumed run keeps its history and its row' "$bad" "$work/runs/logbook/README.md"
+
+# A finished run that is continued, and fails.
+cp -r one beyond
+run 1 beyond $short train.steps=40 optim.lr=1e30 run.dir="$work/beyond" mesh.strategy=fsdp data.val=reference
+bad=$(ended 7; lacks beyond/result.json '^ "finished": false' '^ "steps": 30' '"error": ".*(NaN|finite)')
+[ "$(rows beyond/result.json '"from_step"')" = 3 ] || bad="$bad attempts;"
+result 'a finished run that is continued is not finished' "$bad" "$work/beyond/result.json"
 
 run 1 again $small train.epochs=1000 train.max_seconds=1 run.dir="$work/again"
 result 'the row of a run that stopped before its end' \
