@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The description of an HDF5 file that is neither a checkpoint nor packed data: types of both byte
  * orders, layouts, filters, attributes and links, as NetCDF-4 and h5py write them. */
-#include <hdf5.h>
-
 #include "core/hdf5_reader.h"
+#include "hdf5_fixture.h"
 #include "temporary.h"
 #include "test.h"
 
 static char path[512];
-
-static void attribute_make(hid_t object, const char *name, hid_t type, hsize_t count,
-                           const void *values)
-{
-    hid_t space = H5Screate_simple(1, &count, NULL);
-    hid_t attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    assert_true(H5Awrite(attribute, type, values) >= 0);
-    H5Aclose(attribute);
-    H5Sclose(space);
-}
 
 static void dataset_make(hid_t file, const char *name, hid_t type, hid_t creation, const void *data)
 {
@@ -39,11 +28,9 @@ static int file_make(void **state)
     const hsize_t chunk[] = {2, 4};
     temporary_setup(state);
     snprintf(path, sizeof path, "%s", temporary_path("any.nc"));
-    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t file = hdf5_create(path);
     hid_t group = H5Gcreate2(file, "fields", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     hid_t chunked = H5Pcreate(H5P_DATASET_CREATE), compact = H5Pcreate(H5P_DATASET_CREATE);
-    hid_t text = H5Tcopy(H5T_C_S1);
-    H5Tset_size(text, H5T_VARIABLE);
     H5Pset_chunk(chunked, 2, chunk);
     H5Pset_shuffle(chunked);
     H5Pset_deflate(chunked, 3);
@@ -51,14 +38,13 @@ static int file_make(void **state)
     dataset_make(group, "u", H5T_IEEE_F32BE, chunked, data);
     dataset_make(group, "level", H5T_STD_I16LE, H5P_DEFAULT, data);
     dataset_make(group, "small", H5T_STD_U8LE, compact, data);
-    attribute_make(group, "scale_factor", H5T_NATIVE_DOUBLE, 1, scale);
-    attribute_make(group, "valid_range", H5T_NATIVE_FLOAT, 2, range);
-    attribute_make(group, "_FillValue", H5T_NATIVE_UINT16, 1, &fill);
-    attribute_make(file, "names", text, 3, texts);
+    hdf5_annotate(file, "fields", "scale_factor", H5T_NATIVE_DOUBLE, 1, scale);
+    hdf5_annotate(file, "fields", "valid_range", H5T_NATIVE_FLOAT, 2, range);
+    hdf5_annotate(file, "fields", "_FillValue", H5T_NATIVE_UINT16, 1, &fill);
+    hdf5_annotate_texts(file, ".", "names", 3, texts);
     H5Lcreate_soft("/fields/u", file, "alias", H5P_DEFAULT, H5P_DEFAULT);
     H5Pclose(chunked);
     H5Pclose(compact);
-    H5Tclose(text);
     H5Gclose(group);
     return H5Fclose(file) < 0;
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* data.shuffle=chunks and the cache of decoded chunks: the order of the samples, the values, how
  * often chunks are decoded, and the memory, with one and several ranks, threads and files. */
-#include <hdf5.h>
 #include <pthread.h>
 
-#include "config/options.h"
 #include "data/array_cache.h"
-#include "data/dataset.h"
 #include "data/sampler.h"
+#include "dataset_fixture.h"
+#include "hdf5_fixture.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -16,28 +15,12 @@ enum { VALUES = CHANNELS * PLANE, CHUNKS = (SAMPLES + CHUNK - 1) / CHUNK, PIECES
 enum { CHUNK_BYTES = CHUNK * CHANNELS * SIDE * SIDE / PIECES * (int)sizeof(float), BATCH = 24 };
 enum { FULL_CHUNKS = SAMPLES / CHUNK, THREADS_MOST = 8, CLAIM = 8 };
 
-static struct options options;
-static struct dataset dataset;
 static struct error error;
 static const char *sources = "x"; /* data.x */
 
 static float value_of(int64_t sample, int64_t place)
 {
     return (float)(sample * VALUES + place);
-}
-
-static void dataset_write(hid_t file, const char *name, int dimensions, const hsize_t *extent,
-                          const hsize_t *chunk, hid_t type, const void *data)
-{
-    hid_t space = H5Screate_simple(dimensions, extent, NULL);
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_chunk(creation, dimensions, chunk);
-    H5Pset_deflate(creation, 1);
-    hid_t made = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-    assert_true(H5Dwrite(made, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
-    H5Dclose(made);
-    H5Pclose(creation);
-    H5Sclose(space);
 }
 
 /* Write samples first, first + 1, ... with `chunk` of them in a chunk; a sample is in two chunks.
@@ -53,9 +36,9 @@ static void file_make(const char *name, int64_t first, int64_t count, int64_t ch
         for (int64_t i = 0; i < VALUES; i++)
             x[n][i] = value_of(first + n, i);
     }
-    hid_t file = H5Fcreate(temporary_path(name), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    dataset_write(file, "x", 4, extent, shape, H5T_NATIVE_FLOAT, x);
-    dataset_write(file, "y", 1, extent, shape, H5T_NATIVE_INT, y);
+    hid_t file = hdf5_create(temporary_path(name));
+    hdf5_write(file, "x", 4, extent, shape, H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, x);
+    hdf5_write(file, "y", 1, extent, shape, H5T_NATIVE_INT, H5T_NATIVE_INT, y);
     H5Fclose(file);
 }
 
@@ -73,16 +56,12 @@ static int set_up(void **state)
 
 static void open_data(const char *root, enum shuffle_choice shuffle, const char *val, int workers)
 {
-    options_default(&options);
-    snprintf(options.data.format, sizeof options.data.format, "arrays");
-    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_path(root));
-    snprintf(options.data.x, sizeof options.data.x, "%s", sources);
-    snprintf(options.data.y, sizeof options.data.y, "y");
+    arrays_begin(root, sources, "y");
     options.data.shuffle = shuffle;
     options.data.workers = workers;
     options.data.val = val != NULL ? VALIDATION_FRACTION : VALIDATION_NONE;
     options.data.val_fraction = val != NULL ? strtod(val, NULL) : 0;
-    assert_ok(dataset_open(&dataset, &options, SPLIT_TRAIN, &error), &error);
+    split_opens(SPLIT_TRAIN, -1);
 }
 
 static int64_t chunk_of(const void *context, int64_t sample)
@@ -233,7 +212,6 @@ TEST(chunks_are_shuffled)
             assert_int_equal(seen[i], 1);
         assert_true(moved > dataset.count / 2);
         sampler_close(&sampler);
-        dataset_close(&dataset);
     }
 }
 
@@ -245,26 +223,19 @@ TEST(each_chunk_is_decoded_once)
                          (SHUFFLE_WINDOW + SHUFFLE_WINDOW / 2) * PIECES * CHUNK_BYTES);
         once_check(epochs_read(0, 1, threads), FULL_CHUNKS, threads);
         memory_check(threads);
-        dataset_close(&dataset);
     }
 }
 
-/* A chunk is decoded once even if a part of its samples is held out. */
-TEST(held_out_samples_cost_nothing)
+/* A chunk is decoded once even if a part of its samples is held out, and in each of several files.
+ */
+TEST(parts_of_data_have_whole_chunks)
 {
     open_data("all/one.h5", SHUFFLE_CHUNKS, "0.2", 1);
     once_check(epochs_read(0, 1, 1), FULL_CHUNKS, 1);
     memory_check(1);
-    dataset_close(&dataset);
-}
-
-/* Borders of chunks are those of each file. */
-TEST(files_have_chunks_of_their_own)
-{
     const int64_t chunks = (310 + CHUNK - 1) / CHUNK + 1 + (SAMPLES - 315 + 8) / 9;
     open_data("parts", SHUFFLE_CHUNKS, NULL, 1);
     once_check(epochs_read(0, 1, 1), chunks, 1);
-    dataset_close(&dataset);
 }
 
 /* A rank decodes what its slices need: a part of the chunks, and some that another rank needs, too.
@@ -279,7 +250,6 @@ TEST(ranks_share_the_chunks)
         assert_in_range(decoded, FULL_CHUNKS * PIECES * 4 / 10, FULL_CHUNKS * PIECES * 7 / 10);
         total += decoded;
         memory_check(1);
-        dataset_close(&dataset);
     }
     assert_in_range(total, FULL_CHUNKS * PIECES, FULL_CHUNKS * PIECES * 13 / 10);
 }
@@ -292,7 +262,6 @@ TEST(threads_share_chunks_in_order)
         assert_int_equal(dataset.kept_bytes, (threads + 1) * PIECES * CHUNK_BYTES);
         once_check(epochs_read(0, 1, threads), FULL_CHUNKS, threads);
         memory_check(threads);
-        dataset_close(&dataset);
     }
 }
 
@@ -312,7 +281,6 @@ TEST(offsets_share_chunks)
                         values[VALUES + place] == value_of(i + 1, place));
     }
     once_check(array_cache_counts(dataset.chunks).decoded, FULL_CHUNKS, 1);
-    dataset_close(&dataset);
 }
 
 static pthread_barrier_t barrier;
@@ -341,11 +309,7 @@ TEST(one_thread_decodes_a_chunk)
             assert_int_equal(pthread_join(thread[i], NULL), 0);
         pthread_barrier_destroy(&barrier);
         assert_int_equal(array_cache_counts(dataset.chunks).decoded, 2 * PIECES);
-        dataset_close(&dataset);
     }
 }
 
-int main(void)
-{
-    return TESTS_RUN(.setup = set_up, .teardown = temporary_teardown);
-}
+TEST_MAIN(.setup = set_up, .teardown = temporary_teardown)
