@@ -10,8 +10,8 @@
 #include "config/option.h"
 #include "config/option_changes.h"
 #include "config/options.h"
-#include "core/random.h"
 #include "core/text.h"
+#include "mutate.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -77,44 +77,48 @@ TEST(defaults_are_the_cifar_recipe)
 
 TEST(values_of_each_kind)
 {
-    assert_int_equal(with("train.batch=1").train.batch, 1);
-    assert_int_equal(with("run.threads=auto").run.threads, 0);
-    assert_int_equal(with("model.dim= 192 ").model.dim, 192);
-    assert_true(with("optim.lr=1e-3").optim.lr == 1e-3);
-    assert_true(with("optim.lr=.5").optim.lr == .5);
-    assert_true(with("model.dropout=0").model.dropout == 0);
-    assert_true(with("model.dropout=AUTO").model.dropout == -1);
-    assert_true(with("train.max_seconds=90").train.max_seconds == 90);
-    assert_true(with("train.max_seconds=90s").train.max_seconds == 90);
-    assert_true(with("train.max_seconds=1.5m").train.max_seconds == 90);
-    assert_true(with("train.max_seconds=2h").train.max_seconds == 7200);
-    assert_true(with("bench.max=4096").bench.max == 4096);
-    assert_true(with("bench.max=64KiB").bench.max == 65536);
-    assert_true(with("bench.max=1.5MiB").bench.max == 3 << 19);
-    assert_true(with("bench.max=3GiB").bench.max == (int64_t)3 << 30);
-    assert_string_equal(with("run.dir=/a b/c=d").run.dir, "/a b/c=d");
-    assert_string_equal(with("data.root=").data.root, "");
+    static const char *const values[][2] = {{"train.batch=1", "1"},
+                                            {"run.threads=auto", "auto"},
+                                            {"model.dim= 192 ", "192"},
+                                            {"optim.lr=1e-3", "0.001"},
+                                            {"optim.lr=.5", "0.5"},
+                                            {"model.dropout=0", "0"},
+                                            {"model.dropout=AUTO", "auto"},
+                                            {"train.max_seconds=90", "90"},
+                                            {"train.max_seconds=90s", "90"},
+                                            {"train.max_seconds=1.5m", "90"},
+                                            {"train.max_seconds=2h", "7200"},
+                                            {"bench.max=4096", "4KiB"},
+                                            {"bench.max=64KiB", "64KiB"},
+                                            {"bench.max=1.5MiB", "1536KiB"},
+                                            {"bench.max=3GiB", "3GiB"},
+                                            {"run.dir=/a b/c=d", "/a b/c=d"},
+                                            {"data.root=", ""},
+                                            {"optim.name=RMSprop", "rmsprop"},
+                                            {"model.pool=mean", "mean"},
+                                            {"model.class_token=auto", "auto"},
+                                            {"data.val=0.125", "0.125"},
+                                            {"augment.mean=0.5, 0.25,-1", "0.5,0.25,-1"}};
+    char text[OPTION_TEXT], name[64];
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        const struct options options = with(values[i][0]);
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(values[i][0], "="), values[i][0]);
+        options_value_text(&options, name, text, sizeof text);
+        assert_string_equal(text, values[i][1]);
+    }
     assert_int_equal(with("optim.name=RMSprop").optim.name, OPTIMIZER_RMSPROP);
-    assert_int_equal(with("model.pool=mean").model.pool, POOL_MEAN);
-    assert_int_equal(with("model.class_token=auto").model.class_token, SWITCH_AUTO);
-    const struct options list = with("augment.mean=0.5, 0.25,-1");
-    assert_int_equal(list.augment.mean.count, 3);
-    assert_true(list.augment.mean.value[1] == 0.25 && list.augment.mean.value[2] == -1);
+    assert_true(with("train.max_seconds=1.5m").train.max_seconds == 90);
+    assert_true(with("bench.max=3GiB").bench.max == (int64_t)3 << 30);
 }
 
 /* A choice that may also be a number. A later word replaces the number. */
 TEST(fractions_are_choices_too)
 {
-    char text[64];
     struct error error = {0};
     struct options options = with("data.val=0.125");
     assert_int_equal(options.data.val, VALIDATION_FRACTION);
     assert_true(options.data.val_fraction == 0.125);
-    options_value_text(&options, "data.val", text, sizeof text);
-    assert_string_equal(text, "0.125");
     assert_true(options_set("data.val=Reference", &options, &error));
-    options_value_text(&options, "data.val", text, sizeof text);
-    assert_string_equal(text, "reference");
     const struct options other = with("data.val=reference");
     assert_memory_equal(&options, &other, sizeof options);
 }
@@ -670,42 +674,7 @@ TEST(effects_of_options)
 
 /* ---- Damaged decks: the same ones each time */
 
-enum { DAMAGED_DECKS = 1000, DAMAGES = 6 };
-
-static uint32_t draw(uint32_t number, uint32_t turn, uint32_t below)
-{
-    return random_block_at(1, RANDOM_SYNTHETIC, 0, 0, number, turn).word[0] % below;
-}
-
-/* Replaces, inserts, doubles or removes a piece of text; it keeps within `size`. */
-static void damage(char *text, size_t size, uint32_t number, uint32_t turn)
-{
-    static const char signs[] = "[]=:;#+-. \t\n\r,0e9nx\\\"\x80\xff";
-    const uint32_t length = (uint32_t)strlen(text);
-    if (length < 2)
-        return;
-    const uint32_t at = draw(number, 10 * turn, length);
-    const char sign = signs[draw(number, 10 * turn + 1, sizeof signs - 1)];
-    uint32_t piece = 1 + draw(number, 10 * turn + 2, 40);
-    piece = at + piece > length ? length - at : piece;
-    switch (draw(number, 10 * turn + 3, 4)) {
-    case 0:
-        text[at] = sign;
-        break;
-    case 1:
-        if (length + 1 < size) {
-            memmove(text + at + 1, text + at, length - at + 1);
-            text[at] = sign;
-        }
-        break;
-    case 2:
-        if (length + piece < size)
-            memmove(text + at + piece, text + at, length - at + 1);
-        break;
-    default:
-        memmove(text + at, text + at + piece, length - at - piece + 1);
-    }
-}
+enum { DAMAGED_DECKS = 1000 };
 
 /* The reader returns, reports errors in one line, and leaves options that can be written and read
  * again. */
@@ -721,9 +690,7 @@ TEST(damaged_decks_do_no_harm)
     for (uint32_t number = 0; number < DAMAGED_DECKS; number++) {
         struct error error = {0};
         strcpy(text, whole);
-        const uint32_t changes = 1 + draw(number, 0, DAMAGES);
-        for (uint32_t turn = 1; turn <= changes; turn++)
-            damage(text, size, number, turn);
+        text[mutate(text, strlen(text), size - 1, number)] = '\0';
         options_default(&options);
         if (!options_read_text(text, "fuzz.ini", &options, &error)) {
             refused++;

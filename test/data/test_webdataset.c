@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// sources: test/data/shards.c
 /* WebDataset's tar shards: formats of archives, splits and patterns, labels and class names,
  * damage, also random damage. */
 #include <fcntl.h>
@@ -8,12 +7,166 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <archive.h>
 #include <archive_entry.h>
 
-#include "core/random.h"
-#include "shards.h"
+#include "core/log.h"
+#include "core/text_file.h"
+#include "dataset_fixture.h"
+#include "mutate.h"
+#include "temporary.h"
+#include "test.h"
+#include "vector_file.h"
 
 enum { MUTATIONS = 250 };
+
+static const uint8_t *image; /* a JPEG file */
+static size_t image_bytes;
+static struct vector_file *vectors;
+static int trees;
+static char shard_path[2048]; /* of the last path_of */
+static const int default_labels[3] = {0, 2, 1};
+
+static const char *path_of(const char *name)
+{
+    snprintf(shard_path, sizeof shard_path, "%s/%s", options.data.root, name);
+    return shard_path;
+}
+
+static struct archive *shard_begin(const char *name, const char *format)
+{
+    struct archive *archive = archive_write_new();
+    assert_int_equal(archive_write_set_format_by_name(archive, format), ARCHIVE_OK);
+    assert_int_equal(archive_write_open_filename(archive, path_of(name)), ARCHIVE_OK);
+    return archive;
+}
+
+static void shard_add_file(struct archive *archive, const char *name, const void *bytes,
+                           size_t count)
+{
+    struct archive_entry *entry = archive_entry_new();
+    archive_entry_set_pathname(entry, name);
+    archive_entry_set_size(entry, (int64_t)count);
+    archive_entry_set_filetype(entry, name[strlen(name) - 1] == '/' ? AE_IFDIR : AE_IFREG);
+    archive_entry_set_perm(entry, 0644);
+    assert_true(archive_write_header(archive, entry) >= ARCHIVE_WARN); /* names not in ASCII */
+    assert_int_equal(archive_write_data(archive, bytes, count), (int)count);
+    archive_entry_free(entry);
+}
+
+static void shard_add_text(struct archive *archive, const char *name, const char *content)
+{
+    shard_add_file(archive, name, content, strlen(content));
+}
+
+static void shard_add_jpeg(struct archive *archive, const char *name)
+{
+    shard_add_file(archive, name, image, image_bytes);
+}
+
+static void shard_end(struct archive *archive)
+{
+    assert_int_equal(archive_write_close(archive), ARCHIVE_OK);
+    archive_write_free(archive);
+}
+
+/* Write a shard of samples 0, 1, ... with these labels. */
+static void shard_put(const char *name, int count, const int *labels)
+{
+    char key[32], label[16];
+    struct archive *archive = shard_begin(name, "ustar");
+    for (int i = 0; i < count; i++) {
+        snprintf(key, sizeof key, "%06d.cls", i);
+        snprintf(label, sizeof label, "%d", labels[i]);
+        shard_add_text(archive, key, label);
+        snprintf(key, sizeof key, "%06d.jpg", i);
+        shard_add_jpeg(archive, key);
+    }
+    shard_end(archive);
+}
+
+/* Fail unless the record is the image with this label, and its name has this part. */
+static void check_record(int64_t index, int32_t expected, const char *ending)
+{
+    char name[4096];
+    struct byte_buffer bytes = {0};
+    struct error error = {0};
+    int32_t label = -1;
+    assert_ok(dataset_load(&dataset, index, &bytes, &label, &error), &error);
+    assert_int_equal(label, expected);
+    assert_int_equal(bytes.count, image_bytes);
+    assert_memory_equal(bytes.data, image, image_bytes);
+    free(bytes.data);
+    dataset_name(&dataset, index, name, sizeof name);
+    assert_has(name, ending);
+}
+
+static void shard_put_default(const char *name)
+{
+    shard_put(name, 3, default_labels);
+}
+
+static char *shard_read(const char *name, size_t *bytes)
+{
+    char *content = text_file_read(path_of(name), bytes);
+    assert_non_null(content);
+    return content;
+}
+
+/* A new file is written faster than an old one is replaced: some file systems flush the latter. */
+static void shard_write(const char *name, const void *content, size_t bytes)
+{
+    unlink(path_of(name));
+    FILE *file = fopen(shard_path, "we");
+    assert_true(file != NULL && fwrite(content, 1, bytes, file) == bytes && fclose(file) == 0);
+}
+
+static void text_write(const char *name, const char *text)
+{
+    shard_write(name, text, strlen(text));
+}
+
+/* Set the checksum of a tar header. */
+static void header_sum(char *header)
+{
+    unsigned sum = 0;
+    memset(header + 148, ' ', 8);
+    for (int i = 0; i < 512; i++)
+        sum += (unsigned char)header[i];
+    snprintf(header + 148, 8, "%06o", sum & 0777777);
+}
+
+/* Each test has its own folder, data.root. */
+static int shards_begin(void **state)
+{
+    (void)state;
+    char name[32];
+    dataset_begin("webdataset");
+    snprintf(name, sizeof name, "tree%d", ++trees);
+    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_directory(name));
+    return 0;
+}
+
+static int shards_open(void **state)
+{
+    (void)state;
+    int64_t count;
+    vectors = vector_file_open("image_files.safetensors");
+    image = vector_file_bytes(vectors, "file.jpeg_420", &count);
+    image_bytes = (size_t)count;
+    temporary_open();
+    log_open(0, LOG_QUIET);
+    setenv("XDG_CACHE_HOME", temporary_path("cache"), 1);
+    return 0;
+}
+
+static int shards_close(void **state)
+{
+    (void)state;
+    temporary_close();
+    vector_file_close(vectors);
+    return 0;
+}
 
 TEST(formats_are_read)
 {
@@ -82,9 +235,7 @@ TEST(folders_of_splits_are_found)
     shard_put_default("train/1.tar");
     shard_put_default("train/0.tar");
     shard_put_default("val/0.tar");
-    FILE *names = fopen(path_of("classes.txt"), "we");
-    assert_true(names != NULL && fputs("tench\r\nowl\nfox\nbear\n\n", names) > 0 &&
-                fclose(names) == 0);
+    text_write("classes.txt", "tench\r\nowl\nfox\nbear\n\n");
     split_opens(SPLIT_TRAIN, 6);
     check_record(0, 0, "train/0.tar: 000000.jpg");
     assert_int_equal(dataset.classes, 4);
@@ -115,9 +266,8 @@ TEST(patterns_are_expanded)
         {"%/{t-{008,01{0..1}},val-0}.tar", SPLIT_TEST, 3, NULL},
         {"%/t-*1?.tar", SPLIT_TRAIN, 6, NULL},
         {"%/t-008.tar::%/val-*.tar", SPLIT_TEST, 3, NULL},
-        {"%/t-{008..012}.tar", SPLIT_TRAIN, 0,
-         "t-012.tar: No such file or directory; check data.root"},
-        {"%/t-{011..008}.tar", SPLIT_TRAIN, 0, "a range that ends before it begins"},
+        {"%/t-{008..012}.tar", SPLIT_TRAIN, 0, "t-012.tar: No such file"},
+        {"%/t-{011..008}.tar", SPLIT_TRAIN, 0, "a range"},
         {"%/t-{008.tar", SPLIT_TRAIN, 0, "a brace is not closed"},
         {"%/t-9*.tar", SPLIT_TRAIN, 0, "no file matches"},
         {"%/{t-008,t-008}.tar", SPLIT_TRAIN, 0, "t-008.tar twice"},
@@ -136,39 +286,24 @@ TEST(patterns_are_expanded)
                 (size_t)snprintf(options.data.root + used, sizeof options.data.root - used, "%.*s",
                                  *at == '%' ? (int)strlen(root) : 1, *at == '%' ? root : at);
         options.data.root[used] = '\0';
-        if (cases[i].error != NULL) {
+        if (cases[i].error != NULL)
             split_fails(cases[i].split, cases[i].error);
-            continue;
-        }
-        split_opens(cases[i].split, cases[i].count);
+        else
+            split_opens(cases[i].split, cases[i].count);
     }
 }
 
 TEST(folders_without_shards_are_errors)
 {
-    split_fails(SPLIT_TRAIN,
-                "is empty; set data.root to the folder of the shards or to their names");
-    FILE *file = fopen(path_of("a.tar.gz"), "we");
-    assert_true(file != NULL && fclose(file) == 0);
-    split_fails(SPLIT_TRAIN, "no shards (*.tar or train/*.tar), only a.tar.gz; set");
+    split_fails(SPLIT_TRAIN, "is empty");
+    text_write("a.tar.gz", "");
+    split_fails(SPLIT_TRAIN, ", only a.tar.gz");
     assert_int_equal(unlink(shard_path), 0);
-    file = fopen(path_of("a.txt"), "we");
-    assert_true(file != NULL && fclose(file) == 0);
-    split_fails(SPLIT_TRAIN, "no shards (*.tar or train/*.tar), only a.txt; set data.root");
+    text_write("a.txt", "");
+    split_fails(SPLIT_TRAIN, ", only a.txt");
     shard_put_default("a.tar");
     snprintf(options.data.format, sizeof options.data.format, "imagefolder");
     split_fails(SPLIT_TRAIN, ", only a.tar");
-}
-
-TEST(samples_are_checked)
-{
-    shard_put_problems();
-    split_fails(SPLIT_TRAIN, "8 problems in the shards, the first: ");
-    split_fails(SPLIT_TRAIN, "a.tar: 1 at byte 2560: no label, .cls or .json, next to the image; "
-                             "data.skip_broken=on skips such samples");
-    options.data.skip_broken = true;
-    split_opens(SPLIT_TRAIN, 2);
-    check_record(1, 2, "8.jpg");
 }
 
 TEST(each_problem_is_named)
@@ -176,21 +311,28 @@ TEST(each_problem_is_named)
     static const struct {
         const char *image, *second, *label, *content, *error;
     } cases[] = {
-        {NULL, NULL, "k.cls", "1", "k at byte 0: no image, .jpg, .jpeg, .png or .webp, next to"},
-        {"k.jpg", NULL, "k.cls", "one", "k at byte 0: .cls is not a class number from 0"},
-        {"k.jpg", NULL, "k.cls", "", ".cls is not a class number from 0"},
-        {"k.jpg", NULL, "k.cls", "1 2", ".cls is not a class number from 0"},
+        {"k.jpg", NULL, "l.cls", "1", "k at byte 0: no label"},
+        {"k\n.jpg", NULL, "l.cls", "1", "k? at byte 0: no label"},
+        {NULL, NULL, "k.cls", "1", "k at byte 0: no image"},
+        {"k.jpg", NULL, "k.cls", "one", "k at byte 0: .cls"},
+        {"k.jpg", NULL, "k.cls", "", ".cls is not a class number"},
+        {"k.jpg", NULL, "k.cls", "1 2", ".cls is not a class number"},
+        {"k.jpg", NULL, "k.cls", "-1", ".cls is not a class number"},
+        {"k.jpg", NULL, "k.cls", "600000", ".cls is not a class number"},
         {"k.jpg", NULL, "k.cls", "99999999999999999999", ".cls is not a class number"},
-        {"k.jpg", NULL, "k.json", "{\"label\": -1}",
-         ".json has no class number from 0 to 499999 as"},
+        {"k.jpg", NULL, "k.cls",
+         "1234567890123456789012345678901234567890123456789012345678901234567",
+         "label file is too large"},
+        {"k.jpg", NULL, "k.json", "{\"label\": -1}", ".json has no class number"},
         {"k.jpg", NULL, "k.json", "{\"label\": 1.5}", ".json has no class number"},
+        {"k.jpg", NULL, "k.json", "{\"label\": \"cat\"}", ".json has no class number"},
         {"k.jpg", NULL, "k.json", "[1]", ".json has no class number"},
         {"k.jpg", NULL, "k.json", "{", ".json has no class number"},
-        {"k.jpg", "k.jpeg", "k.cls", "1", "more than one image"},
+        {"k.jpg", "k.png", "k.cls", "1", "more than one image"},
         {"k.jpg", "k.cls", "k.cls", "1", "more than one .cls"},
         {"k.jpg", "k.json", "k.json", "{}", "more than one .json"},
-        {"k.1.jpg", NULL, "k.1.cls", "1", "no samples: a sample is KEY.jpg"},
-        {"k\n.jpg", NULL, "l.cls", "1", "k? at byte 0: no label"},
+        {"k.1.jpg", NULL, "k.1.cls", "1", "no samples"},
+        {"k.jpg", NULL, "k.cls", "0", "one class only"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct archive *archive = shard_begin("a.tar", "ustar");
@@ -204,11 +346,12 @@ TEST(each_problem_is_named)
     }
 }
 
-TEST(duplicates_are_found)
+/* With data.skip_broken=on the other samples are used. */
+TEST(problems_are_counted)
 {
+    static const char *const keys[] = {"a", "b", "c", "b", "a", "b"};
     struct archive *archive = shard_begin("a.tar", "pax");
     for (int i = 0; i < 6; i++) {
-        static const char *const keys[] = {"a", "b", "c", "b", "a", "b"};
         char name[16];
         snprintf(name, sizeof name, "%s.cls", keys[i]);
         shard_add_text(archive, name, "1");
@@ -234,30 +377,22 @@ TEST(images_are_checked)
     shard_add_text(archive, "2.cls", "1");
     shard_add_file(archive, "2.jpg", image, image_bytes / 2); /* truncated */
     shard_end(archive);
-    split_fails(SPLIT_TRAIN, "1 of 3 files cannot be used, the first: ");
+    split_fails(SPLIT_TRAIN, "1 of 3 files cannot be used");
     split_fails(SPLIT_TRAIN, "a.tar: 1.jpg at byte 3584: is not an image");
     options.data.skip_broken = true; /* all images are decoded */
     split_opens(SPLIT_TRAIN, 1);
     check_record(0, 0, "0.jpg");
-    options.data.check = CHECK_FULL;
-    split_opens(SPLIT_TRAIN, 1);
     options.data.skip_broken = false;
     options.data.check = CHECK_NONE;
     split_opens(SPLIT_TRAIN, 3);
-    options.data.check = CHECK_HEADER;
-    options.data.max_pixels = 3;
-    split_fails(SPLIT_TRAIN, "3 of 3 files cannot be used");
-    split_fails(SPLIT_TRAIN, "more than data.max_pixels=3");
 }
 
 TEST(labels_are_compared_with_classes)
 {
     shard_put_default("train.tar");
-    static const int more[] = {0, 3};
-    shard_put("val.tar", 2, more);
+    shard_put("val.tar", 2, (int[]){0, 3});
     split_fails(SPLIT_TEST, "label 3 is out of range: the training split has 3 classes");
-    FILE *names = fopen(path_of("classnames.txt"), "we");
-    assert_true(names != NULL && fputs("a\nb", names) > 0 && fclose(names) == 0);
+    text_write("classnames.txt", "a\nb");
     split_fails(SPLIT_TRAIN, "label 2 is out of range: the file of class names has 2 classes");
 }
 
@@ -267,32 +402,33 @@ TEST(damage_is_reported)
     shard_put_default("a.tar");
     char *whole = shard_read("a.tar", &bytes);
     const size_t padded = (image_bytes + 511) / 512 * 512, sample = 1536 + padded;
-    options.data.skip_broken = true;
-    shard_write("a.tar", whole, 2 * sample + 1536 + 100); /* inside the third image */
-    split_opens(SPLIT_TRAIN, 2);
-    options.data.skip_broken = false;
-    split_fails(SPLIT_TRAIN, "ends after the end of the file: the shard is truncated");
-    shard_write("a.tar", whole, 2 * sample); /* after the second image */
-    split_fails(SPLIT_TRAIN, "no end of archive: the shard is truncated");
-    shard_write("a.tar", whole, 2 * sample + 100);
-    split_fails(SPLIT_TRAIN, "a.tar: archive at byte ");
-    shard_write("a.tar", whole, 0);
-    split_fails(SPLIT_TRAIN, "a.tar: archive at byte 0: is empty");
-    shard_write("a.tar", "garbage, garbage", 16);
-    split_fails(SPLIT_TRAIN, "is not a tar archive");
-    shard_write("a.tar", "\x1f\x8b\x08 gzip", 8);
-    split_fails(SPLIT_TRAIN, "is compressed with gzip, which cannot be read in place");
-    shard_write("a.tar", "\x28\xb5\x2f\xfd zstd", 9);
-    split_fails(SPLIT_TRAIN, "is compressed with zstd");
+    const struct {
+        const char *content;
+        size_t bytes;
+        const char *part;
+    } cases[] = {{whole, 2 * sample + 1536 + 100, "the shard is truncated"}, /* inside an image */
+                 {whole, 2 * sample, "no end of archive: the shard is truncated"},
+                 {whole, 2 * sample + 100, "a.tar: archive at byte "},
+                 {whole, 0, "a.tar: archive at byte 0: is empty"},
+                 {"garbage, garbage", 16, "is not a tar archive"},
+                 {"\x1f\x8b\x08 gzip", 8, "is compressed with gzip"},
+                 {"\x28\xb5\x2f\xfd zstd", 9, "is compressed with zstd"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        shard_write("a.tar", cases[i].content, cases[i].bytes);
+        options.data.skip_broken = true;
+        if (i == 0)
+            split_opens(SPLIT_TRAIN, 2);
+        options.data.skip_broken = false;
+        split_fails(SPLIT_TRAIN, cases[i].part);
+    }
     memcpy(whole + sample + 257, "ustar  ", 8); /* a GNU archive */
     whole[sample + 156] = 'S';                  /* a sparse member without a map, */
     memset(whole + sample + 483, 0xff, 12);     /* and with the size -1 */
     header_sum(whole + sample);
     shard_write("a.tar", whole, bytes);
-    split_fails(SPLIT_TRAIN,
-                archive_version_number() < 3008000
-                    ? "000001.cls at byte 2560: has a size below 0: the shard is damaged"
-                    : "Tar entry has negative file size");
+    split_fails(SPLIT_TRAIN, archive_version_number() < 3008000
+                                 ? "000001.cls at byte 2560"
+                                 : "Tar entry has negative file size");
     whole[sample + 20] ^= 1; /* the header's checksum is wrong */
     shard_write("a.tar", whole, bytes);
     split_fails(SPLIT_TRAIN, "Damaged tar archive");
@@ -316,31 +452,9 @@ TEST(sparse_members_are_refused)
     split_fails(SPLIT_TRAIN, "a.jpg at byte 0: is sparse: write it without tar --sparse");
 }
 
-/* A shard that became shorter after it was opened is an error of the read. */
-TEST(truncation_while_open_is_an_error)
-{
-    struct error error = {0};
-    struct byte_buffer bytes = {0};
-    int32_t label;
-    shard_put_default("a.tar");
-    split_opens(SPLIT_TRAIN, 3);
-    assert_int_equal(truncate(path_of("a.tar"), 2000), 0);
-    assert_false(dataset_load(&dataset, 2, &bytes, &label, &error));
-    assert_error(&error, ERROR_DATA, "a.tar is truncated");
-    dataset_advise(&dataset, 0, 3);
-    free(bytes.data);
-}
-
-TEST(one_class_is_an_error)
-{
-    shard_put("a.tar", 2, (int[]){0, 0});
-    split_fails(SPLIT_TRAIN, "one class only: training needs two or more");
-    shard_put("a.tar", 2, (int[]){0, 600000});
-    split_fails(SPLIT_TRAIN, ".cls is not a class number from 0 to 499999");
-}
-
-/* The same images with other labels and names, so that the members keep their places. */
-TEST(rewriting_while_open_is_an_error)
+/* The same images with other labels and names, so that the members keep their places; then a
+ * shorter file. */
+TEST(changes_while_open_are_errors)
 {
     struct error error = {0};
     struct byte_buffer bytes = {0};
@@ -358,7 +472,12 @@ TEST(rewriting_while_open_is_an_error)
     }
     shard_end(archive);
     assert_false(dataset_load(&dataset, 0, &bytes, &label, &error));
-    assert_error(&error, ERROR_DATA, "a.tar was rewritten: the tar header of the sample at byte ");
+    assert_error(&error, ERROR_DATA, "a.tar was rewritten");
+    error_clear(&error);
+    assert_int_equal(truncate(path_of("a.tar"), 2000), 0);
+    assert_false(dataset_load(&dataset, 2, &bytes, &label, &error));
+    assert_error(&error, ERROR_DATA, "a.tar is truncated");
+    dataset_advise(&dataset, 0, 3);
     free(bytes.data);
 }
 
@@ -379,8 +498,7 @@ TEST(limit_of_open_files_is_named)
         limit = (struct rlimit){.rlim_cur = 30, .rlim_max = 30};
         _exit(setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
               dataset_open(&dataset, &options, SPLIT_TRAIN, &error) ||
-              strstr(error.text,
-                     "Too many open files: the limit is 30 (ulimit -n); raise the hard") == NULL);
+              strstr(error.text, "the limit is 30 (ulimit -n)") == NULL);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -389,29 +507,25 @@ TEST(limit_of_open_files_is_named)
 
 /* ---- Random damage. */
 
-static uint32_t draw(uint32_t number, uint32_t turn, uint32_t below)
-{
-    return random_block_at(1, RANDOM_SYNTHETIC, 0, 0, number, turn).word[0] % below;
-}
-
 /* Change some bytes of the headers, half of the time with a right checksum; cut the file. */
 static size_t damage_shard(char *shard, size_t bytes, uint32_t number)
 {
-    const uint32_t changes = 1 + draw(number, 0, 4);
+    const uint32_t changes = 1 + draw_below(number, 0, 4);
     const uint32_t blocks = (uint32_t)bytes / 512;
     for (uint32_t turn = 1; turn <= changes; turn++) {
-        char *header = shard + (size_t)draw(number, 8 * turn, blocks) * 512;
+        char *header = shard + (size_t)draw_below(number, 8 * turn, blocks) * 512;
         while (header > shard && memcmp(header + 257, "ustar", 5) != 0)
             header -= 512;
         static const char values[] = "\0\377\2000179 x./gLKS";
-        const uint32_t at = draw(number, 8 * turn + 1, draw(number, 8 * turn + 5, 2) ? 512 : 160);
-        header[at] = draw(number, 8 * turn + 2, 2) == 0
-                         ? values[draw(number, 8 * turn + 3, sizeof values - 1)]
-                         : (char)draw(number, 8 * turn + 3, 256);
-        if (draw(number, 8 * turn + 4, 4) != 0)
+        const uint32_t at =
+            draw_below(number, 8 * turn + 1, draw_below(number, 8 * turn + 5, 2) ? 512 : 160);
+        header[at] = draw_below(number, 8 * turn + 2, 2) == 0
+                         ? values[draw_below(number, 8 * turn + 3, sizeof values - 1)]
+                         : (char)draw_below(number, 8 * turn + 3, 256);
+        if (draw_below(number, 8 * turn + 4, 4) != 0)
             header_sum(header);
     }
-    return draw(number, 1, 8) == 0 ? draw(number, 2, (uint32_t)bytes) : bytes;
+    return draw_below(number, 1, 8) == 0 ? draw_below(number, 2, (uint32_t)bytes) : bytes;
 }
 
 /* Open a data set and load each record. Return whether it could be opened. */
@@ -456,7 +570,7 @@ TEST(random_damage_does_no_harm)
     char *damaged = malloc(bytes[0] + bytes[1] + bytes[2]);
     for (uint32_t number = 0; number < MUTATIONS; number++) {
         const uint32_t f = number % 3;
-        options.data.skip_broken = draw(number, 99, 2) == 0;
+        options.data.skip_broken = draw_below(number, 99, 2) == 0;
         memcpy(damaged, whole[f], bytes[f]);
         shard_write("a.tar", damaged, damage_shard(damaged, bytes[f], number));
         opened += try_all();
