@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* CRC32C against published sums (RFC 3720, B.4); endings of names and printed sizes; sums in the
+ * tree of grains, whose bits do not depend on the division into ranges; and the arena: measuring
+ * and taking give the same layout, and what was not measured cannot be taken. */
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/arena.h"
+#include "core/crc32c.h"
+#include "core/text.h"
+#include "core/tree.h"
+#include "test.h"
+
+/* ---- CRC32C ---- */
+
+TEST(published_sums)
+{
+    unsigned char data[32];
+    assert_int_equal(crc32c_update(0, "123456789", 9), 0xe3069283);
+    memset(data, 0, sizeof data);
+    assert_int_equal(crc32c_update(0, data, sizeof data), 0x8a9136aa);
+    memset(data, 0xff, sizeof data);
+    assert_int_equal(crc32c_update(0, data, sizeof data), 0x62a8ab43);
+    for (unsigned i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)i;
+    assert_int_equal(crc32c_update(0, data, sizeof data), 0x46dd794e);
+    assert_int_equal(crc32c_update(0, data, 0), 0);
+}
+
+TEST(goes_on_where_it_was)
+{
+    static const char text[] = "123456789";
+    for (size_t cut = 0; cut <= 9; cut++) {
+        const uint32_t first = crc32c_update(0, text, cut);
+        assert_int_equal(crc32c_update(first, text + cut, 9 - cut), 0xe3069283);
+    }
+}
+
+/* ---- Text ---- */
+
+TEST(a_name_ends_so_or_not)
+{
+    assert_true(text_ends_with("runs/a/step-4.h5", ".h5"));
+    assert_true(text_ends_with("a.h5.part", ".h5.part"));
+    assert_true(text_ends_with("a.tar.gz", ".gz"));
+    assert_false(text_ends_with("a.h5.part", ".h5"));
+    assert_false(text_ends_with("a.H5", ".h5"));
+    assert_false(text_ends_with("ah5", ".h5"));
+    assert_false(text_ends_with(".h5", ".h5"));
+    assert_false(text_ends_with("5", ".h5"));
+    assert_false(text_ends_with("", ".h5"));
+}
+
+TEST(a_colon_before_the_first_slash_is_of_a_remote)
+{
+    assert_true(text_is_remote("s3:bucket/path"));
+    assert_true(text_is_remote(":local:/path"));
+    assert_false(text_is_remote("./a:b.h5"));
+    assert_false(text_is_remote("runs/a"));
+}
+
+TEST(memory_is_shown_in_mib)
+{
+    assert_true(mib(0) == 0);
+    assert_true(mib((size_t)3 << 20) == 3);
+    assert_true(mib(512 << 10) == 0.5);
+}
+
+TEST(the_limit_on_files_is_named)
+{
+    char text[80] = "a.png: Too many open files; close some",
+         all[80] = "Too many open files in system";
+    char expected[80], small[20] = "Too many open files";
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    snprintf(expected, sizeof expected,
+             "a.png: Too many open files: the limit is %llu (ulimit -n); close some",
+             (unsigned long long)limit.rlim_cur);
+    for (int n = 0; n < 2; n++) {
+        text_add_file_limit(text, sizeof text);
+        assert_string_equal(text, expected);
+    }
+    text_add_file_limit(all, sizeof all);
+    assert_string_equal(all, "Too many open files in system");
+    text_add_file_limit(small, sizeof small);
+    assert_string_equal(small, "Too many open files");
+}
+
+/* ---- The tree of grains ---- */
+
+enum { GRAINS = 70 };
+
+static float leaf[GRAINS], slot_value[GRAINS];
+
+static float recursive_sum(int64_t begin, int level, int64_t total)
+{
+    if (level == 0)
+        return leaf[begin];
+    int64_t right = begin + ((int64_t)1 << (level - 1));
+    float left_sum = recursive_sum(begin, level - 1, total);
+    return right < total ? left_sum + recursive_sum(right, level - 1, total) : left_sum;
+}
+
+static void slots_add(void *context, int into, int from)
+{
+    (void)context;
+    slot_value[into] += slot_value[from];
+}
+
+/* Sums the subtrees of all ranges in a pool. */
+static void sum_in_ranges(int64_t total, int ranks, const int64_t *ends, float *sum)
+{
+    struct tree_pool pool = {.total = total};
+    int slot = 0;
+    int64_t begin = 0;
+    for (int r = 0; r < ranks; r++) {
+        struct subtree parts[TREE_PARTS];
+        int count = tree_cut(begin, ends[r], total, parts);
+        for (int i = 0; i < count; i++, slot++) {
+            int64_t next = i + 1 < count ? parts[i + 1].begin : ends[r];
+            assert_int_equal(parts[i].begin, begin);
+            slot_value[slot] = recursive_sum(begin, parts[i].level, total);
+            begin = next;
+            tree_pool_insert(&pool, parts[i], slot, slots_add, NULL);
+        }
+        begin = ends[r];
+    }
+    assert_int_equal(pool.count, 1);
+    assert_int_equal(pool.waiting[0].tree.begin, 0);
+    assert_int_equal(pool.waiting[0].tree.level, tree_root_level(total));
+    *sum = slot_value[pool.waiting[0].slot];
+}
+
+TEST(every_division_gives_the_same_bits)
+{
+    for (int i = 0; i < GRAINS; i++)
+        leaf[i] = 1 / (float)(3 * i + 1);
+    for (int64_t total = 1; total <= GRAINS; total++) {
+        float expected = recursive_sum(0, tree_root_level(total), total), sum;
+        for (int ranks = 1; ranks <= 9; ranks++) {
+            int64_t ends[9];
+            for (int r = 0; r < ranks; r++)
+                ends[r] = total * (r + 1) / ranks;
+            sum_in_ranges(total, ranks, ends, &sum);
+            assert_memory_equal(&sum, &expected, sizeof sum);
+        }
+    }
+}
+
+TEST(aligned_ranges_are_one_subtree)
+{
+    struct subtree parts[TREE_PARTS];
+    for (int ranks = 1; ranks <= 8; ranks *= 2)
+        for (int64_t r = 0; r < ranks; r++) {
+            int64_t size = 32 / ranks;
+            assert_int_equal(tree_cut(r * size, (r + 1) * size, 32, parts), 1);
+            assert_int_equal(parts[0].begin, r * size);
+        }
+    assert_int_equal(tree_cut(0, 13, 13, parts), 1);
+    assert_int_equal(parts[0].level, 4);
+    assert_int_equal(tree_cut(5, 5, 13, parts), 0);
+    /* 5, 6-7, 8-10 cut at a border inside 8-15: 8-9, 10 */
+    assert_int_equal(tree_cut(5, 11, 16, parts), 4);
+    assert_int_equal(parts[3].begin, 10);
+    assert_int_equal(tree_cut(0, 0, 0, parts), 0);
+}
+
+/* ---- The arena ---- */
+
+struct layout {
+    void *weights, *train, *evaluation, *sums;
+};
+
+static struct layout lay_out(struct arena *arena)
+{
+    struct layout layout;
+    layout.weights = arena_take(arena, MEMORY_WEIGHTS, 1000);
+    const size_t mark = arena_mark(arena);
+    layout.train = arena_take(arena, MEMORY_ACTIVATIONS, 5000);
+    arena_rewind(arena, mark);
+    layout.evaluation = arena_take(arena, MEMORY_ACTIVATIONS, 300);
+    layout.sums = arena_take(arena, MEMORY_BUFFERS, 1);
+    return layout;
+}
+
+TEST(takes_what_was_measured)
+{
+    struct arena arena;
+    arena_measure(&arena);
+    assert_true(arena_is_measuring(&arena));
+    struct layout layout = lay_out(&arena);
+    assert_null(layout.weights);
+    assert_null(layout.sums);
+    assert_int_equal(arena.peak, 1024 + 5120);
+    assert_int_equal(arena.used, 1024 + 512 + 256);
+    assert_int_equal(arena.by_class[MEMORY_WEIGHTS], 1024);
+    assert_int_equal(arena.by_class[MEMORY_ACTIVATIONS], 5120);
+    assert_int_equal(arena.by_class[MEMORY_BUFFERS], 0);
+
+    const size_t size = arena.peak;
+    unsigned char *memory = aligned_alloc(ARENA_ALIGNMENT, size);
+    assert_non_null(memory);
+    arena_begin(&arena, memory, size);
+    assert_false(arena_is_measuring(&arena));
+    layout = lay_out(&arena);
+    assert_ptr_equal(layout.weights, memory);
+    assert_ptr_equal(layout.train, memory + 1024);
+    assert_ptr_equal(layout.evaluation, layout.train);
+    assert_ptr_equal(layout.sums, memory + 1024 + 512);
+    assert_int_equal(arena.peak, size);
+    free(memory);
+}
+
+TEST(nothing_takes_nothing)
+{
+    unsigned char memory[1];
+    struct arena arena;
+    arena_begin(&arena, memory, 0);
+    assert_null(arena_take(&arena, MEMORY_BUFFERS, 0));
+    assert_int_equal(arena.used, 0);
+}
+
+static void take_too_much(struct arena *arena)
+{
+    arena_take(arena, MEMORY_GRADIENTS, 257);
+}
+
+static void rewind_forward(struct arena *arena)
+{
+    arena_rewind(arena, 1);
+}
+
+static void take_more_than_there_are_addresses(struct arena *arena)
+{
+    arena_take(arena, MEMORY_GRADIENTS, SIZE_MAX - 100);
+}
+
+/* True if the mistake ends the process through ENSURE. */
+static int ends_the_job(void (*mistake)(struct arena *arena))
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        static unsigned char memory[256];
+        struct arena arena;
+        if (freopen("/dev/null", "w", stderr) == NULL)
+            _exit(98);
+        arena_begin(&arena, memory, sizeof memory);
+        mistake(&arena);
+        _exit(99);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
+TEST(mistakes_end_the_job)
+{
+    assert_true(ends_the_job(take_too_much));
+    assert_true(ends_the_job(rewind_forward));
+    assert_true(ends_the_job(take_more_than_there_are_addresses));
+}
+
+TEST_MAIN()
