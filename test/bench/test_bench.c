@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3
+// ranks: 1 3
 /* `bench comm` on any number of ranks: every implementation is measured and correct, the CSV has
  * the common columns. Wrong results are counted and give an exit code: MPI_Allgather is replaced by
  * one that can lose data or fail (MPI's profiling interface). */

@@ -129,10 +129,10 @@ TEST(this_machine_has_a_process)
     struct cpu_sensors *sensors = cpu_sensors_open("", true);
     volatile double work = 1;
     read_at(sensors, 10);
-    for (int i = 0; i < 100000000; i++)
+    for (int i = 0; i < 30000000; i++)
         work = work * 1.000000001;
     read_at(sensors, 11); /* as if it had taken a second */
-    assert_true(reading.value[SENSOR_PROCESS_CORES] > 0.05);
+    assert_true(reading.value[SENSOR_PROCESS_CORES] > 0.01);
     assert_true(reading.value[SENSOR_CORES_BUSY] > 0 && reading.value[SENSOR_CORES_BUSY] <= 1);
     assert_true(reading.value[SENSOR_RESIDENT] > 1 << 20);
     assert_true(reading.value[SENSOR_NODE_AVAILABLE] > 1 << 20);

@@ -3,8 +3,6 @@
  * (test/vectors/make_arrays.py), in boxes of any shape and order; what cannot be read is refused
  * with a reason; damaged files are errors. With a number as argument, only the tests of
  * damage run, with that number of mutations. */
-#include <pthread.h>
-
 #include "array_check.h"
 #include "core/random.h"
 #include "core/text_file.h"
@@ -249,53 +247,6 @@ TEST(damaged_chunks_are_errors)
     damage_check("all0", 20, "its checksum is wrong");
     damage_check("deflate0", 0, "of its deflate stream is wrong");
     damage_check("deflate0", -1, "the checksum of its deflate stream is wrong");
-}
-
-/* ---- threads ---- */
-
-static struct array *shared;
-
-static void *samples_read(void *argument)
-{
-    const double *expected = argument;
-    struct error error = {0};
-    float got[MOST_ELEMENTS];
-    const int64_t elements = array_elements(shared) / shared->extent[0];
-    for (int64_t n = 0; n < 400; n++) {
-        struct array_box box = array_whole(shared);
-        box.begin[0] = n % shared->extent[0];
-        box.count[0] = 1;
-        if (!array_read(shared, &box, got, &error))
-            return &shared;
-        for (int64_t i = 0; i < elements; i++)
-            if (got[i] != (float)expected[box.begin[0] * elements + i])
-                return &shared;
-    }
-    return NULL;
-}
-
-TEST(threads_read_one_array)
-{
-    static double expected[MOST_ELEMENTS];
-    static struct file file;
-    struct array array;
-    pthread_t thread[4];
-    assert_true(file_open(&file, vector_path("arrays.h5")));
-    assert_true(array_of(&file, "all4", &array));
-    const struct array_box box = array_whole(&array);
-    assert_true(array_read_doubles(&array, &box, expected, &file.error));
-    for (int64_t i = 0; i < array_elements(&array); i++)
-        expected[i] = (double)(float)expected[i];
-    shared = &array;
-    for (int t = 0; t < 4; t++)
-        assert_int_equal(pthread_create(&thread[t], NULL, samples_read, expected), 0);
-    for (int t = 0; t < 4; t++) {
-        void *result;
-        assert_int_equal(pthread_join(thread[t], &result), 0);
-        assert_null(result);
-    }
-    array_close(&array);
-    file_close(&file);
 }
 
 TEST(damaged_files_are_errors)

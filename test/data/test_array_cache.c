@@ -11,7 +11,7 @@
 #include "test.h"
 
 enum { SAMPLES = 1003, CHUNK = 6, CHANNELS = 2, SIDE = 4, PLANE = SIDE * SIDE };
-enum { VALUES = CHANNELS * PLANE, CHUNKS = (SAMPLES + CHUNK - 1) / CHUNK, PIECES = 2 };
+enum { VALUES = CHANNELS * PLANE, PIECES = 2 };
 enum { CHUNK_BYTES = CHUNK * CHANNELS * SIDE * SIDE / PIECES * (int)sizeof(float), BATCH = 24 };
 enum { FULL_CHUNKS = SAMPLES / CHUNK, THREADS_MOST = 8, CLAIM = 8 };
 
@@ -123,13 +123,17 @@ static void *read_samples(void *argument)
     return NULL;
 }
 
-/* Read an epoch of one rank; return the number of chunks that were decoded. */
+/* Read an epoch of one rank, which has each sample once; return the number of chunks that were
+ * decoded. */
 static int64_t epoch_read(struct sampler *sampler, uint32_t epoch, int threads)
 {
     struct readers readers = {.sampler = sampler, .epoch = epoch};
     pthread_t thread[THREADS_MOST];
+    int seen[SAMPLES] = {0};
     const int64_t before = array_cache_counts(dataset.chunks).decoded;
     sampler_draw(sampler, epoch);
+    for (int64_t i = 0; i < dataset.count; i++)
+        assert_int_equal(seen[sampler_order_of(sampler, epoch)->samples[i]]++, 0);
     pthread_mutex_init(&readers.mutex, NULL);
     for (int i = 0; i < threads; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, read_samples, &readers), 0);
@@ -181,49 +185,17 @@ static void once_check(int64_t decoded, int64_t chunks, int threads)
 
 /* ---- tests ---- */
 
-/* Each sample comes once, and 16 chunks are used completely before the next 16. */
-TEST(chunks_are_shuffled)
-{
-    struct sampler sampler;
-    static const char *const val[] = {NULL, "0.2"};
-    for (int n = 0; n < 2; n++) {
-        static int place[SAMPLES], seen[SAMPLES];
-        int64_t window_end = 0, moved = 0;
-        open_data("all/one.h5", SHUFFLE_CHUNKS, val[n], 1);
-        open_sampler(&sampler, 0, 1);
-        sampler_draw(&sampler, 0);
-        const struct sampler_order *order = sampler_order_of(&sampler, 0);
-        assert_int_equal(sampler.block_count, CHUNKS);
-        for (int64_t i = 0; i < CHUNKS; i++)
-            place[order->blocks[i]] = (int)i;
-        memset(seen, 0, sizeof seen);
-        for (int64_t i = 0; i < dataset.count; i++) {
-            const int64_t sample = order->samples[i];
-            const int64_t window = place[chunk_of(NULL, sample)] / SHUFFLE_WINDOW;
-            const int64_t last = (window + 1) * SHUFFLE_WINDOW;
-            window_end = order->begin[last < CHUNKS ? last : CHUNKS];
-            assert_in_range(i / BATCH * BATCH, 0, window_end - 1);
-            assert_in_range(i / BATCH * BATCH + BATCH, order->begin[window * SHUFFLE_WINDOW] + 1,
-                            SAMPLES + BATCH);
-            moved += sample != i;
-            seen[sample]++;
-        }
-        for (int64_t i = 0; i < dataset.count; i++)
-            assert_int_equal(seen[i], 1);
-        assert_true(moved > dataset.count / 2);
-        sampler_close(&sampler);
-    }
-}
-
+/* Threads that read neighbouring samples share chunks, also without shuffling. */
 TEST(each_chunk_is_decoded_once)
 {
-    for (int threads = 1; threads <= 4; threads++) {
-        open_data("all/one.h5", SHUFFLE_CHUNKS, NULL, threads);
-        assert_int_equal(dataset.kept_bytes,
-                         (SHUFFLE_WINDOW + SHUFFLE_WINDOW / 2) * PIECES * CHUNK_BYTES);
-        once_check(epochs_read(0, 1, threads), FULL_CHUNKS, threads);
-        memory_check(threads);
-    }
+    for (int threads = 1; threads <= 4; threads++)
+        for (int shuffled = 0; shuffled < 2; shuffled++) {
+            const int kept = shuffled ? SHUFFLE_WINDOW + SHUFFLE_WINDOW / 2 : threads + 1;
+            open_data("all/one.h5", shuffled ? SHUFFLE_CHUNKS : SHUFFLE_OFF, NULL, threads);
+            assert_int_equal(dataset.kept_bytes, kept * PIECES * CHUNK_BYTES);
+            once_check(epochs_read(0, 1, threads), FULL_CHUNKS, threads);
+            memory_check(threads);
+        }
 }
 
 /* A chunk is decoded once even if a part of its samples is held out, and in each of several files.
@@ -252,17 +224,6 @@ TEST(ranks_share_the_chunks)
         memory_check(1);
     }
     assert_in_range(total, FULL_CHUNKS * PIECES, FULL_CHUNKS * PIECES * 13 / 10);
-}
-
-/* Without shuffling, threads that read neighbouring samples share chunks, too. */
-TEST(threads_share_chunks_in_order)
-{
-    for (int threads = 1; threads <= 3; threads++) {
-        open_data("all/one.h5", SHUFFLE_OFF, NULL, threads);
-        assert_int_equal(dataset.kept_bytes, (threads + 1) * PIECES * CHUNK_BYTES);
-        once_check(epochs_read(0, 1, threads), FULL_CHUNKS, threads);
-        memory_check(threads);
-    }
 }
 
 /* A data set that is named twice is decoded once. */

@@ -134,36 +134,24 @@ static void take_steps(struct loader *loader, int64_t epoch, int64_t first_step,
     assert_true(waited >= 0);
 }
 
+/* Slices of one and of eight ranks. Epochs of one step, of a few, of more than the ring holds; the
+ * first step also ends an epoch. */
 TEST(test_order)
 {
-    for (int workers = 1; workers <= 8; workers++)
-        for (int size = 1; size <= 8; size += 7) {
-            open_samplers(20, 3, size - 1, size);
-            struct loader *loader = open_loader(workers, 2 + workers % 3);
-            for (int64_t epoch = 0; epoch < 3; epoch++)
-                take_steps(loader, epoch, epoch, 4 + 5 * epoch);
-            loader_close(loader);
-            close_samplers();
-        }
-    assert_int_equal(atomic_load(&signals_open), 0);
-}
-
-/* Epochs of one step, of a few, of more than the ring holds. The first step also ends an epoch. */
-TEST(test_epochs)
-{
     static const int64_t batches[] = {200, 50, 10};
-    for (int workers = 1; workers <= 5; workers += 2)
+    for (int workers = 1; workers <= 8; workers += 2)
         for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++)
-            for (int64_t accumulate = 1; accumulate <= 2; accumulate++) {
-                open_samplers(batches[b], accumulate, 0, 1);
+            for (int size = 1; size <= 8; size += 7) {
+                open_samplers(batches[b], 1 + workers % 3, size - 1, size);
                 const int64_t epoch_steps = sampler_steps(&sampler);
-                struct loader *loader = open_loader(workers, 4);
-                take_steps(loader, 0, 0, 7 * epoch_steps);
+                struct loader *loader = open_loader(workers, 2 + workers % 3);
+                take_steps(loader, 0, 0, 3 * epoch_steps);
                 take_steps(loader, 3, epoch_steps, 2 * epoch_steps + 1);
                 take_steps(loader, 2, epoch_steps - 1, 0);
                 loader_close(loader);
                 close_samplers();
             }
+    assert_int_equal(atomic_load(&signals_open), 0);
 }
 
 /* Before each batch is requested, the ring holds it and the following ones, across epochs. Nothing

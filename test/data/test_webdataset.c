@@ -25,7 +25,6 @@ static size_t image_bytes;
 static struct vector_file *vectors;
 static int trees;
 static char shard_path[2048]; /* of the last path_of */
-static const int default_labels[3] = {0, 2, 1};
 
 static const char *path_of(const char *name)
 {
@@ -54,14 +53,18 @@ static void shard_add_file(struct archive *archive, const char *name, const void
     archive_entry_free(entry);
 }
 
-static void shard_add_text(struct archive *archive, const char *name, const char *content)
+/* Add members, which have | between them: NAME=TEXT, or NAME alone for the image. */
+static void shard_add(struct archive *archive, const char *members)
 {
-    shard_add_file(archive, name, content, strlen(content));
-}
-
-static void shard_add_jpeg(struct archive *archive, const char *name)
-{
-    shard_add_file(archive, name, image, image_bytes);
+    char copy[1024], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", members);
+    for (char *name; (name = strsep(&rest, "|")) != NULL;) {
+        char *text = strchr(name, '=');
+        if (text != NULL)
+            *text++ = '\0';
+        shard_add_file(archive, name, text != NULL ? (void *)text : image,
+                       text != NULL ? strlen(text) : image_bytes);
+    }
 }
 
 static void shard_end(struct archive *archive)
@@ -70,18 +73,10 @@ static void shard_end(struct archive *archive)
     archive_write_free(archive);
 }
 
-/* Write a shard of samples 0, 1, ... with these labels. */
-static void shard_put(const char *name, int count, const int *labels)
+static void shard_make(const char *name, const char *format, const char *members)
 {
-    char key[32], label[16];
-    struct archive *archive = shard_begin(name, "ustar");
-    for (int i = 0; i < count; i++) {
-        snprintf(key, sizeof key, "%06d.cls", i);
-        snprintf(label, sizeof label, "%d", labels[i]);
-        shard_add_text(archive, key, label);
-        snprintf(key, sizeof key, "%06d.jpg", i);
-        shard_add_jpeg(archive, key);
-    }
+    struct archive *archive = shard_begin(name, format);
+    shard_add(archive, members);
     shard_end(archive);
 }
 
@@ -101,9 +96,11 @@ static void check_record(int64_t index, int32_t expected, const char *ending)
     assert_has(name, ending);
 }
 
-static void shard_put_default(const char *name)
+/* Write a shard of three samples with the labels 0, 2 and 1. */
+static void shard_put(const char *name)
 {
-    shard_put(name, 3, default_labels);
+    shard_make(name, "ustar",
+               "000000.cls=0|000000.jpg|000001.cls=2|000001.jpg|000002.cls=1|000002.jpg");
 }
 
 static char *shard_read(const char *name, size_t *bytes)
@@ -171,27 +168,18 @@ static int shards_close(void **state)
 TEST(formats_are_read)
 {
     static const char *const formats[] = {"v7tar", "ustar", "gnutar", "pax"};
-    char folder[256], name[300];
+    char folder[256], members[1024];
     memset(folder, 'd', 130);
     folder[130] = '\0';
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
-        struct archive *archive = shard_begin("a.tar", formats[i]);
-        const bool is_long = i > 0; /* v7 has names of up to 99 bytes */
-        shard_add_text(archive, "folder/", "");
-        shard_add_text(archive, "folder/README", "ignored");
-        shard_add_text(archive, "folder/._x.jpg", "ignored: no key");
-        shard_add_text(archive, "folder/other.txt", "ignored: neither image nor label");
-        shard_add_text(archive, "folder/a.cls", " 1\n");
-        shard_add_jpeg(archive, "folder/a.JPG");
-        snprintf(name, sizeof name, "%s/\xc3\xa9.jpeg", is_long ? folder : "d");
-        shard_add_jpeg(archive, name);
-        snprintf(name, sizeof name, "%s/\xc3\xa9.json", is_long ? folder : "d");
-        shard_add_text(archive, name, "{\"caption\": \"x\", \"label\": 0}");
-        shard_add_text(archive, "c.txt", "ignored");
-        shard_add_jpeg(archive, "c.png");
-        shard_add_text(archive, "c.json", "{\"cls\": 7, \"other\": [1, 2]}");
-        shard_add_text(archive, "c.cls", "2");
-        shard_end(archive);
+        const char *second = i > 0 ? folder : "d"; /* v7 has names of up to 99 bytes */
+        snprintf(members, sizeof members,
+                 "folder/=|folder/README=ignored|folder/._x.jpg=ignored: no key|"
+                 "folder/other.txt=ignored: neither image nor label|folder/a.cls= 1\n|folder/a.JPG|"
+                 "%s/\xc3\xa9.jpeg|%s/\xc3\xa9.json={\"caption\": \"x\", \"label\": 0}|"
+                 "c.txt=ignored|c.png|c.json={\"cls\": 7, \"other\": [1, 2]}|c.cls=2",
+                 second, second);
+        shard_make("a.tar", formats[i], members);
         split_opens(SPLIT_TRAIN, 3);
         assert_int_equal(dataset.classes, 3);
         assert_string_equal(dataset.class_name[2], "2");
@@ -204,8 +192,8 @@ TEST(formats_are_read)
 
 TEST(splits_are_found)
 {
-    shard_put_default("x-train-000001.tar");
-    shard_put_default("x-train-000000.tar");
+    shard_put("x-train-000001.tar");
+    shard_put("x-train-000000.tar");
     options.data.val = VALIDATION_TEST;
     split_fails(SPLIT_TEST, "none of the 2 shards has test, val, valid or validation in its name");
     options.data.val = VALIDATION_FRACTION;
@@ -214,7 +202,7 @@ TEST(splits_are_found)
     split_opens(SPLIT_VALIDATION, 3);
     split_opens(SPLIT_TEST, 3);
     options.data.val = VALIDATION_TEST;
-    shard_put_default("x-validation-00.tar");
+    shard_put("x-validation-00.tar");
     split_opens(SPLIT_TEST, 3);
     check_record(2, 1, "x-validation-00.tar: 000002.jpg");
     split_opens(SPLIT_TRAIN, 6);
@@ -222,7 +210,7 @@ TEST(splits_are_found)
     check_record(5, 1, "x-train-000001.tar: 000002.jpg");
     options.data.val = VALIDATION_VAL;
     split_opens(SPLIT_VALIDATION, 3);
-    shard_put_default("test.tar");
+    shard_put("test.tar");
     split_opens(SPLIT_TEST, 3);
     check_record(0, 0, "/test.tar: ");
     options.data.val = VALIDATION_REFERENCE; /* of all nine: 6, 0, 3 */
@@ -232,9 +220,9 @@ TEST(splits_are_found)
 TEST(folders_of_splits_are_found)
 {
     assert_int_equal(mkdir(path_of("train"), 0777) + mkdir(path_of("val"), 0777), 0);
-    shard_put_default("train/1.tar");
-    shard_put_default("train/0.tar");
-    shard_put_default("val/0.tar");
+    shard_put("train/1.tar");
+    shard_put("train/0.tar");
+    shard_put("val/0.tar");
     text_write("classes.txt", "tench\r\nowl\nfox\nbear\n\n");
     split_opens(SPLIT_TRAIN, 6);
     check_record(0, 0, "train/0.tar: 000000.jpg");
@@ -251,9 +239,9 @@ TEST(patterns_are_expanded)
     for (int i = 8; i <= 11; i++) {
         char name[32];
         snprintf(name, sizeof name, "t-%03d.tar", i);
-        shard_put_default(name);
+        shard_put(name);
     }
-    shard_put_default("val-0.tar");
+    shard_put("val-0.tar");
     static const struct {
         const char *pattern;
         enum data_split split;
@@ -301,66 +289,49 @@ TEST(folders_without_shards_are_errors)
     assert_int_equal(unlink(shard_path), 0);
     text_write("a.txt", "");
     split_fails(SPLIT_TRAIN, ", only a.txt");
-    shard_put_default("a.tar");
+    shard_put("a.tar");
     snprintf(options.data.format, sizeof options.data.format, "imagefolder");
     split_fails(SPLIT_TRAIN, ", only a.tar");
 }
 
 TEST(each_problem_is_named)
 {
-    static const struct {
-        const char *image, *second, *label, *content, *error;
-    } cases[] = {
-        {"k.jpg", NULL, "l.cls", "1", "k at byte 0: no label"},
-        {"k\n.jpg", NULL, "l.cls", "1", "k? at byte 0: no label"},
-        {NULL, NULL, "k.cls", "1", "k at byte 0: no image"},
-        {"k.jpg", NULL, "k.cls", "one", "k at byte 0: .cls"},
-        {"k.jpg", NULL, "k.cls", "", ".cls is not a class number"},
-        {"k.jpg", NULL, "k.cls", "1 2", ".cls is not a class number"},
-        {"k.jpg", NULL, "k.cls", "-1", ".cls is not a class number"},
-        {"k.jpg", NULL, "k.cls", "600000", ".cls is not a class number"},
-        {"k.jpg", NULL, "k.cls", "99999999999999999999", ".cls is not a class number"},
-        {"k.jpg", NULL, "k.cls",
-         "1234567890123456789012345678901234567890123456789012345678901234567",
+    static const char *const cases[][2] = {
+        {"k.jpg|l.cls=1", "k at byte 0: no label"},
+        {"k\n.jpg|l.cls=1", "k? at byte 0: no label"},
+        {"k.cls=1", "k at byte 0: no image"},
+        {"k.jpg|k.cls=one", "k at byte 0: .cls"},
+        {"k.jpg|k.cls=", ".cls is not a class number"},
+        {"k.jpg|k.cls=1 2", ".cls is not a class number"},
+        {"k.jpg|k.cls=-1", ".cls is not a class number"},
+        {"k.jpg|k.cls=600000", ".cls is not a class number"},
+        {"k.jpg|k.cls=99999999999999999999", ".cls is not a class number"},
+        {"k.jpg|k.cls=1234567890123456789012345678901234567890123456789012345678901234567",
          "label file is too large"},
-        {"k.jpg", NULL, "k.json", "{\"label\": -1}", ".json has no class number"},
-        {"k.jpg", NULL, "k.json", "{\"label\": 1.5}", ".json has no class number"},
-        {"k.jpg", NULL, "k.json", "{\"label\": \"cat\"}", ".json has no class number"},
-        {"k.jpg", NULL, "k.json", "[1]", ".json has no class number"},
-        {"k.jpg", NULL, "k.json", "{", ".json has no class number"},
-        {"k.jpg", "k.png", "k.cls", "1", "more than one image"},
-        {"k.jpg", "k.cls", "k.cls", "1", "more than one .cls"},
-        {"k.jpg", "k.json", "k.json", "{}", "more than one .json"},
-        {"k.1.jpg", NULL, "k.1.cls", "1", "no samples"},
-        {"k.jpg", NULL, "k.cls", "0", "one class only"},
-    };
+        {"k.jpg|k.json={\"label\": -1}", ".json has no class number"},
+        {"k.jpg|k.json={\"label\": 1.5}", ".json has no class number"},
+        {"k.jpg|k.json={\"label\": \"cat\"}", ".json has no class number"},
+        {"k.jpg|k.json=[1]", ".json has no class number"},
+        {"k.jpg|k.json={", ".json has no class number"},
+        {"k.jpg|k.png|k.cls=1", "more than one image"},
+        {"k.jpg|k.cls=1|k.cls=1", "more than one .cls"},
+        {"k.jpg|k.json={}|k.json={}", "more than one .json"},
+        {"k.1.jpg|k.1.cls=1", "no samples"},
+        {"k.jpg|k.cls=0", "one class only"},
+        {"a.cls=1|a.jpg|b.cls=1|b.jpg|a.cls=1|a.jpg", "has an earlier sample of this name"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct archive *archive = shard_begin("a.tar", "ustar");
-        if (cases[i].image != NULL)
-            shard_add_jpeg(archive, cases[i].image);
-        if (cases[i].second != NULL)
-            shard_add_jpeg(archive, cases[i].second);
-        shard_add_text(archive, cases[i].label, cases[i].content);
-        shard_end(archive);
-        split_fails(SPLIT_TRAIN, cases[i].error);
+        shard_make("a.tar", "pax", cases[i][0]);
+        split_fails(SPLIT_TRAIN, cases[i][1]);
     }
 }
 
 /* With data.skip_broken=on the other samples are used. */
 TEST(problems_are_counted)
 {
-    static const char *const keys[] = {"a", "b", "c", "b", "a", "b"};
-    struct archive *archive = shard_begin("a.tar", "pax");
-    for (int i = 0; i < 6; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "%s.cls", keys[i]);
-        shard_add_text(archive, name, "1");
-        snprintf(name, sizeof name, "%s.jpg", keys[i]);
-        shard_add_jpeg(archive, name);
-    }
-    shard_end(archive);
-    split_fails(SPLIT_TRAIN, "3 problems");
-    split_fails(SPLIT_TRAIN, "the shard has an earlier sample of this name");
+    shard_make("a.tar", "pax",
+               "a.cls=1|a.jpg|b.cls=1|b.jpg|c.cls=1|c.jpg|b.cls=1|b.jpg|"
+               "a.cls=1|a.jpg|b.cls=1|b.jpg|d.jpg");
+    split_fails(SPLIT_TRAIN, "4 problems");
     options.data.skip_broken = true;
     split_opens(SPLIT_TRAIN, 3);
     check_record(2, 1, "c.jpg");
@@ -370,11 +341,7 @@ TEST(problems_are_counted)
 TEST(images_are_checked)
 {
     struct archive *archive = shard_begin("a.tar", "ustar");
-    shard_add_text(archive, "0.cls", "0");
-    shard_add_jpeg(archive, "0.jpg");
-    shard_add_text(archive, "1.cls", "1");
-    shard_add_text(archive, "1.jpg", "not an image at all");
-    shard_add_text(archive, "2.cls", "1");
+    shard_add(archive, "0.cls=0|0.jpg|1.cls=1|1.jpg=not an image at all|2.cls=1");
     shard_add_file(archive, "2.jpg", image, image_bytes / 2); /* truncated */
     shard_end(archive);
     split_fails(SPLIT_TRAIN, "1 of 3 files cannot be used");
@@ -389,8 +356,8 @@ TEST(images_are_checked)
 
 TEST(labels_are_compared_with_classes)
 {
-    shard_put_default("train.tar");
-    shard_put("val.tar", 2, (int[]){0, 3});
+    shard_put("train.tar");
+    shard_make("val.tar", "ustar", "a.cls=0|a.jpg|b.cls=3|b.jpg");
     split_fails(SPLIT_TEST, "label 3 is out of range: the training split has 3 classes");
     text_write("classnames.txt", "a\nb");
     split_fails(SPLIT_TRAIN, "label 2 is out of range: the file of class names has 2 classes");
@@ -399,7 +366,7 @@ TEST(labels_are_compared_with_classes)
 TEST(damage_is_reported)
 {
     size_t bytes;
-    shard_put_default("a.tar");
+    shard_put("a.tar");
     char *whole = shard_read("a.tar", &bytes);
     const size_t padded = (image_bytes + 511) / 512 * 512, sample = 1536 + padded;
     const struct {
@@ -459,18 +426,11 @@ TEST(changes_while_open_are_errors)
     struct error error = {0};
     struct byte_buffer bytes = {0};
     int32_t label;
-    shard_put_default("a.tar");
+    shard_put("a.tar");
     split_opens(SPLIT_TRAIN, 3);
     assert_true(dataset_load(&dataset, 0, &bytes, &label, &error));
-    struct archive *archive = shard_begin("a.tar", "ustar");
-    for (int i = 3; i > 0; i--) {
-        char key[32];
-        snprintf(key, sizeof key, "%06d.cls", i);
-        shard_add_text(archive, key, "1");
-        snprintf(key, sizeof key, "%06d.jpg", i);
-        shard_add_jpeg(archive, key);
-    }
-    shard_end(archive);
+    shard_make("a.tar", "ustar",
+               "000003.cls=1|000003.jpg|000002.cls=1|000002.jpg|000001.cls=1|000001.jpg");
     assert_false(dataset_load(&dataset, 0, &bytes, &label, &error));
     assert_error(&error, ERROR_DATA, "a.tar was rewritten");
     error_clear(&error);
@@ -488,7 +448,7 @@ TEST(limit_of_open_files_is_named)
     char name[16];
     for (int i = 0; i < 40; i++) {
         snprintf(name, sizeof name, "%02d.tar", i);
-        shard_put(name, 1, default_labels + 1);
+        shard_make(name, "ustar", "0.cls=2|0.jpg");
     }
     split_opens(SPLIT_TRAIN, 40);
     dataset_close(&dataset);
@@ -554,17 +514,13 @@ TEST(random_damage_does_no_harm)
 {
     static const char *const formats[] = {"ustar", "gnutar", "pax"};
     size_t bytes[3];
-    char *whole[3], name[160];
+    char *whole[3], members[1024];
     int opened = 0;
     for (int f = 0; f < 3; f++) {
-        struct archive *archive = shard_begin("a.tar", formats[f]);
-        for (int i = 0; i < 3; i++) {
-            snprintf(name, sizeof name, "%0*d.cls", f == 0 ? 3 : 120, i);
-            shard_add_text(archive, name, "1");
-            snprintf(name, sizeof name, "%0*d.jpg", f == 0 ? 3 : 120, i);
-            shard_add_file(archive, name, image, 600);
-        }
-        shard_end(archive);
+        const int width = f == 0 ? 3 : 120; /* of names */
+        snprintf(members, sizeof members, "%0*d.cls=1|%0*d.jpg|%0*d.cls=1|%0*d.jpg", width, 0,
+                 width, 0, width, 1, width, 1);
+        shard_make("a.tar", formats[f], members);
         whole[f] = shard_read("a.tar", &bytes[f]);
     }
     char *damaged = malloc(bytes[0] + bytes[1] + bytes[2]);
