@@ -54,25 +54,36 @@ static void refuses(const char *assignment, const char *part)
     assert_memory_equal(&options, &before, sizeof options);
 }
 
+static void check_value(const struct options *options, const char *name, const char *expected)
+{
+    char text[OPTION_TEXT];
+    options_value_text(options, name, text, sizeof text);
+    assert_string_equal(text, expected);
+}
+
 TEST(defaults_are_the_cifar_recipe)
 {
+    static const char *const defaults[][2] = {{"model.name", "vit_cifar"},
+                                              {"data.format", "cifar10"},
+                                              {"data.root", ""},
+                                              {"run.seed", "42"},
+                                              {"optim.name", "adamw"},
+                                              {"optim.lr", "0.0003"},
+                                              {"optim.weight_decay", "0.0001"},
+                                              {"optim.betas", "auto"},
+                                              {"train.batch", "64"},
+                                              {"train.epochs", "10"},
+                                              {"model.dropout", "auto"},
+                                              {"model.qkv_bias", "auto"},
+                                              {"augment.mean", "auto"},
+                                              {"mesh.timeout", "600"},
+                                              {"model.dim", "auto"}};
     struct options options;
     struct error error = {0};
     options_default(&options);
     assert_true(options_check(&options, &error));
-    assert_string_equal(options.model.name, "vit_cifar");
-    assert_string_equal(options.data.format, "cifar10");
-    assert_string_equal(options.data.root, "");
-    assert_int_equal(options.run.seed, 42);
-    assert_int_equal(options.optim.name, OPTIMIZER_ADAMW);
-    assert_true(options.optim.lr == 3e-4 && options.optim.weight_decay == 1e-4);
-    assert_int_equal(options.optim.betas.count, 0);
-    assert_int_equal(options.train.batch, 64);
-    assert_int_equal(options.train.epochs, 10);
-    assert_true(options.model.dropout == -1);
-    assert_int_equal(options.model.qkv_bias, SWITCH_AUTO);
-    assert_int_equal(options.augment.mean.count, 0);
-    assert_true(options.mesh.timeout == 600);
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+        check_value(&options, defaults[i][0], defaults[i][1]);
 }
 
 TEST(values_of_each_kind)
@@ -99,12 +110,11 @@ TEST(values_of_each_kind)
                                             {"model.class_token=auto", "auto"},
                                             {"data.val=0.125", "0.125"},
                                             {"augment.mean=0.5, 0.25,-1", "0.5,0.25,-1"}};
-    char text[OPTION_TEXT], name[64];
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        char name[64];
         const struct options options = with(values[i][0]);
         snprintf(name, sizeof name, "%.*s", (int)strcspn(values[i][0], "="), values[i][0]);
-        options_value_text(&options, name, text, sizeof text);
-        assert_string_equal(text, values[i][1]);
+        check_value(&options, name, values[i][1]);
     }
     assert_int_equal(with("optim.name=RMSprop").optim.name, OPTIMIZER_RMSPROP);
     assert_true(with("train.max_seconds=1.5m").train.max_seconds == 90);
@@ -532,16 +542,9 @@ static char *printed_by(void (*print)(const struct options *, FILE *),
     return printed;
 }
 
-TEST(value_text_and_print)
+TEST(changed_values_are_marked)
 {
-    static const char *const values[][2] = {
-        {"train.batch", "64"}, {"model.dim", "auto"}, {"optim.betas", "auto"}};
     struct options options = with("optim.lr=0.5");
-    char text[OPTION_TEXT];
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        options_value_text(&options, values[i][0], text, sizeof text);
-        assert_string_equal(text, values[i][1]);
-    }
     char *printed = printed_by(options_print, &options);
     assert_has(printed, "\noptim      name=adamw lr=0.5* lr_scale=none");
     assert_null(strstr(strstr(printed, "lr=0.5*") + 7, "*"));

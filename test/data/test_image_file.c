@@ -120,6 +120,22 @@ static double mean_of(const struct sample *sample, int64_t x, int64_t y, int64_t
     return sum / count;
 }
 
+/* A scaled part equals the part of the scaled whole, `whole`. */
+static void check_scaled_part(const struct sample *sample, const struct image_pixels *whole)
+{
+    const int64_t scale = whole->scale;
+    const struct image_area area = {17, 9, 20, 21};
+    assert_true(decode(sample->bytes, sample->count, &area, scale, false));
+    assert_true(pixels.x <= 17 / scale && pixels.y <= 9 / scale);
+    assert_true((pixels.x + pixels.width) * scale >= 37 &&
+                (pixels.y + pixels.height) * scale >= 30);
+    for (int64_t y = 9 / scale; y < 30 / scale; y++)
+        for (int64_t x = 17 / scale; x < 37 / scale; x++)
+            assert_memory_equal(pixels.rows.data + (y - pixels.y) * pixels.stride +
+                                    3 * (x - pixels.x),
+                                whole->rows.data + y * whole->stride + 3 * x, 3);
+}
+
 /* A scaled pixel represents a square of pixels and must be close to their mean on average. */
 TEST(scaled_images_are_smaller)
 {
@@ -128,51 +144,26 @@ TEST(scaled_images_are_smaller)
     for (int i = 0; i < 6; i++)
         for (int64_t scale = 2; scale <= 8; scale *= 2) {
             const struct sample sample = sample_find(some[i]);
+            struct image_pixels whole;
             double gap = 0;
             assert_true(decode(sample.bytes, sample.count, NULL, scale, false));
-            assert_int_equal(pixels.scale, scale);
-            assert_int_equal(pixels.width, (sample.width + scale - 1) / scale);
-            assert_int_equal(pixels.height, (sample.height + scale - 1) / scale);
-            for (int64_t y = 0; y < pixels.height; y++)
-                for (int64_t x = 0; x < pixels.width; x++) {
+            whole = pixels;
+            pixels = (struct image_pixels){0};
+            assert_int_equal(whole.scale, scale);
+            assert_int_equal(whole.width, (sample.width + scale - 1) / scale);
+            assert_int_equal(whole.height, (sample.height + scale - 1) / scale);
+            for (int64_t y = 0; y < whole.height; y++)
+                for (int64_t x = 0; x < whole.width; x++) {
                     const double truth = mean_of(&sample, x * scale, y * scale, scale, 1);
-                    const double level = pixels.rows.data[y * pixels.stride + 3 * x + 1];
+                    const double level = whole.rows.data[y * whole.stride + 3 * x + 1];
                     gap += level > truth ? level - truth : truth - level;
                 }
-            gap /= (double)(pixels.width * pixels.height);
+            gap /= (double)(whole.width * whole.height);
             if (gap > 6)
                 fail_msg("%s at 1/%d: %g levels from the mean", some[i], (int)scale, gap);
+            check_scaled_part(&sample, &whole);
+            image_pixels_free(&whole);
         }
-}
-
-/* A scaled part equals the part of the scaled whole. */
-static void check_scaled_parts(const struct sample *sample)
-{
-    for (int64_t scale = 2; scale <= 8; scale *= 2) {
-        struct image_pixels whole = {0}, swap;
-        assert_true(decode(sample->bytes, sample->count, NULL, scale, false));
-        swap = whole, whole = pixels, pixels = swap;
-        const struct image_area area = {17, 9, 20, 21};
-        assert_true(decode(sample->bytes, sample->count, &area, scale, false));
-        assert_true(pixels.x <= 17 / scale && pixels.y <= 9 / scale);
-        assert_true((pixels.x + pixels.width) * scale >= 37 &&
-                    (pixels.y + pixels.height) * scale >= 30);
-        for (int64_t y = 9 / scale; y < 30 / scale; y++)
-            for (int64_t x = 17 / scale; x < 37 / scale; x++)
-                assert_memory_equal(pixels.rows.data + (y - pixels.y) * pixels.stride +
-                                        3 * (x - pixels.x),
-                                    whole.rows.data + y * whole.stride + 3 * x, 3);
-        image_pixels_free(&whole);
-    }
-}
-
-TEST(scaled_parts_are_those_of_the_whole)
-{
-    static const char *const some[] = {"jpeg_444", "jpeg_422", "jpeg_420", "jpeg_grey"};
-    for (int i = 0; i < 4; i++) {
-        const struct sample sample = sample_find(some[i]);
-        check_scaled_parts(&sample);
-    }
 }
 
 static void fails_with(const void *bytes, size_t count, const char *expected)

@@ -115,6 +115,17 @@ static void check_batch(const struct batch *batch, uint32_t epoch, int64_t step,
     }
 }
 
+/* Take a batch, compare it with the sampler's, and give it back. */
+static void take_batch(struct loader *loader, uint32_t epoch, int64_t step, int64_t micro)
+{
+    double waited = 0;
+    struct batch *batch = loader_next(loader, &waited);
+    assert_non_null(batch);
+    assert_true(waited >= 0);
+    check_batch(batch, epoch, step, micro);
+    loader_give_back(loader, batch);
+}
+
 /* Take some steps, which may begin anywhere in an epoch and span several. */
 static void take_steps(struct loader *loader, int64_t epoch, int64_t first_step, int64_t steps)
 {
@@ -123,15 +134,10 @@ static void take_steps(struct loader *loader, int64_t epoch, int64_t first_step,
     const int64_t first = epoch * epoch_steps + first_step;
     loader_start(loader, epoch, first_step, steps);
     for (int64_t number = first; number < first + steps; number++)
-        for (int64_t micro = 0; micro < sampler.accumulate; micro++) {
-            struct batch *batch = loader_next(loader, &waited);
-            assert_non_null(batch);
-            check_batch(batch, (uint32_t)(number / epoch_steps), number % epoch_steps, micro);
-            loader_give_back(loader, batch);
-        }
+        for (int64_t micro = 0; micro < sampler.accumulate; micro++)
+            take_batch(loader, (uint32_t)(number / epoch_steps), number % epoch_steps, micro);
     assert_null(loader_next(loader, &waited));
     assert_null(loader_next(loader, &waited));
-    assert_true(waited >= 0);
 }
 
 /* Slices of one and of eight ranks. Epochs of one step, of a few, of more than the ring holds; the
@@ -172,9 +178,7 @@ TEST(test_ring_stays_full)
         for (; seen < wanted; seen++)
             sem_wait(&read_done);
         assert_int_equal(atomic_load(&reads), wanted);
-        struct batch *batch = loader_next(loader, &waited);
-        check_batch(batch, (uint32_t)(number / EPOCH_STEPS), number % EPOCH_STEPS, 0);
-        loader_give_back(loader, batch);
+        take_batch(loader, (uint32_t)(number / EPOCH_STEPS), number % EPOCH_STEPS, 0);
     }
     assert_null(loader_next(loader, &waited));
     assert_int_equal(atomic_load(&reads), 2 * SAMPLES + (EPOCH_STEPS - 1) * BATCH);
@@ -204,11 +208,8 @@ TEST(test_start_again)
     double waited = 0;
     for (int64_t taken = 0; taken < 6; taken++) {
         loader_start(loader, taken, taken, 30);
-        for (int64_t step = taken; step < 2 * taken; step++) {
-            struct batch *batch = loader_next(loader, &waited);
-            check_batch(batch, (uint32_t)taken, step, 0);
-            loader_give_back(loader, batch);
-        }
+        for (int64_t step = taken; step < 2 * taken; step++)
+            take_batch(loader, (uint32_t)taken, step, 0);
         loader_stop(loader);
         assert_null(loader_next(loader, &waited));
     }
@@ -234,11 +235,8 @@ TEST(test_held_batches)
     assert_in_range(atomic_load(&reads) - before, 30, 40);
     for (int i = 0; i < 3; i++)
         loader_give_back(loader, held[i]);
-    for (int step = 3; step < 11; step++) {
-        struct batch *batch = loader_next(loader, &waited);
-        check_batch(batch, 0, step, 0);
-        loader_give_back(loader, batch);
-    }
+    for (int step = 3; step < 11; step++)
+        take_batch(loader, 0, step, 0);
     loader_close(loader);
     close_samplers();
 }
