@@ -3,7 +3,6 @@
  * tree of grains, whose bits do not depend on the division into ranges; and the arena: measuring
  * and taking give the same layout, and what was not measured cannot be taken. */
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/arena.h"
@@ -221,45 +220,101 @@ TEST(nothing_takes_nothing)
     assert_int_equal(arena.used, 0);
 }
 
-static void take_too_much(struct arena *arena)
+static void take_too_much(void *arena)
 {
     arena_take(arena, MEMORY_GRADIENTS, 257);
 }
 
-static void rewind_forward(struct arena *arena)
-{
-    arena_rewind(arena, 1);
-}
-
-static void take_more_than_there_are_addresses(struct arena *arena)
+static void take_more_than_there_are_addresses(void *arena)
 {
     arena_take(arena, MEMORY_GRADIENTS, SIZE_MAX - 100);
 }
 
-/* True if the mistake ends the process through ENSURE. */
-static int ends_the_job(void (*mistake)(struct arena *arena))
+static void rewind_forward(void *arena)
 {
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        static unsigned char memory[256];
-        struct arena arena;
-        if (freopen("/dev/null", "w", stderr) == NULL)
-            _exit(98);
-        arena_begin(&arena, memory, sizeof memory);
-        mistake(&arena);
-        _exit(99);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+    arena_rewind(arena, 1);
 }
 
 TEST(mistakes_end_the_job)
 {
-    assert_true(ends_the_job(take_too_much));
-    assert_true(ends_the_job(rewind_forward));
-    assert_true(ends_the_job(take_more_than_there_are_addresses));
+    static unsigned char memory[256];
+    void (*const mistakes[])(void *) = {take_too_much, take_more_than_there_are_addresses,
+                                        rewind_forward};
+    for (int i = 0; i < 3; i++) {
+        struct arena arena;
+        char text[1024];
+        arena_begin(&arena, memory, sizeof memory);
+        assert_int_equal(child_run(mistakes[i], &arena, text, sizeof text), ERROR_INTERNAL);
+    }
+}
+
+/* ---- Errors ---- */
+
+TEST(first_mistake_wins)
+{
+    struct error error = {0};
+    assert_false(error_set(&error, ERROR_DATA, "%s: %d bytes", "a.bin", 3));
+    assert_false(error_set(&error, ERROR_USAGE, "later"));
+    assert_int_equal(error.kind, ERROR_DATA);
+    assert_string_equal(error.text, "a.bin: 3 bytes");
+    error_clear(&error);
+    assert_int_equal(error.kind, ERROR_NONE);
+    assert_string_equal(error.text, "");
+    error_set(&error, ERROR_USAGE, "later");
+    assert_int_equal(error.kind, ERROR_USAGE);
+}
+
+TEST(message_is_one_line_that_fits)
+{
+    struct error error = {0};
+    error_set(&error, ERROR_FILE, "%s: cannot write", "a\nb\rc\033[31md");
+    assert_string_equal(error.text, "a b c [31md: cannot write");
+    error_clear(&error);
+    char path[2 * ERROR_TEXT_SIZE];
+    memset(path, 'x', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    error_set(&error, ERROR_FILE, "%s", path);
+    assert_int_equal(strlen(error.text), ERROR_TEXT_SIZE - 1);
+}
+
+static void leave_with_42(int exit_code)
+{
+    _exit(exit_code == ERROR_INTERNAL ? 42 : 43);
+}
+
+/* A false ENSURE, or ENSURE_MEMORY, on rank 3. */
+struct promise {
+    bool of_memory;
+    void (*handler)(int exit_code);
+};
+
+static void promise_break(void *context)
+{
+    const struct promise *promise = context;
+    error_identify(3, "node7");
+    error_on_abort(promise->handler);
+    ENSURE_MEMORY(!promise->of_memory, "no room for %d rows", 2);
+    ENSURE(1 + 1 == 3, "sum is %d", 2);
+}
+
+TEST(ensure_ends_the_job)
+{
+    static const struct {
+        struct promise promise;
+        int status;
+        const char *text;
+    } cases[] = {{{false, NULL}, ERROR_INTERNAL, "rank 3 on node7: sum is 2 ("},
+                 {{false, NULL}, ERROR_INTERNAL, "test_basics.c:"},
+                 {{false, leave_with_42}, 42, "rank 3 on node7: sum is 2 ("},
+                 {{true, NULL}, ERROR_MEMORY, "error: rank 3 on node7: no room for 2 rows; "},
+                 {{true, leave_with_42}, 43, "no room for 2 rows"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct promise promise = cases[i].promise;
+        char text[1024];
+        assert_int_equal(child_run(promise_break, &promise, text, sizeof text), cases[i].status);
+        assert_has(text, cases[i].text);
+        assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+    }
 }
 
 TEST_MAIN()

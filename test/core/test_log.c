@@ -25,25 +25,25 @@ static void read_all(int descriptor, char *text, size_t size)
     close(descriptor);
 }
 
-/* Return the output of `speak`, run in a child process, on stdout and stderr. */
+struct speaker {
+    int rank;
+    enum log_level level;
+    void (*speak)(void);
+};
+
+static void speaker_run(void *context)
+{
+    const struct speaker *speaker = context;
+    log_open(speaker->rank, speaker->level);
+    speaker->speak();
+    log_close();
+}
+
+/* Return the output of `speak` in a child process. */
 static void output_of(int rank, enum log_level level, void (*speak)(void), char *text, size_t size)
 {
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        close(ends[0]);
-        dup2(ends[1], STDOUT_FILENO);
-        dup2(ends[1], STDERR_FILENO);
-        log_open(rank, level);
-        speak();
-        log_close();
-        _exit(0);
-    }
-    close(ends[1]);
-    read_all(ends[0], text, size);
-    assert_int_equal(waitpid(child, NULL, 0), child);
+    struct speaker speaker = {rank, level, speak};
+    assert_int_equal(child_run(speaker_run, &speaker, text, size), 0);
 }
 
 static void speak_all(void)

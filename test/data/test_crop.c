@@ -5,6 +5,7 @@
 #include "config/options.h"
 #include "data/crop.h"
 #include "device_test.h"
+#include "image_vectors.h"
 #include "test.h"
 #include "vector_file.h"
 
@@ -23,11 +24,10 @@ static int set_up(void **state)
     return 0;
 }
 
-static int free_scratch(void **state)
+static int close_vectors(void **state)
 {
-    (void)state;
     crop_scratch_free(&scratch);
-    return 0;
+    return image_vectors_close(state);
 }
 
 static void set(const char *text)
@@ -319,31 +319,25 @@ TEST(impossible_options_are_refused)
 /* A file and its decoded pixels give identical results, with any thread's scratch, new or used. */
 TEST(files_are_as_their_pixels)
 {
-    struct vector_file *file = vector_file_open("image_files.safetensors");
     static const char *const kinds[] = {"jpeg_420", "png_rgb_8", "png_palette_4", "jpeg_1x19"};
     uint8_t from_file[3 * 24 * 24], from_pixels[3 * 24 * 24];
     open_random_resized("data.scaled_decode=off", 24);
     for (uint32_t i = 0; i < 80; i++) {
-        char name[64];
-        int64_t count;
-        snprintf(name, sizeof name, "file.%s", kinds[i % 4]);
-        const uint8_t *bytes = vector_file_bytes(file, name, &count);
-        assert_true(crop_file(&crop, 1, i, bytes, (size_t)count, &scratch, from_file, &error));
-        snprintf(name, sizeof name, "pixels.%s", kinds[i % 4]);
-        const int64_t height = vector_file_size(file, name, 0);
-        const int64_t width = vector_file_size(file, name, 1);
-        const uint8_t *pixels = vector_file_bytes(file, name, NULL);
-        uint8_t *planes = malloc((size_t)(3 * width * height));
-        for (int64_t p = 0; p < 3 * width * height; p++)
-            planes[p % 3 * width * height + p / 3] = pixels[p];
+        const struct sample sample = sample_find(kinds[i % 4]);
+        const int64_t pixels = sample.width * sample.height;
+        assert_true(
+            crop_file(&crop, 1, i, sample.bytes, sample.count, &scratch, from_file, &error));
+        uint8_t *planes = malloc((size_t)(3 * pixels));
+        for (int64_t p = 0; p < 3 * pixels; p++)
+            planes[p % 3 * pixels + p / 3] = sample.truth[p];
         struct crop_scratch fresh = {0};
-        const struct dataset stored = {.channels = 3, .height = height, .width = width};
+        const struct dataset stored = {
+            .channels = 3, .height = sample.height, .width = sample.width};
         assert_true(crop_stored(&crop, 1, i, planes, &stored, &fresh, from_pixels, &error));
         assert_memory_equal(from_file, from_pixels, sizeof from_file);
         crop_scratch_free(&fresh);
         free(planes);
     }
-    vector_file_close(file);
 }
 
 /* Scaled decoding is requested if the box stays as large as the output; the result is close to that
@@ -362,24 +356,21 @@ TEST(scaled_decoding_is_near)
     plan.box.width = plan.box.height = 224 * 30;
     crop_request(&crop, &plan, &request);
     assert_int_equal(request.scale, 8);
-    struct vector_file *file = vector_file_open("image_files.safetensors");
-    int64_t count;
-    const uint8_t *bytes = vector_file_bytes(file, "file.jpeg_444", &count);
+    const struct sample sample = sample_find("jpeg_444");
     uint8_t scaled[3 * 8 * 8], exact[3 * 8 * 8];
     open_random_resized("augment.crop_scale=0.6,1", 8);
     for (uint32_t i = 0; i < 20; i++) {
         double gap = 0;
         crop.scaled_decode = true;
-        assert_true(crop_file(&crop, 0, i, bytes, (size_t)count, &scratch, scaled, &error));
+        assert_true(crop_file(&crop, 0, i, sample.bytes, sample.count, &scratch, scaled, &error));
         assert_true(scratch.decoded.scale >= 2);
         crop.scaled_decode = false;
-        assert_true(crop_file(&crop, 0, i, bytes, (size_t)count, &scratch, exact, &error));
+        assert_true(crop_file(&crop, 0, i, sample.bytes, sample.count, &scratch, exact, &error));
         for (size_t p = 0; p < sizeof exact; p++)
             gap += abs(scaled[p] - exact[p]);
         if (gap / (double)sizeof exact > 3)
             fail_msg("sample %u: %g levels apart", i, gap / (double)sizeof exact);
     }
-    vector_file_close(file);
 }
 
 /* One output with more inputs than a block of the kernel holds. */
@@ -397,4 +388,4 @@ TEST(long_lines_are_resized)
     free(pixels);
 }
 
-TEST_MAIN(.teardown = free_scratch, .before = set_up)
+TEST_MAIN(.setup = image_vectors_open, .teardown = close_vectors, .before = set_up)

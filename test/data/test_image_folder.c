@@ -7,11 +7,10 @@
 #include <unistd.h>
 
 #include "dataset_fixture.h"
+#include "image_vectors.h"
 #include "temporary.h"
 #include "test.h"
-#include "vector_file.h"
 
-static struct vector_file *vectors;
 static int trees;
 static char tree[32]; /* the test's folder below the temporary directory */
 static struct error error;
@@ -36,22 +35,11 @@ static void put(const char *path, const void *bytes, size_t count)
     temporary_file(name, bytes, count);
 }
 
-static const uint8_t *image_of(const char *kind, size_t *bytes)
-{
-    char name[64];
-    int64_t count;
-    snprintf(name, sizeof name, "file.%s", kind);
-    const uint8_t *content = vector_file_bytes(vectors, name, &count);
-    *bytes = (size_t)count;
-    return content;
-}
-
 /* Copy a file of the vectors. */
 static void put_image(const char *path, const char *kind)
 {
-    size_t bytes;
-    const uint8_t *content = image_of(kind, &bytes);
-    put(path, content, bytes);
+    const struct sample sample = sample_find(kind);
+    put(path, sample.bytes, sample.count);
 }
 
 /* Write an image to each of the paths, which have spaces between them. */
@@ -66,9 +54,8 @@ static void put_images(const char *paths)
 /* The header of a truncated image is valid; decoding finds the error. */
 static void put_truncated(const char *path)
 {
-    size_t bytes;
-    const uint8_t *content = image_of("jpeg_420", &bytes);
-    put(path, content, bytes / 2 + 200);
+    const struct sample sample = sample_find("jpeg_420");
+    put(path, sample.bytes, sample.count / 2 + 200);
 }
 
 static void put_link(const char *path, const char *to)
@@ -384,41 +371,27 @@ static void make_images(const char *directory, const char *split, int count)
     static const char *const classes[] = {"bird", "cat", "dog"};
     char path[1024];
     for (int i = 0; i < count; i++) {
-        size_t bytes;
+        const struct sample sample = sample_find(kinds[i % 9]);
         snprintf(path, sizeof path, "%s/%s/%s/%03d.jpg", directory, split, classes[i % 3], i);
-        const uint8_t *content = image_of(kinds[i % 9], &bytes);
         FILE *file = fopen(path, "we");
-        if (file == NULL || fwrite(content, 1, bytes, file) != bytes || fclose(file) != 0) {
+        if (file == NULL || fwrite(sample.bytes, 1, sample.count, file) != sample.count ||
+            fclose(file) != 0) {
             fprintf(stderr, "%s: %s\n", path, strerror(errno));
             exit(1);
         }
     }
 }
 
-static int open_tree(void **state)
-{
-    (void)state;
-    vectors = vector_file_open("image_files.safetensors");
-    temporary_open();
-    return 0;
-}
-
-static int close_tree(void **state)
-{
-    (void)state;
-    temporary_close();
-    vector_file_close(vectors);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
+    image_vectors_open(NULL);
     if (argc == 4 && strcmp(argv[1], "--make") == 0) {
-        vectors = vector_file_open("image_files.safetensors");
         make_images(argv[2], "train", atoi(argv[3]));
         make_images(argv[2], "val", atoi(argv[3]) / 3);
-        vector_file_close(vectors);
-        return 0;
+        return image_vectors_close(NULL);
     }
-    return TESTS_RUN(.setup = open_tree, .teardown = close_tree, .before = set_up);
+    temporary_open();
+    const int failed = TESTS_RUN(.teardown = image_vectors_close, .before = set_up);
+    temporary_close();
+    return failed;
 }

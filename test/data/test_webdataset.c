@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <archive.h>
@@ -13,16 +12,15 @@
 #include "core/log.h"
 #include "core/text_file.h"
 #include "dataset_fixture.h"
+#include "image_vectors.h"
 #include "mutate.h"
 #include "temporary.h"
 #include "test.h"
-#include "vector_file.h"
 
 enum { MUTATIONS = 250 };
 
 static const uint8_t *image; /* a JPEG file */
 static size_t image_bytes;
-static struct vector_file *vectors;
 static int trees;
 static char shard_path[2048]; /* of the last path_of */
 
@@ -146,11 +144,9 @@ static int shards_begin(void **state)
 
 static int shards_open(void **state)
 {
-    (void)state;
-    int64_t count;
-    vectors = vector_file_open("image_files.safetensors");
-    image = vector_file_bytes(vectors, "file.jpeg_420", &count);
-    image_bytes = (size_t)count;
+    image_vectors_open(state);
+    image = sample_find("jpeg_420").bytes;
+    image_bytes = sample_find("jpeg_420").count;
     temporary_open();
     log_open(0, LOG_QUIET);
     setenv("XDG_CACHE_HOME", temporary_path("cache"), 1);
@@ -159,10 +155,8 @@ static int shards_open(void **state)
 
 static int shards_close(void **state)
 {
-    (void)state;
     temporary_close();
-    vector_file_close(vectors);
-    return 0;
+    return image_vectors_close(state);
 }
 
 TEST(formats_are_read)
@@ -441,28 +435,25 @@ TEST(changes_while_open_are_errors)
     free(bytes.data);
 }
 
-/* All shards stay open; the limit of open files is named. */
+static void open_with_limit(void *unused)
+{
+    const struct rlimit limit = {.rlim_cur = 30, .rlim_max = 30};
+    assert_null(unused);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    split_fails(SPLIT_TRAIN, "the limit is 30 (ulimit -n)");
+}
+
+/* All shards stay open; the limit of open files is named. A hard limit cannot be raised again. */
 TEST(limit_of_open_files_is_named)
 {
-    struct rlimit limit;
-    char name[16];
+    char name[16], output[1024];
     for (int i = 0; i < 40; i++) {
         snprintf(name, sizeof name, "%02d.tar", i);
         shard_make(name, "ustar", "0.cls=2|0.jpg");
     }
     split_opens(SPLIT_TRAIN, 40);
     dataset_close(&dataset);
-    const pid_t child = fork(); /* a hard limit cannot be raised again */
-    if (child == 0) {
-        struct error error = {0};
-        limit = (struct rlimit){.rlim_cur = 30, .rlim_max = 30};
-        _exit(setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
-              dataset_open(&dataset, &options, SPLIT_TRAIN, &error) ||
-              strstr(error.text, "the limit is 30 (ulimit -n)") == NULL);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    assert_int_equal(child_run(open_with_limit, NULL, output, sizeof output), 0);
 }
 
 /* ---- Random damage. */
