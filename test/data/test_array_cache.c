@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include "data/array_cache.h"
-#include "data/sampler.h"
+#include "data/loader.h"
 #include "dataset_fixture.h"
 #include "hdf5_fixture.h"
 #include "temporary.h"
@@ -13,9 +13,12 @@
 enum { SAMPLES = 1003, CHUNK = 6, CHANNELS = 2, SIDE = 4, PLANE = SIDE * SIDE };
 enum { VALUES = CHANNELS * PLANE, PIECES = 2 };
 enum { CHUNK_BYTES = CHUNK * CHANNELS * SIDE * SIDE / PIECES * (int)sizeof(float), BATCH = 24 };
-enum { FULL_CHUNKS = SAMPLES / CHUNK, THREADS_MOST = 8, CLAIM = 8 };
+enum { FULL_CHUNKS = SAMPLES / CHUNK, THREADS_MOST = 8 };
 
 static struct error error;
+static struct device *device;
+static struct augment augment;
+static struct crop crop;          /* inactive */
 static const char *sources = "x"; /* data.x */
 
 static float value_of(int64_t sample, int64_t place)
@@ -47,11 +50,21 @@ static int set_up(void **state)
     temporary_setup(state);
     temporary_directory("all");
     temporary_directory("parts");
+    options_default(&options);
+    augment_open(&augment, &options, SIDE, SIDE, false);
+    device = device_cpu.open(0, 1, &error);
+    assert_non_null(device);
     file_make("all/one.h5", 0, SAMPLES, CHUNK);
     file_make("parts/a.h5", 0, 310, CHUNK);
     file_make("parts/b.h5", 310, 5, 4);
     file_make("parts/c.h5", 315, SAMPLES - 315, 9);
     return 0;
+}
+
+static int close_all(void **state)
+{
+    device->backend->close(device);
+    return temporary_teardown(state);
 }
 
 static void open_data(const char *root, enum shuffle_choice shuffle, const char *val, int workers)
@@ -72,76 +85,32 @@ static int64_t chunk_of(const void *context, int64_t sample)
 
 /* ---- reading ---- */
 
-/* Threads that read the samples of a rank in order, some at a time, as the loader's do. */
-struct readers {
-    const struct sampler *sampler;
-    uint32_t epoch;
-    pthread_mutex_t mutex;
-    int64_t step, claimed;
-    int64_t read;
-};
-
-static bool claim(struct readers *readers, int64_t *first, int64_t *count)
-{
-    bool found = false;
-    pthread_mutex_lock(&readers->mutex);
-    while (!found && readers->step < sampler_steps(readers->sampler)) {
-        const struct sampler_slice slice = sampler_slice_at(readers->sampler, readers->step, 0);
-        *first = slice.begin + readers->claimed;
-        *count = slice.count - readers->claimed < CLAIM ? slice.count - readers->claimed : CLAIM;
-        readers->claimed += *count;
-        found = *count > 0;
-        if (!found) {
-            readers->step++;
-            readers->claimed = 0;
-        }
-    }
-    pthread_mutex_unlock(&readers->mutex);
-    return found;
-}
-
-static void *read_samples(void *argument)
-{
-    struct readers *readers = argument;
-    const struct sampler_order *order = sampler_order_of(readers->sampler, readers->epoch);
-    int64_t first, count, read = 0;
-    while (claim(readers, &first, &count))
-        for (int64_t i = first; i < first + count; i++, read++) {
-            float values[VALUES];
-            int32_t label;
-            struct error reason = {0};
-            const int64_t sample = order->samples[i];
-            const int64_t record = dataset_record(&dataset, sample);
-            ENSURE(dataset_read(&dataset, sample, values, &label, &reason), "%s", reason.text);
-            ENSURE(label == record % 7, "label %d of sample %lld", label, (long long)record);
-            for (int64_t place = 0; place < VALUES; place++)
-                ENSURE(values[place] == value_of(record, place), "sample %lld", (long long)record);
-        }
-    pthread_mutex_lock(&readers->mutex);
-    readers->read += read;
-    pthread_mutex_unlock(&readers->mutex);
-    return NULL;
-}
-
 /* Read an epoch of one rank, which has each sample once; return the number of chunks that were
  * decoded. */
 static int64_t epoch_read(struct sampler *sampler, uint32_t epoch, int threads)
 {
-    struct readers readers = {.sampler = sampler, .epoch = epoch};
-    pthread_t thread[THREADS_MOST];
-    int seen[SAMPLES] = {0};
     const int64_t before = array_cache_counts(dataset.chunks).decoded;
-    sampler_draw(sampler, epoch);
-    for (int64_t i = 0; i < dataset.count; i++)
-        assert_int_equal(seen[sampler_order_of(sampler, epoch)->samples[i]]++, 0);
-    pthread_mutex_init(&readers.mutex, NULL);
-    for (int i = 0; i < threads; i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, read_samples, &readers), 0);
-    for (int i = 0; i < threads; i++)
-        assert_int_equal(pthread_join(thread[i], NULL), 0);
-    pthread_mutex_destroy(&readers.mutex);
+    int seen[SAMPLES] = {0};
+    int64_t read = 0;
+    double waited = 0;
+    struct loader *loader =
+        loader_open(&dataset, sampler, &augment, &crop, device, threads, 3, &error);
+    assert_non_null(loader);
+    loader_start(loader, epoch, 0, sampler_steps(sampler));
+    for (struct batch *batch; (batch = loader_next(loader, &waited)) != NULL;) {
+        for (int64_t i = 0; i < batch->count; i++, read++) {
+            const int64_t record = batch->records[i];
+            const float *values = (const float *)(batch->pixels + i * batch->record_bytes);
+            assert_int_equal(seen[record]++, 0);
+            assert_int_equal(batch->labels[i], record % 7);
+            for (int64_t place = 0; place < VALUES; place++)
+                assert_true(values[place] == value_of(record, place));
+        }
+        loader_give_back(loader, batch);
+    }
+    loader_close(loader);
     if (sampler->size == 1)
-        assert_int_equal(readers.read, dataset.count);
+        assert_int_equal(read, dataset.count);
     return array_cache_counts(dataset.chunks).decoded - before;
 }
 
@@ -273,4 +242,4 @@ TEST(one_thread_decodes_a_chunk)
     }
 }
 
-TEST_MAIN(.setup = set_up, .teardown = temporary_teardown)
+TEST_MAIN(.setup = set_up, .teardown = close_all)
