@@ -166,23 +166,6 @@ static void records_check(int64_t first)
 
 /* ---- tests ---- */
 
-TEST(all_shapes_have_the_same_records)
-{
-    static const char *const shapes[] = {"/chw", "hwc", "/u0,u1, u2"};
-    uint32_t sum = 0;
-    for (int s = 0; s < 3; s++) {
-        use("all/one.h5", shapes[s], "/label");
-        if (s == 1)
-            options.data.order = DATA_ORDER_HWC;
-        split_opens(SPLIT_TRAIN, 24);
-        assert_int_equal(dataset.classes, CLASSES);
-        assert_string_equal(dataset.class_name[2], "2");
-        assert_true(s == 0 || dataset.sum == sum);
-        sum = dataset.sum;
-        records_check(0);
-    }
-}
-
 /* Write the images and labels as .npy files, or as the arrays of a Zarr store with a chunk of each
  * sample. */
 static void folder_make(const char *folder, bool is_zarr)
@@ -224,41 +207,52 @@ static void folder_make(const char *folder, bool is_zarr)
     }
 }
 
-TEST(containers_have_the_same_records)
+TEST(all_shapes_and_containers_have_the_same_records)
 {
-    static const char *const roots[] = {"all/npy", "all/one.zarr", "store/train.zarr"};
+    static const struct {
+        const char *root, *x, *y;
+        enum data_split split;
+        int64_t count, first; /* record, of the last samples that are held out; -1: others */
+    } cases[] = {{"all/one.h5", "/chw", "/label", SPLIT_TRAIN, 24, -1},
+                 {"all/one.h5", "hwc", "/label", SPLIT_TRAIN, 24, -1},
+                 {"all/one.h5", "/u0,/u1, u2", "/label", SPLIT_TRAIN, 24, -1},
+                 {"all/one.h5", "chw", "named", SPLIT_VALIDATION, 6, -1},
+                 {"all/one.h5", "chw", "label", SPLIT_TRAIN, 24, 0},
+                 {"all/one.h5", "chw", "label", SPLIT_TEST, 6, 24},
+                 {"all/npy", "x", "y", SPLIT_TRAIN, 24, -1},
+                 {"all/one.zarr", "x", "y", SPLIT_TRAIN, 24, -1},
+                 {"store", "x", "y", SPLIT_TRAIN, 24, -1}};
+    uint32_t sum = 0;
     temporary_directory("all/npy");
     folder_make("all/npy", false);
     folder_make("all/one.zarr", true);
     temporary_write("all/one.zarr/.zgroup", "{\"zarr_format\": 2}");
     folder_make("store/train.zarr", true);
     temporary_write("store/train.zarr/.zgroup", "{\"zarr_format\": 2}");
-    for (int r = 0; r < 3; r++) {
-        use(r == 2 ? "store" : roots[r], "x", "y");
-        split_opens(SPLIT_TRAIN, 24);
+    for (int i = 0; i < 9; i++) {
+        use(cases[i].root, cases[i].x, cases[i].y);
+        options.data.val_from = cases[i].first >= 0 ? VAL_FROM_END : VAL_FROM_CLASSES;
+        split_opens(cases[i].split, cases[i].count);
         assert_int_equal(dataset.classes, CLASSES);
+        assert_string_equal(dataset.class_name[2], i == 3 ? "rain" : "2");
+        assert_true(cases[i].first < 0 || dataset_record(&dataset, 0) == cases[i].first);
+        assert_true(i == 0 || i > 2 || dataset.sum == sum);
+        sum = dataset.sum;
         records_check(0);
     }
 }
 
+/* Sizes decide the order of dimensions, unless the option does. */
 TEST(order_is_found_from_sizes)
 {
     use("all/one.h5", "hwc", "label");
+    options.data.order = DATA_ORDER_HWC;
     split_opens(SPLIT_TRAIN, -1);
     records_check(0);
     options.data.order = DATA_ORDER_CHW;
     split_opens(SPLIT_TRAIN, -1);
     assert_int_equal(dataset.channels, HEIGHT);
     assert_int_equal(dataset.width, CHANNELS);
-}
-
-TEST(classes_have_names)
-{
-    use("all/one.h5", "chw", "named");
-    split_opens(SPLIT_VALIDATION, 6);
-    assert_int_equal(dataset.classes, CLASSES);
-    assert_string_equal(dataset.class_name[1], "storm");
-    records_check(0);
 }
 
 TEST(numbers_are_targets_of_a_regression)
@@ -299,18 +293,6 @@ TEST(several_files_are_one_sequence)
     split_fails(
         SPLIT_TEST,
         "none of the 2 files has test, val, valid or validation in its name: set data.val=0.1");
-}
-
-TEST(the_last_samples_are_held_out)
-{
-    use("all/one.h5", "chw", "label");
-    options.data.val_from = VAL_FROM_END;
-    split_opens(SPLIT_TRAIN, 24);
-    assert_int_equal(dataset_record(&dataset, 23), 23);
-    records_check(0);
-    split_opens(SPLIT_TEST, 6);
-    assert_int_equal(dataset_record(&dataset, 0), 24);
-    records_check(0);
 }
 
 /* Write 16-bit integers as NetCDF does: number n is n - 100, except for the first, which was not
