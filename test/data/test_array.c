@@ -217,36 +217,67 @@ static int all_read(const char *path)
     return errors;
 }
 
-/* Change one byte of the first chunk of a data set and return the error of reading it. */
-static void damage_check(const char *dataset, int64_t offset, const char *expected)
+/* A copy of a file of the vectors, whose bytes are changed. */
+struct copy {
+    struct file file;
+    char *data;
+    size_t bytes;
+};
+
+static void copy_open(struct copy *copy, const char *name)
+{
+    copy->data = text_file_read(vector_path(name), &copy->bytes);
+    assert_non_null(copy->data);
+    assert_true(file_open(&copy->file, temporary_file("copy.h5", copy->data, copy->bytes)));
+}
+
+static void copy_close(struct copy *copy)
+{
+    file_close(&copy->file);
+    free(copy->data);
+}
+
+/* Change bits of a byte of the first chunk of a data set, and read the data set from the copy as if
+ * it had been so when it was described. A negative place counts from the end of the chunk. */
+static bool damaged_read(struct copy *copy, const char *dataset, int64_t place, int bits)
 {
     static double got[MOST_ELEMENTS];
-    static struct file file;
-    size_t bytes;
+    struct file *file = &copy->file;
     struct array array;
-    char *data = text_file_read(vector_path("arrays.h5"), &bytes);
-    assert_true(file_open(&file, source));
-    assert_true(array_of(&file, dataset, &array));
-    data[array.chunks[0].offset + (offset < 0 ? array.chunks[0].bytes + offset : offset)] ^= 16;
+    error_clear(&file->error);
+    assert_ok(array_of(file, dataset, &array), &file->error);
+    const int64_t size = array.chunks[0].bytes;
+    char *byte = copy->data + array.chunks[0].offset + (place < 0 ? size + place : place % size);
     array_close(&array);
-    file_close(&file);
-    assert_true(file_open(&file, temporary_file("chunk.h5", data, bytes)));
-    assert_true(array_of(&file, dataset, &array));
+    *byte ^= (char)bits;
+    temporary_file("copy.h5", copy->data, copy->bytes);
+    *byte ^= (char)bits;
+    open_file_close(file->open);
+    file->open = open_file_new(file->path, &file->reader.stamp);
+    assert_ok(array_of(file, dataset, &array), &file->error);
     const struct array_box box = array_whole(&array);
-    assert_false(array_read_doubles(&array, &box, got, &file.error));
-    assert_has(file.error.text, expected);
+    const bool good = array_read_doubles(&array, &box, got, &file->error);
     array_close(&array);
-    file_close(&file);
-    free(data);
+    return good;
 }
 
 TEST(damaged_chunks_are_errors)
 {
-    damage_check("fletcher", 3,
-                 "cannot read the chunk at [0, 0, 0, 0] of 'fletcher': its checksum");
-    damage_check("all0", 20, "its checksum is wrong");
-    damage_check("deflate0", 0, "of its deflate stream is wrong");
-    damage_check("deflate0", -1, "the checksum of its deflate stream is wrong");
+    static const struct {
+        const char *dataset;
+        int64_t place;
+        const char *part;
+    } cases[] = {{"fletcher", 3, "the chunk at [0, 0, 0, 0] of 'fletcher': its checksum"},
+                 {"all0", 20, "its checksum is wrong"},
+                 {"deflate0", 0, "of its deflate stream is wrong"},
+                 {"deflate0", -1, "the checksum of its deflate stream is wrong"}};
+    static struct copy copy;
+    copy_open(&copy, "arrays.h5");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_false(damaged_read(&copy, cases[i].dataset, cases[i].place, 16));
+        assert_has(copy.file.error.text, cases[i].part);
+    }
+    copy_close(&copy);
 }
 
 TEST(damaged_files_are_errors)
@@ -270,46 +301,26 @@ TEST(damaged_files_are_errors)
     free(data);
 }
 
-/* Change bytes of the first chunk of a data set; return the number of errors. */
-static int chunk_damage(struct file *file, const char *dataset, char *data, size_t bytes)
-{
-    static double got[MOST_ELEMENTS];
-    struct array array;
-    int errors = 0;
-    for (int n = 0; n < mutations; n++) {
-        const struct random_block random =
-            random_block_at(3, RANDOM_SYNTHETIC, 0, (uint32_t)n, 0, 0);
-        error_clear(&file->error);
-        if (!array_of(file, dataset, &array))
-            fail_msg("%s", file->error.text);
-        const struct array_box box = array_whole(&array);
-        /* Half of the changes are in the header. */
-        const uint32_t range = n % 2 == 0 ? 20 : array.chunks[0].bytes;
-        char *byte = data + array.chunks[0].offset + random.word[0] % range;
-        const char before = *byte;
-        *byte = (char)random.word[1];
-        temporary_file("streams.h5", data, bytes);
-        *byte = before;
-        errors += !array_read_doubles(&array, &box, got, &file->error);
-        array_close(&array);
-    }
-    return errors;
-}
-
+/* Half of the changes are in the header of the stream. */
 TEST(damaged_streams_are_errors)
 {
     static const char *const datasets[] = {"zstd",       "lz4",        "lz4_blocks", "blosc_lz4",
                                            "blosc_zstd", "blosc_zlib", "blosc_bits", "blosc_plain"};
-    static struct file file;
-    size_t bytes;
+    static struct copy copy;
     need_libraries();
-    char *data = text_file_read(vector_path("arrays_plugins.h5"), &bytes);
-    assert_true(file_open(&file, temporary_file("streams.h5", data, bytes)));
-    for (size_t n = 0; n < sizeof datasets / sizeof datasets[0]; n++)
-        if (chunk_damage(&file, datasets[n], data, bytes) < mutations / 10)
-            fail_msg("%s", datasets[n]);
-    file_close(&file);
-    free(data);
+    copy_open(&copy, "arrays_plugins.h5");
+    for (size_t d = 0; d < sizeof datasets / sizeof datasets[0]; d++) {
+        int errors = 0;
+        for (int n = 0; n < mutations; n++) {
+            const struct random_block random =
+                random_block_at(3, RANDOM_SYNTHETIC, 0, (uint32_t)n, 0, 0);
+            const int64_t place = n % 2 == 0 ? random.word[0] % 20 : random.word[0];
+            errors += !damaged_read(&copy, datasets[d], place, (int)(random.word[1] % 256));
+        }
+        if (errors < mutations / 10)
+            fail_msg("%s", datasets[d]);
+    }
+    copy_close(&copy);
 }
 
 int main(int argc, char **argv)
