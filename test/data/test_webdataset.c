@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// sources: test/data/shards.c
 /* WebDataset's tar shards: formats of archives, splits and patterns, labels and class names,
  * damage, also random damage. */
 #include <fcntl.h>
@@ -6,93 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <archive.h>
 #include <archive_entry.h>
 
-#include "core/log.h"
 #include "core/text_file.h"
-#include "dataset_fixture.h"
-#include "image_vectors.h"
 #include "mutate.h"
-#include "temporary.h"
-#include "test.h"
+#include "shards.h"
 
 enum { MUTATIONS = 250 };
-
-static const uint8_t *image; /* a JPEG file */
-static size_t image_bytes;
-static int trees;
-static char shard_path[2048]; /* of the last path_of */
-
-static const char *path_of(const char *name)
-{
-    snprintf(shard_path, sizeof shard_path, "%s/%s", options.data.root, name);
-    return shard_path;
-}
-
-static struct archive *shard_begin(const char *name, const char *format)
-{
-    struct archive *archive = archive_write_new();
-    assert_int_equal(archive_write_set_format_by_name(archive, format), ARCHIVE_OK);
-    assert_int_equal(archive_write_open_filename(archive, path_of(name)), ARCHIVE_OK);
-    return archive;
-}
-
-static void shard_add_file(struct archive *archive, const char *name, const void *bytes,
-                           size_t count)
-{
-    struct archive_entry *entry = archive_entry_new();
-    archive_entry_set_pathname(entry, name);
-    archive_entry_set_size(entry, (int64_t)count);
-    archive_entry_set_filetype(entry, name[strlen(name) - 1] == '/' ? AE_IFDIR : AE_IFREG);
-    archive_entry_set_perm(entry, 0644);
-    assert_true(archive_write_header(archive, entry) >= ARCHIVE_WARN); /* names not in ASCII */
-    assert_int_equal(archive_write_data(archive, bytes, count), (int)count);
-    archive_entry_free(entry);
-}
-
-/* Add members, which have | between them: NAME=TEXT, or NAME alone for the image. */
-static void shard_add(struct archive *archive, const char *members)
-{
-    char copy[1024], *rest = copy;
-    snprintf(copy, sizeof copy, "%s", members);
-    for (char *name; (name = strsep(&rest, "|")) != NULL;) {
-        char *text = strchr(name, '=');
-        if (text != NULL)
-            *text++ = '\0';
-        shard_add_file(archive, name, text != NULL ? (void *)text : image,
-                       text != NULL ? strlen(text) : image_bytes);
-    }
-}
-
-static void shard_end(struct archive *archive)
-{
-    assert_int_equal(archive_write_close(archive), ARCHIVE_OK);
-    archive_write_free(archive);
-}
-
-static void shard_make(const char *name, const char *format, const char *members)
-{
-    struct archive *archive = shard_begin(name, format);
-    shard_add(archive, members);
-    shard_end(archive);
-}
-
-/* Fail unless the record is the image with this label, and its name has this part. */
-static void check_record(int64_t index, int32_t expected, const char *ending)
-{
-    char name[4096];
-    struct byte_buffer bytes = {0};
-    struct error error = {0};
-    int32_t label = -1;
-    assert_ok(dataset_load(&dataset, index, &bytes, &label, &error), &error);
-    assert_int_equal(label, expected);
-    assert_int_equal(bytes.count, image_bytes);
-    assert_memory_equal(bytes.data, image, image_bytes);
-    free(bytes.data);
-    dataset_name(&dataset, index, name, sizeof name);
-    assert_has(name, ending);
-}
 
 /* Write a shard of three samples with the labels 0, 2 and 1. */
 static void shard_put(const char *name)
@@ -108,14 +29,6 @@ static char *shard_read(const char *name, size_t *bytes)
     return content;
 }
 
-/* A new file is written faster than an old one is replaced: some file systems flush the latter. */
-static void shard_write(const char *name, const void *content, size_t bytes)
-{
-    unlink(path_of(name));
-    FILE *file = fopen(shard_path, "we");
-    assert_true(file != NULL && fwrite(content, 1, bytes, file) == bytes && fclose(file) == 0);
-}
-
 static void text_write(const char *name, const char *text)
 {
     shard_write(name, text, strlen(text));
@@ -129,34 +42,6 @@ static void header_sum(char *header)
     for (int i = 0; i < 512; i++)
         sum += (unsigned char)header[i];
     snprintf(header + 148, 8, "%06o", sum & 0777777);
-}
-
-/* Each test has its own folder, data.root. */
-static int shards_begin(void **state)
-{
-    (void)state;
-    char name[32];
-    dataset_begin("webdataset");
-    snprintf(name, sizeof name, "tree%d", ++trees);
-    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_directory(name));
-    return 0;
-}
-
-static int shards_open(void **state)
-{
-    image_vectors_open(state);
-    image = sample_find("jpeg_420").bytes;
-    image_bytes = sample_find("jpeg_420").count;
-    temporary_open();
-    log_open(0, LOG_QUIET);
-    setenv("XDG_CACHE_HOME", temporary_path("cache"), 1);
-    return 0;
-}
-
-static int shards_close(void **state)
-{
-    temporary_close();
-    return image_vectors_close(state);
 }
 
 TEST(formats_are_read)
@@ -487,7 +372,7 @@ static bool try_all(void)
     char name[4096];
     struct error error = {0};
     dataset_close(&dataset);
-    if (!dataset_open(&dataset, &options, SPLIT_TRAIN, &error)) {
+    if (!dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error)) {
         assert_true(error.kind == ERROR_DATA || error.kind == ERROR_MEMORY);
         assert_null(strchr(error.text, '\n'));
         return false;

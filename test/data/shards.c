@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "shards.h"
+
+#include <unistd.h>
+
+#include <archive_entry.h>
+
+#include "core/log.h"
+#include "image_vectors.h"
+
+const uint8_t *image;
+size_t image_bytes;
+char shard_path[2048];
+static int trees;
+
+const char *path_of(const char *name)
+{
+    snprintf(shard_path, sizeof shard_path, "%s/%s", options.data.root, name);
+    return shard_path;
+}
+
+struct archive *shard_begin(const char *name, const char *format)
+{
+    struct archive *archive = archive_write_new();
+    assert_int_equal(archive_write_set_format_by_name(archive, format), ARCHIVE_OK);
+    assert_int_equal(archive_write_open_filename(archive, path_of(name)), ARCHIVE_OK);
+    return archive;
+}
+
+void shard_add_file(struct archive *archive, const char *name, const void *bytes, size_t count)
+{
+    struct archive_entry *entry = archive_entry_new();
+    archive_entry_set_pathname(entry, name);
+    archive_entry_set_size(entry, (int64_t)count);
+    archive_entry_set_filetype(entry, name[strlen(name) - 1] == '/' ? AE_IFDIR : AE_IFREG);
+    archive_entry_set_perm(entry, 0644);
+    assert_true(archive_write_header(archive, entry) >= ARCHIVE_WARN); /* names not in ASCII */
+    assert_int_equal(archive_write_data(archive, bytes, count), (int)count);
+    archive_entry_free(entry);
+}
+
+void shard_add(struct archive *archive, const char *members)
+{
+    char copy[1024], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", members);
+    for (char *name; (name = strsep(&rest, "|")) != NULL;) {
+        char *text = strchr(name, '=');
+        if (text != NULL)
+            *text++ = '\0';
+        shard_add_file(archive, name, text != NULL ? (void *)text : image,
+                       text != NULL ? strlen(text) : image_bytes);
+    }
+}
+
+void shard_end(struct archive *archive)
+{
+    assert_int_equal(archive_write_close(archive), ARCHIVE_OK);
+    archive_write_free(archive);
+}
+
+void shard_make(const char *name, const char *format, const char *members)
+{
+    struct archive *archive = shard_begin(name, format);
+    shard_add(archive, members);
+    shard_end(archive);
+}
+
+void check_record(int64_t index, int32_t expected, const char *ending)
+{
+    char name[4096];
+    struct byte_buffer bytes = {0};
+    struct error error = {0};
+    int32_t label = -1;
+    assert_ok(dataset_load(&dataset, index, &bytes, &label, &error), &error);
+    assert_int_equal(label, expected);
+    assert_int_equal(bytes.count, image_bytes);
+    assert_memory_equal(bytes.data, image, image_bytes);
+    free(bytes.data);
+    dataset_name(&dataset, index, name, sizeof name);
+    assert_has(name, ending);
+}
+
+/* A new file is written faster than an old one is replaced: some file systems flush the latter. */
+void shard_write(const char *name, const void *content, size_t bytes)
+{
+    unlink(path_of(name));
+    FILE *file = fopen(shard_path, "we");
+    assert_true(file != NULL && fwrite(content, 1, bytes, file) == bytes && fclose(file) == 0);
+}
+
+int shards_begin(void **state)
+{
+    (void)state;
+    char name[32];
+    dataset_begin("webdataset");
+    snprintf(name, sizeof name, "tree%d", ++trees);
+    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_directory(name));
+    return 0;
+}
+
+int shards_open(void **state)
+{
+    image_vectors_open(state);
+    image = sample_find("jpeg_420").bytes;
+    image_bytes = sample_find("jpeg_420").count;
+    temporary_open();
+    log_open(0, LOG_QUIET);
+    setenv("XDG_CACHE_HOME", temporary_path("cache"), 1);
+    return 0;
+}
+
+int shards_close(void **state)
+{
+    temporary_close();
+    return image_vectors_close(state);
+}
