@@ -82,6 +82,10 @@ void assert_has(const char *text, const char *part);
 /* Fail unless the error is of this kind, and its text is one line that contains the part. */
 void assert_error(const struct error *error, enum error_kind kind, const char *part);
 
+/* Run a function in a child process and return its exit status: 0 if the function returns. `text`
+ * gets what the child writes to stdout and stderr. */
+int child_run(void (*run)(void *context), void *context, char *text, size_t size);
+
 /* Skip the calling test with a reason, which run_test.sh appends to the test's result line. */
 #define SKIP_BECAUSE(reason)                                                                       \
     do {                                                                                           \
