@@ -132,6 +132,11 @@ if [ "$TEST_MPI" != mpich ]; then
     result 'mpirun gets a session folder of its own, which is removed' "$(ended 0 0)$([ -n "$folder" ] && [ ! -e "$folder" ] || echo "folder $folder")" "$run_log"
 fi
 
+run_log=$work/cancelled.log
+timeout --preserve-status -s TERM 0.7 "$vittrain" launch -- false 2>"$run_log"
+status=$?
+check 'a signal before a restart' 9 1 '^vittrain: error: launch: cancelled by signal'
+
 # A signal to end is passed on; the command is not restarted.
 : >"$work/told.log"
 "$vittrain" launch -- sh -c 'trap "exit 41" USR1; echo ready >&2; while :; do sleep 0.05; done' 2>"$work/told.log" &

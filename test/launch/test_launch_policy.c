@@ -132,6 +132,16 @@ TEST(hosts_that_answer_decide)
         }
         launched_hosts_close(&hosts);
     }
+    struct launched_hosts hosts;
+    struct error error = {0};
+    char *words[6] = {0}, *original[6];
+    setenv("TMPDIR", temporary_path("none"), 1);
+    hosts_open(&hosts, original, "8");
+    assert_false(launched_hosts_use(&hosts, words, original, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_has(error.text, "/none/");
+    launched_hosts_close(&hosts);
+    unsetenv("TMPDIR");
     temporary_close();
 }
 

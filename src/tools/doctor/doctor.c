@@ -108,15 +108,14 @@ static int facts_compare(const void *left, const void *right)
                               : (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* Set doctor->facts to those of all ranks of `world`. */
+/* Read the facts of this rank and set doctor->facts, on rank 0 to those of all ranks. Collective.
+ */
 static void facts_gather(struct doctor *doctor, struct comm *world)
 {
     const double patience = 2.5; /* seconds for the files of a node */
     int *node_of = allocate((size_t)world->size, sizeof *node_of);
-    doctor->ranks = world->size;
     struct comm *node = comm_split_nodes(world, node_of, &doctor->nodes);
-    doctor->facts = allocate((size_t)world->size, sizeof *doctor->facts);
-    struct doctor_facts *own = &doctor->facts[world->rank];
+    struct doctor_facts *own = allocate(world->rank == 0 ? (size_t)world->size : 1, sizeof *own);
     own->rank = world->rank;
     own->node = node_of[world->rank];
     doctor_read_rank(own, doctor->options, node);
@@ -128,9 +127,14 @@ static void facts_gather(struct doctor *doctor, struct comm *world)
     status_set_phase(PHASE_DATA_OPEN);
     if (node->rank == 0 && strcmp(doctor->options->data.format, "synthetic") != 0)
         doctor_read_data(doctor, &own->data, patience);
-    comm_all_gather(world, doctor->facts, sizeof *own, COMM_BYTE);
     status_set_phase(PHASE_COMMAND);
-    qsort(doctor->facts, (size_t)world->size, sizeof *doctor->facts, facts_compare);
+    if (world->rank != 0)
+        comm_send(world, own, sizeof *own, 0);
+    for (int rank = 1; world->rank == 0 && rank < world->size; rank++)
+        comm_receive(world, &own[rank], sizeof *own, rank);
+    if (world->rank == 0)
+        qsort(own, (size_t)world->size, sizeof *own, facts_compare);
+    doctor->facts = own;
     node->backend->close(node);
     free(node_of);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Shared declarations of `vittrain doctor`. Each rank reads its facts and each node's first rank
- * those of the node (doctor_facts.c). They are gathered once; then rank 0 alone runs the checks
+ * those of the node (doctor_facts.c). Rank 0 gathers them once and then runs the checks alone
  * (doctor_checks.c), one row each. */
 #ifndef VITTRAIN_TOOLS_DOCTOR_DOCTOR_H
 #define VITTRAIN_TOOLS_DOCTOR_DOCTOR_H
