@@ -4,31 +4,6 @@
 
 #include "test.h"
 
-static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
-                                        "OMPI_COMM_WORLD_SIZE",
-                                        "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                        "PMIX_RANK",
-                                        "PMI_RANK",
-                                        "PMI_SIZE",
-                                        "MPI_LOCALNRANKS",
-                                        "SLURM_PROCID",
-                                        "SLURM_STEP_NUM_TASKS",
-                                        "SLURM_STEP_ID",
-                                        "SLURM_JOB_ID",
-                                        "SLURM_NTASKS",
-                                        "MV2_COMM_WORLD_RANK",
-                                        "MV2_COMM_WORLD_SIZE",
-                                        "MPI_LOCALRANKID",
-                                        "JSM_NAMESPACE_RANK",
-                                        "PALS_RANKID",
-                                        "ALPS_APP_PE",
-                                        "FLUX_TASK_RANK",
-                                        "FLUX_JOB_SIZE",
-                                        "RANK",
-                                        "WORLD_SIZE"};
-
-enum { VARIABLES = sizeof variables / sizeof variables[0] };
-
 static const struct {
     const char *set; /* "NAME=VALUE NAME=VALUE" */
     int rank, size, local_size;
@@ -78,8 +53,7 @@ static const struct {
 static void environment_set(const char *set)
 {
     char copy[256], *rest = copy;
-    for (int v = 0; v < VARIABLES; v++)
-        unsetenv(variables[v]);
+    clearenv();
     snprintf(copy, sizeof copy, "%s", set);
     for (char *word; (word = strsep(&rest, " ")) != NULL;) {
         char *value = strchr(word, '=');

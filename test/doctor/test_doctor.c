@@ -54,113 +54,76 @@ static void doctor_make(void)
                              .sample = {"/d/a.bin", "/d/b.bin"}};
 }
 
-#define FAULT(name, ...)                                                                           \
-    static void name(void)                                                                         \
-    {                                                                                              \
+/* Run the check of this name; its row must have the verdict and a finding with `part`. */
+static void assert_row(const char *name, enum doctor_verdict verdict, const char *part)
+{
+    struct doctor_row row = {0};
+    int check = 0;
+    while (strcmp(doctor_checks[check].name, name) != 0)
+        check++;
+    doctor_checks[check].run(&doctor, &row);
+    if (row.verdict != verdict || strstr(row.found, part) == NULL)
+        fail_msg("%s: verdict %d, %s; wanted %d, %s", name, row.verdict, row.found, verdict, part);
+}
+
+/* The check finds this after the change. */
+#define FOUND(check, verdict, part, ...)                                                           \
+    do {                                                                                           \
+        doctor_make();                                                                             \
         __VA_ARGS__;                                                                               \
-    }
-FAULT(none, )
-FAULT(build, error_set(&doctor.program, ERROR_USAGE, "rank 1 differs"))
-FAULT(deck, error_set(&doctor.deck, ERROR_USAGE, "train.epochs=7, but 3 on rank 0"))
-FAULT(one_name, strcpy(facts[2].host, "n0"))
-FAULT(uneven, facts[2].node = 0)
-FAULT(slots, facts[0].slots = 2)
-FAULT(threads, facts[2].threads = 8)
-FAULT(quota, facts[2].quota = 1.5)
-FAULT(fewer_cpus, facts[2].online = 4)
-FAULT(one_set, facts[3].cores[0] = 0x0f)
-FAULT(narrow, facts[2].cores[0] = 0x03; facts[2].threads = 3)
-FAULT(no_gpu, strcpy(facts[3].no_gpu, "no driver"))
-FAULT(no_gpus, for (int i = 0; i < 4; i++) facts[i].gpu.name[0] = '\0';
-      strcpy(facts[0].no_gpu, "no module"))
-FAULT(unwanted_gpus, no_gpus(); options.run.backend = BACKEND_AUTO)
-FAULT(software, strcpy(facts[3].survey.software, "CUDA 11"))
-FAULT(other_gpu, strcpy(facts[3].gpu.instructions, "sm_80"))
-FAULT(one_gpu, strcpy(facts[3].gpu.identity, "GPU-2"))
-FAULT(shared_gpu, one_gpu(); options.cuda.share = true)
-FAULT(unused_gpus, facts[2].survey.visible = 4)
-FAULT(far_gpus, facts[2].survey.unreached = 1)
-FAULT(files, facts[3].files = 200)
-FAULT(locked, facts[3].locked = 65536; facts[3].infiniband = 1)
-FAULT(locked_alone, facts[3].locked = 65536)
-FAULT(full_memory, facts[2].shared_free = 1000)
-FAULT(little_memory, facts[2].shared_free = comm_shared_bytes(2) + 1000)
-FAULT(left, strcpy(facts[2].left, "/dev/shm/vittrain-0-1"))
-FAULT(unwritable, strcpy(facts[2].folder_why, "cannot write runs"))
-FAULT(unshared, facts[2].shares_folder = 0)
-FAULT(unlocked, facts[2].locks_folder = 0)
-FAULT(little_space, facts[0].free = 400000000)
-FAULT(no_space, facts[0].free = 90000000)
-FAULT(no_data, strcpy(facts[2].data.why, "/d: no such folder"))
-FAULT(slow_data, facts[2].data.cut = 1)
-FAULT(more_data, facts[2].data.files = 6)
-FAULT(other_names, facts[2].data.names = 8)
-FAULT(other_content, facts[2].data.sum[1] = 1)
-FAULT(synthetic, strcpy(options.data.format, "synthetic"))
+        assert_row(check, DOCTOR_##verdict, part);                                                 \
+    } while (0)
 
 TEST(faults_are_found)
 {
-    static const struct {
-        void (*make)(void);
-        const char *check;
-        enum doctor_verdict verdict;
-        const char *part;
-    } cases[] = {
-        {build, "program", DOCTOR_FAIL, "rank 1"},
-        {deck, "deck", DOCTOR_FAIL, "train.epochs=7"},
-        {one_name, "ranks", DOCTOR_WARN, "two nodes are called n0"},
-        {uneven, "ranks", DOCTOR_WARN, "1 to 3 ranks per node"},
-        {slots, "ranks", DOCTOR_WARN, "4 ranks in 2 slots"},
-        {threads, "cores", DOCTOR_WARN, "n1: 2 ranks with 8 threads each on 8 CPUs"},
-        {quota, "cores", DOCTOR_WARN, "n1: 8 threads, but the control group has a quota of 1.5"},
-        {fewer_cpus, "cores", DOCTOR_WARN, "4 to 8 CPUs"},
-        {one_set, "binding", DOCTOR_WARN,
-         "n1: 2 ranks with 8 threads in total are bound to 4 of 8"},
-        {narrow, "binding", DOCTOR_WARN, "n1: 1 rank with 3 threads in total is bound to 2 of 8"},
-        {no_gpu, "gpus", DOCTOR_FAIL, "rank 3 on n1 has no GPU: no driver"},
-        {no_gpus, "gpus", DOCTOR_FAIL, "no rank has a GPU: no module"},
-        {unwanted_gpus, "gpus", DOCTOR_PASS, "no rank has a GPU"},
-        {software, "gpus", DOCTOR_FAIL, "rank 3 on n1"},
-        {other_gpu, "gpus", DOCTOR_FAIL, "sm_80"},
-        {one_gpu, "gpus", DOCTOR_FAIL, "2 ranks on n1 have the same GPU (GPU-2)"},
-        {shared_gpu, "gpus", DOCTOR_PASS, "H100"},
-        {unused_gpus, "gpus", DOCTOR_WARN, "n1 has 4 GPUs for 2 ranks"},
-        {far_gpus, "gpus", DOCTOR_WARN, "n1: GPUs have no direct access"},
-        {files, "limits", DOCTOR_WARN, "rank 3 on n1: the limit of open files is 200"},
-        {locked, "limits", DOCTOR_WARN, "rank 3 on n1: the limit of locked memory"},
-        {locked_alone, "limits", DOCTOR_PASS, ""},
-        {full_memory, "shared memory", DOCTOR_FAIL, "n1: 0.0 of /dev/shm's 16384 MiB"},
-        {little_memory, "shared memory", DOCTOR_WARN, "n1: "},
-        {left, "shared memory", DOCTOR_PASS, "/dev/shm/vittrain-0-1"},
-        {unwritable, "run folder", DOCTOR_FAIL, "n1: cannot write runs"},
-        {unshared, "run folder", DOCTOR_WARN, "n1: "},
-        {unlocked, "run folder", DOCTOR_WARN, "n1: locks"},
-        {none, "space", DOCTOR_PASS, "5 checkpoints of 100.00 MB take 0.5 GB"},
-        {little_space, "space", DOCTOR_WARN, "0.4 GB free"},
-        {no_space, "space", DOCTOR_FAIL, "0.09 GB free"},
-        {no_data, "data", DOCTOR_FAIL, "n1: /d: no such folder"},
-        {slow_data, "data", DOCTOR_WARN, "n1: too many files"},
-        {more_data, "data", DOCTOR_FAIL, "n1: names or sizes differ: 6 files"},
-        {other_names, "data", DOCTOR_FAIL, "n1: names or sizes differ"},
-        {other_content, "data", DOCTOR_FAIL, "n1: /d/b.bin differs"},
-        {synthetic, "data", DOCTOR_PASS, "synthetic"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int found = 0;
-        doctor_make();
-        cases[i].make();
-        for (int check = 0; check < DOCTOR_CHECKS; check++) {
-            struct doctor_row row = {0};
-            if (strcmp(doctor_checks[check].name, cases[i].check) != 0)
-                continue;
-            doctor_checks[check].run(&doctor, &row);
-            if (row.verdict != cases[i].verdict || strstr(row.found, cases[i].part) == NULL)
-                fail_msg("case %zu: verdict %d, %s; wanted %d, %s", i, row.verdict, row.found,
-                         cases[i].verdict, cases[i].part);
-            found++;
-        }
-        assert_int_equal(found, 1);
-    }
+    FOUND("program", FAIL, "rank 1", error_set(&doctor.program, ERROR_USAGE, "rank 1 differs"));
+    FOUND("deck", FAIL, "train.epochs=7",
+          error_set(&doctor.deck, ERROR_USAGE, "train.epochs=7, but 3 on rank 0"));
+    FOUND("ranks", WARN, "two nodes are called n0", strcpy(facts[2].host, "n0"));
+    FOUND("ranks", WARN, "1 to 3 ranks per node", facts[2].node = 0);
+    FOUND("ranks", WARN, "4 ranks in 2 slots", facts[0].slots = 2);
+    FOUND("cores", WARN, "n1: 2 ranks with 8 threads each on 8 CPUs", facts[2].threads = 8);
+    FOUND("cores", WARN, "n1: 8 threads, but the control group has a quota of 1.5",
+          facts[2].quota = 1.5);
+    FOUND("cores", WARN, "4 to 8 CPUs", facts[2].online = 4);
+    FOUND("binding", WARN, "n1: 2 ranks with 8 threads in total are bound to 4 of 8",
+          facts[3].cores[0] = 0x0f);
+    FOUND("binding", WARN, "n1: 1 rank with 3 threads in total is bound to 2 of 8",
+          facts[2].cores[0] = 0x03;
+          facts[2].threads = 3);
+    FOUND("gpus", FAIL, "rank 3 on n1 has no GPU: no driver", strcpy(facts[3].no_gpu, "no driver"));
+    FOUND("gpus", FAIL, "no rank has a GPU: no module", memset(facts, 0, sizeof facts);
+          strcpy(facts[0].no_gpu, "no module"));
+    FOUND("gpus", PASS, "no rank has a GPU", memset(facts, 0, sizeof facts);
+          options.run.backend = BACKEND_AUTO);
+    FOUND("gpus", FAIL, "rank 3 on n1", strcpy(facts[3].survey.software, "CUDA 11"));
+    FOUND("gpus", FAIL, "sm_80", strcpy(facts[3].gpu.instructions, "sm_80"));
+    FOUND("gpus", FAIL, "2 ranks on n1 have the same GPU (GPU-2)",
+          strcpy(facts[3].gpu.identity, "GPU-2"));
+    FOUND("gpus", PASS, "H100", strcpy(facts[3].gpu.identity, "GPU-2"); options.cuda.share = true);
+    FOUND("gpus", WARN, "n1 has 4 GPUs for 2 ranks", facts[2].survey.visible = 4);
+    FOUND("gpus", WARN, "n1: GPUs have no direct access", facts[2].survey.unreached = 1);
+    FOUND("limits", WARN, "rank 3 on n1: the limit of open files is 200", facts[3].files = 200);
+    FOUND("limits", WARN, "rank 3 on n1: the limit of locked memory", facts[3].locked = 65536;
+          facts[3].infiniband = 1);
+    FOUND("limits", PASS, "", facts[3].locked = 65536);
+    FOUND("shared memory", FAIL, "n1: 0.0 of /dev/shm's 16384 MiB", facts[2].shared_free = 1000);
+    FOUND("shared memory", WARN, "n1: ", facts[2].shared_free = comm_shared_bytes(2) + 1000);
+    FOUND("shared memory", PASS, "/dev/shm/vittrain-0-1",
+          strcpy(facts[2].left, "/dev/shm/vittrain-0-1"));
+    FOUND("run folder", FAIL, "n1: cannot write runs",
+          strcpy(facts[2].folder_why, "cannot write runs"));
+    FOUND("run folder", WARN, "n1: ", facts[2].shares_folder = 0);
+    FOUND("run folder", WARN, "n1: locks", facts[2].locks_folder = 0);
+    FOUND("space", PASS, "5 checkpoints of 100.00 MB take 0.5 GB", (void)0);
+    FOUND("space", WARN, "0.4 GB free", facts[0].free = 400000000);
+    FOUND("space", FAIL, "0.09 GB free", facts[0].free = 90000000);
+    FOUND("data", FAIL, "n1: /d: no such folder", strcpy(facts[2].data.why, "/d: no such folder"));
+    FOUND("data", WARN, "n1: too many files", facts[2].data.cut = 1);
+    FOUND("data", FAIL, "n1: names or sizes differ: 6 files", facts[2].data.files = 6);
+    FOUND("data", FAIL, "n1: names or sizes differ", facts[2].data.names = 8);
+    FOUND("data", FAIL, "n1: /d/b.bin differs", facts[2].data.sum[1] = 1);
+    FOUND("data", PASS, "synthetic", strcpy(options.data.format, "synthetic"));
     doctor_make();
     for (int check = 0; check < DOCTOR_CHECKS; check++) {
         struct doctor_row row = {0};

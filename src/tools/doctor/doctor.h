@@ -17,7 +17,7 @@ struct session;
 
 /* ---- facts */
 enum { DOCTOR_HOST = 64, DOCTOR_CORE_WORDS = 16, DOCTOR_CORES = 64 * DOCTOR_CORE_WORDS };
-enum { DOCTOR_WHY = 256, DOCTOR_SAMPLES = 64 };
+enum { DOCTOR_WHY = 256, DOCTOR_TEXT = 768, DOCTOR_SAMPLES = 64 };
 /* The data set of a node, for comparison between nodes: a sum of hashes of all names and sizes, and
  * the content of the files whose names have the lowest hashes, in this order. */
 struct doctor_data {
@@ -44,7 +44,7 @@ struct doctor_facts {
     struct device_survey survey;
     /* Of the node, set by its first rank. */
     uint64_t shared_bytes, shared_free; /* of /dev/shm */
-    char left[DOCTOR_WHY];              /* checkpoints in memory of killed runs */
+    char left[DOCTOR_TEXT / 2];         /* checkpoints in memory of killed runs */
     char folder[OPTION_TEXT];           /* run.dir, or its nearest existing parent */
     char folder_why[DOCTOR_WHY];        /* why it cannot be used; "" if it can */
     int64_t shares_folder, locks_folder;
@@ -79,7 +79,7 @@ void doctor_read_data(struct doctor *doctor, struct doctor_data *data, double se
 
 /* ---- rows */
 enum doctor_verdict { DOCTOR_SKIP, DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
-enum { DOCTOR_TEXT = 768, DOCTOR_FINDINGS = 3 };
+enum { DOCTOR_FINDINGS = 3 };
 
 struct doctor_row {
     enum doctor_verdict verdict;
@@ -101,13 +101,6 @@ struct doctor_check {
 };
 enum { DOCTOR_CHECKS = 11 };
 extern const struct doctor_check doctor_checks[DOCTOR_CHECKS];
-
-/* Ranks that share a set of CPUs. Return those of a node's ranks together, or, if `narrow`, the
- * most crowded affinity mask that is smaller than the machine; threads is 0 if there is none. */
-struct doctor_crowd {
-    int ranks, threads, cores;
-};
-struct doctor_crowd doctor_find_crowd(const struct doctor_facts *facts, int ranks, bool narrow);
 
 /* Print all rows. */
 void doctor_print_table(const struct doctor *doctor, const struct doctor_row *rows, double seconds,

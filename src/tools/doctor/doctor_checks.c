@@ -8,6 +8,7 @@
 #include "app/app.h"
 #include "config/options.h"
 #include "core/version.h"
+#include "data/dataset.h"
 #include "tools/doctor/doctor.h"
 
 void doctor_set(struct doctor_row *row, enum doctor_verdict verdict, const char *format, ...)
@@ -108,11 +109,15 @@ static bool set_contains(const uint64_t *set, const uint64_t *part)
     return true;
 }
 
+/* Ranks that share a set of CPUs. */
+struct crowd {
+    int ranks, threads, cores;
+};
+
 /* Count the ranks and threads of a node that are confined to the set. */
-static struct doctor_crowd crowd_of(const struct doctor_facts *facts, int ranks,
-                                    const uint64_t *set)
+static struct crowd crowd_of(const struct doctor_facts *facts, int ranks, const uint64_t *set)
 {
-    struct doctor_crowd crowd = {.cores = core_count(set)};
+    struct crowd crowd = {.cores = core_count(set)};
     for (int rank = 0; rank < ranks; rank++)
         if (set_contains(set, facts[rank].cores)) {
             crowd.ranks++;
@@ -121,9 +126,11 @@ static struct doctor_crowd crowd_of(const struct doctor_facts *facts, int ranks,
     return crowd;
 }
 
-struct doctor_crowd doctor_find_crowd(const struct doctor_facts *facts, int ranks, bool narrow)
+/* Return the ranks of a node together, or, if `narrow`, the most crowded affinity mask that is
+ * smaller than the machine; threads is 0 if there is none. */
+static struct crowd crowd_find(const struct doctor_facts *facts, int ranks, bool narrow)
 {
-    struct doctor_crowd worst = {.cores = 1};
+    struct crowd worst = {.cores = 1};
     uint64_t all[DOCTOR_CORE_WORDS] = {0};
     for (int rank = 0; rank < ranks; rank++)
         for (int word = 0; word < DOCTOR_CORE_WORDS; word++)
@@ -131,7 +138,7 @@ struct doctor_crowd doctor_find_crowd(const struct doctor_facts *facts, int rank
     if (!narrow)
         return crowd_of(facts, ranks, all);
     for (int rank = 0; rank < ranks; rank++) {
-        const struct doctor_crowd crowd = crowd_of(facts, ranks, facts[rank].cores);
+        const struct crowd crowd = crowd_of(facts, ranks, facts[rank].cores);
         if (crowd.cores > 0 && crowd.cores < facts[rank].online &&
             (int64_t)crowd.threads * worst.cores > (int64_t)worst.threads * crowd.cores)
             worst = crowd;
@@ -145,7 +152,7 @@ static void check_cores(const struct doctor *doctor, struct doctor_row *row)
     int ranks;
     FOR_EACH_NODE(first, ranks)
     {
-        const struct doctor_crowd all = doctor_find_crowd(first, ranks, false);
+        const struct crowd all = crowd_find(first, ranks, false);
         least = first->online < least ? first->online : least;
         most = first->online > most ? first->online : most;
         if (all.threads > all.cores)
@@ -173,7 +180,7 @@ static void check_binding(const struct doctor *doctor, struct doctor_row *row)
         bound += core_count(doctor->facts[rank].cores) < doctor->facts[rank].online;
     FOR_EACH_NODE(first, ranks)
     {
-        const struct doctor_crowd crowd = doctor_find_crowd(first, ranks, true);
+        const struct crowd crowd = crowd_find(first, ranks, true);
         if (crowd.threads > crowd.cores)
             doctor_set(row, DOCTOR_WARN,
                        "%s: %d rank%s with %d threads in total %s bound to %d of %lld CPUs",
@@ -257,22 +264,24 @@ static void check_limits(const struct doctor *doctor, struct doctor_row *row)
 /* Space for the shared-memory transport. MPI has already allocated its own. */
 static void check_shared_memory(const struct doctor *doctor, struct doctor_row *row)
 {
+    double least = INFINITY;
     int ranks;
     FOR_EACH_NODE(first, ranks)
     {
         const double need = ranks > 1 ? (double)comm_shared_bytes(ranks) : 0;
         const double has = (double)first->shared_free;
-        const enum doctor_verdict verdict = has < need       ? DOCTOR_FAIL
-                                            : has < 2 * need ? DOCTOR_WARN
-                                                             : DOCTOR_PASS;
-        doctor_set(row, verdict,
-                   "%s: %.1f of /dev/shm's %.0f MiB are free, its %d ranks need %.1f MiB",
-                   first->host, has / (1 << 20), (double)first->shared_bytes / (1 << 20), ranks,
-                   need / (1 << 20));
+        least = fmin(least, has);
+        if (has < 2 * need)
+            doctor_set(row, has < need ? DOCTOR_FAIL : DOCTOR_WARN,
+                       "%s: %.1f of /dev/shm's %.0f MiB are free, its %d ranks need %.1f MiB",
+                       first->host, has / (1 << 20), (double)first->shared_bytes / (1 << 20), ranks,
+                       need / (1 << 20));
         if (first->left[0] != '\0')
             doctor_set(row, DOCTOR_PASS, "%s: checkpoints of killed runs: %s", first->host,
                        first->left);
     }
+    doctor_set(row, DOCTOR_PASS, "at least %.0f MiB free in /dev/shm on each node",
+               least / (1 << 20));
 }
 
 /* ---- folders and data */
@@ -312,6 +321,7 @@ static void check_space(const struct doctor *doctor, struct doctor_row *row)
 static void check_data(const struct doctor *doctor, struct doctor_row *row)
 {
     const struct doctor_data *root = &doctor->facts->data;
+    const char *path = doctor->options->data.root;
     int ranks;
     FOR_EACH_NODE(first, ranks)
     {
@@ -338,8 +348,9 @@ static void check_data(const struct doctor *doctor, struct doctor_row *row)
     }
     if (strcmp(doctor->options->data.format, "synthetic") == 0)
         doctor_set(row, DOCTOR_PASS, "synthetic data: no files");
-    doctor_set(row, DOCTOR_PASS, "%lld file%s, %.4g MB%s; %lld of them compared by content",
-               (long long)root->files, plural(root->files), (double)root->bytes / 1e6,
+    doctor_set(row, DOCTOR_PASS, "%.200s: %lld file%s, %.4g MB%s; %lld of them compared by content",
+               path[0] != '\0' ? path : dataset_sample_directory(), (long long)root->files,
+               plural(root->files), (double)root->bytes / 1e6,
                doctor->nodes > 1 ? ", equal on all nodes" : "", (long long)root->samples);
 }
 
