@@ -250,8 +250,8 @@ void doctor_read_data(struct doctor *doctor, struct doctor_data *data, double se
     root = root[0] != '\0' ? root : dataset_sample_directory();
     if (shards || strcmp(format, "arrays") == 0) {
         /* Names are compared with their folders, which may be those of splits. */
-        error_defer(shards ? tar_shards_find(root, &files, &error)
-                           : array_path_find(root, &files, &error));
+        error_defer(shards ? tar_shards_find(root, &files, NULL, &error)
+                           : array_path_find(root, &files, NULL, &error));
         for (int64_t i = 0; error.kind == ERROR_NONE && i < files.count; i++)
             if (!path_add(&scan, files.file[i].path, 0))
                 durable_unreadable(&error, ERROR_DATA, files.file[i].path, errno);
