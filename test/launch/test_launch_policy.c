@@ -28,7 +28,6 @@ TEST(exit_codes_and_progress_decide)
         {{.code = 1}, 0, 0, LAUNCH_RESTART, 1},
         {{.code = ERROR_USAGE}, 0, 0, LAUNCH_END, 0},
         {{.code = ERROR_NUMERIC, .progress = true}, 0, 0, LAUNCH_END, 0},
-        {{.code = 8}, 0, 0, LAUNCH_RESTART, 1},
         {{.code = ERROR_PEER}, 0, 0, LAUNCH_RESTART, 1},
         {{.code = ERROR_DIFFERENT}, 0, 0, LAUNCH_END, 0},
         {{.code = 127}, 0, 0, LAUNCH_END, 0},
@@ -48,26 +47,6 @@ TEST(exit_codes_and_progress_decide)
     struct launch_count count = {.restarts_max = 3, .pause = 50};
     launch_judge(&count, &(struct attempt){.code = ERROR_PEER});
     assert_true(count.pause == 60);
-}
-
-TEST(reasons_name_the_exit_code)
-{
-    static const struct {
-        struct attempt attempt;
-        const char *part;
-    } cases[] = {
-        {{.code = ERROR_PEER}, "exit code 9 (another rank"},
-        {{.code = 128 + SIGKILL}, "exit code 137 (signal 9, Killed)"},
-        {{.code = 128 + SIGKILL, .out_of_memory = true}, "out of memory"},
-        {{.code = 205}, "exit code 205"},
-        {{.code = 0, .interrupted = true}, "the run did not end"},
-        {{.code = 143, .hung = true, .interrupted = true}, "was killed"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char text[LAUNCH_LINE];
-        launch_reason(&cases[i].attempt, text, sizeof text);
-        assert_has(text, cases[i].part);
-    }
 }
 
 /* Open the hosts of `mpirun -np RANKS -hostfile FILE`, or without -np for 0 ranks. */
