@@ -19,7 +19,7 @@ static void *run(struct device_test *test, struct image_transform args)
     size_t bytes = image_transform_scratch(&args);
     args.images = device_test_zeros(test, args.type, count);
     if (bytes > 0)
-        args.scratch = device_test_zeros(test, TYPE_FP32, (int64_t)(bytes + 3) / 4);
+        args.scratch = device_test_scratch(test, bytes);
     test->device->backend->image_transform(test->stream, &args);
     device_test_wait(test);
     return args.images;
