@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
 /* Dropout masks: the definition in device.h, drawn from core/random.h, for every step, sample and
- * instruction set; the requested rate; backward draws the same mask. */
+ * instruction set; parts draw the same mask. */
 #include "device_test.h"
 #include "test.h"
 
@@ -52,26 +52,6 @@ TEST_KERNELS(factors_are_the_definition)
     check_factors(2, 2, 20, 1, 0);
     check_factors(2, 2, 20, 1e-6f, 0); /* rounds to a threshold of 0 */
     check_factors(0, 2, 20, 0.1f, 0.1f);
-}
-
-TEST(rate_and_mean_are_kept)
-{
-    device_test_of_cpu(); /* the factors are the same on GPUs */
-    enum { ROWS = 64, WIDTH = 1024 };
-    DEVICE_TEST(test, 2);
-    float *x = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
-    for (int i = 0; i < ROWS * WIDTH; i++)
-        x[i] = 1;
-    DEVICE_RUN(&test, dropout_apply, .rows = ROWS, .width = WIDTH, .rows_per_sample = 4, .x = x,
-               .y = x, .dropout = dropout_of(&test, 0.1f, 1));
-    device_test_wait(&test);
-    double sum = 0, dropped = 0;
-    for (int i = 0; i < ROWS * WIDTH; i++) {
-        sum += x[i];
-        dropped += x[i] == 0;
-    }
-    assert_true(fabs(dropped / (ROWS * WIDTH) - 0.1) < 0.005);
-    assert_true(fabs(sum / (ROWS * WIDTH) - 1) < 0.005);
 }
 
 /* Apply dropout and drop path to samples begin..end - 1. */

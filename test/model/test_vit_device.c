@@ -40,18 +40,10 @@ static void check_model(const struct vit_shape *shape, enum data_type compute, d
         vit_fixture_poison(&gpu);
         vit_fixture_train(&cpu, 0.1);
         vit_fixture_train(&gpu, 0.1);
-        double own = vit_fixture_loss(&cpu), other = vit_fixture_loss(&gpu);
-        if (!(fabs(own - other) <= tolerance * own))
-            fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
-        assert_true(isfinite(vit_fixture_norm(&cpu)) && isfinite(vit_fixture_norm(&gpu)));
-        vit_fixture_compare(&cpu, &gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
-        vit_fixture_update(&cpu, 0.1, step);
-        vit_fixture_update(&gpu, 0.1, step);
+        vit_fixture_compare_step(&cpu, &gpu, vit_fixture_loss(&cpu), vit_fixture_loss(&gpu), step,
+                                 tolerance);
     }
-    vit_fixture_compare(&cpu, &gpu, "weight", vit_fixture_weight, 10 * tolerance);
-    vit_fixture_compare(&cpu, &gpu, "average", vit_fixture_average, 10 * tolerance);
-    vit_fixture_close(&cpu);
-    vit_fixture_close(&gpu);
+    vit_fixture_compare_end(&cpu, &gpu, tolerance);
 }
 
 /* A rank without samples must contribute zeros to the sum over ranks. */

@@ -574,3 +574,22 @@ void vit_fixture_compare(struct vit_fixture *expected, struct vit_fixture *fixtu
             free(b);
         }
 }
+
+void vit_fixture_compare_step(struct vit_fixture *cpu, struct vit_fixture *gpu, double own,
+                              double other, int64_t step, double tolerance)
+{
+    if (!(fabs(own - other) <= tolerance * own))
+        fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
+    assert_true(isfinite(vit_fixture_norm(cpu)) && isfinite(vit_fixture_norm(gpu)));
+    vit_fixture_compare(cpu, gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
+    vit_fixture_update(cpu, 0.1, step);
+    vit_fixture_update(gpu, 0.1, step);
+}
+
+void vit_fixture_compare_end(struct vit_fixture *cpu, struct vit_fixture *gpu, double tolerance)
+{
+    vit_fixture_compare(cpu, gpu, "weight", vit_fixture_weight, 10 * tolerance);
+    vit_fixture_compare(cpu, gpu, "average", vit_fixture_average, 10 * tolerance);
+    vit_fixture_close(gpu);
+    vit_fixture_close(cpu);
+}

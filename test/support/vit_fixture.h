@@ -131,4 +131,11 @@ void vit_fixture_compare(struct vit_fixture *expected, struct vit_fixture *fixtu
                          const char *what, float *(*get)(struct vit_fixture *, int, int),
                          double tolerance);
 
+/* Compare the losses, norms and gradients of step `step` on two devices, then update both. `own`
+ * and `other` are the losses over all ranks. */
+void vit_fixture_compare_step(struct vit_fixture *cpu, struct vit_fixture *gpu, double own,
+                              double other, int64_t step, double tolerance);
+/* Compare weights and averages, and close both. */
+void vit_fixture_compare_end(struct vit_fixture *cpu, struct vit_fixture *gpu, double tolerance);
+
 #endif
