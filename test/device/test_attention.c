@@ -168,24 +168,6 @@ static void check_all(const char *what, const struct attention_case *it, const v
                  sqrt(squares));
 }
 
-/* The sums are of dqkv, or of dqkv before it is rounded. */
-static void check_sums(const struct attention_case *it, const struct attention_tensors *t)
-{
-    const int64_t columns = 3 * it->heads * it->head_dim;
-    const double tolerance = 1.01 * device_test_precision(it->type) + 1e-6;
-    for (int64_t column = 0; column < columns && t->dqkv_sums != NULL; column++) {
-        double sum = (double)t->dqkv_sums_before[column], sizes = fabs(sum);
-        for (int64_t row = 0; row < it->batch * it->tokens; row++) {
-            const double value = device_test_value(it->type, t->dqkv, row * columns + column);
-            sum += value;
-            sizes += fabs(value);
-        }
-        if (!(fabs((double)t->dqkv_sums[column] - sum) <= tolerance * (0.1 + sizes)))
-            fail_msg("dqkv_sums, case %d: element %lld is %.9g, not %.9g", (int)(it - cases),
-                     (long long)column, (double)t->dqkv_sums[column], sum);
-    }
-}
-
 static void check(struct device_test *test, const struct attention_case *it,
                   const struct attention_tensors *tensors)
 {
@@ -210,7 +192,10 @@ static void check(struct device_test *test, const struct attention_case *it,
     device_test_near("dqkv", it->type, tensors->dqkv, reference.dqkv, qkv_count(it), tolerance, 1);
     check_all("out", it, tensors->out, reference.out, out_count(it));
     check_all("dqkv", it, tensors->dqkv, reference.dqkv, qkv_count(it));
-    check_sums(it, tensors);
+    /* The sums are of dqkv, or of dqkv before it is rounded. */
+    device_test_column_sums("dqkv_sums", it->type, tensors->dqkv, it->batch * it->tokens,
+                            3 * it->heads * it->head_dim, tensors->dqkv_sums_before,
+                            tensors->dqkv_sums, 1.01 * device_test_precision(it->type) + 1e-6);
 }
 
 /* GPUs load eight elements at a time. */

@@ -25,6 +25,22 @@ static void *run(struct device_test *test, struct image_transform args)
     return args.images;
 }
 
+/* A transform that does not change the size. */
+static struct image_transform transform_of(enum data_type type, int64_t batch, int64_t channels,
+                                           int64_t height, int64_t width, const void *source)
+{
+    return (struct image_transform){.type = type,
+                                    .batch = batch,
+                                    .channels = channels,
+                                    .source_height = height,
+                                    .source_width = width,
+                                    .height = height,
+                                    .width = width,
+                                    .source = source,
+                                    .mean = mean,
+                                    .std = std};
+}
+
 static void *bytes_copy(struct device_test *test, const void *bytes, size_t count)
 {
     return memcpy(device_test_zeros(test, TYPE_FP32, (int64_t)(count + 3) / 4), bytes, count);
@@ -171,17 +187,9 @@ static void check_plans(enum data_type type, int64_t batch, int64_t channels, in
     DEVICE_TEST(test, 2);
     const uint8_t *source = random_source(&test, batch * channels * plane);
     const struct pixel_plan *plans = random_plans(&test, batch, width, height);
-    const void *images = run(&test, (struct image_transform){.type = type,
-                                                             .batch = batch,
-                                                             .channels = channels,
-                                                             .source_height = height,
-                                                             .source_width = width,
-                                                             .height = height,
-                                                             .width = width,
-                                                             .source = source,
-                                                             .plans = plans,
-                                                             .mean = mean,
-                                                             .std = std});
+    struct image_transform args = transform_of(type, batch, channels, height, width, source);
+    args.plans = plans;
+    const void *images = run(&test, args);
     double numbers[3][256];
     numbers_make(&test, type, numbers);
     for (int64_t i = 0; i < batch * channels * plane; i++) {
@@ -194,7 +202,7 @@ static void check_plans(enum data_type type, int64_t batch, int64_t channels, in
 
 TEST_KERNELS(plans_are_followed)
 {
-    check_plans(TYPE_FP32, 200, 3, 20, 24);
+    check_plans(TYPE_FP32, device_test_cases(200, 20), 3, 20, 24);
     check_plans(TYPE_BF16, 70, 3, 32, 32);
     check_plans(TYPE_FP16, 5, 1, 7, 300);
     check_plans(TYPE_FP32, 3, 2, 259, 257);
@@ -277,20 +285,14 @@ static void check_values(enum data_type type, bool from_fp32, bool with_plans, f
     many_scales(means, stds);
     const void *source = spaced_copy(&test, from_fp32 ? (const void *)values : bytes, BATCH,
                                      bytes_each, bytes_each + 12);
-    const void *images = run(&test, (struct image_transform){.type = type,
-                                                             .from_fp32 = from_fp32,
-                                                             .source_stride = bytes_each + 12,
-                                                             .missing = missing,
-                                                             .batch = BATCH,
-                                                             .channels = MANY,
-                                                             .source_height = SIDE,
-                                                             .source_width = SIDE,
-                                                             .height = SIDE,
-                                                             .width = SIDE,
-                                                             .source = source,
-                                                             .plans = with_plans ? plans : NULL,
-                                                             .mean = means,
-                                                             .std = stds});
+    struct image_transform args = transform_of(type, BATCH, MANY, SIDE, SIDE, source);
+    args.from_fp32 = from_fp32;
+    args.source_stride = bytes_each + 12;
+    args.missing = missing;
+    args.plans = with_plans ? plans : NULL;
+    args.mean = means;
+    args.std = stds;
+    const void *images = run(&test, args);
     float *truth = device_test_zeros(&test, TYPE_FP32, COUNT);
     void *rounded = device_test_zeros(&test, type, COUNT);
     for (int64_t i = 0; i < COUNT; i++) {
@@ -331,20 +333,14 @@ static const void *noise_run(struct device_test *test, enum data_type type, uint
         plans[i] = *changes;
         plans[i].sample = first + (uint32_t)i;
     }
-    return run(test, (struct image_transform){
-                         .type = type,
-                         .from_fp32 = true,
-                         .batch = count,
-                         .channels = DEPTH,
-                         .source_height = 21,
-                         .source_width = 23,
-                         .height = 21,
-                         .width = 23,
-                         .source = device_test_zeros(test, TYPE_FP32, count * DEPTH * FIELD),
-                         .plans = plans,
-                         .mean = means,
-                         .std = stds,
-                         .is_target = is_target});
+    struct image_transform args = transform_of(
+        type, count, DEPTH, 21, 23, device_test_zeros(test, TYPE_FP32, count * DEPTH * FIELD));
+    args.from_fp32 = true;
+    args.plans = plans;
+    args.mean = means;
+    args.std = stds;
+    args.is_target = is_target;
+    return run(test, args);
 }
 
 static const struct pixel_plan noise = {.noise = 0.5f, .seed = 1ull << 40 | 7, .epoch = 3};

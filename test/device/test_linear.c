@@ -225,18 +225,8 @@ static struct backward_tensors run_backward(struct device_test *test, const stru
 /* The sums are of dx before it is rounded. */
 static void check_dx_sums(const struct linear_case *it, const struct backward_tensors *t)
 {
-    const double tolerance = 1.01 * device_test_precision(it->type) + 1e-6;
-    for (int64_t column = 0; column < it->in; column++) {
-        double sum = t->dx_sums_before[column], sizes = fabs(sum);
-        for (int64_t row = 0; row < rows_of(it); row++) {
-            const double value = device_test_value(it->type, t->dx, row * it->in + column);
-            sum += value;
-            sizes += fabs(value);
-        }
-        if (!(fabs(t->dx_sums[column] - sum) <= tolerance * (1 + sizes)))
-            fail_msg("dx_sums: element %lld is %.9g, not %.9g", (long long)column,
-                     t->dx_sums[column], sum);
-    }
+    device_test_column_sums("dx_sums", it->type, t->dx, rows_of(it), it->in, t->dx_sums_before,
+                            t->dx_sums, 1.01 * device_test_precision(it->type) + 1e-6);
 }
 
 static void check_dx(struct device_test *test, const struct linear_case *it,
@@ -259,8 +249,7 @@ static void check_dx(struct device_test *test, const struct linear_case *it,
                      device_test_dropout_at(&t->dropout, it->rows_per_sample, row, column, it->in);
     }
     check_rounded("dx", it, t->dx, dx, dx, count, it->out);
-    if (t->dx_sums != NULL)
-        check_dx_sums(it, t);
+    check_dx_sums(it, t);
 }
 
 static void check_gradients(struct device_test *test, const struct linear_case *it,

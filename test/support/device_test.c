@@ -412,6 +412,23 @@ void device_test_near(const char *what, enum data_type type, const void *tensor,
     }
 }
 
+void device_test_column_sums(const char *what, enum data_type type, const void *tensor,
+                             int64_t rows, int64_t width, const float *before, const float *sums,
+                             double tolerance)
+{
+    for (int64_t column = 0; column < width && sums != NULL; column++) {
+        double sum = (double)before[column], sizes = fabs(sum);
+        for (int64_t row = 0; row < rows; row++) {
+            const double value = device_test_value(type, tensor, row * width + column);
+            sum += value;
+            sizes += fabs(value);
+        }
+        if (!(fabs((double)sums[column] - sum) <= tolerance * (0.1 + sizes)))
+            fail_msg("%s: column %lld is %.9g, not %.9g", what, (long long)column,
+                     (double)sums[column], sum);
+    }
+}
+
 struct dropout device_test_drops(struct device_test *test, float rate, uint32_t layer)
 {
     return (struct dropout){.rate = rate,

@@ -174,6 +174,12 @@ double device_test_rounding(enum data_type type);
 void device_test_near(const char *what, enum data_type type, const void *tensor,
                       const double *expected, int64_t count, double tolerance, double scale);
 
+/* Fail unless sums[c] is before[c] and the sum of column c, up to `tolerance` times the sum of the
+ * magnitudes. NULL sums are not checked. */
+void device_test_column_sums(const char *what, enum data_type type, const void *tensor,
+                             int64_t rows, int64_t width, const float *before, const float *sums,
+                             double tolerance);
+
 /* Dropout at this rate in the masks of `layer`. */
 struct dropout device_test_drops(struct device_test *test, float rate, uint32_t layer);
 
