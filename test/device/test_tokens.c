@@ -44,7 +44,7 @@ static void check_patches(enum data_type type, int64_t batch, int64_t channels, 
     device_test_same("images", type, images, back, count);
 }
 
-/* batch, channels, height, width, patch, first; the first two for the emulated GPU */
+/* batch, channels, height, width, patch, first; the first three for the emulated GPU */
 static const int64_t patch_cases[][6] = {
     {3, 2, 8, 16, 8, 5},   {2, 1, 6, 9, 3, 0},    {3, 3, 32, 32, 4, 0},  {2, 2, 4, 12, 1, 3},
     {1, 3, 64, 32, 32, 0}, {2, 3, 28, 28, 14, 1}, {1, 3, 64, 48, 16, 0}, {0, 3, 8, 8, 4, 1}};
@@ -52,7 +52,7 @@ static const int64_t patch_cases[][6] = {
 TEST(patches_are_cut_and_put_together)
 {
     for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++)
-        for (int i = 0; i < device_test_cases(8, 2); i++) {
+        for (int i = 0; i < device_test_cases(8, 3); i++) {
             const int64_t *c = patch_cases[i];
             check_patches(type, c[0], c[1], c[2], c[3], c[4], c[5]);
         }
