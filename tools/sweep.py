@@ -154,14 +154,14 @@ class Sweep:
         rows = [row for row in (read_json(self.trial % i + ".json") for i in numbers) if row]
         return sorted(rows, key=lambda row: ("score" not in row, -row.get("score", 0)))
 
-    def is_alive(self, claim):
+    def is_alive(self, path):
         """True if a claim is locked by its owner or trial, or was renewed on another host."""
-        with open(claim, "r+") as file:
+        with open(path, "r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
-            return file.read().split()[:1] != [HOST] and time.time() < os.stat(claim).st_mtime + LOST
+            return file.read().split()[:1] != [HOST] and time.time() < os.stat(path).st_mtime + LOST
 
     def claim(self):
         """Claim the first trial that is new, or whose process has stopped or died. Return its
