@@ -53,7 +53,7 @@ static int64_t output_side(const struct options *options, const struct dataset *
 static bool open_all(struct input_bench *bench, struct error *error)
 {
     const struct options *options = &bench->options;
-    if (!dataset_open(&bench->dataset, options, SPLIT_TRAIN, error))
+    if (!dataset_open(&bench->dataset, options, SPLIT_TRAIN, NULL, error))
         return false;
     const struct dataset *dataset = &bench->dataset;
     bench->side = output_side(options, dataset);

@@ -189,6 +189,25 @@ void comm_receive(struct comm *comm, void *data, size_t bytes, int from);
  * not grow with the number of ranks. */
 void comm_shift(struct comm *comm, const void *data, void *received, size_t bytes, int shift);
 
+/* Bytes that all ranks can read. Initialize with zeros. */
+struct joined_bytes {
+    unsigned char *data;
+    int64_t bytes;
+    bool is_mapped; /* one copy for the ranks of the node: nobody may write */
+};
+
+/* Collective: join the parts of all ranks in the order of ranks. If they are large there is one
+ * copy per node, in shared memory if it has room. `part` was allocated with malloc and belongs to
+ * the call. begin [ranks + 1] is set to where each part begins, and the end. comm NULL: one rank.
+ * comm_joined_free is not collective. */
+void comm_join(struct comm *comm, void *part, int64_t bytes, int64_t *begin,
+               struct joined_bytes *all);
+void comm_joined_free(struct joined_bytes *all);
+
+/* Collective: give the texts of rank 0 to all ranks, whose table and texts are allocated; those of
+ * other ranks are not read. comm NULL: one rank. */
+void comm_share_texts(struct comm *comm, char ***texts, int64_t *count);
+
 /* Bytes of /dev/shm that the transport `shared` needs for that number of ranks on a node. */
 size_t comm_shared_bytes(int ranks);
 

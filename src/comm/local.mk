@@ -11,6 +11,7 @@ libvittrain_a_SOURCES += \
 	src/comm/folder_owner.h \
 	src/comm/heartbeat.c \
 	src/comm/internal.h \
+	src/comm/joined_bytes.c \
 	src/comm/messages.c \
 	src/comm/mpi.c \
 	src/comm/mpi_check.h \

@@ -373,8 +373,9 @@ static void path_describe(const char *path, struct error *error)
     struct suggestion suggestion = {0};
     struct split_files files = {0};
     struct stat status;
-    const int64_t number =
-        array_path_find(path, &files, error) ? list_read(&files, &list, &suggestion, error) : -1;
+    const int64_t number = array_path_find(path, &files, NULL, error)
+                               ? list_read(&files, &list, &suggestion, error)
+                               : -1;
     if (number >= 0) {
         const char *described = files.file[number].path;
         printf("%s, %s", described, list.container);

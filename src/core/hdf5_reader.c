@@ -166,16 +166,23 @@ static bool child_describe(struct hdf5_reader *reader, const char *datasets, str
     return subprocess_end(&reader->child, false, reader->path, reader->kind, error);
 }
 
+/* Describe the file, with the child if there is a program for it. */
+static bool file_describe(struct hdf5_reader *reader, struct error *error)
+{
+    const char *datasets = reader->datasets != NULL ? reader->datasets : "";
+    if (subprocess_has_program())
+        return child_describe(reader, datasets, error);
+    hdf5_describe(reader->path, datasets, &reader->file);
+    return true;
+}
+
 bool hdf5_reader_open(struct hdf5_reader *reader, const char *path, struct error *error)
 {
     file_close(reader);
     reader->path = path;
-    if (!file_open(reader, error))
-        return false;
-    const char *datasets = reader->datasets != NULL ? reader->datasets : "";
-    if (!subprocess_has_program())
-        hdf5_describe(path, datasets, &reader->file);
-    else if (!child_describe(reader, datasets, error))
+    const bool good =
+        file_open(reader, error) && (reader->receives || file_describe(reader, error));
+    if (reader->exchange != NULL ? !reader->exchange(reader->context, &reader->file, error) : !good)
         return false;
     if (reader->file.fault[0] != '\0')
         return hdf5_refuse(reader, error, "%s", reader->file.fault);

@@ -105,6 +105,12 @@ struct hdf5_reader {
                            * The chunks and compact data of these and of all scales in use are
                            * described. NULL: of none */
     bool allows_faults;   /* an object that HDF5 cannot read is no error */
+    /* If not NULL: called for each file after the description or its error is known, also if the
+     * file cannot be opened. It may exchange them with other processes; those with `receives` do
+     * not describe the file. Return false if `error` is set. */
+    bool (*exchange)(void *context, struct hdf5_description *file, struct error *error);
+    void *context;
+    bool receives;
     /* The caller sets the other members to zero before the first file. */
     const char *path;
     int descriptor;

@@ -14,6 +14,8 @@ struct open_file {
     char *path;
     int descriptor;                  /* -1: closed */
     int users;                       /* threads that read it */
+    bool is_described, has_stamp;    /* by another rank; after its first use */
+    struct file_stamp stamp;         /* of the first use */
     struct open_file *older, *newer; /* in the order of their last use, while it is open */
 };
 
@@ -82,6 +84,32 @@ struct open_file *open_file_new(const char *path, struct file_stamp *stamp)
     open_file_close(file);
     errno = reason;
     return NULL;
+}
+
+struct open_file *open_file_described(const char *path)
+{
+    struct open_file *file = allocate(1, sizeof *file);
+    file->path = allocate_copy(path);
+    file->descriptor = -1;
+    file->is_described = true;
+    return file;
+}
+
+const char *open_file_path(const struct open_file *file)
+{
+    return file->path;
+}
+
+bool open_file_holds(struct open_file *file, int descriptor, const struct file_stamp *described)
+{
+    if (!file->is_described)
+        return file_stamp_holds(descriptor, described);
+    pthread_mutex_lock(&mutex);
+    if (!file->has_stamp)
+        file->has_stamp = file_stamp_read(descriptor, &file->stamp);
+    const bool same = file->has_stamp && file->stamp.bytes == described->bytes;
+    pthread_mutex_unlock(&mutex);
+    return same && file_stamp_holds(descriptor, &file->stamp);
 }
 
 int open_file_take(struct open_file *file)

@@ -15,6 +15,15 @@ struct open_file;
 /* Open a regular file and read its stamp. Return NULL with errno. */
 struct open_file *open_file_new(const char *path, struct file_stamp *stamp);
 
+/* The same for a file that another rank has described: it is opened when it is read. */
+struct open_file *open_file_described(const char *path);
+
+const char *open_file_path(const struct open_file *file);
+
+/* True if the descriptor's file still is the described one. On other ranks that is a file of the
+ * same size, which may be a copy, and does not change from its first use on. */
+bool open_file_holds(struct open_file *file, int descriptor, const struct file_stamp *described);
+
 /* Return a descriptor that stays open until open_file_give, or -1 with errno. If the file was
  * opened again, it may be another one of this path: compare its stamp. */
 int open_file_take(struct open_file *file);

@@ -173,8 +173,10 @@ void array_close(struct array *array)
         open_file_close(array->file);
     array->file = NULL;
     free(array->files.folder);
-    free(array->chunks);
-    free(array->data);
+    if (!array->is_shared) {
+        free(array->chunks);
+        free(array->data);
+    }
     array->files.folder = NULL;
     array->chunks = NULL;
     array->data = NULL;
@@ -214,7 +216,8 @@ static bool bytes_read(const struct array *array, int64_t index, const struct ch
     const size_t count =
         durable_pread(place->descriptor, to, (size_t)bytes, place->offset + offset);
     const int reason = errno;
-    if (array->files.folder == NULL && !file_stamp_holds(place->descriptor, &array->stamp))
+    if (array->files.folder == NULL &&
+        !open_file_holds(array->file, place->descriptor, &array->stamp))
         return error_set(error, ERROR_DATA,
                          "%s was changed after it was opened: start again when it is complete",
                          array->path);

@@ -50,7 +50,7 @@ struct array_rule {
  * and their index. */
 struct array_files {
     char *folder;        /* allocated; NULL: all chunks are in one file */
-    const char *prefix;  /* of a file's name, before its coordinates in the grid of files */
+    char prefix[4];      /* of a file's name, before its coordinates in the grid of files */
     char separator;      /* between the coordinates */
     bool sharded;        /* the files are shards */
     bool index_is_first; /* at the start of the shard, else at the end */
@@ -79,8 +79,9 @@ struct array {
                                  * fill value. Of a folder, array_open lists the files */
     int64_t chunk_count;
     struct array_files files; /* if files.folder is set, `file` is not used */
-    uint8_t *data; /* allocated: the whole array if it is in the file's metadata, else NULL */
-    bool is_empty; /* it could not be opened because it has no elements */
+    uint8_t *data;  /* allocated: the whole array if it is in the file's metadata, else NULL */
+    bool is_shared; /* chunks and data are not freed by array_close */
+    bool is_empty;  /* it could not be opened because it has no elements */
     double fill;
     struct array_rule rule;
 

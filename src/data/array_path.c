@@ -33,7 +33,8 @@ static bool is_container(const char *folder)
     return false;
 }
 
-bool array_path_find(const char *root, struct split_files *files, struct error *error)
+bool array_path_find(const char *root, struct split_files *files, struct comm *comm,
+                     struct error *error)
 {
     static const struct split_file_kind kind = {
         .endings = array_hdf5_endings,
@@ -42,7 +43,7 @@ bool array_path_find(const char *root, struct split_files *files, struct error *
         .expected =
             "no files of arrays (*.h5, *.hdf5, *.he5, *.nc, *.nc4), Zarr stores or .npy files",
         .advice = "set data.root to a file, to a folder of files, or to their names"};
-    return split_files_find(root, &kind, files, error);
+    return split_files_find(root, &kind, files, comm, error);
 }
 
 bool array_path_open(struct array_path *self, const char *path, struct hdf5_reader *reader,

@@ -19,7 +19,8 @@ struct array_path {
 };
 
 /* Find the files and folders of data.root (split_files.h). */
-MUST_CHECK bool array_path_find(const char *root, struct split_files *files, struct error *error);
+MUST_CHECK bool array_path_find(const char *root, struct split_files *files, struct comm *comm,
+                                struct error *error);
 
 /* Open a file or folder. `reader` reads HDF5 files; its `datasets` must name the data sets that
  * will be opened. `path` must stay valid. Call array_path_close in any case, after its arrays are

@@ -157,9 +157,9 @@ static void keys_set(struct array *array, bool is_default, char separator)
 {
     array->files.separator = separator;
     if (is_default)
-        array->files.prefix = array->dimensions == 0 ? "c" : separator == '/' ? "c/" : "c.";
+        strcpy(array->files.prefix, array->dimensions == 0 ? "c" : separator == '/' ? "c/" : "c.");
     else
-        array->files.prefix = array->dimensions == 0 ? "0" : "";
+        strcpy(array->files.prefix, array->dimensions == 0 ? "0" : "");
 }
 
 static bool codec_add(struct array *array, const char *name, const json_t *configuration,

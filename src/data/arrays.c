@@ -13,55 +13,16 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/vectorised.h"
-#include "data/array_attributes.h"
 #include "data/array_cache.h"
-#include "data/array_files.h"
-#include "data/array_path.h"
 #include "data/arrays.h"
 #include "data/arrays_coordinates.h"
+#include "data/arrays_open.h"
 #include "data/arrays_targets.h"
-#include "data/arrays_variable.h"
-#include "data/dataset.h"
-#include "data/file_series.h"
-#include "data/grid.h"
+#include "data/listing.h"
 #include "data/sampler.h"
-#include "data/split_files.h"
 #include "data/window.h"
 
-struct arrays_file {
-    char *path;
-    struct array_path place;
-    int64_t chunk;       /* samples in its largest chunks that have to be decoded; at least 1 */
-    int64_t first_chunk; /* number of chunks of the files before */
-    struct array *array; /* [x_count + y_count] */
-    int opened;          /* number of arrays that are open */
-    bool is_empty;       /* it could not be opened because an array has no elements */
-    struct series_file times;
-};
-
-struct arrays {
-    struct split_files files;
-    struct arrays_file *file; /* [file_count] in the order of records */
-    int64_t file_count;
-    struct variable *x, *y; /* [x_count], [y_count] */
-    int x_count, y_count;
-    int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
-    struct file_series series; /* its files are those in `file` */
-    struct grid grid;          /* of the first file */
-    struct array_missing missing;
-    bool has_planes; /* the targets are planes, which are read with the pixels */
-    double ignored;  /* train.ignore_label, or NAN */
-    float *target;   /* [count, target.count]: targets that are not planes, or NULL */
-    int32_t *label;  /* [count]: classes, or NULL */
-};
-
 /* ---- variables ---- */
-
-/* Return a variable of data.x, or after them one of data.y. */
-static struct variable *variable_of(const struct arrays *self, int number)
-{
-    return number < self->x_count ? &self->x[number] : &self->y[number - self->x_count];
-}
 
 static bool variables_list(const struct options *options, struct arrays *self, struct error *error)
 {
@@ -73,197 +34,6 @@ static bool variables_list(const struct options *options, struct arrays *self, s
                          "FILE` lists the data sets of a file");
     return variables_parse("data.x", options->data.x, &self->x, &self->x_count, error) &&
            variables_parse("data.y", options->data.y, &self->y, &self->y_count, error);
-}
-
-/* Return the samples at both ends of a series without times that are no records. */
-static int64_t samples_at_ends(const struct file_series *series)
-{
-    int64_t before = 0, after = 0;
-    for (int o = 0; o < series->offset_count; o++)
-        if (series->required[o]) {
-            before = larger(before, -series->offset[o]);
-            after = larger(after, series->offset[o]);
-        }
-    return before + after;
-}
-
-/* Set offsets and transforms. A data set of the first file whose name is "u@+6" has priority over
- * an offset. Samples of planes or numbers are predicted (allows_none) even if their targets are
- * after the end of the series. */
-static bool variables_resolve(struct arrays *self, const struct options *options,
-                              const struct array_path *place, bool allows_none, struct error *error)
-{
-    const bool predicts_beyond =
-        allows_none && (options->data.task == TASK_REGRESSION || options->model.head == HEAD_DENSE);
-    for (int v = 0; v < self->x_count + self->y_count; v++) {
-        struct variable *variable = variable_of(self, v);
-        char name[VARIABLE_TEXT];
-        variable_write(variable, name);
-        if (variable->offset != 0 && array_path_has(place, name)) {
-            variable->offset = 0;
-            snprintf(variable->name, sizeof variable->name, "%.*s", (int)sizeof variable->name - 1,
-                     name);
-        }
-        const bool required = v < self->x_count || !predicts_beyond || variable->offset < 0;
-        if (!file_series_use(&self->series, variable->offset, required))
-            return error_set(error, ERROR_USAGE, "data.x and data.y have more than %d offsets (@)",
-                             SERIES_OFFSETS);
-    }
-    const bool by_time = options->data.val == VALIDATION_FRACTION &&
-                         options->data.val_from == VAL_FROM_END && !allows_none;
-    self->series.is_ordered = !self->series.counts && (self->series.joined || by_time ||
-                                                       samples_at_ends(&self->series) > 0);
-    return variables_transform(options->data.transform, self->x, self->x_count, self->y,
-                               self->y_count, options->data.task != TASK_REGRESSION, error);
-}
-
-/* Set the shape of the records from the first file. */
-static bool shape_set(struct dataset *dataset, const struct options *options,
-                      const struct arrays_file *file, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    struct target_shape *target = &dataset->target;
-    for (int v = 0; v < self->array_count; v++)
-        if (!grid_set_order(&self->grid, v, file->array[v].extent, options->data.order,
-                            &variable_of(self, v)->channels_last, error) ||
-            !variable_set_shape(variable_of(self, v), v < self->x_count ? "data.x" : "data.y",
-                                &file->array[v], error))
-            return false;
-    if (!self->series.counts && !grid_check(&self->grid, error))
-        return false;
-    dataset->height = self->x[0].height;
-    dataset->width = self->x[0].width;
-    self->has_planes = self->y[0].dimensions > 2;
-    target->height = self->has_planes ? dataset->height : 1;
-    target->width = self->has_planes ? dataset->width : 1;
-    for (int v = 0; v < self->x_count; v++)
-        if (!variable_add_channels(&self->x[v], &self->x[0], "data.x", &dataset->channels,
-                                   dataset->height, dataset->width, error))
-            return false;
-    for (int v = 0; !dataset->unlabelled && v < self->y_count; v++)
-        if (!variable_add_channels(&self->y[v], self->has_planes ? &self->x[0] : &self->y[0],
-                                   "data.y", &target->count, target->height, target->width, error))
-            return false;
-    variables_list_transforms(self->x, self->x_count, dataset->channels,
-                              dataset->channel_transform);
-    variables_list_transforms(self->y, self->y_count, target->count, dataset->target_transform);
-    return true;
-}
-
-/* ---- files ---- */
-
-/* Return the number of the first array of the same data set, which may be named twice: u@-1,u. */
-static int first_of(const struct arrays_file *file, int number)
-{
-    int first = 0;
-    while (strcmp(file->array[first].name, file->array[number].name) != 0)
-        first++;
-    return first;
-}
-
-/* Take the times of the samples of a file out of its grid: the coordinate of the first dimension of
- * data.x. */
-static bool times_take(struct arrays *self, struct arrays_file *file, const struct grid *grid,
-                       struct error *error)
-{
-    struct file_series *series = &self->series;
-    struct series_file *times = &file->times;
-    const int number = grid->array[0].dimension[0];
-    double most = 0;
-    *times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
-    if (number == GRID_NONE || grid->dimension[number].values == NULL)
-        return true;
-    struct dimension *samples = &grid->dimension[number];
-    const char *calendar = array_attributes_text(&samples->attributes, "calendar");
-    if (samples->kind != DIMENSION_TIME && !series->joined && samples_at_ends(series) == 0)
-        series->is_ordered = false; /* numbers that are no times do not decide about splits */
-    if (!time_units_parse(samples->units, calendar, &times->units)) {
-        times->units = (struct time_units){0};
-        if (series->is_ordered)
-            return error_set(error, ERROR_DATA,
-                             "%s: cannot decode the units '%.60s' of '%s' in the calendar '%.40s': "
-                             "write UNIT since DATE, or set data.coordinates=ignore",
-                             file->path, samples->units, samples->name, calendar);
-    }
-    for (int64_t n = 0; n < samples->count; n++) {
-        most = fmax(most, fabs(samples->values[n]));
-        if (!isfinite(samples->values[n]) && series->is_ordered)
-            return error_set(error, ERROR_DATA,
-                             "%s: '%s' has no value at sample %lld: write all times, or set "
-                             "data.coordinates=ignore to count samples",
-                             file->path, samples->name, (long long)n);
-    }
-    times->time = samples->values;
-    samples->values = NULL;
-    if (samples->is_float32)
-        times->rounding = most * 0x1p-24 * (times->units.seconds > 0 ? times->units.seconds : 1);
-    if (series->name[0] == '\0') {
-        series->units = times->units;
-        snprintf(series->name, sizeof series->name, "%.63s", samples->name);
-    }
-    return true;
-}
-
-/* Read the grid of a file. Keep that of the first file, and compare others with it. */
-static bool grid_read(struct dataset *dataset, const struct options *options,
-                      struct arrays_file *file, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    struct grid other = {0};
-    const bool is_first = self->file_count == 1, counts = self->series.counts;
-    struct grid *grid = is_first ? &self->grid : &other;
-    for (int v = 0; v < self->array_count; v++)
-        grid_add(grid, &file->place, variable_of(self, v)->name, &file->array[v]);
-    for (int n = 0; counts && n < grid->dimension_count; n++)
-        grid->dimension[n].kind = DIMENSION_UNKNOWN;
-    const bool good = (is_first ? shape_set(dataset, options, file, error)
-                                : counts || grid_compare(&self->grid, grid, error)) &&
-                      times_take(self, file, grid, error);
-    grid_close(&other);
-    return good;
-}
-
-/* Open the arrays of a file, and check that their shapes match those of the first file. */
-static bool file_arrays(struct dataset *dataset, const struct options *options,
-                        struct arrays_file *file, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    const int count = self->array_count;
-    for (; file->opened < count; file->opened++) {
-        struct array *array = &file->array[file->opened];
-        if (!array_path_array(&file->place, variable_of(self, file->opened)->name, array, error)) {
-            file->is_empty = array->is_empty && file->opened < self->x_count;
-            array_close(array);
-            return false;
-        }
-    }
-    if (!grid_read(dataset, options, file, error))
-        return false;
-    for (int v = 0; v < count; v++) {
-        const bool is_x = v < self->x_count;
-        struct variable *variable = variable_of(self, v);
-        variable->is_wide |=
-            variable->transform == TRANSFORM_NONE && array_is_wide(&file->array[v]);
-        if (!variable_agrees(variable, &file->array[v]))
-            return error_set(error, ERROR_DATA,
-                             "%s: the shape of %s=%s does not match that of %s: use data sets of "
-                             "the same shape",
-                             file->path, is_x ? "data.x" : "data.y", variable->name,
-                             self->file[0].path);
-        if (file->array[v].extent[0] != file->array[0].extent[0])
-            return error_set(error, ERROR_DATA,
-                             "%s: %s=%s has %lld samples, and data.x=%s has %lld: use data sets of "
-                             "the same number of samples",
-                             file->path, is_x ? "data.x" : "data.y", variable->name,
-                             (long long)file->array[v].extent[0], self->x[0].name,
-                             (long long)file->array[0].extent[0]);
-    }
-    const int64_t samples = file->array[0].extent[0];
-    return self->series.joined || samples >= samples_at_ends(&self->series) ||
-           error_set(error, ERROR_DATA,
-                     "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s; "
-                     "data.join=on makes the files one series",
-                     file->path, (long long)samples, options->data.x, options->data.y);
 }
 
 static int compare_times(const void *left, const void *right)
@@ -290,152 +60,70 @@ static bool series_make(struct dataset *dataset, struct error *error)
     if (!file_series_pair(series, !dataset->held_out, error))
         return false;
     dataset->count = series->records;
-    dataset->has_offsets = samples_at_ends(series) > 0;
+    dataset->has_offsets = arrays_samples_at_ends(series) > 0;
     if (dataset->has_offsets && timed == 0 && !dataset->held_out)
         log_info("offsets (@) count samples: %s has no coordinate of its samples such as 'time'",
                  self->file[0].path);
     return true;
 }
 
-/* Read targets that are not planes from all files into self->target. */
+/* Read the targets of records [begin, end) of a variable, `outputs` numbers apart. */
+static bool targets_of(const struct arrays *self, int number, int64_t begin, int64_t end,
+                       const double *origin, int64_t outputs, float *to, struct error *error)
+{
+    const struct variable *variable = &self->y[number];
+    const int64_t channels = variable->channels;
+    float *values = NULL;
+    int64_t file, sample, last = -1;
+    bool good = true;
+    for (int64_t r = begin; good && r < end; r++, to += outputs) {
+        file = file_series_find(&self->series, r, variable->offset, &sample);
+        if (file >= 0 && file != last) {
+            struct array *array = &self->file[file].array[self->x_count + number];
+            const struct array_box box = variable_box(variable, 0, array->extent[0]);
+            values = allocate_resized(values, (size_t)array_elements(array) * sizeof *values);
+            good = variable_read(variable, array, &box, 1, origin, values, error);
+            last = file;
+        }
+        for (int64_t c = 0; good && c < channels; c++)
+            to[c] = file < 0 ? NAN : values[sample * channels + c];
+        if (good)
+            value_transform_apply(variable->transform, to, channels);
+    }
+    free(values);
+    return good;
+}
+
+/* Read targets that are not planes into self->target. While the data set is opened each rank reads
+ * a part of the records; on failure all ranks return false. */
 static bool targets_read(struct dataset *dataset, struct error *error)
 {
     struct arrays *self = dataset->self;
-    const int64_t outputs = dataset->target.count;
-    const int64_t records = self->series.records;
+    struct comm *comm = dataset->comm;
+    const int64_t outputs = dataset->target.count, ranks = comm != NULL ? comm->size : 1;
     const double *origin = dataset->target_origin;
+    int64_t first, count;
+    cut_evenly(self->series.records, ranks, comm != NULL ? comm->rank : 0, &first, &count);
+    const size_t bytes = (size_t)(count * outputs) * sizeof *self->target;
+    float *part = allocate(bytes, 1), *to = part;
+    for (int v = 0; v < self->y_count && error->kind == ERROR_NONE; v++) {
+        error_defer(targets_of(self, v, first, first + count, origin, outputs, to, error));
+        to += self->y[v].channels;
+        origin += self->y[v].channels;
+    }
+    if (!dataset_agree(dataset, error)) {
+        free(part);
+        return false;
+    }
+    struct joined_bytes all;
+    int64_t *begin = allocate((size_t)ranks + 1, sizeof *begin);
+    comm_join(comm, part, (int64_t)bytes, begin, &all);
     free(self->target);
-    float *to = self->target = allocate((size_t)(records * outputs), sizeof *self->target);
-    for (int v = 0; v < self->y_count; v++) {
-        const struct variable *variable = &self->y[v];
-        const int64_t channels = variable->channels;
-        float *values = NULL;
-        int64_t file, sample, last = -1;
-        for (int64_t r = 0; r < records; r++) {
-            float *target = to + r * outputs;
-            file = file_series_find(&self->series, r, variable->offset, &sample);
-            if (file >= 0 && file != last) {
-                struct array *array = &self->file[file].array[self->x_count + v];
-                const struct array_box box = variable_box(variable, 0, array->extent[0]);
-                values = allocate_resized(values, (size_t)array_elements(array) * sizeof *values);
-                if (!variable_read(variable, array, &box, 1, origin, values, error)) {
-                    free(values);
-                    return false;
-                }
-                last = file;
-            }
-            for (int64_t c = 0; c < channels; c++)
-                target[c] = file < 0 ? NAN : values[sample * channels + c];
-            value_transform_apply(variable->transform, target, channels);
-        }
-        free(values);
-        to += channels;
-        origin += channels;
-    }
+    self->target = allocate((size_t)all.bytes, 1);
+    memcpy(self->target, all.data, (size_t)all.bytes);
+    comm_joined_free(&all);
+    free(begin);
     return true;
-}
-
-/* Compare the names of classes with those of the first file. */
-static bool class_names_compare(const struct dataset *dataset, const struct listing *names,
-                                const char *path, struct error *error)
-{
-    const struct arrays *self = dataset->self;
-    for (size_t c = 0; c < names->count; c++)
-        if ((int64_t)c >= dataset->classes || strcmp(dataset->class_name[c], names->names[c]) != 0)
-            return error_set(error, ERROR_DATA,
-                             "%s: class %zu is '%s' in the attribute class_names, but the first "
-                             "file %s has other names: make them the same",
-                             path, c, names->names[c], self->file[0].path);
-    return true;
-}
-
-/* Read the names of classes. Later files have the names of the first one, or none. */
-static bool class_names_read(struct dataset *dataset, const struct arrays_file *file,
-                             struct error *error)
-{
-    const struct arrays *self = dataset->self;
-    struct listing names = {0};
-    bool good = array_class_names(&file->place, self->y[0].name, &names, error);
-    if (good && self->file_count > 1) {
-        good = class_names_compare(dataset, &names, file->path, error);
-    } else if (good && names.count > 0) {
-        dataset->classes = (int64_t)names.count;
-        dataset->class_name = names.names;
-        names = (struct listing){0};
-    }
-    listing_free(&names);
-    return good;
-}
-
-/* Decide if the files have data.y. allows_none: they need not have it. */
-static void labels_find(struct dataset *dataset, const struct arrays_file *first, bool allows_none)
-{
-    struct arrays *self = dataset->self;
-    for (int v = 0; allows_none && v < self->y_count; v++)
-        dataset->unlabelled |= !array_path_has(&first->place, self->y[v].name);
-    self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
-}
-
-/* allows_none: the file need not have data.y. */
-static bool file_open(struct dataset *dataset, const struct options *options,
-                      struct hdf5_reader *reader, const char *path, bool allows_none,
-                      struct error *error)
-{
-    struct arrays *self = dataset->self;
-    struct arrays_file *file = &self->file[self->file_count++];
-    *file = (struct arrays_file){.path = NULL};
-    file->path = allocate_copy(path);
-    file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
-    if (!array_path_open(&file->place, file->path, reader, error))
-        return false;
-    if (self->file_count == 1) {
-        if (!variables_resolve(self, options, &file->place, allows_none, error))
-            return false;
-        labels_find(dataset, file, allows_none);
-    }
-    if (!file_arrays(dataset, options, file, error))
-        return false;
-    for (int v = 0; v < file->opened; v++)
-        if (first_of(file, v) == v)
-            array_missing_add(&self->missing, &file->array[v]);
-    return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
-           class_names_read(dataset, file, error);
-}
-
-static void file_close(struct arrays_file *file)
-{
-    for (int v = 0; v < file->opened; v++)
-        array_close(&file->array[v]);
-    array_path_close(&file->place);
-    free(file->times.time);
-    free(file->array);
-    free(file->path);
-}
-
-static bool split_open(struct dataset *dataset, const struct options *options,
-                       struct hdf5_reader *reader, enum data_split split, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    int64_t count, empty = 0;
-    const struct split_file *files =
-        split == SPLIT_ALL ? split_files_all(&self->files, &count)
-                           : split_files_choose(&self->files, options, split, &count, error);
-    bool good = files != NULL;
-    if (good)
-        dataset->held_out |=
-            split != SPLIT_TRAIN && split != SPLIT_ALL && files[0].split == SPLIT_TRAIN;
-    for (int64_t i = 0; good && i < count; i++) {
-        good = file_open(dataset, options, reader, files[i].path, split == SPLIT_ALL, error);
-        if (good || !self->file[self->file_count - 1].is_empty || ++empty == count)
-            continue;
-        file_close(&self->file[--self->file_count]);
-        error_clear(error);
-        good = true;
-    }
-    if (good && empty > 0 && !dataset->held_out)
-        log_warn("data.root: %lld of %lld files have no samples and are left out", (long long)empty,
-                 (long long)count);
-    return good;
 }
 
 /* ---- chunks ---- */
@@ -493,7 +181,8 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
     for (int64_t i = 0; i < self->file_count; i++) {
         struct arrays_file *file = &self->file[i];
         for (int v = 0; v < file->opened; v++)
-            array_use_cache(&file->array[v], dataset->chunks, &file->array[first_of(file, v)]);
+            array_use_cache(&file->array[v], dataset->chunks,
+                            &file->array[arrays_first_of(file, v)]);
         total += chunks_count(file, chunks, tiled);
         chunks += round_up_division(file->array[0].extent[0], file->chunk);
         largest = larger(largest, file->chunk);
@@ -519,31 +208,16 @@ static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
 
 /* ---- the data set ---- */
 
-/* List the data sets that both options may name, for the HDF5 reader. */
-static char *names_list(const struct arrays *self)
-{
-    struct text_stream names;
-    text_stream_open(&names);
-    for (int v = 0; v < self->x_count + self->y_count; v++) {
-        char name[VARIABLE_TEXT];
-        variable_write(variable_of(self, v), name);
-        fprintf(names.stream, "%s%s,%s", v > 0 ? "," : "", variable_of(self, v)->name, name);
-    }
-    fprintf(names.stream, ",%.*stime", (int)(text_base_name(self->x[0].name) - self->x[0].name),
-            self->x[0].name);
-    return text_stream_close(&names);
-}
-
 static bool files_open(struct dataset *dataset, const struct options *options,
                        enum data_split split, struct error *error)
 {
     struct arrays *self = dataset->self;
-    char *names = names_list(self);
+    char *names = arrays_names(self);
     struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
     const bool all = options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL;
     self->file = allocate((size_t)self->files.count, sizeof *self->file);
-    const bool good = (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
-                      split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
+    const bool good = (!all || arrays_open_split(dataset, options, &reader, SPLIT_TRAIN, error)) &&
+                      arrays_open_split(dataset, options, &reader, all ? SPLIT_TEST : split, error);
     hdf5_reader_close(&reader);
     free(names);
     const bool refused = options->data.missing == MISSING_ERROR;
@@ -567,9 +241,14 @@ static bool arrays_open(const struct options *options, enum data_split split,
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
     struct arrays_view view;
     if (!variables_list(options, self, error) ||
-        !array_path_find(options->data.root, &self->files, error) ||
+        !array_path_find(options->data.root, &self->files, dataset->comm, error) ||
         !files_open(dataset, options, split, error))
         return false;
+    const int64_t compared =
+        listing_compared(self->file_count, dataset->comm != NULL ? dataset->comm->size : 1);
+    for (int64_t i = 0; i < compared; i++)
+        dataset->seen =
+            listing_sum_size(dataset->seen, self->file[i * self->file_count / compared].path);
     variables_list_wide(self->x, self->x_count, dataset->channel_is_wide);
     variables_list_wide(self->y, self->y_count, dataset->target_is_wide);
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
@@ -753,7 +432,7 @@ bool arrays_check_grid(struct dataset *dataset, const char *text, const char *pa
         return true;
     grid_parse(text, path, &trained);
     bool good = grid_compare(&trained, dataset->grid, error);
-    if (good && trained.step.ruler != RULER_NONE && samples_at_ends(&self->series) == 0) {
+    if (good && trained.step.ruler != RULER_NONE && arrays_samples_at_ends(&self->series) == 0) {
         self->series.step = trained.step;
         good = file_series_pair(&self->series, false, error) &&
                (self->target == NULL || targets_read(dataset, error));
@@ -768,7 +447,9 @@ static void arrays_close(struct dataset *dataset)
     if (self == NULL)
         return;
     for (int64_t i = 0; i < self->file_count; i++)
-        file_close(&self->file[i]);
+        arrays_file_close(&self->file[i]);
+    for (int n = 0; n < self->joined_count; n++)
+        comm_joined_free(&self->joined[n]);
     array_cache_free(dataset->chunks);
     split_files_free(&self->files);
     free(self->file);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm.h"
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/folder.h"
@@ -86,35 +87,52 @@ static bool open_split(struct dataset *dataset, const struct options *options,
     return window_set(dataset, options, split, error);
 }
 
-bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
-                  struct error *error)
+/* Open the format of the options. On failure no data set is open. */
+static bool open_format(struct dataset *dataset, const struct options *options,
+                        enum data_split split, struct error *error)
 {
-    *dataset = (struct dataset){0};
     if (split == SPLIT_VALIDATION && options->data.val == VALIDATION_NONE)
         return error_set(error, ERROR_USAGE,
                          "data.val=none leaves no validation split: set data.val=test, "
                          "data.val=reference or data.val=0.1");
-    dataset->format = format_find(options->data.format, error);
-    if (dataset->format == NULL)
+    const struct dataset_format *format = format_find(options->data.format, error);
+    if (format == NULL)
         return false;
-    if (options->data.val == VALIDATION_VAL && !dataset->format->splits) {
-        error_set(error, ERROR_USAGE,
-                  "data.val=val: data.format=%s has no validation split of its own; use "
-                  "data.val=test, data.val=reference or data.val=0.1",
-                  dataset->format->name);
-        *dataset = (struct dataset){0};
-        return false;
-    }
-    if (open_split(dataset, options, split, error) &&
-        (dataset->classes <= CLASSES_MOST ||
-         error_set(error, ERROR_DATA, "data.root=%s: %lld classes, at most %d are supported",
-                   options->data.root, (long long)dataset->classes, CLASSES_MOST)) &&
-        (split != SPLIT_TRAIN || dataset->classes != 1 || dataset->target.count > 0 ||
-         error_set(error, ERROR_DATA, "data.root=%s: one class only: training needs two or more",
-                   options->data.root)))
-        return true;
-    dataset_close(dataset);
-    return false;
+    if (options->data.val == VALIDATION_VAL && !format->splits)
+        return error_set(error, ERROR_USAGE,
+                         "data.val=val: data.format=%s has no validation split of its own; use "
+                         "data.val=test, data.val=reference or data.val=0.1",
+                         format->name);
+    dataset->format = format;
+    return open_split(dataset, options, split, error) &&
+           (dataset->classes <= CLASSES_MOST ||
+            error_set(error, ERROR_DATA, "data.root=%s: %lld classes, at most %d are supported",
+                      options->data.root, (long long)dataset->classes, CLASSES_MOST)) &&
+           (split != SPLIT_TRAIN || dataset->classes != 1 || dataset->target.count > 0 ||
+            error_set(error, ERROR_DATA, "data.root=%s: one class only: training needs two or more",
+                      options->data.root));
+}
+
+bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
+                  struct comm *comm, struct error *error)
+{
+    *dataset = (struct dataset){.comm = comm};
+    error_defer(open_format(dataset, options, split, error));
+    const bool good = dataset_agree(dataset, error);
+    dataset->comm = NULL;
+    if (!good)
+        dataset_close(dataset);
+    return good;
+}
+
+bool dataset_is_first(const struct dataset *dataset)
+{
+    return dataset->comm == NULL || dataset->comm->rank == 0;
+}
+
+bool dataset_agree(const struct dataset *dataset, struct error *error)
+{
+    return dataset->comm != NULL ? comm_agree(dataset->comm, error) : error->kind == ERROR_NONE;
 }
 
 bool dataset_describe(struct dataset *dataset, const struct options *options, struct error *error)
@@ -125,7 +143,7 @@ bool dataset_describe(struct dataset *dataset, const struct options *options, st
         return false;
     if (opened.format->describe != NULL)
         opened.format->describe(options, &opened);
-    else if (!dataset_open(&opened, options, SPLIT_TRAIN, error))
+    else if (!dataset_open(&opened, options, SPLIT_TRAIN, NULL, error))
         return false;
     *dataset = (struct dataset){.type = opened.type,
                                 .encoded = opened.encoded,

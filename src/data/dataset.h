@@ -15,6 +15,7 @@
 #include "data/value_transform.h"
 #include "device/image.h"
 
+struct comm;
 struct options;
 
 struct dataset;
@@ -23,8 +24,9 @@ struct dataset_format {
     const char *name; /* value of data.format */
     /* Open the records of a split; with data.val=reference all records, training first
      * (dataset_open then splits them). A data set without test data may open the training records
-     * as SPLIT_TEST if data.val is a fraction; it then sets `held_out`. close is also called after
-     * a failure. */
+     * as SPLIT_TEST if data.val is a fraction; it then sets `held_out`. Collective over
+     * dataset->comm. An error may be that of one rank. close is also called after a failure, and
+     * is not collective. */
     bool (*open)(const struct options *options, enum data_split split, struct dataset *dataset,
                  struct error *error);
     /* Set channels, height, width and classes from the options alone; NULL if only the files have
@@ -78,10 +80,12 @@ static inline size_t target_bytes(const struct target_shape *target)
 
 struct dataset {
     const struct dataset_format *format;
+    struct comm *comm; /* that opens it; NULL: one rank, and after dataset_open */
     int64_t count;
     enum dataset_type type;
-    bool encoded;                    /* records are image files: `load` is set and not `read` */
-    uint32_t sum;                    /* checksum of the listed records, to compare ranks */
+    bool encoded;  /* records are image files: `load` is set and not `read` */
+    uint32_t sum;  /* checksum of the listed records; also in checkpoints */
+    uint32_t seen; /* checksum of sizes of files as this rank sees them, to compare ranks */
     int64_t channels, height, width; /* of each record; 3, 0, 0 if encoded */
     struct image_size field; /* size of the stored images if samples are windows of them; else 0 */
     int64_t tiles;           /* number of tiles of a record if samples are tiles; else 0 */
@@ -153,13 +157,19 @@ enum { TRAINING_PER_TEST = 4 };
 extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_image_folder,
     dataset_cinic10, dataset_webdataset, dataset_arrays;
 
-/* Open a split according to `data.*`, data.val and debug.fraction. Not collective: call it on all
- * ranks and then comm_agree. An empty split is an error, and so is the validation split of
+/* Open a split according to `data.*`, data.val and debug.fraction. Collective over `comm`; NULL:
+ * one rank. The ranks share the work of listing, indexing and checking files. If it fails on one
+ * rank it fails on all. An empty split is an error, and so is the validation split of
  * data.val=none. */
 MUST_CHECK bool dataset_open(struct dataset *dataset, const struct options *options,
-                             enum data_split split, struct error *error);
-/* Describe a record for planning; reads files only if the format needs them. No records can be
- * read; dataset_close is not needed. */
+                             enum data_split split, struct comm *comm, struct error *error);
+/* For formats: true on rank 0. */
+bool dataset_is_first(const struct dataset *dataset);
+/* For formats. Collective: false on all ranks if a rank has set its error, which all get. */
+MUST_CHECK bool dataset_agree(const struct dataset *dataset, struct error *error);
+
+/* Describe a record for planning; reads files only if the format needs them. Not collective. No
+ * records can be read; dataset_close is not needed. */
 MUST_CHECK bool dataset_describe(struct dataset *dataset, const struct options *options,
                                  struct error *error);
 /* Read sample `index` of the split, 0 <= index < count: the record, or the file if encoded.

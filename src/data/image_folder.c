@@ -1,119 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The formats imagefolder and cinic10: ROOT/SPLIT/CLASS/.../file.jpg as in torchvision's
- * ImageFolder, or ROOT/CLASS/.../file.jpg without splits (a flat folder). Each rank lists the
- * files; feed_open compares the lists. */
+ * ImageFolder, or ROOT/CLASS/.../file.jpg without splits (a flat folder). Rank 0 lists the classes
+ * and files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/crc32c.h"
 #include "data/data_root.h"
-#include "data/dataset.h"
+#include "data/image_list.h"
 #include "data/listing.h"
-#include "data/record_check.h"
-
-/* One file: its folder and the offset of its name in `names`. */
-struct folder_record {
-    uint64_t name;
-    uint32_t folder;
-};
-
-/* A folder with files, and its class. */
-struct folder {
-    char *path;
-    int32_t label;
-};
-
-struct image_folder {
-    struct folder *folders;
-    struct folder_record *records;
-    char *names; /* concatenated, each with a terminating zero */
-    size_t folder_count, folder_capacity, record_count, record_capacity, names_bytes,
-        names_capacity;
-};
-
-static void image_folder_name_record(const struct dataset *dataset, int64_t record, char *path,
-                                     size_t size)
-{
-    const struct image_folder *self = dataset->self;
-    const struct folder_record *file = &self->records[record];
-    snprintf(path, size, "%s/%s", self->folders[file->folder].path, self->names + file->name);
-}
-
-/* ---- Lists of classes and files in torchvision's order: Python's sorted(os.walk(folder)) and
- * sorted(files). */
-
-static void add_file(struct image_folder *self, const char *name)
-{
-    const size_t bytes = strlen(name) + 1;
-    while (self->names_capacity - self->names_bytes < bytes)
-        self->names = allocate_more(self->names, &self->names_capacity, self->names_capacity, 1);
-    self->records = allocate_more(self->records, &self->record_capacity, self->record_count,
-                                  sizeof *self->records);
-    self->records[self->record_count++] =
-        (struct folder_record){self->names_bytes, (uint32_t)self->folder_count - 1};
-    memcpy(self->names + self->names_bytes, name, bytes);
-    self->names_bytes += bytes;
-}
-
-static bool add_folder(struct image_folder *self, const char *path, int32_t label,
-                       struct error *error)
-{
-    struct listing files = {0};
-    const bool good = listing_read(path, NULL, &files, image_file_is_name, error);
-    self->folders = allocate_more(self->folders, &self->folder_capacity, self->folder_count,
-                                  sizeof *self->folders);
-    if (files.count > 0)
-        self->folders[self->folder_count++] = (struct folder){allocate_copy(path), label};
-    for (size_t i = 0; i < files.count; i++)
-        add_file(self, files.names[i]);
-    listing_free(&files);
-    return good;
-}
-
-/* Add the images of a class's folder and of its subfolders, in order of paths. Symbolic links are
- * followed. */
-static bool add_class(struct image_folder *self, const char *directory, int32_t label,
-                      struct error *error)
-{
-    struct listing found = {0};
-    bool good = listing_walk(directory, false, &found, error);
-    for (size_t i = 0; good && i < found.count; i++)
-        good = add_folder(self, found.names[i], label, error);
-    listing_free(&found);
-    return good;
-}
-
-/* ---- Checks. */
-
-static bool check_file(const struct dataset *dataset, int64_t record, const struct options *options,
-                       struct check_scratch *scratch, struct error *error)
-{
-    char path[2 * LISTING_PATH];
-    image_folder_name_record(dataset, record, path, sizeof path);
-    return record_check_file(path, options, scratch, error);
-}
-
-/* Check every file. Files that are not images are an error, or removed with data.skip_broken=on. */
-static bool check_files(struct dataset *dataset, const struct options *options, struct error *error)
-{
-    struct image_folder *self = dataset->self;
-    const size_t count = self->record_count;
-    if ((options->data.check == CHECK_NONE && !record_check_is_full(options)) || count == 0)
-        return true;
-    uint8_t *broken = allocate(count, 1);
-    const bool good = record_check(dataset, count, options, check_file, broken, error);
-    self->record_count = 0;
-    for (size_t i = 0; i < count; i++)
-        if (!broken[i])
-            self->records[self->record_count++] = self->records[i];
-    free(broken);
-    return good;
-}
-
-/* ---- The data set. */
 
 /* Possible names of a split's folder, in order of preference. */
 static const char *const train_names[] = {"train", NULL};
@@ -260,14 +157,14 @@ static bool check_classes(const struct dataset *dataset, const char *path, struc
 static bool add_classes(const struct options *options, struct dataset *dataset, const char *path,
                         struct error *error)
 {
-    struct image_folder *self = dataset->self;
+    struct image_list *list = dataset->self;
     char class_path[LISTING_PATH + 256];
     for (int64_t i = 0; i < dataset->classes; i++) {
-        const size_t before = self->record_count;
+        const size_t before = list->count;
         snprintf(class_path, sizeof class_path, "%s/%s", path, dataset->class_name[i]);
-        if (listing_is_folder(class_path) && !add_class(self, class_path, (int32_t)i, error))
+        if (listing_is_folder(class_path) && !image_list_walk(list, class_path, false, i, error))
             return false;
-        if (self->record_count == before && !options->data.allow_empty)
+        if (list->count == before && !options->data.allow_empty)
             return error_set(
                 error, ERROR_DATA,
                 "%s: no images (.jpg, .jpeg, .png, .webp) in this class's folder: add some, "
@@ -300,24 +197,22 @@ static bool add_records(const struct options *options, enum data_split split,
 static bool image_folder_open(const struct options *options, enum data_split split,
                               struct dataset *dataset, struct error *error)
 {
-    struct image_folder *self = dataset->self = allocate(1, sizeof *self);
+    dataset->self = allocate(1, sizeof(struct image_list));
     dataset->encoded = true;
     dataset->channels = 3;
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=%s needs data.root",
                          options->data.format);
-    if (!data_root_check(options->data.root, advice, error) ||
-        !add_records(options, split, dataset, error) || !check_files(dataset, options, error))
+    if (dataset_is_first(dataset))
+        error_defer(data_root_check(options->data.root, advice, error) &&
+                    add_records(options, split, dataset, error));
+    if (!dataset_agree(dataset, error))
         return false;
-    dataset->count = (int64_t)self->record_count;
-    for (size_t i = 0; i < self->record_count; i++) {
-        const struct folder_record *record = &self->records[i];
-        const char *name = self->names + record->name;
-        dataset->sum = crc32c_update(dataset->sum, name, strlen(name) + 1);
-        dataset->sum =
-            crc32c_update(dataset->sum, &self->folders[record->folder].label, sizeof(int32_t));
-    }
-    return true;
+    if (dataset->comm != NULL)
+        comm_broadcast(dataset->comm, &dataset->held_out, 1, COMM_BYTE, 0);
+    comm_share_texts(dataset->comm, &dataset->class_name, &dataset->classes);
+    image_list_share(dataset);
+    return image_list_check(dataset, options, error);
 }
 
 /* Darlow et al. 2018, with mean and std published by the authors. */
@@ -332,52 +227,22 @@ static bool cinic10_open(const struct options *options, enum data_split split,
     return image_folder_open(options, split, dataset, error);
 }
 
-static bool image_folder_label(struct dataset *dataset, int64_t record, int32_t *label,
-                               struct error *error)
-{
-    const struct image_folder *self = dataset->self;
-    (void)error;
-    *label = self->folders[self->records[record].folder].label;
-    return true;
-}
-
-static bool image_folder_load(struct dataset *dataset, int64_t record, struct byte_buffer *bytes,
-                              int32_t *label, struct error *error)
-{
-    const struct image_folder *self = dataset->self;
-    char path[2 * LISTING_PATH];
-    *label = self->folders[self->records[record].folder].label;
-    image_folder_name_record(dataset, record, path, sizeof path);
-    return record_file_load(path, bytes, error);
-}
-
-static void image_folder_close(struct dataset *dataset)
-{
-    struct image_folder *self = dataset->self;
-    for (size_t i = 0; i < self->folder_count; i++)
-        free(self->folders[i].path);
-    free(self->folders);
-    free(self->records);
-    free(self->names);
-    free(self);
-}
-
 const struct dataset_format dataset_image_folder = {
     .name = "imagefolder",
     .open = image_folder_open,
-    .load = image_folder_load,
-    .label = image_folder_label,
-    .name_record = image_folder_name_record,
-    .close = image_folder_close,
+    .load = image_list_load,
+    .label = image_list_label,
+    .name_record = image_list_name,
+    .close = image_list_close,
     .splits = true,
 };
 
 const struct dataset_format dataset_cinic10 = {
     .name = "cinic10",
     .open = cinic10_open,
-    .load = image_folder_load,
-    .label = image_folder_label,
-    .name_record = image_folder_name_record,
-    .close = image_folder_close,
+    .load = image_list_load,
+    .label = image_list_label,
+    .name_record = image_list_name,
+    .close = image_list_close,
     .splits = true,
 };

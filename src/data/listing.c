@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 
 #include "core/allocate.h"
+#include "core/crc32c.h"
+#include "core/integer.h"
 #include "core/log.h"
 
 void listing_add(struct listing *listing, const char *name)
@@ -65,6 +67,19 @@ bool listing_is_folder(const char *path)
 {
     struct stat status;
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+int64_t listing_compared(int64_t count, int ranks)
+{
+    enum { IN_ALL = 4096, LEAST = 16 };
+    return ranks > 1 ? smaller(count, larger(LEAST, IN_ALL / ranks)) : 0;
+}
+
+uint32_t listing_sum_size(uint32_t sum, const char *path)
+{
+    struct stat status;
+    const int64_t bytes = stat(path, &status) == 0 ? (int64_t)status.st_size : -1;
+    return crc32c_update(sum, &bytes, sizeof bytes);
 }
 
 static void add_if(struct listing *listing, const char *name)

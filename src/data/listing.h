@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "core/error.h"
 
@@ -38,5 +39,11 @@ MUST_CHECK bool listing_join(char *path, size_t size, const char *folder, const 
                              struct error *error);
 
 bool listing_is_folder(const char *path);
+
+/* Ranks compare sizes of files, to find nodes with other data. Return how many of `count` files
+ * each of `ranks` ranks looks at: the more ranks, the fewer. */
+int64_t listing_compared(int64_t count, int ranks);
+/* Continue a checksum with the size of a file, or -1 if there is none. */
+uint32_t listing_sum_size(uint32_t sum, const char *path);
 
 #endif

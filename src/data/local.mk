@@ -27,6 +27,8 @@ libvittrain_a_SOURCES += \
 	src/data/arrays.h \
 	src/data/arrays_coordinates.c \
 	src/data/arrays_coordinates.h \
+	src/data/arrays_open.c \
+	src/data/arrays_open.h \
 	src/data/arrays_targets.c \
 	src/data/arrays_targets.h \
 	src/data/arrays_variable.c \
@@ -56,6 +58,8 @@ libvittrain_a_SOURCES += \
 	src/data/image_file.h \
 	src/data/image_folder.c \
 	src/data/image_jpeg.c \
+	src/data/image_list.c \
+	src/data/image_list.h \
 	src/data/image_orientation.c \
 	src/data/image_png.c \
 	src/data/image_webp.c \

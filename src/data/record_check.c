@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Checks records in several threads; each claims CLAIM records at a time. */
+/* Checks records on all ranks, in several threads. Block b of records is checked by rank b modulo
+ * the number of ranks; a thread claims one block at a time. */
 #include "data/record_check.h"
 
 #include <errno.h>
@@ -8,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "comm/comm.h"
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/durable.h"
 #include "core/integer.h"
 #include "core/log.h"
@@ -17,7 +20,7 @@
 
 enum {
     THREADS = 8,
-    CLAIM = 64,
+    BLOCK = 64, /* most records in a block */
     NAME_SIZE = 8192,
     FIRST_BYTES = 4096 /* read first for the header of an image */
 };
@@ -26,11 +29,13 @@ struct check {
     const struct dataset *dataset;
     const struct options *options;
     record_check_one *check;
-    size_t count;
-    atomic_size_t claimed, oriented, alpha;
+    size_t count, block;
+    size_t rank, ranks;
+    atomic_size_t claimed;
+    _Atomic int64_t oriented, alpha;
     uint8_t *broken; /* [count] */
     pthread_mutex_t mutex;
-    size_t first; /* the first broken record and its error; guarded by mutex */
+    int64_t first; /* the first broken record and its error; guarded by mutex */
     struct error reason;
 };
 
@@ -38,21 +43,22 @@ static void *check_some(void *argument)
 {
     struct check *check = argument;
     struct check_scratch scratch = {0};
-    for (size_t begin; (begin = atomic_fetch_add(&check->claimed, CLAIM)) < check->count;)
-        for (size_t i = begin; i < check->count && i < begin + CLAIM; i++) {
+    const size_t turn = check->block * check->ranks, own = check->block * check->rank;
+    for (size_t begin; (begin = atomic_fetch_add(&check->claimed, 1) * turn + own) < check->count;)
+        for (size_t i = begin; i < check->count && i < begin + check->block; i++) {
             struct error reason = {0};
             if (check->check(check->dataset, (int64_t)i, check->options, &scratch, &reason))
                 continue;
             check->broken[i] = 1;
             pthread_mutex_lock(&check->mutex);
-            if (i < check->first) {
-                check->first = i;
+            if ((int64_t)i < check->first) {
+                check->first = (int64_t)i;
                 check->reason = reason;
             }
             pthread_mutex_unlock(&check->mutex);
         }
-    atomic_fetch_add(&check->oriented, scratch.oriented);
-    atomic_fetch_add(&check->alpha, scratch.alpha);
+    atomic_fetch_add(&check->oriented, (int64_t)scratch.oriented);
+    atomic_fetch_add(&check->alpha, (int64_t)scratch.alpha);
     free(scratch.file.data);
     image_pixels_free(&scratch.pixels);
     return NULL;
@@ -60,14 +66,14 @@ static void *check_some(void *argument)
 
 static void report_orientations(const struct check *check)
 {
-    const size_t oriented = atomic_load(&check->oriented);
+    const long long oriented = atomic_load(&check->oriented);
     if (oriented == 0)
         return;
     if (check->options->data.exif)
-        log_info("data: %zu of %zu files are turned by their EXIF orientation", oriented,
+        log_info("data: %lld of %zu files are turned by their EXIF orientation", oriented,
                  check->count);
     else
-        log_warn("data: %zu of %zu files have an EXIF orientation, which is ignored; data.exif=on "
+        log_warn("data: %lld of %zu files have an EXIF orientation, which is ignored; data.exif=on "
                  "turns them",
                  oriented, check->count);
 }
@@ -76,12 +82,71 @@ static void report_orientations(const struct check *check)
 static void report_alpha(const struct check *check)
 {
     static bool is_logged;
-    const size_t alpha = atomic_load(&check->alpha);
+    const long long alpha = atomic_load(&check->alpha);
     if (alpha > 0 && !is_logged)
-        log_warn("data: %zu of %zu files have a band of alpha, which is dropped; "
+        log_warn("data: %lld of %zu files have a band of alpha, which is dropped; "
                  "data.format=arrays reads it",
                  alpha, check->count);
     is_logged |= alpha > 0;
+}
+
+/* On rank 0: an error if it can use the record that another rank cannot use. */
+static void difference_check(const struct check *check, size_t finder, struct error *error)
+{
+    char name[NAME_SIZE];
+    struct check_scratch scratch = {0};
+    struct error own = {0};
+    if (check->check(check->dataset, check->first, check->options, &scratch, &own)) {
+        check->dataset->format->name_record(check->dataset, check->first, name, sizeof name);
+        error_set(
+            error, ERROR_DATA,
+            "ranks find different data: rank %zu cannot use %.512s: %.512s; use the same data "
+            "on all nodes",
+            finder, name, check->reason.text);
+    }
+    free(scratch.file.data);
+    image_pixels_free(&scratch.pixels);
+}
+
+/* Collective. Give the numbers of the broken records to all ranks. */
+static void broken_share(struct check *check, struct comm *comm)
+{
+    int64_t *begin = allocate(check->ranks + 1, sizeof *begin), *broken = NULL;
+    size_t capacity = 0, found = 0;
+    struct joined_bytes all;
+    for (size_t i = 0; i < check->count; i++)
+        if (check->broken[i]) {
+            broken = allocate_more(broken, &capacity, found, sizeof *broken);
+            broken[found++] = (int64_t)i;
+        }
+    comm_join(comm, broken, (int64_t)(found * sizeof *broken), begin, &all);
+    const int64_t *number = (const int64_t *)(const void *)all.data;
+    for (int64_t i = 0; i < all.bytes / (int64_t)sizeof *number; i++)
+        check->broken[number[i]] = 1;
+    comm_joined_free(&all);
+    free(begin);
+}
+
+/* Collective. Add up what the ranks have found. */
+static bool findings_share(struct check *check, struct comm *comm, struct error *error)
+{
+    if (comm == NULL || comm->size == 1)
+        return true;
+    int64_t counts[] = {check->oriented, check->alpha};
+    comm_all_reduce(comm, counts, 2, COMM_INT64, COMM_SUM);
+    comm_all_reduce(comm, &check->first, 1, COMM_INT64, COMM_MIN);
+    check->oriented = counts[0];
+    check->alpha = counts[1];
+    if (check->first == INT64_MAX)
+        return true;
+    const size_t finder = (size_t)check->first / check->block % check->ranks;
+    comm_broadcast(comm, &check->reason, sizeof check->reason, COMM_BYTE, (int)finder);
+    if (comm->rank == 0 && finder != 0)
+        difference_check(check, finder, error);
+    if (!comm_share_error(comm, error))
+        return false;
+    broken_share(check, comm);
+    return true;
 }
 
 /* Set the error for broken records, or log their number, and those of EXIF orientations and alpha.
@@ -101,7 +166,7 @@ static bool check_report(const struct check *check, struct error *error)
     is_logged = true;
     if (skipped == 0)
         return true;
-    check->dataset->format->name_record(check->dataset, (int64_t)check->first, name, sizeof name);
+    check->dataset->format->name_record(check->dataset, check->first, name, sizeof name);
     if (!check->options->data.skip_broken)
         return error_set(error, ERROR_DATA,
                          "%zu of %zu files cannot be used, the first: %.512s: %.512s; "
@@ -117,16 +182,22 @@ static bool check_report(const struct check *check, struct error *error)
 bool record_check(const struct dataset *dataset, size_t count, const struct options *options,
                   record_check_one *check_one, uint8_t *broken, struct error *error)
 {
+    struct comm *comm = dataset->comm;
+    const size_t ranks = comm != NULL ? (size_t)comm->size : 1;
+    const size_t each = (count + ranks - 1) / ranks;
     struct check check = {.dataset = dataset,
                           .options = options,
                           .check = check_one,
                           .count = count,
+                          .block = (size_t)larger(1, smaller(BLOCK, (int64_t)(each / THREADS))),
+                          .rank = comm != NULL ? (size_t)comm->rank : 0,
+                          .ranks = ranks,
                           .broken = broken,
-                          .first = SIZE_MAX};
+                          .first = INT64_MAX};
     pthread_mutex_init(&check.mutex, NULL);
-    threads_run("check", smaller(THREADS, 1 + (int64_t)count / CLAIM), check_some, &check);
+    threads_run("check", smaller(THREADS, 1 + (int64_t)(each / check.block)), check_some, &check);
     pthread_mutex_destroy(&check.mutex);
-    return check_report(&check, error);
+    return findings_share(&check, comm, error) && check_report(&check, error);
 }
 
 bool record_check_is_full(const struct options *options)

@@ -225,11 +225,9 @@ static int files_compare(const void *left, const void *right)
                                 : strcmp(a->path, b->path);
 }
 
-bool split_files_find(const char *root, const struct split_file_kind *kind,
-                      struct split_files *files, struct error *error)
+static bool files_find(const char *root, struct split_files *files, struct error *error)
 {
     char text[OPTION_TEXT];
-    files->kind = kind;
     snprintf(text, sizeof text, "%s", root);
     for (char *pattern = text, *next; pattern != NULL; pattern = next) {
         next = strstr(pattern, "::");
@@ -245,6 +243,37 @@ bool split_files_find(const char *root, const struct split_file_kind *kind,
         if (strcmp(files->file[i - 1].path, files->file[i].path) == 0)
             return error_set(error, ERROR_USAGE, "data.root=%s: it names %s twice", root,
                              files->file[i].path);
+    return true;
+}
+
+/* Collective. Give the files of rank 0 to all ranks. */
+static void files_share(struct split_files *files, struct comm *comm)
+{
+    const size_t listed = comm->rank == 0 ? (size_t)files->count : 0;
+    char **paths = listed > 0 ? allocate(listed, sizeof *paths) : NULL;
+    for (size_t i = 0; i < listed; i++)
+        paths[i] = files->file[i].path;
+    comm_share_texts(comm, &paths, &files->count);
+    if (comm->rank != 0) {
+        files->file = allocate((size_t)files->count, sizeof *files->file);
+        for (int64_t i = 0; i < files->count; i++)
+            files->file[i] =
+                (struct split_file){.path = paths[i], .split = split_of_path(paths[i])};
+    }
+    free(paths);
+}
+
+bool split_files_find(const char *root, const struct split_file_kind *kind,
+                      struct split_files *files, struct comm *comm, struct error *error)
+{
+    files->kind = kind;
+    if (comm == NULL)
+        return files_find(root, files, error);
+    if (comm->rank == 0)
+        error_defer(files_find(root, files, error));
+    if (!comm_agree(comm, error))
+        return false;
+    files_share(files, comm);
     return true;
 }
 

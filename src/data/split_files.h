@@ -3,6 +3,7 @@
 #ifndef VITTRAIN_DATA_SPLIT_FILES_H
 #define VITTRAIN_DATA_SPLIT_FILES_H
 
+#include "comm/comm.h"
 #include "data/dataset.h"
 
 struct split_file_kind {
@@ -30,10 +31,10 @@ struct split_files {
 
 /* Find the files of data.root, which is a folder, or file names with braces ({000..146}, {a,b}) and
  * wildcards, separated by "::". The word train, val, valid, validation or test in a file's name, or
- * else in the name of its folder, sets its split; other files are training files. Call
- * split_files_free in any case. */
+ * else in the name of its folder, sets its split; other files are training files. Collective over
+ * `comm` (NULL: one rank): rank 0 finds them for all. Call split_files_free in any case. */
 MUST_CHECK bool split_files_find(const char *root, const struct split_file_kind *kind,
-                                 struct split_files *files, struct error *error);
+                                 struct split_files *files, struct comm *comm, struct error *error);
 
 /* Return the files of a split and their number. */
 struct split_file *split_files_of(const struct split_files *files, enum data_split split,

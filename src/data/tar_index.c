@@ -192,10 +192,9 @@ static bool add_record(struct builder *builder, int32_t label, struct error *err
     record.has_alpha = header.has_alpha;
     builder->keys =
         allocate_more(builder->keys, &builder->key_capacity, count, sizeof *builder->keys);
-    shard->records =
-        allocate_more(shard->records, &builder->capacity, count, sizeof *shard->records);
+    shard->own = allocate_more(shard->own, &builder->capacity, count, sizeof *shard->own);
     builder->keys[shard->count] = (struct key){key_hash(builder->sample.key), shard->count};
-    shard->records[shard->count++] = record;
+    shard->own[shard->count++] = record;
     return true;
 }
 
@@ -363,12 +362,12 @@ static void remove_duplicates(struct builder *builder)
         qsort(builder->keys, (size_t)count, sizeof *builder->keys, compare_keys);
     for (int64_t i = 1; i < count; i++)
         if (builder->keys[i - 1].hash == builder->keys[i].hash)
-            shard->records[builder->keys[i].record].label = -1;
+            shard->own[builder->keys[i].record].label = -1;
     shard->count = 0;
     for (int64_t i = 0; i < count; i++) {
-        const struct tar_record *record = &shard->records[i];
+        const struct tar_record *record = &shard->own[i];
         if (record->label >= 0) {
-            shard->records[shard->count++] = *record;
+            shard->own[shard->count++] = *record;
             continue;
         }
         tar_index_name(shard, record, name, sizeof name);
@@ -407,31 +406,95 @@ static bool index_build(struct tar_shard *shard, struct error *error)
 
 struct building {
     struct tar_shard *shards;
-    int64_t count;
+    int64_t count, rank, ranks;
     atomic_llong claimed;
-    atomic_bool failed;
+    pthread_mutex_t mutex;
+    struct error *error; /* guarded by mutex */
 };
 
 static void *build_some(void *argument)
 {
     struct building *building = argument;
-    for (int64_t i; (i = atomic_fetch_add(&building->claimed, 1)) < building->count;) {
+    for (int64_t i; (i = atomic_fetch_add(&building->claimed, 1) * building->ranks +
+                         building->rank) < building->count;) {
         struct error reason = {0};
-        if (!index_build(&building->shards[i], &reason))
-            atomic_store(&building->failed, true);
+        if (index_build(&building->shards[i], &reason))
+            continue;
+        pthread_mutex_lock(&building->mutex);
+        error_set(building->error, reason.kind, "%s", reason.text);
+        pthread_mutex_unlock(&building->mutex);
     }
     return NULL;
 }
 
-bool tar_index_build(struct tar_shard *shards, int64_t count, struct error *error)
+/* What other ranks learn about a shard, beside its records. */
+struct summary {
+    int64_t count, problems;
+    char problem[TAR_PROBLEM];
+    bool damaged;
+};
+
+/* Collective: give the records of all shards to all ranks. They are in the order of ranks. */
+static void shards_join(struct tar_shard *shards, int64_t count, int64_t rank, int64_t ranks,
+                        struct comm *comm)
 {
-    struct building building = {.shards = shards, .count = count};
+    struct tar_record *records = NULL;
+    struct summary *summaries = allocate((size_t)(count / ranks + 1), sizeof *summaries);
+    int64_t own = 0, total = 0, *begin = allocate((size_t)ranks + 1, sizeof *begin);
+    struct joined_bytes joined, all;
+    for (int64_t i = rank; i < count; i += ranks) {
+        struct summary *summary = &summaries[own++];
+        summary->count = shards[i].count;
+        summary->problems = shards[i].problems;
+        memcpy(summary->problem, shards[i].problem, TAR_PROBLEM);
+        summary->damaged = shards[i].damaged;
+        total += shards[i].count;
+    }
+    records = allocate((size_t)total, sizeof *records);
+    total = 0;
+    for (int64_t i = rank; i < count; i += ranks) {
+        if (shards[i].count > 0)
+            memcpy(records + total, shards[i].own, (size_t)shards[i].count * sizeof *records);
+        total += shards[i].count;
+        free(shards[i].own);
+        shards[i].own = NULL;
+    }
+    comm_join(comm, records, total * (int64_t)sizeof *records, begin, &joined);
+    comm_join(comm, summaries, own * (int64_t)sizeof *summaries, begin, &all);
+    const struct summary *summary = (const struct summary *)(void *)all.data;
+    const struct tar_record *next = (const struct tar_record *)(void *)joined.data;
+    for (int64_t r = 0; r < ranks; r++)
+        for (int64_t i = r; i < count; i += ranks, summary++) {
+            shards[i].count = summary->count;
+            shards[i].problems = summary->problems;
+            memcpy(shards[i].problem, summary->problem, TAR_PROBLEM);
+            shards[i].damaged = summary->damaged;
+            shards[i].records = next;
+            next += summary->count;
+        }
+    shards[0].joined = joined;
+    comm_joined_free(&all);
+    free(begin);
+}
+
+bool tar_index_build(const struct dataset *dataset, struct tar_shard *shards, int64_t count,
+                     struct error *error)
+{
+    struct comm *comm = dataset->comm;
+    struct building building = {.shards = shards,
+                                .count = count,
+                                .rank = comm != NULL ? comm->rank : 0,
+                                .ranks = comm != NULL ? comm->size : 1,
+                                .error = error};
     log_info("data: reading the headers of %lld shard%s", (long long)count, count == 1 ? "" : "s");
-    threads_run("tar-index", smaller(THREADS, count), build_some, &building);
-    if (building.failed)
-        return error_set(error, ERROR_MEMORY, "no memory for the index of %lld shards",
-                         (long long)count);
-    return tar_shards_check(shards, count, error);
+    pthread_mutex_init(&building.mutex, NULL);
+    threads_run("tar-index", smaller(THREADS, 1 + count / building.ranks), build_some, &building);
+    pthread_mutex_destroy(&building.mutex);
+    error_defer(error->kind == ERROR_NONE && tar_shards_check(shards, count, error));
+    if (!dataset_agree(dataset, error))
+        return false;
+    shards_join(shards, count, building.rank, building.ranks, comm);
+    return true;
 }
 
 void tar_index_name(const struct tar_shard *shard, const struct tar_record *record, char *name,

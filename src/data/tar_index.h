@@ -7,10 +7,12 @@
 #include "data/image_file.h"
 #include "data/tar_shards.h"
 
-/* Read the headers, labels and image headers of open shards (ustar, GNU and pax archives) in
- * several threads, and set their records. Samples that cannot be used are counted in
- * shard->problems. Fails without memory, and if a shard is changed in the meantime. */
-MUST_CHECK bool tar_index_build(struct tar_shard *shards, int64_t count, struct error *error);
+/* Read the headers, labels and image headers of open shards (ustar, GNU and pax archives) and set
+ * their records. Samples that cannot be used are counted in shard->problems. Collective over
+ * dataset->comm: rank r indexes every size-th shard from number r on, in several threads, and all
+ * get the result. Fails on all ranks without memory, and if a shard is changed in the meantime. */
+MUST_CHECK bool tar_index_build(const struct dataset *dataset, struct tar_shard *shards,
+                                int64_t count, struct error *error);
 
 /* Read the header of an image. Return its pixels, or 0 and the reason. */
 uint32_t tar_index_pixels(const struct tar_shard *shard, const struct tar_record *record,

@@ -9,7 +9,8 @@
 
 #include "core/text_file.h"
 
-bool tar_shards_find(const char *root, struct split_files *files, struct error *error)
+bool tar_shards_find(const char *root, struct split_files *files, struct comm *comm,
+                     struct error *error)
 {
     static const char *const endings[] = {".tar", NULL};
     static const struct split_file_kind kind = {
@@ -17,7 +18,7 @@ bool tar_shards_find(const char *root, struct split_files *files, struct error *
         .plural = "shards",
         .expected = "no shards (*.tar or train/*.tar)",
         .advice = "set data.root to the folder of the shards or to their names"};
-    return split_files_find(root, &kind, files, error);
+    return split_files_find(root, &kind, files, comm, error);
 }
 
 static bool open_one(struct tar_shard *shard, struct error *error)
@@ -57,8 +58,10 @@ void tar_shards_close(struct tar_shard *shards, int64_t count)
     for (int64_t i = 0; i < count; i++) {
         if (shards[i].descriptor >= 0)
             close(shards[i].descriptor);
-        free(shards[i].records);
+        free(shards[i].own);
+        comm_joined_free(&shards[i].joined);
         shards[i].descriptor = -1;
+        shards[i].own = NULL;
         shards[i].records = NULL;
         shards[i].count = 0;
     }

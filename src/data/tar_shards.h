@@ -3,6 +3,7 @@
 #ifndef VITTRAIN_DATA_TAR_SHARDS_H
 #define VITTRAIN_DATA_TAR_SHARDS_H
 
+#include "comm/comm.h"
 #include "core/file_stamp.h"
 #include "data/split_files.h"
 
@@ -26,14 +27,17 @@ struct tar_shard {
     struct file_stamp stamp;
     int64_t first; /* number of its first record in the data set */
     int64_t count;
-    struct tar_record *records; /* [count] in the order of the archive */
+    const struct tar_record *records; /* [count] in the order of the archive */
+    struct joined_bytes joined; /* of the first shard that was indexed with others: all records */
+    struct tar_record *own;     /* allocated: records that are not in joined memory, or NULL */
     int64_t problems;           /* samples that cannot be used */
     char problem[TAR_PROBLEM];  /* the first one: "MEMBER at byte N: why" */
     bool damaged;               /* reading ended before the end of the archive */
 };
 
 /* Find the shards of data.root (split_files_find). */
-MUST_CHECK bool tar_shards_find(const char *root, struct split_files *files, struct error *error);
+MUST_CHECK bool tar_shards_find(const char *root, struct split_files *files, struct comm *comm,
+                                struct error *error);
 
 /* Open shards for reading and set their stamps. All stay open, so the soft limit of open
  * files is raised if necessary. */

@@ -89,18 +89,23 @@ static bool check_problems(const struct tar_shard *shards, int64_t count,
 }
 
 /* Open and index the shards of a split. */
-static struct tar_shard *open_shards(struct webdataset *self, const struct options *options,
+static struct tar_shard *open_shards(struct dataset *dataset, const struct options *options,
                                      enum data_split split, int64_t *count, struct error *error)
 {
+    struct webdataset *self = dataset->self;
     const struct split_file *files = split_files_choose(&self->files, options, split, count, error);
     struct tar_shard *shards = files != NULL ? self->shard + (files - self->files.file) : NULL;
     if (shards == NULL)
         return NULL;
     if (shards[0].descriptor >= 0) /* open already */
         return shards;
-    if (!tar_shards_open(shards, *count, error) || !tar_index_build(shards, *count, error) ||
+    error_defer(tar_shards_open(shards, *count, error));
+    if (!dataset_agree(dataset, error) || !tar_index_build(dataset, shards, *count, error) ||
         !check_problems(shards, *count, options, error))
         return NULL;
+    for (int64_t i = 0; i < *count; i++)
+        dataset->seen =
+            crc32c_update(dataset->seen, &shards[i].stamp.bytes, sizeof shards[i].stamp.bytes);
     return shards;
 }
 
@@ -109,7 +114,7 @@ static bool add_split(struct dataset *dataset, const struct options *options, en
 {
     struct webdataset *self = dataset->self;
     int64_t count;
-    struct tar_shard *shards = open_shards(self, options, split, &count, error);
+    struct tar_shard *shards = open_shards(dataset, options, split, &count, error);
     if (shards == NULL)
         return false;
     dataset->held_out |= split != SPLIT_TRAIN && split_of(self, &shards[0]) == SPLIT_TRAIN;
@@ -185,7 +190,7 @@ static bool number_classes(struct dataset *dataset, const struct options *option
     int64_t count;
     const struct split_file *files = split_files_of(&self->files, SPLIT_TRAIN, &count);
     struct tar_shard *shards = self->shard + (files - self->files.file);
-    if (count > 0 && open_shards(self, options, SPLIT_TRAIN, &count, error) == NULL)
+    if (count > 0 && open_shards(dataset, options, SPLIT_TRAIN, &count, error) == NULL)
         return false;
     if (count == 0) {
         shards = self->open[0];
@@ -241,10 +246,15 @@ static bool check_records(struct dataset *dataset, const struct options *options
         struct tar_shard *shard = self->open[i];
         const int64_t count = shard->count;
         shard->first = dataset->count;
-        shard->count = 0;
-        for (int64_t j = 0; j < count; j++)
-            if (!*next++)
-                shard->records[shard->count++] = shard->records[j];
+        if (count > 0 && memchr(next, 1, (size_t)count) != NULL) {
+            shard->own = allocate((size_t)count, sizeof *shard->own);
+            shard->count = 0;
+            for (int64_t j = 0; j < count; j++)
+                if (!next[j])
+                    shard->own[shard->count++] = shard->records[j];
+            shard->records = shard->own;
+        }
+        next += count;
         dataset->count += shard->count;
     }
     free(broken);
@@ -268,7 +278,7 @@ static bool webdataset_open(const struct options *options, enum data_split split
     dataset->channels = 3;
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=webdataset needs data.root");
-    if (!tar_shards_find(options->data.root, &self->files, error))
+    if (!tar_shards_find(options->data.root, &self->files, dataset->comm, error))
         return false;
     self->shard = allocate((size_t)self->files.count, sizeof *self->shard);
     self->open = allocate((size_t)self->files.count, sizeof(struct tar_shard *));

@@ -256,7 +256,7 @@ static void epochs_print(const struct options *options, double images_per_second
     char epoch[32], all[32];
     struct dataset dataset;
     struct error ignored = {0};
-    if (!dataset_open(&dataset, options, SPLIT_TRAIN, &ignored))
+    if (!dataset_open(&dataset, options, SPLIT_TRAIN, NULL, &ignored))
         return;
     double seconds = (double)dataset.count / images_per_second;
     clock_format(seconds, epoch, sizeof epoch);

@@ -35,8 +35,8 @@ static bool feed_agree(struct data_feed *feed, const struct options *options, co
 {
     if (!comm_agree(world, error))
         return false;
-    if (!comm_same(world, &feed->dataset.sum, sizeof feed->dataset.sum) ||
-        !comm_same(world, &feed->dataset.count, sizeof feed->dataset.count))
+    const int64_t found[] = {feed->dataset.sum, feed->dataset.seen, feed->dataset.count};
+    if (!comm_same(world, found, sizeof found))
         error_set(error, ERROR_DATA,
                   "%s: ranks find different data there: use the same data on all nodes", root);
     feed->source = feed_source(options, &feed->dataset);
@@ -48,7 +48,7 @@ bool feed_open(struct data_feed *feed, const struct options *options, enum data_
 {
     char root[OPTION_TEXT + 16];
     memset(feed, 0, sizeof *feed);
-    if (dataset_open(&feed->dataset, options, split, error) && feed->dataset.count == 0)
+    if (dataset_open(&feed->dataset, options, split, world, error) && feed->dataset.count == 0)
         error_set(error, ERROR_DATA, "data.format=%s: the split is empty: see data.val",
                   options->data.format);
     snprintf(root, sizeof root, "data.root=%s", options->data.root);
@@ -60,7 +60,7 @@ bool feed_open_files(struct data_feed *feed, const struct options *options,
                      struct error *error)
 {
     memset(feed, 0, sizeof *feed);
-    error_defer(file_list_open(&feed->dataset, options, operands, count, error));
+    error_defer(file_list_open(&feed->dataset, options, operands, count, world, error));
     return feed_agree(feed, options, operands[0], world, error);
 }
 

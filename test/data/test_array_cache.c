@@ -82,7 +82,7 @@ static void open_data(const char *root, enum shuffle_choice shuffle, const char 
     options.data.workers = workers;
     options.data.val = val != NULL ? VALIDATION_FRACTION : VALIDATION_NONE;
     options.data.val_fraction = val != NULL ? strtod(val, NULL) : 0;
-    assert_ok(dataset_open(&dataset, &options, SPLIT_TRAIN, &error), &error);
+    assert_ok(dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error), &error);
 }
 
 static int64_t chunk_of(const void *context, int64_t sample)

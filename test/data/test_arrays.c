@@ -163,13 +163,13 @@ static void use(const char *root, const char *x, const char *y)
 static void opens(enum data_split split)
 {
     error_clear(&error);
-    assert_ok(dataset_open(&dataset, &options, split, &error), &error);
+    assert_ok(dataset_open(&dataset, &options, split, NULL, &error), &error);
 }
 
 static void refused(enum data_split split, const char *reason)
 {
     error_clear(&error);
-    assert_false(dataset_open(&dataset, &options, split, &error));
+    assert_false(dataset_open(&dataset, &options, split, NULL, &error));
     if (strstr(error.text, reason) == NULL)
         fail_msg("%s", error.text);
 }

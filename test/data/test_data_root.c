@@ -45,7 +45,7 @@ static void fails(const char *format, const char *root, const char *expected)
     expand(expected, wanted, sizeof wanted);
     options.data.val = VALIDATION_FRACTION;
     options.data.val_fraction = 0.1;
-    assert_false(dataset_open(&dataset, &options, SPLIT_TRAIN, &error));
+    assert_false(dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error));
     assert_error(&error, ERROR_DATA, wanted);
 }
 

@@ -70,7 +70,7 @@ static void expect_error(enum data_split split, enum error_kind kind, const char
 {
     error_clear(&error);
     dataset_close(&dataset);
-    assert_false(dataset_open(&dataset, &options, split, &error));
+    assert_false(dataset_open(&dataset, &options, split, NULL, &error));
     assert_int_equal(error.kind, kind);
     if (strstr(error.text, words) == NULL || strstr(error.text, more) == NULL)
         fail_msg("\"%s\" lacks \"%s\" or \"%s\"", error.text, words, more);
@@ -434,7 +434,7 @@ TEST(test_synthetic_distinct)
     use_synthetic(4000000000, 8192, 3, 1);
     options.data.distinct = 4000000000;
     dataset_close(&dataset);
-    assert_false(dataset_open(&dataset, &options, SPLIT_TRAIN, &error));
+    assert_false(dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error));
     assert_int_equal(error.kind, ERROR_MEMORY);
     assert_non_null(strstr(error.text, "MiB are available to a rank): lower data.distinct"));
 }

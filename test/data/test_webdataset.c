@@ -378,7 +378,7 @@ TEST(limit_of_open_files_is_named)
         struct error error = {0};
         limit = (struct rlimit){.rlim_cur = 30, .rlim_max = 30};
         _exit(setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
-              dataset_open(&dataset, &options, SPLIT_TRAIN, &error) ||
+              dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error) ||
               strstr(error.text,
                      "Too many open files: the limit is 30 (ulimit -n); raise the hard") == NULL);
     }
@@ -422,7 +422,7 @@ static bool try_all(void)
     char name[4096];
     struct error error = {0};
     dataset_close(&dataset);
-    if (!dataset_open(&dataset, &options, SPLIT_TRAIN, &error)) {
+    if (!dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error)) {
         assert_true(error.kind == ERROR_DATA || error.kind == ERROR_MEMORY);
         assert_null(strchr(error.text, '\n'));
         return false;

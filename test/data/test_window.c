@@ -82,7 +82,7 @@ static void use(const char *x)
 
 static void open_split(enum data_split split)
 {
-    if (!dataset_open(&dataset, &options, split, &error))
+    if (!dataset_open(&dataset, &options, split, NULL, &error))
         fail_msg("%s", error.text);
 }
 
@@ -201,7 +201,7 @@ TEST(statistics_read_whole_fields)
 static void refused(const char *pattern)
 {
     error_clear(&error);
-    assert_false(dataset_open(&dataset, &options, SPLIT_TRAIN, &error));
+    assert_false(dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error));
     assert_non_null(strstr(error.text, pattern));
 }
 

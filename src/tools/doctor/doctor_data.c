@@ -122,7 +122,7 @@ static bool path_add(struct data_scan *scan, const char *path)
 static void shards_add(struct data_scan *scan)
 {
     struct split_files shards = {0};
-    bool good = tar_shards_find(scan->root, &shards, &scan->error);
+    bool good = tar_shards_find(scan->root, &shards, NULL, &scan->error);
     scan->root_length = 0;
     for (int64_t i = 0; good && i < shards.count; i++)
         good = path_add(scan, shards.file[i].path);
@@ -133,7 +133,7 @@ static void arrays_add(struct data_scan *scan)
 {
     struct split_files files = {0};
     struct stat status;
-    bool good = array_path_find(scan->root, &files, &scan->error);
+    bool good = array_path_find(scan->root, &files, NULL, &scan->error);
     scan->root_length = 0;
     for (int64_t i = 0; good && i < files.count; i++) {
         const char *path = files.file[i].path;

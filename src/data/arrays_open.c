@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/arrays_open.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "config/options.h"
+#include "core/allocate.h"
+#include "core/integer.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "data/array_attributes.h"
+#include "data/array_cache.h"
+
+enum { FILES_EACH = 32 }; /* files that a rank describes, except the last one */
+
+struct variable *arrays_variable(const struct arrays *self, int number)
+{
+    return number < self->x_count ? &self->x[number] : &self->y[number - self->x_count];
+}
+
+int64_t arrays_samples_at_ends(const struct file_series *series)
+{
+    int64_t before = 0, after = 0;
+    for (int o = 0; o < series->offset_count; o++)
+        if (series->required[o]) {
+            before = larger(before, -series->offset[o]);
+            after = larger(after, series->offset[o]);
+        }
+    return before + after;
+}
+
+/* Set offsets and transforms. A data set of the first file whose name is "u@+6" has priority over
+ * an offset. Samples of planes or numbers are predicted (allows_none) even if their targets are
+ * after the end of the series. */
+static bool variables_resolve(struct arrays *self, const struct options *options,
+                              const struct array_path *place, bool allows_none, struct error *error)
+{
+    const bool predicts_beyond =
+        allows_none && (options->data.task == TASK_REGRESSION || options->model.head == HEAD_DENSE);
+    for (int v = 0; v < self->x_count + self->y_count; v++) {
+        struct variable *variable = arrays_variable(self, v);
+        char name[VARIABLE_TEXT];
+        variable_write(variable, name);
+        if (variable->offset != 0 && array_path_has(place, name)) {
+            variable->offset = 0;
+            snprintf(variable->name, sizeof variable->name, "%.*s", (int)sizeof variable->name - 1,
+                     name);
+        }
+        const bool required = v < self->x_count || !predicts_beyond || variable->offset < 0;
+        if (!file_series_use(&self->series, variable->offset, required))
+            return error_set(error, ERROR_USAGE, "data.x and data.y have more than %d offsets (@)",
+                             SERIES_OFFSETS);
+    }
+    const bool by_time = options->data.val == VALIDATION_FRACTION &&
+                         options->data.val_from == VAL_FROM_END && !allows_none;
+    self->series.is_ordered = !self->series.counts && (self->series.joined || by_time ||
+                                                       arrays_samples_at_ends(&self->series) > 0);
+    return variables_transform(options->data.transform, self->x, self->x_count, self->y,
+                               self->y_count, options->data.task != TASK_REGRESSION, error);
+}
+
+/* Set the shape of the records from the first file. */
+static bool shape_set(struct dataset *dataset, const struct options *options,
+                      const struct arrays_file *file, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct target_shape *target = &dataset->target;
+    for (int v = 0; v < self->array_count; v++)
+        if (!grid_set_order(&self->grid, v, file->array[v].extent, options->data.order,
+                            &arrays_variable(self, v)->channels_last, error) ||
+            !variable_set_shape(arrays_variable(self, v), v < self->x_count ? "data.x" : "data.y",
+                                &file->array[v], error))
+            return false;
+    if (!self->series.counts && !grid_check(&self->grid, error))
+        return false;
+    dataset->height = self->x[0].height;
+    dataset->width = self->x[0].width;
+    self->has_planes = self->y[0].dimensions > 2;
+    target->height = self->has_planes ? dataset->height : 1;
+    target->width = self->has_planes ? dataset->width : 1;
+    for (int v = 0; v < self->x_count; v++)
+        if (!variable_add_channels(&self->x[v], &self->x[0], "data.x", &dataset->channels,
+                                   dataset->height, dataset->width, error))
+            return false;
+    for (int v = 0; !dataset->unlabelled && v < self->y_count; v++)
+        if (!variable_add_channels(&self->y[v], self->has_planes ? &self->x[0] : &self->y[0],
+                                   "data.y", &target->count, target->height, target->width, error))
+            return false;
+    variables_list_transforms(self->x, self->x_count, dataset->channels,
+                              dataset->channel_transform);
+    variables_list_transforms(self->y, self->y_count, target->count, dataset->target_transform);
+    return true;
+}
+
+/* ---- files ---- */
+
+int arrays_first_of(const struct arrays_file *file, int number)
+{
+    int first = 0;
+    while (strcmp(file->array[first].name, file->array[number].name) != 0)
+        first++;
+    return first;
+}
+
+/* Take the times of the samples of a file out of its grid: the coordinate of the first dimension of
+ * data.x. */
+static bool times_take(struct arrays *self, struct arrays_file *file, const struct grid *grid,
+                       struct error *error)
+{
+    struct file_series *series = &self->series;
+    struct series_file *times = &file->times;
+    const int number = grid->array[0].dimension[0];
+    double most = 0;
+    *times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
+    if (number == GRID_NONE || grid->dimension[number].values == NULL)
+        return true;
+    struct dimension *samples = &grid->dimension[number];
+    const char *calendar = array_attributes_text(&samples->attributes, "calendar");
+    if (samples->kind != DIMENSION_TIME && !series->joined && arrays_samples_at_ends(series) == 0)
+        series->is_ordered = false; /* numbers that are no times do not decide about splits */
+    if (!time_units_parse(samples->units, calendar, &times->units)) {
+        times->units = (struct time_units){0};
+        if (series->is_ordered)
+            return error_set(error, ERROR_DATA,
+                             "%s: cannot decode the units '%.60s' of '%s' in the calendar '%.40s': "
+                             "write UNIT since DATE, or set data.coordinates=ignore",
+                             file->path, samples->units, samples->name, calendar);
+    }
+    for (int64_t n = 0; n < samples->count; n++) {
+        most = fmax(most, fabs(samples->values[n]));
+        if (!isfinite(samples->values[n]) && series->is_ordered)
+            return error_set(error, ERROR_DATA,
+                             "%s: '%s' has no value at sample %lld: write all times, or set "
+                             "data.coordinates=ignore to count samples",
+                             file->path, samples->name, (long long)n);
+    }
+    times->time = samples->values;
+    samples->values = NULL;
+    if (samples->is_float32)
+        times->rounding = most * 0x1p-24 * (times->units.seconds > 0 ? times->units.seconds : 1);
+    snprintf(file->time_name, sizeof file->time_name, "%.63s", samples->name);
+    return true;
+}
+
+/* Read the grid of a file. Keep that of the first file, and compare others with it. */
+static bool grid_read(struct dataset *dataset, const struct options *options,
+                      struct arrays_file *file, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct grid other = {0};
+    const bool is_first = file == self->file, counts = self->series.counts;
+    struct grid *grid = is_first ? &self->grid : &other;
+    for (int v = 0; v < self->array_count; v++)
+        grid_add(grid, &file->place, arrays_variable(self, v)->name, &file->array[v]);
+    for (int n = 0; counts && n < grid->dimension_count; n++)
+        grid->dimension[n].kind = DIMENSION_UNKNOWN;
+    const bool good = (is_first ? shape_set(dataset, options, file, error)
+                                : counts || grid_compare(&self->grid, grid, error)) &&
+                      times_take(self, file, grid, error);
+    grid_close(&other);
+    return good;
+}
+
+/* Open the arrays of a file, and check that their shapes match those of the first file. */
+static bool file_arrays(struct dataset *dataset, const struct options *options,
+                        struct arrays_file *file, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    const int count = self->array_count;
+    for (; file->opened < count; file->opened++) {
+        struct array *array = &file->array[file->opened];
+        if (!array_path_array(&file->place, arrays_variable(self, file->opened)->name, array,
+                              error)) {
+            file->is_empty = array->is_empty && file->opened < self->x_count;
+            array_close(array);
+            return false;
+        }
+    }
+    if (!grid_read(dataset, options, file, error))
+        return false;
+    for (int v = 0; v < count; v++) {
+        const bool is_x = v < self->x_count;
+        const struct variable *variable = arrays_variable(self, v);
+        if (!variable_agrees(variable, &file->array[v]))
+            return error_set(error, ERROR_DATA,
+                             "%s: the shape of %s=%s does not match that of %s: use data sets of "
+                             "the same shape",
+                             file->path, is_x ? "data.x" : "data.y", variable->name,
+                             self->file[0].path);
+        if (file->array[v].extent[0] != file->array[0].extent[0])
+            return error_set(error, ERROR_DATA,
+                             "%s: %s=%s has %lld samples, and data.x=%s has %lld: use data sets of "
+                             "the same number of samples",
+                             file->path, is_x ? "data.x" : "data.y", variable->name,
+                             (long long)file->array[v].extent[0], self->x[0].name,
+                             (long long)file->array[0].extent[0]);
+    }
+    const int64_t samples = file->array[0].extent[0];
+    return self->series.joined || samples >= arrays_samples_at_ends(&self->series) ||
+           error_set(error, ERROR_DATA,
+                     "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s; "
+                     "data.join=on makes the files one series",
+                     file->path, (long long)samples, options->data.x, options->data.y);
+}
+
+/* Compare the names of classes with those of the first file. */
+static bool class_names_compare(const struct dataset *dataset, const struct listing *names,
+                                const char *path, struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    for (size_t c = 0; c < names->count; c++)
+        if ((int64_t)c >= dataset->classes || strcmp(dataset->class_name[c], names->names[c]) != 0)
+            return error_set(error, ERROR_DATA,
+                             "%s: class %zu is '%s' in the attribute class_names, but the first "
+                             "file %s has other names: make them the same",
+                             path, c, names->names[c], self->file[0].path);
+    return true;
+}
+
+/* Read the names of classes. Later files have the names of the first one, or none. */
+static bool class_names_read(struct dataset *dataset, const struct arrays_file *file,
+                             struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    struct listing names = {0};
+    bool good = array_class_names(&file->place, self->y[0].name, &names, error);
+    if (good && file != self->file) {
+        good = class_names_compare(dataset, &names, file->path, error);
+    } else if (good && names.count > 0) {
+        dataset->classes = (int64_t)names.count;
+        dataset->class_name = names.names;
+        names = (struct listing){0};
+    }
+    listing_free(&names);
+    return good;
+}
+
+/* Decide if the files have data.y. allows_none: they need not have it. */
+static void labels_find(struct dataset *dataset, const struct arrays_file *first, bool allows_none)
+{
+    struct arrays *self = dataset->self;
+    for (int v = 0; allows_none && v < self->y_count; v++)
+        dataset->unlabelled |= !array_path_has(&first->place, self->y[v].name);
+    self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
+}
+
+/* Describe a file. allows_none: it need not have data.y. */
+static bool file_open(struct dataset *dataset, const struct options *options,
+                      struct hdf5_reader *reader, const char *path, bool allows_none,
+                      struct arrays_file *file, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    *file = (struct arrays_file){.path = allocate_copy(path)};
+    file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
+    if (!array_path_open(&file->place, file->path, reader, error))
+        return false;
+    if (file == self->file) {
+        if (!variables_resolve(self, options, &file->place, allows_none, error))
+            return false;
+        labels_find(dataset, file, allows_none);
+    }
+    return file_arrays(dataset, options, file, error) &&
+           (dataset->unlabelled || options->data.task == TASK_REGRESSION ||
+            class_names_read(dataset, file, error));
+}
+
+void arrays_file_close(struct arrays_file *file)
+{
+    for (int v = 0; v < file->opened; v++)
+        array_close(&file->array[v]);
+    array_path_close(&file->place);
+    free(file->times.time);
+    free(file->array);
+    free(file->path);
+    *file = (struct arrays_file){0};
+}
+
+/* ---- descriptions of other ranks ---- */
+
+/* The start of a description. The times and the arrays follow: of each its struct, the path of its
+ * folder or of its own file, its chunks, and its data. Each part fills whole words. */
+struct description {
+    int64_t number; /* of the file */
+    int opened;
+    bool is_empty, has_times;
+    struct series_file times;
+    char time_name[64];
+};
+
+struct part_list {
+    uint8_t *data;
+    size_t bytes, capacity;
+};
+
+static void part_put(struct part_list *list, const void *part, int64_t bytes)
+{
+    const size_t end = list->bytes + (size_t)round_up(bytes, 8);
+    if (end > list->capacity) {
+        list->capacity = 2 * end;
+        list->data = allocate_resized(list->data, list->capacity);
+    }
+    if (bytes > 0)
+        memcpy(list->data + list->bytes, part, (size_t)bytes);
+    memset(list->data + list->bytes + bytes, 0, end - list->bytes - (size_t)bytes);
+    list->bytes = end;
+}
+
+static void *part_take(uint8_t **at, int64_t bytes)
+{
+    uint8_t *part = *at;
+    *at += round_up(bytes, 8);
+    return part;
+}
+
+/* Return the bytes of an array that is completely in the metadata, else 0. */
+static int64_t data_bytes(const struct array *array)
+{
+    return array->data != NULL ? array_elements(array) * array->element_bytes : 0;
+}
+
+static void file_put(struct part_list *list, int64_t number, const struct arrays_file *file)
+{
+    struct description description = {.number = number,
+                                      .opened = file->opened,
+                                      .is_empty = file->is_empty,
+                                      .has_times = file->times.time != NULL,
+                                      .times = file->times};
+    memcpy(description.time_name, file->time_name, sizeof file->time_name);
+    part_put(list, &description, sizeof description);
+    if (description.has_times)
+        part_put(list, file->times.time, file->times.samples * (int64_t)sizeof(double));
+    for (int v = 0; v < file->opened; v++) {
+        const struct array *array = &file->array[v];
+        const char *path = array->files.folder != NULL ? array->files.folder
+                           : array->owns_file          ? open_file_path(array->file)
+                                                       : "";
+        part_put(list, array, sizeof *array);
+        part_put(list, path, (int64_t)strlen(path) + 1);
+        part_put(list, array->chunks, array->chunk_count * (int64_t)sizeof *array->chunks);
+        part_put(list, array->data, data_bytes(array));
+    }
+}
+
+/* Set an array from a description. An own array only exchanges its tables for those in `at`. */
+static void array_take(struct array *array, bool is_own, struct arrays_file *file, uint8_t **at)
+{
+    const struct array *described = part_take(at, sizeof *described);
+    const char *path = (const char *)*at;
+    part_take(at, (int64_t)strlen(path) + 1);
+    if (is_own) {
+        free(array->chunks);
+        free(array->data);
+    } else {
+        *array = *described;
+        array->path = file->path;
+        array->files.folder = array->files.folder != NULL ? allocate_copy(path) : NULL;
+        array->file = array->owns_file ? open_file_described(path) : file->place.file;
+        array->cache = array_cache_new();
+        array->original = NULL;
+    }
+    array->is_shared = true;
+    array->chunks = part_take(at, array->chunk_count * (int64_t)sizeof *array->chunks);
+    if (described->data != NULL)
+        array->data = part_take(at, array_elements(array) * array->element_bytes);
+}
+
+static void file_take(struct arrays *self, const struct split_file *files,
+                      struct arrays_file *described, uint8_t **at)
+{
+    const struct description *description = part_take(at, sizeof *description);
+    struct arrays_file *file = &described[description->number];
+    const bool is_own = file->path != NULL;
+    const int64_t times = description->times.samples * (int64_t)sizeof(double);
+    if (!is_own) {
+        file->path = allocate_copy(files[description->number].path);
+        file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
+        file->is_empty = description->is_empty;
+        file->opened = description->opened;
+        file->times = description->times;
+        file->times.path = file->path;
+        memcpy(file->time_name, description->time_name, sizeof file->time_name);
+        file->place.path = file->path;
+    }
+    if (description->has_times) {
+        const double *time = part_take(at, times);
+        if (!is_own)
+            file->times.time = memcpy(allocate((size_t)times, 1), time, (size_t)times);
+    }
+    for (int v = 0; v < file->opened; v++) {
+        const struct array *array = (const struct array *)(const void *)*at;
+        if (!is_own && array->files.folder == NULL && !array->owns_file && file->place.file == NULL)
+            file->place.file = open_file_described(file->path);
+        array_take(&file->array[v], is_own, file, at);
+    }
+}
+
+/* Collective. Give the descriptions of the files that a rank has opened to all ranks. first: number
+ * of the first of these files, which is the same on ranks that have the same data. */
+static bool descriptions_share(struct dataset *dataset, const struct split_file *files,
+                               struct arrays_file *described, int64_t first, int64_t count,
+                               struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct comm *comm = dataset->comm;
+    struct part_list list = {0};
+    int64_t least[] = {self->series.is_ordered, first, -first};
+    int64_t *begin = allocate((size_t)comm->size + 1, sizeof *begin);
+    struct joined_bytes *joined = &self->joined[self->joined_count++];
+    for (int64_t i = 0; i < count; i++)
+        if (described[i].path != NULL)
+            file_put(&list, i, &described[i]);
+    comm_all_reduce(comm, least, 3, COMM_INT64, COMM_MIN);
+    self->series.is_ordered = least[0] != 0;
+    if (least[1] != -least[2])
+        error_set(error, ERROR_DATA, "ranks find different data: use the same data on all nodes");
+    comm_join(comm, list.data, (int64_t)list.bytes, begin, joined);
+    free(begin);
+    if (error->kind != ERROR_NONE)
+        return false;
+    for (uint8_t *at = joined->data; at < joined->data + joined->bytes;)
+        file_take(self, files, described, &at);
+    return true;
+}
+
+/* Collective. Give rank 0's description of the first file to all ranks, or an error. A rank that
+ * cannot open the file itself calls dataset_agree, which is the same collective. */
+static bool description_broadcast(void *context, struct hdf5_description *file, struct error *error)
+{
+    struct comm *comm = context;
+    if (!comm_agree(comm, error))
+        return false;
+    struct hdf5_description described = *file;
+    comm_broadcast(comm, &described, sizeof described, COMM_BYTE, 0);
+    if (comm->rank != 0) {
+        *file = described;
+        file->objects = allocate((size_t)file->object_count, sizeof *file->objects);
+        file->attributes = allocate((size_t)file->attribute_count, sizeof *file->attributes);
+        file->values = allocate((size_t)file->value_bytes, 1);
+        file->chunks = allocate((size_t)file->chunk_count, sizeof *file->chunks);
+    }
+    comm_broadcast(comm, file->objects, file->object_count * (int64_t)sizeof *file->objects,
+                   COMM_BYTE, 0);
+    comm_broadcast(comm, file->attributes,
+                   file->attribute_count * (int64_t)sizeof *file->attributes, COMM_BYTE, 0);
+    comm_broadcast(comm, file->values, file->value_bytes, COMM_BYTE, 0);
+    comm_broadcast(comm, file->chunks, file->chunk_count * (int64_t)sizeof *file->chunks, COMM_BYTE,
+                   0);
+    return true;
+}
+
+/* ---- splits ---- */
+
+/* Append a file that all ranks know, and add what it says about the whole series. */
+static void file_use(struct arrays *self, const struct arrays_file *described)
+{
+    struct file_series *series = &self->series;
+    struct arrays_file *file = &self->file[self->file_count++];
+    if (file != described)
+        *file = *described;
+    if (file->times.time != NULL && series->name[0] == '\0') {
+        series->units = file->times.units;
+        snprintf(series->name, sizeof series->name, "%s", file->time_name);
+    }
+    for (int v = 0; v < file->opened; v++) {
+        struct variable *variable = arrays_variable(self, v);
+        variable->is_wide |=
+            variable->transform == TRANSFORM_NONE && array_is_wide(&file->array[v]);
+        if (arrays_first_of(file, v) == v)
+            array_missing_add(&self->missing, &file->array[v]);
+    }
+}
+
+bool arrays_open_split(struct dataset *dataset, const struct options *options,
+                       struct hdf5_reader *reader, enum data_split split, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct comm *comm = dataset->comm;
+    const int64_t rank = comm != NULL ? comm->rank : 0, ranks = comm != NULL ? comm->size : 1;
+    const bool all = split == SPLIT_ALL;
+    int64_t count, next = 0, empty = 0;
+    const struct split_file *files =
+        all ? split_files_all(&self->files, &count)
+            : split_files_choose(&self->files, options, split, &count, error);
+    if (files == NULL)
+        return false;
+    dataset->held_out |= split != SPLIT_TRAIN && !all && files[0].split == SPLIT_TRAIN;
+    if (self->file_count == 0 && ranks > 1) {
+        reader->exchange = description_broadcast;
+        reader->context = comm;
+        reader->receives = rank != 0;
+    }
+    while (next < count && self->file_count == 0) {
+        bool good = file_open(dataset, options, reader, files[next++].path, all, self->file, error);
+        if (!good && self->file->is_empty && ++empty < count) {
+            arrays_file_close(self->file);
+            error_clear(error);
+            continue;
+        }
+        if (!dataset_agree(dataset, error)) {
+            self->file_count = 1;
+            return false;
+        }
+        file_use(self, self->file);
+    }
+    reader->exchange = NULL;
+    reader->receives = false;
+    struct arrays_file *described = self->file + self->file_count;
+    count -= next;
+    files += next;
+    /* A rank that describes HDF5 files starts a child process: not for a few files. */
+    const int64_t turns = smaller(ranks, round_up_division(count, FILES_EACH));
+    bool good = true;
+    for (int64_t i = rank < turns ? rank : count; good && i < count; i += turns) {
+        good = file_open(dataset, options, reader, files[i].path, all, &described[i], error);
+        if (good || !described[i].is_empty)
+            continue;
+        error_clear(error);
+        good = true;
+    }
+    good = dataset_agree(dataset, error);
+    if (good && ranks > 1)
+        good = descriptions_share(dataset, files, described, next, count, error);
+    for (int64_t i = 0; i < count; i++)
+        if (good && !described[i].is_empty) {
+            file_use(self, &described[i]);
+        } else {
+            empty++;
+            arrays_file_close(&described[i]);
+        }
+    if (good && empty > 0 && !dataset->held_out)
+        log_warn("data.root: %lld of %lld files have no samples and are left out", (long long)empty,
+                 (long long)(next + count));
+    return good;
+}
+
+char *arrays_names(const struct arrays *self)
+{
+    struct text_stream names;
+    text_stream_open(&names);
+    for (int v = 0; v < self->x_count + self->y_count; v++) {
+        char name[VARIABLE_TEXT];
+        variable_write(arrays_variable(self, v), name);
+        fprintf(names.stream, "%s%s,%s", v > 0 ? "," : "", arrays_variable(self, v)->name, name);
+    }
+    fprintf(names.stream, ",%.*stime", (int)(text_base_name(self->x[0].name) - self->x[0].name),
+            self->x[0].name);
+    return text_stream_close(&names);
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The image files of a data set. Rank 0 lists them; then each rank has the list, once in the memory
+ * of each node if it is large. */
+#ifndef VITTRAIN_DATA_IMAGE_LIST_H
+#define VITTRAIN_DATA_IMAGE_LIST_H
+
+#include "comm/comm.h"
+#include "data/dataset.h"
+
+/* One file: offsets of its folder and its name in `text`. */
+struct image_entry {
+    uint64_t folder, name;
+    int64_t label;
+};
+
+/* Initialize with zeros. dataset->self of the formats that use the functions below. */
+struct image_list {
+    struct image_entry *entry; /* [count] */
+    char *text;                /* [text_bytes]: names, each with a terminating zero */
+    size_t count, text_bytes, capacity, text_capacity;
+    struct joined_bytes entries, texts; /* after image_list_share, the memory of both */
+};
+
+/* Add a text and return its offset. */
+uint64_t image_list_text(struct image_list *list, const char *text);
+/* Add a file. An empty folder: `name` is its path. */
+void image_list_add(struct image_list *list, uint64_t folder, const char *name, int64_t label);
+/* Add the images of the folder and of all folders below it, in torchvision's order: Python's
+ * sorted(os.walk(folder)) and sorted(files). skip_broken: as in listing_walk. */
+MUST_CHECK bool image_list_walk(struct image_list *list, const char *folder, bool skip_broken,
+                                int64_t label, struct error *error);
+
+/* Collective over dataset->comm. Copy the list of rank 0 to all ranks. Set dataset->count, and
+ * dataset->seen from the sizes of some files. */
+void image_list_share(struct dataset *dataset);
+/* Collective. Check every file, each by one rank. Files that are not images are an error, or
+ * removed with data.skip_broken=on. Set dataset->sum. */
+MUST_CHECK bool image_list_check(struct dataset *dataset, const struct options *options,
+                                 struct error *error);
+
+/* Functions of struct dataset_format. */
+bool image_list_load(struct dataset *dataset, int64_t record, struct byte_buffer *bytes,
+                     int32_t *label, struct error *error);
+bool image_list_label(struct dataset *dataset, int64_t record, int32_t *label, struct error *error);
+void image_list_name(const struct dataset *dataset, int64_t record, char *path, size_t size);
+void image_list_close(struct dataset *dataset);
+
+#endif

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 3 4
+// sources: test/data/shards.c
+/* A data set is opened by all ranks together: who lists, indexes and describes which files. Each
+ * rank has its own copy of the files, as on nodes that copy data to local disks; the copies differ
+ * where the rank must not look. */
+#include <hdf5.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "core/integer.h"
+#include "shards.h"
+
+enum {
+    SHARDS = 9,
+    FILES = 98,
+    SAMPLES = 4,
+    HEIGHT = 5,
+    WIDTH = 4,
+    VALUES = SAMPLES * HEIGHT * WIDTH
+};
+
+static struct comm *world;
+
+/* Collective. Fail on all ranks if this is false on one. */
+static void all_true(bool condition)
+{
+    int64_t value = condition;
+    comm_all_reduce(world, &value, 1, COMM_INT64, COMM_MIN);
+    assert_int_equal(value, 1);
+}
+
+static void opens_together(enum data_split split, int64_t count)
+{
+    struct error error = {0};
+    dataset_close(&dataset);
+    assert_ok(dataset_open(&dataset, &options, split, world, &error), &error);
+    assert_int_equal(dataset.count, count);
+}
+
+static void fails_together(enum data_split split, const char *part)
+{
+    struct error error = {0};
+    dataset_close(&dataset);
+    all_true(!dataset_open(&dataset, &options, split, world, &error));
+    assert_has(error.text, part);
+}
+
+static void image_put(const char *path)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%s/%s", options.data.root, path);
+    *strrchr(name, '/') = '\0';
+    temporary_directory(name);
+    snprintf(name, sizeof name, "%s/%s", options.data.root, path);
+    temporary_file(name, image, image_bytes);
+}
+
+TEST(bytes_are_joined)
+{
+    const int64_t lengths[] = {0, 3, 1 << 19};
+    for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
+        const int64_t bytes = lengths[n] * (world->rank + 1);
+        int64_t *begin = allocate((size_t)world->size + 1, sizeof *begin);
+        struct joined_bytes all;
+        comm_join(world, memset(allocate((size_t)bytes, 1), world->rank + 1, (size_t)bytes), bytes,
+                  begin, &all);
+        bool good = all.bytes == begin[world->size] &&
+                    all.is_mapped == (world->size > 1 && all.bytes >= 1 << 20);
+        for (int rank = 0; rank < world->size; rank++) {
+            good = good && begin[rank + 1] - begin[rank] == lengths[n] * (rank + 1);
+            for (int64_t i = begin[rank]; good && i < begin[rank + 1]; i++)
+                good = all.data[i] == rank + 1;
+        }
+        all_true(good);
+        comm_joined_free(&all);
+        free(begin);
+    }
+}
+
+TEST(rank_0_lists_folders)
+{
+    char path[64];
+    snprintf(options.data.format, sizeof options.data.format, "imagefolder");
+    for (int i = 0; i < 20; i++) {
+        snprintf(path, sizeof path, "train/%s/%d.jpg", i % 2 == 0 ? "cat" : "dog", i);
+        image_put(path);
+    }
+    if (world->rank > 0)
+        image_put("train/ape/0.jpg"); /* a class and a file that others do not have */
+    opens_together(SPLIT_TRAIN, 20);
+    assert_int_equal(dataset.classes, 2);
+    assert_string_equal(dataset.class_name[1], "dog");
+    check_record(19, 1, "train/dog/9.jpg");
+    options.data.val = VALIDATION_FRACTION;
+    options.data.val_fraction = 0.2;
+    opens_together(SPLIT_VALIDATION, 4);
+    assert_true(dataset.held_out);
+    /* A rank cannot use an image that rank 0 can use. */
+    if (world->rank > 0)
+        for (int i = 0; i < 20; i += 2) {
+            snprintf(path, sizeof path, "%s/train/cat/%d.jpg", options.data.root, i);
+            temporary_file(path, "x", 1);
+        }
+    options.data.skip_broken = true;
+    if (world->size > 1)
+        fails_together(SPLIT_TRAIN, "ranks find different data");
+}
+
+TEST(shards_are_indexed_by_one_rank)
+{
+    char name[32];
+    for (int i = 0; i < SHARDS; i++) {
+        snprintf(name, sizeof name, "%d.tar", i);
+        shard_put(name, 2, (const int[]){world->rank, i % 2});
+    }
+    options.data.val = VALIDATION_NONE;
+    opens_together(SPLIT_TRAIN, 2 * SHARDS);
+    for (int i = 0; i < SHARDS; i++) {
+        snprintf(name, sizeof name, "%d.tar: 000000.jpg", i);
+        check_record(2 * i, i % world->size, name); /* the label in its copy */
+    }
+}
+
+/* Write x and y, planes, and one number per sample; x is compressed. samples 0: without values. */
+static void arrays_put(const char *name, int number, hsize_t samples)
+{
+    float x[VALUES];
+    double time[SAMPLES];
+    const hsize_t extent[] = {samples, HEIGHT, WIDTH}, chunk[] = {2, 3, WIDTH};
+    for (int i = 0; i < VALUES; i++)
+        x[i] = (float)(number * 1000 + i);
+    for (int i = 0; i < SAMPLES; i++)
+        time[i] = number * SAMPLES + i;
+    hid_t file = H5Fcreate(path_of(name), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(creation, 3, chunk);
+    H5Pset_deflate(creation, 1);
+    const char *const names[] = {"x", "y", "number"};
+    for (int v = 0; v < 3; v++) {
+        hid_t space = H5Screate_simple(v < 2 ? 3 : 1, extent, NULL);
+        hid_t made =
+            H5Dcreate2(file, names[v], v < 2 ? H5T_IEEE_F32LE : H5T_IEEE_F64LE, space, H5P_DEFAULT,
+                       v == 0 && samples > 0 ? creation : H5P_DEFAULT, H5P_DEFAULT);
+        assert_true(samples == 0 ||
+                    H5Dwrite(made, v < 2 ? H5T_NATIVE_FLOAT : H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL,
+                             H5P_DEFAULT, v < 2 ? (const void *)x : time) >= 0);
+        H5Dclose(made);
+        H5Sclose(space);
+    }
+    H5Pclose(creation);
+    H5Fclose(file);
+}
+
+static void arrays_use(const char *y)
+{
+    char name[32];
+    snprintf(options.data.format, sizeof options.data.format, "arrays");
+    snprintf(options.data.x, sizeof options.data.x, "x");
+    snprintf(options.data.y, sizeof options.data.y, "%s", y);
+    options.data.val = VALIDATION_NONE;
+    options.data.task = TASK_REGRESSION;
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name, sizeof name, "%02d.h5", i);
+        arrays_put(name, i, i == 4 ? 0 : SAMPLES);
+    }
+}
+
+/* Compare all records with those of the data set that one rank opens. */
+static void records_are_equal(void)
+{
+    struct dataset alone;
+    struct error error = {0};
+    int32_t label;
+    bool good = dataset_open(&alone, &options, SPLIT_TRAIN, NULL, &error);
+    good = good && alone.count == dataset.count && alone.sum == dataset.sum;
+    for (int64_t i = 0; good && i < dataset.count; i++) {
+        float one[2 * HEIGHT * WIDTH] = {0}, other[2 * HEIGHT * WIDTH] = {0};
+        good = dataset_read(&alone, i, one, &label, &error) &&
+               dataset_read(&dataset, i, other, &label, &error) &&
+               memcmp(one, other, dataset_record_bytes(&dataset)) == 0;
+    }
+    dataset_close(&alone);
+    all_true(good);
+}
+
+TEST(array_files_are_described_by_one_rank)
+{
+    char name[32];
+    arrays_use("y");
+    opens_together(SPLIT_TRAIN, SAMPLES * (FILES - 1));
+    records_are_equal();
+    /* Number i is described by rank (i - 1) modulo their number, and there is one for 32 files. */
+    for (int i = 1; i < FILES; i++) {
+        snprintf(name, sizeof name, "%02d.h5", i);
+        if (world->rank != 0 && (i - 1) % smaller(world->size, 4) != world->rank) /* 0 lists them */
+            unlink(path_of(name));
+    }
+    opens_together(SPLIT_TRAIN, SAMPLES * (FILES - 1));
+}
+
+TEST(targets_are_read_by_one_rank)
+{
+    arrays_use("number");
+    opens_together(SPLIT_TRAIN, SAMPLES * (FILES - 1));
+    records_are_equal();
+}
+
+TEST(an_error_of_one_rank_is_that_of_all)
+{
+    arrays_use("y");
+    if (world->rank == world->size - 1)
+        for (int i = 1; i < FILES; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "%02d.h5", i);
+            shard_write(name, "damaged", 7);
+        }
+    fails_together(SPLIT_TRAIN, ".h5");
+}
+
+/* Each test has the empty folder `tree` below the working directory of the rank. */
+static int begin(void **state)
+{
+    char name[32];
+    static int trees;
+    shards_begin(state);
+    snprintf(name, sizeof name, "tree%d", ++trees);
+    temporary_directory(name);
+    snprintf(options.data.root, sizeof options.data.root, "%s", name);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    void *state = NULL;
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    shards_open(&state);
+    int failed = chdir(temporary_path("")) != 0 || TESTS_RUN(.before = begin);
+    dataset_close(&dataset);
+    shards_close(&state);
+    comm_world_close(world);
+    return failed;
+}
