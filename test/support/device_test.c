@@ -55,31 +55,19 @@ void device_test_of_cpu(void)
         SKIP_BECAUSE("only for the CPU");
 }
 
-void device_test_open(struct device_test *test, int threads)
+void device_test_open_number(struct device_test *test, int number, int threads)
 {
     struct error error = {0};
     const struct device_backend *backend = device_test_backend(&error);
-    struct device *device = backend == NULL ? NULL : backend->open(0, threads, &error);
+    struct device *device = backend == NULL ? NULL : backend->open(number, threads, &error);
     if (device == NULL)
         fail_msg("%s", error.text);
     device_test_take(test, device);
 }
 
-struct comm *device_test_open_world(struct device_test *test, int *argc, char ***argv)
+void device_test_open(struct device_test *test, int threads)
 {
-    struct error error = {0};
-    struct comm *world;
-    const struct device_backend *backend = NULL;
-    struct device *device = NULL;
-    if (comm_world_open(argc, argv, &world, &error) &&
-        (backend = device_test_backend(&error)) != NULL)
-        device = backend->open(world->rank, 1, &error);
-    if (device == NULL) {
-        fprintf(stderr, "%s\n", error.text);
-        exit(1);
-    }
-    device_test_take(test, device);
-    return world;
+    device_test_open_number(test, 0, threads);
 }
 
 void device_test_print(struct device *device)

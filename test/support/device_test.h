@@ -29,8 +29,8 @@ void device_test_print(struct device *device);
 
 /* Open the device; fail the test if that is impossible. */
 void device_test_open(struct device_test *test, int threads);
-/* Open the world and this rank's device with one thread; end the program if that is impossible. */
-struct comm *device_test_open_world(struct device_test *test, int *argc, char ***argv);
+/* The same with the device of this number, as rank `number` of a node does. */
+void device_test_open_number(struct device_test *test, int number, int threads);
 /* Use a device opened by the caller; it is closed with the test. */
 void device_test_take(struct device_test *test, struct device *device);
 void device_test_close(struct device_test *test);
@@ -39,21 +39,6 @@ void device_test_close(struct device_test *test);
 #define DEVICE_TEST(name, threads)                                                                 \
     __attribute__((cleanup(device_test_close))) struct device_test name;                           \
     device_test_open(&name, threads)
-
-/* The main function of a program with several ranks, each with a device: it sets `world`, `device`
- * and `stream` of the source. Arguments: those of TEST_MAIN. */
-#define TEST_MAIN_DEVICE(...)                                                                      \
-    int main(int argc, char **argv)                                                                \
-    {                                                                                              \
-        struct device_test test;                                                                   \
-        world = device_test_open_world(&test, &argc, &argv);                                       \
-        device = test.device;                                                                      \
-        stream = test.stream;                                                                      \
-        const int failed = TESTS_RUN(__VA_ARGS__);                                                 \
-        device_test_close(&test);                                                                  \
-        comm_world_close(world);                                                                   \
-        return failed;                                                                             \
-    }
 
 /* Queue an operation; its arguments are the members of its struct. */
 #define DEVICE_RUN(test, operation, ...)                                                           \

@@ -9,6 +9,12 @@ void test_add(struct test_list *list, const char *name, CMUnitTestFunction funct
     list->tests[list->count++] = (struct CMUnitTest){name, function, before, after, NULL};
 }
 
+void test_begin(const char *name)
+{
+    printf("# begin %s\n", name);
+    fflush(stdout);
+}
+
 int tests_run(const struct test_group *group)
 {
     struct test_list *list = group->list;

@@ -40,16 +40,24 @@ __attribute__((unused)) static struct test_list test_list;
 void test_add(struct test_list *list, const char *name, CMUnitTestFunction function,
               CMFixtureFunction before, CMFixtureFunction after);
 
+/* Print the name of a test, which run_test.sh reports if the program crashes. */
+void test_begin(const char *name);
+
 /* Run the tests; return the exit status. */
 int tests_run(const struct test_group *group);
 
 #define TEST_WITH(function, before, after)                                                         \
-    static void function(void **state);                                                            \
+    static void function##_body(void);                                                             \
+    static void function(__attribute__((unused)) void **state)                                     \
+    {                                                                                              \
+        test_begin(#function);                                                                     \
+        function##_body();                                                                         \
+    }                                                                                              \
     __attribute__((constructor)) static void function##_add(void)                                  \
     {                                                                                              \
         test_add(&test_list, #function, function, before, after);                                  \
     }                                                                                              \
-    static void function(__attribute__((unused)) void **state)
+    static void function##_body(void)
 #define TEST(function) TEST_WITH(function, NULL, NULL)
 
 /* Arguments: other members of struct test_group. */
