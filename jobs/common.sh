@@ -118,10 +118,11 @@ take_trials() {
     exit "$status"
 }
 
-# restore: copy the run back from output.upload if a restarted job does not find its checkpoints.
+# restore WORD...: copy the run back from output.upload if a restarted job does not find its checkpoints.
 restore() {
-    upload=${upload:-$(sed -n '/^\[output\]/,/^\[/{s/[[:space:]][#;].*//;s/[[:space:]]*$//;s/^upload *= *//p;}' "${deck:-/dev/null}" 2>/dev/null)}
-    [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && [ -n "$upload" ] && ! ls "$run"/checkpoints/step-*.h5 >/dev/null 2>&1 || return 0
+    [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && ! ls "$run"/checkpoints/step-*.h5 >/dev/null 2>&1 || return 0
+    upload=$("$vittrain" --help output.upload "$@" 2>/dev/null | sed -n 's/^  set to:  //p')
+    [ -n "$upload" ] || return 0
     case $upload in *[/:]) upload=$upload$(basename "$(realpath "$run")") ;; esac
     say "no checkpoint in $run: copying it from $upload"
     rclone copy --links "$upload" "$run"
@@ -131,19 +132,18 @@ restore() {
 
 # train WORD...: run vittrain until it ends or is stopped, then end or requeue the job.
 train() {
-    run=${VITTRAIN_RUNS:-runs}/$SLURM_JOB_NAME-$SLURM_JOB_ID logs=$SLURM_JOB_NAME.$SLURM_JOB_ID deck='' upload=''
+    run=${VITTRAIN_RUNS:-runs}/$SLURM_JOB_NAME-$SLURM_JOB_ID logs=$SLURM_JOB_NAME.$SLURM_JOB_ID deck=no
     for word in "$@"; do
         case $word in
         run.dir=*) run=${word#run.dir=} ;;
-        output.upload=*) upload=${word#output.upload=} ;;
-        *.ini) deck=$word ;;
+        *.ini) deck=yes ;;
         esac
     done
-    [ -n "$deck" ] || set -- "$home/input/vit_cifar.ini" "$@"
+    [ $deck = yes ] || set -- "$home/input/vit_cifar.ini" "$@"
     [ -z "$VITTRAIN_SWEEP" ] || take_trials "$@"
     say "$ranks ranks on $SLURM_JOB_NODELIST, $cores cores each, by ${LAUNCHER:=srun}; run folder $run"
     mkdir -p "$run" && began=$run/.began && touch "$began" || exit 1 # dated by the same file system as checkpoints
-    restore
+    restore "$@"
     note_lengths
     for try in 1 2; do
         "launch_by_$LAUNCHER" "$vittrain" run.dir="$run" checkpoint.every_seconds=10m "$@" &

@@ -26,13 +26,11 @@ test/nvml_old/libnvidia-ml.so.1: $(srcdir)/test/cuda/nvml_stand_in.c
 	$(CC) $(CFLAGS) -DOLD -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 \
 		$(srcdir)/test/cuda/nvml_stand_in.c -o $@
 
-test_data += test/doctor/node_stand_in.so
-CLEANFILES += test/doctor/node_stand_in.so
-test/doctor/node_stand_in.so: $(srcdir)/test/doctor/node_stand_in.c
-	$(AM_V_CCLD)$(MKDIR_P) test/doctor && $(CC) $(CFLAGS) -shared -fPIC $(srcdir)/test/doctor/node_stand_in.c -o $@
+# For test/run: each test of test/ranks alone.
+EXTRA_PROGRAMS = $(joined_programs)
 
 # The program with counters, for test_start.sh.
-EXTRA_PROGRAMS = test/commands/start_count
+EXTRA_PROGRAMS += test/commands/start_count
 test_commands_start_count_SOURCES = src/main.c test/commands/start_count.c
 test_commands_start_count_LDADD = $(program_libraries)
 test_commands_start_count_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=progress_start -Wl,--wrap=transport_run \

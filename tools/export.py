@@ -9,18 +9,9 @@ calls the format for each attempt, epoch, row and checkpoint.
 
 import math
 
-NAN = float("nan")
-
-
-def number(value, otherwise=NAN):
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return otherwise
-
-
-def known(value):
-    return 0.0 if math.isnan(value) else value
+from report_charts import Chart, Series, charts_write
+from report_run import Failure, write_file
+from report_values import NAN, known, num
 
 
 class Walk:
@@ -33,11 +24,11 @@ class Walk:
     log_every = log_every_vit = 0
     from_first = False  # lines from the first step of an epoch on
 
-    def __init__(self, run, failure):
+    def __init__(self, run):
         keys = ("global_batch", "world_size", "nodes", "total_steps", "steps_per_epoch")
         for key in keys:
             if not 1 <= run.number(key) <= 1e15:
-                raise failure(5, "cannot export %s: result.json has no %s" % (run.path, key))
+                raise Failure(5, "cannot export %s: result.json has no %s" % (run.path, key))
         batch, self.ranks, self.nodes, total, self.epoch_steps = (int(run.number(k)) for k in keys)
         self.run, self.lines, self.result = run, [], []
         self.name = run.result.get("model") or ""
@@ -62,7 +53,7 @@ class Walk:
         """Steps between two lines: output.log_every, or the format's own number if that is the
         default and an epoch is long enough."""
         default = 10
-        every = int(number(self.run.option("output.log_every"), default)) or default
+        every = int(known(num(self.run.option("output.log_every")), default)) or default
         own = self.log_every_vit if self.vit else self.log_every
         if every > self.epoch_steps:
             return self.epoch_steps + 1
@@ -70,7 +61,7 @@ class Walk:
 
     def of_attempt(self, at, key):
         attempts = self.run.attempts
-        return number(attempts[at].get(key)) if 0 <= at < len(attempts) else NAN
+        return num(attempts[at].get(key)) if 0 <= at < len(attempts) else NAN
 
     def checkpoint_path(self, step):
         return self.run.file("checkpoints/step-%08d.h5" % step)
@@ -88,7 +79,7 @@ class Walk:
     def checkpoint_due(self, step, best):
         """Write the line of a checkpoint that is due: by checkpoint.every, for the best evaluation,
         or at the end of the attempt."""
-        epochs = number(self.run.option("checkpoint.every"), 1.0)
+        epochs = known(num(self.run.option("checkpoint.every")), 1.0)
         every = max(1, round(epochs * self.epoch_steps))
         by_epochs = epochs > 0 and (best or step % every == 0)
         if by_epochs or step == self.of_attempt(self.attempt, "to_step"):
@@ -127,7 +118,7 @@ class Walk:
             improved[name] = value == value and not best * sign >= value * sign
             self.best[name] = value if improved[name] else best
         self.epoch = int(row["epoch"])
-        self.epochs_seconds += row.get("seconds", NAN) + known(row.get("eval_seconds", NAN))
+        self.epochs_seconds += row.get("seconds", NAN) + known(row.get("eval_seconds", NAN), 0.0)
         self.end_epoch(row, improved["top1"])
         self.checkpoint_due(int(row["step"]), improved.get(self.monitor, False))
 
@@ -186,7 +177,7 @@ def yaml(value):
     """An option's value as YAML: numbers and switches as such, all else in quotes."""
     if value in ("on", "off"):
         return "true" if value == "on" else "false"
-    if math.isfinite(number(value)) and not set("xX_") & set(value):
+    if math.isfinite(num(value)) and not set("xX_") & set(value):
         mantissa, mark, power = value.partition("e")
         # YAML 1.1 needs a point in numbers with an exponent: 1.0e-05.
         return mantissa + (".0" if mark and "." not in mantissa else "") + mark + power
@@ -196,7 +187,7 @@ def yaml(value):
 class Lightning(Walk):
     """The Lightning-Hydra template: exec_time.log and hparams.yaml, no lines."""
 
-    def files(self, write_file, draw):
+    def files(self):
         run, sections = self.run, {}
         seconds = self.of_attempt(len(run.attempts) - 1, "seconds")
         seconds = run.number("total_seconds") if math.isnan(seconds) else seconds
@@ -297,7 +288,7 @@ class Course(Walk):
             shown = self.epoch + 1, self.epochs, row["train_loss"], train, seconds
             self.both("Epoch [%d/%d], Loss: %.4f, Accuracy: %.2f%%, Time: %.2fs" % shown)
             return
-        seconds += known(row.get("eval_seconds", NAN))
+        seconds += known(row.get("eval_seconds", NAN), 0.0)
         self.both("Epoch %d completed in %.2f seconds" % (self.epoch + 1, seconds))
         self.both("Train Accuracy: %.2f%%, Test Accuracy: %.2f%%" % (train, test))
         self.both("Total training time so far: %.2f seconds" % self.epochs_seconds)
@@ -328,7 +319,7 @@ class Course(Walk):
             one = dict({"one_vs_rest_accuracy": one.get("accuracy")}, **one)  # of version 0.2
             self.both("\nClass: " + self.class_name(at, not self.vit))
             for title, key in titles.items():
-                self.both("%s: %.4f" % (title, max(number(one.get(key), 0.0), 0)))
+                self.both("%s: %.4f" % (title, max(known(num(one.get(key)), 0.0), 0)))
 
     def matrix(self):
         matrix = self.run.result.get("confusion_matrix") or []
@@ -337,7 +328,7 @@ class Course(Walk):
         self.both("\nConfusion Matrix:\n----------------\nPredicted \u2192\nActual \u2193")
         self.both(" " * 6 + "".join("%-7.31s" % self.class_name(at) for at in range(len(matrix))))
         for at, row in enumerate(matrix):
-            cells = "".join("%7d" % number(cell, 0.0) for cell in row)
+            cells = "".join("%7d" % known(num(cell), 0.0) for cell in row)
             self.both("%-6.31s" % self.class_name(at) + cells)
 
     def end(self):
@@ -358,29 +349,36 @@ class Course(Walk):
             self.both("Total training time: %.2f seconds" % value("total_seconds"))
             self.both("Training time (excluding setup): %.2f seconds" % total)
 
-    def files(self, write_file, draw):
+    def files(self):
         run = self.run
         name = "%d_%d_%d_%d.txt" % (self.batch, self.epochs, self.nodes, self.ranks)
         write_file(run.file(name), "".join(self.result))
         epochs = [row["epoch"] + 1 for row in run.epochs]
-        curve = lambda name, key, scale: (name, epochs, [scale * row[key] for row in run.epochs])
+
+        def draw(path, *charts):
+            charts_write(charts, run.file(path), 1200, 500)
+
+        def curve(name, key, scale=1, colour=0):
+            return Series(epochs, [scale * row[key] for row in run.epochs], name, colour)
+
         title = "Training and Test Accuracy. Total Train Time: %.2fs" % self.epochs_seconds
-        curves = [("Training Accuracy", "train_top1", 100), ("Test Accuracy", "val_top1", 100)]
-        curves = [curve(*parts) for parts in curves]
-        draw(run.file("accuracy_plot"), [(title, "Epochs", "Accuracy (%)", curves)])
-        charts = [("Training Loss", "Epoch", "Loss", [curve("", "train_loss", 1)])]
+        curves = [curve("Training Accuracy", "train_top1", 100)]
+        curves.append(curve("Test Accuracy", "val_top1", 100, 1))
+        draw("accuracy_plot", Chart(title, curves, "Epochs", "Accuracy (%)"))
+        loss = Chart("Training Loss", [curve("", "train_loss")], "Epoch", "Loss")
         accuracy = [curve("", "train_top1", 100)]
-        charts.append(("Training Accuracy", "Epoch", "Accuracy (%)", accuracy))
-        draw(run.file("training_metrics"), charts)
+        draw(
+            "training_metrics", loss, Chart("Training Accuracy", accuracy, "Epoch", "Accuracy (%)")
+        )
 
 
 FORMATS = {"course": Course, "imagenet": ImageNet, "lightning": Lightning}
 
 
-def write(run, name, failure, write_file, draw):
+def write(run, name):
     """Write the files of a format to the run's folder."""
-    walk = FORMATS[name](run, failure)
+    walk = FORMATS[name](run)
     walk.walk()
     if name != "lightning":
         write_file(run.file(name + ".log"), "".join(walk.lines))
-    walk.files(write_file, draw)
+    walk.files()

@@ -154,15 +154,14 @@ class Sweep:
         rows = [row for row in (read_json(self.trial % i + ".json") for i in numbers) if row]
         return sorted(rows, key=lambda row: ("score" not in row, -row.get("score", 0)))
 
-    def is_alive(self, claim):
+    def is_alive(self, path):
         """True if a claim is locked by its owner or trial, or was renewed on another host."""
-        with open(claim, "r+") as file:
+        with open(path, "r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
-            age = time.time() - os.stat(claim).st_mtime
-            return file.read().split()[:1] != [HOST] and age < LOST
+            return file.read().split()[:1] != [HOST] and time.time() < os.stat(path).st_mtime + LOST
 
     def claim(self):
         """Claim the first trial that is new, or whose process has stopped or died. Return its
@@ -170,9 +169,8 @@ class Sweep:
         for number in range(1, self.plan["trials"] + 1 if not self.asked else 1):
             claims = "%s/.claim-%03d.%%d" % (self.folder, number)
             count = next(i for i in itertools.count(1) if not os.path.exists(claims % i))
-            is_alive = count > 1 and self.is_alive(claims % (count - 1))
-            state = read_json(self.trial % number + ".json").get("state")  # newer than is_alive
-            if state in ENDED or (is_alive and state != "stopped"):
+            is_alive = count > 1 and self.is_alive(claims % (count - 1))  # first: claims end last
+            if is_alive or read_json(self.trial % number + ".json").get("state") in ENDED:
                 continue
             try:
                 file = open(claims % count, "x")
@@ -216,8 +214,7 @@ class Sweep:
         words = self.plan["command"] + words + ["run.dir=" + folder, "output.logbook="]
         if any(os.path.exists(folder + name) for name in ("/checkpoints/last.h5", "/.memory")):
             words.append("checkpoint.resume=auto")
-        options = {"stdin": subprocess.DEVNULL, "start_new_session": True}
-        options["pass_fds"] = [claim.fileno()]  # the trial, too, holds the lock
+        options = dict(stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=[claim.fileno()])
         code, begin, result = 0, time.time(), read_json(folder + "/result.json")
         if not result.get("finished") and not self.asked:
             with open(folder + ".log", "a") as log:
@@ -236,13 +233,16 @@ class Sweep:
             row["state"] = "stopped"
         elif best.get("value") is not None:
             score = -best["value"] if best["monitor"] == "loss" else best["value"]
-            row.update(state="finished", metric=best["value"], score=score)
+            reason = "" if result.get("finished") else str(result.get("stop_reason"))
+            row.update(state="finished", metric=best["value"], score=score, reason=reason)
         else:
             found = REASON.findall(read(folder + ".log")) if code else ["no value to compare"]
             row["reason"] = found[-1] if found else "exit code %d; see %s.log" % (code, folder)
             row["state"] = "failed"
-        print("    %(state)s: %(metric)s%(reason)s in %(seconds).1f s" % row, flush=True)
+        print("    %(state)s: %(metric)s %(reason)s in %(seconds).1f s" % row, flush=True)
         self.save(row)
+        os.utime(claim.name, (0, 0))  # releases the claim for other hosts, close() for this one
+        claim.close()
         hopeless = code == 2 and not any("score" in other for other in self.rows())
         check(not hopeless, "trial %d: %s" % (number, row["reason"]))
 

@@ -43,16 +43,33 @@ static void help_all(void)
     options_help(stdout);
 }
 
-static int help_about(const char *word)
+/* Print the value that an option has on this command line. */
+static bool value_print(const char *key, const struct command_line *line, struct error *error)
 {
+    static struct options options;
+    char value[OPTION_TEXT];
+    options_default(&options);
+    if (!options_apply(line, &options, error))
+        return false;
+    option_write(option_find(key), &options, value, sizeof value);
+    printf("  set to:  %s\n", value);
+    return true;
+}
+
+static int help_about(const char *word, const struct command_line *line)
+{
+    struct error error = {0};
     const struct command *command = app_find(word);
     if (command != NULL) {
         help_command(command);
         return ERROR_NONE;
     }
-    if (options_help_key(word, stdout))
-        return ERROR_NONE;
-    struct error error = {0};
+    if (options_help_key(word, stdout)) {
+        if (option_find(word) != NULL && line->setting_count > 0 &&
+            !value_print(word, line, &error))
+            log_error(&error);
+        return (int)error.kind;
+    }
     const char *nearest = text_nearest(word, app_command_names());
     if (nearest == NULL)
         nearest = option_find_nearest(word);
@@ -320,9 +337,9 @@ static int answer_print(const struct command_line *line)
         return (int)error.kind;
     }
     if (line->command != NULL)
-        return help_about(line->command);
+        return help_about(line->command, line);
     if (line->operand_count > 0)
-        return help_about(line->operand[0]);
+        return help_about(line->operand[0], line);
     help_all();
     return ERROR_NONE;
 }

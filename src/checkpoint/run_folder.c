@@ -74,13 +74,37 @@ int64_t run_folder_finished_steps(const char *folder)
 {
     char path[FILE_PATH];
     snprintf(path, sizeof path, "%s/result.json", folder);
-    if (access(path, F_OK) != 0)
-        return -1;
     json_t *result = json_load_file(path, 0, NULL);
-    bool unfinished = json_is_false(json_object_get(result, "finished"));
-    int64_t steps = json_integer_value(json_object_get(result, "steps"));
+    const bool finished =
+        json_is_object(result) && !json_is_false(json_object_get(result, "finished"));
+    const int64_t steps = json_integer_value(json_object_get(result, "steps"));
     json_decref(result);
-    return unfinished ? -1 : steps;
+    return finished ? steps : -1;
+}
+
+/* Set a damaged result.json aside. Fails if it is of a newer version. The folder is locked. */
+static bool result_check(const char *folder, struct error *error)
+{
+    char path[FILE_PATH], aside[FILE_PATH];
+    snprintf(path, sizeof path, "%s/result.json", folder);
+    snprintf(aside, sizeof aside, "%s/result.json.damaged", folder);
+    if (access(path, F_OK) != 0)
+        return true;
+    json_t *result = json_load_file(path, 0, NULL);
+    const bool is_object = json_is_object(result);
+    const int64_t format = json_integer_value(json_object_get(result, "format"));
+    const json_t *attempts = json_object_get(result, "attempts");
+    const json_t *newest = json_array_get(attempts, json_array_size(attempts) - 1);
+    const char *version = json_string_value(json_object_get(newest, "version"));
+    if (format > RUN_FORMAT)
+        error_set(error, ERROR_USAGE, "%s has format %lld: continue the run with vittrain %s", path,
+                  (long long)format, version != NULL ? version : "of a newer version");
+    json_decref(result);
+    if (is_object)
+        return error->kind == ERROR_NONE;
+    log_warn("%s is damaged: it is renamed to %s, and the run counts as not finished", path,
+             text_base_name(aside));
+    return durable_rename(path, aside, error);
 }
 
 /* ---- lock ---- */
@@ -378,14 +402,14 @@ static bool decide_folder(struct run_folder *folder, const struct options *optio
 {
     const char *name = options->run.name;
     if (options->run.dir[0] != '\0')
-        return use_given(folder, options, error);
+        return use_given(folder, options, error) && result_check(folder->path, error);
     if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL)
         return error_set(error, ERROR_USAGE,
                          "run.name=%s: it becomes the name of a folder in %s/, so it may not be "
                          "empty, begin with a dot or hold a slash (run.dir takes a path)",
                          name, runs_folder);
     if (strcmp(options->checkpoint.resume, "auto") == 0 && find_unfinished(folder, options))
-        return true;
+        return result_check(folder->path, error);
     return make_new(folder, options, error);
 }
 

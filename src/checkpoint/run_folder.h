@@ -31,12 +31,16 @@ struct run_folder {
  *   have some in memory, is not finished, is used by no other job, and has an equal deck (except
  * for options that may change between attempts).
  * - Else a new folder runs/NAME-DATE; DATE is YYYYmmdd-HHMMSS, followed by -2, -3, ... if needed.
- * If nodes do not share the disk, the folder is created on each node. */
+ * A damaged result.json is renamed, with a warning; one of a newer version is an error. If nodes do
+ * not share the disk, the folder is created on each node. */
 MUST_CHECK bool run_folder_open(struct run_folder *folder, struct mesh *mesh,
                                 const struct options *options, struct error *error);
 
-/* Not collective. Return the number of steps in result.json; -1 if the file is missing or marks an
- * unfinished run. A damaged result.json counts as a finished run of 0 steps. */
+/* `format` in result.json, which is the version of the folder (docs/outputs.md). */
+enum { RUN_FORMAT = 2 };
+
+/* Not collective. Return the number of steps in result.json; -1 if the file is missing or damaged,
+ * or if the run is not finished. */
 int64_t run_folder_finished_steps(const char *folder);
 
 /* Rank 0. Save the options as deck.ini. */

@@ -7,7 +7,7 @@
 #include "config/command_line.h"
 #include "core/atomic_file.h"
 #include "core/log.h"
-#include "runlog/results.h"
+#include "runlog/evaluation.h"
 #include "train/inference.h"
 
 static void evaluation_report(const struct inference *inference,

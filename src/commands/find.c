@@ -5,27 +5,81 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/atomic_file.h"
-#include "core/csv.h"
+#include "core/clock.h"
+#include "core/columns.h"
 #include "core/log.h"
+#include "core/version.h"
 #include "mesh/mesh.h"
 #include "plan/find_batch.h"
 #include "runlog/logbook.h"
 #include "train/range_test.h"
 #include "train/schedule.h"
 
-/* Add a result to the log book (output.logbook), with strategy and model of the options; rank 0
- * only. A failure is a warning. */
+/* A row of found.csv in the log book: the result of `find batch` or `find lr`. */
+struct found {
+    const char *date, *host, *commit, *what, *model;
+    int64_t image; /* height of the model's images */
+    const char *precision, *strategy;
+    int64_t ranks, nodes;
+    double value;         /* the largest train.batch, or the learning rate */
+    int64_t global_batch; /* at which the value was found */
+    double peak_bytes;    /* of a rank, with this value; NAN: not measured */
+    double limit;         /* memory available to a rank, in bytes; NAN: unknown */
+    const char *detail;   /* a remark, for example the path of a table; "": none */
+};
+
+#define FOUND(kind, name)                                                                          \
+    {                                                                                              \
+#name, COLUMN_##kind, offsetof(struct found, name), NULL                                   \
+    }
+static const struct column found_columns[] = {
+    FOUND(TEXT, date),         FOUND(TEXT, host),     FOUND(TEXT, commit),
+    FOUND(TEXT, what),         FOUND(TEXT, model),    FOUND(INTEGER, image),
+    FOUND(TEXT, precision),    FOUND(TEXT, strategy), FOUND(INTEGER, ranks),
+    FOUND(INTEGER, nodes),     FOUND(NUMBER, value),  FOUND(INTEGER, global_batch),
+    FOUND(NUMBER, peak_bytes), FOUND(NUMBER, limit),  FOUND(TEXT, detail)};
+enum { FOUND_COLUMNS = sizeof found_columns / sizeof found_columns[0], IMAGE_COLUMN = 5 };
+
+static bool found_add(const char *logbook, const struct found *found, struct error *error)
+{
+    char path[FILE_PATH];
+    struct csv csv = {0};
+    const int lock = logbook_lock(logbook, error);
+    if (lock < 0)
+        return false;
+    snprintf(path, sizeof path, "%s/found.csv", logbook);
+    char *header = columns_header(found_columns, FOUND_COLUMNS);
+    bool good = csv_set_aside(path, header, error) &&
+                csv_open(&csv, path, header, IMAGE_COLUMN, INT64_MAX, error);
+    if (good) {
+        columns_to_csv(found_columns, FOUND_COLUMNS, found, &csv);
+        good = csv_end_row(&csv, error) && csv_flush(&csv, error);
+    }
+    csv_close(&csv);
+    close(lock);
+    free(header);
+    return good;
+}
+
+/* Add a result to the log book (output.logbook), with date, place, strategy and model; rank 0 only.
+ * A failure is a warning. */
 static void found_record(const struct options *options, struct found *found)
 {
     struct error error = {0};
+    char date[32];
     if (options->output.logbook[0] == '\0')
         return;
+    clock_stamp_utc(date, sizeof date);
+    found->date = date;
+    found->host = error_host();
+    found->commit = version_commit;
     found->model = options->model.name;
     found->strategy = mesh_strategy_name((enum strategy_choice)options->mesh.strategy);
     if (!found_add(options->output.logbook, found, &error))

@@ -141,6 +141,22 @@ static bool csv_rewrite(const char *path, const char *header, const struct csv_k
     return atomic_file_commit(&file, error);
 }
 
+bool csv_set_aside(const char *path, const char *header, struct error *error)
+{
+    char *line = NULL, aside[FILE_PATH + 8];
+    size_t size = 0;
+    FILE *old = output_file_stream(path, "r");
+    if (old == NULL)
+        return true;
+    const ssize_t length = read_line(&line, &size, old);
+    const bool other =
+        length > 0 && line[length - 1] == '\n' && columns_lacking(line, length, header) < 0;
+    free(line);
+    fclose(old);
+    snprintf(aside, sizeof aside, "%s.old", path);
+    return !other || durable_rename(path, aside, error);
+}
+
 bool csv_open(struct csv *csv, const char *path, const char *header, int column, int64_t last,
               struct error *error)
 {

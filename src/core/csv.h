@@ -22,6 +22,9 @@ struct csv {
 MUST_CHECK bool csv_open(struct csv *csv, const char *path, const char *header, int column,
                          int64_t last, struct error *error);
 
+/* Rename a table with another header, as another version writes it, to PATH.old. */
+MUST_CHECK bool csv_set_aside(const char *path, const char *header, struct error *error);
+
 /* The rows of an existing table that stay when it is opened. */
 enum { CSV_REMOVED = 3 };
 struct csv_keep {

@@ -10,6 +10,8 @@ libvittrain_a_SOURCES += \
 	src/core/available.h \
 	src/core/clock.c \
 	src/core/clock.h \
+	src/core/columns.c \
+	src/core/columns.h \
 	src/core/crc32c.c \
 	src/core/crc32c.h \
 	src/core/csv.c \

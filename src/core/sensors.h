@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Hardware sensors. One table gives each sensor's name, unit and aggregation; the columns of
- * monitor.csv, TensorBoard's tags, the summary of a run and docs/outputs.md are made from it.
+/* Hardware sensors. One table has each sensor's name and aggregation; the columns of monitor.csv,
+ * TensorBoard's tags and the summary of a run are made from it. docs/outputs.md explains them.
  * core/sensors_cpu.h and the GPU backend fill in readings. */
 #ifndef VITTRAIN_CORE_SENSORS_H
 #define VITTRAIN_CORE_SENSORS_H
@@ -29,12 +29,8 @@ enum sensor_kind {
 };
 
 struct sensor_column {
-    const char *name, *unit;
+    const char *name;
     enum sensor_kind kind;
-    bool of_node;      /* read by one rank per node */
-    const char *shown; /* unit in summaries; one of it is `scale` units */
-    double scale;
-    const char *meaning; /* text in docs/outputs.md */
 };
 
 extern const struct sensor_column sensor_columns[SENSOR_COUNT];

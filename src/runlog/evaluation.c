@@ -2,11 +2,13 @@
 #include "runlog/evaluation.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "config/run_options.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"
 
@@ -14,6 +16,18 @@ enum { LABEL_WIDTH = 16, LABEL_SIZE = 24, OUTPUT_LABEL = 21, LINE_SIZE = 512 };
 
 /* Limits of the log; result.json has all classes and outputs. */
 enum { PRINTED_CLASSES = 100, PRINTED_MATRIX = 20, OUTPUTS_IN_TEXT = 4 };
+
+#define CLASS_COLUMN(name) {#name, COLUMN_NUMBER, offsetof(struct class_metrics, name), NULL},
+static const struct column class_columns[] = {CLASS_METRICS(CLASS_COLUMN)};
+
+#define ERROR_COLUMN(name) {#name, COLUMN_NUMBER, offsetof(struct output_errors, name), NULL},
+static const struct column error_columns[] = {OUTPUT_ERRORS(ERROR_COLUMN)};
+
+enum {
+    CLASS_VALUES = sizeof(struct class_metrics) / sizeof(double),
+    CLASS_RATIOS = sizeof class_columns / sizeof class_columns[0],
+    ERRORS = sizeof error_columns / sizeof error_columns[0]
+};
 
 void evaluation_free(struct evaluation *evaluation)
 {
@@ -78,32 +92,19 @@ void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
 
 void evaluation_macro(const struct evaluation *evaluation, struct class_metrics *metrics)
 {
-    struct class_metrics sum = {0};
-    double occurring = 0, ranked = 0;
-
+    double *sums = (double *)metrics, counts[CLASS_VALUES] = {0};
+    *metrics = (struct class_metrics){0};
     for (int64_t number = 0; number < evaluation->classes; number++) {
         struct class_metrics one;
+        const double *values = (const double *)&one;
         evaluation_class(evaluation, number, &one);
-        if (isnan(one.iou))
-            continue;
-        occurring++;
-        sum.one_vs_rest_accuracy += one.one_vs_rest_accuracy;
-        sum.precision += one.precision;
-        sum.recall += one.recall;
-        sum.f1 += one.f1;
-        sum.specificity += one.specificity;
-        sum.iou += one.iou;
-        sum.average_precision += isnan(one.average_precision) ? 0 : one.average_precision;
-        ranked += !isnan(one.average_precision);
+        for (int i = 0; i < CLASS_VALUES && !isnan(one.iou); i++) {
+            counts[i] += !isnan(values[i]);
+            sums[i] += isnan(values[i]) ? 0 : values[i];
+        }
     }
-    *metrics =
-        (struct class_metrics){.recall = ratio(sum.recall, occurring),
-                               .precision = ratio(sum.precision, occurring),
-                               .f1 = ratio(sum.f1, occurring),
-                               .specificity = ratio(sum.specificity, occurring),
-                               .one_vs_rest_accuracy = ratio(sum.one_vs_rest_accuracy, occurring),
-                               .iou = sum.iou / occurring,
-                               .average_precision = sum.average_precision / ranked};
+    for (int i = 0; i < CLASS_VALUES; i++)
+        sums[i] = i < CLASS_RATIOS ? ratio(sums[i], counts[i]) : sums[i] / counts[i];
 }
 
 void evaluation_output_name(const struct dataset *dataset, int64_t output, char text[OUTPUT_NAME])
@@ -254,14 +255,11 @@ static void print_errors(evaluation_printer *print, const struct evaluation *eva
     print("%-*s %11s %11s %11s %11s%s", LABEL_WIDTH, "output", "RMSE", "MAE", "bias", "R2",
           has_persistence ? " persistence RMSE  persistence MAE" : "");
     for (int64_t i = 0; i < evaluation->outputs && i < PRINTED_CLASSES; i++) {
-        const struct output_errors *errors = &evaluation->errors[i];
+        const double *values = (const double *)&evaluation->errors[i];
         evaluation_output_name(dataset, i, name);
         text_shorten(name, label, sizeof label);
-        const double values[] = {
-            errors->rmse,           errors->mae, errors->bias, errors->r2, errors->persistence_rmse,
-            errors->persistence_mae};
         int used = snprintf(line, sizeof line, "%-*s", LABEL_WIDTH, label);
-        for (int k = 0; k < (has_persistence ? 6 : 4); k++)
+        for (int k = 0; k < (has_persistence ? ERRORS : ERRORS - 2); k++)
             used += isnan(values[k])
                         ? snprintf(line + used, sizeof line - (size_t)used, "%*s", widths[k], "")
                         : snprintf(line + used, sizeof line - (size_t)used, "%*.4g", widths[k],
@@ -302,4 +300,88 @@ void evaluation_print(const struct evaluation *evaluation, const struct dataset 
         print_errors(print, evaluation, dataset);
     else if (evaluation->classes > 0)
         print_classes(print, evaluation, dataset);
+}
+
+/* ---- result.json */
+
+static json_t *class_to_json(const struct evaluation *evaluation,
+                             const struct class_metrics *metrics, const char *name)
+{
+    json_t *object = json_object();
+    if (name != NULL)
+        value_put(object, "name", value_name(name));
+    columns_to_json(class_columns, CLASS_RATIOS, metrics, object);
+    if (evaluation->pixels > 0)
+        value_put(object, "iou", value_number(metrics->iou));
+    if (evaluation->labels != NULL)
+        value_put(object, "average_precision", value_number(metrics->average_precision));
+    return object;
+}
+
+static json_t *outputs_to_json(const struct evaluation *evaluation, const struct dataset *dataset)
+{
+    json_t *outputs = json_array();
+    for (int64_t i = 0; i < evaluation->outputs; i++) {
+        json_t *object = json_object();
+        char name[OUTPUT_NAME];
+        evaluation_output_name(dataset, i, name);
+        value_put(object, "name", value_name(name));
+        columns_to_json(error_columns, ERRORS, &evaluation->errors[i], object);
+        value_append(outputs, object);
+    }
+    return outputs;
+}
+
+static json_t *confusion_to_json(const struct evaluation *evaluation)
+{
+    json_t *matrix = json_array();
+    for (int64_t i = 0; i < evaluation->classes; i++) {
+        json_t *row = json_array();
+        for (int64_t j = 0; j < evaluation->classes; j++)
+            value_append(row, json_integer(evaluation->confusion[i * evaluation->classes + j]));
+        value_append(matrix, row);
+    }
+    return matrix;
+}
+
+void evaluation_to_json(const struct evaluation *evaluation, const char *split,
+                        const struct dataset *dataset, json_t *object)
+{
+    struct class_metrics macro;
+
+    value_put(object, "split", value_text(split));
+    value_put(object, "samples", json_integer(evaluation->samples));
+    value_put(object, "loss", value_number(evaluation->loss));
+    value_put(object, "top1", value_number(evaluation->top1));
+    value_put(object, "top5", value_number(evaluation->top5));
+    value_put(object, "evaluation_seconds", value_number(evaluation->seconds));
+    if (evaluation->pixels > 0)
+        value_put(object, "miou", value_number(evaluation->miou));
+    if (evaluation->labels != NULL)
+        value_put(object, "map", value_number(evaluation->map));
+    if (evaluation->outputs > 0)
+        value_put(object, "outputs", outputs_to_json(evaluation, dataset));
+    if (evaluation->confusion == NULL || evaluation->classes == 0)
+        return;
+    evaluation_macro(evaluation, &macro);
+    value_put(object, "macro", class_to_json(evaluation, &macro, NULL));
+    json_t *classes = json_array();
+    for (int64_t i = 0; i < evaluation->classes; i++) {
+        struct class_metrics metrics;
+        bool named = dataset != NULL && dataset->class_name != NULL && i < dataset->classes;
+        evaluation_class(evaluation, i, &metrics);
+        value_append(classes,
+                     class_to_json(evaluation, &metrics, named ? dataset->class_name[i] : NULL));
+    }
+    value_put(object, "classes", classes);
+    if (evaluation->labels == NULL)
+        value_put(object, "confusion_matrix", confusion_to_json(evaluation));
+}
+
+char *evaluation_to_text(const struct evaluation *evaluation, const char *split,
+                         const struct dataset *dataset)
+{
+    json_t *object = json_object();
+    evaluation_to_json(evaluation, split, dataset, object);
+    return value_to_text(object);
 }

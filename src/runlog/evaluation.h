@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "core/columns.h"
 #include "core/error.h"
 #include "data/dataset.h"
 #include "runlog/class_counts.h"
@@ -13,8 +14,11 @@
 
 /* One class against the rest; 0 / 0 is 0. The accuracy counts true negatives, so it is high for
  * rare classes; the share of a class that is recognised is its recall. */
+#define CLASS_METRICS(METRIC)                                                                      \
+    METRIC(recall) METRIC(precision) METRIC(f1) METRIC(specificity) METRIC(one_vs_rest_accuracy)
+
 struct class_metrics {
-    double recall, precision, f1, specificity, one_vs_rest_accuracy;
+    CLASS_METRICS(COLUMN_MEMBER)
     double iou;               /* NAN if the class is neither true nor predicted anywhere */
     double average_precision; /* of labels; NAN if no sample has the label */
 };
@@ -68,5 +72,14 @@ typedef void evaluation_printer(const char *format, ...) __attribute__((format(p
  * outputs (up to 100). dataset: names of classes and outputs; NULL: numbers. */
 void evaluation_print(const struct evaluation *evaluation, const struct dataset *dataset,
                       evaluation_printer *print);
+
+/* Add an evaluation to an object of result.json: loss, top1 and top5 at the top level, the rest in
+ * objects. dataset: names of classes and outputs; NULL: no names. */
+void evaluation_to_json(const struct evaluation *evaluation, const char *split,
+                        const struct dataset *dataset, struct json_t *object);
+
+/* Return the JSON text of one evaluation, for commands without a run; the caller frees it. */
+char *evaluation_to_text(const struct evaluation *evaluation, const char *split,
+                         const struct dataset *dataset);
 
 #endif

@@ -13,10 +13,6 @@ libvittrain_a_SOURCES += \
 	src/runlog/monitor.h \
 	src/runlog/output_errors.c \
 	src/runlog/output_errors.h \
-	src/runlog/receipt.c \
-	src/runlog/receipt.h \
-	src/runlog/results.c \
-	src/runlog/results.h \
 	src/runlog/run_log.c \
 	src/runlog/run_log.h \
 	src/runlog/tensorboard.c \

@@ -2,9 +2,13 @@
 /* The thread that reads the sensors and writes the readings. Each rank writes its own table: one
  * file for all ranks would need messages or locks during the step, and nodes with private disks
  * cannot share a file. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* pthread_timedjoin_np */
+#endif
 #include "runlog/monitor.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,6 +21,7 @@
 #include "core/clock.h"
 #include "core/csv.h"
 #include "core/durable.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/sensors_cpu.h"
 #include "core/thread.h"
@@ -25,7 +30,7 @@
 enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };
 
 /* Time limit for the last reading at the end of a run: a driver or a file system may hang. */
-static const double stop_seconds = 5;
+static const int stop_seconds = 5;
 
 struct monitor {
     struct monitor_setup setup;
@@ -43,13 +48,14 @@ struct monitor {
 
     pthread_t thread;
     bool running;
-    pthread_mutex_t mutex; /* protects the members below */
+    _Atomic bool stuck;    /* the thread did not finish in time: its members must not be used */
+    pthread_mutex_t mutex; /* protects `stop` */
     pthread_cond_t wake;
-    bool stop;          /* request to the thread */
-    bool over;          /* the thread is finished */
-    _Atomic bool stuck; /* the thread did not finish in time: its members must not be used */
-    bool abandoned;     /* the stuck thread frees the monitor */
+    bool stop; /* request to the thread */
 };
+
+/* A monitor whose thread is stuck: the thread uses it until the process ends. */
+static struct monitor *stuck_monitor;
 
 /* ---- sums */
 
@@ -195,15 +201,6 @@ static bool sleep_until(struct monitor *monitor, double time)
     return stop;
 }
 
-static void monitor_free(struct monitor *monitor)
-{
-    csv_close(&monitor->table);
-    cpu_sensors_close(monitor->cpu);
-    pthread_cond_destroy(&monitor->wake);
-    pthread_mutex_destroy(&monitor->mutex);
-    free(monitor);
-}
-
 static void *thread_main(void *argument)
 {
     struct monitor *monitor = argument;
@@ -212,13 +209,6 @@ static void *thread_main(void *argument)
         reading_add(monitor);
         due += seconds * ceil(fmax(1, (clock_now() - due) / seconds));
     } while (!sleep_until(monitor, due));
-    pthread_mutex_lock(&monitor->mutex);
-    monitor->over = true;
-    bool abandoned = monitor->abandoned;
-    pthread_cond_signal(&monitor->wake);
-    pthread_mutex_unlock(&monitor->mutex);
-    if (abandoned)
-        monitor_free(monitor);
     return NULL;
 }
 
@@ -242,29 +232,23 @@ static void thread_open(struct monitor *monitor)
 
 static void thread_stop(struct monitor *monitor)
 {
-    const double end = clock_now() + stop_seconds;
-    const struct timespec until = {.tv_sec = (time_t)end,
-                                   .tv_nsec = (long)(1e9 * (end - floor(end)))};
-    int waited = 0;
+    struct timespec until;
     if (!monitor->running)
         return;
     pthread_mutex_lock(&monitor->mutex);
     monitor->stop = true;
     pthread_cond_signal(&monitor->wake);
-    while (!monitor->over && waited != ETIMEDOUT)
-        waited = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
-    monitor->stuck = !monitor->over;
     pthread_mutex_unlock(&monitor->mutex);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += stop_seconds;
+    monitor->stuck = pthread_timedjoin_np(monitor->thread, NULL, &until) != 0;
+    monitor->running = false;
     if (!monitor->stuck)
-        pthread_join(monitor->thread, NULL);
-    else
-        pthread_detach(monitor->thread);
-    monitor->running = monitor->stuck;
-    if (monitor->stuck)
-        log_alarm(
-            "rank %d on %s: a sensor or the disk of its table does not respond within %.0f s: "
-            "the run ends without the last reading",
-            monitor->setup.world->rank, comm_host(), stop_seconds);
+        return;
+    stuck_monitor = monitor;
+    log_alarm("rank %d on %s: a sensor or the disk of its table does not respond within %d s: "
+              "the run ends without the last reading",
+              monitor->setup.world->rank, comm_host(), stop_seconds);
 }
 
 /* ---- interface */
@@ -282,8 +266,8 @@ static void table_open(struct monitor *monitor, struct error *error)
     else
         snprintf(path, sizeof path, "%s/monitor-%d.csv", setup->folder, setup->world->rank);
     /* Rows after the checkpoint stay: their measurements are valid. */
-    if (!csv_open(&monitor->table, path, header, STEP_COLUMN, setup->step > 0 ? INT64_MAX : 0,
-                  error))
+    if (!csv_set_aside(path, header, error) || !csv_open(&monitor->table, path, header, STEP_COLUMN,
+                                                         setup->step > 0 ? INT64_MAX : 0, error))
         csv_close(&monitor->table);
 }
 
@@ -341,26 +325,25 @@ bool monitor_summarize(struct monitor *monitor, struct monitor_summary *summary)
     return true;
 }
 
-void monitor_summary_log(const struct monitor_summary *summary)
+struct json_t *monitor_summary_to_json(const struct monitor_summary *summary)
 {
-    static const char *const words[] = {
-        [SENSOR_LEVEL] = "mean", [SENSOR_PEAK] = "at most", [SENSOR_LEAST] = "at least"};
-    if (summary->readings == 0)
-        return;
-    log_detail("sensors: %lld readings in %.1f s, %.0f us of CPU time each",
-               (long long)summary->readings, summary->seconds, 1e6 * summary->reading_seconds);
+    static const char *const keys[] = {
+        [SENSOR_LEVEL] = "mean", [SENSOR_PEAK] = "max", [SENSOR_LEAST] = "min"};
+    json_t *object = json_object();
+    value_put(object, "seconds", value_number(summary->seconds));
+    value_put(object, "readings", value_count(summary->readings));
+    value_put(object, "reading_seconds", value_number(summary->reading_seconds));
     for (int i = 0; i < SENSOR_COUNT; i++) {
-        const struct sensor_column *column = &sensor_columns[i];
-        double value = summary->value[i] / column->scale, most = summary->most[i] / column->scale;
-        if (isnan(value))
+        const enum sensor_kind kind = sensor_columns[i].kind;
+        json_t *sensor = isnan(summary->value[i]) ? json_null() : json_object();
+        value_put(object, sensor_columns[i].name, sensor);
+        if (json_is_null(sensor))
             continue;
-        if (isnan(most))
-            log_detail("  %-24s %-8s %10.5g %s", column->name, words[column->kind], value,
-                       column->shown);
-        else
-            log_detail("  %-24s %-8s %10.5g, at most %10.5g %s", column->name, words[column->kind],
-                       value, most, column->shown);
+        value_put(sensor, keys[kind], value_number(summary->value[i]));
+        if (kind == SENSOR_LEVEL)
+            value_put(sensor, "max", value_number(summary->most[i]));
     }
+    return object;
 }
 
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most)
@@ -375,14 +358,14 @@ void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean
 
 void monitor_close(struct monitor *monitor)
 {
-    if (monitor == NULL)
+    if (monitor == NULL || monitor->stuck)
         return;
-    if (!monitor->stuck)
-        thread_stop(monitor);
-    pthread_mutex_lock(&monitor->mutex);
-    monitor->abandoned = monitor->stuck && !monitor->over;
-    bool abandoned = monitor->abandoned;
-    pthread_mutex_unlock(&monitor->mutex);
-    if (!abandoned)
-        monitor_free(monitor);
+    thread_stop(monitor);
+    if (monitor->stuck)
+        return;
+    csv_close(&monitor->table);
+    cpu_sensors_close(monitor->cpu);
+    pthread_cond_destroy(&monitor->wake);
+    pthread_mutex_destroy(&monitor->mutex);
+    free(monitor);
 }

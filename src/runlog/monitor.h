@@ -56,8 +56,8 @@ bool monitor_summarize(struct monitor *monitor, struct monitor_summary *summary)
  * unknown. Local. */
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most);
 
-/* Log the summary. */
-void monitor_summary_log(const struct monitor_summary *summary);
+/* Return the summary as the object `sensors` of result.json. */
+struct json_t *monitor_summary_to_json(const struct monitor_summary *summary);
 
 /* Stop the thread if it still runs, and free the monitor. Local. */
 void monitor_close(struct monitor *monitor);

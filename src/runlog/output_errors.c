@@ -13,15 +13,10 @@ struct row_sums {
 
 static void row_add(struct row_sums *plane, const struct row_sums *row, double weight)
 {
-    plane->count += weight * row->count;
-    plane->error += weight * row->error;
-    plane->absolute += weight * row->absolute;
-    plane->square += weight * row->square;
-    plane->target += weight * row->target;
-    plane->target_square += weight * row->target_square;
-    plane->persistence_count += weight * row->persistence_count;
-    plane->persistence_absolute += weight * row->persistence_absolute;
-    plane->persistence_square += weight * row->persistence_square;
+    double *sums = (double *)plane;
+    const double *added = (const double *)row;
+    for (size_t i = 0; i < sizeof *row / sizeof *added; i++)
+        sums[i] += weight * added[i];
 }
 
 static void row_sum(struct row_sums *row, const struct output_plane *plane, int64_t first)

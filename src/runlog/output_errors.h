@@ -7,14 +7,18 @@
 
 #include <stdint.h>
 
+#include "core/columns.h"
 #include "device/operations.h"
+
+/* Columns of metrics.csv and keys of result.json: root of the mean squared error, mean absolute
+ * error, mean of prediction - target, 1 - squared error / variance of the target, and the errors of
+ * the input as the prediction. */
+#define OUTPUT_ERRORS(ERROR)                                                                       \
+    ERROR(rmse) ERROR(mae) ERROR(bias) ERROR(r2) ERROR(persistence_rmse) ERROR(persistence_mae)
 
 /* In the units of the target; r2 has none. NAN: not known. */
 struct output_errors {
-    double rmse, mae; /* root of the mean squared error; mean absolute error */
-    double bias;      /* mean of prediction - target */
-    double r2;        /* 1 - squared error / variance of the target */
-    double persistence_rmse, persistence_mae; /* of the input as the prediction */
+    OUTPUT_ERRORS(COLUMN_MEMBER)
 };
 
 /* Weighted sums over the elements whose target is not missing. A quantity of both signs has two

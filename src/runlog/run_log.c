@@ -10,68 +10,55 @@
 
 #include "config/run_options.h"
 #include "core/clock.h"
-#include "core/csv.h"
+#include "core/columns.h"
 #include "runlog/evaluation.h"
 #include "runlog/hparams.h"
-#include "runlog/receipt.h"
 #include "runlog/tensorboard.h"
 
-static const char metrics_header[] =
-    "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"
-    "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"
-    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou,map,output,"
-    "rmse,mae,bias,r2,persistence_rmse,persistence_mae,seconds,eval_seconds,data_share,next_lr";
-
-enum { METRICS_MOST = 8 }; /* tags of evaluations in a set */
-/* Columns of metrics.csv. */
-enum { STEP_COLUMN = 1, SPLIT_COLUMN = 2, TOP1_COLUMN = 4, ELAPSED_COLUMN = 15 };
+enum { TAGS_MOST = 32, TAG_SIZE = 32 };
 
 static const double flush_seconds = 5;
 
-struct run_log {
-    struct csv metrics, receipts;
-    struct tensorboard *board;
-    int tags;          /* enum tags_choice */
-    double flushed_at; /* clock */
-};
+/* clang-format off */
+#define ROW(member) offsetof(struct metrics_row, member)
+#define METRIC_COLUMN(name, tag) {#name, COLUMN_NUMBER, ROW(name), tag},
+#define ERROR_COLUMN(name) {#name, COLUMN_NUMBER, ROW(errors.name), NULL},
+static const struct column metric_columns[] = {
+    {"epoch", COLUMN_INTEGER, ROW(epoch), NULL},
+    {"step", COLUMN_INTEGER, ROW(step), NULL},
+    {"split", COLUMN_TEXT, ROW(split), NULL},
+    STEP_METRICS(METRIC_COLUMN)
+    {"output", COLUMN_TEXT, ROW(output), NULL},
+    OUTPUT_ERRORS(ERROR_COLUMN)
+    EPOCH_METRICS(METRIC_COLUMN)
+    {"next_lr", COLUMN_EXACT, ROW(next_lr), NULL}}; /* all digits: exports print them */
+/* clang-format on */
+
+#define METRIC_INDEX(name, tag) name##_index,
+enum { COLUMNS = sizeof metric_columns / sizeof metric_columns[0] };
+enum { epoch_index, step_index, split_index, STEP_METRICS(METRIC_INDEX) };
 
 /* ---- TensorBoard tags */
 
 struct tag {
-    const char *name;
+    char name[TAG_SIZE];
     const char *split; /* of the rows with this tag; NULL: end */
     size_t offset;     /* of a double in the row; EPOCH_NUMBER: the epoch */
     double factor;
 };
 
 enum { EPOCH_NUMBER = 0 };
-_Static_assert(offsetof(struct metrics_row, epoch) == EPOCH_NUMBER, "epoch is the first member");
+_Static_assert(ROW(epoch) == EPOCH_NUMBER, "epoch is the first member");
 
-#define ROW(field) offsetof(struct metrics_row, field)
+struct run_log {
+    struct csv metrics, receipts;
+    struct tensorboard *board;
+    struct tag tags[TAGS_MOST];
+    int tag_set;       /* enum tags_choice */
+    double flushed_at; /* clock */
+};
 
 /* clang-format off */
-static const struct tag vittrain_tags[] = {
-    {"train/loss", "train", ROW(loss), 1},
-    {"train/acc", "train", ROW(top1), 1},
-    {"train/acc_top5", "train", ROW(top5), 1},
-    {"val/loss", "val", ROW(loss), 1},
-    {"val/acc", "val", ROW(top1), 1},
-    {"val/acc_top5", "val", ROW(top5), 1},
-    {"test/loss", "test", ROW(loss), 1},
-    {"test/acc", "test", ROW(top1), 1},
-    {"test/acc_top5", "test", ROW(top5), 1},
-    {"lr", "train", ROW(rate), 1},
-    {"grad_norm", "train", ROW(gradient_norm), 1},
-    {"images_per_second", "train", ROW(images_per_second), 1},
-    {"peak_share", "train", ROW(peak_share), 1},
-    {"loss_scale", "train", ROW(loss_scale), 1},
-    {"skipped_steps", "train", ROW(skipped_steps), 1},
-    {"time/data", "train", ROW(data_seconds), 1},
-    {"time/compute", "train", ROW(compute_seconds), 1},
-    {"time/comm", "train", ROW(comm_seconds), 1},
-    {"time/exposed_comm", "train", ROW(exposed_comm_seconds), 1},
-    {0}};
-
 /* Accuracies in percent; in training those of the epoch so far. */
 static const struct tag imagenet_tags[] = {
     {"Loss/train", "train", ROW(loss), 1},
@@ -80,8 +67,8 @@ static const struct tag imagenet_tags[] = {
     {"Loss/val", "val", ROW(loss), 1},
     {"acc1/val", "val", ROW(top1), 100},
     {"acc5/val", "val", ROW(top5), 100},
-    {"lr", "epoch", ROW(next_rate), 1},
-    {0}};
+    {"lr", "epoch", ROW(next_lr), 1},
+    {.split = NULL}};
 
 static const struct tag lightning_tags[] = {
     {"train/loss_step", "train", ROW(loss), 1},
@@ -97,20 +84,44 @@ static const struct tag lightning_tags[] = {
     {"train/loss_epoch", "epoch", ROW(loss), 1},
     {"train/acc_epoch", "epoch", ROW(top1), 1},
     {"epoch", "epoch", EPOCH_NUMBER, 1},
-    {0}};
+    {.split = NULL}};
 
 /* By output.tensorboard_tags. */
 static const struct {
-    const struct tag *tags;
+    const struct tag *tags; /* NULL: those of the columns */
     bool due_only;   /* only rows of complete log intervals have points */
     bool from_first; /* intervals end at the first step of an epoch and each multiple after it */
     int64_t shift;   /* step of a point less the completed steps: -1 counts steps from 0 */
 } tag_sets[] = {
-    [TAGS_VITTRAIN] = {vittrain_tags, false, false, 0},
-    [TAGS_COURSE] = {vittrain_tags, false, false, 0},
+    [TAGS_VITTRAIN] = {NULL, false, false, 0},
+    [TAGS_COURSE] = {NULL, false, false, 0},
     [TAGS_IMAGENET] = {imagenet_tags, true, true, 0},
     [TAGS_LIGHTNING] = {lightning_tags, true, false, -1}};
 /* clang-format on */
+
+/* Set the tags of the columns: "/loss" is train/loss, val/loss and test/loss. */
+static void column_tags_set(struct tag tags[TAGS_MOST])
+{
+    static const char *const splits[] = {"train", "val", "test"};
+    int count = 0;
+    for (int split = 0; split < 3; split++)
+        for (int i = 0; i < COLUMNS; i++) {
+            const char *name = metric_columns[i].tag;
+            const bool of_split = name != NULL && name[0] == '/';
+            if (name == NULL || (split > 0 && !of_split))
+                continue;
+            ENSURE(count + 1 < TAGS_MOST, "more than %d tags", TAGS_MOST);
+            struct tag *tag = &tags[count++];
+            *tag = (struct tag){
+                .split = splits[split], .offset = metric_columns[i].offset, .factor = 1};
+            snprintf(tag->name, TAG_SIZE, "%s%s", of_split ? splits[split] : "", name);
+        }
+}
+
+static const struct tag *tags_of(const struct run_log *log)
+{
+    return tag_sets[log->tag_set].tags != NULL ? tag_sets[log->tag_set].tags : log->tags;
+}
 
 static double value_at(const struct metrics_row *row, size_t offset)
 {
@@ -123,21 +134,22 @@ struct metrics_row run_log_row(const char *split, int64_t epoch, int64_t step)
 {
     const double empty = NAN;
     struct metrics_row row = {.epoch = epoch, .step = step, .split = split};
-    for (size_t offset = ROW(loss); offset <= ROW(next_rate); offset += sizeof empty)
-        memcpy((char *)&row + offset, &empty, sizeof empty);
+    for (int i = 0; i < COLUMNS; i++)
+        if (metric_columns[i].kind == COLUMN_NUMBER || metric_columns[i].kind == COLUMN_EXACT)
+            memcpy((char *)&row + metric_columns[i].offset, &empty, sizeof empty);
     return row;
 }
 
 /* Write the points of a row that are not NAN. */
 static bool points_write(struct run_log *log, const struct metrics_row *row, struct error *error)
 {
-    for (const struct tag *tag = tag_sets[log->tags].tags; tag->split != NULL; tag++) {
+    for (const struct tag *tag = tags_of(log); tag->split != NULL; tag++) {
         if (strcmp(tag->split, row->split) != 0)
             continue;
         const double value =
             tag->offset == EPOCH_NUMBER ? (double)row->epoch : value_at(row, tag->offset);
         if (!isnan(value) &&
-            !tensorboard_scalar(log->board, tag->name, row->step + tag_sets[log->tags].shift,
+            !tensorboard_scalar(log->board, tag->name, row->step + tag_sets[log->tag_set].shift,
                                 tag->factor * value, error))
             return false;
     }
@@ -157,7 +169,7 @@ static bool metrics_open(struct run_log *log, const char *folder,
 {
     char path[FILE_PATH];
     struct csv_keep keep = {
-        .column = STEP_COLUMN, .last = position->step, .text_column = SPLIT_COLUMN};
+        .column = step_index, .last = position->step, .text_column = split_index};
     size_t removed = 0;
     if (position->mid_epoch)
         keep.removed[removed++] = "epoch";
@@ -166,7 +178,10 @@ static bool metrics_open(struct run_log *log, const char *folder,
     if (position->untested)
         keep.removed[removed++] = "test";
     snprintf(path, sizeof path, "%s/metrics.csv", folder);
-    return csv_reopen(&log->metrics, path, metrics_header, &keep, error);
+    char *header = columns_header(metric_columns, COLUMNS);
+    bool good = csv_reopen(&log->metrics, path, header, &keep, error);
+    free(header);
+    return good;
 }
 
 struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
@@ -174,12 +189,13 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct outpu
 {
     struct run_log *log = allocate(1, sizeof *log);
     const int64_t step = position->step;
-    log->tags = options->tensorboard_tags;
+    log->tag_set = options->tensorboard_tags;
+    column_tags_set(log->tags);
     bool good = !options->csv || metrics_open(log, folder->path, position, error);
     if (good && options->tensorboard) {
         /* A new run writes a purge, too: the folder may contain events of a killed attempt, and one
          * of TensorBoard's readers takes the first purge for the start of the run. */
-        const int64_t first_purged = step == 0 ? 0 : step + 1 + tag_sets[log->tags].shift;
+        const int64_t first_purged = step == 0 ? 0 : step + 1 + tag_sets[log->tag_set].shift;
         log->board = tensorboard_open(folder->path, error);
         good = log->board != NULL && tensorboard_restart(log->board, first_purged, error);
     }
@@ -195,32 +211,14 @@ bool run_log_open_receipts(struct run_log *log, const struct run_folder *folder,
     char path[FILE_PATH];
     snprintf(path, sizeof path, "%s/receipt.csv", folder->path);
     return (!writes && access(path, F_OK) != 0) ||
-           csv_open(&log->receipts, path, header, RECEIPT_STEP, step, error);
+           csv_open(&log->receipts, path, header, 0, step, error);
 }
 
 /* ---- rows */
 
-/* Write the columns from `first` to `last`, offsets in the row. */
-static void columns_to_table(struct csv *csv, const struct metrics_row *row, size_t first,
-                             size_t last)
+static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, struct error *error)
 {
-    for (size_t offset = first; offset <= last; offset += sizeof(double))
-        csv_number(csv, value_at(row, offset));
-}
-
-/* output: name of the output whose errors the row has, or "". */
-static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, const char *output,
-                             struct error *error)
-{
-    char rate[32];
-    snprintf(rate, sizeof rate, "%.17g", row->next_rate); /* all digits: exports print them */
-    csv_integer(csv, row->epoch);
-    csv_integer(csv, row->step);
-    csv_text(csv, row->split);
-    columns_to_table(csv, row, ROW(loss), ROW(map));
-    csv_text(csv, output);
-    columns_to_table(csv, row, ROW(errors), ROW(data_share));
-    csv_text(csv, isnan(row->next_rate) ? "" : rate);
+    columns_to_csv(metric_columns, COLUMNS, row, csv);
     return csv_end_row(csv, error);
 }
 
@@ -228,9 +226,9 @@ bool run_log_metrics(struct run_log *log, const struct metrics_row *row, struct 
 {
     if (log == NULL)
         return true;
-    if (log->metrics.stream != NULL && !metrics_to_table(&log->metrics, row, "", error))
+    if (log->metrics.stream != NULL && !metrics_to_table(&log->metrics, row, error))
         return false;
-    if (log->board != NULL && (row->due || !tag_sets[log->tags].due_only) &&
+    if (log->board != NULL && (row->due || !tag_sets[log->tag_set].due_only) &&
         !points_write(log, row, error))
         return false;
     return clock_now() - log->flushed_at < flush_seconds || run_log_flush(log, error);
@@ -252,9 +250,10 @@ bool run_log_targets(struct run_log *log, const struct metrics_row *row,
     for (int64_t i = 0; i < evaluation->outputs; i++) {
         struct metrics_row one = run_log_row(row->split, row->epoch, row->step);
         one.errors = evaluation->errors[i];
+        one.output = name;
         evaluation_output_name(dataset, i, name);
         snprintf(tag, sizeof tag, "%s/rmse/%s", row->split, name);
-        if (log->metrics.stream != NULL && !metrics_to_table(&log->metrics, &one, name, error))
+        if (log->metrics.stream != NULL && !metrics_to_table(&log->metrics, &one, error))
             return false;
         if (!isnan(one.errors.rmse) && !run_log_point(log, tag, row->step, one.errors.rmse, error))
             return false;
@@ -262,17 +261,11 @@ bool run_log_targets(struct run_log *log, const struct metrics_row *row,
     return true;
 }
 
-bool run_log_receipt(struct run_log *log, const struct receipt *receipt, int columns,
-                     struct error *error)
+bool run_log_receipt(struct run_log *log, const char *line, struct error *error)
 {
     if (log == NULL)
         return true;
-    for (int column = 0; column < columns; column++) {
-        char cell[RECEIPT_CELL];
-        receipt_cell(receipt, column, cell);
-        csv_text(&log->receipts, cell);
-    }
-    csv_text(&log->receipts, receipt->grains);
+    fputs(line, log->receipts.stream);
     return csv_end_row(&log->receipts, error);
 }
 
@@ -284,13 +277,13 @@ bool run_log_point(struct run_log *log, const char *tag, int64_t step, double va
 
 bool run_log_options(struct run_log *log, const struct options *options, struct error *error)
 {
-    const char *metrics[METRICS_MOST + 1] = {NULL};
+    const char *metrics[TAGS_MOST + 1] = {NULL};
     int count = 0;
     if (log == NULL || log->board == NULL)
         return true;
-    for (const struct tag *tag = tag_sets[log->tags].tags; tag->split != NULL; tag++)
+    for (const struct tag *tag = tags_of(log); tag->split != NULL; tag++)
         if ((strcmp(tag->split, "val") == 0 || strcmp(tag->split, "test") == 0) &&
-            tag->offset != EPOCH_NUMBER && count < METRICS_MOST)
+            tag->offset != EPOCH_NUMBER)
             metrics[count++] = tag->name;
     return hparams_write(log->board, options, metrics, error);
 }
@@ -329,13 +322,13 @@ double run_log_seconds_to(const struct run_folder *folder, double target)
     double seconds = NAN;
     snprintf(path, sizeof path, "%s/metrics.csv", folder->path);
     FILE *file = fopen(path, "re");
-    while (file != NULL && isnan(seconds) && getline(&line, &size, file) >= 0) {
-        char *cells[ELAPSED_COLUMN + 1] = {0}, *rest = line;
-        for (int column = 0; column <= ELAPSED_COLUMN && rest != NULL; column++)
+    while (file != NULL && target > 0 && isnan(seconds) && getline(&line, &size, file) >= 0) {
+        char *cells[elapsed_seconds_index + 1] = {0}, *rest = line;
+        for (int column = 0; column <= elapsed_seconds_index && rest != NULL; column++)
             cells[column] = strsep(&rest, ",\n");
-        if (cells[ELAPSED_COLUMN] != NULL && strcmp(cells[SPLIT_COLUMN], "val") == 0 &&
-            cells[TOP1_COLUMN][0] != '\0' && strtod(cells[TOP1_COLUMN], NULL) >= target)
-            seconds = strtod(cells[ELAPSED_COLUMN], NULL);
+        if (cells[elapsed_seconds_index] != NULL && strcmp(cells[split_index], "val") == 0 &&
+            cells[top1_index][0] != '\0' && strtod(cells[top1_index], NULL) >= target)
+            seconds = strtod(cells[elapsed_seconds_index], NULL);
     }
     free(line);
     if (file != NULL)

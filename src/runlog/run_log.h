@@ -15,27 +15,48 @@ struct dataset;
 struct evaluation;
 struct options;
 struct output_options;
-struct receipt;
 
-/* One row of metrics.csv: training over a log interval or an epoch, or an evaluation. The doubles
- * from `loss` to `next_rate` are its columns in their order; NAN: empty cell. */
+/* Columns of metrics.csv, and their tags in TensorBoard: "/NAME" has a point for each split
+ * (train/NAME, val/NAME, test/NAME), "NAME" for training only; NULL: none. docs/outputs.md explains
+ * them. */
+#define STEP_METRICS(METRIC)                                                                       \
+    METRIC(loss, "/loss")                                                                          \
+    METRIC(top1, "/acc")                                                                           \
+    METRIC(top5, "/acc_top5")                                                                      \
+    METRIC(lr, "lr")                                                                               \
+    METRIC(grad_norm, "grad_norm")                                                                 \
+    METRIC(images_per_second, "images_per_second")                                                 \
+    METRIC(step_seconds, NULL)                                                                     \
+    METRIC(data_seconds, "time/data") /* mean per step, as the next ones */                        \
+    METRIC(compute_seconds, "time/compute")                                                        \
+    METRIC(comm_seconds, "time/comm")                                                              \
+    METRIC(exposed_comm_seconds, "time/exposed_comm")                                              \
+    METRIC(peak_share, "peak_share")                                                               \
+    METRIC(elapsed_seconds, NULL) /* since the start of the run, over all attempts */              \
+    METRIC(loss_scale, "loss_scale")                                                               \
+    METRIC(skipped_steps, "skipped_steps")                                                         \
+    METRIC(forward_seconds, NULL) /* NAN on GPUs without debug.profile, as the next ones */        \
+    METRIC(backward_seconds, NULL)                                                                 \
+    METRIC(reduce_seconds, NULL)                                                                   \
+    METRIC(update_seconds, NULL)                                                                   \
+    METRIC(miou, NULL)                                                                             \
+    METRIC(map, NULL)
+#define EPOCH_METRICS(METRIC)                                                                      \
+    METRIC(seconds, NULL)                                                                          \
+    METRIC(eval_seconds, NULL)                                                                     \
+    METRIC(data_share, NULL)
+
+/* One row of metrics.csv: training over a log interval or an epoch, or an evaluation. NAN: empty
+ * cell. */
 struct metrics_row {
     int64_t epoch, step; /* step: completed optimizer steps */
     const char *split;   /* "train", "val", "test", "epoch" */
-    double loss, top1, top5;
-    double rate, gradient_norm;
-    double images_per_second, step_seconds;
-    double data_seconds, compute_seconds, comm_seconds, exposed_comm_seconds; /* mean per step */
-    double peak_share;                /* of the machine's peak FLOP/s */
-    double elapsed_seconds;           /* since the start of the run, over all attempts */
-    double loss_scale, skipped_steps; /* fp16 only: after the last step */
-    /* compute_seconds and exposed_comm_seconds by phases; NAN on GPUs without debug.profile. */
-    double forward_seconds, backward_seconds, reduce_seconds, update_seconds;
-    double miou, map;            /* evaluations of a segmentation, of several labels */
-    struct output_errors errors; /* of one output of a regression (run_log_targets) */
-    /* Rows of an epoch: time of training and of the evaluation, share of the former spent waiting
-     * for data, learning rate of the next step. */
-    double seconds, eval_seconds, data_share, next_rate;
+    const char *output;  /* name of the output of a regression that `errors` are of; or NULL */
+#define METRIC_MEMBER(name, tag) double name;
+    STEP_METRICS(METRIC_MEMBER)
+    struct output_errors errors;
+    EPOCH_METRICS(METRIC_MEMBER)
+    double next_lr;
 
     /* For TensorBoard only. */
     bool due;                      /* the interval ended by output.log_every */
@@ -82,8 +103,8 @@ MUST_CHECK bool run_log_targets(struct run_log *log, const struct metrics_row *r
                                 const struct evaluation *evaluation, const struct dataset *dataset,
                                 struct error *error);
 
-MUST_CHECK bool run_log_receipt(struct run_log *log, const struct receipt *receipt, int columns,
-                                struct error *error);
+/* Write a line of receipt.csv. */
+MUST_CHECK bool run_log_receipt(struct run_log *log, const char *line, struct error *error);
 
 /* Write one TensorBoard point. Thread-safe, also while rows are written. log must not be NULL. */
 MUST_CHECK bool run_log_point(struct run_log *log, const char *tag, int64_t step, double value,
@@ -98,7 +119,7 @@ MUST_CHECK bool run_log_flush(struct run_log *log, struct error *error);
 void run_log_close(struct run_log *log);
 
 /* Return elapsed_seconds of the first validation in metrics.csv with top1 >= target, over all
- * attempts; NAN if it was never reached. */
+ * attempts; NAN if it was never reached, or if the target is 0. */
 double run_log_seconds_to(const struct run_folder *folder, double target);
 
 #endif

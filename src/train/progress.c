@@ -223,20 +223,22 @@ static void files_line_print(const char *folder)
 /* Log the end of the run, the most important lines last. */
 static void result_lines_print(const struct trainer *trainer, const struct results *results)
 {
+    const double target = trainer->run.options.output.target;
+    const double seconds = run_log_seconds_to(&trainer->folder, target);
     char total[32], training[32], reached[32], speed[32] = "", weights[64];
-    clock_format(results->total_seconds, total, sizeof total);
-    clock_format(results->training_seconds, training, sizeof training);
+    clock_format(trainer->state.total_seconds, total, sizeof total);
+    clock_format(trainer->state.train_seconds, training, sizeof training);
     if (!isnan(results->images_per_second))
         snprintf(speed, sizeof speed, ", %.0f img/s", results->images_per_second);
     log_info("time: %s in total, %s training only%s", total, training, speed);
-    if (!isnan(results->target_seconds)) {
-        clock_format(results->target_seconds, reached, sizeof reached);
-        log_info("target: accuracy %.2f %% reached after %s", 100 * results->target, reached);
+    if (!isnan(seconds)) {
+        clock_format(seconds, reached, sizeof reached);
+        log_info("target: accuracy %.2f %% reached after %s", 100 * target, reached);
     }
     if (results->evaluation != NULL)
         evaluation_line_print(trainer, "final", results->evaluation, "");
-    snprintf(weights, sizeof weights, ", with the %s weights (step %lld)", results->test_weights,
-             (long long)results->test_step);
+    snprintf(weights, sizeof weights, ", with the %s weights (step %lld)", trainer->test.weights,
+             (long long)trainer->test.step);
     if (results->test != NULL)
         evaluation_line_print(trainer, "test", results->test, weights);
     files_line_print(trainer->folder.path);
@@ -323,8 +325,8 @@ void progress_interval(struct trainer *trainer)
     row.loss = loss.loss / samples;
     row.top1 = accuracy_of(trainer, loss.top1, samples);
     row.top5 = accuracy_of(trainer, loss.top5, samples);
-    row.rate = trainer->progress.rate;
-    row.gradient_norm = trainer->progress.norm;
+    row.lr = trainer->progress.rate;
+    row.grad_norm = trainer->progress.norm;
     row.images_per_second = speed;
     row.step_seconds = seconds / steps;
     row.data_seconds = all.data / rank_steps;
@@ -426,8 +428,8 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     row->loss = epoch_loss(state);
     row->top1 = accuracy_of(trainer, state->epoch_top1_sum, samples);
     row->top5 = accuracy_of(trainer, state->epoch_top5_sum, samples);
-    row->rate = trainer->progress.rate;
-    row->next_rate = schedule_rate(&trainer->schedule, state->step);
+    row->lr = trainer->progress.rate;
+    row->next_lr = schedule_rate(&trainer->schedule, state->step);
     row->seconds = clock->training;
     row->eval_seconds = evaluated ? evaluation->seconds : NAN;
     row->images_per_second = (double)clock->images / training;
@@ -454,49 +456,17 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
 
 struct results progress_results(const struct trainer *trainer)
 {
+    const struct run_stop *stop = &trainer->stop;
     const struct training_state *state = &trainer->state;
-    const struct session *session = &trainer->run.session;
     const double training = state->train_seconds - trainer->attempt.earlier_train_seconds;
-    const double target = trainer->run.options.output.target;
-    bool evaluated = trainer->evaluation.confusion != NULL;
-    struct results results = {
-        .name = trainer->run.options.run.name,
-        .model = trainer->run.options.model.name,
-        .backend = session->device->backend->name,
-        .precision = type_name(session->compute),
-        .stop_reason = trainer->stop.reason != NULL ? trainer->stop.reason : "all steps done",
-        .unfinished = trainer->stop.signalled ||
-                      (trainer->stop.out_of_time && state->step < trainer->total_steps),
-        .parameters = model_parameter_count(session->model),
-        .seed = trainer->run.options.run.seed,
-        .global_batch = trainer->run.global_batch,
-        .ranks = trainer->run.world->size,
-        .nodes = session->mesh.node_count,
-        .threads = session->limits.threads,
-        .steps = state->step,
-        .epochs = state->epoch,
-        .train_loss = trainer->progress.last_epoch.loss,
-        .train_top1 = trainer->progress.last_epoch.top1,
-        .train_top5 = trainer->progress.last_epoch.top5,
-        .split = evaluated ? "val" : NULL,
-        .evaluation = evaluated ? &trainer->evaluation : NULL,
-        .test = trainer->test.evaluation.confusion != NULL ? &trainer->test.evaluation : NULL,
-        .test_weights = trainer->test.weights,
-        .test_step = trainer->test.step,
-        .target = target > 0 ? target : NAN,
-        .target_seconds = trainer->run.world->rank == 0 && target > 0
-                              ? run_log_seconds_to(&trainer->folder, target)
-                              : NAN,
-        .best = trainer->best.metric,
-        .best_step = isnan(trainer->best.metric) ? -1 : trainer->best.step,
-        .total_seconds = state->total_seconds,
-        .without_setup_seconds = state->without_setup_seconds,
-        .training_seconds = state->train_seconds,
-        .images_per_second =
-            trainer->attempt.images > 0 ? (double)trainer->attempt.images / training : NAN};
-    options_value_text(&trainer->run.options, "checkpoint.monitor", results.monitor,
-                       sizeof results.monitor);
-    return results;
+    const double images = trainer->attempt.images > 0 ? (double)trainer->attempt.images : NAN;
+    const struct evaluation *evaluation = &trainer->evaluation, *test = &trainer->test.evaluation;
+    return (struct results){.evaluation = evaluation->confusion != NULL ? evaluation : NULL,
+                            .test = test->confusion != NULL ? test : NULL,
+                            .images_per_second = images / training,
+                            .unfinished = stop->signalled ||
+                                          (stop->out_of_time && state->step < trainer->total_steps),
+                            .stop_reason = stop->reason != NULL ? stop->reason : "all steps done"};
 }
 
 /* Logs the cost of the checkpoints in memory. */
@@ -552,22 +522,20 @@ bool progress_result(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_RESULTS);
     trainer_update_seconds(trainer);
-    struct results results = progress_results(trainer);
+    const struct results results = progress_results(trainer);
     struct monitor_summary sensors;
     monitor_stop(trainer->output.monitor);
-    if (monitor_summarize(trainer->output.monitor, &sensors))
-        results.sensors = &sensors;
+    const bool monitored = monitor_summarize(trainer->output.monitor, &sensors);
     if (results.evaluation != NULL)
         evaluation_print(results.evaluation, &trainer->run.validation.dataset, log_detail);
     checkpoints_log(trainer);
     session_log_memory(&trainer->run.session);
-    if (results.sensors != NULL)
-        monitor_summary_log(results.sensors);
     misclassified_save(trainer, &results, error);
     if (results.evaluation != NULL)
         plane_samples_write(&trainer->planes, &trainer->folder,
                             results.test != NULL ? "test" : "val", error);
-    if (!comm_agree(trainer->run.world, error) || !run_record_end(trainer, &results, error))
+    if (!comm_agree(trainer->run.world, error) ||
+        !run_record_end(trainer, &results, monitored ? &sensors : NULL, error))
         return false;
     if (!results.unfinished)
         error_defer(run_log_finish(trainer->output.log, error));

@@ -4,7 +4,6 @@
 #ifndef VITTRAIN_TRAIN_PROGRESS_H
 #define VITTRAIN_TRAIN_PROGRESS_H
 
-#include "runlog/results.h"
 #include "train/trainer_state.h"
 
 void progress_begin(struct trainer *trainer);
@@ -33,7 +32,13 @@ MUST_CHECK bool progress_epoch(struct trainer *trainer, bool evaluated, struct e
 /* Write the row and line of the test split. */
 void progress_test(struct trainer *trainer);
 
-/* Return the results so far, without those of the sensors. */
+/* What a run has reached. */
+struct results {
+    const struct evaluation *evaluation, *test; /* the last one; of the test split; NULL: none */
+    double images_per_second;                   /* of training in this attempt; NAN: unknown */
+    bool unfinished;         /* ended by a signal or train.max_seconds: can be resumed */
+    const char *stop_reason; /* text for the user */
+};
 struct results progress_results(const struct trainer *trainer);
 
 /* Log the summary of the run and write result.json. Collective. */

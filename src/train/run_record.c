@@ -15,25 +15,38 @@
 #include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
+#include "core/columns.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "train/hardware.h"
-#include "train/progress.h"
 
 static const char file_name[] = "result.json";
 
-enum { FORMAT = 2, RANKS_LOGGED = 64, UNIT_TIMES = 3 };
+enum { UNIT_TIMES = 3 };
 
-/* Figures of one rank. Times are of this attempt, in seconds. */
+/* Figures of one rank: keys of `ranks`. Times are of this attempt, in seconds. */
 struct rank_facts {
     char device[128];
     double threads, planned_bytes, peak_bytes;
     double user_seconds, system_seconds; /* of the process since its start */
-    double steps, step_seconds, data_seconds, compute_seconds, exposed_seconds;
-    double gpu_busy, gpu_busy_most, gpu_power, gpu_power_most; /* NAN: unknown */
+    double steps, seconds, data_seconds, compute_seconds, exposed_comm_seconds;
+    double gpu_busy_mean, gpu_busy_max, gpu_power_mean, gpu_power_max; /* NAN: unknown */
 };
+
+#define FACT(kind, name)                                                                           \
+    {                                                                                              \
+#name, COLUMN_##kind, offsetof(struct rank_facts, name), NULL                              \
+    }
+static const struct column rank_columns[] = {
+    FACT(WHOLE, threads),          FACT(WHOLE, planned_bytes),
+    FACT(WHOLE, peak_bytes),       FACT(NUMBER, user_seconds),
+    FACT(NUMBER, system_seconds),  FACT(WHOLE, steps),
+    FACT(NUMBER, seconds),         FACT(NUMBER, data_seconds),
+    FACT(NUMBER, compute_seconds), FACT(NUMBER, exposed_comm_seconds),
+    FACT(NUMBER, gpu_busy_mean),   FACT(NUMBER, gpu_busy_max),
+    FACT(NUMBER, gpu_power_mean),  FACT(NUMBER, gpu_power_max)};
 
 /* ---- ranks */
 
@@ -64,14 +77,15 @@ static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
                                .user_seconds = timeval_seconds(usage.ru_utime),
                                .system_seconds = timeval_seconds(usage.ru_stime),
                                .steps = (double)trainer->attempt.steps,
-                               .step_seconds = trainer->attempt.step_seconds,
+                               .seconds = trainer->attempt.step_seconds,
                                .data_seconds = times->data,
                                .compute_seconds = times->forward + times->backward + times->reduce +
                                                   times->update - times->exposed,
-                               .exposed_seconds = times->exposed};
+                               .exposed_comm_seconds = times->exposed};
     memcpy(own->device, session->limits.name, sizeof own->device);
-    monitor_own(trainer->output.monitor, SENSOR_GPU_BUSY, &own->gpu_busy, &own->gpu_busy_most);
-    monitor_own(trainer->output.monitor, SENSOR_GPU_POWER, &own->gpu_power, &own->gpu_power_most);
+    monitor_own(trainer->output.monitor, SENSOR_GPU_BUSY, &own->gpu_busy_mean, &own->gpu_busy_max);
+    monitor_own(trainer->output.monitor, SENSOR_GPU_POWER, &own->gpu_power_mean,
+                &own->gpu_power_max);
     comm_all_gather(world, facts, sizeof *facts, COMM_BYTE);
     return facts;
 }
@@ -83,20 +97,7 @@ static json_t *rank_to_json(const struct trainer *trainer, int rank, const struc
     value_put(object, "rank", json_integer(rank));
     value_put(object, "host", value_name(comm_host_of(rank)));
     value_put(object, "device", value_name(facts->device));
-    value_put(object, "threads", json_integer((json_int_t)facts->threads));
-    value_put(object, "planned_bytes", json_integer((json_int_t)facts->planned_bytes));
-    value_put(object, "peak_bytes", json_integer((json_int_t)facts->peak_bytes));
-    value_put(object, "user_seconds", value_number(facts->user_seconds));
-    value_put(object, "system_seconds", value_number(facts->system_seconds));
-    value_put(object, "steps", json_integer((json_int_t)facts->steps));
-    value_put(object, "seconds", value_number(facts->step_seconds));
-    value_put(object, "data_seconds", value_number(facts->data_seconds));
-    value_put(object, "compute_seconds", value_number(facts->compute_seconds));
-    value_put(object, "exposed_comm_seconds", value_number(facts->exposed_seconds));
-    value_put(object, "gpu_busy_mean", value_number(facts->gpu_busy));
-    value_put(object, "gpu_busy_max", value_number(facts->gpu_busy_most));
-    value_put(object, "gpu_power_mean", value_number(facts->gpu_power));
-    value_put(object, "gpu_power_max", value_number(facts->gpu_power_most));
+    columns_to_json(rank_columns, sizeof rank_columns / sizeof rank_columns[0], facts, object);
     return object;
 }
 
@@ -292,6 +293,8 @@ static void model_put(json_t *run, const struct trainer *trainer)
 {
     const struct session *session = &trainer->run.session;
     const struct model *model = session->model;
+    value_put(run, "model", value_name(trainer->run.options.model.name));
+    value_put(run, "parameters", json_integer(model_parameter_count(model)));
     value_put(run, "image", json_integer(model->image.height));
     value_put(run, "image_width", json_integer(model->image.width));
     value_put(run, "trainable_parameters", json_integer(model_trainable_count(model)));
@@ -333,6 +336,8 @@ static void layout_put(json_t *run, const struct trainer *trainer)
     const struct mesh *mesh = &session->mesh;
     char transport[256];
     mesh_describe_transport(mesh, transport, sizeof transport);
+    value_put(run, "backend", value_name(session->device->backend->name));
+    value_put(run, "precision", value_name(type_name(session->compute)));
     value_put(run, "strategy", value_name(mesh->strategy));
     value_put(run, "replica", json_integer(mesh->replica->size));
     value_put(run, "shard", json_integer(mesh->shard->size));
@@ -352,14 +357,67 @@ static void layout_put(json_t *run, const struct trainer *trainer)
 static json_t *run_to_json(const struct trainer *trainer)
 {
     json_t *run = json_object();
-    const struct results results = progress_results(trainer);
-    value_put(run, "format", json_integer(FORMAT));
-    results_put_setup(run, &results);
+    value_put(run, "format", json_integer(RUN_FORMAT));
+    value_put(run, "name", value_name(trainer->run.options.run.name));
+    value_put(run, "seed", json_integer(trainer->run.options.run.seed));
+    value_put(run, "world_size", json_integer(trainer->run.world->size));
+    value_put(run, "nodes", json_integer(trainer->run.session.mesh.node_count));
+    value_put(run, "threads", json_integer(trainer->run.session.limits.threads));
+    value_put(run, "global_batch", json_integer(trainer->run.global_batch));
     tags_put(run, trainer->run.options.run.tags);
     model_put(run, trainer);
     layout_put(run, trainer);
     data_put(run, trainer);
     return run;
+}
+
+/* ---- results */
+
+/* Results of the last epoch, and of the best evaluation. */
+static void epochs_put(json_t *run, const struct trainer *trainer)
+{
+    const struct metrics_row *epoch = &trainer->progress.last_epoch;
+    const bool known = !isnan(trainer->best.metric);
+    json_t *train = json_object(), *best = json_object();
+    char monitor[16];
+    options_value_text(&trainer->run.options, "checkpoint.monitor", monitor, sizeof monitor);
+    value_put(train, "loss", value_number(epoch->loss));
+    value_put(train, "top1", value_number(epoch->top1));
+    value_put(train, "top5", value_number(epoch->top5));
+    value_put(run, "train", train);
+    value_put(best, "monitor", value_name(monitor));
+    value_put(best, "value", value_number(trainer->best.metric));
+    value_put(best, "step", value_count(known ? trainer->best.step : -1));
+    value_put(run, "best", best);
+}
+
+static void results_put(json_t *run, const struct trainer *trainer, const struct results *results,
+                        const struct monitor_summary *sensors)
+{
+    const struct training_state *state = &trainer->state;
+    const struct dataset *dataset = &trainer->run.validation.dataset;
+    const double target = trainer->run.options.output.target;
+    value_put(run, "epochs", json_integer(state->epoch));
+    value_put(run, "steps", json_integer(state->step));
+    value_put(run, "finished", json_boolean(!results->unfinished));
+    value_put(run, "stop_reason", value_name(results->stop_reason));
+    value_put(run, "total_seconds", value_number(state->total_seconds));
+    value_put(run, "without_setup_seconds", value_number(state->without_setup_seconds));
+    value_put(run, "training_seconds", value_number(state->train_seconds));
+    value_put(run, "images_per_second", value_number(results->images_per_second));
+    epochs_put(run, trainer);
+    if (results->evaluation != NULL)
+        evaluation_to_json(results->evaluation, "val", dataset, run);
+    if (results->test != NULL) {
+        json_t *test = json_object();
+        evaluation_to_json(results->test, "test", dataset, test);
+        value_put(test, "weights", value_name(trainer->test.weights));
+        value_put(test, "step", json_integer(trainer->test.step));
+        value_put(run, "test", test);
+    }
+    value_put(run, "target_top1", target > 0 ? json_real(target) : json_null());
+    value_put(run, "target_seconds", value_number(run_log_seconds_to(&trainer->folder, target)));
+    value_put(run, "sensors", sensors != NULL ? monitor_summary_to_json(sensors) : json_null());
 }
 
 /* ---- the file */
@@ -370,7 +428,7 @@ static json_t *record_read(const char *folder)
     char path[FILE_PATH];
     snprintf(path, sizeof path, "%s/%s", folder, file_name);
     json_t *record = json_load_file(path, 0, NULL);
-    if (json_integer_value(json_object_get(record, "format")) == FORMAT)
+    if (json_integer_value(json_object_get(record, "format")) == RUN_FORMAT)
         return record;
     if (!json_is_object(record)) {
         json_decref(record);
@@ -448,14 +506,15 @@ static void attempt_end(const struct trainer *trainer, const char *reason, const
 
 /* Replace the results of earlier attempts by those of this one. */
 static void record_complete(struct trainer *trainer, const struct results *results,
-                            const struct rank_facts *facts, const double *unit_seconds)
+                            const struct monitor_summary *sensors, const struct rank_facts *facts,
+                            const double *unit_seconds)
 {
     json_t *record = trainer->output.record, *run = run_to_json(trainer);
     json_t *units = record_array(record, "units"), *ranks = record_array(record, "ranks");
     attempt_end(trainer, results->stop_reason, NULL);
     for (int rank = 0; rank < trainer->run.world->size; rank++)
         value_append(ranks, rank_to_json(trainer, rank, &facts[rank]));
-    results_put(run, results, &trainer->run.validation.dataset);
+    results_put(run, trainer, results, sensors);
     value_put(run, "attempts", json_incref(json_object_get(record, "attempts")));
     /* An attempt without steps has no times. */
     value_put(run, "units",
@@ -467,20 +526,13 @@ static void record_complete(struct trainer *trainer, const struct results *resul
     trainer->output.record = run;
 }
 
-bool run_record_end(struct trainer *trainer, const struct results *results, struct error *error)
+bool run_record_end(struct trainer *trainer, const struct results *results,
+                    const struct monitor_summary *sensors, struct error *error)
 {
     struct rank_facts *facts = rank_facts_gather(trainer);
-    const int ranks = trainer->run.world->size;
-    for (int rank = 0; rank < ranks && rank < RANKS_LOGGED; rank++)
-        log_detail("rank %d on %s: processor time user %.2f s, system %.2f s; memory %.1f MiB "
-                   "planned, at most %.1f MiB",
-                   rank, comm_host_of(rank), facts[rank].user_seconds, facts[rank].system_seconds,
-                   mib((size_t)facts[rank].planned_bytes), mib((size_t)facts[rank].peak_bytes));
-    if (ranks > RANKS_LOGGED)
-        log_detail("ranks %d to %d: see result.json", RANKS_LOGGED, ranks - 1);
     double *seconds = unit_seconds_reduce(trainer);
     if (trainer->run.world->rank == 0) {
-        record_complete(trainer, results, facts, seconds);
+        record_complete(trainer, results, sensors, facts, seconds);
         error_defer(record_write(trainer, error));
     }
     free(seconds);
@@ -524,11 +576,9 @@ void run_record_compare(const struct trainer *trainer, int64_t step, char *text,
                                           "threads",      "version", "commit", NULL};
     json_t *run = record_read(trainer->folder.path), *own = json_object();
     const json_t *attempts = json_object_get(run, "attempts"), *attempt = NULL;
-    const struct results results = progress_results(trainer);
     for (size_t i = 0; i < json_array_size(attempts); i++)
         if (json_integer_value(json_object_get(json_array_get(attempts, i), "from_step")) < step)
             attempt = json_array_get(attempts, i);
-    results_put_setup(own, &results);
     layout_put(own, trainer);
     machine_put(own, trainer);
     text[0] = '\0';

@@ -5,8 +5,7 @@
 #ifndef VITTRAIN_TRAIN_RUN_RECORD_H
 #define VITTRAIN_TRAIN_RUN_RECORD_H
 
-#include "runlog/results.h"
-#include "train/trainer_state.h"
+#include "train/progress.h"
 
 /* True if the results of earlier attempts have an evaluation of the test split after this step.
  * Local. */
@@ -16,10 +15,10 @@ bool run_record_is_tested(const struct trainer *trainer);
  * on rank 0. Results of earlier attempts stay. Collective. */
 MUST_CHECK bool run_record_begin(struct trainer *trainer, struct error *error);
 
-/* Write result.json with the results and log the processor time of the ranks. For an attempt that
- * ended without an error, after monitor_stop. Collective. */
+/* Write result.json with the results. For an attempt that ended without an error, after
+ * monitor_stop. sensors: NULL: not monitored. Collective. */
 MUST_CHECK bool run_record_end(struct trainer *trainer, const struct results *results,
-                               struct error *error);
+                               const struct monitor_summary *sensors, struct error *error);
 
 /* Record the error of a failed attempt. A failure to write is logged. Local; only rank 0 writes. */
 void run_record_fail(struct trainer *trainer, const struct error *why);

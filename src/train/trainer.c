@@ -19,6 +19,7 @@
 #include "train/hardware.h"
 #include "train/peak.h"
 #include "train/progress.h"
+#include "train/receipts.h"
 #include "train/resolve.h"
 #include "train/resume.h"
 #include "train/run_record.h"
@@ -160,8 +161,7 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
     }
     error_defer(run_log_options(trainer->output.log, &trainer->run.options, error));
     if (trainer->output.log != NULL) {
-        const struct model *model = trainer->run.session.model;
-        char *header = receipt_header(model->units, model->unit_count);
+        char *header = receipts_header(trainer->run.session.model);
         error_defer(run_log_open_receipts(trainer->output.log, &trainer->folder, header,
                                           state->step, trainer->run.options.output.receipt > 0,
                                           error));

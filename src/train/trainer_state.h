@@ -9,7 +9,6 @@
 #include "checkpoint/run_folder.h"
 #include "config/options.h"
 #include "runlog/monitor.h"
-#include "runlog/receipt.h"
 #include "runlog/run_log.h"
 #include "runlog/upload.h"
 #include "train/control.h"
@@ -115,6 +114,7 @@ struct test_evaluation {
 
 /* Receipts (receipts.h). A replay compares with the receipts of a run; it has no run folder and
  * writes no files. */
+struct receipt_table;
 struct run_receipts {
     const struct receipt_table *expected; /* of a replay; NULL: a run */
     int64_t next;                         /* row of `expected` */

@@ -12,7 +12,7 @@
 #include "core/atomic_file.h"
 #include "core/log.h"
 #include "core/text_file.h"
-#include "train/trainer_state.h"
+#include "train/receipts.h"
 
 /* Collective. Returns the text of a file of the run, which the caller frees, or NULL and an error
  * that ends with `advice`. */
@@ -82,7 +82,7 @@ static bool checkpoint_choose(const char *folder, const struct options *options,
 static int64_t receipts_until(const struct receipt_table *table, int64_t step)
 {
     int64_t count = 0;
-    while (count < table->count && table->rows[count].step <= step)
+    while (count < table->count && receipt_table_step(table, count) <= step)
         count++;
     return count;
 }
@@ -91,7 +91,7 @@ static int64_t receipts_until(const struct receipt_table *table, int64_t step)
 static bool table_check(const struct receipt_table *table, const char *folder,
                         const struct model *model, struct error *error)
 {
-    char *header = receipt_header(model->units, model->unit_count);
+    char *header = receipts_header(model);
     if (!table->has_grains)
         *strrchr(header, ',') = '\0';
     bool same = strcmp(header, table->header) == 0;
@@ -109,7 +109,7 @@ static bool run_replay(const char *folder, const struct options *options,
 {
     static struct trainer trainer;
     char checkpoint[FILE_PATH];
-    const int64_t last = table->rows[table->count - 1].step;
+    const int64_t last = receipt_table_step(table, table->count - 1);
     if (!checkpoint_choose(folder, options, last, world, checkpoint, sizeof checkpoint, error) ||
         !trainer_open_replay(&trainer, options, folder, checkpoint, table, world, error))
         return false;
@@ -142,7 +142,7 @@ static bool run_replay(const char *folder, const struct options *options,
 static bool table_check_end(const struct receipt_table *table, const char *folder,
                             const struct options *options, struct comm *world, struct error *error)
 {
-    const int64_t last = table->rows[table->count - 1].step;
+    const int64_t last = receipt_table_step(table, table->count - 1);
     const int64_t steps = world->rank == 0 ? run_folder_finished_steps(folder) : -1;
     if (options->output.receipt > 0 && last < steps)
         error_set(

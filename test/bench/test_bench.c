@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3
+// ranks: 1 3
 /* `bench comm` on any number of ranks: every implementation is measured and correct, the CSV has
  * the common columns. Wrong results are counted and give an exit code: MPI_Allgather is replaced by
  * one that can lose data or fail (MPI's profiling interface). */
 #include "tools/bench/bench.h"
 
 #include <mpi.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "app/app.h"
@@ -76,14 +75,6 @@ TEST(every_way_is_measured_and_right)
     }
 }
 
-static void write_text(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
 /* `bench comm` adds the times of the transport that a training uses, and keeps other keys. One rank
  * has no network. */
 TEST(times_are_added_to_the_machine_file)
@@ -96,7 +87,7 @@ TEST(times_are_added_to_the_machine_file)
     struct machine machine;
     struct error error = {0};
     if (world->rank == 0)
-        write_text(path, "[machine]\nwatts = 300\n[between]\nbandwidth = 1e9\n");
+        temporary_write("machine.ini", "[machine]\nwatts = 300\n[between]\nbandwidth = 1e9\n");
     if (world->size == 1) {
         assert_int_equal(bench("comm", settings), ERROR_USAGE);
         return;
@@ -130,7 +121,7 @@ TEST(rows_are_added_to_old_tables)
     const char *const settings[] = {SMALL, setting, "mesh.transport=ring",
                                     "bench.collective=all_gather", NULL};
     if (world->rank == 0)
-        write_text(path, old);
+        temporary_write("old.csv", old);
     assert_int_equal(bench("comm", settings), ERROR_NONE);
     if (world->rank == 0) {
         char *text = temporary_text("old.csv");
@@ -139,7 +130,7 @@ TEST(rows_are_added_to_old_tables)
         assert_null(strstr(text, "03:04:06"));
         free(text);
         assert_int_equal(count_rows(path, "time", NULL), 1 + 4 * 2);
-        write_text(path, wrong);
+        temporary_write("old.csv", wrong);
     }
     assert_int_equal(bench("comm", settings), ERROR_FILE);
     if (world->rank == 0) {
@@ -160,48 +151,39 @@ TEST(wrong_results_are_an_error)
     assert_int_equal(code, ERROR_INTERNAL);
 }
 
+static void bench_fails(void *settings)
+{
+    error_on_abort(NULL);
+    fails = true;
+    _exit(bench("comm", settings));
+}
+
 /* The benchmark aborts, so it runs in a child. A single rank has one thread, so fork is safe. */
 TEST(what_fails_in_mpi_ends_the_job)
 {
-    const char *const settings[] = {SMALL, "bench.collective=all_gather", NULL};
-    char output[1024] = "";
-    int status;
+    const char *settings[] = {SMALL, "bench.collective=all_gather", NULL};
+    char output[1024];
     if (world->size > 1)
         return;
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    fflush(stdout);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        error_on_abort(NULL);
-        dup2(fileno(file), STDERR_FILENO);
-        dup2(fileno(file), STDOUT_FILENO);
-        fails = true;
-        _exit(bench("comm", settings));
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    rewind(file);
-    output[fread(output, 1, sizeof output - 1, file)] = '\0';
-    fclose(file);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == ERROR_INTERNAL);
+    assert_int_equal(child_run(bench_fails, settings, output, sizeof output), ERROR_INTERNAL);
     assert_has(output, "internal error: rank 0 on ");
-    assert_non_null(strstr(output, "MPI_Allgather("));
+    assert_has(output, "MPI_Allgather(");
 }
 
-TEST(mistakes_of_the_user_are_told)
+TEST(mistakes_of_the_user_are_errors)
 {
-    const char *const none[] = {NULL}, *const crossed[] = {"bench.min=2KiB", "bench.max=1KiB",
-                                                           NULL};
-    const char *const large[] = {"bench.max=9GiB", NULL};
-    const char *const nowhere[] = {SMALL, "bench.output=/nowhere/bench.csv", NULL};
-    const char *const lost[] = {SMALL, "bench.machine=/nowhere/machine.ini", NULL};
-    assert_int_equal(bench(NULL, none), ERROR_USAGE);
-    assert_int_equal(bench("speed", none), ERROR_USAGE);
-    assert_int_equal(bench("comm", crossed), ERROR_USAGE);
-    assert_int_equal(bench("comm", large), ERROR_USAGE);
-    assert_int_equal(bench("comm", nowhere), ERROR_FILE);
-    assert_int_equal(bench("comm", lost), ERROR_FILE);
+    static const struct {
+        const char *operand;
+        const char *settings[6];
+        enum error_kind kind;
+    } cases[] = {{NULL, {NULL}, ERROR_USAGE},
+                 {"speed", {NULL}, ERROR_USAGE},
+                 {"comm", {"bench.min=2KiB", "bench.max=1KiB"}, ERROR_USAGE},
+                 {"comm", {"bench.max=9GiB"}, ERROR_USAGE},
+                 {"comm", {SMALL, "bench.output=/nowhere/bench.csv"}, ERROR_FILE},
+                 {"comm", {SMALL, "bench.machine=/nowhere/machine.ini"}, ERROR_FILE}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(bench(cases[i].operand, cases[i].settings), cases[i].kind);
 }
 
 TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_teardown)

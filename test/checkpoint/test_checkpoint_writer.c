@@ -2,7 +2,7 @@
 // ranks: 1 3 4
 /* Checkpoints in the background: the file equals one written in the foreground, on any mesh and
  * while the run changes its state; it is renamed when all ranks are done and not before; the next
- * one waits. A gate in pwrite simulates a slow disk. Run with 1 to 4 ranks. */
+ * one waits. A gate in pwrite simulates a slow disk. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -18,11 +18,11 @@
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "config/run_options.h"
-#include "core/log.h"
+#include "core/text_file.h"
 #include "model_fixture.h"
 #include "test.h"
 
-static const struct fixture_shape usual, small = {.hidden = 8}, large = {.hidden = 100003};
+static const struct fixture_shape usual, small = {.hidden = 8}, large = {.hidden = 50003};
 
 /* ---- a slow disk ---- */
 
@@ -173,6 +173,11 @@ static void run_close(struct run *run)
     fixture_close(&run->fixture);
 }
 
+/* Declare and open a run that is closed at the end of the block. */
+#define RUN(name, ...)                                                                             \
+    __attribute__((cleanup(run_close))) struct run name;                                           \
+    run_open(&name, __VA_ARGS__)
+
 /* Start a checkpoint of a model filled with its step. */
 static bool start(struct run *run, int64_t step, struct error *error)
 {
@@ -202,15 +207,13 @@ static bool begin(struct run *run, int64_t step, struct error *error)
 static void must_begin(struct run *run, int64_t step)
 {
     struct error error = {.kind = ERROR_NONE};
-    begin(run, step, &error);
-    assert_string_equal(error.text, "");
+    assert_ok(begin(run, step, &error), &error);
 }
 
 static void must_finish(struct run *run)
 {
     struct error error = {.kind = ERROR_NONE};
-    error_defer(checkpoint_writer_finish(run->writer, &error));
-    assert_string_equal(error.text, "");
+    assert_ok(checkpoint_writer_finish(run->writer, &error), &error);
 }
 
 static void follow(struct run *run, int steps)
@@ -251,26 +254,15 @@ static void assert_holds(struct run *run, const char *name, int64_t step)
 
 /* ---- the same bytes ---- */
 
-static char *file_bytes(const char *name, size_t *size)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, 0, SEEK_END), 0);
-    *size = (size_t)ftell(file);
-    rewind(file);
-    char *bytes = malloc(*size);
-    assert_non_null(bytes);
-    assert_int_equal(fread(bytes, 1, *size, file), *size);
-    fclose(file);
-    return bytes;
-}
-
 static bool files_differ(const char *one, const char *other)
 {
+    char path[128];
     size_t size, other_size;
-    char *bytes = file_bytes(one, &size), *other_bytes = file_bytes(other, &other_size);
+    snprintf(path, sizeof path, "%s/%s", folder, one);
+    char *bytes = text_file_read(path, &size);
+    snprintf(path, sizeof path, "%s/%s", folder, other);
+    char *other_bytes = text_file_read(path, &other_size);
+    assert_true(bytes != NULL && other_bytes != NULL);
     bool differ = size != other_size || memcmp(bytes, other_bytes, size) != 0;
     free(bytes);
     free(other_bytes);
@@ -299,12 +291,10 @@ static void write_both_ways(struct run *run)
 
 static void same_bytes(int shard, const struct fixture_shape *shape, int moments, bool averaged)
 {
-    struct run run;
-    run_open(&run, shard, shape, moments, averaged, WRITERS_ALL);
+    RUN(run, shard, shape, moments, averaged, WRITERS_ALL);
     write_both_ways(&run);
     assert_true(world->rank != 0 || !files_differ("at-once.h5", "step-00000003.h5"));
     assert_holds(&run, "step-00000003.h5", 3);
-    run_close(&run);
 }
 
 TEST(test_the_file_is_the_same)
@@ -312,8 +302,7 @@ TEST(test_the_file_is_the_same)
     for (int shard = 1; shard <= world->size; shard++)
         if (world->size % shard == 0)
             same_bytes(shard, &usual, 2, true);
-    for (int moments = 0; moments <= 2; moments++)
-        same_bytes(1, &usual, moments, false);
+    same_bytes(1, &usual, 0, false);
     same_bytes(1, &large, 1, true);
     same_bytes(world->size, &large, 2, false);
 }
@@ -321,21 +310,19 @@ TEST(test_the_file_is_the_same)
 /* Replicas of small units: the last rank writes all pieces, rank 0 the tables. */
 TEST(test_a_rank_without_pieces_does_not_open_the_file)
 {
-    struct run run;
     struct checkpoint_part part;
     struct error error = {.kind = ERROR_NONE};
     const struct training_state first = {.step = 1};
     const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
     const struct checkpoint_order order = {
         .name = "a.h5", .model_name = "fake", .state = &first, .deck_text = ""};
-    run_open(&run, 1, &small, 2, false, WRITERS_ALL);
+    RUN(run, 1, &small, 2, false, WRITERS_ALL);
     error_defer(checkpoint_part_begin(&part, &target, &run.fixture.flat, &order, &error));
     assert_string_equal(error.text, "");
     const bool writes = world->rank == 0 || world->rank == world->size - 1;
     assert_int_equal(part.descriptor >= 0, writes);
     comm_barrier(world);
     checkpoint_part_end(&part, false);
-    run_close(&run);
     same_bytes(1, &small, 2, false);
 }
 
@@ -343,9 +330,8 @@ TEST(test_a_rank_without_pieces_does_not_open_the_file)
 
 TEST(test_steps_go_on)
 {
-    struct run run;
     double stood, waited;
-    run_open(&run, world->size, &usual, 2, true, WRITERS_ALL);
+    RUN(run, world->size, &usual, 2, true, WRITERS_ALL);
     follow(&run, 3); /* nothing is written yet */
     gate_set(world->rank == world->size - 1);
     must_begin(&run, 1);
@@ -361,15 +347,13 @@ TEST(test_steps_go_on)
     assert_holds(&run, "best.h5", 1);
     checkpoint_writer_times(run.writer, &stood, &waited);
     assert_true(stood > 0 && waited >= 0 && waited <= stood);
-    run_close(&run);
 }
 
 /* The snapshot is taken when the stream reaches it; only the thread waits. */
 TEST(test_in_the_order_of_the_stream)
 {
-    struct run run;
     struct error error = {.kind = ERROR_NONE};
-    run_open(&run, 1, &usual, 2, true, WRITERS_ALL);
+    RUN(run, 1, &usual, 2, true, WRITERS_ALL);
     const struct device_backend *memory = run.fixture.device.backend;
     struct device_backend late = *memory;
     late.copy = late_copy;
@@ -385,7 +369,6 @@ TEST(test_in_the_order_of_the_stream)
     must_finish(&run);
     run.fixture.device.backend = memory;
     assert_holds(&run, "last.h5", 1);
-    run_close(&run);
 }
 
 /* Open the gate when a write waits for it. */
@@ -403,10 +386,9 @@ static void *gate_open_later(void *argument)
 /* Checkpoints that are due early wait for the previous one; none is skipped. */
 TEST(test_due_too_early)
 {
-    struct run run;
     double stood, waited;
     pthread_t opener;
-    run_open(&run, 1, &usual, 2, false, WRITERS_ALL);
+    RUN(run, 1, &usual, 2, false, WRITERS_ALL);
     gate_set(true);
     must_begin(&run, 1);
     assert_int_equal(pthread_create(&opener, NULL, gate_open_later, NULL), 0);
@@ -422,7 +404,6 @@ TEST(test_due_too_early)
     assert_false(exists("step-00000004.h5"));
     assert_holds(&run, "step-00000005.h5", 5);
     assert_holds(&run, "last.h5", 6);
-    run_close(&run);
 }
 
 /* Closing the writer early leaves the older files and no part. */
@@ -448,21 +429,18 @@ TEST(test_not_finished)
 
 TEST(test_one_writes_for_all)
 {
-    struct run run;
-    run_open(&run, world->size, &usual, 2, false, WRITERS_NODE0);
+    RUN(run, world->size, &usual, 2, false, WRITERS_NODE0);
     must_begin(&run, 1);
     assert_true(exists("step-00000001.h5")); /* already complete */
     follow(&run, 2);
     must_finish(&run);
     assert_holds(&run, "best.h5", 1);
-    run_close(&run);
 }
 
 TEST(test_a_folder_that_is_gone)
 {
-    struct run run;
     struct error error = {.kind = ERROR_NONE};
-    run_open(&run, 1, &usual, 1, false, WRITERS_ALL);
+    RUN(run, 1, &usual, 1, false, WRITERS_ALL);
     comm_barrier(world);
     assert_true(world->rank != 0 || rmdir(folder) == 0);
     comm_barrier(world);
@@ -474,7 +452,6 @@ TEST(test_a_folder_that_is_gone)
     must_begin(&run, 2); /* retrying works */
     must_finish(&run);
     assert_holds(&run, "last.h5", 2);
-    run_close(&run);
 }
 
 static int drop_folder(void **state)

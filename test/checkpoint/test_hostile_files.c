@@ -2,17 +2,10 @@
 // system
 /* Malicious HDF5 files: the program reads them in a child process; each is refused with one error
  * line and without a crash. The files have links, storage, types and sizes that no file of the
- * program has, or changed bytes in the metadata with corrected checksums. A last test changes
- * numbers in descriptions. Arguments:
- * - COUNT SEED: try COUNT changed checkpoints.
+ * program has. A last test changes numbers in descriptions. Arguments:
  * - --link FILE TARGET: replace the units of a checkpoint by a link to another file.
- * - --set FILE NAME VALUE: change an attribute of a checkpoint.
  * - --deck FILE TEXT: append the text to the deck of a checkpoint.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* memmem */
-#endif
-#include <fcntl.h>
 #include <hdf5.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -20,19 +13,16 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_file.h"
-#include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
-#include "core/random.h"
 #include "core/subprocess.h"
 #include "core/text_file.h"
 #include "temporary.h"
 #include "test.h"
 
-enum { UNITS = 2, TENSORS = 2, ELEMENTS = 64, IN_CHECK = 60 };
-static const double most_seconds = 30;
+enum { UNITS = 2, TENSORS = 2, ELEMENTS = 64 };
 
 static char checkpoint[512];
 static struct error error;
@@ -88,19 +78,12 @@ static bool read_checkpoint(const char *path)
     return good;
 }
 
-/* Assert that the file is refused with one line of this kind that contains `words`, within the time
- * limit. */
-static void refused(bool (*read)(const char *path), const char *path, enum error_kind kind,
-                    const char *words)
+/* Assert that the file is refused with one line of this kind that names it and contains `words`. */
+static void refused(enum error_kind kind, const char *words)
 {
-    double begin = clock_now();
-    assert_false(read(path));
-    if (clock_now() - begin >= most_seconds)
-        fail_msg("%s took %.1f s", error.text, clock_now() - begin);
-    assert_int_equal(error.kind, kind);
-    assert_null(strchr(error.text, '\n'));
-    if (strstr(error.text, path) == NULL || strstr(error.text, words) == NULL)
-        fail_msg("'%s' lacks '%s'", error.text, words);
+    assert_false(read_checkpoint(checkpoint));
+    assert_error(&error, kind, checkpoint);
+    assert_has(error.text, words);
 }
 
 TEST(test_good_files)
@@ -259,19 +242,13 @@ TEST(test_made_with_hdf5)
         void (*change)(hid_t file);
         const char *words;
     } hostile[] = {
-        {external_link, "link"},
-        {soft_link_to_itself, "link"},
-        {group_in_itself, "'head/master' is missing"},
-        {user_link, "link"},
-        {endless_data, "'deck' is chunked, virtual or in another file"},
-        {data_in_fifo, "'deck' is chunked, virtual or in another file"},
-        {virtual_data, "'deck' is chunked, virtual or in another file"},
-        {chunks, "'deck' is chunked, virtual or in another file"},
-        {huge_text, "outside the file"},
-        {huge_vector, "outside the file"},
-        {variable_text, "'deck' has the wrong type"},
-        {compound_number, "its attribute 'step' is missing or not a number"},
-        {array_number, "its attribute 'step' is missing or not a number"},
+        {external_link, "link"},          {soft_link_to_itself, "link"},
+        {group_in_itself, "head/master"}, {user_link, "link"},
+        {endless_data, "deck"},           {data_in_fifo, "deck"},
+        {virtual_data, "deck"},           {chunks, "deck"},
+        {huge_text, "outside the file"},  {huge_vector, "outside the file"},
+        {variable_text, "deck"},          {compound_number, "step"},
+        {array_number, "step"},
     };
     assert_int_equal(mkfifo(temporary_path("fifo"), 0600), 0);
     for (size_t n = 0; n < sizeof hostile / sizeof *hostile; n++) {
@@ -279,7 +256,35 @@ TEST(test_made_with_hdf5)
         hid_t file = H5Fopen(checkpoint, H5F_ACC_RDWR, H5P_DEFAULT);
         hostile[n].change(file);
         assert_true(H5Fclose(file) >= 0);
-        refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT, hostile[n].words);
+        refused(ERROR_CHECKPOINT, hostile[n].words);
+    }
+    write_checkpoint();
+}
+
+static void set_attribute(hid_t file, const char *name, const char *value)
+{
+    const int64_t integer = strtoll(value, NULL, 0);
+    const double real = strtod(value, NULL);
+    hid_t attribute = H5Aopen(file, name, H5P_DEFAULT), type = H5Aget_type(attribute);
+    assert_true(H5Tget_class(type) == H5T_FLOAT
+                    ? H5Awrite(attribute, H5T_NATIVE_DOUBLE, &real) >= 0
+                    : H5Awrite(attribute, H5T_NATIVE_INT64, &integer) >= 0);
+    H5Tclose(type);
+    H5Aclose(attribute);
+}
+
+TEST(test_changed_attributes)
+{
+    static const char *const rows[][2] = {{"epoch_step", "-1"},
+                                          {"step", "9223372036854775807"},
+                                          {"train_seconds", "nan"},
+                                          {"epoch", "1000000"}};
+    for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) {
+        write_checkpoint();
+        hid_t file = H5Fopen(checkpoint, H5F_ACC_RDWR, H5P_DEFAULT);
+        set_attribute(file, rows[n][0], rows[n][1]);
+        assert_true(H5Fclose(file) >= 0);
+        refused(ERROR_CHECKPOINT, rows[n][0]);
     }
     write_checkpoint();
 }
@@ -302,22 +307,20 @@ TEST(test_child_that_fails)
 {
     subprocess_set_program("./not-there");
     assert_false(read_checkpoint(checkpoint));
-    assert_error(&error, ERROR_MEMORY, "cannot start a process to read a file: No such file");
+    assert_error(&error, ERROR_MEMORY, "No such file");
     subprocess_set_program("/bin/false");
-    refused(read_checkpoint, checkpoint, ERROR_MEMORY, "structure ended with exit code 1; check");
+    refused(ERROR_MEMORY, "exit code 1");
     subprocess_set_program("/bin/true");
-    refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT,
-            "is damaged: reading its structure returned an incomplete result");
+    refused(ERROR_CHECKPOINT, "incomplete");
     set_script("kill -SEGV $$");
-    refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT,
-            "is damaged: reading its structure ended with signal 11");
+    refused(ERROR_CHECKPOINT, "signal 11");
     set_script("kill -KILL $$");
-    refused(read_checkpoint, checkpoint, ERROR_MEMORY, "structure ended with signal 9 (Killed); ");
+    refused(ERROR_MEMORY, "signal 9");
     set_script("kill -ALRM $$");
-    refused(read_checkpoint, checkpoint, ERROR_MEMORY, "structure did not end within 60 s; ");
+    refused(ERROR_MEMORY, "60 s");
     set_script("ulimit -v 100000; exec ./vittrain \"$@\"");
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
-    refused(read_checkpoint, checkpoint, ERROR_MEMORY, "structure ended with exit code ");
+    refused(ERROR_MEMORY, "exit code");
 #endif
     subprocess_set_program("./vittrain");
 }
@@ -357,254 +360,40 @@ TEST(test_limits)
     }
     close(ends[1]);
     assert_false(subprocess_end(&child, true, "x.h5", ERROR_DATA, &failure));
-    assert_int_equal(failure.kind, ERROR_DATA);
-    assert_string_equal(
-        failure.text, "x.h5 is damaged: reading its structure did not end within 5 s of CPU time");
-}
-
-/* ---- changed bytes, corrected checksums ---- */
-
-/* HDF5's checksum of metadata: hashlittle of Jenkins' lookup3. */
-static uint32_t rotate(uint32_t value, int bits)
-{
-    return value << bits | value >> (32 - bits);
-}
-
-static uint32_t lookup3(const uint8_t *bytes, size_t length)
-{
-    uint32_t a = 0xdeadbeef + (uint32_t)length, b = a, c = a, word[3];
-    for (; length > 12; length -= 12, bytes += 12) {
-        memcpy(word, bytes, 12);
-        a += word[0], b += word[1], c += word[2];
-        a = (a - c) ^ rotate(c, 4), c += b;
-        b = (b - a) ^ rotate(a, 6), a += c;
-        c = (c - b) ^ rotate(b, 8), b += a;
-        a = (a - c) ^ rotate(c, 16), c += b;
-        b = (b - a) ^ rotate(a, 19), a += c;
-        c = (c - b) ^ rotate(b, 4), b += a;
-    }
-    memset(word, 0, sizeof word);
-    memcpy(word, bytes, length);
-    if (length == 0)
-        return c;
-    a += word[0], b += word[1], c += word[2];
-    c = (c ^ b) - rotate(b, 14);
-    a = (a ^ c) - rotate(c, 11);
-    b = (b ^ a) - rotate(a, 25);
-    c = (c ^ b) - rotate(b, 16);
-    a = (a ^ c) - rotate(c, 4);
-    b = (b ^ a) - rotate(a, 14);
-    c = (c ^ b) - rotate(b, 24);
-    return c;
-}
-
-/* Blocks of metadata that end with their checksum. */
-struct block {
-    size_t begin, end; /* the checksum is at `end` */
-};
-
-struct image {
-    uint8_t *bytes, *changed;
-    size_t size;
-    struct block block[256];
-    int blocks;
-};
-
-static void find_block(struct image *image, size_t begin)
-{
-    static const char *const signatures[] = {"\211HDF", "OHDR", "OCHK", "BTHD", "BTLF", "BTIN",
-                                             "FRHP",    "FHDB", "FHIB", "FSHD", "FSSE"};
-    size_t n = 0, count = sizeof signatures / sizeof *signatures;
-    uint32_t stored;
-    while (n < count && memcmp(image->bytes + begin, signatures[n], 4) != 0)
-        n++;
-    for (size_t end = begin + 8; n < count && end + 4 <= image->size && end < begin + 8192; end++) {
-        memcpy(&stored, image->bytes + end, sizeof stored);
-        if (image->blocks < 256 && lookup3(image->bytes + begin, end - begin) == stored) {
-            image->block[image->blocks++] = (struct block){begin, end};
-            return;
-        }
-    }
-}
-
-static void image_open(struct image *image, const char *path)
-{
-    struct stat status;
-    int file = open(path, O_RDONLY);
-    assert_true(file >= 0 && fstat(file, &status) == 0);
-    image->size = (size_t)status.st_size;
-    image->blocks = 0;
-    image->bytes = malloc(image->size);
-    image->changed = malloc(image->size);
-    assert_int_equal(read(file, image->bytes, image->size), (ssize_t)image->size);
-    close(file);
-    for (size_t begin = 0; begin + 12 < image->size; begin++)
-        find_block(image, begin);
-    assert_true(image->blocks > 8); /* else no checksum was recognised */
-}
-
-static void image_close(struct image *image)
-{
-    free(image->bytes);
-    free(image->changed);
-}
-
-static uint32_t draws[2]; /* seed, and the number of the draw */
-
-static uint32_t draw(uint32_t below)
-{
-    return random_block_at(draws[0], RANDOM_SYNTHETIC, 0, 0, 0, draws[1]++).word[0] % below;
-}
-
-/* Change 1 to 8 bytes of a block: to random ones, extreme ones, or ones from another place. */
-static void change_bytes(struct image *image, const struct block *block)
-{
-    static const uint64_t extreme[] = {
-        0, 1, UINT64_MAX, INT64_MAX, (uint64_t)1 << 63, UINT64_MAX - 7, 1 << 16, (uint64_t)1 << 32,
-    };
-    static const size_t sizes[] = {1, 1, 2, 4, 8};
-    const size_t bytes = sizes[draw(5)];
-    const size_t length = block->end - block->begin;
-    const size_t at = block->begin + 4 + draw((uint32_t)(length - 4));
-    const size_t count = bytes < block->end - at ? bytes : block->end - at;
-    const struct block *other = &image->block[draw((uint32_t)image->blocks)];
-    const uint64_t random = (uint64_t)draw(UINT32_MAX) << 32 | draw(UINT32_MAX);
-    const uint64_t flipped = (uint64_t)1 << draw(8);
-    uint8_t *to = image->changed + at;
-    switch (draw(6)) {
-    case 0:
-        memcpy(to, &random, count);
-        break;
-    case 1:
-        memcpy(to, &extreme[draw(sizeof extreme / sizeof *extreme)], count);
-        break;
-    case 2: /* the address of another block */
-        memcpy(to, &other->begin, count);
-        break;
-    case 3:
-        memmove(to, image->changed + other->begin + draw((uint32_t)(other->end - other->begin)),
-                count);
-        break;
-    case 4:
-        *to = (uint8_t)(*to + (draw(2) == 0 ? 1 : -1));
-        break;
-    default:
-        *to ^= (uint8_t)flipped;
-    }
-}
-
-/* Return the position of the checksum of an object header, by its size field. */
-static size_t header_end(const struct image *image, const struct block *block)
-{
-    const uint8_t *header = image->changed + block->begin;
-    if (memcmp(header, "OHDR", 4) != 0)
-        return block->end;
-    const size_t width = (size_t)1 << (header[5] & 3);
-    size_t prefix = 6 + (header[5] & 0x20 ? 16U : 0U) + (header[5] & 0x10 ? 4U : 0U);
-    uint64_t length = 0;
-    memcpy(&length, header + prefix, width);
-    if (length > image->size - block->begin - prefix - width - 4)
-        return block->end;
-    return block->begin + prefix + width + length;
-}
-
-static void mutate(struct image *image, const char *path)
-{
-    memcpy(image->changed, image->bytes, image->size);
-    for (uint32_t changes = 1 + draw(3); changes > 0; changes--) {
-        const struct block *block = &image->block[draw((uint32_t)image->blocks)];
-        change_bytes(image, block);
-        uint32_t sum = lookup3(image->changed + block->begin, block->end - block->begin);
-        memcpy(image->changed + block->end, &sum, sizeof sum);
-        const size_t end = header_end(image, block);
-        sum = lookup3(image->changed + block->begin, end - block->begin);
-        memcpy(image->changed + end, &sum, sizeof sum);
-    }
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    assert_true(file >= 0);
-    assert_int_equal(write(file, image->changed, image->size), (ssize_t)image->size);
-    close(file);
-}
-
-enum outcome { ACCEPTED, REFUSED, CRASHED, TIMED_OUT, OUTCOMES };
-static const char *const outcome_name[OUTCOMES] = {"accepted", "refused by the reader",
-                                                   "crashed the child", "stopped by a limit"};
-
-static enum outcome outcome_of(bool good)
-{
-    if (good)
-        return ACCEPTED;
-    assert_true(error.kind == ERROR_CHECKPOINT || error.kind == ERROR_DATA);
-    assert_null(strchr(error.text, '\n'));
-    if (strstr(error.text, "did not end within") != NULL)
-        return TIMED_OUT;
-    return strstr(error.text, "reading its structure") != NULL ? CRASHED : REFUSED;
-}
-
-static void mutations_try(const char *from, bool (*read)(const char *path), int count)
-{
-    struct image image;
-    int counts[OUTCOMES] = {0};
-    char path[512];
-    snprintf(path, sizeof path, "%s", temporary_path("changed.h5"));
-    image_open(&image, from);
-    for (int n = 0; n < count; n++) {
-        mutate(&image, path);
-        double begin = clock_now();
-        enum outcome outcome = outcome_of(read(path));
-        assert_true(clock_now() - begin < 70);
-        if (outcome >= CRASHED && counts[outcome] == 0)
-            print_message("# %s\n", error.text);
-        counts[outcome]++;
-    }
-    for (int outcome = 0; outcome < OUTCOMES; outcome++)
-        print_message("# %d of %d %s\n", counts[outcome], count, outcome_name[outcome]);
-    assert_true(counts[REFUSED] > count / 4);
-    image_close(&image);
-}
-
-static int mutations = IN_CHECK;
-
-TEST(test_changed_checkpoints)
-{
-    mutations_try(checkpoint, read_checkpoint, mutations);
+    assert_error(&failure, ERROR_DATA, "x.h5");
+    assert_has(failure.text, "CPU time");
 }
 
 /* A child that HDF5 has corrupted can send any description. */
-static void descriptions_try(const char *from, bool (*read)(const char *path), int count)
-{
-    static const int64_t extreme[] = {0, 1, -1, 9, 1000000, INT64_MAX, INT64_MIN, INT64_MAX - 7};
-    char command[2048], path[512];
-    size_t bytes = 0;
-    int refusals = 0;
-    snprintf(path, sizeof path, "%s", temporary_path("description"));
-    snprintf(command, sizeof command, "printf '%%s\\0\\0' '%s' | ./vittrain " HDF5_CHILD " >'%s'",
-             from, path);
-    assert_int_equal(system(command), 0);
-    char *message = text_file_read(path, &bytes), *changed = malloc(bytes);
-    assert_true(bytes > sizeof(struct hdf5_description) && message != NULL && changed != NULL);
-    snprintf(command, sizeof command, "cat '%s'", path);
-    set_script(command);
-    for (int n = 0; n < count; n++) {
-        memcpy(changed, message, bytes);
-        for (uint32_t changes = 1 + draw(4); changes > 0; changes--) {
-            const size_t most = draw(3) == 0 ? sizeof(struct hdf5_description) : bytes;
-            memcpy(changed + draw((uint32_t)most / 8) * 8, &extreme[draw(8)], 8);
-        }
-        temporary_file("description", changed, bytes);
-        const bool good = read(from);
-        assert_true(good || error.kind == ERROR_CHECKPOINT || error.kind == ERROR_DATA);
-        refusals += !good;
-    }
-    free(changed);
-    free(message);
-    print_message("# %d of %d descriptions refused\n", refusals, count);
-    subprocess_set_program("./vittrain");
-}
-
 TEST(test_changed_descriptions)
 {
-    descriptions_try(checkpoint, read_checkpoint, 4 * mutations);
+    static const int64_t extreme[] = {0, 1000000, INT64_MAX, INT64_MIN};
+    char command[2048], path[512];
+    size_t bytes = 0;
+    int refusals = 0, tried = 0;
+    snprintf(path, sizeof path, "%s", temporary_path("description"));
+    snprintf(command, sizeof command, "printf '%%s\\0\\0' '%s' | ./vittrain " HDF5_CHILD " >'%s'",
+             checkpoint, path);
+    assert_int_equal(system(command), 0);
+    char *message = text_file_read(path, &bytes);
+    assert_true(message != NULL && bytes > sizeof(struct hdf5_description));
+    snprintf(command, sizeof command, "cat '%s'", path);
+    set_script(command);
+    const size_t counts = offsetof(struct hdf5_description, object_count);
+    for (size_t at = counts; at + 8 <= bytes; at += at < counts + 32 ? 8 : 104)
+        for (size_t n = 0; n < sizeof extreme / sizeof *extreme; n++, tried++) {
+            char before[8];
+            memcpy(before, message + at, 8);
+            memcpy(message + at, &extreme[n], 8);
+            temporary_file("description", message, bytes);
+            memcpy(message + at, before, 8);
+            const bool good = read_checkpoint(checkpoint);
+            assert_true(good || error.kind == ERROR_CHECKPOINT || error.kind == ERROR_DATA);
+            refusals += !good;
+        }
+    free(message);
+    assert_in_range(refusals, tried / 8, tried - 1);
+    subprocess_set_program("./vittrain");
 }
 
 /* ---- */
@@ -629,18 +418,6 @@ static int files_make(void **state)
     return 0;
 }
 
-static void set_attribute(hid_t file, const char *name, const char *value)
-{
-    const int64_t integer = strtoll(value, NULL, 0);
-    const double real = strtod(value, NULL);
-    hid_t attribute = H5Aopen(file, name, H5P_DEFAULT), type = H5Aget_type(attribute);
-    assert_true(H5Tget_class(type) == H5T_FLOAT
-                    ? H5Awrite(attribute, H5T_NATIVE_DOUBLE, &real) >= 0
-                    : H5Awrite(attribute, H5T_NATIVE_INT64, &integer) >= 0);
-    H5Tclose(type);
-    H5Aclose(attribute);
-}
-
 static void append_deck(hid_t file, const char *more)
 {
     hid_t dataset = H5Dopen2(file, "deck", H5P_DEFAULT), type = H5Dget_type(dataset);
@@ -662,10 +439,8 @@ static int change(int argc, char **argv)
         return 2;
     if (strcmp(argv[1], "--link") == 0)
         link_units(file, argv[3]);
-    else if (strcmp(argv[1], "--deck") == 0)
-        append_deck(file, argv[3]);
     else
-        set_attribute(file, argv[3], argv[4]);
+        append_deck(file, argv[3]);
     return H5Fclose(file) < 0;
 }
 
@@ -673,8 +448,5 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && argv[1][0] == '-')
         return change(argc, argv);
-    if (argc > 1)
-        mutations = atoi(argv[1]);
-    draws[0] = argc > 2 ? (uint32_t)atoi(argv[2]) : 1;
     return TESTS_RUN(.setup = files_make, .teardown = temporary_teardown);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3
+// joined
 /* The choice of the run folder, its errors, and that all ranks agree. All ranks run the same tests
  * in a temporary folder that rank 0 creates and fills. */
 #include "checkpoint/run_folder.h"
@@ -10,13 +11,12 @@
 #include <unistd.h>
 
 #include "config/options.h"
-#include "core/log.h"
 #include "core/text_file.h"
+#include "rank_tests.h"
 #include "temporary.h"
-#include "test.h"
 
-static struct comm *world;
 static struct mesh mesh;
+static char start[1024]; /* the folder in which the program was started */
 static struct options options;
 static struct error error;
 
@@ -25,31 +25,20 @@ static bool is_first(void)
     return world->rank == 0;
 }
 
-/* Rank 0 creates the folder and all ranks change to it. The options are the defaults with another
+/* All ranks change to a temporary folder. The options are the defaults with another
  * name. */
 static int enter_folder(void **state)
 {
-    (void)state;
-    char path[OPTION_TEXT] = "";
-
-    if (is_first())
-        snprintf(path, sizeof path, "%s", temporary_open());
-    comm_broadcast(world, path, sizeof path, COMM_BYTE, 0);
+    shared_folder_make(state);
     error_clear(&error);
     options_default(&options);
     snprintf(options.run.name, sizeof options.run.name, "tiny");
-    return chdir(path);
+    return chdir(shared_folder);
 }
 
 static int leave_folder(void **state)
 {
-    (void)state;
-    if (chdir("/") != 0)
-        return 1;
-    comm_barrier(world);
-    if (is_first())
-        temporary_close();
-    return 0;
+    return chdir(start) != 0 || shared_folder_remove(state);
 }
 
 /* Rank 0 changes the folder before the others continue. */
@@ -92,11 +81,12 @@ static struct run_folder open_folder(void)
     return folder;
 }
 
-static void save_deck(const struct run_folder *folder)
+/* Open and close the folder. Return whether the run resumes. */
+static bool resumes(void)
 {
-    if (is_first())
-        assert_true(run_folder_save_deck(folder, &options, &error));
-    comm_barrier(world);
+    struct run_folder folder = open_folder();
+    run_folder_close(&folder);
+    return folder.resuming;
 }
 
 static void assert_refused(enum error_kind kind, const char *part)
@@ -141,7 +131,8 @@ TEST(deck_and_log_are_there)
     assert_int_equal(access(name, F_OK),
                      -1); /* the deck is not saved yet, as the run may fail to start */
     comm_barrier(world);
-    save_deck(&folder);
+    assert_true(!is_first() || run_folder_save_deck(&folder, &options, &error));
+    comm_barrier(world);
     options_default(&saved);
     assert_true(options_read_file(name, &saved, &error));
     char *text = options_to_run_deck(&saved), *expected = options_to_run_deck(&options);
@@ -162,10 +153,10 @@ TEST(given_folder_is_made_with_those_above)
     assert_false(folder.resuming);
     assert_int_equal(access("a/b/c/train.log", F_OK), 0);
     run_folder_close(&folder);
-    /* A folder without checkpoints is not a run to resume. */
-    folder = open_folder();
-    assert_false(folder.resuming);
-    run_folder_close(&folder);
+    assert_false(resumes()); /* without checkpoints there is no run to resume */
+    comm_barrier(world);
+    put_file("a/b/c/checkpoints/step-10.h5.part", "x");
+    assert_false(resumes());
 }
 
 /* Check the text of a/.lock on the first rank. */
@@ -196,34 +187,24 @@ TEST(lock_shows_the_end_of_an_attempt)
     run_folder_close(&folder);
 }
 
+/* Open the folder of a run with this result.json. Return the number of steps of a finished run. */
+static int64_t finished_steps(const char *result)
+{
+    put_file("a/result.json", result);
+    struct run_folder folder = open_folder();
+    assert_true(folder.resuming);
+    run_folder_close(&folder);
+    comm_barrier(world);
+    return folder.finished_steps;
+}
+
 TEST(given_folder_with_checkpoints_is_gone_on_with)
 {
     set("run.dir=a");
     put_run("a");
-    struct run_folder folder = open_folder();
-    assert_true(folder.resuming);
-    assert_int_equal(folder.finished_steps, -1);
-    run_folder_close(&folder);
-    put_file("a/result.json", "{\"finished\": true, \"steps\": 10}");
-    folder = open_folder();
-    assert_true(folder.resuming);
-    assert_int_equal(folder.finished_steps, 10);
-    run_folder_close(&folder);
-    put_file("a/result.json", "{\"finished\": false, \"steps\": 10}");
-    folder = open_folder();
-    assert_int_equal(folder.finished_steps, -1);
-    run_folder_close(&folder);
-}
-
-TEST(parts_of_checkpoints_are_none)
-{
-    set("run.dir=a");
-    if (is_first())
-        temporary_directory("a/checkpoints");
-    put_file("a/checkpoints/step-10.h5.part", "x");
-    struct run_folder folder = open_folder();
-    assert_false(folder.resuming);
-    run_folder_close(&folder);
+    assert_true(resumes());
+    assert_int_equal(finished_steps("{\"finished\": true, \"steps\": 10}"), 10);
+    assert_int_equal(finished_steps("{\"finished\": false, \"steps\": 10}"), -1);
 }
 
 TEST(never_resume_refuses_a_used_folder)
@@ -234,8 +215,9 @@ TEST(never_resume_refuses_a_used_folder)
         temporary_directory("a");
     put_file("a/slurm-17.out", "other files are welcome");
     struct run_folder folder = open_folder();
-    save_deck(&folder);
+    assert_true(!is_first() || run_folder_save_deck(&folder, &options, &error));
     run_folder_close(&folder);
+    comm_barrier(world);
     assert_refused(ERROR_USAGE, "a holds a run already");
 }
 
@@ -245,9 +227,7 @@ TEST(newest_unfinished_run_is_found)
     put_run("runs/tiny-20240101-000000-2");
     put_run("runs/tiny-20240101-000000-10"); /* the newest one */
     put_run("runs/tiny-20250101-000000");    /* but finished */
-    put_file("runs/tiny-20250101-000000/result.json", "{\"finished\": true}");
-    put_run("runs/tiny-20250101-000000-2"); /* finished, with a damaged file */
-    put_file("runs/tiny-20250101-000000-2/result.json", "{");
+    put_file("runs/tiny-20250101-000000/result.json", "{\"finished\": true, \"steps\": 10}");
     put_run("runs/tiny-other-20260101-000000"); /* another name */
     put_run("runs/tiny-20260101");              /* not a date */
     put_file("runs/tiny-20260202-000000", "no folder");
@@ -264,33 +244,51 @@ TEST(newest_unfinished_run_is_found)
     run_folder_close(&folder);
 }
 
-/* Ended by train.max_seconds. */
-TEST(a_run_that_ran_out_of_time_is_gone_on_with)
+TEST(a_damaged_result_is_set_aside)
 {
+    static const char *const damaged[] = {"{\"finished\": true, \"steps\": 10", "[]"};
     put_run("runs/tiny-20250101-000000");
-    put_file("runs/tiny-20250101-000000/result.json", "{\"finished\": false}");
-    struct run_folder folder = open_folder();
-    assert_true(folder.resuming);
-    run_folder_close(&folder);
+    for (int i = 0; i < 2; i++) {
+        put_file("runs/tiny-20250101-000000/result.json", damaged[i]);
+        struct run_folder folder = open_folder();
+        assert_true(folder.resuming);
+        assert_int_equal(folder.finished_steps, -1);
+        assert_int_equal(access("runs/tiny-20250101-000000/result.json", F_OK), -1);
+        char *text = text_file_read("runs/tiny-20250101-000000/result.json.damaged", NULL);
+        assert_string_equal(text, damaged[i]);
+        free(text);
+        run_folder_close(&folder);
+        comm_barrier(world);
+        set("run.dir=runs/tiny-20250101-000000");
+    }
 }
 
-TEST(other_runs_are_not_gone_on_with)
+TEST(a_run_of_a_newer_version_is_an_error)
+{
+    put_run("runs/tiny-20250101-000000");
+    put_file("runs/tiny-20250101-000000/result.json",
+             "{\"format\": 3, \"finished\": false, \"attempts\": [{\"version\": \"0.9.1\"}]}");
+    assert_refused(ERROR_USAGE, "vittrain 0.9.1");
+    set("run.dir=runs/tiny-20250101-000000");
+    assert_refused(ERROR_USAGE, "runs/tiny-20250101-000000/result.json has format 3");
+    put_file("runs/tiny-20250101-000000/result.json", "{\"format\": 3}");
+    assert_refused(ERROR_USAGE, "newer version");
+}
+
+TEST(which_runs_are_gone_on_with)
 {
     put_run("runs/tiny-20240101-000000");
+    put_file("runs/tiny-20240101-000000/result.json", "{\"finished\": false}");
+    assert_true(resumes()); /* ended by train.max_seconds */
+    set("checkpoint.resume=never");
+    assert_false(resumes());
+    set("checkpoint.resume=some.h5");
+    assert_false(resumes());
+    set("checkpoint.resume=auto");
     set("optim.lr=0.5");
     struct run_folder folder = open_folder();
     assert_false(folder.resuming);
     assert_string_not_equal(folder.path, "runs/tiny-20240101-000000");
-    run_folder_close(&folder);
-    options_default(&options);
-    set("run.name=tiny");
-    set("checkpoint.resume=never");
-    folder = open_folder();
-    assert_false(folder.resuming);
-    run_folder_close(&folder);
-    set("checkpoint.resume=some.h5");
-    folder = open_folder();
-    assert_false(folder.resuming);
     run_folder_close(&folder);
 }
 
@@ -298,9 +296,7 @@ TEST(damaged_decks_are_passed_over)
 {
     put_checkpoint("runs/tiny-20240101-000000");
     put_file("runs/tiny-20240101-000000/deck.ini", "[nonsense\n");
-    struct run_folder folder = open_folder();
-    assert_false(folder.resuming);
-    run_folder_close(&folder);
+    assert_false(resumes());
 }
 
 /* A lock of another job, simulated by a second descriptor in this process. */
@@ -317,37 +313,30 @@ TEST(folder_of_a_running_job_is_left_alone)
     comm_barrier(world);
     assert_refused(ERROR_USAGE, "another job is writing to runs/tiny-20240101-000000");
     set("run.dir=");
-    struct run_folder folder = open_folder();
-    assert_false(folder.resuming);
-    run_folder_close(&folder);
+    assert_false(resumes());
     if (is_first())
         close(lock);
 }
 
 TEST(unwritable_places_are_errors)
 {
+    static const char *const rows[][2] = {
+        {"run.dir=file", "run.dir"},
+        {"run.dir=file/run", "run.dir"},
+        {"run.dir=/proc/self/run", "/proc/self/run"},
+        {"run.dir=/proc/self", "/proc/self"},
+        {"run.dir=a", "a/train.log"},
+        {"run.dir=", "run.dir"},
+    };
     put_file("file", "x");
-    set("run.dir=file");
-    assert_refused(ERROR_FILE, "choose another by run.dir");
-    set("run.dir=file/run");
-    assert_refused(ERROR_FILE, "file: cannot create the folder: Not a directory; "
-                               "choose another by run.dir");
-    set("run.dir=/proc/self/run");
-    assert_refused(ERROR_FILE, "/proc/self/run: cannot create the folder: No such file");
-    set("run.dir=/proc/self");
-    assert_refused(ERROR_FILE, "the run folder /proc/self is not writable");
-    set("run.dir=");
     put_file("runs", "x");
-    assert_refused(ERROR_FILE, "choose another by run.dir");
-}
-
-TEST(a_log_that_cannot_be_made_is_an_error)
-{
-    set("run.dir=a");
     if (is_first())
         temporary_directory("a/train.log");
     comm_barrier(world);
-    assert_refused(ERROR_FILE, "cannot write the log a/train.log");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        set(rows[i][0]);
+        assert_refused(ERROR_FILE, rows[i][1]);
+    }
 }
 
 /* Every rank is a node with its own disk. */
@@ -414,16 +403,20 @@ TEST(files_are_replaced_whole)
     run_folder_close(&folder);
 }
 
-int main(int argc, char **argv)
+static int mesh_make(void **state)
 {
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        printf("Bail out! %s\n", error.text);
-        return 1;
-    }
+    (void)state;
     mesh = (struct mesh){.world = world, .node = comm_split_node(world)};
-    int failed = TESTS_RUN(.before = enter_folder, .after = leave_folder);
-    log_close();
-    mesh.node->backend->close(mesh.node);
-    comm_world_close(world);
-    return failed;
+    assert_non_null(getcwd(start, sizeof start));
+    return 0;
 }
+
+static int mesh_drop(void **state)
+{
+    (void)state;
+    mesh.node->backend->close(mesh.node);
+    return 0;
+}
+
+TEST_MAIN_WORLD(.setup = mesh_make, .teardown = mesh_drop, .before = enter_folder,
+                .after = leave_folder)

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* vittrain with counters, for test_start.sh and `benchmarks/start.sh ranks`. It counts the messages
- * of each collective and the time of each phase up to the first update, at which each rank writes
- * the file $START_COUNT/rank.RANK. Its rows have tabs between the cells:
+ * of each collective up to the first update, at which each rank writes the file
+ * $START_COUNT/rank.RANK. Its rows have tabs between the cells:
  *
  *   collective, NAME, BYTES, RANKS, SENT, RECEIVED, SENT_BYTES, ADDRESSES: a collective, with the
  *     addresses of its callers; "step" instead of "collective" for those of the first step
- *   phase, NAME, SECONDS, PROCESSOR_SECONDS: a phase that has ended
  *   total, NAME, VALUE
  *
  * Of MPI's own collectives, only the call is counted, not the messages. $START_NODE_RANKS: number
@@ -38,6 +37,10 @@ struct record {
     void *caller[CALLERS];
 };
 
+struct moment {
+    double wall, processor; /* seconds */
+};
+
 static struct {
     pthread_mutex_t lock;
     struct record record[RECORDS];
@@ -47,24 +50,19 @@ static struct {
     int rank;
     bool stepping, written;
     int64_t heartbeats;
-    struct {
-        double wall, processor;
-    } phase[PHASE_COUNT], begin; /* durations; begin of the current phase */
-    struct {
-        double wall, processor;
-    } entered, ready; /* when MPI_Init is called and returns */
-    int now;
-} count = {.lock = PTHREAD_MUTEX_INITIALIZER, .now = -1};
+    struct moment entered, ready; /* when MPI_Init is called and returns */
+} count = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local struct record *current;
 static _Thread_local bool in_heartbeat;
 
-static double processor_seconds(void)
+static struct moment moment_now(void)
 {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    return (struct moment){clock_now(),
+                           (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                               1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)};
 }
 
 /* ---- records */
@@ -101,26 +99,26 @@ static void table_write(void)
     const char *folder = getenv("START_COUNT");
     if (folder == NULL || count.written)
         return;
+    const struct moment now = moment_now(), *entered = &count.entered, *ready = &count.ready;
+    const struct {
+        const char *name;
+        double value;
+    } totals[] = {{"MPI_Init seconds", ready->wall - entered->wall},
+                  {"MPI_Init processor seconds", ready->processor - entered->processor},
+                  {"before MPI_Init processor seconds", entered->processor},
+                  {"MPI_Init to update seconds", now.wall - ready->wall},
+                  {"MPI_Init to update processor seconds", now.processor - ready->processor},
+                  {"heartbeats", (double)count.heartbeats},
+                  {"resident bytes", (double)resident_now()},
+                  {"update at", clock_wall()}};
     count.written = true;
     snprintf(path, sizeof path, "%s/rank.%d", folder, count.rank);
     FILE *file = fopen(path, "w");
     ENSURE(file != NULL, "cannot write %s", path);
     for (int i = 0; i < count.records; i++)
         record_write(file, &count.record[i]);
-    for (int i = 0; i < PHASE_COUNT; i++)
-        if (count.phase[i].wall > 0)
-            fprintf(file, "phase\t%s\t%.6f\t%.6f\n", phase_table[i].word, count.phase[i].wall,
-                    count.phase[i].processor);
-    fprintf(file, "total\tMPI_Init seconds\t%.6f\n", count.ready.wall - count.entered.wall);
-    fprintf(file, "total\tMPI_Init processor seconds\t%.6f\n",
-            count.ready.processor - count.entered.processor);
-    fprintf(file, "total\tbefore MPI_Init processor seconds\t%.6f\n", count.entered.processor);
-    fprintf(file, "total\tMPI_Init to update seconds\t%.6f\n", clock_now() - count.ready.wall);
-    fprintf(file, "total\tMPI_Init to update processor seconds\t%.6f\n",
-            processor_seconds() - count.ready.processor);
-    fprintf(file, "total\theartbeats\t%lld\n", (long long)count.heartbeats);
-    fprintf(file, "total\tresident bytes\t%zu\n", resident_now());
-    fprintf(file, "total\tupdate at\t%.6f\n", clock_wall());
+    for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++)
+        fprintf(file, "total\t%s\t%.6f\n", totals[i].name, totals[i].value);
     ENSURE(fclose(file) == 0, "cannot write %s", path);
 }
 
@@ -173,14 +171,6 @@ void __wrap_heartbeat_turn(double now)
 
 void __wrap_status_set_phase(int phase)
 {
-    const double wall = clock_now(), processor = processor_seconds();
-    if (count.now >= 0) {
-        count.phase[count.now].wall += wall - count.begin.wall;
-        count.phase[count.now].processor += processor - count.begin.processor;
-    }
-    count.now = phase;
-    count.begin.wall = wall;
-    count.begin.processor = processor;
     count.stepping = count.stepping || phase == PHASE_FORWARD;
     if (phase == PHASE_UPDATE)
         table_write();
@@ -294,11 +284,9 @@ int MPI_Send(const void *data, int elements, MPI_Datatype type, int to, int tag,
 
 int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
 {
-    count.entered.wall = clock_now();
-    count.entered.processor = processor_seconds();
+    count.entered = moment_now();
     const int result = PMPI_Init_thread(argc, argv, wanted, provided);
-    count.ready.wall = clock_now();
-    count.ready.processor = processor_seconds();
+    count.ready = moment_now();
     PMPI_Comm_rank(MPI_COMM_WORLD, &count.rank);
     return result;
 }

@@ -4,7 +4,7 @@
 #   collective NAME CALLS STEPS MESSAGES BYTES ADDRESS...
 #       The calls from one place of the program. CALLS: largest number of calls of a rank. STEPS: largest number of
 #       messages that a rank sends and receives. MESSAGES, BYTES: sums over all ranks.
-#   total NAME MEAN MOST, and the same for phases
+#   total NAME MEAN MOST
 #       Mean and maximum over the ranks.
 BEGIN { FS = OFS = "\t" }
 FNR == 1 { ranks++ }
@@ -18,13 +18,11 @@ $1 == "collective" {
     messages[key] += $5
     bytes[key] += $7
 }
-$1 == "total" || $1 == "phase" {
-    for (i = 3; i <= NF && i <= 4; i++) {
-        name = $1 "\t" $2 ($1 == "phase" ? (i == 3 ? " seconds" : " processor seconds") : "")
-        if (!(name in sum)) totals[++names] = name
-        sum[name] += $i
-        if (!(name in most) || $i > most[name]) most[name] = $i
-    }
+$1 == "total" {
+    name = $1 "\t" $2
+    if (!(name in sum)) totals[++names] = name
+    sum[name] += $3
+    if (!(name in most) || $3 > most[name]) most[name] = $3
 }
 END {
     for (k = 1; k <= keys; k++) {

@@ -21,14 +21,12 @@ answers() {
     outcome $? "$name"
 }
 
-# refuses NAME CODE MESSAGE COMMAND...: the exit code, and the one line on stderr (mpirun adds its
-# own) that begins with the program's name.
+# refuses NAME CODE PATTERN COMMAND...: the exit code, and one line of error on stderr (mpirun adds its own) that matches.
 refuses() {
-    name=$1 code=$2 message=$3
+    name=$1 code=$2 named=$3
     shift 3
     "$@" >out 2>err </dev/null
-    [ $? = "$code" ] && [ "$(grep -c '^vittrain: error: ' err)" = 1 ] &&
-        grep -qF -- "vittrain: error: $message" err
+    [ $? = "$code" ] && [ "$(grep -c '^vittrain: error: ' err)" = 1 ] && grep -q -- "^vittrain: error: .*$named" err
     outcome $? "$name"
 }
 
@@ -44,6 +42,11 @@ answers "version" 0 '^vittrain [0-9]' "$vittrain" --version
 answers "help lists the options" 0 '^  train.batch = 64$' "$vittrain" --help
 answers "help lists the commands" 0 '^  predict ' "$vittrain" help
 answers "help for a key" 0 'a whole number from 1 to' "$vittrain" --help train.batch
+printf '[output]\nupload = a:b\n' >first.ini
+printf '[output]\nupload += /c\n[train]\nbatch = 8\n' >second.ini
+answers "the value of a key in decks" 0 '^  set to:  a:b/c$' "$vittrain" --help output.upload first.ini second.ini train.batch=4
+answers "the value of a key, emptied by the command line" 0 '^  set to:  $' "$vittrain" --help output.upload first.ini output.upload=
+refuses "help for a key with a deck that does not exist" 2 'none.ini' "$vittrain" --help output.upload none.ini
 ! "$vittrain" --help bench | sed 1,2d | grep -E '.{89}'
 outcome $? "the help of a command has lines of at most 88 characters"
 answers "help for a section" 0 '^  optim.lr = 0.0003$' "$vittrain" help optim
@@ -52,49 +55,42 @@ answers "manual page" 0 '^\.It Cm train.batch$' "$vittrain" --manual
 answers "one answer from two ranks" 0 '^vittrain [0-9]' two --version
 [ "$(wc -l <out)" = 1 ]
 outcome $? "two ranks answer once"
-refuses "help for what is not there" 2 'trian: neither a command nor' "$vittrain" help trian
-refuses "unknown command" 2 'tarin: no such command; did you mean train?' "$vittrain" tarin
-refuses "removed command" 2 "fetch: the command was removed: use tools/fetch.sh" "$vittrain" fetch cifar10
-refuses "unknown flag" 2 '--batch: no such flag' "$vittrain" --batch
+refuses "help for what is not there" 2 trian "$vittrain" help trian
+refuses "unknown command" 2 'tarin.*train' "$vittrain" tarin
+refuses "removed command" 2 'fetch.*tools/fetch.sh' "$vittrain" fetch cifar10
+refuses "a key of another program" 2 'trainer.max_epochs.*train.epochs' "$vittrain" trainer.max_epochs=3
 # Flags of other programs, and what to write instead.
 while IFS='|' read -r flags advice; do
-    refuses "$flags" 2 "${flags%%[ =]*}: no such flag; $advice" "$vittrain" $flags
+    refuses "$flags" 2 "${flags%%[ =]*}.*$advice" "$vittrain" $flags
 done <<'END'
---epochs 3|write train.epochs=3 (`vittrain --help train.epochs`)
---epochs=3|write train.epochs=3 (
---max_epochs 3 train|write train.epochs=3 (
--b 64|write train.batch=64 (
---batch-size|write train.batch=VALUE (
---lr 0.1|write optim.lr=0.1 (
---device cuda:0|write run.backend=cuda (
---resume|write checkpoint.resume=auto (
---resume runs/a/last.h5|write checkpoint.resume=runs/a/last.h5 (
---config a.ini|settings are section.key=value, decks FILE.ini
---nproc_per_node=2|settings are section.key=value, decks FILE.ini, ranks those of mpirun
---weigth-decay 1e-4|write optim.weight_decay=1e-4 (
---train.batch=3|write train.batch=3 (
---verson|did you mean --version?
---class-weights 1,2|write train.weights=1,2 (
---xyzzy|settings are section.key=value,
+--batch|
+--epochs 3|train.epochs=3
+--epochs=3|train.epochs=3
+--max_epochs 3 train|train.epochs=3
+-b 64|train.batch=64
+--batch-size|train.batch=VALUE
+--lr 0.1|optim.lr=0.1
+--device cuda:0|run.backend=cuda
+--resume|checkpoint.resume=auto
+--resume runs/a/last.h5|checkpoint.resume=runs/a/last.h5
+--config a.ini|FILE.ini
+--nproc_per_node=2|mpirun
+--weigth-decay 1e-4|optim.weight_decay=1e-4
+--train.batch=3|train.batch=3
+--verson|--version
+--class-weights 1,2|train.weights=1,2
+--xyzzy|section.key=value
 END
-refuses "a key of another program" 2 'no option trainer.max_epochs; did you mean train.epochs?' \
-    "$vittrain" trainer.max_epochs=3
 answers "list of models" 0 '^vit_cifar  *2690506  3 x 32 x 32$' "$vittrain" --list-models
 grep -q '^linear  *21  20 numbers$' out && grep -q '^resnet50  *25557032  3 x 224 x 224$' out
 outcome $? "models are listed with parameters and input sizes"
-refuses "unknown key" 2 'no option train.bacth; did you mean train.batch?' "$vittrain" train.bacth=1
-refuses "bad value" 2 'train.batch=x: must be a whole number' "$vittrain" train.batch=x
-refuses "bad deck" 2 'bad.ini:3: no option train.bacth; did you mean train.batch?' "$vittrain" bad.ini
-refuses "missing deck" 2 'none.ini: cannot read the deck: No such file' "$vittrain" none.ini
 mkdir input && cp "$TEST_SOURCE/input/vit_cifar.ini" input
 for deck in vit_cifr.ini input/vit_cifr.ini; do
-    refuses "misspelt deck $deck" 2 "$deck: cannot read the deck: No such file or directory; did you mean input/vit_cifar.ini?" "$vittrain" $deck
+    refuses "misspelt deck $deck" 2 "$deck.*input/vit_cifar.ini" "$vittrain" $deck
 done
-refuses "grain that is no multiple of 8" 2 'train.grain=12: must be auto, or a multiple of 8 from 8 to 65536' "$vittrain" train.grain=12
 refuses "two ranks complain once" 2 'rank 0 on ' two bad.ini
-refuses "bad combination" 2 'optim.nesterov=on does not apply with optim.name=adamw' "$vittrain" optim.nesterov=on
 cp bad.ini vittrain.ini
-refuses "vittrain.ini is read" 2 'vittrain.ini:3: no option train.bacth' "$vittrain"
+refuses "vittrain.ini is read" 2 'vittrain.ini:3: .*train.bacth' "$vittrain"
 rm vittrain.ini
 "$vittrain" --help >/dev/full 2>err
 [ $? = 5 ] && grep -q 'cannot write' err

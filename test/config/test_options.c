@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Options: defaults, values of each kind, decks, the command line, the resolved deck, and messages
- * about mistakes. */
+/* Options: defaults, values of each kind, decks, the command line, the resolved deck, messages
+ * about mistakes, and damaged decks. */
 
 #include <glob.h>
 #include <sys/stat.h>
@@ -11,30 +11,24 @@
 #include "config/option_changes.h"
 #include "config/options.h"
 #include "core/text.h"
+#include "mutate.h"
+#include "temporary.h"
 #include "test.h"
 
 static const char *const commands[] = {"train", "eval", "predict", "help", NULL};
 
-static char folder[] = "/tmp/test_options.XXXXXX";
-
+/* The tests run in the temporary directory. */
 static int enter_folder(void **state)
 {
     (void)state;
-    return mkdtemp(folder) != NULL && chdir(folder) == 0 ? 0 : -1;
+    return chdir(temporary_open());
 }
 
 static int leave_folder(void **state)
 {
     (void)state;
-    return chdir("/") == 0 && rmdir(folder) == 0 ? 0 : -1;
-}
-
-static void write_file(const char *path, const char *text, size_t size)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
+    temporary_close();
+    return chdir("/");
 }
 
 /* Sets one option on top of the defaults. */
@@ -47,98 +41,96 @@ static struct options with(const char *assignment)
     return options;
 }
 
-/* The message that a bad assignment gets; the options must stay as they were. */
-static void refuses(const char *assignment, const char *message)
+/* Fail unless the assignment is refused with a message that has this part, and the options stay as
+ * they were. */
+static void refuses(const char *assignment, const char *part)
 {
     struct options options, before;
     struct error error = {0};
     options_default(&options);
     options_default(&before);
     assert_false(options_set(assignment, &options, &error));
-    assert_int_equal(error.kind, ERROR_USAGE);
-    assert_string_equal(error.text, message);
+    assert_error(&error, ERROR_USAGE, part);
     assert_memory_equal(&options, &before, sizeof options);
 }
 
-/* The message that a deck gets. */
-static void deck_refused(const char *text, const char *message)
+static void check_value(const struct options *options, const char *name, const char *expected)
 {
-    struct options options;
-    struct error error = {0};
-    options_default(&options);
-    assert_false(options_read_text(text, "deck.ini", &options, &error));
-    assert_int_equal(error.kind, ERROR_USAGE);
-    assert_string_equal(error.text, message);
+    char text[OPTION_TEXT];
+    options_value_text(options, name, text, sizeof text);
+    assert_string_equal(text, expected);
 }
 
 TEST(defaults_are_the_cifar_recipe)
 {
+    static const char *const defaults[][2] = {{"model.name", "vit_cifar"},
+                                              {"data.format", "cifar10"},
+                                              {"data.root", ""},
+                                              {"run.seed", "42"},
+                                              {"optim.name", "adamw"},
+                                              {"optim.lr", "0.0003"},
+                                              {"optim.weight_decay", "0.0001"},
+                                              {"optim.betas", "auto"},
+                                              {"train.batch", "64"},
+                                              {"train.epochs", "10"},
+                                              {"model.dropout", "auto"},
+                                              {"model.qkv_bias", "auto"},
+                                              {"augment.mean", "auto"},
+                                              {"mesh.timeout", "600"},
+                                              {"model.dim", "auto"}};
     struct options options;
     struct error error = {0};
     options_default(&options);
     assert_true(options_check(&options, &error));
-    assert_string_equal(options.model.name, "vit_cifar");
-    assert_string_equal(options.data.format, "cifar10");
-    assert_string_equal(options.data.root, "");
-    assert_int_equal(options.run.seed, 42);
-    assert_int_equal(options.optim.name, OPTIMIZER_ADAMW);
-    assert_true(options.optim.lr == 3e-4 && options.optim.weight_decay == 1e-4);
-    assert_int_equal(options.optim.betas.count, 0);
-    assert_int_equal(options.train.batch, 64);
-    assert_int_equal(options.train.epochs, 10);
-    assert_true(options.model.dropout == -1);
-    assert_int_equal(options.model.qkv_bias, SWITCH_AUTO);
-    assert_int_equal(options.augment.mean.count, 0);
-    assert_true(options.mesh.timeout == 600);
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+        check_value(&options, defaults[i][0], defaults[i][1]);
 }
 
 TEST(values_of_each_kind)
 {
-    assert_int_equal(with("train.batch=1").train.batch, 1);
-    assert_int_equal(with("run.threads=auto").run.threads, 0);
-    assert_int_equal(with("model.dim= 192 ").model.dim, 192);
-    assert_true(with("optim.lr=1e-3").optim.lr == 1e-3);
-    assert_true(with("optim.lr=.5").optim.lr == .5);
-    assert_true(with("model.dropout=0").model.dropout == 0);
-    assert_true(with("model.dropout=AUTO").model.dropout == -1);
-    assert_true(with("train.max_seconds=90").train.max_seconds == 90);
-    assert_true(with("train.max_seconds=90s").train.max_seconds == 90);
-    assert_true(with("train.max_seconds=1.5m").train.max_seconds == 90);
-    assert_true(with("train.max_seconds=2h").train.max_seconds == 7200);
-    assert_true(with("bench.max=4096").bench.max == 4096);
-    assert_true(with("bench.max=64KiB").bench.max == 65536);
-    assert_true(with("bench.max=1.5MiB").bench.max == 3 << 19);
-    assert_true(with("bench.max=3GiB").bench.max == (int64_t)3 << 30);
-    assert_string_equal(with("run.dir=/a b/c=d").run.dir, "/a b/c=d");
-    assert_string_equal(with("data.root=").data.root, "");
+    static const char *const values[][2] = {{"train.batch=1", "1"},
+                                            {"run.threads=auto", "auto"},
+                                            {"model.dim= 192 ", "192"},
+                                            {"optim.lr=1e-3", "0.001"},
+                                            {"optim.lr=.5", "0.5"},
+                                            {"model.dropout=0", "0"},
+                                            {"model.dropout=AUTO", "auto"},
+                                            {"train.max_seconds=90", "90"},
+                                            {"train.max_seconds=90s", "90"},
+                                            {"train.max_seconds=1.5m", "90"},
+                                            {"train.max_seconds=2h", "7200"},
+                                            {"bench.max=4096", "4KiB"},
+                                            {"bench.max=64KiB", "64KiB"},
+                                            {"bench.max=1.5MiB", "1536KiB"},
+                                            {"bench.max=3GiB", "3GiB"},
+                                            {"run.dir=/a b/c=d", "/a b/c=d"},
+                                            {"data.root=", ""},
+                                            {"optim.name=RMSprop", "rmsprop"},
+                                            {"model.pool=mean", "mean"},
+                                            {"model.class_token=auto", "auto"},
+                                            {"data.val=0.125", "0.125"},
+                                            {"augment.mean=0.5, 0.25,-1", "0.5,0.25,-1"}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        char name[64];
+        const struct options options = with(values[i][0]);
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(values[i][0], "="), values[i][0]);
+        check_value(&options, name, values[i][1]);
+    }
     assert_int_equal(with("optim.name=RMSprop").optim.name, OPTIMIZER_RMSPROP);
-    assert_int_equal(with("model.pool=mean").model.pool, POOL_MEAN);
-    assert_int_equal(with("model.class_token=auto").model.class_token, SWITCH_AUTO);
-    const struct options list = with("augment.mean=0.5, 0.25,-1");
-    assert_int_equal(list.augment.mean.count, 3);
-    assert_true(list.augment.mean.value[1] == 0.25 && list.augment.mean.value[2] == -1);
+    assert_true(with("train.max_seconds=1.5m").train.max_seconds == 90);
+    assert_true(with("bench.max=3GiB").bench.max == (int64_t)3 << 30);
 }
 
 /* A choice that may also be a number. A later word replaces the number. */
 TEST(fractions_are_choices_too)
 {
-    char text[64];
     struct error error = {0};
     struct options options = with("data.val=0.125");
     assert_int_equal(options.data.val, VALIDATION_FRACTION);
     assert_true(options.data.val_fraction == 0.125);
-    options_value_text(&options, "data.val", text, sizeof text);
-    assert_string_equal(text, "0.125");
     assert_true(options_set("data.val=Reference", &options, &error));
-    options_value_text(&options, "data.val", text, sizeof text);
-    assert_string_equal(text, "reference");
     const struct options other = with("data.val=reference");
     assert_memory_equal(&options, &other, sizeof options);
-#define FRACTION "must be test, reference, none, val, or a number above 0 and below 1"
-    refuses("data.val=0", "data.val=0: " FRACTION);
-    refuses("data.val=1", "data.val=1: " FRACTION);
-    refuses("data.val=0.1x", "data.val=0.1x: " FRACTION);
-    refuses("data.val=tset", "data.val=tset: " FRACTION);
 }
 
 TEST(switches_take_all_their_words)
@@ -158,62 +150,35 @@ TEST(switches_take_all_their_words)
     }
 }
 
+/* The message repeats the assignment. */
 TEST(bad_values_are_refused)
 {
-    refuses("train.batch=0", "train.batch=0: must be a whole number from 1 to 1000000");
-    refuses("train.batch=8x", "train.batch=8x: must be a whole number from 1 to 1000000");
-    refuses("train.batch=8.5", "train.batch=8.5: must be a whole number from 1 to 1000000");
-    refuses("train.batch=", "train.batch=: must be a whole number from 1 to 1000000");
-    refuses("train.batch=99999999999999999999999",
-            "train.batch=99999999999999999999999: must be a whole number from 1 to 1000000");
-    refuses("optim.lr=nan", "optim.lr=nan: must be a number of at least 0");
-    refuses("optim.lr=inf", "optim.lr=inf: must be a number of at least 0");
-    refuses("optim.lr=0x1p3", "optim.lr=0x1p3: must be a number of at least 0");
-    refuses("optim.lr=1e999", "optim.lr=1e999: must be a number of at least 0");
-    refuses("optim.lr=-1", "optim.lr=-1: must be a number of at least 0");
-    refuses("optim.ema=1", "optim.ema=1: must be a number from 0 to below 1");
-    refuses("debug.fraction=0", "debug.fraction=0: must be a number above 0 to 1");
-    refuses("model.dropout=-0.5",
-            "model.dropout=-0.5: must be auto, or a number from 0 to below 1");
-    refuses("optim.eps=-1", "optim.eps=-1: must be auto, or a number of at least 0");
-    refuses("optim.trust_coeff=-1",
-            "optim.trust_coeff=-1: must be auto, or a number of at least 0");
-    refuses("schedule.div_factor=0", "schedule.div_factor=0: must be a number above 0");
-#define SIZE "must be a size in bytes, or with the unit KiB, MiB or GiB, from 4 to 1024GiB"
-    refuses("bench.max=1.3KiB", "bench.max=1.3KiB: " SIZE);
-    refuses("bench.max=3", "bench.max=3: " SIZE);
-    refuses("bench.max=3MB", "bench.max=3MB: " SIZE);
-    refuses("train.max_seconds=3d", "train.max_seconds=3d: must be a time in seconds, or with the "
-                                    "unit s, m or h, from 0 to 1000000000");
-    refuses("data.shuffle=maybe", "data.shuffle=maybe: must be off, on or chunks");
-    refuses("run.backend=gpu", "run.backend=gpu: must be auto, cpu or cuda");
-    refuses("optim.betas=0.9",
-            "optim.betas=0.9: must be auto, or 2 numbers from 0 to below 1 with commas "
-            "between");
-    refuses("optim.betas=0.9,0.9,0.9",
-            "optim.betas=0.9,0.9,0.9: must be auto, or 2 numbers from 0 to below "
-            "1 with commas between");
-    refuses("optim.betas=0.9;0.9",
-            "optim.betas=0.9;0.9: must be auto, or 2 numbers from 0 to below 1 with "
-            "commas between");
-    refuses("augment.std=0", "augment.std=0: must be auto, or 1 to 32 numbers above 0 with commas "
-                             "between");
-    refuses(
-        "run.dir=a #b",
-        "run.dir=a #b: must be a text of at most 1023 characters, without # or ; after a space");
+    static const char *const bad[] = {
+        "train.batch=0",        "train.batch=8x",      "train.batch=8.5",
+        "train.batch=",         "optim.lr=nan",        "train.batch=99999999999999999999999",
+        "optim.lr=inf",         "optim.lr=0x1p3",      "optim.lr=1e999",
+        "optim.lr=-1",          "optim.ema=1",         "debug.fraction=0",
+        "model.dropout=-0.5",   "optim.eps=-1",        "schedule.div_factor=0",
+        "bench.max=1.3KiB",     "bench.max=3",         "bench.max=3MB",
+        "train.max_seconds=3d", "data.shuffle=maybe",  "run.backend=gpu",
+        "optim.betas=0.9",      "optim.betas=0.9;0.9", "optim.betas=0.9,0.9,0.9",
+        "augment.std=0",        "run.dir=a #b",        "data.val=0",
+        "data.val=1",           "data.val=0.1x",       "data.val=tset"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refuses(bad[i], bad[i]);
+    refuses("train.batch=0", "must be a whole number from 1 to 1000000");
 }
 
 TEST(unknown_keys_get_the_nearest)
 {
-    refuses("train.bacth=1", "no option train.bacth; did you mean train.batch?");
-    refuses("optm.lr=1", "no option optm.lr; did you mean optim.lr?");
-    refuses("train.lr=1", "no option train.lr; did you mean optim.lr?");
-    refuses("batch=1", "no option batch; did you mean train.batch?");
-    refuses("epohcs=1", "no option epohcs; did you mean train.epochs?");
-    refuses("zzz.qqqqqq=1", "no option zzz.qqqqqq; `vittrain --help` lists all");
-    refuses("=1", "no option ; `vittrain --help` lists all");
-    refuses("train.batch", "train.batch: not section.key=value");
-    refuses("train.batch+=1", "train.batch: only a text can be appended to");
+    static const char *const keys[][2] = {
+        {"train.bacth=1", "train.batch?"}, {"optm.lr=1", "optim.lr?"},
+        {"train.lr=1", "optim.lr?"},       {"batch=1", "train.batch?"},
+        {"epohcs=1", "train.epochs?"},     {"zzz.qqqqqq=1", "zzz.qqqqqq; `vittrain --help`"},
+        {"=1", "`vittrain --help`"},       {"train.batch", "section.key=value"},
+        {"train.batch+=1", "train.batch"}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        refuses(keys[i][0], keys[i][1]);
     assert_string_equal(text_nearest("evla", commands), "eval");
     assert_null(text_nearest("something", commands));
     const char *const names[] = {"photos", "check_weights", NULL};
@@ -275,87 +240,102 @@ TEST(run_deck_has_no_options_of_other_commands)
 
 TEST(bad_decks_are_refused_with_their_line)
 {
-    deck_refused("[train]\nbatch = 0\n",
-                 "deck.ini:2: train.batch=0: must be a whole number from 1 to 1000000");
-    deck_refused("[train]\n\nbacth = 1\n",
-                 "deck.ini:3: no option train.bacth; did you mean train.batch?");
-    deck_refused("batch = 1\n", "deck.ini:1: batch: a key must follow a [section]");
-    deck_refused("[train]\nbatch\n", "deck.ini:2: neither [section] nor key = value");
-    deck_refused("[train] batch = 1\n", "deck.ini:1: text after the section's name: put the key on "
-                                        "the next line");
-    deck_refused("[train\nbatch = 1\n", "deck.ini:1: neither [section] nor key = value");
-    deck_refused("[train]\nbatch = 1\n  epochs = 2\n",
-                 "deck.ini:3: the line begins with a space: begin sections and keys in the first "
-                 "column");
     char text[400];
     memset(text, 'x', sizeof text);
     memcpy(text, "[run]\ndir = ", 12);
     text[399] = '\0';
-    deck_refused(text, "deck.ini:2: the line has 393 characters, the maximum is 198: continue with "
-                       "\"KEY += MORE\" on the next line");
+    const char *const decks[][2] = {{"[train]\nbatch = 0\n", "deck.ini:2: train.batch=0"},
+                                    {"[train]\n\nbacth = 1\n", "deck.ini:3: no option train.bacth"},
+                                    {"batch = 1\n", "deck.ini:1: batch"},
+                                    {"[train]\nbatch\n", "deck.ini:2: "},
+                                    {"[train] batch = 1\n", "deck.ini:1: "},
+                                    {"[train\nbatch = 1\n", "deck.ini:1: "},
+                                    {"[train]\nbatch = 1\n  epochs = 2\n", "deck.ini:3: "},
+                                    {text, "deck.ini:2: the line has 393 characters"},
+                                    {"[train]\nbatch = 16\nglobal_batch = 32\n",
+                                     "deck.ini: train.batch=16 and train.global_batch=32"}};
+    for (size_t i = 0; i < sizeof decks / sizeof *decks; i++) {
+        struct options options;
+        struct error error = {0};
+        options_default(&options);
+        assert_false(options_read_text(decks[i][0], "deck.ini", &options, &error));
+        assert_error(&error, ERROR_USAGE, decks[i][1]);
+    }
 }
 
 TEST(deck_files_are_refused)
 {
+    static const char *const files[][2] = {{"none.ini", "none.ini: cannot read the deck: No such"},
+                                           {"folder.ini", "folder.ini: cannot read the deck"},
+                                           {"zero.ini", "zero.ini:2: the deck is not a text file"}};
     struct options options;
-    struct error error = {0};
     options_default(&options);
-    assert_false(options_read_file("none.ini", &options, &error));
-    assert_string_equal(error.text, "none.ini: cannot read the deck: No such file or directory");
-    error_clear(&error);
     assert_int_equal(mkdir("folder.ini", 0700), 0);
-    assert_false(options_read_file("folder.ini", &options, &error));
-    assert_string_equal(error.text, "folder.ini: cannot read the deck: it is not a regular file");
-    assert_int_equal(rmdir("folder.ini"), 0);
-    error_clear(&error);
-    write_file("zero.ini", "[train]\nbat\0ch = 1\n", 19);
-    assert_false(options_read_file("zero.ini", &options, &error));
-    assert_string_equal(error.text,
-                        "zero.ini:2: the deck is not a text file: it contains a zero byte");
-    assert_int_equal(unlink("zero.ini"), 0);
+    temporary_file("zero.ini", "[train]\nbat\0ch = 1\n", 19);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct error error = {0};
+        assert_false(options_read_file(files[i][0], &options, &error));
+        assert_has(error.text, files[i][1]);
+    }
 }
 
-static bool parse(struct options *options, struct command_line *line, struct error *error, int argc,
-                  char **argv)
+/* Parse the words of a command line after the program, which have spaces between them. */
+static bool parse(const char *words, struct options *options, struct command_line *line,
+                  struct error *error)
 {
+    static char text[512];
+    char *argv[16] = {"vittrain"}, *rest = text;
+    int argc = 1;
+    snprintf(text, sizeof text, "%s", words);
+    for (char *word; argc < 15 && (word = strsep(&rest, " ")) != NULL && *word != '\0';)
+        argv[argc++] = word;
     error_clear(error);
     return options_parse(argc, argv, commands, options, line, error);
 }
 
-/* Parses the command line's words after the program. NULL-terminated. */
-static bool parse_words(const char *const *words, struct options *options, struct error *error)
+/* Parse and check a command line. Return false with the error. */
+static bool accepts(const char *words, struct options *options, struct error *error)
 {
-    static char texts[8][64];
-    char *argv[9] = {"vittrain"};
     struct command_line line;
-    int argc = 1;
-    for (; words[argc - 1] != NULL; argc++) {
-        snprintf(texts[argc - 1], sizeof texts[0], "%s", words[argc - 1]);
-        argv[argc] = texts[argc - 1];
-    }
-    return parse(options, &line, error, argc, argv);
+    return parse(words, options, &line, error) && options_check_line(&line, options, error);
+}
+
+static void check_accepts(const char *words)
+{
+    struct options options;
+    struct error error = {0};
+    if (!accepts(words, &options, &error))
+        fail_msg("%s: %s", words, error.text);
+}
+
+/* A command line that must be refused with one line that has this part. */
+static void check_refuses(const char *words, const char *part)
+{
+    struct options options;
+    struct error error = {0};
+    assert_false(accepts(words, &options, &error));
+    assert_has(error.text, part);
+    assert_null(strchr(error.text, '\n'));
 }
 
 TEST(batch_and_global_batch_clear_each_other)
 {
     static const struct {
-        const char *words[6];
+        const char *words;
         int64_t batch, global_batch;
-    } cases[] = {{{"global.ini"}, 64, 32},
-                 {{"global.ini", "train.batch=16"}, 16, 0},
-                 {{"global.ini", "rank.ini"}, 8, 0},
-                 {{"rank.ini", "global.ini"}, 64, 32},
-                 {{"rank.ini", "train.global_batch=9"}, 64, 9},
-                 {{"rank.ini", "global.ini", "train.batch=5"}, 5, 0},
-                 {{"rank.ini", "train.global_batch=0"}, 8, 0},
-                 {{"train.global_batch=9", "train.global_batch=0", "train.batch=3"}, 3, 0}};
+    } cases[] = {{"global.ini", 64, 32},
+                 {"global.ini train.batch=16", 16, 0},
+                 {"global.ini rank.ini", 8, 0},
+                 {"rank.ini global.ini", 64, 32},
+                 {"rank.ini train.global_batch=9", 64, 9},
+                 {"rank.ini train.global_batch=0", 8, 0},
+                 {"train.global_batch=9 train.global_batch=0 train.batch=3", 3, 0}};
     static struct options options, again;
     struct error error = {0};
-    write_file("global.ini", "[train]\nglobal_batch = 32\n", 26);
-    write_file("rank.ini", "[train]\nbatch = 8\n", 18);
+    temporary_write("global.ini", "[train]\nglobal_batch = 32\n");
+    temporary_write("rank.ini", "[train]\nbatch = 8\n");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (!parse_words(cases[i].words, &options, &error))
-            fail_msg("case %zu: %s", i, error.text);
+        assert_ok(accepts(cases[i].words, &options, &error), &error);
         assert_int_equal(options.train.batch, cases[i].batch);
         assert_int_equal(options.train.global_batch, cases[i].global_batch);
         char *deck = options_to_run_deck(&options);
@@ -367,45 +347,25 @@ TEST(batch_and_global_batch_clear_each_other)
         assert_memory_equal(&again.train, &options.train, sizeof options.train);
         free(deck);
     }
-    assert_int_equal(unlink("global.ini") | unlink("rank.ini"), 0);
-}
-
-TEST(batch_and_global_batch_in_one_source_are_refused)
-{
-    static struct options options;
-    struct error error = {0};
-    deck_refused(
-        "[train]\nbatch = 16\nglobal_batch = 32\n",
-        "deck.ini: train.batch=16 and train.global_batch=32 are both set: remove one (batch "
-        "is per rank, global_batch over all ranks)");
-    assert_false(parse_words((const char *[]){"train.global_batch=9", "train.batch=4", NULL},
-                             &options, &error));
-    assert_int_equal(error.kind, ERROR_USAGE);
-    assert_string_equal(error.text,
-                        "command line: train.batch=4 and train.global_batch=9 are both set: "
-                        "remove one (batch is per rank, global_batch over all ranks)");
 }
 
 /* Versions before 0.2 wrote both into a run's deck.ini and into checkpoints. */
 TEST(old_resolved_deck_may_have_both_batches)
 {
-    struct options options = with("train.batch=16");
-    struct error error = {0};
-    char *text = options_to_run_deck(&options), old[16384];
-    char *line = strstr(text, "\nbatch = 16\n");
-    assert_non_null(line);
-    snprintf(old, sizeof old, "%.*s\nbatch = 16\nglobal_batch = 24\n%s", (int)(line - text), text,
-             line + strlen("\nbatch = 16\n"));
-    options_default(&options);
-    assert_true(options_read_text(old, "old", &options, &error));
-    assert_int_equal(options.train.global_batch, 24);
-    assert_int_equal(options.train.batch, 64);
-    snprintf(old, sizeof old, "%.*s\nbatch = 16\nglobal_batch = 0\n%s", (int)(line - text), text,
-             line + strlen("\nbatch = 16\n"));
-    assert_true(options_read_text(old, "old", &options, &error));
-    assert_int_equal(options.train.global_batch, 0);
-    assert_int_equal(options.train.batch, 16);
-    free(text);
+    for (int global = 0; global <= 24; global += 24) {
+        struct options options = with("train.batch=16");
+        struct error error = {0};
+        char *text = options_to_run_deck(&options), old[16384];
+        char *line = strstr(text, "\nbatch = 16\n");
+        assert_non_null(line);
+        snprintf(old, sizeof old, "%.*s\nbatch = 16\nglobal_batch = %d\n%s", (int)(line - text),
+                 text, global, line + strlen("\nbatch = 16\n"));
+        options_default(&options);
+        assert_true(options_read_text(old, "old", &options, &error));
+        assert_int_equal(options.train.global_batch, global);
+        assert_int_equal(options.train.batch, global > 0 ? 64 : 16);
+        free(text);
+    }
 }
 
 TEST(command_line_is_sorted)
@@ -413,14 +373,9 @@ TEST(command_line_is_sorted)
     static struct options options;
     struct command_line line;
     struct error error = {0};
-    char *alone[] = {"vittrain", NULL};
-    assert_true(parse(&options, &line, &error, 1, alone));
-    assert_string_equal(line.command, "train");
-
-    write_file("a.ini", "[train]\nbatch = 8\nsteps = 5\n", 28);
-    write_file("b.ini", "[train]\nbatch = 9\n", 18);
-    char *all[] = {"vittrain", "eval", "x/y=z.h5", "a.ini", "train.steps=7", "b.ini", "-", NULL};
-    assert_true(parse(&options, &line, &error, 7, all));
+    temporary_write("a.ini", "[train]\nbatch = 8\nsteps = 5\n");
+    temporary_write("b.ini", "[train]\nbatch = 9\n");
+    assert_true(parse("eval x/y=z.h5 a.ini train.steps=7 b.ini -", &options, &line, &error));
     assert_string_equal(line.command, "eval");
     assert_int_equal(line.operand_count, 2);
     assert_string_equal(line.operand[0], "x/y=z.h5");
@@ -432,40 +387,16 @@ TEST(command_line_is_sorted)
     assert_true(options_apply(&line, &options, &error));
     assert_int_equal(options.train.batch, 9);
     assert_int_equal(options.train.epochs, 77);
-    char *many[] = {"vittrain", "predict", "1", "2", "3", "4", "5", "6", "7", "8", "9", NULL};
-    assert_true(parse(&options, &line, &error, 11, many));
+    assert_true(parse("predict 1 2 3 4 5 6 7 8 9", &options, &line, &error));
     assert_int_equal(line.operand_count, 9);
     assert_string_equal(line.operand[8], "9");
-
-    write_file("vittrain.ini", "[train]\nbatch = 11\n", 19);
-    assert_true(parse(&options, &line, &error, 1, alone));
+    temporary_write("vittrain.ini", "[train]\nbatch = 11\n");
+    assert_true(parse("", &options, &line, &error));
+    assert_string_equal(line.command, "train");
     assert_int_equal(options.train.batch, 11);
-    char *deck[] = {"vittrain", "b.ini", NULL};
-    assert_true(parse(&options, &line, &error, 2, deck));
+    assert_true(parse("b.ini", &options, &line, &error));
     assert_int_equal(options.train.batch, 9);
-    assert_int_equal(unlink("vittrain.ini") | unlink("a.ini") | unlink("b.ini"), 0);
-}
-
-TEST(command_line_is_refused)
-{
-    static struct options options;
-    struct command_line line;
-    struct error error = {0};
-    char *misspelt[] = {"vittrain", "tarin", NULL};
-    assert_false(parse(&options, &line, &error, 2, misspelt));
-    assert_string_equal(error.text, "tarin: no such command; did you mean train?");
-    char *nonsense[] = {"vittrain", "model.weights", NULL};
-    assert_false(parse(&options, &line, &error, 2, nonsense));
-    assert_string_equal(error.text,
-                        "model.weights: neither a command nor a deck (a file *.ini) nor "
-                        "section.key=value; see `vittrain --help`");
-    char *flag[] = {"vittrain", "--train.batch=3", NULL};
-    assert_false(parse(&options, &line, &error, 2, flag));
-    assert_string_equal(error.text, "--train.batch: no such flag; write train.batch=3 (`vittrain "
-                                    "--help train.batch`)");
-    char *deck[] = {"vittrain", "none.ini", NULL};
-    assert_false(parse(&options, &line, &error, 2, deck));
-    assert_string_equal(error.text, "none.ini: cannot read the deck: No such file or directory");
+    assert_int_equal(unlink("vittrain.ini"), 0);
 }
 
 TEST(help_reads_no_deck)
@@ -473,103 +404,73 @@ TEST(help_reads_no_deck)
     static struct options options;
     struct command_line line;
     struct error error = {0};
-    char *command[] = {"vittrain", "eval", "--help", "none.ini", NULL};
-    assert_true(parse(&options, &line, &error, 4, command));
+    assert_true(parse("eval --help none.ini", &options, &line, &error));
     assert_true(line.help);
     assert_string_equal(line.command, "eval");
-    char *key[] = {"vittrain", "-h", "train.batch", NULL};
-    assert_true(parse(&options, &line, &error, 3, key));
+    assert_true(parse("-h train.batch", &options, &line, &error));
     assert_null(line.command);
     assert_string_equal(line.operand[0], "train.batch");
-    char *version[] = {"vittrain", "--version", NULL};
-    assert_true(parse(&options, &line, &error, 2, version));
+    assert_true(parse("--version", &options, &line, &error));
     assert_true(line.version);
 }
 
-/* Parse and check a command line of at most 7 words. Return false with the error. */
-static bool accepts(const char *words, struct options *options, struct error *error)
+TEST(wrong_combinations_are_refused)
 {
-    char text[512], *argv[9] = {"vittrain"}, *rest = text;
-    struct command_line line;
-    int argc = 1;
-    snprintf(text, sizeof text, "%s", words);
-    for (char *word; argc < 8 && (word = strsep(&rest, " ")) != NULL;)
-        argv[argc++] = word;
-    return parse(options, &line, error, argc, argv) && options_check_line(&line, options, error);
-}
-
-static void check_accepts(const char *words)
-{
-    struct options options;
-    struct error error = {0};
-    if (!accepts(words, &options, &error))
-        fail_msg("%s: %s", words, error.text);
-}
-
-/* A command line that must be refused, with a part of its message. */
-static void check_refuses(const char *words, const char *part)
-{
-    struct options options;
-    struct error error = {0};
-    assert_false(accepts(words, &options, &error));
-    assert_error(&error, ERROR_USAGE, part);
-}
-
-TEST(combinations_are_refused)
-{
-    check_refuses("augment.erase_scale=0.3,0.2", "augment.erase_scale");
-    check_refuses("augment.erase_ratio=3,2", "augment.erase_ratio");
-    check_refuses("train.epochs=0", "how long to train");
-    check_refuses("train.global_batch=4 train.accumulate=8", "train.accumulate=8 is more");
-    check_refuses("schedule.name=plateau train.eval_every=0", "plateau needs evaluations");
-    check_refuses("schedule.name=plateau data.val=none", "plateau needs evaluations");
-    check_refuses("train.early_stop=1 data.val=none", "early_stop needs evaluations");
-    check_refuses("train.early_stop=1 checkpoint.monitor=none", "early_stop needs a metric");
-    check_refuses("schedule.name=plateau checkpoint.monitor=none", "plateau needs a metric");
-}
-
-TEST(options_that_do_not_apply_are_refused)
-{
-    check_refuses("optim.name=sgd optim.nesterov=on",
-                  "optim.nesterov=on does not apply with optim.momentum=0: leave it out, or change "
-                  "optim.momentum");
-    check_refuses("optim.name=lamb optim.nesterov=on optim.momentum=0.9",
-                  "optim.nesterov=on does not apply with optim.name=lamb: leave it out, or set "
-                  "optim.name to sgd, muon or lars");
-    check_refuses("optim.momentum=0.9", "optim.name to sgd, rmsprop, muon or lars");
-    check_refuses("optim.name=lion optim.momentum=0.9", "optim.momentum=0.9 does not apply with");
-    check_refuses("optim.name=sgd optim.betas=0.9,0.99", "optim.betas=0.9,0.99 does not apply");
-    check_refuses("optim.eps=1e-8 optim.name=lion", "optim.eps=1e-08 does not apply with");
-    check_refuses("optim.muon_scale=original", "set optim.name to muon");
-    check_refuses("optim.name=lars optim.muon_factors=original", "optim.muon_factors=original");
-    check_refuses("optim.muon_exclude=head", "optim.muon_exclude=head does not apply with");
-    check_refuses("optim.trust_clip=on", "set optim.name to lamb or lars");
-    check_refuses("optim.name=lion optim.always_adapt=on", "optim.always_adapt=on does not");
-    check_refuses("optim.name=lamb optim.trust_coeff=0.01", "optim.trust_coeff=0.01 does not");
-    check_refuses("train.precision=fp32 train.loss_scale=65536", "with train.precision=fp32");
-    check_refuses("data.task=regression", "set data.format to synthetic");
-    check_refuses("data.format=imagefolder data.image=32", "data.image=32 does not apply");
-    check_refuses("data.format=imagefolder data.samples=9", "data.samples=9 does not apply");
-    check_refuses("data.format=synthetic data.root=x", "leave it out, or change data.format");
-    check_refuses("model.name=linear augment.mixup=1", "with model.name=linear");
-    check_refuses("model.name=resnet18 model.depth=2", "with model.name=resnet18: leave it out");
-    check_refuses("model.width=8", "model.width=8 does not apply with model.name=vit_cifar");
-    check_refuses("model.name=cnn_a model.head=dense",
-                  "set model.name to vit_*, deit3_* or resnet*");
-    check_refuses("model.head=dense model.pool=mean",
-                  "model.pool=mean does not apply with model.head");
-    check_accepts("model.name=cnn_a model.head=class");
-    check_accepts("model.name=resnet18 model.head=dense");
-    check_refuses("augment.crop_scale=0.5,1",
-                  "with data.format=cifar10: leave it out, or set augment.random_resized_crop=on");
-    check_refuses("data.format=imagefolder augment.recipe=cifar augment.crop_ratio=1,2",
-                  "does not apply with augment.recipe=cifar");
-    check_accepts("augment.crop_scale=0.5,1 augment.random_resized_crop=on");
-    check_accepts("augment.crop_scale=0.5,1 augment.recipe=photos");
-    check_accepts("augment.crop_scale=0.5,1 data.format=imagefolder");
-    check_refuses("output.upload_wait=3", "with output.upload=(empty)");
-    check_accepts("optim.momentum=0 train.precision=fp32");
-    check_accepts("train.loss_scale=1024 train.precision=fp16 train.grain=auto");
+    static const char *const wrong[][2] = {
+        {"tarin", "did you mean train?"},
+        {"model.weights", "model.weights: neither a command nor a deck"},
+        {"--train.batch=3", "write train.batch=3 "},
+        {"none.ini", "none.ini: cannot read the deck: No such file"},
+        {"train.global_batch=9 train.batch=4", "train.batch=4 and train.global_batch=9"},
+        {"augment.erase_scale=0.3,0.2", "augment.erase_scale"},
+        {"augment.erase_ratio=3,2", "augment.erase_ratio"},
+        {"train.epochs=0", "how long to train"},
+        {"train.global_batch=4 train.accumulate=8", "train.accumulate=8"},
+        {"schedule.name=plateau train.eval_every=0", "plateau needs evaluations"},
+        {"schedule.name=plateau data.val=none", "plateau needs evaluations"},
+        {"train.early_stop=1 data.val=none", "early_stop needs evaluations"},
+        {"train.early_stop=1 checkpoint.monitor=none", "early_stop needs a metric"},
+        {"schedule.name=plateau checkpoint.monitor=none", "plateau needs a metric"},
+        {"optim.name=sgd optim.nesterov=on",
+         "optim.nesterov=on does not apply with optim.momentum=0"},
+        {"optim.name=lamb optim.nesterov=on optim.momentum=0.9",
+         "set optim.name to sgd, muon or lars"},
+        {"optim.momentum=0.9", "optim.name to sgd, rmsprop, muon or lars"},
+        {"optim.name=lion optim.momentum=0.9", "optim.momentum=0.9 does not apply"},
+        {"optim.name=sgd optim.betas=0.9,0.99", "optim.betas=0.9,0.99 does not apply"},
+        {"optim.eps=1e-8 optim.name=lion", "optim.eps=1e-08 does not apply"},
+        {"optim.muon_scale=original", "set optim.name to muon"},
+        {"optim.name=lars optim.muon_factors=original", "optim.muon_factors=original"},
+        {"optim.muon_exclude=head", "optim.muon_exclude=head does not apply"},
+        {"optim.trust_clip=on", "set optim.name to lamb or lars"},
+        {"optim.name=lion optim.always_adapt=on", "optim.always_adapt=on does not"},
+        {"optim.name=lamb optim.trust_coeff=0.01", "optim.trust_coeff=0.01 does not"},
+        {"train.precision=fp32 train.loss_scale=65536", "with train.precision=fp32"},
+        {"data.task=regression", "set data.format to synthetic"},
+        {"data.format=imagefolder data.image=32", "data.image=32 does not apply"},
+        {"data.format=imagefolder data.samples=9", "data.samples=9 does not apply"},
+        {"data.format=synthetic data.root=x", "leave it out, or change data.format"},
+        {"model.name=linear augment.mixup=1", "with model.name=linear"},
+        {"model.name=resnet18 model.depth=2", "with model.name=resnet18: leave it out"},
+        {"model.width=8", "model.width=8 does not apply with model.name=vit_cifar"},
+        {"model.name=cnn_a model.head=dense", "set model.name to vit_*, deit3_* or resnet*"},
+        {"model.head=dense model.pool=mean", "model.pool=mean does not apply with model.head"},
+        {"augment.crop_scale=0.5,1", "or set augment.random_resized_crop=on"},
+        {"data.format=imagefolder augment.recipe=cifar augment.crop_ratio=1,2",
+         "does not apply with augment.recipe=cifar"},
+        {"output.upload_wait=3", "with output.upload=(empty)"}};
+    static const char *const right[] = {
+        "model.name=cnn_a model.head=class",
+        "model.name=resnet18 model.head=dense",
+        "augment.crop_scale=0.5,1 augment.random_resized_crop=on",
+        "augment.crop_scale=0.5,1 augment.recipe=photos",
+        "augment.crop_scale=0.5,1 data.format=imagefolder",
+        "optim.momentum=0 train.precision=fp32",
+        "train.loss_scale=1024 train.precision=fp16 train.grain=auto"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        check_refuses(wrong[i][0], wrong[i][1]);
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++)
+        check_accepts(right[i]);
 }
 
 /* Options of a deck are not errors if they are defaults, if they applied until a later word changed
@@ -578,25 +479,24 @@ TEST(decks_may_have_options_that_do_not_apply)
 {
     static struct options options;
     struct error error = {0};
-    write_file("a.ini", "[optim]\nname = sgd\nbetas = 0.8,0.9\n", 35);
+    temporary_write("a.ini", "[optim]\nname = sgd\nbetas = 0.8,0.9\n");
     check_refuses("a.ini", "a.ini: optim.betas=0.8,0.9 does not apply with optim.name=sgd");
     check_accepts("a.ini optim.name=adam");
-    write_file("a.ini", "[optim]\nbetas = 0.8,0.9\n[data]\nsamples = 1024\n", 46);
+    temporary_write("a.ini", "[optim]\nbetas = 0.8,0.9\n[data]\nsamples = 1024\n");
     check_accepts("a.ini");
     assert_true(accepts("a.ini optim.name=sgd", &options, &error));
     assert_int_equal(options.optim.betas.count, 0);
     options.optim.betas = (struct option_list){.count = 2, .value = {0.8, 0.9}};
     char *deck = options_to_run_deck(&options);
-    write_file("resolved.ini", deck, strlen(deck));
+    temporary_write("resolved.ini", deck);
     check_accepts("resolved.ini");
     free(deck);
-    assert_int_equal(unlink("a.ini") | unlink("resolved.ini"), 0);
 }
 
 TEST(decks_of_the_source_are_accepted)
 {
-    static const char *const additions[] = {"", " optim.name=lion", " model.name=resnet18",
-                                            " model.name=vit_cifar", " data.format=synthetic"};
+    static const char *const additions[] = {
+        "", " model.name=resnet18", " optim.name=lion model.name=vit_cifar data.format=synthetic"};
     char pattern[512], words[1024];
     glob_t decks;
     snprintf(pattern, sizeof pattern, "%s/input/*.ini", getenv("TEST_SOURCE"));
@@ -629,22 +529,23 @@ TEST(resolved_deck_reads_back)
     free(text);
 }
 
-TEST(value_text_and_print)
+/* Return what `print` writes. */
+static char *printed_by(void (*print)(const struct options *, FILE *),
+                        const struct options *options)
 {
-    struct options options = with("optim.lr=0.5");
-    char text[OPTION_TEXT];
-    options_value_text(&options, "train.batch", text, sizeof text);
-    assert_string_equal(text, "64");
-    options_value_text(&options, "model.dim", text, sizeof text);
-    assert_string_equal(text, "auto");
-    options_value_text(&options, "optim.betas", text, sizeof text);
-    assert_string_equal(text, "auto");
     char *printed = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&printed, &size);
     assert_non_null(file);
-    options_print(&options, file);
+    print(options, file);
     fclose(file);
+    return printed;
+}
+
+TEST(changed_values_are_marked)
+{
+    struct options options = with("optim.lr=0.5");
+    char *printed = printed_by(options_print, &options);
     assert_has(printed, "\noptim      name=adamw lr=0.5* lr_scale=none");
     assert_null(strstr(strstr(printed, "lr=0.5*") + 7, "*"));
     for (const char *line = printed; *line != '\0'; line = strchr(line, '\n') + 1)
@@ -652,26 +553,15 @@ TEST(value_text_and_print)
     free(printed);
 }
 
-static char *print_changed(const struct options *options)
-{
-    char *printed = NULL;
-    size_t size = 0;
-    FILE *file = open_memstream(&printed, &size);
-    assert_non_null(file);
-    options_print_changed(options, file);
-    fclose(file);
-    return printed;
-}
-
 TEST(changed_options_take_few_lines)
 {
     struct options options = with("optim.lr=0.5");
     struct error error = {0};
-    char name[64], *printed = print_changed(&options);
+    char name[64], *printed = printed_by(options_print_changed, &options);
     assert_string_equal(printed, "options: optim.lr=0.5\n");
     free(printed);
     options_default(&options);
-    printed = print_changed(&options);
+    printed = printed_by(options_print_changed, &options);
     assert_string_equal(printed, "options: all have their defaults\n");
     free(printed);
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
@@ -682,7 +572,7 @@ TEST(changed_options_take_few_lines)
         if (entry->kind == OPTION_IS_INTEGER && !options_set(name, &options, &error))
             error_clear(&error);
     }
-    printed = print_changed(&options);
+    printed = printed_by(options_print_changed, &options);
     int lines = 0;
     for (const char *line = printed; *line != '\0'; line = strchr(line, '\n') + 1, lines++)
         assert_true(strchr(line, '\n') - line <= 125);
@@ -758,6 +648,45 @@ TEST(effects_of_options)
     assert_int_equal(option_effect_of("output.csv"), EFFECT_NONE);
     assert_int_equal(option_effect_of("augment.flip"), EFFECT_LEARNING);
     assert_true(count[0] > 60 && count[1] > 30 && count[2] > 15);
+}
+
+/* ---- Damaged decks: the same ones each time */
+
+enum { DAMAGED_DECKS = 500 };
+
+/* The reader returns, reports errors in one line, and leaves options that can be written and read
+ * again. */
+TEST(damaged_decks_do_no_harm)
+{
+    static struct options options, again;
+    options_default(&options);
+    char *whole = options_to_run_deck(&options);
+    const size_t size = 2 * strlen(whole);
+    char *text = malloc(size);
+    assert_non_null(text);
+    int refused = 0;
+    for (uint32_t number = 0; number < DAMAGED_DECKS; number++) {
+        struct error error = {0};
+        strcpy(text, whole);
+        text[mutate(text, strlen(text), size - 1, number)] = '\0';
+        options_default(&options);
+        if (!options_read_text(text, "fuzz.ini", &options, &error)) {
+            refused++;
+            assert_int_equal(error.kind, ERROR_USAGE);
+            assert_true(strncmp(error.text, "fuzz.ini:", 9) == 0);
+            assert_null(strchr(error.text, '\n'));
+        }
+        char *resolved = options_to_run_deck(&options);
+        struct error second = {0};
+        options_default(&again);
+        if (!options_read_text(resolved, "again.ini", &again, &second))
+            fail_msg("deck %u: %s", number, second.text);
+        assert_memory_equal(&options, &again, sizeof options);
+        free(resolved);
+    }
+    assert_in_range(refused, DAMAGED_DECKS / 4, DAMAGED_DECKS - 1);
+    free(text);
+    free(whole);
 }
 
 TEST_MAIN(.setup = enter_folder, .teardown = leave_folder)

@@ -11,9 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "temporary.h"
 #include "test.h"
 
-/* Reads all that comes out of a descriptor; a terminal whose other end closed gives EIO. */
+/* Read all that comes out of a descriptor; a terminal whose other end closed gives EIO. */
 static void read_all(int descriptor, char *text, size_t size)
 {
     size_t length = 0;
@@ -24,24 +25,25 @@ static void read_all(int descriptor, char *text, size_t size)
     close(descriptor);
 }
 
-/* Return the output of `speak`, run in a child process, on stdout and stderr. */
-static void output_of(void (*speak)(void), char *text, size_t size)
+struct speaker {
+    int rank;
+    enum log_level level;
+    void (*speak)(void);
+};
+
+static void speaker_run(void *context)
 {
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        close(ends[0]);
-        dup2(ends[1], STDOUT_FILENO);
-        dup2(ends[1], STDERR_FILENO);
-        speak();
-        log_close();
-        _exit(0);
-    }
-    close(ends[1]);
-    read_all(ends[0], text, size);
-    assert_int_equal(waitpid(child, NULL, 0), child);
+    const struct speaker *speaker = context;
+    log_open(speaker->rank, speaker->level);
+    speaker->speak();
+    log_close();
+}
+
+/* Return the output of `speak` in a child process. */
+static void output_of(int rank, enum log_level level, void (*speak)(void), char *text, size_t size)
+{
+    struct speaker speaker = {rank, level, speak};
+    assert_int_equal(child_run(speaker_run, &speaker, text, size), 0);
 }
 
 static void speak_all(void)
@@ -54,58 +56,31 @@ static void speak_all(void)
     log_error(&(struct error){.kind = ERROR_DATA, .text = "a.bin: cut"});
 }
 
-static void speak_as_first(void)
-{
-    log_open(0, LOG_INFO);
-    speak_all();
-}
-
-static void speak_as_second(void)
-{
-    log_open(1, LOG_INFO);
-    speak_all();
-}
-
-static void speak_as_second_debugging(void)
-{
-    log_open(1, LOG_DEBUG);
-    speak_all();
-}
-
-static void speak_in_detail(void)
-{
-    log_open(0, LOG_DETAIL);
-    speak_all();
-}
-
-static void speak_quietly(void)
-{
-    log_open(0, LOG_QUIET);
-    speak_all();
-}
-
 TEST(levels_and_ranks)
 {
+    static const struct {
+        int rank;
+        enum log_level level;
+        const char *text;
+    } cases[] = {{0, LOG_INFO, "info\nwarning: warn\nvittrain: error: a.bin: cut\n"},
+                 {1, LOG_INFO, "vittrain: error: a.bin: cut\n"},
+                 {0, LOG_QUIET, "vittrain: error: a.bin: cut\n"},
+                 {0, LOG_DETAIL, "detail\ninfo\nwarning: warn\nvittrain: error: a.bin: cut\n"},
+                 {1, LOG_DEBUG,
+                  "[1] debug 1\n[1] detail\n[1] info\n[1] warning: warn\n"
+                  "[1] vittrain: error: a.bin: cut\n"}};
     char text[1024];
-    output_of(speak_as_first, text, sizeof text);
-    assert_string_equal(text, "info\nwarning: warn\nvittrain: error: a.bin: cut\n");
-    output_of(speak_as_second, text, sizeof text);
-    assert_string_equal(text, "vittrain: error: a.bin: cut\n");
-    output_of(speak_quietly, text, sizeof text);
-    assert_string_equal(text, "vittrain: error: a.bin: cut\n");
-    output_of(speak_in_detail, text, sizeof text);
-    assert_string_equal(text, "detail\ninfo\nwarning: warn\nvittrain: error: a.bin: cut\n");
-    output_of(speak_as_second_debugging, text, sizeof text);
-    assert_string_equal(text, "[1] debug 1\n[1] detail\n[1] info\n[1] warning: warn\n"
-                              "[1] vittrain: error: a.bin: cut\n");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        output_of(cases[i].rank, cases[i].level, speak_all, text, sizeof text);
+        assert_string_equal(text, cases[i].text);
+    }
 }
 
-static char log_path[] = "/tmp/test_log.XXXXXX";
+static const char *log_path;
 
 static void speak_to_file(void)
 {
     struct error error = {0};
-    log_open(0, LOG_INFO);
     log_info("early");
     if (!log_to_file("/nowhere/run.log", &error))
         log_error(&error);
@@ -116,50 +91,43 @@ static void speak_to_file(void)
     log_info("kept");
 }
 
+/* Each line of the file begins with its time. */
 TEST(file_gets_a_copy)
 {
-    const int descriptor = mkstemp(log_path);
-    assert_true(descriptor >= 0);
+    static const char *const parts[] = {" early\n", " vittrain: error: cannot write",
+                                        " in the file only\n", " kept\n"};
     char text[1024];
-    output_of(speak_to_file, text, sizeof text);
-    assert_string_equal(text, "early\nvittrain: error: cannot write the log /nowhere/run.log: No "
-                              "such file or directory; create the folder or write to another "
-                              "one\nkept\n");
-    read_all(descriptor, text, sizeof text);
-    assert_int_equal(text[4], '-');
-    assert_int_equal(text[10], 'T');
-    assert_int_equal(strncmp(text + 19, " early\n", 7), 0);
-    const char *second = strchr(text, '\n') + 1;
-    assert_int_equal(strncmp(second + 19, " vittrain: error: cannot write", 30), 0);
-    const char *third = strchr(second, '\n') + 1;
-    assert_int_equal(strncmp(third + 19, " in the file only\n", 18), 0);
-    assert_string_equal(strchr(third, '\n') + 20, " kept\n");
-    assert_int_equal(unlink(log_path), 0);
+    const char *line = text;
+    log_path = temporary_write("run.log", "");
+    output_of(0, LOG_INFO, speak_to_file, text, sizeof text);
+    assert_true(
+        strncmp(text, "early\nvittrain: error: cannot write the log /nowhere/run.log", 57) == 0);
+    assert_string_equal(strchr(text + 6, '\n'), "\nkept\n");
+    read_all(open(log_path, O_RDONLY), text, sizeof text);
+    for (int i = 0; i < 4; i++, line = strchr(line, '\n') + 1) {
+        assert_true(line[4] == '-' && line[10] == 'T');
+        assert_int_equal(strncmp(line + 19, parts[i], strlen(parts[i])), 0);
+    }
+    assert_string_equal(line, "");
 }
-
-static char full_path[] = "/tmp/test_log.XXXXXX";
 
 static void speak_to_full_disk(void)
 {
     struct error error = {0};
-    log_open(0, LOG_INFO);
-    if (!log_to_file(full_path, &error) || signal(SIGXFSZ, SIG_IGN) == SIG_ERR ||
+    if (!log_to_file(log_path, &error) || signal(SIGXFSZ, SIG_IGN) == SIG_ERR ||
         setrlimit(RLIMIT_FSIZE, &(struct rlimit){0}) != 0)
         _exit(1);
     log_info("one");
     log_info("two");
 }
 
-TEST(full_disk_is_said_once)
+TEST(full_disk_is_logged_once)
 {
     char text[1024];
-    const int descriptor = mkstemp(full_path);
-    assert_true(descriptor >= 0);
-    close(descriptor);
-    output_of(speak_to_full_disk, text, sizeof text);
+    log_path = temporary_write("full.log", "");
+    output_of(0, LOG_INFO, speak_to_full_disk, text, sizeof text);
     assert_string_equal(text, "one\nwarning: cannot write the log file: File too large; the log "
                               "ends here\ntwo\n");
-    assert_int_equal(unlink(full_path), 0);
 }
 
 /* Return the output of a rank on a terminal. */
@@ -230,4 +198,4 @@ TEST(a_line_is_one_write)
     close(ends[1]);
 }
 
-TEST_MAIN()
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -92,46 +92,21 @@ static bool is_part(const char *name)
     return text_ends_with(name, ".part");
 }
 
-/* Return a process that ends while it writes the file, as soon as `end` is closed. */
-static pid_t writer_start(const char *path, int *end)
-{
-    int ready[2], over[2];
-    char byte;
-    assert_int_equal(pipe(ready), 0);
-    assert_int_equal(pipe(over), 0);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        struct atomic_file file;
-        struct error error = {0};
-        bool good = atomic_file_open(&file, path, &error);
-        close(ready[1]); /* the parent continues */
-        close(over[1]);
-        _exit(good && read(over[0], &byte, 1) == 0 ? 0 : 1);
-    }
-    close(ready[1]);
-    close(over[0]);
-    assert_int_equal(read(ready[0], &byte, 1), 0);
-    close(ready[0]);
-    *end = over[1];
-    return child;
-}
-
+/* The file of a living process is locked, also for another descriptor of this process. */
 TEST(files_of_dead_processes_are_removed)
 {
     char path[FILE_PATH];
-    int end, status = 0;
+    struct atomic_file alive;
+    struct error error = {0};
     path_of("alive", path);
-    pid_t writer = writer_start(path, &end);
+    assert_ok(atomic_file_open(&alive, path, &error), &error);
     temporary_write("dead.part", "x");
     temporary_write("other", "x");
     output_file_clean(temporary_path(""), is_part);
     assert_int_equal(access(temporary_path("dead.part"), F_OK), -1);
     assert_int_equal(access(temporary_path("alive.part"), F_OK), 0);
     assert_int_equal(access(temporary_path("other"), F_OK), 0);
-    close(end);
-    assert_int_equal(waitpid(writer, &status, 0), writer);
-    assert_int_equal(status, 0);
+    fclose(alive.stream); /* as at the end of the process */
     output_file_clean(temporary_path(""), is_part);
     assert_int_equal(access(temporary_path("alive.part"), F_OK), -1);
     output_file_clean(temporary_path("nowhere"), is_part);

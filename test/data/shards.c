@@ -6,15 +6,12 @@
 #include <archive_entry.h>
 
 #include "core/log.h"
-#include "core/text_file.h"
-#include "vector_file.h"
+#include "image_vectors.h"
 
 const uint8_t *image;
 size_t image_bytes;
-static struct vector_file *vectors;
-static int trees;
 char shard_path[2048];
-const int default_labels[3] = {0, 2, 1};
+static int trees;
 
 const char *path_of(const char *name)
 {
@@ -42,14 +39,17 @@ void shard_add_file(struct archive *archive, const char *name, const void *bytes
     archive_entry_free(entry);
 }
 
-void shard_add_text(struct archive *archive, const char *name, const char *content)
+void shard_add(struct archive *archive, const char *members)
 {
-    shard_add_file(archive, name, content, strlen(content));
-}
-
-void shard_add_jpeg(struct archive *archive, const char *name)
-{
-    shard_add_file(archive, name, image, image_bytes);
+    char copy[1024], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", members);
+    for (char *name; (name = strsep(&rest, "|")) != NULL;) {
+        char *text = strchr(name, '=');
+        if (text != NULL)
+            *text++ = '\0';
+        shard_add_file(archive, name, text != NULL ? (void *)text : image,
+                       text != NULL ? strlen(text) : image_bytes);
+    }
 }
 
 void shard_end(struct archive *archive)
@@ -58,22 +58,13 @@ void shard_end(struct archive *archive)
     archive_write_free(archive);
 }
 
-/* A shard of samples 0, 1, ... with these labels. */
-void shard_put(const char *name, int count, const int *labels)
+void shard_make(const char *name, const char *format, const char *members)
 {
-    char key[32], label[16];
-    struct archive *archive = shard_begin(name, "ustar");
-    for (int i = 0; i < count; i++) {
-        snprintf(key, sizeof key, "%06d.cls", i);
-        snprintf(label, sizeof label, "%d", labels[i]);
-        shard_add_text(archive, key, label);
-        snprintf(key, sizeof key, "%06d.jpg", i);
-        shard_add_jpeg(archive, key);
-    }
+    struct archive *archive = shard_begin(name, format);
+    shard_add(archive, members);
     shard_end(archive);
 }
 
-/* The record is the image, with this label and this end of its name. */
 void check_record(int64_t index, int32_t expected, const char *ending)
 {
     char name[4096];
@@ -89,65 +80,12 @@ void check_record(int64_t index, int32_t expected, const char *ending)
     assert_has(name, ending);
 }
 
-void shard_put_default(const char *name)
-{
-    shard_put(name, 3, default_labels);
-}
-
-void shard_put_problems(void)
-{
-    struct archive *archive = shard_begin("a.tar", "ustar");
-    shard_add_text(archive, "0.cls", "0");
-    shard_add_jpeg(archive, "0.jpg");
-    shard_add_jpeg(archive, "1.jpg"); /* no label */
-    shard_add_text(archive, "2.cls", "1");
-    shard_add_text(archive, "3.cls", "x");
-    shard_add_jpeg(archive, "3.jpg");
-    shard_add_text(archive, "4.json", "{\"label\": \"cat\"}");
-    shard_add_jpeg(archive, "4.jpg");
-    shard_add_text(archive, "5.cls", "1");
-    shard_add_jpeg(archive, "5.jpg");
-    shard_add_jpeg(archive, "5.png");
-    shard_add_text(archive, "6.cls", "-1");
-    shard_add_jpeg(archive, "6.jpg");
-    shard_add_text(archive, "0.cls", "1"); /* twice */
-    shard_add_jpeg(archive, "0.jpg");
-    shard_add_text(archive, "7.cls",
-                   "1234567890123456789012345678901234567890123456789012345678901234567");
-    shard_add_jpeg(archive, "7.jpg");
-    shard_add_text(archive, "8.cls", "2");
-    shard_add_jpeg(archive, "8.jpg");
-    shard_end(archive);
-}
-
-char *shard_read(const char *name, size_t *bytes)
-{
-    char *content = text_file_read(path_of(name), bytes);
-    assert_non_null(content);
-    return content;
-}
-
 /* A new file is written faster than an old one is replaced: some file systems flush the latter. */
-void file_write(const char *path, const void *content, size_t bytes)
-{
-    unlink(path);
-    FILE *file = fopen(path, "we");
-    assert_true(file != NULL && fwrite(content, 1, bytes, file) == bytes && fclose(file) == 0);
-}
-
 void shard_write(const char *name, const void *content, size_t bytes)
 {
-    file_write(path_of(name), content, bytes);
-}
-
-/* The checksum of a tar header. */
-void header_sum(char *header)
-{
-    unsigned sum = 0;
-    memset(header + 148, ' ', 8);
-    for (int i = 0; i < 512; i++)
-        sum += (unsigned char)header[i];
-    snprintf(header + 148, 8, "%06o", sum & 0777777);
+    unlink(path_of(name));
+    FILE *file = fopen(shard_path, "we");
+    assert_true(file != NULL && fwrite(content, 1, bytes, file) == bytes && fclose(file) == 0);
 }
 
 int shards_begin(void **state)
@@ -162,11 +100,9 @@ int shards_begin(void **state)
 
 int shards_open(void **state)
 {
-    (void)state;
-    int64_t count;
-    vectors = vector_file_open("image_files.safetensors");
-    image = vector_file_bytes(vectors, "file.jpeg_420", &count);
-    image_bytes = (size_t)count;
+    image_vectors_open(state);
+    image = sample_find("jpeg_420").bytes;
+    image_bytes = sample_find("jpeg_420").count;
     temporary_open();
     log_open(0, LOG_QUIET);
     setenv("XDG_CACHE_HOME", temporary_path("cache"), 1);
@@ -175,8 +111,6 @@ int shards_open(void **state)
 
 int shards_close(void **state)
 {
-    (void)state;
     temporary_close();
-    vector_file_close(vectors);
-    return 0;
+    return image_vectors_close(state);
 }

@@ -17,7 +17,7 @@
 
 enum { PATH = 1024 };
 
-static int mutations = 300;
+static int mutations = 100;
 
 static char top[PATH];
 
@@ -88,13 +88,9 @@ static int store_check(const char *store)
     return checked;
 }
 
-TEST(npy_files_have_the_values_of_numpy)
+TEST(values_are_those_of_numpy_and_zarr)
 {
     assert_int_equal(store_check("npy"), 25);
-}
-
-TEST(zarr_stores_have_the_values_of_zarr)
-{
     assert_int_equal(store_check("v2"), 51);
     assert_int_equal(store_check("v2_array"), 1);
     assert_int_equal(store_check("v3"), 53);
@@ -105,14 +101,14 @@ TEST(zarr_stores_have_the_values_of_zarr)
 static void replace(const char *file, const char *from, const char *to)
 {
     char path[2 * PATH], *text, *found;
-    snprintf(path, sizeof path, "%s", path_of(file));
-    text = text_file_read(path, NULL);
-    assert_non_null(text);
-    FILE *stream = fopen(path, "w");
+    snprintf(path, sizeof path, "vectors/%s", file);
+    text = temporary_text(path);
     found = strstr(text, from);
-    assert_true(stream != NULL && found != NULL);
-    fprintf(stream, "%.*s%s%s", (int)(found - text), text, to, found + strlen(from));
-    assert_int_equal(fclose(stream), 0);
+    assert_non_null(found);
+    char *replaced = calloc(strlen(text) + strlen(to) + 1, 1);
+    sprintf(replaced, "%.*s%s%s", (int)(found - text), text, to, found + strlen(from));
+    temporary_write(path, replaced);
+    free(replaced);
     free(text);
 }
 
@@ -133,33 +129,29 @@ static void refused(const char *store, const char *name, const char *reason)
     array_close(&array);
 }
 
-TEST(npy_files_that_cannot_be_read_are_refused)
+TEST(what_cannot_be_read_is_refused)
 {
-    refused("npy_refused", "fortran",
-            "cannot read 'fortran': it is in Fortran order: write it with numpy.save(");
-    refused("npy_refused", "complex",
-            "its type '<c8' is not an integer or a floating-point number");
-    refused("npy_refused", "records", "its type [('a' is not");
-    refused("npy_refused", "text", "its type '<U2' is not");
-    refused("npy_refused", "empty", "it is empty");
-    refused("npy_refused", "none",
-            "npy_refused has no array 'none': there is neither zarr.json nor");
-    refused("npy_refused/archive.npz", "a", "is an archive (.npz, .zip): unpack it, or write each");
-}
-
-TEST(zarr_arrays_that_cannot_be_read_are_refused)
-{
-    refused("v2_refused", "fortran", "cannot read 'fortran': its chunks are in Fortran order");
-    refused("v2_refused", "delta", "its codec 'delta' is not supported: write it with gzip, zstd");
-    refused("v2_refused", "bzip2", "its codec 'bz2' is not supported");
-    refused("v2_refused", "complex", "its type '<c8' is not an integer or a floating-point number");
-    refused("v2_refused", "empty", "it is empty");
-    refused("v3_refused", "transposed", "its codec 'transpose' is not supported");
-    refused("v3_refused", "nested", "its codec 'sharding_indexed' is not supported before");
-    refused("v3_refused", "complex", "its type 'complex64' is not");
-    refused("v2", "", "has no array '': it is a group; name an array in it");
-    refused("v3", "", "has no array '': it is a group; name an array in it");
-    refused("v3", "none", "has no array 'none': there is neither zarr.json nor .zarray");
+    static const char *const cases[][3] = {
+        {"npy_refused", "fortran", "'fortran': it is in Fortran order"},
+        {"npy_refused", "complex", "'<c8'"},
+        {"npy_refused", "records", "its type [('a'"},
+        {"npy_refused", "text", "'<U2'"},
+        {"npy_refused", "empty", "it is empty"},
+        {"npy_refused", "none", "npy_refused has no array 'none'"},
+        {"npy_refused/archive.npz", "a", "is an archive"},
+        {"v2_refused", "fortran", "'fortran': its chunks are in Fortran order"},
+        {"v2_refused", "delta", "its codec 'delta'"},
+        {"v2_refused", "bzip2", "its codec 'bz2'"},
+        {"v2_refused", "complex", "'<c8'"},
+        {"v2_refused", "empty", "it is empty"},
+        {"v3_refused", "transposed", "its codec 'transpose'"},
+        {"v3_refused", "nested", "its codec 'sharding_indexed' is not supported before"},
+        {"v3_refused", "complex", "'complex64'"},
+        {"v2", "", "it is a group"},
+        {"v3", "", "it is a group"},
+        {"v3", "none", "has no array 'none'"}};
+    for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++)
+        refused(cases[n][0], cases[n][1], cases[n][2]);
 }
 
 TEST(scale_and_offset_are_numbers)
@@ -169,14 +161,13 @@ TEST(scale_and_offset_are_numbers)
     for (size_t n = 0; n < sizeof bad / sizeof bad[0]; n++) {
         snprintf(text, sizeof text, "\"scale_factor\": %s", bad[n]);
         replace("v3/packed/zarr.json", before, text);
-        refused("v3", "packed",
-                "v3: cannot read 'packed': its attribute scale_factor is not one finite number");
+        refused("v3", "packed", "v3: cannot read 'packed': its attribute scale_factor");
         snprintf(before, sizeof before, "%s", text);
     }
     replace("v3/packed/zarr.json", before, "\"scale_factor\": [0.25]");
     array_expect("v3", "packed");
     replace("v2/packed/.zattrs", "273.0", "\"273.0\"");
-    refused("v2", "packed", "its attribute add_offset is not one finite number: write it as a");
+    refused("v2", "packed", "its attribute add_offset");
     replace("v2/packed/.zattrs", "\"273.0\"", "273.0");
 }
 
@@ -229,49 +220,43 @@ static bool read_fails(const char *store, const char *name)
     return !good;
 }
 
-/* Change a byte of a file or truncate it, and read the array; return the number of errors. */
-static int damage(const char *store, const char *name, const char *file)
+/* Change a byte of a file or truncate it, and read the array. A part of the changes are errors. */
+static void damage(const char *store, const char *name, const char *file, int part)
 {
     char path[PATH];
     size_t bytes;
     int errors = 0;
-    snprintf(path, sizeof path, "%s", path_of(store));
-    snprintf(path + strlen(path), sizeof path - strlen(path), "/%s", file);
-    char *data = text_file_read(path, &bytes);
+    snprintf(path, sizeof path, "vectors/%s/%s", store, file);
+    char *data = text_file_read(temporary_path(path), &bytes);
     assert_non_null(data);
     for (int n = 0; n < mutations; n++) {
         const struct random_block random =
             random_block_at(2, RANDOM_SYNTHETIC, 0, (uint32_t)n, 0, 0);
         const size_t place = random.word[0] % bytes;
-        const size_t length = n % 10 == 9 ? random.word[2] % bytes : bytes;
         const char before = data[place];
-        FILE *stream = fopen(path, "w");
         data[place] = (char)random.word[1];
-        assert_true(stream != NULL && fwrite(data, 1, length, stream) == length &&
-                    fclose(stream) == 0);
+        temporary_file(path, data, n % 10 == 9 ? random.word[2] % bytes : bytes);
         data[place] = before;
         errors += read_fails(store, name);
     }
-    FILE *stream = fopen(path, "w");
-    assert_true(stream != NULL && fwrite(data, 1, bytes, stream) == bytes && fclose(stream) == 0);
+    temporary_file(path, data, bytes);
     free(data);
-    return errors;
+    if (errors <= mutations / part)
+        fail_msg("%s of %s: %d errors", file, store, errors);
 }
 
 TEST(damaged_files_are_errors)
 {
-    assert_true(damage("npy", "version2", "version2.npy") > mutations / 20);
-    assert_true(damage("npy", "line", "line.npy") > mutations / 20);
-    assert_true(damage("v2", "shuffle", "shuffle/.zarray") > mutations / 20);
-    assert_true(damage("v2", "packed", "packed/.zattrs") > mutations / 20);
-    assert_true(damage("v2", "zstd", "zstd/0.0.0.0") > mutations / 10);
-    assert_true(damage("v2", "lz4", "lz4/1.0.0.0") > mutations / 10);
-    assert_true(damage("v2", "blosc_lz4", "blosc_lz4/1.0.0.0") > mutations / 10);
-    assert_true(damage("v3", "shards_gzip_crc32c_end", "shards_gzip_crc32c_end/zarr.json") >
-                mutations / 20);
-    assert_true(damage("v3", "shards_gzip_crc32c_end", "shards_gzip_crc32c_end/c/0/0/0/0") >
-                mutations / 2);
-    assert_true(damage("v3", "shards_unchecked", "shards_unchecked/c/0/0/0/0") > mutations / 20);
+    damage("npy", "version2", "version2.npy", 20);
+    damage("npy", "line", "line.npy", 20);
+    damage("v2", "shuffle", "shuffle/.zarray", 20);
+    damage("v2", "packed", "packed/.zattrs", 20);
+    damage("v2", "zstd", "zstd/0.0.0.0", 10);
+    damage("v2", "lz4", "lz4/1.0.0.0", 10);
+    damage("v2", "blosc_lz4", "blosc_lz4/1.0.0.0", 10);
+    damage("v3", "shards_gzip_crc32c_end", "shards_gzip_crc32c_end/zarr.json", 20);
+    damage("v3", "shards_gzip_crc32c_end", "shards_gzip_crc32c_end/c/0/0/0/0", 2);
+    damage("v3", "shards_unchecked", "shards_unchecked/c/0/0/0/0", 20);
 }
 
 int main(int argc, char **argv)

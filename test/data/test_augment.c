@@ -12,6 +12,7 @@ enum { DRAWS = 20000, SIDE = 32 };
 enum { CASE_FIELDS = 10, TURN_FIELDS = 5, MATRIX = 6 };
 
 static struct options options;
+static struct pixel_plan plans[DRAWS]; /* of draw_all */
 
 static void set_pair(struct option_list *list, double first, double second)
 {
@@ -35,12 +36,12 @@ static int set_up(void **state)
     return 0;
 }
 
-static void draw_all(struct pixel_plan *plans, uint32_t epoch)
+static void draw_all(struct pixel_plan *drawn, uint32_t epoch)
 {
     struct augment augment;
     augment_open(&augment, &options, SIDE, SIDE, true);
     for (uint32_t i = 0; i < DRAWS; i++)
-        augment_plan(&augment, epoch, i, &plans[i]);
+        augment_plan(&augment, epoch, i, &drawn[i]);
 }
 
 static void assert_share(double count, double share)
@@ -63,18 +64,17 @@ static struct pixel_plan plan_of_turn(const double *values, int64_t width, int64
 
 static struct pixel_plan plan_of_case(const double *values, int64_t width, int64_t height)
 {
-    struct pixel_plan plan = {0};
-    plan.shift_x = (int16_t)values[0];
-    plan.shift_y = (int16_t)values[1];
-    plan.flip = values[2] != 0;
+    struct pixel_plan plan = {.shift_x = (int16_t)values[0],
+                              .shift_y = (int16_t)values[1],
+                              .flip = values[2] != 0,
+                              .translate_x = (int16_t)values[4],
+                              .translate_y = (int16_t)values[5],
+                              .erase_x = (int16_t)values[6],
+                              .erase_y = (int16_t)values[7],
+                              .erase_width = (int16_t)values[8],
+                              .erase_height = (int16_t)values[9]};
     if (values[3] != 0)
         augment_rotation(values[3], width, height, &plan);
-    plan.translate_x = (int16_t)values[4];
-    plan.translate_y = (int16_t)values[5];
-    plan.erase_x = (int16_t)values[6];
-    plan.erase_y = (int16_t)values[7];
-    plan.erase_width = (int16_t)values[8];
-    plan.erase_height = (int16_t)values[9];
     return plan;
 }
 
@@ -84,7 +84,7 @@ static void apply(const struct pixel_plan *plan, const uint8_t *source, int64_t 
     static const float mean[3] = {0, 0, 0}, std[3] = {1, 1, 1};
     const int64_t pixels = 3 * height * width;
     DEVICE_TEST(test, 1);
-    void *plans = device_test_zeros(&test, TYPE_FP32, (int64_t)(sizeof *plan + 3) / 4);
+    void *rows = device_test_zeros(&test, TYPE_FP32, (int64_t)(sizeof *plan + 3) / 4);
     void *planes = device_test_zeros(&test, TYPE_FP32, (pixels + 3) / 4);
     const struct image_transform transform = {.type = TYPE_FP32,
                                               .batch = 1,
@@ -94,7 +94,7 @@ static void apply(const struct pixel_plan *plan, const uint8_t *source, int64_t 
                                               .height = height,
                                               .width = width,
                                               .source = memcpy(planes, source, (size_t)pixels),
-                                              .plans = memcpy(plans, plan, sizeof *plan),
+                                              .plans = memcpy(rows, plan, sizeof *plan),
                                               .mean = mean,
                                               .std = std,
                                               .images =
@@ -169,7 +169,6 @@ TEST(test_matrices)
 
 TEST(test_flip_and_rotation)
 {
-    static struct pixel_plan plans[DRAWS];
     draw_all(plans, 0);
     double flips = 0, bins[10] = {0};
     for (int i = 0; i < DRAWS; i++) {
@@ -189,7 +188,6 @@ TEST(test_flip_and_rotation)
  * -4..4. */
 TEST(test_translation_and_crop)
 {
-    static struct pixel_plan plans[DRAWS];
     draw_all(plans, 0);
     double moves[2][7] = {{0}}, shifts[2][9] = {{0}};
     for (int i = 0; i < DRAWS; i++) {
@@ -213,7 +211,6 @@ TEST(test_translation_and_crop)
 /* Each of the eight symmetries of a square has the same probability, and so has each shift. */
 TEST(test_draws_of_turns_and_rolls)
 {
-    static struct pixel_plan plans[DRAWS];
     double turns[8] = {0}, rolls[2][SIDE] = {{0}}, flips = 0;
     options.augment.vflip = 0.25;
     draw_all(plans, 0);
@@ -242,7 +239,6 @@ TEST(test_draws_of_turns_and_rolls)
 
 TEST(test_erasing)
 {
-    static struct pixel_plan plans[DRAWS];
     draw_all(plans, 0);
     double erased = 0, small = 0, tall = 0, left = 0;
     for (int i = 0; i < DRAWS; i++) {
@@ -277,24 +273,24 @@ TEST(test_erasing)
 
 TEST(test_draws_depend_on_sample)
 {
-    static struct pixel_plan first[DRAWS], second[DRAWS];
-    draw_all(first, 3);
-    draw_all(second, 3);
-    assert_memory_equal(first, second, sizeof first);
-    draw_all(second, 4);
-    assert_memory_not_equal(first, second, sizeof first);
+    static struct pixel_plan other[DRAWS];
+    draw_all(plans, 3);
+    draw_all(other, 3);
+    assert_memory_equal(plans, other, sizeof plans);
+    draw_all(other, 4);
+    assert_memory_not_equal(plans, other, sizeof plans);
     options.run.seed++;
-    draw_all(second, 3);
-    assert_memory_not_equal(first, second, sizeof first);
+    draw_all(other, 3);
+    assert_memory_not_equal(plans, other, sizeof plans);
     options.run.seed--;
     options.augment.rotate = 0; /* switching a stage off does not change the draws of the others */
-    draw_all(second, 3);
+    draw_all(other, 3);
     for (int i = 0; i < DRAWS; i++) {
-        assert_false(second[i].rotate);
-        memcpy(second[i].matrix, first[i].matrix, sizeof first[i].matrix);
-        second[i].rotate = true;
+        assert_false(other[i].rotate);
+        memcpy(other[i].matrix, plans[i].matrix, sizeof plans[i].matrix);
+        other[i].rotate = true;
     }
-    assert_memory_equal(first, second, sizeof first);
+    assert_memory_equal(plans, other, sizeof plans);
 }
 
 TEST(test_noise_has_the_key_of_the_sample)

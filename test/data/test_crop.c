@@ -5,6 +5,7 @@
 #include "config/options.h"
 #include "data/crop.h"
 #include "device_test.h"
+#include "image_vectors.h"
 #include "test.h"
 #include "vector_file.h"
 
@@ -23,11 +24,10 @@ static int set_up(void **state)
     return 0;
 }
 
-static int free_scratch(void **state)
+static int close_vectors(void **state)
 {
-    (void)state;
     crop_scratch_free(&scratch);
-    return 0;
+    return image_vectors_close(state);
 }
 
 static void set(const char *text)
@@ -122,11 +122,17 @@ TEST_KERNELS(crops_are_torchvisions_with_all_kernels)
     vector_file_close(file);
 }
 
+static void open_square(int64_t image, bool training)
+{
+    assert_true(
+        crop_open(&crop, &options, true, (struct image_size){image, image}, training, &error));
+}
+
 static void open_random_resized(const char *more, int64_t image)
 {
     set("augment.random_resized_crop=on");
     set(more);
-    assert_true(crop_open(&crop, &options, true, (struct image_size){image, image}, true, &error));
+    open_square(image, true);
 }
 
 /* Area fractions are uniform and ratios log-uniform if all of them fit into the image; positions
@@ -176,39 +182,34 @@ TEST(random_boxes_are_distributed)
 /* No box fits into a strip: the centre is used, as long as the ratio allows. */
 TEST(strips_give_their_middle)
 {
+    static const struct {
+        int64_t width, height;
+        struct image_area box;
+    } cases[] = {{1000, 10, {493, 0, 13, 10}}, /* 13: round(10 * 4 / 3) */
+                 {7, 900, {0, 445, 7, 9}},     /* 9: round(7 / 0.75) */
+                 {1, 1, {0, 0, 1, 1}}};
     struct crop_plan plan;
     open_random_resized("augment.crop_scale=0.9,1", 32);
-    crop_plan_make(&crop, 0, 0, 1000, 10, &plan);
-    assert_int_equal(plan.box.width, 13); /* round(10 * 4 / 3) */
-    assert_int_equal(plan.box.height, 10);
-    assert_int_equal(plan.box.x, 493);
-    assert_int_equal(plan.box.y, 0);
-    crop_plan_make(&crop, 0, 0, 7, 900, &plan);
-    assert_int_equal(plan.box.width, 7);
-    assert_int_equal(plan.box.height, 9); /* round(7 / 0.75) */
-    assert_int_equal(plan.box.x, 0);
-    assert_int_equal(plan.box.y, 445);
-    set("augment.crop_scale=1,1 augment.crop_ratio=0.1,0.2");
-    assert_true(crop_open(&crop, &options, true, (struct image_size){32, 32}, true, &error));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        crop_plan_make(&crop, 0, 0, cases[i].width, cases[i].height, &plan);
+        assert_memory_equal(&plan.box, &cases[i].box, sizeof plan.box);
+    }
+    open_random_resized("augment.crop_scale=1,1 augment.crop_ratio=0.1,0.2", 32);
     crop_plan_make(&crop, 0, 0, 12, 100, &plan); /* ratio within the limits: the whole image */
     assert_true(plan.box.width <= 12 && plan.box.height <= 100);
-    crop_plan_make(&crop, 0, 0, 1, 1, &plan);
-    assert_int_equal(plan.box.width, 1);
 }
 
 TEST(draws_depend_on_epoch_and_sample)
 {
+    static const uint32_t keys[][2] = {{2, 7}, {3, 7}, {2, 8}}; /* epoch, sample */
     struct crop_plan one, other;
     open_random_resized("", 224);
     crop_plan_make(&crop, 2, 7, 500, 375, &one);
-    crop_plan_make(&crop, 2, 7, 500, 375, &other);
-    assert_memory_equal(&one, &other, sizeof one);
-    crop_plan_make(&crop, 3, 7, 500, 375, &other);
-    assert_memory_not_equal(&one, &other, sizeof one);
-    crop_plan_make(&crop, 2, 8, 500, 375, &other);
-    assert_memory_not_equal(&one, &other, sizeof one);
-    set("run.seed=43");
-    open_random_resized("", 224);
+    for (int i = 0; i < 3; i++) {
+        crop_plan_make(&crop, keys[i][0], keys[i][1], 500, 375, &other);
+        assert_int_equal(memcmp(&one, &other, sizeof one) == 0, i == 0);
+    }
+    open_random_resized("run.seed=43", 224);
     crop_plan_make(&crop, 2, 7, 500, 375, &other);
     assert_memory_not_equal(&one, &other, sizeof one);
 }
@@ -218,7 +219,7 @@ TEST(random_places_are_all_reached)
 {
     int seen[8][8] = {{0}};
     set("augment.resize=30 augment.crop=random augment.crop_pad=2 augment.resize_to=square");
-    assert_true(crop_open(&crop, &options, true, (struct image_size){27, 27}, true, &error));
+    open_square(27, true);
     for (uint32_t i = 0; i < 6400; i++) {
         struct crop_plan plan;
         crop_plan_make(&crop, 0, i, 100, 80, &plan);
@@ -237,22 +238,22 @@ TEST(evaluation_follows_the_options)
     assert_true(crop_is_active(&options, true));
     open_random_resized("", 224);
     assert_true(crop_is_active(&options, false));
-    assert_true(crop_open(&crop, &options, true, (struct image_size){224, 224}, false, &error));
+    open_square(224, false);
     assert_false(crop.random_resized);
     assert_int_equal(crop.resize.height, 224);
     assert_int_equal(crop.take, CROP_NONE);
     set("eval.resize=256 eval.resize_to=shorter eval.crop=center");
-    assert_true(crop_open(&crop, &options, true, (struct image_size){224, 224}, false, &error));
+    open_square(224, false);
     assert_int_equal(crop.resize.height, 256);
     assert_int_equal(crop.resize_to, RESIZE_SHORTER);
     assert_int_equal(crop.take, CROP_CENTER);
     options_default(&options);
     set("augment.resize=256 augment.crop=random augment.crop_pad=4");
-    assert_true(crop_open(&crop, &options, true, (struct image_size){224, 224}, false, &error));
+    open_square(224, false);
     assert_int_equal(crop.take, CROP_CENTER);
     assert_int_equal(crop.pad, 0);
     set("eval.crop=random eval.crop_pad=4");
-    assert_true(crop_open(&crop, &options, true, (struct image_size){224, 224}, false, &error));
+    open_square(224, false);
     assert_int_equal(crop.take, CROP_RANDOM);
     assert_int_equal(crop.pad, 4);
 }
@@ -261,92 +262,82 @@ TEST(evaluation_follows_the_options)
  * in both directions. */
 TEST(images_that_are_not_square)
 {
+    static const struct {
+        const char *settings;
+        bool training;
+        int64_t width, height, resized_width, resized_height, left, top;
+    } cases[] = {{"eval.resize=292 eval.resize_to=shorter eval.crop=center", false, 500, 375, 389,
+                  292, 130, 18},
+                 {"eval.resize=292 eval.resize_to=shorter eval.crop=center", false, 100, 301, 146,
+                  439, 9, 92},
+                 {"augment.random_resized_crop=on", true, 500, 375, 128, 256, 0, 0},
+                 {"", true, 500, 375, 128, 256, 0, 0}};
     const struct image_size tall = {256, 128};
     struct crop_plan plan;
-    set("eval.resize=292 eval.resize_to=shorter eval.crop=center");
-    assert_true(crop_open(&crop, &options, true, tall, false, &error));
-    crop_plan_make(&crop, 0, 0, 500, 375, &plan);
-    assert_int_equal(plan.resized_width, 389);
-    assert_int_equal(plan.resized_height, 292);
-    assert_int_equal(plan.left, 130);
-    assert_int_equal(plan.top, 18);
-    crop_plan_make(&crop, 0, 0, 100, 301, &plan);
-    assert_int_equal(plan.resized_width, 146);
-    assert_int_equal(plan.resized_height, 439);
-    open_random_resized("", 224);
-    assert_true(crop_open(&crop, &options, true, tall, true, &error));
-    crop_plan_make(&crop, 0, 0, 500, 375, &plan);
-    assert_int_equal(plan.resized_width, 128);
-    assert_int_equal(plan.resized_height, 256);
-    options_default(&options);
-    assert_true(crop_open(&crop, &options, true, tall, true, &error));
-    crop_plan_make(&crop, 0, 0, 500, 375, &plan);
-    assert_int_equal(plan.resized_width, 128);
-    assert_int_equal(plan.resized_height, 256);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        options_default(&options);
+        set(cases[i].settings);
+        assert_true(crop_open(&crop, &options, true, tall, cases[i].training, &error));
+        crop_plan_make(&crop, 0, 0, cases[i].width, cases[i].height, &plan);
+        assert_int_equal(plan.resized_width, cases[i].resized_width);
+        assert_int_equal(plan.resized_height, cases[i].resized_height);
+        assert_int_equal(plan.left, cases[i].left);
+        assert_int_equal(plan.top, cases[i].top);
+    }
     set("augment.resize=260 augment.crop=random augment.crop_pad=128");
     assert_false(crop_open(&crop, &options, true, tall, true, &error));
     assert_has(error.text, "256 x 128");
-    error_clear(&error);
-}
-
-static void refuses(const char *settings, int64_t image, bool training, const char *expected)
-{
-    options_default(&options);
-    error_clear(&error);
-    set(settings);
-    if (options_check(&options, &error) &&
-        crop_open(&crop, &options, true, (struct image_size){image, image}, training, &error))
-        fail_msg("%s is taken", settings);
-    assert_error(&error, ERROR_USAGE, expected);
 }
 
 TEST(impossible_options_are_refused)
 {
-    refuses("augment.crop=center", 224, true, "augment.crop needs augment.resize");
-    refuses("augment.crop=random data.format=arrays data.x=x data.y=y eval.resize=256", 224, true,
-            "augment.crop needs augment.resize");
-    refuses("augment.resize_to=shorter augment.resize=256", 224, true, "needs augment.crop");
-    refuses("augment.crop=center augment.resize=9 augment.random_resized_crop=on", 224, true,
-            "use only one of them");
-    refuses("augment.crop_scale=0.5,0.2", 224, true, "augment.crop_scale: the first");
-    refuses("augment.crop_ratio=2,1", 224, true, "augment.crop_ratio: the first");
-    refuses("augment.resize=256", 224, true, "augment.crop=none: images differ");
-    refuses("eval.resize=256", 224, false, "eval.crop=none: images differ");
-    refuses("eval.resize_to=shorter", 224, false, "eval.crop=none: images differ");
-    refuses("augment.resize=200 augment.crop=random augment.crop_pad=11", 224, true,
-            "is smaller than the model's 224");
-    refuses("augment.resize=200 augment.crop=random augment.crop_pad=224", 224, true,
-            "padding only");
+    static const char *const cases[][2] = {
+        {"augment.crop=center", "augment.crop needs augment.resize"},
+        {"augment.crop=random data.format=arrays data.x=x data.y=y eval.resize=256",
+         "augment.crop needs augment.resize"},
+        {"augment.resize_to=shorter augment.resize=256", "needs augment.crop"},
+        {"augment.crop=center augment.resize=9 augment.random_resized_crop=on", "only one of them"},
+        {"augment.crop_scale=0.5,0.2", "augment.crop_scale: the first"},
+        {"augment.crop_ratio=2,1", "augment.crop_ratio: the first"},
+        {"augment.resize=256", "augment.crop=none"},
+        {"eval.resize=256", "eval.crop=none"},
+        {"eval.resize_to=shorter", "eval.crop=none"},
+        {"augment.resize=200 augment.crop=random augment.crop_pad=11", "the model's 224"},
+        {"augment.resize=200 augment.crop=random augment.crop_pad=224", "padding only"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const bool training = strncmp(cases[i][0], "eval", 4) != 0;
+        options_default(&options);
+        error_clear(&error);
+        set(cases[i][0]);
+        if (options_check(&options, &error) &&
+            crop_open(&crop, &options, true, (struct image_size){224, 224}, training, &error))
+            fail_msg("%s is accepted", cases[i][0]);
+        assert_error(&error, ERROR_USAGE, cases[i][1]);
+    }
 }
 
 /* A file and its decoded pixels give identical results, with any thread's scratch, new or used. */
 TEST(files_are_as_their_pixels)
 {
-    struct vector_file *file = vector_file_open("image_files.safetensors");
     static const char *const kinds[] = {"jpeg_420", "png_rgb_8", "png_palette_4", "jpeg_1x19"};
     uint8_t from_file[3 * 24 * 24], from_pixels[3 * 24 * 24];
     open_random_resized("data.scaled_decode=off", 24);
     for (uint32_t i = 0; i < 80; i++) {
-        char name[64];
-        int64_t count;
-        snprintf(name, sizeof name, "file.%s", kinds[i % 4]);
-        const uint8_t *bytes = vector_file_bytes(file, name, &count);
-        assert_true(crop_file(&crop, 1, i, bytes, (size_t)count, &scratch, from_file, &error));
-        snprintf(name, sizeof name, "pixels.%s", kinds[i % 4]);
-        const int64_t height = vector_file_size(file, name, 0);
-        const int64_t width = vector_file_size(file, name, 1);
-        const uint8_t *pixels = vector_file_bytes(file, name, NULL);
-        uint8_t *planes = malloc((size_t)(3 * width * height));
-        for (int64_t p = 0; p < 3 * width * height; p++)
-            planes[p % 3 * width * height + p / 3] = pixels[p];
+        const struct sample sample = sample_find(kinds[i % 4]);
+        const int64_t pixels = sample.width * sample.height;
+        assert_true(
+            crop_file(&crop, 1, i, sample.bytes, sample.count, &scratch, from_file, &error));
+        uint8_t *planes = malloc((size_t)(3 * pixels));
+        for (int64_t p = 0; p < 3 * pixels; p++)
+            planes[p % 3 * pixels + p / 3] = sample.truth[p];
         struct crop_scratch fresh = {0};
-        const struct dataset stored = {.channels = 3, .height = height, .width = width};
+        const struct dataset stored = {
+            .channels = 3, .height = sample.height, .width = sample.width};
         assert_true(crop_stored(&crop, 1, i, planes, &stored, &fresh, from_pixels, &error));
         assert_memory_equal(from_file, from_pixels, sizeof from_file);
         crop_scratch_free(&fresh);
         free(planes);
     }
-    vector_file_close(file);
 }
 
 /* Scaled decoding is requested if the box stays as large as the output; the result is close to that
@@ -365,24 +356,21 @@ TEST(scaled_decoding_is_near)
     plan.box.width = plan.box.height = 224 * 30;
     crop_request(&crop, &plan, &request);
     assert_int_equal(request.scale, 8);
-    struct vector_file *file = vector_file_open("image_files.safetensors");
-    int64_t count;
-    const uint8_t *bytes = vector_file_bytes(file, "file.jpeg_444", &count);
+    const struct sample sample = sample_find("jpeg_444");
     uint8_t scaled[3 * 8 * 8], exact[3 * 8 * 8];
     open_random_resized("augment.crop_scale=0.6,1", 8);
     for (uint32_t i = 0; i < 20; i++) {
         double gap = 0;
         crop.scaled_decode = true;
-        assert_true(crop_file(&crop, 0, i, bytes, (size_t)count, &scratch, scaled, &error));
+        assert_true(crop_file(&crop, 0, i, sample.bytes, sample.count, &scratch, scaled, &error));
         assert_true(scratch.decoded.scale >= 2);
         crop.scaled_decode = false;
-        assert_true(crop_file(&crop, 0, i, bytes, (size_t)count, &scratch, exact, &error));
+        assert_true(crop_file(&crop, 0, i, sample.bytes, sample.count, &scratch, exact, &error));
         for (size_t p = 0; p < sizeof exact; p++)
             gap += abs(scaled[p] - exact[p]);
         if (gap / (double)sizeof exact > 3)
             fail_msg("sample %u: %g levels apart", i, gap / (double)sizeof exact);
     }
-    vector_file_close(file);
 }
 
 /* One output with more inputs than a block of the kernel holds. */
@@ -392,7 +380,7 @@ TEST(long_lines_are_resized)
     uint8_t *pixels = malloc(WIDTH * HEIGHT), planes[4];
     for (int64_t i = 0; i < WIDTH * HEIGHT; i++)
         pixels[i] = i % WIDTH < WIDTH / 2 ? 40 : 200;
-    assert_true(crop_open(&crop, &options, true, (struct image_size){2, 2}, true, &error));
+    open_square(2, true);
     const struct dataset stored = {.channels = 1, .height = HEIGHT, .width = WIDTH};
     assert_true(crop_stored(&crop, 0, 0, pixels, &stored, &scratch, planes, &error));
     for (int i = 0; i < 4; i++) /* a seventh of the triangle is past the middle */
@@ -400,4 +388,4 @@ TEST(long_lines_are_resized)
     free(pixels);
 }
 
-TEST_MAIN(.teardown = free_scratch, .before = set_up)
+TEST_MAIN(.setup = image_vectors_open, .teardown = close_vectors, .before = set_up)

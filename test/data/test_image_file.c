@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Decoders compared with Pillow (test/vectors/make_image_files.py): all kinds of files, whole and
- * in part, bit for bit; truncated, damaged, oversized and other files; mutated ones
- * (TEST_FUZZ=COUNT for more than a few thousand). */
+ * in part, bit for bit; truncated, damaged, oversized and other files; the orientation in EXIF
+ * metadata; mutated files (TEST_FUZZ=COUNT for more than a few thousand). */
 #define _GNU_SOURCE /* memmem */
 #include <sys/resource.h>
 
@@ -9,6 +9,7 @@
 #include "core/random.h"
 #include "data/crop.h"
 #include "image_vectors.h"
+#include "mutate.h"
 #include "test.h"
 
 enum { PIXELS_MOST = 1 << 20 };
@@ -93,32 +94,19 @@ static void check_area(const struct sample *sample, struct image_area area)
                  (int)area.y, (int)area.width, (int)area.height);
 }
 
-TEST(all_kinds_are_pillows)
+TEST(images_and_parts_are_pillows)
 {
-    for (int i = 0; i < KINDS; i++) {
+    for (uint32_t i = 0; i < KINDS; i++) {
         const struct sample sample = sample_find(kinds[i]);
         check_area(&sample, (struct image_area){0, 0, sample.width, sample.height});
-    }
-}
-
-/* Decode random parts of one sample. */
-static void check_parts(const struct sample *sample, uint32_t number, uint32_t parts)
-{
-    for (uint32_t part = 0; part < parts; part++) {
-        const struct random_block draw = random_block_at(1, RANDOM_AUGMENT, 0, 0, number, part);
-        struct image_area area = {.width = 1 + draw.word[0] % sample->width,
-                                  .height = 1 + draw.word[1] % sample->height};
-        area.x = draw.word[2] % (sample->width - area.width + 1);
-        area.y = draw.word[3] % (sample->height - area.height + 1);
-        check_area(sample, area);
-    }
-}
-
-TEST(parts_are_those_of_the_whole)
-{
-    for (int i = 0; i < KINDS; i++) {
-        const struct sample sample = sample_find(kinds[i]);
-        check_parts(&sample, (uint32_t)i, 20);
+        for (uint32_t part = 0; part < 20; part++) {
+            const struct random_block draw = random_block_at(1, RANDOM_AUGMENT, 0, 0, i, part);
+            struct image_area area = {.width = 1 + draw.word[0] % sample.width,
+                                      .height = 1 + draw.word[1] % sample.height};
+            area.x = draw.word[2] % (sample.width - area.width + 1);
+            area.y = draw.word[3] % (sample.height - area.height + 1);
+            check_area(&sample, area);
+        }
     }
 }
 
@@ -132,6 +120,22 @@ static double mean_of(const struct sample *sample, int64_t x, int64_t y, int64_t
     return sum / count;
 }
 
+/* A scaled part equals the part of the scaled whole, `whole`. */
+static void check_scaled_part(const struct sample *sample, const struct image_pixels *whole)
+{
+    const int64_t scale = whole->scale;
+    const struct image_area area = {17, 9, 20, 21};
+    assert_true(decode(sample->bytes, sample->count, &area, scale, false));
+    assert_true(pixels.x <= 17 / scale && pixels.y <= 9 / scale);
+    assert_true((pixels.x + pixels.width) * scale >= 37 &&
+                (pixels.y + pixels.height) * scale >= 30);
+    for (int64_t y = 9 / scale; y < 30 / scale; y++)
+        for (int64_t x = 17 / scale; x < 37 / scale; x++)
+            assert_memory_equal(pixels.rows.data + (y - pixels.y) * pixels.stride +
+                                    3 * (x - pixels.x),
+                                whole->rows.data + y * whole->stride + 3 * x, 3);
+}
+
 /* A scaled pixel represents a square of pixels and must be close to their mean on average. */
 TEST(scaled_images_are_smaller)
 {
@@ -140,51 +144,26 @@ TEST(scaled_images_are_smaller)
     for (int i = 0; i < 6; i++)
         for (int64_t scale = 2; scale <= 8; scale *= 2) {
             const struct sample sample = sample_find(some[i]);
+            struct image_pixels whole;
             double gap = 0;
             assert_true(decode(sample.bytes, sample.count, NULL, scale, false));
-            assert_int_equal(pixels.scale, scale);
-            assert_int_equal(pixels.width, (sample.width + scale - 1) / scale);
-            assert_int_equal(pixels.height, (sample.height + scale - 1) / scale);
-            for (int64_t y = 0; y < pixels.height; y++)
-                for (int64_t x = 0; x < pixels.width; x++) {
+            whole = pixels;
+            pixels = (struct image_pixels){0};
+            assert_int_equal(whole.scale, scale);
+            assert_int_equal(whole.width, (sample.width + scale - 1) / scale);
+            assert_int_equal(whole.height, (sample.height + scale - 1) / scale);
+            for (int64_t y = 0; y < whole.height; y++)
+                for (int64_t x = 0; x < whole.width; x++) {
                     const double truth = mean_of(&sample, x * scale, y * scale, scale, 1);
-                    const double level = pixels.rows.data[y * pixels.stride + 3 * x + 1];
+                    const double level = whole.rows.data[y * whole.stride + 3 * x + 1];
                     gap += level > truth ? level - truth : truth - level;
                 }
-            gap /= (double)(pixels.width * pixels.height);
+            gap /= (double)(whole.width * whole.height);
             if (gap > 6)
                 fail_msg("%s at 1/%d: %g levels from the mean", some[i], (int)scale, gap);
+            check_scaled_part(&sample, &whole);
+            image_pixels_free(&whole);
         }
-}
-
-/* A scaled part equals the part of the scaled whole. */
-static void check_scaled_parts(const struct sample *sample)
-{
-    for (int64_t scale = 2; scale <= 8; scale *= 2) {
-        struct image_pixels whole = {0}, swap;
-        assert_true(decode(sample->bytes, sample->count, NULL, scale, false));
-        swap = whole, whole = pixels, pixels = swap;
-        const struct image_area area = {17, 9, 20, 21};
-        assert_true(decode(sample->bytes, sample->count, &area, scale, false));
-        assert_true(pixels.x <= 17 / scale && pixels.y <= 9 / scale);
-        assert_true((pixels.x + pixels.width) * scale >= 37 &&
-                    (pixels.y + pixels.height) * scale >= 30);
-        for (int64_t y = 9 / scale; y < 30 / scale; y++)
-            for (int64_t x = 17 / scale; x < 37 / scale; x++)
-                assert_memory_equal(pixels.rows.data + (y - pixels.y) * pixels.stride +
-                                        3 * (x - pixels.x),
-                                    whole.rows.data + y * whole.stride + 3 * x, 3);
-        image_pixels_free(&whole);
-    }
-}
-
-TEST(scaled_parts_are_those_of_the_whole)
-{
-    static const char *const some[] = {"jpeg_444", "jpeg_422", "jpeg_420", "jpeg_grey"};
-    for (int i = 0; i < 4; i++) {
-        const struct sample sample = sample_find(some[i]);
-        check_scaled_parts(&sample);
-    }
 }
 
 static void fails_with(const void *bytes, size_t count, const char *expected)
@@ -238,12 +217,10 @@ TEST(what_is_there_is_taken)
         assert_non_null(data);
         const size_t before = (size_t)(data - sample.bytes);
         const size_t half = before + (sample.count - before) * 2 / 3;
-        assert_false(decode(sample.bytes, half, NULL, 1, false));
-        assert_has(error.text, "data.truncated=accept");
+        fails_with(sample.bytes, half, "data.truncated=accept");
         assert_true(decode(sample.bytes, half, NULL, 1, true));
         assert_int_equal(pixels.height, sample.height);
-        if (some[i].has_rows)
-            assert_true(is_truth(&sample, &top));
+        assert_true(!some[i].has_rows || is_truth(&sample, &top));
     }
 }
 
@@ -261,27 +238,29 @@ TEST(rows_behind_the_area_do_not_matter)
 
 TEST(other_files_are_named)
 {
-    fails_with("", 0, "is empty");
-    fails_with("GIF89a..........", 16, "is GIF; only JPEG, PNG and WebP are supported");
-    fails_with("\x89HDF\r\n\x1a\n........", 16,
-               "is HDF5, which data.format=arrays reads; only JPEG");
-    fails_with("RIFF\x10\0\0\0WAVEfmt ", 16, "is not an image");
-    fails_with("BM..............", 16, "is BMP");
-    fails_with("II*\0............", 16, "is TIFF");
-    fails_with("\0\0\0\x1c"
-               "ftypavif....",
-               16, "is AVIF or HEIF");
-    fails_with("P6\n2 2\n255\n.....", 16, "is PPM");
-    fails_with("text", 4, "is not an image");
-    fails_with("<html>no such file</html>", 25, "is not an image");
-    fails_with("\xff\xd8\xff\xd9............", 16, "a JPEG without a frame");
-    fails_with("\xff\xd8\xff", 3, "is not an image");
-    fails_with("\x89PNG\r\n\x1a\n\0\0\0\rIDAT..........", 26, "without IHDR");
+    static const struct {
+        const char *bytes;
+        size_t count;
+        const char *part;
+    } cases[] = {{"", 0, "is empty"},
+                 {"GIF89a..........", 16, "is GIF"},
+                 {"\x89HDF\r\n\x1a\n........", 16, "is HDF5"},
+                 {"RIFF\x10\0\0\0WAVEfmt ", 16, "is not an image"},
+                 {"BM..............", 16, "is BMP"},
+                 {"II*\0............", 16, "is TIFF"},
+                 {"\0\0\0\34ftypavif....", 16, "is AVIF or HEIF"},
+                 {"P6\n2 2\n255\n.....", 16, "is PPM"},
+                 {"<html>no such file</html>", 25, "is not an image"},
+                 {"\xff\xd8\xff\xd9............", 16, "a JPEG without a frame"},
+                 {"\xff\xd8\xff", 3, "is not an image"},
+                 {"\x89PNG\r\n\x1a\n\0\0\0\rIDAT..........", 26, "without IHDR"}};
     static const char *const deep[] = {"png_grey_16", "png_rgb_16_interlaced", "png_grey_alpha_16",
                                        "png_rgb_alpha_16"};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        fails_with(cases[i].bytes, cases[i].count, cases[i].part);
     for (int i = 0; i < 4; i++) {
         const struct sample sample = sample_find(deep[i]);
-        fails_with(sample.bytes, sample.count, "has 16 bits per value, and only 8 are read");
+        fails_with(sample.bytes, sample.count, "has 16 bits per value");
     }
 }
 
@@ -349,43 +328,36 @@ TEST(many_scans_are_refused)
     free(bytes);
 }
 
-/* A frame with another size than its image data: 16384 x 16384 pixels in a few bytes. */
-TEST(lying_frames_are_refused)
-{
-    const struct sample sample = sample_find("webp_inside");
-    uint8_t *bytes = malloc(sample.count);
-    memcpy(bytes, sample.bytes, sample.count);
-    uint8_t *data = memmem(bytes, sample.count, "VP8L", 4);
-    assert_non_null(data);
-    memset(data + 9, 0xff, 3); /* width and height, 14 bits each */
-    fails_with(bytes, sample.count, "is a damaged WebP");
-    memcpy(bytes, sample.bytes, sample.count);
-    uint8_t *frame = memmem(bytes, sample.count, "ANMF", 4);
-    assert_non_null(frame);
-    frame[8] = 100; /* its position: outside of the image */
-    fails_with(bytes, sample.count, "is a damaged WebP");
-    memcpy(bytes, sample.bytes, sample.count);
-    memset(data + 20, 0, sample.count - 20 - (size_t)(data - bytes));
-    fails_with(bytes, sample.count, "is a damaged WebP: its data are invalid");
-    free(bytes);
-}
-
 TEST(damaged_files_are_errors)
 {
-    const struct sample png = sample_find("png_rgb_8"), jpeg = sample_find("jpeg_420");
-    uint8_t *bytes = malloc(jpeg.count + png.count);
-    memcpy(bytes, png.bytes, png.count);
-    bytes[png.count / 2] ^= 0x55;
-    fails_with(bytes, png.count, "is a damaged PNG: ");
-    memcpy(bytes, jpeg.bytes, jpeg.count);
-    uint8_t *frame = memmem(bytes, jpeg.count, "\xff\xc0", 2);
-    assert_non_null(frame);
-    frame[4] = 12; /* bits */
-    fails_with(bytes, jpeg.count, "is a damaged JPEG: ");
-    memcpy(bytes, jpeg.bytes, jpeg.count);
-    frame[1] = 0xc9; /* arithmetic coding declared for Huffman data: any result except a crash */
-    decode(bytes, jpeg.count, NULL, 1, false);
-    free(bytes);
+    static const struct {
+        const char *kind, *chunk;
+        size_t at, count; /* of the bytes from the chunk's name on that are replaced; 0: the rest */
+        int value;
+        const char *part;
+    } cases[] = {{"png_rgb_8", "IDAT", 100, 1, 0x55, "is a damaged PNG"},
+                 {"jpeg_420", "\xff\xc0", 4, 1, 12, "is a damaged JPEG"}, /* 12 bits */
+                 /* WebP frames of 16384 x 16384 pixels in a few bytes, at a place outside of the
+                  * image, and with invalid data. */
+                 {"webp_inside", "VP8L", 9, 3, 0xff, "is a damaged WebP"},
+                 {"webp_inside", "ANMF", 8, 1, 100, "is a damaged WebP"},
+                 {"webp_inside", "VP8L", 20, 0, 0, "is a damaged WebP"},
+                 /* Arithmetic coding is declared for Huffman data: any result except a crash. */
+                 {"jpeg_420", "\xff\xc0", 1, 1, 0xc9, NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct sample sample = sample_find(cases[i].kind);
+        uint8_t *bytes = malloc(sample.count);
+        memcpy(bytes, sample.bytes, sample.count);
+        uint8_t *chunk = memmem(bytes, sample.count, cases[i].chunk, strlen(cases[i].chunk));
+        assert_non_null(chunk);
+        const size_t left = sample.count - cases[i].at - (size_t)(chunk - bytes);
+        memset(chunk + cases[i].at, cases[i].value, cases[i].count > 0 ? cases[i].count : left);
+        if (cases[i].part != NULL)
+            fails_with(bytes, sample.count, cases[i].part);
+        else
+            decode(bytes, sample.count, NULL, 1, false);
+        free(bytes);
+    }
 }
 
 /* A chunk that states 1 GB uses no memory: optional chunks are skipped, others are short. */
@@ -409,66 +381,149 @@ TEST(stated_sizes_use_no_memory)
     assert_in_range(after.ru_maxrss - before.ru_maxrss, 0, 100000); /* KB */
 }
 
+/* ---- Orientation ---- */
+
+enum { EXIF_BYTES = 32, EXIF_ROOM = 64 };
+
+/* Write a file with an EXIF block of this orientation to `to`, at the place where Pillow writes it.
+ * Return its size. */
+static size_t add_exif(const struct sample *sample, int orientation, bool little, uint8_t *to)
+{
+    static const char *const blocks[2] = {
+        "Exif\0\0MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0.\0\0\0\0\0\0",
+        "Exif\0\0II*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0.\0\0\0\0\0\0\0"};
+    static const char *const heads[3] = {"\xff\xe1\0\42", "\0\0\0\40eXIf", "EXIF\40\0\0\0"};
+    const int format = sample->bytes[0] == 0xff ? 0 : sample->bytes[0] == 0x89 ? 1 : 2;
+    const size_t at = format == 0 ? 2 : format == 1 ? 33 : sample->count;
+    const size_t head = format == 0 ? 4 : 8, foot = format == 1 ? 4 : 0;
+    uint8_t *block = to + at + head;
+    memcpy(to, sample->bytes, at);
+    memcpy(to + at, heads[format], head);
+    memcpy(block, blocks[little], EXIF_BYTES);
+    block[little ? 24 : 25] = (uint8_t)orientation;
+    memset(block + EXIF_BYTES, 0, foot);
+    memcpy(block + EXIF_BYTES + foot, sample->bytes + at, sample->count - at);
+    if (format == 2)
+        to[20] |= 8; /* the flag of VP8X */
+    return sample->count + head + EXIF_BYTES + foot;
+}
+
+static int orientation_of(const uint8_t *bytes, size_t count)
+{
+    struct image_header header;
+    bool incomplete;
+    uint8_t *exact = malloc(count + 1); /* exact length for the sanitizer */
+    memcpy(exact, bytes, count);
+    error_clear(&error);
+    const bool good =
+        image_file_header(exact, count, true, PIXELS_MOST, &header, &incomplete, &error);
+    free(exact);
+    return good ? header.orientation : 0;
+}
+
+/* Also in files that end anywhere, and in blocks with any byte changed. */
+TEST(orientations_are_read)
+{
+    static const char *const names[] = {"jpeg_420", "png_rgb_8", "webp_profile"};
+    const struct sample stored = sample_find("jpeg_orientation");
+    assert_int_equal(orientation_of(stored.bytes, stored.count), 6);
+    for (size_t i = 0; i < 3; i++) {
+        const struct sample sample = sample_find(names[i]);
+        uint8_t *bytes = malloc(sample.count + EXIF_ROOM);
+        assert_int_equal(orientation_of(sample.bytes, sample.count), 1);
+        for (int o = 0; o < 10; o++)
+            for (int little = 0; little < 2; little++) {
+                const size_t count = add_exif(&sample, o, little, bytes);
+                assert_int_equal(orientation_of(bytes, count), o >= 1 && o <= 8 ? o : 1);
+            }
+        const size_t count = add_exif(&sample, 6, true, bytes);
+        for (size_t cut = 0; cut < count; cut++) {
+            const int found = orientation_of(bytes, cut);
+            assert_true(found == 0 || found == 1 || found == 6);
+        }
+        uint8_t *block = memmem(bytes, count, "Exif", 4);
+        for (size_t at = 0; at < EXIF_BYTES; at++)
+            for (int value = 0; value < 256; value++) {
+                const uint8_t before = block[at];
+                block[at] = (uint8_t)value;
+                assert_in_range(orientation_of(bytes, count), 1, 8);
+                block[at] = before;
+            }
+        free(bytes);
+    }
+}
+
+/* Pixel (x, y) of the turned image, as Pillow's exif_transpose. */
+static const uint8_t *turned_pixel(const uint8_t *rgb, int64_t width, int64_t height,
+                                   int orientation, int64_t x, int64_t y)
+{
+    const int64_t right = width - 1, bottom = height - 1;
+    const int64_t from[9][2] = {
+        [2] = {right - x, y},  [3] = {right - x, bottom - y}, [4] = {x, bottom - y}, [5] = {y, x},
+        [6] = {y, bottom - x}, [7] = {right - y, bottom - x}, [8] = {right - y, x}};
+    return rgb + 3 * (from[orientation][1] * width + from[orientation][0]);
+}
+
+/* Decode an area of a turned image and compare it with `truth`, the whole image at this scale. */
+static void expect_turned(const struct sample *sample, int orientation,
+                          const struct image_area *area, int64_t scale, const uint8_t *truth)
+{
+    struct image_header header;
+    bool incomplete;
+    const struct image_request request = {.area = *area, .scale = scale};
+    error_clear(&error);
+    assert_true(image_file_header(sample->bytes, sample->count, true, PIXELS_MOST, &header,
+                                  &incomplete, &error));
+    header.orientation = orientation;
+    image_header_turn(&header);
+    assert_int_equal(header.width, orientation >= 5 ? sample->height : sample->width);
+    assert_true(
+        image_file_decode(sample->bytes, sample->count, &header, &request, &pixels, &error));
+    assert_int_equal(pixels.scale, scale);
+    for (int64_t y = area->y / scale; y < (area->y + area->height) / scale; y++)
+        for (int64_t x = area->x / scale; x < (area->x + area->width) / scale; x++)
+            assert_memory_equal(pixels.rows.data + (y - pixels.y) * pixels.stride +
+                                    3 * (x - pixels.x),
+                                turned_pixel(truth, sample->width / scale, sample->height / scale,
+                                             orientation, x, y),
+                                3);
+}
+
+TEST(turned_parts_are_those_of_the_whole)
+{
+    static const char *const names[] = {"jpeg_420",   "jpeg_restarts",
+                                        "png_rgb_8",  "png_rgb_8_interlaced",
+                                        "webp_lossy", "webp_animated"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (int o = 2; o <= 8; o++) {
+            const struct sample sample = sample_find(names[i]);
+            const int64_t width = o >= 5 ? sample.height : sample.width;
+            const int64_t height = o >= 5 ? sample.width : sample.height;
+            const struct image_area areas[] = {
+                {0, 0, width, height}, {1, 2, 5, 3}, {width - 4, 3, 4, 9}, {2, height - 3, 7, 3}};
+            for (size_t a = 0; a < sizeof areas / sizeof areas[0]; a++)
+                expect_turned(&sample, o, &areas[a], 1, sample.truth);
+        }
+}
+
+/* With scaled decoding, pixels of the turned image are those of the scaled image. */
+TEST(scaled_images_are_turned)
+{
+    const struct sample sample = sample_find("jpeg_16x16");
+    const struct image_area whole = {0, 0, 16, 16};
+    const struct image_header header = {.format = IMAGE_JPEG, .width = 16, .height = 16};
+    const struct image_request request = {.area = whole, .scale = 4};
+    assert_true(image_file_decode(sample.bytes, sample.count, &header, &request, &pixels, &error));
+    uint8_t truth[3 * 4 * 4];
+    for (int y = 0; y < 4; y++)
+        memcpy(truth + 12 * y, pixels.rows.data + y * pixels.stride, 12);
+    for (int o = 2; o <= 8; o++)
+        expect_turned(&sample, o, &whole, 4, truth);
+}
+
 /* ---- Mutated files ---- */
 
 enum { FUZZED_MOST = 1 << 16, FUZZED_PIXELS = 1 << 14 };
-
-struct fuzzed {
-    uint8_t *bytes;
-    size_t count;
-    uint32_t number, draws; /* of the input; random numbers drawn for it */
-};
-
-static uint32_t draw(struct fuzzed *input, uint32_t below)
-{
-    const uint32_t at = input->draws++;
-    const struct random_block block =
-        random_block_at(7, RANDOM_SYNTHETIC, 0, 0, input->number, at / 4);
-    return (uint32_t)(((uint64_t)block.word[at % 4] * below) >> 32);
-}
-
-/* Replace `removed` bytes at a position by others. */
-static void splice(struct fuzzed *input, size_t at, size_t removed, const uint8_t *added,
-                   size_t count)
-{
-    if (at + removed > input->count || input->count - removed + count > FUZZED_MOST)
-        return;
-    memmove(input->bytes + at + count, input->bytes + at + removed, input->count - at - removed);
-    memmove(input->bytes + at, added, count);
-    input->count += count - removed;
-}
-
-static void mutate(struct fuzzed *input)
-{
-    static const uint8_t special[8] = {0, 0xff, 0xd8, 0xd9, 0xda, 0xc2, 0x7f, 0x80};
-    const size_t count = input->count;
-    if (count < 2)
-        return;
-    const size_t at = draw(input, (uint32_t)count);
-    const size_t length = 1 + draw(input, (uint32_t)(count - at < 64 ? count - at : 64));
-    const struct sample other = sample_find(kinds[draw(input, KINDS)]);
-    const size_t from = draw(input, (uint32_t)other.count);
-    switch (draw(input, 8)) {
-    case 0:
-        input->count = at;
-        break;
-    case 1:
-        splice(input, at, length <= count - at ? length : 0, other.bytes, 0);
-        break;
-    case 2:
-        splice(input, at, 0, other.bytes + from, length < other.count - from ? length : 1);
-        break;
-    case 3:
-        input->bytes[at] = special[draw(input, 8)];
-        break;
-    case 4:
-        input->bytes[at] ^= (uint8_t)(1 << draw(input, 8));
-        break;
-    default: /* headers, where most decisions are made */
-        input->bytes[draw(input, (uint32_t)(count < 700 ? count : 700))] =
-            (uint8_t)draw(input, 256);
-    }
-}
 
 static uint32_t png_sum(const uint8_t *bytes, size_t count)
 {
@@ -482,37 +537,21 @@ static uint32_t png_sum(const uint8_t *bytes, size_t count)
 }
 
 /* With wrong checksums a PNG is rejected at the first check. */
-static void sums_mend(struct fuzzed *input)
+static void png_sums_set(uint8_t *bytes, size_t count)
 {
-    if (input->count < 8 || input->bytes[0] != 0x89)
+    if (count < 8 || bytes[0] != 0x89)
         return;
-    for (size_t at = 8; at + 12 <= input->count;) {
-        uint8_t *chunk = input->bytes + at;
+    for (size_t at = 8; at + 12 <= count;) {
+        uint8_t *chunk = bytes + at;
         const size_t length =
             (size_t)chunk[0] << 24 | (size_t)chunk[1] << 16 | (size_t)chunk[2] << 8 | chunk[3];
-        if (length > input->count - at - 12)
+        if (length > count - at - 12)
             return;
         const uint32_t sum = png_sum(chunk + 4, length + 4);
         for (int i = 0; i < 4; i++)
             chunk[8 + length + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
         at += length + 12;
     }
-}
-
-static void decode_fuzzed(struct fuzzed *input, struct crop *crop, struct crop_scratch *scratch)
-{
-    uint8_t planes[3 * 16 * 16];
-    uint8_t *bytes = malloc(input->count + 1); /* exact length for the sanitizer */
-    memcpy(bytes, input->bytes, input->count);
-    error_clear(&error);
-    crop->accept_truncated = draw(input, 2);
-    crop->scaled_decode = draw(input, 2);
-    crop->turn = input->number % 2 == 0;
-    if (!crop_file(crop, 0, input->number, bytes, input->count, scratch, planes, &error)) {
-        assert_true(error.kind == ERROR_DATA || error.kind == ERROR_MEMORY);
-        assert_true(error.text[0] != '\0');
-    }
-    free(bytes);
 }
 
 TEST(mutated_files_do_no_harm)
@@ -522,28 +561,33 @@ TEST(mutated_files_do_no_harm)
     struct options options;
     struct crop crop;
     struct crop_scratch scratch = {0};
-    struct fuzzed input = {.bytes = malloc(FUZZED_MOST)};
+    uint8_t planes[3 * 16 * 16];
     uint32_t good = 0;
     options_default(&options);
     options.augment.random_resized_crop = true;
     options.data.max_pixels = FUZZED_PIXELS;
     assert_true(crop_open(&crop, &options, true, (struct image_size){16, 16}, true, &error));
-    for (input.number = 0; input.number < count; input.number++) {
-        const struct sample sample = sample_find(kinds[input.number % KINDS]);
-        input.count = sample.count;
-        input.draws = 0;
-        memcpy(input.bytes, sample.bytes, sample.count);
-        for (uint32_t left = 1 + draw(&input, 6); left > 0; left--)
-            mutate(&input);
-        if (draw(&input, 4) > 0)
-            sums_mend(&input);
-        decode_fuzzed(&input, &crop, &scratch);
-        good += error.kind == ERROR_NONE;
+    for (uint32_t number = 0; number < count; number++) {
+        const struct sample sample = sample_find(kinds[number % KINDS]);
+        uint8_t *bytes = malloc(FUZZED_MOST);
+        memcpy(bytes, sample.bytes, sample.count);
+        const size_t size = mutate(bytes, sample.count, FUZZED_MOST, number);
+        if (draw_below(number, 100, 4) > 0)
+            png_sums_set(bytes, size);
+        bytes = realloc(bytes, size + 1); /* exact length for the sanitizer */
+        error_clear(&error);
+        crop.accept_truncated = draw_below(number, 101, 2);
+        crop.scaled_decode = draw_below(number, 102, 2);
+        crop.turn = number % 2 == 0;
+        if (crop_file(&crop, 0, number, bytes, size, &scratch, planes, &error))
+            good++;
+        else
+            assert_true(error.kind == ERROR_DATA || error.kind == ERROR_MEMORY);
+        free(bytes);
     }
     print_message("# %u of %u mutated files are still images\n", good, count);
     assert_in_range(good, count / 20, count - count / 20);
     crop_scratch_free(&scratch);
-    free(input.bytes);
 }
 
 TEST_MAIN(.setup = image_vectors_open, .teardown = close_vectors)

@@ -115,6 +115,17 @@ static void check_batch(const struct batch *batch, uint32_t epoch, int64_t step,
     }
 }
 
+/* Take a batch, compare it with the sampler's, and give it back. */
+static void take_batch(struct loader *loader, uint32_t epoch, int64_t step, int64_t micro)
+{
+    double waited = 0;
+    struct batch *batch = loader_next(loader, &waited);
+    assert_non_null(batch);
+    assert_true(waited >= 0);
+    check_batch(batch, epoch, step, micro);
+    loader_give_back(loader, batch);
+}
+
 /* Take some steps, which may begin anywhere in an epoch and span several. */
 static void take_steps(struct loader *loader, int64_t epoch, int64_t first_step, int64_t steps)
 {
@@ -123,47 +134,30 @@ static void take_steps(struct loader *loader, int64_t epoch, int64_t first_step,
     const int64_t first = epoch * epoch_steps + first_step;
     loader_start(loader, epoch, first_step, steps);
     for (int64_t number = first; number < first + steps; number++)
-        for (int64_t micro = 0; micro < sampler.accumulate; micro++) {
-            struct batch *batch = loader_next(loader, &waited);
-            assert_non_null(batch);
-            check_batch(batch, (uint32_t)(number / epoch_steps), number % epoch_steps, micro);
-            loader_give_back(loader, batch);
-        }
+        for (int64_t micro = 0; micro < sampler.accumulate; micro++)
+            take_batch(loader, (uint32_t)(number / epoch_steps), number % epoch_steps, micro);
     assert_null(loader_next(loader, &waited));
     assert_null(loader_next(loader, &waited));
-    assert_true(waited >= 0);
 }
 
+/* Slices of one and of eight ranks. Epochs of one step, of a few, of more than the ring holds; the
+ * first step also ends an epoch. */
 TEST(test_order)
 {
-    for (int workers = 1; workers <= 8; workers++)
-        for (int size = 1; size <= 8; size += 7) {
-            open_samplers(20, 3, size - 1, size);
-            struct loader *loader = open_loader(workers, 2 + workers % 3);
-            for (int64_t epoch = 0; epoch < 3; epoch++)
-                take_steps(loader, epoch, epoch, 4 + 5 * epoch);
-            loader_close(loader);
-            close_samplers();
-        }
-    assert_int_equal(atomic_load(&signals_open), 0);
-}
-
-/* Epochs of one step, of a few, of more than the ring holds. The first step also ends an epoch. */
-TEST(test_epochs)
-{
     static const int64_t batches[] = {200, 50, 10};
-    for (int workers = 1; workers <= 5; workers += 2)
+    for (int workers = 1; workers <= 8; workers += 2)
         for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++)
-            for (int64_t accumulate = 1; accumulate <= 2; accumulate++) {
-                open_samplers(batches[b], accumulate, 0, 1);
+            for (int size = 1; size <= 8; size += 7) {
+                open_samplers(batches[b], 1 + workers % 3, size - 1, size);
                 const int64_t epoch_steps = sampler_steps(&sampler);
-                struct loader *loader = open_loader(workers, 4);
-                take_steps(loader, 0, 0, 7 * epoch_steps);
+                struct loader *loader = open_loader(workers, 2 + workers % 3);
+                take_steps(loader, 0, 0, 3 * epoch_steps);
                 take_steps(loader, 3, epoch_steps, 2 * epoch_steps + 1);
                 take_steps(loader, 2, epoch_steps - 1, 0);
                 loader_close(loader);
                 close_samplers();
             }
+    assert_int_equal(atomic_load(&signals_open), 0);
 }
 
 /* Before each batch is requested, the ring holds it and the following ones, across epochs. Nothing
@@ -184,9 +178,7 @@ TEST(test_ring_stays_full)
         for (; seen < wanted; seen++)
             sem_wait(&read_done);
         assert_int_equal(atomic_load(&reads), wanted);
-        struct batch *batch = loader_next(loader, &waited);
-        check_batch(batch, (uint32_t)(number / EPOCH_STEPS), number % EPOCH_STEPS, 0);
-        loader_give_back(loader, batch);
+        take_batch(loader, (uint32_t)(number / EPOCH_STEPS), number % EPOCH_STEPS, 0);
     }
     assert_null(loader_next(loader, &waited));
     assert_int_equal(atomic_load(&reads), 2 * SAMPLES + (EPOCH_STEPS - 1) * BATCH);
@@ -216,11 +208,8 @@ TEST(test_start_again)
     double waited = 0;
     for (int64_t taken = 0; taken < 6; taken++) {
         loader_start(loader, taken, taken, 30);
-        for (int64_t step = taken; step < 2 * taken; step++) {
-            struct batch *batch = loader_next(loader, &waited);
-            check_batch(batch, (uint32_t)taken, step, 0);
-            loader_give_back(loader, batch);
-        }
+        for (int64_t step = taken; step < 2 * taken; step++)
+            take_batch(loader, (uint32_t)taken, step, 0);
         loader_stop(loader);
         assert_null(loader_next(loader, &waited));
     }
@@ -246,11 +235,8 @@ TEST(test_held_batches)
     assert_in_range(atomic_load(&reads) - before, 30, 40);
     for (int i = 0; i < 3; i++)
         loader_give_back(loader, held[i]);
-    for (int step = 3; step < 11; step++) {
-        struct batch *batch = loader_next(loader, &waited);
-        check_batch(batch, 0, step, 0);
-        loader_give_back(loader, batch);
-    }
+    for (int step = 3; step < 11; step++)
+        take_batch(loader, 0, step, 0);
     loader_close(loader);
     close_samplers();
 }

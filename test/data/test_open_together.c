@@ -4,11 +4,11 @@
 /* A data set is opened by all ranks together: who lists, indexes and describes which files. Each
  * rank has its own copy of the files, as on nodes that copy data to local disks; the copies differ
  * where the rank must not look. */
-#include <hdf5.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
 #include "core/integer.h"
+#include "hdf5_fixture.h"
 #include "shards.h"
 
 enum {
@@ -109,10 +109,12 @@ TEST(rank_0_lists_folders)
 
 TEST(shards_are_indexed_by_one_rank)
 {
-    char name[32];
+    char name[32], members[80];
     for (int i = 0; i < SHARDS; i++) {
         snprintf(name, sizeof name, "%d.tar", i);
-        shard_put(name, 2, (const int[]){world->rank, i % 2});
+        snprintf(members, sizeof members, "000000.cls=%d|000000.jpg|000001.cls=%d|000001.jpg",
+                 world->rank, i % 2);
+        shard_make(name, "ustar", members);
     }
     options.data.val = VALIDATION_NONE;
     opens_together(SPLIT_TRAIN, 2 * SHARDS);
@@ -132,23 +134,11 @@ static void arrays_put(const char *name, int number, hsize_t samples)
         x[i] = (float)(number * 1000 + i);
     for (int i = 0; i < SAMPLES; i++)
         time[i] = number * SAMPLES + i;
-    hid_t file = H5Fcreate(path_of(name), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_chunk(creation, 3, chunk);
-    H5Pset_deflate(creation, 1);
-    const char *const names[] = {"x", "y", "number"};
-    for (int v = 0; v < 3; v++) {
-        hid_t space = H5Screate_simple(v < 2 ? 3 : 1, extent, NULL);
-        hid_t made =
-            H5Dcreate2(file, names[v], v < 2 ? H5T_IEEE_F32LE : H5T_IEEE_F64LE, space, H5P_DEFAULT,
-                       v == 0 && samples > 0 ? creation : H5P_DEFAULT, H5P_DEFAULT);
-        assert_true(samples == 0 ||
-                    H5Dwrite(made, v < 2 ? H5T_NATIVE_FLOAT : H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL,
-                             H5P_DEFAULT, v < 2 ? (const void *)x : time) >= 0);
-        H5Dclose(made);
-        H5Sclose(space);
-    }
-    H5Pclose(creation);
+    hid_t file = hdf5_create(path_of(name));
+    hdf5_write(file, "x", 3, extent, samples > 0 ? chunk : NULL, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT,
+               x);
+    hdf5_write(file, "y", 3, extent, NULL, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, x);
+    hdf5_write(file, "number", 1, extent, NULL, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, time);
     H5Fclose(file);
 }
 

@@ -2,16 +2,12 @@
 // ranks: 1 3
 /* Statistics of float32 records: those of the definition, the same bits on any number of ranks and
  * threads; missing, infinite, huge and constant values. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "data/statistics.h"
+#include "model_fixture.h"
 #include "test.h"
 
 enum { SAMPLES = 23, CHANNELS = 5, SIDE = 7, PLANE = SIDE * SIDE };
 
-static struct comm *world;
 static float special = 1; /* value of the first pixel of record 11, channel 1 */
 static double far;        /* added to channel 0 */
 
@@ -167,12 +163,4 @@ TEST(infinite_and_huge_values)
     assert_true(isfinite(std.value[1]) && std.value[1] > 1e36);
 }
 
-int main(int argc, char **argv)
-{
-    struct error error = {0};
-    if (!comm_world_open(&argc, &argv, &world, &error))
-        return 1;
-    const int failed = TESTS_RUN();
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD()

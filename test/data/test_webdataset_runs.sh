@@ -72,28 +72,26 @@ train 3 blocks_three $wds data.shuffle_block=4
 result 'blocks on one rank and on three' "$(differ "$work/blocks_one.loss" "$work/blocks_three.loss" 1e-5)" \
     "$work/blocks_three.log"
 
-fails 2 'a run does not resume with other shards' 2 "shards/checkpoints/step-00000009.h5: class 2 'dog' had 20 training samples, has 10;" \
+fails 1 'a run does not resume with other shards' 2 "step-00000009.h5.*'dog'" \
     $model run.dir="$work/shards" train.epochs=4 data.format=webdataset "data.root=$shards/set-{train-{000000..000001},val-000000}.tar"
 
-# Two ranks, interrupted after a checkpoint that is not at the end of an epoch: of 10 checkpoints, number 5 is left.
-train 2 whole $wds train.epochs=4 checkpoint.every=0.4
-result 'a run is interrupted' "$(interrupted $model $wds train.epochs=4 checkpoint.every=0.4)" "$work/interrupted.log"
-train 2 interrupted $wds train.epochs=4 checkpoint.every=0.4
-result 'a resumed run has the losses of an undisturbed run' \
-    "$(has "$work/interrupted.log" 'resuming from'; differ "$work/whole.loss" "$work/interrupted.loss" 0)" "$work/interrupted.log"
+# Three ranks, interrupted in the middle of an epoch of 3 steps.
+train 3 whole $wds train.epochs=4 checkpoint.every=0.33 checkpoint.keep=20
+interrupted whole part 5
+train 3 part $wds train.epochs=4
+result 'a resumed run has the losses of an undisturbed run' "$(has part.log 'resuming from .*: step 5'; differ whole.loss part.loss 0)" part.log
 
 run 1 predict predict "$work/shards/checkpoints/last.h5" predict.output="$work/predictions.csv"
 [ "$(wc -l <"$work/predictions.csv")" = 21 ] && bad= || bad="not 20 lines and a header"
 result 'predict has a line for each sample' "$bad" "$work/predict.log"
 run 1 plan plan $model $wds
 result 'a plan of a run from shards' "$(ended)" "$run_log"
-run 2 doctor doctor $wds
+run 1 doctor doctor $wds
 grep -q 'shards: 4 files, 0\..* MB' "$work/doctor.log" && bad= || bad='no shards'
 result 'doctor compares the shards' "$bad" "$work/doctor.log"
 
 train 1 fraction data.format=webdataset "data.root=$shards/set-train-*.tar" data.val=0.2
 result 'a part of each class is held out' "$(has "$work/fraction.log" '48 training and 12 validation samples')" "$work/fraction.log"
 head -c 30000 "$shards/set-train-000001.tar" >"$work/cut" && mv "$work/cut" "$shards/set-train-000001.tar"
-fails 2 'a truncated shard is named' 3 \
-    'set-train-000001.tar: [a-z/0-9.]* at byte [0-9]+: ends after the end of the file: the shard is truncated' \
+fails 3 'a truncated shard is named' 3 'set-train-000001.tar: [a-z/0-9.]* at byte [0-9]+' \
     $model $wds run.dir="$work/cut_run"

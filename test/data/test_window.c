@@ -2,13 +2,11 @@
 /* augment.crop of arrays: windows of fields depend on seed, epoch and sample only. Pixels and
  * targets are cut at the same position, and only the chunks of the window are decoded. The tiles of
  * evaluations have each target once. */
-#include <hdf5.h>
-#include <math.h>
-
-#include "config/options.h"
 #include "data/array_cache.h"
 #include "data/crop.h"
 #include "data/window.h"
+#include "dataset_fixture.h"
+#include "hdf5_fixture.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -16,8 +14,6 @@ enum { SAMPLES = 6, CHANNELS = 2, HEIGHT = 21, WIDTH = 34, ROWS = 5, COLUMNS = 7
 enum { HIGH = 8, WIDE = 9, PLANE = HIGH * WIDE, OUTPUTS = 1, EPOCHS = 40 };
 enum { TILES = 3 * 4 };
 
-static struct options options;
-static struct dataset dataset;
 static struct error error;
 
 static float value_of(int64_t sample, int64_t channel, int64_t row, int64_t column)
@@ -40,22 +36,13 @@ static void fields_write(hid_t file, const char *name, int64_t first, int64_t co
                 values[hwc ? (n * HEIGHT * WIDTH + p) * count + c
                            : (n * count + c) * HEIGHT * WIDTH + p] =
                     value_of(n, first + c, p / WIDTH, p % WIDTH);
-    hid_t space = H5Screate_simple(4, extent, NULL);
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_chunk(creation, 4, chunk);
-    H5Pset_deflate(creation, 1);
-    hid_t made =
-        H5Dcreate2(file, name, H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-    assert_true(H5Dwrite(made, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-    H5Dclose(made);
-    H5Pclose(creation);
-    H5Sclose(space);
+    hdf5_write(file, name, 4, extent, chunk, H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, values);
 }
 
 static int set_up(void **state)
 {
     temporary_setup(state);
-    hid_t file = H5Fcreate(temporary_path("train.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t file = hdf5_create(temporary_path("train.h5"));
     fields_write(file, "chw", 0, CHANNELS, false);
     fields_write(file, "hwc", 0, CHANNELS, true);
     fields_write(file, "y", CHANNELS, OUTPUTS, false);
@@ -65,11 +52,7 @@ static int set_up(void **state)
 
 static void use(const char *x)
 {
-    options_default(&options);
-    snprintf(options.data.format, sizeof options.data.format, "arrays");
-    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_path("train.h5"));
-    snprintf(options.data.x, sizeof options.data.x, "%s", x);
-    snprintf(options.data.y, sizeof options.data.y, "y");
+    arrays_begin("train.h5", x, "y");
     options.data.task = TASK_REGRESSION;
     options.data.val = VALIDATION_TEST;
     options.data.workers = 1;
@@ -78,12 +61,6 @@ static void use(const char *x)
     options.model.image_width = WIDE;
     options.augment.crop = CROP_RANDOM;
     options.run.seed = 5;
-}
-
-static void open_split(enum data_split split)
-{
-    if (!dataset_open(&dataset, &options, split, NULL, &error))
-        fail_msg("%s", error.text);
 }
 
 static void crop_use(struct crop *crop)
@@ -128,9 +105,9 @@ TEST(windows_are_read_alone)
         int64_t positions = 0;
         int32_t label;
         use(names[n]);
-        open_split(SPLIT_TRAIN);
+        split_opens(SPLIT_TRAIN, SAMPLES);
         crop_use(&crop);
-        assert_true(crop.active && dataset.count == SAMPLES && dataset.kept_bytes == 0);
+        assert_true(crop.active && dataset.kept_bytes == 0);
         assert_int_equal(dataset_record_bytes(&dataset), sizeof values);
         for (uint32_t epoch = 0; epoch < EPOCHS; epoch++)
             for (int64_t sample = 0; sample < SAMPLES; sample++) {
@@ -149,7 +126,6 @@ TEST(windows_are_read_alone)
                 assert_memory_equal(values, again, sizeof values);
             }
         assert_in_range(positions, 150, (HEIGHT - HIGH + 1) * (WIDTH - WIDE + 1));
-        dataset_close(&dataset);
     }
     crop_scratch_free(&scratch);
 }
@@ -161,8 +137,7 @@ TEST(tiles_have_each_target_once)
     static int seen[SAMPLES][HEIGHT][WIDTH];
     int32_t label;
     use("chw");
-    open_split(SPLIT_ALL);
-    assert_int_equal(dataset.count, SAMPLES * TILES);
+    split_opens(SPLIT_ALL, SAMPLES * TILES);
     assert_int_equal(window_records(&dataset), SAMPLES);
     for (int64_t n = 0; n < dataset.count; n++) {
         const struct window_tile tile = window_tile_of(&dataset, n);
@@ -181,7 +156,6 @@ TEST(tiles_have_each_target_once)
     for (int64_t i = 0; i < SAMPLES * HEIGHT * WIDTH; i++)
         assert_int_equal((&seen[0][0][0])[i], 1);
     assert_in_range(array_cache_counts(dataset.chunks).decoded, 1, SAMPLES * 2 * 5 * 5);
-    dataset_close(&dataset);
 }
 
 TEST(statistics_read_whole_fields)
@@ -189,42 +163,31 @@ TEST(statistics_read_whole_fields)
     static float values[(CHANNELS + OUTPUTS) * HEIGHT * WIDTH];
     int32_t label;
     use("chw");
-    open_split(SPLIT_TRAIN);
+    split_opens(SPLIT_TRAIN, SAMPLES);
     struct dataset fields = window_fields(&dataset);
     assert_int_equal(dataset_record_bytes(&fields), sizeof values);
     assert_true(dataset_read(&fields, 3, values, &label, &error));
     for (int64_t i = 0; i < (int64_t)(sizeof values / sizeof *values); i++)
         assert_true(values[i] == value_of(3, 0, 0, 0) + (float)i);
-    dataset_close(&dataset);
-}
-
-static void refused(const char *pattern)
-{
-    error_clear(&error);
-    assert_false(dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error));
-    assert_non_null(strstr(error.text, pattern));
 }
 
 TEST(wrong_windows_are_refused)
 {
     use("chw");
     options.model.image = HEIGHT + 1;
-    refused("images of 21x34 pixels are smaller than windows of 22x9");
+    split_fails(SPLIT_TRAIN, "images of 21x34 pixels are smaller than windows of 22x9");
     options.model.image = 0;
-    refused("set model.image");
+    split_fails(SPLIT_TRAIN, "set model.image");
     use("chw");
     options.train.row_weight = ROW_WEIGHT_LATITUDE;
-    refused("train.row_weight does not apply to windows of arrays");
+    split_fails(SPLIT_TRAIN, "train.row_weight");
     use("chw");
     options.augment.roll = ROLL_X;
-    refused("augment.roll does not apply to windows of arrays");
+    split_fails(SPLIT_TRAIN, "augment.roll");
     use("chw");
     options.augment.crop = CROP_NONE;
     options.eval.crop = CROP_CENTER;
-    refused("eval.crop=center of arrays needs augment.crop=random or center");
+    split_fails(SPLIT_TRAIN, "eval.crop=center");
 }
 
-int main(void)
-{
-    return TESTS_RUN(.setup = set_up, .teardown = temporary_teardown);
-}
+TEST_MAIN(.setup = set_up, .teardown = temporary_teardown)

@@ -36,10 +36,9 @@ static void check(enum data_type type, int64_t rows, int64_t width, bool in_plac
 TEST_KERNELS(all_types_and_sizes)
 {
     static const int64_t sizes[][2] = {{0, 8}, {1, 1}, {3, 7}, {5, 24}, {65, 40}, {130, 33}};
-    static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
-    for (int t = 0; t < 3; t++)
-        for (int i = 0; i < 6; i++)
-            check(types[t], sizes[i][0], sizes[i][1], i % 2 == 0);
+    for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++)
+        for (int i = 0; i < device_test_cases(6, 4); i++)
+            check(type, sizes[i][0], sizes[i][1], i % 2 == 0);
 }
 
 TEST_MAIN()

@@ -6,60 +6,65 @@
 #include "device_test.h"
 #include "test.h"
 
+enum {
+    BIAS = 1,
+    PRE = 2, /* GELU forward, and the gradient through it backward */
+    RESIDUAL = 4,
+    IN_PLACE = 8, /* y is the residual */
+    SCALE = 16,   /* only in forward, with PRE and RESIDUAL */
+    TANH = 32,
+    RELU = 64, /* of y forward, of the layer that produced x backward */
+    OVERWRITE = 128
+};
+
 struct linear_case {
     enum data_type type;
     int64_t samples, rows_per_sample, in, out;
-    bool bias, pre, residual, in_place;
+    int flags;
     float dropout, drop_path;
-    bool scale, gelu_tanh; /* scale: only in forward, with pre and residual */
 };
 
+/* The first EMULATED ones are for the emulated GPU. */
 static const struct linear_case cases[] = {
-    {TYPE_FP32, 2, 65, 48, 40, true, false, false, false, 0, 0, false, false},
-    {TYPE_FP32, 1, 1, 8, 10, false, false, false, false, 0, 0, false, false},
-    {TYPE_FP32, 3, 5, 7, 13, true, true, false, false, 0.1f, 0, false, false},
-    {TYPE_FP32, 5, 3, 16, 21, true, false, true, false, 0.3f, 0.5f, false, false},
-    {TYPE_FP32, 4, 40, 96, 800, false, true, false, false, 0.1f, 0, false, false},
-    {TYPE_FP32, 4, 33, 40, 776, true, false, true, true, 0, 0.25f, false, false},
-    {TYPE_FP32, 9, 100, 24, 24, true, false, false, false, 0.2f, 0, false, false},
-    {TYPE_FP32, 2, 17, 1600, 33, true, false, true, false, 0.1f, 0, false, false},
-    {TYPE_FP32, 1, 70, 1024, 36, true, false, false, false, 0, 0, false,
-     false}, /* slow strides are copied */
-    {TYPE_FP32, 1, 70, 36, 1024, true, false, false, false, 0, 0, false, false},
-    {TYPE_BF16, 2, 65, 48, 40, true, false, false, false, 0, 0, false, false},
-    {TYPE_BF16, 3, 5, 7, 13, true, true, false, false, 0.1f, 0, false, false},
-    {TYPE_BF16, 4, 40, 96, 800, true, true, false, false, 0, 0, false, false},
-    {TYPE_BF16, 4, 33, 40, 776, true, false, true, true, 0.1f, 0.25f, false, false},
-    {TYPE_BF16, 9, 100, 24, 24, false, false, false, false, 0.2f, 0, false, false},
-    {TYPE_FP16, 4, 33, 40, 96, true, true, false, false, 0.1f, 0, false, false},
-    {TYPE_FP16, 3, 9, 33, 17, true, false, true, false, 0.5f, 0.5f, false, false},
-    {TYPE_FP16, 2, 6, 24, 16, false, false, true, true, 0, 0, false, false},
-    {TYPE_BF16, 3, 1, 2, 33000, true, false, true, false, 0, 0, false,
-     false}, /* very many columns in a sum */
-    {TYPE_FP32, 5, 1000, 3, 5, true, false, false, false, 0, 0, false,
-     false}, /* chunks of several rows */
-    {TYPE_FP32, 4, 7, 40, 30, true, true, false, false, 0.1f, 0, false, true},
-    {TYPE_BF16, 2, 40, 96, 800, true, true, false, false, 0, 0, false, true},
-    {TYPE_FP16, 3, 5, 17, 24, false, true, false, false, 0, 0, false, true},
-    {TYPE_FP32, 4, 33, 40, 104, true, true, true, false, 0, 0, true, false},
-    {TYPE_FP32, 3, 5, 7, 13, true, true, true, true, 0.2f, 0.3f, true, false},
-    {TYPE_BF16, 4, 33, 40, 776, true, true, true, false, 0.1f, 0.25f, true, false},
-    {TYPE_FP16, 2, 9, 33, 17, false, true, true, true, 0, 0.5f, true, false},
+    {TYPE_FP32, 3, 5, 7, 13, BIAS | PRE | OVERWRITE, 0.1f, 0},
+    {TYPE_FP32, 5, 3, 16, 21, BIAS | RESIDUAL, 0.3f, 0.5f},
+    {TYPE_FP32, 3, 5, 7, 13, BIAS | PRE | RESIDUAL | IN_PLACE | SCALE, 0.2f, 0.3f},
+    {TYPE_FP32, 4, 7, 40, 30, BIAS | PRE | TANH | OVERWRITE, 0.1f, 0},
+    {TYPE_BF16, 2, 33, 48, 40, BIAS | RELU, 0, 0},
+    {TYPE_BF16, 4, 9, 40, 104, BIAS | PRE | RESIDUAL | SCALE, 0.1f, 0.25f},
+    {TYPE_FP16, 3, 5, 17, 24, PRE | TANH, 0, 0},
+    {TYPE_FP16, 3, 9, 33, 17, BIAS | RESIDUAL | IN_PLACE, 0.5f, 0.5f},
+    {TYPE_FP32, 2, 65, 48, 40, BIAS, 0, 0},
+    {TYPE_FP32, 1, 1, 8, 10, 0, 0, 0},
+    {TYPE_FP32, 1, 1, 1, 1, BIAS | RELU, 0, 0},
+    {TYPE_FP32, 4, 40, 96, 800, PRE, 0.1f, 0},
+    {TYPE_FP32, 1, 130, 40, 801, BIAS | RELU | OVERWRITE, 0, 0},
+    {TYPE_FP32, 4, 33, 40, 776, BIAS | RESIDUAL | IN_PLACE, 0, 0.25f},
+    {TYPE_FP32, 9, 100, 24, 24, BIAS, 0.2f, 0},
+    {TYPE_FP32, 2, 17, 1600, 33, BIAS | RESIDUAL, 0.1f, 0},
+    {TYPE_FP32, 1, 70, 1024, 36, BIAS | OVERWRITE, 0, 0}, /* slow strides are copied */
+    {TYPE_FP32, 1, 70, 36, 1024, BIAS, 0, 0},
+    {TYPE_FP32, 4, 33, 40, 104, BIAS | PRE | RESIDUAL | SCALE, 0, 0},
+    {TYPE_FP32, 5, 1000, 3, 5, BIAS | OVERWRITE, 0, 0}, /* chunks of several rows */
+    {TYPE_BF16, 2, 65, 48, 40, BIAS, 0, 0},
+    {TYPE_BF16, 3, 5, 7, 13, BIAS | PRE, 0.1f, 0},
+    {TYPE_BF16, 4, 40, 96, 800, BIAS | PRE | OVERWRITE, 0, 0},
+    {TYPE_BF16, 4, 33, 40, 776, BIAS | RESIDUAL | IN_PLACE, 0.1f, 0.25f},
+    {TYPE_BF16, 9, 100, 24, 24, OVERWRITE, 0.2f, 0},
+    {TYPE_BF16, 1, 500, 17, 3, BIAS | RELU, 0, 0},
+    {TYPE_BF16, 3, 1, 2, 33000, BIAS | RESIDUAL, 0, 0}, /* very many columns in a sum */
+    {TYPE_BF16, 2, 40, 96, 800, BIAS | PRE | TANH, 0, 0},
+    {TYPE_FP16, 4, 33, 40, 96, BIAS | PRE | OVERWRITE, 0.1f, 0},
+    {TYPE_FP16, 2, 6, 24, 16, RESIDUAL | IN_PLACE, 0, 0},
+    {TYPE_FP16, 1, 20, 9, 33, BIAS | RELU, 0, 0},
+    {TYPE_FP16, 2, 9, 33, 17, PRE | RESIDUAL | IN_PLACE | SCALE, 0, 0.5f},
 };
 
-enum { CASES = sizeof cases / sizeof cases[0] };
+enum { CASES = sizeof cases / sizeof cases[0], EMULATED = 8 };
 
 static int64_t rows_of(const struct linear_case *it)
 {
     return it->samples * it->rows_per_sample;
-}
-
-static struct dropout dropout_of(struct device_test *test, float rate)
-{
-    return (struct dropout){.rate = rate,
-                            .seed = 0x123456789abcdefULL,
-                            .layer = 7,
-                            .params = device_test_params(test, 12, 1000, 0, 1)};
 }
 
 static double gelu(double x, bool approximate)
@@ -77,14 +82,6 @@ static double gelu_slope(double x, bool approximate)
     return 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
 }
 
-static double factor_at(const struct dropout *dropout, const struct linear_case *it, int64_t row,
-                        int64_t column, int64_t width)
-{
-    const int64_t padded = (width + 7) / 8 * 8;
-    return device_test_dropout(dropout, row / it->rows_per_sample,
-                               row % it->rows_per_sample * padded + column);
-}
-
 struct forward_tensors {
     void *x, *weight, *bias, *residual, *scale, *pre, *y;
     struct dropout dropout, drop_path;
@@ -96,21 +93,22 @@ static struct forward_tensors run_forward(struct device_test *test, const struct
     struct forward_tensors t = {
         .x = device_test_random(test, it->type, rows * it->in, 1, 1),
         .weight = device_test_random(test, it->type, it->out * it->in, 1, 2),
-        .bias = it->bias ? device_test_random(test, it->type, it->out, 1, 3) : NULL,
-        .residual = it->residual ? device_test_random(test, it->type, rows * it->out, 1, 4) : NULL,
-        .scale = it->scale ? device_test_random(test, it->type, it->out, 1, 9) : NULL,
-        .pre = it->pre ? device_test_zeros(test, it->type, rows * it->out) : NULL,
+        .bias = it->flags & BIAS ? device_test_random(test, it->type, it->out, 1, 3) : NULL,
+        .residual =
+            it->flags & RESIDUAL ? device_test_random(test, it->type, rows * it->out, 1, 4) : NULL,
+        .scale = it->flags & SCALE ? device_test_random(test, it->type, it->out, 1, 9) : NULL,
+        .pre = it->flags & PRE ? device_test_zeros(test, it->type, rows * it->out) : NULL,
         .y = device_test_zeros(test, it->type, rows * it->out),
-        .dropout = dropout_of(test, it->dropout),
-        .drop_path = dropout_of(test, it->drop_path)};
+        .dropout = device_test_drops(test, it->dropout, 7),
+        .drop_path = device_test_drops(test, it->drop_path, 7)};
     const size_t bytes = (size_t)(rows * it->out) * type_size(it->type);
-    if (it->in_place)
+    if (it->flags & IN_PLACE)
         memcpy(t.y, t.residual, bytes);
     DEVICE_RUN(test, linear_forward, .type = it->type, .rows = rows, .in = it->in, .out = it->out,
                .rows_per_sample = it->rows_per_sample, .x = t.x, .weight = t.weight, .bias = t.bias,
-               .residual = it->in_place ? t.y : t.residual, .scale = t.scale, .pre = t.pre,
-               .gelu_tanh = it->gelu_tanh, .y = t.y, .dropout = t.dropout,
-               .drop_path = t.drop_path);
+               .residual = it->flags & IN_PLACE ? t.y : t.residual, .scale = t.scale, .pre = t.pre,
+               .gelu_tanh = it->flags & TANH, .relu = it->flags & RELU, .y = t.y,
+               .dropout = t.dropout, .drop_path = t.drop_path);
     device_test_wait(test);
     return t;
 }
@@ -144,26 +142,29 @@ static void check_forward(struct device_test *test, const struct linear_case *it
     const double *weight = device_test_values(test, it->type, t->weight, it->out * it->in);
     for (int64_t i = 0; i < count; i++) {
         const int64_t row = i / it->out, column = i % it->out;
-        const double factor = factor_at(&t->dropout, it, row, column, it->out);
+        const double factor =
+            device_test_dropout_at(&t->dropout, it->rows_per_sample, row, column, it->out);
         const double bias = t->bias ? device_test_value(it->type, t->bias, column) : 0;
         double sum = bias;
         for (int64_t k = 0; k < it->in; k++)
             sum += x[row * it->in + k] * weight[column * it->in + k];
         pre[i] = sum;
         product[i] = t->bias && apart ? fabs(sum - bias) : 0;
-        const double scale = it->scale ? device_test_value(it->type, t->scale, column) : 1;
-        const bool activated = it->pre && !it->scale;
-        y[i] = (activated ? gelu(sum, it->gelu_tanh) : sum * scale) * factor;
+        const double scale = it->flags & SCALE ? device_test_value(it->type, t->scale, column) : 1;
+        const bool activated = (it->flags & (PRE | SCALE)) == PRE;
+        y[i] = (activated ? gelu(sum, it->flags & TANH) : sum * scale) * factor;
         rounded[i] = (fabs(sum) + product[i]) * factor *
-                     (activated ? gelu_slope(sum, it->gelu_tanh) : scale);
-        if (it->residual) {
+                     (activated ? gelu_slope(sum, it->flags & TANH) : scale);
+        if (it->flags & RELU)
+            y[i] = fmax(0, y[i]);
+        if (it->flags & RESIDUAL) {
             const double path = device_test_drop_path(&t->drop_path, row / it->rows_per_sample);
             y[i] = y[i] * path + device_test_value(it->type, t->residual, i);
             const double residual = fabs(device_test_value(it->type, t->residual, i));
             rounded[i] = fabs(rounded[i]) * path + (product[i] > 0 ? residual : 0);
         }
     }
-    if (it->pre)
+    if (it->flags & PRE)
         check_rounded("pre", it, t->pre, pre, product, count, it->in);
     check_rounded("y", it, t->y, y, rounded, count, it->in);
 }
@@ -171,14 +172,15 @@ static void check_forward(struct device_test *test, const struct linear_case *it
 /* On the emulated GPU also without an algorithm that adds the bias. */
 TEST_KERNELS(forward_is_right)
 {
-    bool emulated = false;
-    for (int i = 0; i < CASES * (1 + emulated); i++) {
-        if (i == CASES)
+    const int count = device_test_cases(CASES, EMULATED);
+    for (int i = 0; i < count + (count < CASES); i++) {
+        const struct linear_case *it = &cases[i % count];
+        if (i == count)
             setenv("VITTRAIN_EMULATION_REFUSE", "find-bias", 1);
-        DEVICE_TEST(test, 2);
-        emulated = device_test_is_emulated(&test);
-        const struct forward_tensors tensors = run_forward(&test, &cases[i % CASES]);
-        check_forward(&test, &cases[i % CASES], &tensors, test.device->backend != &device_cpu);
+        DEVICE_TEST(test, 1);
+        const struct forward_tensors tensors = run_forward(&test, it);
+        DEVICE_TEST_AGAIN(&test, other, run_forward(&other, it))
+        check_forward(&test, it, &tensors, test.device->backend != &device_cpu);
     }
     unsetenv("VITTRAIN_EMULATION_REFUSE");
 }
@@ -193,24 +195,29 @@ struct backward_tensors {
 static struct backward_tensors run_backward(struct device_test *test, const struct linear_case *it)
 {
     const int64_t rows = rows_of(it), weights = it->out * it->in;
+    const bool overwrite = it->flags & OVERWRITE;
     struct backward_tensors t = {
         .x = device_test_random(test, it->type, rows * it->in, 1, 1),
         .weight = device_test_random(test, it->type, weights, 1, 2),
         .dy = device_test_random(test, it->type, rows * it->out, 1, 5),
-        .pre = it->pre ? device_test_random(test, it->type, rows * it->in, 4, 6) : NULL,
+        .pre = it->flags & PRE ? device_test_random(test, it->type, rows * it->in, 4, 6) : NULL,
         .dx = device_test_zeros(test, it->type, rows * it->in),
-        .dweight = device_test_random(test, TYPE_FP32, weights, 1, 7),
-        .dbias = it->bias ? device_test_random(test, TYPE_FP32, it->out, 1, 8) : NULL,
-        .dweight_before = device_test_random(test, TYPE_FP32, weights, 1, 7),
-        .dbias_before = device_test_random(test, TYPE_FP32, it->out, 1, 8),
-        .dx_sums_before = device_test_random(test, TYPE_FP32, it->in, 1, 10),
-        .dropout = dropout_of(test, it->dropout)};
-    if (it->pre && test->device->backend->sums_gradients)
-        t.dx_sums = device_test_random(test, TYPE_FP32, it->in, 1, 10);
+        .dweight = device_test_gradient(test, overwrite, weights, 7),
+        .dbias = it->flags & BIAS ? device_test_gradient(test, overwrite, it->out, 8) : NULL,
+        .dweight_before = device_test_before(test, overwrite, weights, 7),
+        .dbias_before = device_test_before(test, overwrite, it->out, 8),
+        .dx_sums_before = device_test_before(test, overwrite, it->in, 10),
+        .dropout = device_test_drops(test, it->dropout, 7)};
+    if ((it->flags & PRE) && test->device->backend->sums_gradients)
+        t.dx_sums = device_test_gradient(test, overwrite, it->in, 10);
+    for (int64_t i = 0; i < rows * it->in && it->flags & RELU; i++)
+        if (device_test_value(it->type, t.x, i) < 0)
+            memset(element_to_write(it->type, t.x, i), 0, type_size(it->type));
     DEVICE_RUN(test, linear_backward, .type = it->type, .rows = rows, .in = it->in, .out = it->out,
                .rows_per_sample = it->rows_per_sample, .x = t.x, .weight = t.weight, .dy = t.dy,
-               .pre = t.pre, .gelu_tanh = it->gelu_tanh, .dx = t.dx, .dweight = t.dweight,
-               .dbias = t.dbias, .dx_sums = t.dx_sums, .dropout = t.dropout);
+               .pre = t.pre, .gelu_tanh = it->flags & TANH, .x_relu = it->flags & RELU, .dx = t.dx,
+               .dweight = t.dweight, .dbias = t.dbias, .dx_sums = t.dx_sums, .overwrite = overwrite,
+               .dropout = t.dropout);
     device_test_wait(test);
     return t;
 }
@@ -218,18 +225,8 @@ static struct backward_tensors run_backward(struct device_test *test, const stru
 /* The sums are of dx before it is rounded. */
 static void check_dx_sums(const struct linear_case *it, const struct backward_tensors *t)
 {
-    const double tolerance = 1.01 * device_test_precision(it->type) + 1e-6;
-    for (int64_t column = 0; column < it->in; column++) {
-        double sum = t->dx_sums_before[column], sizes = fabs(sum);
-        for (int64_t row = 0; row < rows_of(it); row++) {
-            const double value = device_test_value(it->type, t->dx, row * it->in + column);
-            sum += value;
-            sizes += fabs(value);
-        }
-        if (!(fabs(t->dx_sums[column] - sum) <= tolerance * (1 + sizes)))
-            fail_msg("dx_sums: element %lld is %.9g, not %.9g", (long long)column,
-                     t->dx_sums[column], sum);
-    }
+    device_test_column_sums("dx_sums", it->type, t->dx, rows_of(it), it->in, t->dx_sums_before,
+                            t->dx_sums, 1.01 * device_test_precision(it->type) + 1e-6);
 }
 
 static void check_dx(struct device_test *test, const struct linear_case *it,
@@ -239,17 +236,20 @@ static void check_dx(struct device_test *test, const struct linear_case *it,
     double *dx = device_test_expected(test, count);
     const double *dy = device_test_values(test, it->type, t->dy, rows_of(it) * it->out);
     const double *weight = device_test_values(test, it->type, t->weight, it->out * it->in);
+    for (int64_t row = 0; row < rows_of(it); row++)
+        for (int64_t k = 0; k < it->out; k++)
+            for (int64_t i = 0; i < it->in; i++)
+                dx[row * it->in + i] += dy[row * it->out + k] * weight[k * it->in + i];
     for (int64_t i = 0; i < count; i++) {
         const int64_t row = i / it->in, column = i % it->in;
-        for (int64_t k = 0; k < it->out; k++)
-            dx[i] += dy[row * it->out + k] * weight[k * it->in + column];
-        if (it->pre)
-            dx[i] *= gelu_slope(device_test_value(it->type, t->pre, i), it->gelu_tanh) *
-                     factor_at(&t->dropout, it, row, column, it->in);
+        if (it->flags & RELU && device_test_value(it->type, t->x, i) == 0)
+            dx[i] = 0;
+        if (it->flags & PRE)
+            dx[i] *= gelu_slope(device_test_value(it->type, t->pre, i), it->flags & TANH) *
+                     device_test_dropout_at(&t->dropout, it->rows_per_sample, row, column, it->in);
     }
     check_rounded("dx", it, t->dx, dx, dx, count, it->out);
-    if (t->dx_sums != NULL)
-        check_dx_sums(it, t);
+    check_dx_sums(it, t);
 }
 
 static void check_gradients(struct device_test *test, const struct linear_case *it,
@@ -260,55 +260,43 @@ static void check_gradients(struct device_test *test, const struct linear_case *
     double *dbias = device_test_expected(test, it->out);
     const double *dy = device_test_values(test, it->type, t->dy, rows * it->out);
     const double *x = device_test_values(test, it->type, t->x, rows * it->in);
-    for (int64_t o = 0; o < it->out; o++) {
-        dbias[o] = t->dbias_before[o];
-        for (int64_t row = 0; row < rows; row++)
+    for (int64_t i = 0; i < count; i++)
+        dweight[i] = (double)t->dweight_before[i];
+    for (int64_t o = 0; o < it->out; o++)
+        dbias[o] = (double)t->dbias_before[o];
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t o = 0; o < it->out; o++) {
             dbias[o] += dy[row * it->out + o];
-        for (int64_t i = 0; i < it->in; i++) {
-            double sum = t->dweight_before[o * it->in + i];
-            for (int64_t row = 0; row < rows; row++)
-                sum += dy[row * it->out + o] * x[row * it->in + i];
-            dweight[o * it->in + i] = sum;
+            for (int64_t i = 0; i < it->in; i++)
+                dweight[o * it->in + i] += dy[row * it->out + o] * x[row * it->in + i];
         }
-    }
     device_test_near("dweight", TYPE_FP32, t->dweight, dweight, count, 1e-6, sqrt((double)rows));
-    if (it->bias)
+    if (it->flags & BIAS)
         device_test_near("dbias", TYPE_FP32, t->dbias, dbias, it->out, 1e-6, sqrt((double)rows));
 }
 
 TEST_KERNELS(backward_is_right)
 {
-    for (int i = 0; i < CASES; i++) {
-        DEVICE_TEST(test, 2);
+    for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
+        DEVICE_TEST(test, 1);
         const struct backward_tensors tensors = run_backward(&test, &cases[i]);
+        DEVICE_TEST_AGAIN(&test, other, run_backward(&other, &cases[i]))
         check_dx(&test, &cases[i], &tensors);
         check_gradients(&test, &cases[i], &tensors);
     }
 }
 
-static void assert_same_bits(enum data_type type, const void *a, const void *b, int64_t count)
+/* A loss of NaN must not be hidden. */
+TEST(not_a_number_gets_through)
 {
-    assert_memory_equal(a, b, (size_t)count * type_size(type));
-}
-
-TEST(threads_do_not_matter)
-{
-    device_test_of_cpu();
-    for (int i = 0; i < CASES; i++) {
-        const struct linear_case *it = &cases[i];
-        DEVICE_TEST(one, 1);
-        DEVICE_TEST(three, 3);
-        const struct forward_tensors f1 = run_forward(&one, it);
-        const struct backward_tensors b1 = run_backward(&one, it);
-        device_test_adopt(&three, &one);
-        const struct forward_tensors f3 = run_forward(&three, it);
-        const struct backward_tensors b3 = run_backward(&three, it);
-        assert_same_bits(it->type, f1.y, f3.y, rows_of(it) * it->out);
-        assert_same_bits(it->type, b1.dx, b3.dx, rows_of(it) * it->in);
-        assert_same_bits(TYPE_FP32, b1.dweight, b3.dweight, it->out * it->in);
-        if (it->bias)
-            assert_same_bits(TYPE_FP32, b1.dbias, b3.dbias, it->out);
-    }
+    DEVICE_TEST(test, 1);
+    float *x = device_test_random(&test, TYPE_FP32, 8, 1, 1);
+    float *y = device_test_zeros(&test, TYPE_FP32, 2);
+    x[3] = NAN;
+    DEVICE_RUN(&test, linear_forward, .rows = 1, .in = 8, .out = 2, .rows_per_sample = 1, .x = x,
+               .weight = device_test_random(&test, TYPE_FP32, 16, 1, 2), .relu = true, .y = y);
+    device_test_wait(&test);
+    assert_true(isnan(y[0]) && isnan(y[1]));
 }
 
 TEST(an_unknown_instruction_set_is_an_error)
@@ -338,14 +326,12 @@ static void check_on_two_threads(const struct linear_case *it, bool converts)
 TEST(wide_layers_fit)
 {
     device_test_of_cpu();
-    const struct linear_case layers[] = {
-        {TYPE_BF16, 1, 1151, 6000, 6, true, true, false, false, 0, 0, false, false},
-        {TYPE_BF16, 1, 1151, 6, 6000, true, false, true, false, 0, 0, false, false},
-        {TYPE_BF16, 1, 5, 1100, 4200, true, false, false, false, 0, 0, false, false}};
-    for (int i = 0; i < 3; i++) {
-        check_on_two_threads(&layers[i], true);
-        check_on_two_threads(&layers[i], false);
-    }
+    const struct linear_case layers[] = {{TYPE_BF16, 1, 1151, 6000, 6, BIAS, 0, 0},
+                                         {TYPE_BF16, 1, 1151, 6, 6000, BIAS | RESIDUAL, 0, 0},
+                                         {TYPE_BF16, 1, 5, 1100, 4200, BIAS, 0, 0}};
+    for (int i = 0; i < 3; i++)
+        for (int converts = 0; converts < 2; converts++)
+            check_on_two_threads(&layers[i], converts);
 }
 
 TEST(no_rows_do_nothing)
@@ -365,8 +351,8 @@ TEST(no_rows_do_nothing)
 /* More rows than a GPU's workspace has room for if the sums cannot be stored in y. */
 TEST(much_in_place)
 {
-    const struct linear_case it = {TYPE_FP32, 3,    240,  3,    6000,  true, false,
-                                   true,      true, 0.1f, 0.5f, false, false};
+    const struct linear_case it = {TYPE_FP32, 3,   240, 3, 6000, BIAS | RESIDUAL | IN_PLACE,
+                                   0.1f,      0.5f};
     DEVICE_TEST(test, 2);
     const struct forward_tensors tensors = run_forward(&test, &it);
     check_forward(&test, &it, &tensors, false);
@@ -396,7 +382,7 @@ static void check_parts(int64_t grain_rows)
     only.dweight = only.dbias = NULL;
     test.device->backend->linear_backward(test.stream, &only);
     device_test_wait(&test);
-    assert_same_bits(TYPE_FP32, only.dx, args.dx, ROWS * IN);
+    device_test_same("dx", TYPE_FP32, only.dx, args.dx, ROWS * IN);
     only.dx = NULL;
     only.dweight = device_test_zeros(&test, TYPE_FP32, OUT * IN);
     test.device->backend->linear_backward(test.stream, &only);
@@ -470,11 +456,9 @@ static void check_element(const char *what, const void *tensor, int64_t i, doubl
         fail_msg("%s: element %lld is %.9g, not %.9g", what, (long long)i, value, expected);
 }
 
-static void check_large_forward(bool approximate)
+static void check_large_forward(int flags)
 {
-    const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1,          LARGE_INNER, LARGE_WIDTH,
-                                   true,      true,       false,      false,       0,
-                                   0,         false,      approximate};
+    const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1, LARGE_INNER, LARGE_WIDTH, flags, 0, 0};
     DEVICE_TEST(test, 1);
     const struct forward_tensors t = run_forward(&test, &it);
     for (int64_t sample = 0; sample < LARGE_SAMPLES; sample++) {
@@ -484,15 +468,13 @@ static void check_large_forward(bool approximate)
             sum += device_test_value(TYPE_BF16, t.x, row * LARGE_INNER + k) *
                    device_test_value(TYPE_BF16, t.weight, column * LARGE_INNER + k);
         check_element("pre", t.pre, row * LARGE_WIDTH + column, sum);
-        check_element("y", t.y, row * LARGE_WIDTH + column, gelu(sum, approximate));
+        check_element("y", t.y, row * LARGE_WIDTH + column, gelu(sum, flags & TANH));
     }
 }
 
-static void check_large_backward(bool approximate)
+static void check_large_backward(int flags)
 {
-    const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1,          LARGE_WIDTH, LARGE_INNER,
-                                   true,      true,       false,      false,       0,
-                                   0,         false,      approximate};
+    const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1, LARGE_WIDTH, LARGE_INNER, flags, 0, 0};
     DEVICE_TEST(test, 1);
     const struct backward_tensors t = run_backward(&test, &it);
     for (int64_t sample = 0; sample < LARGE_SAMPLES; sample++) {
@@ -502,7 +484,7 @@ static void check_large_backward(bool approximate)
             sum += device_test_value(TYPE_BF16, t.dy, row * LARGE_INNER + k) *
                    device_test_value(TYPE_BF16, t.weight, k * LARGE_WIDTH + column);
         const int64_t i = row * LARGE_WIDTH + column;
-        sum *= gelu_slope(device_test_value(TYPE_BF16, t.pre, i), approximate);
+        sum *= gelu_slope(device_test_value(TYPE_BF16, t.pre, i), flags & TANH);
         check_element("dx", t.dx, i, sum);
     }
     check_dx_sums(&it, &t);
@@ -517,9 +499,9 @@ TEST(large_gelu_is_right)
     device_test_close(&test);
     if (!is_gpu)
         SKIP_BECAUSE("needs a GPU");
-    for (int approximate = 0; approximate < 2; approximate++) {
-        check_large_forward(approximate);
-        check_large_backward(approximate);
+    for (int tanh = 0; tanh <= TANH; tanh += TANH) {
+        check_large_forward(BIAS | PRE | tanh);
+        check_large_backward(BIAS | PRE | tanh);
     }
 }
 

@@ -41,11 +41,10 @@ TEST_KERNELS(all_types_and_sizes)
     /* tokens, rows and columns of patches, heads, head_dim */
     static const int64_t sizes[][5] = {
         {5, 2, 2, 3, 64}, {9, 2, 3, 2, 24}, {4, 1, 4, 1, 4}, {3, 0, 0, 2, 8}, {69, 4, 16, 3, 32}};
-    static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
-    for (int t = 0; t < 3; t++)
-        for (int i = 0; i < 5; i++)
+    for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++)
+        for (int i = 0; i < device_test_cases(5, 4); i++)
             for (int64_t batch = 0; batch < 3; batch++)
-                check(types[t], batch, sizes[i], (t + i + batch) % 2 == 0);
+                check(type, batch, sizes[i], ((int)type + i + batch) % 2 == 0);
 }
 
 TEST_MAIN()

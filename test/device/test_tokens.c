@@ -5,14 +5,11 @@
 #include "device_test.h"
 #include "test.h"
 
-static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
-
-/* Rounding to the type of a result near 1 that was computed in fp32. */
 static void check_near(const char *what, enum data_type type, const void *tensor,
                        const double *expected, int64_t count)
 {
-    const double tolerance = type == TYPE_FP32 ? 1e-6 : 1.001 * device_test_precision(type);
-    device_test_near(what, type, tensor, expected, count, tolerance, 1e-6 / tolerance);
+    device_test_near(what, type, tensor, expected, count, device_test_rounding(type),
+                     type == TYPE_FP32 ? 1 : 1e-3);
 }
 
 /* first: rows of a sample before its patches. */
@@ -47,18 +44,18 @@ static void check_patches(enum data_type type, int64_t batch, int64_t channels, 
     device_test_same("images", type, images, back, count);
 }
 
+/* batch, channels, height, width, patch, first; the first three for the emulated GPU */
+static const int64_t patch_cases[][6] = {
+    {3, 2, 8, 16, 8, 5},   {2, 1, 6, 9, 3, 0},    {3, 3, 32, 32, 4, 0},  {2, 2, 4, 12, 1, 3},
+    {1, 3, 64, 32, 32, 0}, {2, 3, 28, 28, 14, 1}, {1, 3, 64, 48, 16, 0}, {0, 3, 8, 8, 4, 1}};
+
 TEST(patches_are_cut_and_put_together)
 {
-    for (int i = 0; i < 3; i++) {
-        check_patches(types[i], 3, 3, 32, 32, 4, 0);
-        check_patches(types[i], 2, 1, 6, 9, 3, 0);
-        check_patches(types[i], 2, 2, 4, 12, 1, 3);
-        check_patches(types[i], 1, 3, 64, 32, 32, 0);
-        check_patches(types[i], 2, 3, 28, 28, 14, 1);
-        check_patches(types[i], 1, 3, 64, 48, 16, 0);
-        check_patches(types[i], 3, 2, 32, 16, 8, 5);
-        check_patches(types[i], 0, 3, 8, 8, 4, 1);
-    }
+    for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++)
+        for (int i = 0; i < device_test_cases(8, 3); i++) {
+            const int64_t *c = patch_cases[i];
+            check_patches(type, c[0], c[1], c[2], c[3], c[4], c[5]);
+        }
 }
 
 struct tokens_case {
@@ -67,14 +64,16 @@ struct tokens_case {
     int64_t registers, unplaced;
 };
 
+/* The first TOKEN_EMULATED ones are for the emulated GPU. Odd batches overwrite gradients. */
 static const struct tokens_case token_cases[] = {
-    {3, 65, 48, true, 0, 0},   {2, 16, 13, false, 0, 0},  {1, 2, 1, true, 0, 0},
-    {200, 5, 33, true, 0, 0},  {130, 4, 64, false, 0, 0}, {0, 5, 8, true, 0, 0},
-    {300, 1, 100, true, 0, 0}, {3, 21, 48, true, 4, 5},   {2, 9, 13, true, 3, 4},
-    {70, 7, 24, false, 2, 2},  {200, 6, 33, true, 1, 0},  {3, 7, 16, true, 2, 7},
+    {3, 21, 48, true, 4, 5},  {2, 9, 13, true, 3, 4},    {80, 5, 8, true, 0, 0},
+    {3, 7, 16, true, 2, 7},   {7, 6, 24, false, 2, 2},   {0, 5, 8, true, 0, 0},
+    {3, 65, 48, true, 0, 0},  {2, 16, 13, false, 0, 0},  {1, 2, 1, true, 0, 0},
+    {201, 5, 33, true, 0, 0}, {130, 4, 64, false, 0, 0}, {300, 1, 100, true, 0, 0},
+    {200, 6, 33, true, 1, 0},
 };
 
-enum { TOKEN_CASES = sizeof token_cases / sizeof token_cases[0] };
+enum { TOKEN_CASES = sizeof token_cases / sizeof token_cases[0], TOKEN_EMULATED = 6 };
 
 static void check_tokens_forward(enum data_type type, const struct tokens_case *it)
 {
@@ -118,19 +117,21 @@ static struct tokens_gradients run_tokens_backward(struct device_test *test, enu
                                                    const struct tokens_case *it, bool parameters)
 {
     int64_t patches = it->tokens - it->registers - (it->class_token ? 1 : 0), width = it->width;
+    const bool overwrite = it->batch % 2 == 1;
     struct tokens_gradients g = {
         .dx = device_test_random(test, type, it->batch * it->tokens * width, 1, 4),
         .dpatches = device_test_zeros(test, type, it->batch * patches * width),
-        .dclass_token = device_test_random(test, TYPE_FP32, width, 1, 5),
-        .dregisters = device_test_random(test, TYPE_FP32, it->registers * width, 1, 8),
-        .dposition = device_test_random(test, TYPE_FP32, it->tokens * width, 1, 6),
+        .dclass_token =
+            device_test_gradient(test, overwrite && parameters && it->class_token, width, 5),
+        .dregisters = device_test_gradient(test, overwrite && parameters, it->registers * width, 8),
+        .dposition = device_test_gradient(test, overwrite && parameters, it->tokens * width, 6),
     };
     DEVICE_RUN(test, tokens_backward, .type = type, .batch = it->batch, .tokens = it->tokens,
                .width = width, .registers = it->registers, .unplaced = it->unplaced,
                .class_token = it->class_token, .dx = g.dx, .dpatches = g.dpatches,
                .dclass_token = parameters ? g.dclass_token : NULL,
                .dregister_tokens = parameters ? g.dregisters : NULL,
-               .dposition = parameters ? g.dposition : NULL);
+               .dposition = parameters ? g.dposition : NULL, .overwrite = overwrite);
     device_test_wait(test);
     return g;
 }
@@ -151,12 +152,14 @@ static void check_tokens_backward(enum data_type type, const struct tokens_case 
 {
     int64_t classes = it->class_token ? 1 : 0, first = classes + it->registers;
     int64_t patches = it->tokens - first, width = it->width;
-    DEVICE_TEST(test, 2);
+    const bool overwrite = it->batch % 2 == 1;
+    DEVICE_TEST(test, 1);
     const struct tokens_gradients g = run_tokens_backward(&test, type, it, true);
-    const float *class_before = device_test_random(&test, TYPE_FP32, width, 1, 5);
-    const float *registers_before =
-        device_test_random(&test, TYPE_FP32, it->registers * width, 1, 8);
-    const float *position_before = device_test_random(&test, TYPE_FP32, it->tokens * width, 1, 6);
+    DEVICE_TEST_AGAIN(&test, other, run_tokens_backward(&other, type, it, true))
+    const struct tokens_gradients frozen = run_tokens_backward(&test, type, it, false);
+    const float *class_before = device_test_before(&test, overwrite, width, 5);
+    const float *registers_before = device_test_before(&test, overwrite, it->registers * width, 8);
+    const float *position_before = device_test_before(&test, overwrite, it->tokens * width, 6);
     for (int64_t i = 0; i < it->batch * patches * width; i++) {
         int64_t row = i / width, from = row / patches * it->tokens + row % patches + first;
         assert_true(device_test_value(type, g.dpatches, i) ==
@@ -171,35 +174,23 @@ static void check_tokens_backward(enum data_type type, const struct tokens_case 
     if (it->class_token)
         check_sum(type, it, g.dx, 0, class_before, g.dclass_token);
     else
-        device_test_same("no class token", TYPE_FP32, class_before, g.dclass_token, width);
-    const struct tokens_gradients without = run_tokens_backward(&test, type, it, false);
-    device_test_same("frozen", TYPE_FP32, without.dposition, position_before, it->tokens * width);
-    device_test_same("frozen", TYPE_FP32, without.dregisters, registers_before,
+        device_test_same("no class token", TYPE_FP32, frozen.dclass_token, g.dclass_token, width);
+    device_test_same("frozen", TYPE_FP32, frozen.dposition,
+                     device_test_random(&test, TYPE_FP32, it->tokens * width, 1, 6),
+                     it->tokens * width);
+    device_test_same("frozen", TYPE_FP32, frozen.dregisters,
+                     device_test_random(&test, TYPE_FP32, it->registers * width, 1, 8),
                      it->registers * width);
-    device_test_same("dpatches", type, without.dpatches, g.dpatches, it->batch * patches * width);
+    device_test_same("dpatches", type, frozen.dpatches, g.dpatches, it->batch * patches * width);
 }
 
 TEST_KERNELS(tokens_are_right)
 {
-    for (int type = 0; type < 3; type++)
-        for (int i = 0; i < TOKEN_CASES; i++) {
-            check_tokens_forward(types[type], &token_cases[i]);
-            check_tokens_backward(types[type], &token_cases[i]);
+    for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++)
+        for (int i = 0; i < device_test_cases(TOKEN_CASES, TOKEN_EMULATED); i++) {
+            check_tokens_forward(type, &token_cases[i]);
+            check_tokens_backward(type, &token_cases[i]);
         }
-}
-
-TEST(threads_do_not_matter)
-{
-    device_test_of_cpu();
-    for (int i = 0; i < TOKEN_CASES; i++) {
-        const struct tokens_case *it = &token_cases[i];
-        DEVICE_TEST(one, 1);
-        DEVICE_TEST(three, 3);
-        const struct tokens_gradients a = run_tokens_backward(&one, TYPE_BF16, it, true);
-        const struct tokens_gradients b = run_tokens_backward(&three, TYPE_BF16, it, true);
-        device_test_same("dclass_token", TYPE_FP32, a.dclass_token, b.dclass_token, it->width);
-        device_test_same("dposition", TYPE_FP32, a.dposition, b.dposition, it->tokens * it->width);
-    }
 }
 
 struct pool_case {
@@ -207,9 +198,10 @@ struct pool_case {
     bool mean;
 };
 
+/* The first four are for the emulated GPU. */
 static const struct pool_case pool_cases[] = {
-    {3, 65, 48, 0, false},  {3, 65, 48, 1, true}, {2, 197, 133, 0, true}, {5, 4, 7, 3, true},
-    {70, 10, 300, 2, true}, {0, 4, 8, 0, true},   {4, 1, 9, 0, false},    {2, 5, 6, 2, false},
+    {3, 65, 48, 1, true},  {2, 5, 6, 2, false},    {5, 4, 7, 3, true},     {0, 4, 8, 0, true},
+    {3, 65, 48, 0, false}, {2, 197, 133, 0, true}, {70, 10, 300, 2, true}, {4, 1, 9, 0, false},
 };
 
 static void check_pool(enum data_type type, const struct pool_case *it)
@@ -244,9 +236,9 @@ static void check_pool(enum data_type type, const struct pool_case *it)
 
 TEST_KERNELS(pooling_is_right)
 {
-    for (int type = 0; type < 3; type++)
-        for (size_t i = 0; i < sizeof pool_cases / sizeof pool_cases[0]; i++)
-            check_pool(types[type], &pool_cases[i]);
+    for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++)
+        for (int i = 0; i < device_test_cases(8, 4); i++)
+            check_pool(type, &pool_cases[i]);
 }
 
 TEST_MAIN()

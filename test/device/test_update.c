@@ -173,38 +173,43 @@ static struct update adamw_of(struct device_test *test, int64_t count, enum data
                            .average_decay = 0.9};
 }
 
+/* Wait and compare everything that an update writes. */
+static void check_equal(struct device_test *test, const struct update *a, const struct update *b)
+{
+    device_test_wait(test);
+    device_test_same("weights", TYPE_FP32, a->weights, b->weights, a->count);
+    device_test_same("moment1", TYPE_FP32, a->moment1, b->moment1, a->count);
+    device_test_same("moment2", TYPE_FP32, a->moment2, b->moment2, a->count);
+    device_test_same("average", TYPE_FP32, a->average, b->average, a->count);
+    device_test_same("copy", a->copy_type, a->copy, b->copy, a->count);
+}
+
 /* Everything is as adamw_of initialised it. */
 static void check_unchanged(struct device_test *test, const struct update *args)
 {
-    device_test_wait(test);
     const struct update fresh = adamw_of(test, args->count, args->copy_type);
-    device_test_same("weights", TYPE_FP32, args->weights, fresh.weights, args->count);
-    device_test_same("moment1", TYPE_FP32, args->moment1, fresh.moment1, args->count);
-    device_test_same("moment2", TYPE_FP32, args->moment2, fresh.moment2, args->count);
-    device_test_same("average", TYPE_FP32, args->average, fresh.average, args->count);
-    device_test_same("copy", args->copy_type, args->copy, fresh.copy, args->count);
+    check_equal(test, args, &fresh);
 }
 
-TEST(threads_do_not_matter)
+static void update_many(struct device_test *test)
 {
     enum { MANY = 100003 };
     const struct update_segment segments[] = {
         {.begin = 0, .end = 50001, .weight_decay = 0.1f, .rate_scale = 1},
         {.begin = 50008, .end = MANY, .weight_decay = 0, .rate_scale = 0.3f}};
-    DEVICE_TEST(one, 1);
-    DEVICE_TEST(three, 3);
-    struct update a = adamw_of(&one, MANY, TYPE_FP16), b = adamw_of(&three, MANY, TYPE_FP16);
-    a.segments = b.segments = segments;
-    a.segment_count = b.segment_count = 2;
-    one.device->backend->update(one.stream, &a);
-    three.device->backend->update(three.stream, &b);
-    device_test_wait(&one);
-    device_test_wait(&three);
-    device_test_same("weights", TYPE_FP32, a.weights, b.weights, MANY);
-    device_test_same("moment1", TYPE_FP32, a.moment1, b.moment1, MANY);
-    device_test_same("average", TYPE_FP32, a.average, b.average, MANY);
-    device_test_same("copy", TYPE_FP16, a.copy, b.copy, MANY);
-    assert_true(norm_squared_of(&one, a.weights, MANY) == norm_squared_of(&three, b.weights, MANY));
+    struct update args = adamw_of(test, MANY, TYPE_FP16);
+    args.segments = segments;
+    args.segment_count = 2;
+    test->device->backend->update(test->stream, &args);
+    norm_squared_of(test, args.weights, MANY);
+}
+
+TEST(threads_do_not_matter)
+{
+    device_test_of_cpu();
+    DEVICE_TEST(test, 1);
+    update_many(&test);
+    DEVICE_TEST_AGAIN(&test, other, update_many(&other))
 }
 
 /* The sums of squares of LAMB's and LARS's directions, of segments that need several blocks. */
@@ -300,10 +305,7 @@ TEST(segments_are_updated_each_for_itself)
         each.segments = &segments[i];
         test.device->backend->update(test.stream, &each);
     }
-    device_test_wait(&test);
-    device_test_same("weights", TYPE_FP32, all.weights, each.weights, ELEMENTS);
-    device_test_same("moment1", TYPE_FP32, all.moment1, each.moment1, ELEMENTS);
-    device_test_same("copy", TYPE_BF16, all.copy, each.copy, ELEMENTS);
+    check_equal(&test, &all, &each);
     for (int i = 0, s = 0; i < ELEMENTS; i++) {
         while (s < SEGMENTS && segments[s].end <= i)
             s++;
@@ -351,12 +353,7 @@ TEST(chained_buffers_are_updated_like_single_ones)
         test.device->backend->update(test.stream, &part);
     }
     test.device->backend->update(test.stream, chain);
-    device_test_wait(&test);
-    device_test_same("weights", TYPE_FP32, together.weights, single.weights, ELEMENTS);
-    device_test_same("moment1", TYPE_FP32, together.moment1, single.moment1, ELEMENTS);
-    device_test_same("moment2", TYPE_FP32, together.moment2, single.moment2, ELEMENTS);
-    device_test_same("average", TYPE_FP32, together.average, single.average, ELEMENTS);
-    device_test_same("copy", TYPE_BF16, together.copy, single.copy, ELEMENTS);
+    check_equal(&test, &together, &single);
     for (int i = 0; i < CHAIN; i++)
         assert_true((chain[i].moment2[65] != 0) == (i != 4)); /* it was 0 */
 }
@@ -500,11 +497,7 @@ TEST(the_scale_leaves_no_trace)
         scaled.params = later;
         test.device->backend->update(test.stream, &plain);
         test.device->backend->update(test.stream, &scaled);
-        device_test_wait(&test);
-        device_test_same("weights", TYPE_FP32, scaled.weights, plain.weights, ELEMENTS);
-        device_test_same("moment1", TYPE_FP32, scaled.moment1, plain.moment1, ELEMENTS);
-        device_test_same("moment2", TYPE_FP32, scaled.moment2, plain.moment2, ELEMENTS);
-        device_test_same("copy", TYPE_FP16, scaled.copy, plain.copy, ELEMENTS);
+        check_equal(&test, &scaled, &plain);
     }
 }
 
@@ -536,7 +529,6 @@ TEST(the_scale_follows_the_norms)
     check_scaler(&test, scaler, 1, 1e300, (struct loss_scaler){LOSS_SCALE_MOST, 0, 7});
 }
 
-/* A sequence of gradients, some of which are not finite. */
 /* If half of the samples are in the loss, the gradient is twice as large; it is unchanged if none
  * is. */
 TEST(samples_without_targets_do_not_count)
@@ -561,12 +553,11 @@ TEST(samples_without_targets_do_not_count)
         ((struct step_params *)(uintptr_t)args.params)->samples = 16;
         test.device->backend->update(test.stream, &plain);
         test.device->backend->update(test.stream, &args);
-        device_test_wait(&test);
-        device_test_same("weights", TYPE_FP32, args.weights, plain.weights, ELEMENTS);
-        device_test_same("moment1", TYPE_FP32, args.moment1, plain.moment1, ELEMENTS);
+        check_equal(&test, &args, &plain);
     }
 }
 
+/* A sequence of gradients, some of which are not finite. */
 struct scaler_run {
     struct vector_file *file;
     const float *gradients, *scales;
@@ -636,7 +627,7 @@ TEST(scaling_is_pytorchs)
     struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){65536, 0, 0});
     struct step_params *params = device_test_params(&test, 0, 0, 0.01, 0);
     params->beta1 = 0.9;
-    for (int64_t step = 0; step < run.steps; step++) {
+    for (int64_t step = 0; step < device_test_cases((size_t)run.steps, 200); step++) {
         scaler_run_gradient(&run, step, scaler->scale, gradient);
         params->update = step + 1;
         backend->zero(test.stream, sum, sizeof *sum);

@@ -60,20 +60,27 @@ kind_of_block() {
     esac
 }
 
+# missing_modules NAME...: print the Python modules that are not installed.
+missing_modules() {
+    "$python" -c 'import sys
+from importlib.util import find_spec
+for name in sys.argv[1:]:
+    if find_spec(name.split(".")[0]) is None:
+        print("Python'"'"'s", name)' "$@"
+}
+
 # missing: print the programs and modules that the block needs and that are not installed.
 missing() {
     if has tree && [ "$TEST_SOURCE" != "$TEST_BUILD" ]; then echo "a build in the source's folder"; fi
     for word in $(mark needs); do
         case $word in
-        python:*) "$python" -c "import ${word#python:}" 2>/dev/null || echo "Python's ${word#python:}" ;;
+        python:*) missing_modules "${word#python:}" ;;
         *) command -v "$word" >/dev/null || echo "$word" ;;
         esac
     done
     if [ "$kind" = python ]; then
         modules=$(sed -n 's/^import \(.*\)/\1/p; s/^from \([a-z0-9_]*\).*/\1/p' "$block.text" | tr ',' ' ')
-        for module in $modules; do
-            "$python" -c "import $module" 2>/dev/null || echo "Python's $module"
-        done
+        missing_modules $modules
     fi
 }
 

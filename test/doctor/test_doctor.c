@@ -1,270 +1,321 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Findings of doctor on simulated nodes: too many threads per CPU, different data, rows as a table
- * and as JSON. */
+/* The checks of doctor on simulated nodes, the facts of this one, and the rows as a table and as
+ * JSON. */
 #include "tools/doctor/doctor.h"
 
 #include <jansson.h>
-#include <semaphore.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "app/app.h"
+#include "config/options.h"
 #include "temporary.h"
 #include "test.h"
 
-/* ---- rows */
-TEST(the_worst_that_is_said_counts)
+/* ---- the checks on two good nodes n0 and n1 of two ranks each, with one fault */
+
+static struct options options;
+static struct doctor_facts facts[4];
+static struct doctor doctor;
+
+static void doctor_make(void)
 {
-    struct doctor_row row = {.check = "x"};
-    doctor_set(&row, DOCTOR_PASS, NULL, "all is well");
-    assert_int_equal(row.verdict, DOCTOR_PASS);
-    doctor_set(&row, DOCTOR_WARN, "mend it", "%s is odd", "a");
-    doctor_set(&row, DOCTOR_WARN, "mend it", "%s is odd", "b");
-    assert_string_equal(row.found, "a is odd; b is odd");
-    assert_string_equal(row.advice, "mend it");
-    doctor_set(&row, DOCTOR_FAIL, NULL, "broken");
-    doctor_set(&row, DOCTOR_WARN, "no", "odd");
-    doctor_set(&row, DOCTOR_PASS, NULL, "well");
-    assert_int_equal(row.verdict, DOCTOR_FAIL);
-    assert_string_equal(row.found, "broken");
-    assert_string_equal(row.advice, "");
-    for (int i = 0; i < 1000; i++)
-        doctor_set(&row, DOCTOR_FAIL, "so many", "thing %d", i);
-    assert_true(strlen(row.found) < DOCTOR_TEXT);
+    memset(&options, 0, sizeof options);
+    options.run.backend = BACKEND_CUDA;
+    options.checkpoint.keep = 3;
+    strcpy(options.data.format, "cifar10");
+    memset(facts, 0, sizeof facts);
+    for (int rank = 0; rank < 4; rank++) {
+        struct doctor_facts *one = &facts[rank];
+        snprintf(one->host, sizeof one->host, "n%d", rank / 2);
+        one->rank = rank;
+        one->node = rank / 2;
+        one->threads = 4;
+        one->online = 8;
+        one->slots = 4;
+        one->cores[0] = rank % 2 == 0 ? 0x0f : 0xf0;
+        one->files = 4096;
+        one->locked = UINT64_MAX;
+        snprintf(one->gpu.name, sizeof one->gpu.name, "H100");
+        snprintf(one->gpu.identity, sizeof one->gpu.identity, "GPU-%d", rank);
+        snprintf(one->survey.software, sizeof one->survey.software, "CUDA 12.8");
+        one->survey.visible = 2;
+        one->shared_bytes = one->shared_free = UINT64_C(1) << 34;
+        one->shares_folder = one->locks_folder = 1;
+        one->free = 1000000000;
+        one->data = (struct doctor_data){.files = 5, .bytes = 500, .samples = 2, .names = 7};
+    }
+    doctor = (struct doctor){.options = &options,
+                             .ranks = 4,
+                             .nodes = 2,
+                             .facts = facts,
+                             .checkpoint = 100000000,
+                             .sample = {"/d/a.bin", "/d/b.bin"}};
 }
 
-static char *printed(void (*print)(const struct doctor *, double, FILE *),
-                     const struct doctor *doctor)
+/* Run the check of this name; its row must have the verdict and a finding with `part`. */
+static void assert_row(const char *name, enum doctor_verdict verdict, const char *part)
+{
+    struct doctor_row row = {0};
+    int check = 0;
+    while (strcmp(doctor_checks[check].name, name) != 0)
+        check++;
+    doctor_checks[check].run(&doctor, &row);
+    if (row.verdict != verdict || strstr(row.found, part) == NULL)
+        fail_msg("%s: verdict %d, %s; wanted %d, %s", name, row.verdict, row.found, verdict, part);
+}
+
+/* The check finds this after the change. */
+#define FOUND(check, verdict, part, ...)                                                           \
+    do {                                                                                           \
+        doctor_make();                                                                             \
+        __VA_ARGS__;                                                                               \
+        assert_row(check, DOCTOR_##verdict, part);                                                 \
+    } while (0)
+
+TEST(faults_are_found)
+{
+    FOUND("program", FAIL, "rank 1", error_set(&doctor.program, ERROR_USAGE, "rank 1 differs"));
+    FOUND("deck", FAIL, "train.epochs=7",
+          error_set(&doctor.deck, ERROR_USAGE, "train.epochs=7, but 3 on rank 0"));
+    FOUND("ranks", WARN, "two nodes are called n0", strcpy(facts[2].host, "n0"));
+    FOUND("ranks", WARN, "1 to 3 ranks per node", facts[2].node = 0);
+    FOUND("ranks", WARN, "4 ranks in 2 slots", facts[0].slots = 2);
+    FOUND("cores", WARN, "n1: 2 ranks with 8 threads each on 8 CPUs", facts[2].threads = 8);
+    FOUND("cores", WARN, "n1: 8 threads, but the control group has a quota of 1.5",
+          facts[2].quota = 1.5);
+    FOUND("cores", WARN, "4 to 8 CPUs", facts[2].online = 4);
+    FOUND("binding", WARN, "n1: 2 ranks with 8 threads in total are bound to 4 of 8",
+          facts[3].cores[0] = 0x0f);
+    FOUND("binding", WARN, "n1: 1 rank with 3 threads in total is bound to 2 of 8",
+          facts[2].cores[0] = 0x03;
+          facts[2].threads = 3);
+    FOUND("gpus", FAIL, "rank 3 on n1 has no GPU: no driver", strcpy(facts[3].no_gpu, "no driver"));
+    FOUND("gpus", FAIL, "no rank has a GPU: no module", memset(facts, 0, sizeof facts);
+          strcpy(facts[0].no_gpu, "no module"));
+    FOUND("gpus", PASS, "no rank has a GPU", memset(facts, 0, sizeof facts);
+          options.run.backend = BACKEND_AUTO);
+    FOUND("gpus", FAIL, "rank 3 on n1", strcpy(facts[3].survey.software, "CUDA 11"));
+    FOUND("gpus", FAIL, "sm_80", strcpy(facts[3].gpu.instructions, "sm_80"));
+    FOUND("gpus", FAIL, "2 ranks on n1 have the same GPU (GPU-2)",
+          strcpy(facts[3].gpu.identity, "GPU-2"));
+    FOUND("gpus", PASS, "H100", strcpy(facts[3].gpu.identity, "GPU-2"); options.cuda.share = true);
+    FOUND("gpus", WARN, "n1 has 4 GPUs for 2 ranks", facts[2].survey.visible = 4);
+    FOUND("gpus", WARN, "n1: GPUs have no direct access", facts[2].survey.unreached = 1);
+    FOUND("limits", WARN, "rank 3 on n1: the limit of open files is 200", facts[3].files = 200);
+    FOUND("limits", WARN, "rank 3 on n1: the limit of locked memory", facts[3].locked = 65536;
+          facts[3].infiniband = 1);
+    FOUND("limits", PASS, "", facts[3].locked = 65536);
+    FOUND("shared memory", FAIL, "n1: 0.0 of /dev/shm's 16384 MiB", facts[2].shared_free = 1000);
+    FOUND("shared memory", WARN, "n1: ", facts[2].shared_free = comm_shared_bytes(2) + 1000);
+    FOUND("shared memory", PASS, "/dev/shm/vittrain-0-1",
+          strcpy(facts[2].left, "/dev/shm/vittrain-0-1"));
+    FOUND("run folder", FAIL, "n1: cannot write runs",
+          strcpy(facts[2].folder_why, "cannot write runs"));
+    FOUND("run folder", WARN, "n1: ", facts[2].shares_folder = 0);
+    FOUND("run folder", WARN, "n1: locks", facts[2].locks_folder = 0);
+    FOUND("space", PASS, "5 checkpoints of 100.00 MB take 0.5 GB", (void)0);
+    FOUND("space", WARN, "0.4 GB free", facts[0].free = 400000000);
+    FOUND("space", FAIL, "0.09 GB free", facts[0].free = 90000000);
+    FOUND("data", FAIL, "n1: /d: no such folder", strcpy(facts[2].data.why, "/d: no such folder"));
+    FOUND("data", WARN, "n1: too many files", facts[2].data.cut = 1);
+    FOUND("data", FAIL, "n1: names or sizes differ: 6 files", facts[2].data.files = 6);
+    FOUND("data", FAIL, "n1: names or sizes differ", facts[2].data.names = 8);
+    FOUND("data", FAIL, "n1: /d/b.bin differs", facts[2].data.sum[1] = 1);
+    FOUND("data", PASS, "synthetic", strcpy(options.data.format, "synthetic"));
+    doctor_make();
+    for (int check = 0; check < DOCTOR_CHECKS; check++) {
+        struct doctor_row row = {0};
+        doctor_checks[check].run(&doctor, &row);
+        assert_int_equal(row.verdict, DOCTOR_PASS);
+    }
+    assert_string_equal(doctor_checks[DOCTOR_CORES_ROW].name, "cores");
+    assert_string_equal(doctor_checks[DOCTOR_BINDING_ROW].name, "binding");
+    assert_string_equal(doctor_checks[DOCTOR_SPACE_ROW].name, "space");
+}
+
+/* ---- rows */
+
+TEST(the_worst_findings_are_kept)
+{
+    struct doctor_row row = {0};
+    doctor_set(&row, DOCTOR_PASS, "all is well");
+    assert_int_equal(row.verdict, DOCTOR_PASS);
+    doctor_set(&row, DOCTOR_WARN, "%s is odd", "a");
+    doctor_set(&row, DOCTOR_WARN, "%s is odd", "b");
+    assert_string_equal(row.found, "a is odd; b is odd");
+    doctor_set(&row, DOCTOR_FAIL, "broken");
+    doctor_set(&row, DOCTOR_WARN, "odd");
+    assert_int_equal(row.verdict, DOCTOR_FAIL);
+    assert_string_equal(row.found, "broken");
+    for (int i = 0; i < 1000; i++)
+        doctor_set(&row, DOCTOR_FAIL, "thing %d", i);
+    assert_string_equal(row.found, "broken; thing 0; thing 1");
+    assert_int_equal(row.findings, 1001);
+}
+
+static char *printed(void (*print)(const struct doctor *, const struct doctor_row *, double,
+                                   FILE *),
+                     const struct doctor_row *rows)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
     assert_non_null(file);
-    print(doctor, 1.25, file);
+    print(&doctor, rows, 1.25, file);
     fclose(file);
     return text;
 }
 
 TEST(rows_become_a_table_and_json)
 {
-    struct comm world = {.size = 8};
-    static struct doctor doctor = {
-        .row = {{.check = "deck"}, {.check = "data"}, {.check = "clock"}},
-        .rows = 3,
-        .node_count = 2};
-    struct doctor_row *rows = doctor.row;
-    doctor.world = &world;
-    doctor_set(&rows[0], DOCTOR_PASS, NULL, "same");
-    doctor_set(&rows[1], DOCTOR_FAIL, "copy \"it\"", "node\xff has others");
-    char *table = printed(doctor_print_table, &doctor), *text = printed(doctor_print_json, &doctor);
-    assert_has(table, "pass  deck          same\n");
-    assert_has(table, "fail  data          node\xff has others\n");
-    assert_has(table, "-> copy \"it\"\n");
-    assert_has(table, "8 ranks on 2 nodes, 1.2 s: 1 pass, 0 warn, 1 fail, 1 skipped");
+    struct doctor_row rows[DOCTOR_CHECKS] = {{0}};
+    doctor_make();
+    doctor_set(&rows[0], DOCTOR_PASS, "same");
+    doctor_set(&rows[1], DOCTOR_FAIL, "node\xff has others");
+    for (int i = 0; i < 5; i++)
+        doctor_set(&rows[2], DOCTOR_WARN, "%d", i);
+    char *table = printed(doctor_print_table, rows), *text = printed(doctor_print_json, rows);
+    assert_has(table, "pass  program       same\n");
+    assert_has(table, "fail  deck          node\xff has others\n");
+    assert_has(table, "-> correct the deck");
+    assert_has(table, "warn  ranks         0; 1; 2; and 2 more\n");
+    assert_has(table, "4 ranks on 2 nodes, 1.2 s: 1 pass, 1 warn, 1 fail, 8 skipped");
     json_t *object = json_loads(text, 0, NULL);
     assert_non_null(object);
     const json_t *row = json_array_get(json_object_get(object, "checks"), 1);
     assert_int_equal(json_integer_value(json_object_get(object, "fail")), 1);
-    assert_int_equal(json_array_size(json_object_get(object, "checks")), 3);
-    assert_string_equal(json_string_value(json_object_get(row, "check")), "data");
+    assert_int_equal(json_array_size(json_object_get(object, "checks")), DOCTOR_CHECKS);
+    assert_string_equal(json_string_value(json_object_get(row, "check")), "deck");
     assert_string_equal(json_string_value(json_object_get(row, "verdict")), "fail");
     assert_string_equal(json_string_value(json_object_get(row, "found")), "node? has others");
-    assert_string_equal(json_string_value(json_object_get(row, "advice")), "copy \"it\"");
+    assert_string_equal(json_string_value(json_object_get(row, "advice")), doctor_checks[1].advice);
     json_decref(object);
     free(table);
     free(text);
 }
 
-/* ---- CPUs */
-static struct doctor_facts bound(int64_t node, int64_t threads, int first, int last)
+/* ---- facts */
+
+static void data_read(struct doctor_data *data, const char *root, double seconds)
 {
-    struct doctor_facts facts = {.node = node, .threads = threads, .online = 8};
-    for (int core = first; core <= last; core++)
-        facts.cores[core / 64] |= UINT64_C(1) << (core % 64);
-    return facts;
+    snprintf(options.data.root, sizeof options.data.root, "%s", root);
+    doctor_read_data(&doctor, data, seconds);
 }
 
-TEST(crowded_cpus_are_found)
+TEST(data_are_summarized)
 {
-    /* Each its own. */
-    struct doctor_facts facts[4] = {bound(0, 2, 0, 1), bound(0, 2, 2, 3), bound(0, 2, 4, 5),
-                                    bound(0, 2, 6, 7)};
-    assert_int_equal(doctor_find_crowd(facts, 4, 0, true).threads, 2);
-    assert_int_equal(doctor_find_crowd(facts, 4, 0, true).cores, 2);
-    assert_int_equal(doctor_find_crowd(facts, 4, 0, false).threads, 8);
-    /* Two on the same CPUs, while others are free. */
-    facts[1] = facts[0];
-    struct doctor_crowd crowd = doctor_find_crowd(facts, 4, 0, true);
-    assert_int_equal(crowd.ranks, 2);
-    assert_int_equal(crowd.threads, 4);
-    assert_int_equal(crowd.cores, 2);
-    /* Three that overlap only in part: 6 threads on CPUs 0 to 3. */
-    facts[0] = bound(0, 2, 0, 1), facts[1] = bound(0, 2, 1, 2), facts[2] = bound(0, 2, 2, 3);
-    crowd = doctor_find_crowd(facts, 4, 0, true);
-    assert_int_equal(crowd.ranks, 3);
-    assert_int_equal(crowd.threads, 6);
-    assert_int_equal(crowd.cores, 4);
-    /* On another node that is no crowd. */
-    facts[1].node = facts[2].node = 1;
-    assert_true(doctor_find_crowd(facts, 4, 0, true).threads <=
-                doctor_find_crowd(facts, 4, 0, true).cores);
-    /* Ranks that are not bound are a matter of the whole node. */
-    for (int i = 0; i < 4; i++)
-        facts[i] = bound(0, 4, 0, 7);
-    assert_int_equal(doctor_find_crowd(facts, 4, 0, true).threads, 0);
-    assert_int_equal(doctor_find_crowd(facts, 4, 0, false).threads, 16);
-    assert_int_equal(doctor_find_crowd(facts, 4, 0, false).cores, 8);
-}
-
-TEST(sets_of_cpus_are_named)
-{
-    char text[64];
-    struct doctor_facts facts = bound(0, 1, 0, 3), more = bound(0, 1, 130, 130);
-    facts.cores[2] |= more.cores[2];
-    facts.cores[0] |= UINT64_C(1) << 8;
-    doctor_cores_text(facts.cores, text, sizeof text);
-    assert_string_equal(text, "0-3,8,130");
-    assert_int_equal(doctor_core_count(facts.cores), 6);
-    doctor_cores_text(facts.cores, text, 5);
-    assert_string_equal(text, "0-3,");
-}
-
-/* ---- files */
-static void look(struct data_scan *look, const char *root)
-{
-    *look = (struct data_scan){.seconds = 5};
-    snprintf(look->root, sizeof look->root, "%s", root);
-    doctor_data_read(look);
-}
-
-TEST(data_are_compared)
-{
-    static struct data_scan one, other;
     static char large[3 << 20];
-    char text[256], roots[2][512];
+    struct doctor_data one, other;
+    char roots[2][512], both[1100];
+    doctor_make();
     temporary_open();
     for (int i = 0; i < 2; i++) {
         char name[64];
         const char *names[] = {"a.bin", "sub/b.bin", "sub/c.bin"};
         snprintf(name, sizeof name, "%d/sub", i);
         temporary_directory(name);
-        for (int file = 0; file < 3; file++) {
-            /* Made in another order on each. */
+        for (int file = 0; file < 3; file++) { /* created in another order in each */
             snprintf(name, sizeof name, "%d/%s", i, names[i == 0 ? file : 2 - file]);
             temporary_file(name, large, file == 1 ? sizeof large : 100);
         }
         snprintf(name, sizeof name, "%d", i);
         snprintf(roots[i], sizeof roots[i], "%s", temporary_path(name));
     }
-    look(&one, roots[0]);
-    look(&other, roots[1]);
+    data_read(&one, roots[0], 5);
+    data_read(&other, roots[1], 5);
     assert_int_equal(one.files, 3);
     assert_int_equal(one.bytes, sizeof large + 200);
-    assert_false(doctor_data_differs(&other, &one, text, sizeof text));
-    large[50] = 1;
-    temporary_file("1/a.bin", large, 100);
-    large[50] = 0;
-    look(&other, roots[1]);
-    assert_true(doctor_data_differs(&other, &one, text, sizeof text));
-    assert_has(text, "/1/a.bin differs from");
+    assert_int_equal(one.samples, 3);
+    assert_memory_equal(&one, &other, sizeof one);
     large[sizeof large - 1] = 1; /* pieces reach the end of large files */
-    temporary_file("1/a.bin", large, 100);
     temporary_file("1/sub/b.bin", large, sizeof large);
-    look(&other, roots[1]);
-    assert_true(doctor_data_differs(&other, &one, text, sizeof text));
+    data_read(&other, roots[1], 5);
+    assert_true(other.names == one.names);
+    int differing = 0;
+    for (int i = 0; i < 3; i++)
+        differing += other.sum[i] != one.sum[i] && strstr(doctor.sample[i], "/1/sub/b.bin") != NULL;
+    assert_int_equal(differing, 1);
     temporary_file("1/sub/c.bin", large, 101);
-    look(&other, roots[1]);
-    assert_true(doctor_data_differs(&other, &one, text, sizeof text));
-    assert_has(text, "the first node has 3 files");
-    look(&other, temporary_path("none"));
-    assert_int_equal(other.error.kind, ERROR_DATA);
-    other = (struct data_scan){.arrays = true, .seconds = 5};
+    data_read(&other, roots[1], 5);
+    assert_true(other.names != one.names);
+    data_read(&other, temporary_path("none"), 5);
+    assert_has(other.why, "none");
+    data_read(&other, temporary_directory("empty/.hidden"), 5);
+    assert_has(other.why, "hidden");
+    data_read(&other, roots[0], -1);
+    assert_int_equal(other.cut, 1);
+    temporary_directory("many");
+    for (int i = 0; i < 100; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "many/%d", i);
+        temporary_file(name, &i, sizeof i);
+    }
+    data_read(&other, temporary_path("many"), 5);
+    assert_int_equal(other.samples, DOCTOR_SAMPLES);
+    strcpy(options.data.format, "arrays");
     temporary_file("two.h5", large, 200);
-    snprintf(other.root, sizeof other.root, "%s::", temporary_path("two.h5"));
     temporary_write("store.zarr/.zgroup", "{}");
     temporary_write("store.zarr/0", "00");
-    strcat(other.root, temporary_path("store.zarr"));
-    doctor_data_read(&other);
-    assert_string_equal(other.error.text, "");
+    int used = snprintf(both, sizeof both, "%s::", temporary_path("two.h5"));
+    snprintf(both + used, sizeof both - (size_t)used, "%s", temporary_path("store.zarr"));
+    data_read(&other, both, 5);
+    assert_string_equal(other.why, "");
     assert_int_equal(other.files, 2);
     assert_int_equal(other.bytes, 202);
-    other = (struct data_scan){.seconds = -1};
-    snprintf(other.root, sizeof other.root, "%s", roots[0]);
-    doctor_data_read(&other);
-    assert_true(other.cut);
-    assert_false(doctor_data_differs(&other, &one, text, sizeof text));
     temporary_close();
 }
 
-static void assert_row(const struct doctor_row *row, enum doctor_verdict verdict, const char *part)
+TEST(the_run_folder_is_tried)
 {
-    if (row->verdict != verdict || strstr(row->found, part) == NULL)
-        fail_msg("verdict %d, %s; wanted %d, %s", row->verdict, row->found, verdict, part);
+    struct comm *world = comm_fake_open(0, 1);
+    doctor_make();
+    temporary_open();
+    temporary_directory("sub");
+    temporary_write("file", "");
+    const struct {
+        const char *folder, *tried, *why;
+    } cases[] = {{"sub", "sub", ""}, {"sub/b/c", "sub", ""}, {"file/a", "file", "file"}};
+    for (int i = 0; i < 3; i++) {
+        struct doctor_facts own = {0};
+        snprintf(options.run.dir, sizeof options.run.dir, "%s", temporary_path(cases[i].folder));
+        doctor_read_space(&own, &options);
+        assert_string_equal(own.folder, temporary_path(cases[i].tried));
+        doctor_try_folder(&own, world, true);
+        assert_has(own.folder_why, cases[i].why);
+        const bool good = cases[i].why[0] == '\0';
+        assert_int_equal(own.folder_why[0] == '\0' && own.free > 0, good);
+        assert_int_equal(own.shares_folder && own.locks_folder, good);
+    }
+    assert_int_equal(rmdir(temporary_path("sub")), 0); /* no file is left */
+    strcpy(options.run.dir, "/proc/none");
+    struct doctor_facts own = {0};
+    doctor_read_space(&own, &options);
+    doctor_try_folder(&own, world, true);
+    assert_has(own.folder_why, "/proc/");
+    temporary_close();
+    world->backend->close(world);
 }
 
-TEST(room_for_checkpoints)
-{
-    struct doctor_row much = {0}, little = {0}, none = {0};
-    doctor_judge_space(&much, 1000000000, 100000000, 3, "runs");
-    assert_row(&much, DOCTOR_PASS, "1 GB free for runs; 5 checkpoints of 100.00 MB take 0.5 GB");
-    doctor_judge_space(&little, 400000000, 100000000, 3, "runs");
-    assert_row(&little, DOCTOR_WARN, "0.4 GB free");
-    doctor_judge_space(&none, 90000000, 100000000, 3, "runs");
-    assert_row(&none, DOCTOR_FAIL, "0.09 GB free");
-}
-
-/* ---- time */
-static void nothing(void *context)
-{
-    (void)context;
-}
-
-static void hang(void *gates)
-{
-    sem_wait((sem_t *)gates);
-    sem_post((sem_t *)gates + 1);
-}
-
-TEST(what_hangs_is_left_behind)
-{
-    static sem_t gates[2]; /* the end is permitted; it has come */
-    assert_int_equal(sem_init(&gates[0], 0, 0), 0);
-    assert_int_equal(sem_init(&gates[1], 0, 0), 0);
-    assert_true(doctor_bounded(nothing, NULL, 60));
-    assert_false(doctor_bounded(hang, gates, 0.1));
-    sem_post(&gates[0]);
-    sem_wait(&gates[1]);
-}
-
-/* Prints the last words, and where nobody else ends the job, does that. */
-static void words(const char *what, double seconds)
-{
-    fprintf(stderr, "last: %s, %g\n", what, seconds);
-}
-
-TEST(what_is_not_over_in_time_ends_the_program)
+TEST(mpi_that_does_not_start_is_reported)
 {
     int channel[2], status;
     char text[512] = "";
-    size_t used = 0;
     assert_int_equal(pipe(channel), 0);
-    pid_t child = fork();
+    const pid_t child = fork();
     if (child == 0) {
         dup2(channel[1], STDERR_FILENO);
-        doctor_watch_open(5, 0.3);
-        doctor_watch_speaker(0, words);
-        doctor_watch("quick", 60);
-        doctor_watch("slow", 0.2);
-        pause();
+        command_doctor.prepare();
+        raise(SIGALRM);
         _exit(0);
     }
     close(channel[1]);
-    for (ssize_t got; (got = read(channel[0], text + used, sizeof text - 1 - used)) > 0;)
-        used += (size_t)got;
+    assert_true(read(channel[0], text, sizeof text - 1) > 0);
     close(channel[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(WEXITSTATUS(status), ERROR_PEER);
-    assert_has(text, "last: slow, 0.2\nvittrain: failure: rank 0 on ");
-    assert_has(text, ": doctor: slow did not finish within 0 s");
+    assert_has(text, "vittrain: failure: doctor: MPI ");
 }
 
 TEST_MAIN()

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # system
-# `vittrain doctor`: its exit code is right on this machine; on two nodes it finds each of six planted
-# faults. DOCTOR_CSV=FILE: keep the findings. DOCTOR_RANKS=8: use 4 ranks per node.
+# `vittrain doctor`: its exit code is right on this machine; on two nodes it finds planted
+# faults. What each check finds is in test_doctor.c.
 . "$TEST_SOURCE/test/support/program.sh"
 cluster() { sh "$TEST_SOURCE/test/support/cluster.sh" "$work" "$@"; }
 tidy() { cluster down >/dev/null 2>&1; }
@@ -30,16 +30,7 @@ grep -q '^vittrain: error: doctor: 3 of 11 checks failed: run folder, space, dat
 result 'as JSON, without a folder and data' "$bad" "$work/doctor.json"
 fails 1 'a command without --json' 2 'the command train has no such flag' train --json
 run 1 deck doctor train.bacth=3
-bad=$(ends 10; says fail deck 'train.bacth')
-grep -q -- '-> correct it' "$run_log" || bad="$bad other advice;"
-result 'a deck that cannot be read' "$bad" "$run_log"
-run 1 deck doctor somewhere
-result 'a word that is no deck' "$(ends 10; says fail deck 'not "somewhere"')" "$run_log"
-: >"$work/file"
-run 1 below doctor run.dir="$work/file/run"
-result 'a run folder below a file' "$(ends 10; says fail 'run folder' 'file is not a folder')" "$run_log"
-run 2 crowd doctor run.threads=300
-result 'more threads than CPUs' "$(ends 0; says warn cores '2 ranks with 300 threads each on')" "$run_log"
+result 'a deck that cannot be read' "$(ends 10; says fail deck 'train.bacth')" "$run_log"
 
 # second WORD...: two ranks; the second begins with the shell words in $SECOND.
 second() {
@@ -54,9 +45,9 @@ result 'ranks with other options' \
     "$(ends 10; says fail deck 'rank 1 on .*train.epochs=7, but 10'; says pass data '4 files')" "$run_log"
 SECOND='ulimit -n 200' second "$vittrain" doctor
 result 'a low limit' "$(ends 0; says warn limits 'rank 1 on .*: the limit of open files is 200')" "$run_log"
-SECOND='' second env LD_PRELOAD="$TEST_BUILD/test/doctor/node_stand_in.so" DISK_HANGS=. "$vittrain" doctor
-result 'a disk that does not answer' "$(ends 10; says fail space ': runs does not respond'; says pass data '4 files')" \
-    "$run_log"
+run 2 hang doctor mesh.timeout=1 debug.pause=folder:0:60:1
+result 'a file server that does not respond' \
+    "$([ $status -ne 0 ] || echo 'exit status 0;'; has "$run_log" 'vittrain: failure: .*missing: rank 1 on .* run folder')" "$run_log"
 cpu=$(taskset -cp $$ 2>/dev/null | sed 's/.*: *\([0-9]*\).*/\1/')
 if [ -z "$cpu" ] || [ "$(nproc)" = 1 ]; then
     result 'two ranks on one CPU # SKIP one CPU, or no taskset'
@@ -65,7 +56,7 @@ else
     timeout $time_limit $MPIRUN -np 2 taskset -c "$cpu" "$vittrain" doctor run.threads=1 >"$run_log" 2>&1
     status=$?
     result 'two ranks on one CPU' \
-        "$(ends 0; says warn binding "2 ranks with 2 threads in total are bound to CPU $cpu of")" "$run_log"
+        "$(ends 0; says warn binding "2 ranks with 2 threads in total are bound to 1 of")" "$run_log"
 fi
 cp "$vittrain" "$work/other" && printf x >>"$work/other"
 run_pair builds "'$vittrain' doctor" "'$work/other' doctor"
@@ -86,40 +77,22 @@ if [ -e "$module" ]; then
     export VITTRAIN_CUDA_MODULE="$module"
     run 2 gpus doctor run.backend=cuda
     result 'GPUs' "$(ends 0; says pass gpus 'each rank has a GPU: emulated GPU.*driver for CUDA [0-9.]*, CUDA .*, ')" "$run_log"
-    VITTRAIN_EMULATION_DEVICES=1 run 2 gpus doctor
-    result 'one GPU for two ranks' "$(ends 10; says fail gpus '2 ranks on .* have the same GPU .GPU-')" "$run_log"
-    VITTRAIN_EMULATION_PEERS=0 VITTRAIN_EMULATION_DEVICES=4 run 2 gpus doctor
-    result 'GPUs that do not reach each other' \
-        "$(ends 0; says warn gpus 'has 4 GPUs for 2 ranks; .*GPUs have no direct access to each other')" "$run_log"
     SECOND='export VITTRAIN_EMULATION_DEVICES=0' second "$vittrain" doctor
-    result 'a rank without a GPU' "$(ends 10; says fail gpus '1 of 2 ranks have a GPU; rank 1 on .* has none')" "$run_log"
+    result 'a rank without a GPU' "$(ends 10; says fail gpus 'rank 1 on .* has no GPU')" "$run_log"
     unset VITTRAIN_CUDA_MODULE
 else
-    for name in 'GPUs' 'one GPU for two ranks' 'GPUs that do not reach each other' 'a rank without a GPU'; do
-        result "$name # SKIP no g++ for the emulated GPU"
-    done
+    result 'GPUs # SKIP no g++ for the emulated GPU'
 fi
 
 # ---- on two nodes
-nodes_tests='two good nodes
-another deck
-another binary
-other data
-a full /dev/shm
-disks of their own
-too many threads'
 if why=$(cluster usable); then :; else
-    while read -r name; do result "$name # SKIP $why" ''; done <<END
-$nodes_tests
-END
+    result "faults on two nodes # SKIP $why"
     exit 0
 fi
-ranks=${DOCTOR_RANKS:-4}
 cluster up 2
 first=$(cluster name 1) other=$(cluster name 2)
-cluster hosts $((ranks / 2)) >"$work/hosts"
+cluster hosts 2 >"$work/hosts"
 cluster env >"$work/env.sh" # for on_first
-[ -z "${DOCTOR_CSV:-}" ] || echo 'date,commit,planted,check,verdict,exit_code,ranks,seconds' >"$DOCTOR_CSV"
 # Both nodes have the same decks and data, on disks of their own.
 cp -r "$TEST_BUILD/data/cifar-10-sample" "$work/data"
 for i in 1 2; do
@@ -130,30 +103,16 @@ done
 # doctor WORD...: run doctor on both nodes.
 doctor() {
     run_log=$work/nodes.log
-    on_first timeout $time_limit mpirun -np "$ranks" -hostfile hosts "$vittrain" doctor /run/doctor.ini data.root=/run/data \
+    on_first timeout $time_limit mpirun -np 4 -hostfile hosts "$vittrain" doctor /run/doctor.ini data.root=/run/data \
         run.threads=1 "$@" >"$run_log" 2>&1 </dev/null
     status=$?
 }
 
-# found NAME STATUS VERDICT CHECK PATTERN: print a TAP line on the newest run's exit status and row; write them to
-# DOCTOR_CSV, too.
-found() {
-    result "$1" "$(ends "$2"; says "$3" "$4" "$5")" "$run_log"
-    [ -z "${DOCTOR_CSV:-}" ] ||
-        echo "$(date +%FT%T),$("$vittrain" --version | sed 's/.*commit \(.*\))/\1/'),$1,$4,$(sed -n "s/^\([a-z]*\)  $4 .*/\1/p" "$run_log"),$status,$ranks,$(
-            sed -n 's/^[0-9]* rank.*, \([0-9.]*\) s: .*/\1/p' "$run_log")" >>"$DOCTOR_CSV"
-}
+# found NAME STATUS VERDICT CHECK PATTERN: print a TAP line on the newest run's exit status and row.
+found() { result "$1" "$(ends "$2"; says "$3" "$4" "$5")" "$run_log"; }
 
 doctor
 found 'two good nodes' 0 pass data 'equal on all nodes'
-cluster exec 2 sed -i 's/3/7/' /run/doctor.ini
-doctor
-found 'another deck' 10 fail deck "rank [0-9]* on $other: train.epochs=7, but 3 on rank 0"
-cluster exec 2 sed -i 's/7/3/' /run/doctor.ini
-cluster exec 2 mount --bind "$work/other" "$vittrain"
-doctor
-found 'another binary' 10 fail program "rank [0-9]* on $other: ranks run different builds"
-cluster exec 2 umount "$vittrain"
 cluster exec 2 sh -c 'printf x | dd of=/run/data/test_batch.bin bs=1 seek=5000 conv=notrunc 2>/dev/null'
 doctor
 found 'other data' 10 fail data "$other: /run/data/test_batch.bin differs from"
@@ -166,6 +125,5 @@ else
     found 'a full /dev/shm' 10 fail 'shared memory' "$other: 0.0 of /dev/shm's 64 MiB are free"
 fi
 cluster exec 2 rm /dev/shm/full
-doctor run.threads=100 run.dir=/run/runs
-result 'disks of their own' "$(ends 0; says warn 'run folder' "$other: /run/runs is not shared with the first node")" "$run_log"
-found 'too many threads' 0 warn cores "$first: .*100 threads each on .*$other: "
+doctor run.dir=/run/runs
+result 'disks of their own' "$(ends 0; says warn 'run folder' "$other: /run is not shared with the first node")" "$run_log"

@@ -86,23 +86,3 @@ on_first mpirun -np 4 -hostfile "$work/hosts" "$vittrain" run.dir="$work/returns
 bad="$([ $? -eq 0 ] || echo failed)$(has "$run_log" 'resuming from /dev/shm/.*: step 12,')"
 result 'an incomplete checkpoint of a node does not replace that of another node' \
     "$bad$(cmp "$work/whole4/weights.safetensors" "$work/returns/weights.safetensors" 2>&1)" "$run_log"
-
-# Each attempt is killed after it has written checkpoints in memory, on hosts other than that of `launch`.
-run_log=$work/outside.log
-: >"$run_log"
-grep -v "^$third" "$work/hosts" >"$work/others"
-cluster exec 3 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$work" "$vittrain" launch --restarts 4 -- mpirun -np 2 -hostfile "$work/others" \
-    "$vittrain" run.dir="$work/outside" $steps train.epochs=4000 >"$run_log" 2>&1 </dev/null &
-job=$!
-row() { tail -n 1 "$work/outside/metrics.csv" 2>/dev/null | cut -d, -f2; }
-later() { [ "$(row)" -gt $((reached + 20)) ] 2>/dev/null; }
-for resumed in 0 1 2; do
-    wait_until sh -c "[ \$(grep -c '^resuming from /dev/shm' '$run_log') -eq $resumed ]"
-    reached=$(row)
-    wait_until later
-    kill -9 "$(processes "^$vittrain run.dir=$work/outside " | tail -n 1)"
-done
-wait_until sh -c "[ \$(grep -c '^resuming from /dev/shm' '$run_log') -eq 3 ]"
-kill -TERM "$(processes "^$vittrain launch .*run.dir=$work/outside " | head -n 1)"
-ended 'restart 3 of 4 in 0 s, from its newest checkpoint'
-result 'launch notices progress in the memory of other hosts' "$bad" "$run_log"

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3 4 6
-/* Partial sums of gradients on 1 to 6 ranks, for all shard sizes and policies. On each mesh, the
- * gradient has the bits of one recursive sum over the grains of a global batch. */
+// joined
+/* Partial sums of gradients for all shard sizes and policies; with 6 ranks there are meshes of 2 x
+ * 3 ranks. On each mesh, the gradient has the bits of one recursive sum over the grains of a global
+ * batch. */
 #include "mesh/flat_partial.h"
 
+#include "comm_fixture.h"
 #include "device_test.h"
-#include "test.h"
+#include "rank_tests.h"
 
 enum { UNITS = 5, FROZEN_UNIT = 1, MOST = 13, PASSES = 3 };
 
-static struct comm *world;
+static struct device_test test;
 static struct device *device;
 static struct stream *stream;
 
@@ -33,10 +36,20 @@ static struct unit units[UNITS] = {
     {.name = "head", .tensors = head, .tensor_count = 2, .count = 17},
 };
 
-static int tensors_freeze(void **state)
+static int device_begin(void **state)
 {
     (void)state;
     frozen[0].trainable = first[1].trainable = false;
+    device_test_open_number(&test, world->rank, 1);
+    device = test.device;
+    stream = test.stream;
+    return 0;
+}
+
+static int device_end(void **state)
+{
+    (void)state;
+    device_test_close(&test);
     return 0;
 }
 
@@ -159,12 +172,6 @@ static int64_t gradients_wrong(const struct fixture *fixture, int64_t total)
     return wrong;
 }
 
-static int all_wrong(int64_t wrong)
-{
-    comm_all_reduce(world, &wrong, 1, COMM_INT64, COMM_SUM);
-    return (int)wrong;
-}
-
 /* Full and short batches; with 1 grain, most ranks have none. */
 TEST(every_mesh_has_the_sum_of_the_tree)
 {
@@ -199,4 +206,4 @@ TEST(the_sum_depends_on_the_order)
     assert_in_range(different, 100, 960);
 }
 
-TEST_MAIN_DEVICE(.setup = tensors_freeze)
+TEST_MAIN_WORLD(.setup = device_begin, .teardown = device_end)

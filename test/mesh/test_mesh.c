@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3 4
+// joined
 /* The mesh of each strategy, and strategies that do not fit the ranks. */
 #include "mesh/mesh.h"
 

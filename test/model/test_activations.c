@@ -8,20 +8,6 @@ enum { BATCH = 5, DEPTH = 4 };
 
 static const char *const block_options[] = {"train.checkpoint_activations=block", NULL};
 
-static void open_with_batch(struct vit_fixture *fixture, const struct vit_shape *shape,
-                            enum data_type compute, const char *const *options)
-{
-    static const int32_t labels[BATCH] = {0, 3, 5, 1, 3};
-    int64_t pixels = BATCH * vit_fixture_pixels(shape);
-    float *images = malloc((size_t)pixels * sizeof *images);
-    assert_non_null(images);
-    for (int64_t i = 0; i < pixels; i++)
-        images[i] = (float)(i * 7919 % 2003) / 1001.5f - 1;
-    vit_fixture_open(fixture, shape, compute, BATCH, options);
-    vit_fixture_set_batch(fixture, images, labels);
-    free(images);
-}
-
 /* A step with accumulation: batches of different sizes reuse the shared activations. */
 static void run_step(struct vit_fixture *fixture)
 {
@@ -33,16 +19,12 @@ static void run_step(struct vit_fixture *fixture)
 
 static void expect_same_gradients(struct vit_fixture *kept, struct vit_fixture *recomputed)
 {
-    for (int u = 0; u < kept->model->unit_count; u++)
-        for (int t = 0; t < kept->model->units[u].tensor_count; t++) {
-            const struct unit_tensor *tensor = &kept->model->units[u].tensors[t];
-            float *expected = vit_fixture_gradient(kept, u, t);
-            float *found = vit_fixture_gradient(recomputed, u, t);
-            if (memcmp(expected, found, (size_t)tensor->count * sizeof *found) != 0)
-                fail_msg("the gradient of %s has other bits", tensor->name);
-            free(found);
-            free(expected);
-        }
+    int64_t count;
+    float *expected = vit_fixture_gradients(kept, &count);
+    float *found = vit_fixture_gradients(recomputed, &count);
+    assert_memory_equal(expected, found, (size_t)count * sizeof *found);
+    free(found);
+    free(expected);
 }
 
 static void *unit_output(struct vit_fixture *fixture, int unit, size_t *bytes)
@@ -78,8 +60,8 @@ static void expect_same_outputs(struct vit_fixture *kept, struct vit_fixture *re
 static void check_same_bits(struct vit_shape shape, enum data_type compute)
 {
     struct vit_fixture kept, recomputed;
-    open_with_batch(&kept, &shape, compute, NULL);
-    open_with_batch(&recomputed, &shape, compute, block_options);
+    vit_fixture_open_random(&kept, &shape, compute, BATCH, NULL);
+    vit_fixture_open_random(&recomputed, &shape, compute, BATCH, block_options);
     for (uint32_t step = 0; step < 2; step++) {
         kept.step = recomputed.step = step;
         run_step(&kept);
@@ -94,18 +76,10 @@ static void check_same_bits(struct vit_shape shape, enum data_type compute)
 
 TEST(test_same_bits)
 {
-    static const enum data_type types[] = {TYPE_FP32, TYPE_BF16};
-    for (int i = 0; i < 2; i++) {
-        check_same_bits(vit_fixture_token_shape(DEPTH), types[i]);
-        check_same_bits(vit_fixture_mean_shape(DEPTH), types[i]);
-        check_same_bits(vit_fixture_parts_shape(DEPTH), types[i]);
-        check_same_bits(vit_fixture_map_shape(DEPTH), types[i]);
-        check_same_bits(vit_fixture_swiglu_shape(DEPTH), types[i]);
-        check_same_bits(vit_fixture_rotary_shape(DEPTH), types[i]);
-        check_same_bits(vit_fixture_wide_shape(DEPTH), types[i]);
-        check_same_bits(vit_fixture_dense_shape(DEPTH), types[i]);
-        check_same_bits(vit_fixture_reference_shape(DEPTH), types[i]);
-        check_same_bits(vit_fixture_token_shape(1), types[i]);
+    for (enum data_type type = TYPE_FP32; type <= TYPE_BF16; type++) {
+        for (int i = 0; i < VIT_FIXTURE_SHAPES; i++)
+            check_same_bits(vit_fixture_shapes[i](DEPTH), type);
+        check_same_bits(vit_fixture_token_shape(1), type);
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2
+// ranks: 1 3
 // devices: gpu
 /* Whole steps of a small convolutional model (all types of nodes, a residual with a change of
  * shape, synchronised batch norm) on the device under test, compared to one rank on the CPU: loss,
@@ -117,19 +117,9 @@ static void check(enum data_type compute, bool dense, int64_t steps, double tole
     model_open_on(&gpu, "cuda", world, compute, dense);
     for (int64_t step = 0; step < steps; step++) {
         double own = train(&cpu, 0, 1), other = train(&gpu, world->rank, world->size);
-        if (!(fabs(own - other) <= tolerance * own))
-            fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
-        if (!isfinite(vit_fixture_norm(&cpu)) || !isfinite(vit_fixture_norm(&gpu)))
-            fail_msg("the norm is %g, on the CPU %g", vit_fixture_norm(&gpu),
-                     vit_fixture_norm(&cpu));
-        vit_fixture_compare(&cpu, &gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
-        vit_fixture_update(&cpu, 0.1, step);
-        vit_fixture_update(&gpu, 0.1, step);
+        vit_fixture_compare_step(&cpu, &gpu, own, other, step, tolerance);
     }
-    vit_fixture_compare(&cpu, &gpu, "weight", vit_fixture_weight, 10 * tolerance);
-    vit_fixture_compare(&cpu, &gpu, "average", vit_fixture_average, 10 * tolerance);
-    vit_fixture_close(&gpu);
-    vit_fixture_close(&cpu);
+    vit_fixture_compare_end(&cpu, &gpu, tolerance);
 }
 
 TEST(steps_in_fp32)

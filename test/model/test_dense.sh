@@ -31,15 +31,12 @@ first=
 layouts vit "$dense $vit" 3<<END
 1 mesh.strategy=ddp
 1 train.accumulate=2 train.checkpoint_activations=block run.threads=2
-2 mesh.strategy=ddp train.check_every=1
-2 mesh.strategy=fsdp
-3 mesh.strategy=fsdp
+3 mesh.strategy=fsdp train.check_every=1
 END
 first=
 layouts resnet "$dense $resnet" 3<<END
 1 mesh.strategy=ddp
-2 mesh.strategy=fsdp
-3 mesh.strategy=ddp
+3 mesh.strategy=fsdp
 END
 
 synthetic="data.format=synthetic data.samples=64 data.classes=3 model.head=dense $vit model.patch=4 train.precision=fp32 \
@@ -51,12 +48,12 @@ layouts synthetic "$synthetic" 3<<END
 1 mesh.strategy=ddp
 3 mesh.strategy=fsdp
 END
-run 2 classifier $data $vit data.y=/label run.dir="$work/classifier"
-run 2 tuned $dense $vit model.init="$work/classifier/weights.safetensors" run.dir="$work/tuned"
+run 1 classifier $data $vit data.y=/label run.dir="$work/classifier"
+run 3 tuned $dense $vit model.init="$work/classifier/weights.safetensors" run.dir="$work/tuned"
 bad=$(ended; has tuned.log 'dense.weight is missing: it keeps its initial values' 'ignored, as this model has no such tensors: head.weight')
 result 'training starts from the weights of a classifier' "$bad" tuned.log
 for weights in weights.safetensors checkpoints/last.h5; do
-    run 2 eval eval "tuned/$weights" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw data.y=/chw \
+    run 1 eval eval "tuned/$weights" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw data.y=/chw \
         data.task=regression data.val=0.2 train.precision=fp32
     bad=$(ended; grep '"loss"' tuned/result.json | tail -1 | tr -d ' ,' >expected; grep '"loss"' eval.log | tr -d ' ,' >found
         diff expected found)

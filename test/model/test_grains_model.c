@@ -2,7 +2,6 @@
 /* Whole models in grains (device/grains.h). Logits and gradients have the same bits in one pass and
  * in several passes, whose gradients are added in the order of core/tree.h. They equal those
  * without grains up to rounding. */
-#include "core/random.h"
 #include "core/tree.h"
 #include "device_test.h"
 #include "test.h"
@@ -18,47 +17,6 @@ struct result {
     float *logits; /* [SAMPLES, classes, output] */
 };
 
-static void open_fixture(struct vit_fixture *fixture, const struct vit_shape *shape,
-                         enum data_type type, int64_t grain)
-{
-    const int64_t pixels = SAMPLES * vit_fixture_pixels(shape);
-    float *images = malloc((size_t)pixels * sizeof *images);
-    int32_t labels[SAMPLES];
-
-    assert_non_null(images);
-    for (int64_t i = 0; i < pixels; i++) {
-        struct random_block block = random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
-        images[i] = 2 * random_uniform(block.word[0]) - 1;
-    }
-    for (int i = 0; i < SAMPLES; i++)
-        labels[i] = i % (int)shape->classes;
-    vit_fixture_set_grain(grain);
-    vit_fixture_open(fixture, shape, type, SAMPLES, NULL);
-    vit_fixture_set_grain(0);
-    vit_fixture_set_batch(fixture, images, labels);
-    free(images);
-}
-
-/* Return the gradients of all tensors, in order, in memory to be freed. */
-static float *gradients_of(struct vit_fixture *fixture, int64_t *count)
-{
-    const struct model *model = fixture->model;
-    float *all = NULL;
-
-    *count = 0;
-    for (int u = 0; u < model->unit_count; u++)
-        for (int t = 0; t < model->units[u].tensor_count; t++) {
-            const int64_t elements = model->units[u].tensors[t].count;
-            float *gradient = vit_fixture_gradient(fixture, u, t);
-            all = realloc(all, (size_t)(*count + elements) * sizeof *all);
-            assert_non_null(all);
-            memcpy(all + *count, gradient, (size_t)elements * sizeof *all);
-            *count += elements;
-            free(gradient);
-        }
-    return all;
-}
-
 static void run_pass(struct vit_fixture *fixture, struct result *result, int pass, int64_t first,
                      int64_t count)
 {
@@ -71,7 +29,7 @@ static void run_pass(struct vit_fixture *fixture, struct result *result, int pas
     memcpy(result->logits + first * classes, logits, (size_t)(count * classes) * sizeof *logits);
     free(logits);
     vit_fixture_run(fixture, first, count, 0.1, true);
-    result->gradient[pass] = gradients_of(fixture, &result->count);
+    result->gradient[pass] = vit_fixture_gradients(fixture, &result->count);
 }
 
 static void add(void *context, int into, int from)
@@ -91,7 +49,9 @@ static struct result run(const struct vit_shape *shape, enum data_type type, int
     struct tree_pool pool = {.total = GRAINS};
     int64_t begin = 0;
 
-    open_fixture(&fixture, shape, type, grain);
+    vit_fixture_set_grain(grain);
+    vit_fixture_open_random(&fixture, shape, type, SAMPLES, NULL);
+    vit_fixture_set_grain(0);
     result.logit_count = SAMPLES * model_output_count(fixture.model);
     result.logits = calloc((size_t)result.logit_count, sizeof *result.logits);
     assert_non_null(result.logits);
@@ -133,13 +93,9 @@ static void check(struct vit_shape shape, enum data_type type)
 
 TEST(models_in_fp32)
 {
-    check(vit_fixture_token_shape(2), TYPE_FP32);
-    check(vit_fixture_mean_shape(2), TYPE_FP32);
-    check(vit_fixture_parts_shape(2), TYPE_FP32);
-    check(vit_fixture_swiglu_shape(2), TYPE_FP32);
-    check(vit_fixture_wide_shape(2), TYPE_FP32);
-    check(vit_fixture_reference_shape(2), TYPE_FP32);
-    check(vit_fixture_dense_shape(2), TYPE_FP32);
+    for (int i = 0; i < VIT_FIXTURE_SHAPES; i++)
+        if (vit_fixture_shapes[i] != vit_fixture_map_shape)
+            check(vit_fixture_shapes[i](2), TYPE_FP32);
 }
 
 TEST(attention_pools)

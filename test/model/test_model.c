@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// devices: cpu gpu
 /* Whole models against PyTorch and timm (test/vectors/make_models.py): logits, loss, all gradients,
- * and the weights after several steps of each optimizer and schedule. */
+ * and the weights after several steps of each optimizer and schedule. GPUs are compared with the
+ * CPU by test_vit_device and test_convnet_device. */
 #include "config/options.h"
 #include "model/registry.h"
 #include "test.h"
@@ -585,11 +585,4 @@ TEST(test_groups)
     grouped_close(&grouped);
 }
 
-int main(void)
-{
-    /* GPUs compare the other models with the CPU (test_vit_device, test_convnet_device). */
-    const char *device = getenv("VITTRAIN_TEST_DEVICE");
-    if (device != NULL && strcmp(device, "cuda") == 0)
-        cmocka_set_test_filter("test_fp32_parts");
-    return TESTS_RUN();
-}
+TEST_MAIN()

@@ -6,7 +6,7 @@
 #include "test.h"
 #include "vit_fixture.h"
 
-enum { BATCH = 5, DEPTH = 3, SEED = 11 };
+enum { BATCH = 5, DEPTH = 2, SEED = 11 };
 
 static void fill_normal(float *values, int64_t count, uint32_t index, float scale, float shift)
 {
@@ -40,15 +40,8 @@ static void scatter_weights(struct vit_fixture *fixture)
 static void open_scattered(struct vit_fixture *fixture, struct vit_shape shape,
                            enum data_type compute)
 {
-    static const int32_t labels[BATCH] = {0, 3, 5, 1, 3};
-    int64_t pixels = BATCH * vit_fixture_pixels(&shape);
-    float *images = malloc((size_t)pixels * sizeof *images);
-    assert_non_null(images);
-    fill_normal(images, pixels, 0, 1, 0);
-    vit_fixture_open(fixture, &shape, compute, BATCH, NULL);
+    vit_fixture_open_random(fixture, &shape, compute, BATCH, NULL);
     scatter_weights(fixture);
-    vit_fixture_set_batch(fixture, images, labels);
-    free(images);
 }
 
 static double loss_of_batch(struct vit_fixture *fixture)
@@ -107,15 +100,8 @@ static void check_slopes(struct vit_shape shape)
 
 TEST(test_slopes)
 {
-    check_slopes(vit_fixture_token_shape(DEPTH));
-    check_slopes(vit_fixture_reference_shape(DEPTH));
-    check_slopes(vit_fixture_mean_shape(DEPTH));
-    check_slopes(vit_fixture_parts_shape(DEPTH));
-    check_slopes(vit_fixture_map_shape(DEPTH));
-    check_slopes(vit_fixture_swiglu_shape(DEPTH));
-    check_slopes(vit_fixture_rotary_shape(DEPTH));
-    check_slopes(vit_fixture_wide_shape(DEPTH));
-    check_slopes(vit_fixture_dense_shape(DEPTH));
+    for (int i = 0; i < VIT_FIXTURE_SHAPES; i++)
+        check_slopes(vit_fixture_shapes[i](DEPTH));
 }
 
 /* Another step draws other masks; evaluation draws none. */
@@ -147,31 +133,24 @@ static void check_parts(struct vit_shape shape)
     vit_fixture_run(&parts, 2, 0, 0.1, true);
     vit_fixture_run(&parts, 2, 3, 0.1, true);
     assert_float_equal((float)vit_fixture_loss(&parts), (float)vit_fixture_loss(&whole), 1e-5f);
-    for (int u = 0; u < whole.model->unit_count; u++)
-        for (int t = 0; t < whole.model->units[u].tensor_count; t++) {
-            const struct unit_tensor *tensor = &whole.model->units[u].tensors[t];
-            float *expected = vit_fixture_gradient(&whole, u, t);
-            float *found = vit_fixture_gradient(&parts, u, t);
-            float allowed = (float)(2e-6 * norm_of(expected, tensor->count));
-            for (int64_t i = 0; i < tensor->count; i++)
-                if (!(fabsf(found[i] - expected[i]) <= allowed))
-                    fail_msg("%s[%lld]: %g in parts, %g at once", tensor->name, (long long)i,
-                             (double)found[i], (double)expected[i]);
-            free(found);
-            free(expected);
-        }
+    int64_t count;
+    float *expected = vit_fixture_gradients(&whole, &count);
+    float *found = vit_fixture_gradients(&parts, &count);
+    const double allowed = 2e-6 * norm_of(expected, count);
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabs((double)found[i] - (double)expected[i]) <= allowed))
+            fail_msg("gradient %lld is %g in parts, %g at once", (long long)i, (double)found[i],
+                     (double)expected[i]);
+    free(found);
+    free(expected);
     vit_fixture_close(&parts);
     vit_fixture_close(&whole);
 }
 
 TEST(test_parts_add_up)
 {
-    check_parts(vit_fixture_token_shape(DEPTH));
-    check_parts(vit_fixture_reference_shape(DEPTH));
-    check_parts(vit_fixture_mean_shape(DEPTH));
-    check_parts(vit_fixture_parts_shape(DEPTH));
-    check_parts(vit_fixture_map_shape(DEPTH));
-    check_parts(vit_fixture_dense_shape(DEPTH));
+    for (int i = 0; i < VIT_FIXTURE_SHAPES; i++)
+        check_parts(vit_fixture_shapes[i](DEPTH));
 }
 
 static void check_empty_batch(struct vit_shape shape, enum data_type compute)
@@ -181,13 +160,11 @@ static void check_empty_batch(struct vit_shape shape, enum data_type compute)
     vit_fixture_zero(&fixture);
     vit_fixture_run(&fixture, 0, 0, 0, true);
     assert_true(vit_fixture_loss(&fixture) == 0);
-    for (int u = 0; u < fixture.model->unit_count; u++)
-        for (int t = 0; t < fixture.model->units[u].tensor_count; t++) {
-            float *gradient = vit_fixture_gradient(&fixture, u, t);
-            for (int64_t i = 0; i < fixture.model->units[u].tensors[t].count; i++)
-                assert_true(gradient[i] == 0);
-            free(gradient);
-        }
+    int64_t count;
+    float *gradients = vit_fixture_gradients(&fixture, &count);
+    for (int64_t i = 0; i < count; i++)
+        assert_true(gradients[i] == 0);
+    free(gradients);
     vit_fixture_close(&fixture);
 }
 
@@ -206,32 +183,24 @@ static void expect_refusal(struct vit_shape shape, const char *word)
     assert_error(&error, ERROR_USAGE, word);
 }
 
+/* A shape with one member changed. */
+#define REFUSED(base, member, value, word)                                                         \
+    do {                                                                                           \
+        struct vit_shape shape = vit_fixture_##base##_shape(DEPTH);                                \
+        shape.member = value;                                                                      \
+        expect_refusal(shape, word);                                                               \
+    } while (0)
+
 TEST(test_bad_shapes)
 {
-    struct vit_shape shape = vit_fixture_token_shape(DEPTH);
-    shape.patch = 5;
-    expect_refusal(shape, "model.patch=5");
-    shape = vit_fixture_token_shape(DEPTH);
-    shape.heads = 7;
-    expect_refusal(shape, "model.heads=7");
-    shape = vit_fixture_token_shape(DEPTH);
-    shape.class_token = false;
-    expect_refusal(shape, "model.class_token");
-    shape = vit_fixture_token_shape(DEPTH);
-    shape.hidden = 0;
-    expect_refusal(shape, "model.mlp_ratio");
-    shape = vit_fixture_map_shape(DEPTH);
-    shape.class_token = true;
-    expect_refusal(shape, "model.class_token=off");
-    shape = vit_fixture_map_shape(DEPTH);
-    shape.registers = 1;
-    expect_refusal(shape, "model.registers=0");
-    shape = vit_fixture_rotary_shape(DEPTH);
-    shape.heads = shape.dim / 2;
-    expect_refusal(shape, "change model.dim or model.heads");
-    shape = vit_fixture_map_shape(DEPTH);
-    shape.swiglu = true;
-    expect_refusal(shape, "model.mlp=gelu");
+    REFUSED(token, patch, 5, "model.patch=5");
+    REFUSED(token, heads, 7, "model.heads=7");
+    REFUSED(token, class_token, false, "model.class_token");
+    REFUSED(token, hidden, 0, "model.mlp_ratio");
+    REFUSED(map, class_token, true, "model.class_token=off");
+    REFUSED(map, registers, 1, "model.registers=0");
+    REFUSED(rotary, heads, shape.dim / 2, "change model.dim or model.heads");
+    REFUSED(map, swiglu, true, "model.mlp=gelu");
 }
 
 static void expect_bad_option(const char *assignment, const char *word)

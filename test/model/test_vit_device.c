@@ -6,7 +6,6 @@
  * compares the CPU with emulated tiles. */
 #include <unistd.h>
 
-#include "core/random.h"
 #include "device_test.h"
 #include "test.h"
 #include "vit_fixture.h"
@@ -23,20 +22,10 @@ static const char *const settings[] = {"optim.name=sgd",          "optim.momentu
 static void model_open_on(struct vit_fixture *fixture, const char *device,
                           const struct vit_shape *shape, enum data_type compute)
 {
-    static const int32_t labels[BATCH] = {0, 3, 5};
-    int64_t pixels = BATCH * vit_fixture_pixels(shape);
-    float *images = malloc((size_t)pixels * sizeof *images);
-    assert_non_null(images);
-    for (int64_t i = 0; i < pixels; i++) {
-        struct random_block block = random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
-        images[i] = 2 * random_uniform(block.word[0]) - 1;
-    }
     const bool cuda = strcmp(device, "cuda") == 0, cpu = strcmp(device, "cpu") == 0;
     setenv("VITTRAIN_TEST_DEVICE", cuda ? device : "cpu", 1);
     device_test_set_kernels(cuda || cpu ? NULL : device);
-    vit_fixture_open(fixture, shape, compute, BATCH, settings);
-    vit_fixture_set_batch(fixture, images, labels);
-    free(images);
+    vit_fixture_open_random(fixture, shape, compute, BATCH, settings);
 }
 
 static void check_model(const struct vit_shape *shape, enum data_type compute, double tolerance,
@@ -51,18 +40,10 @@ static void check_model(const struct vit_shape *shape, enum data_type compute, d
         vit_fixture_poison(&gpu);
         vit_fixture_train(&cpu, 0.1);
         vit_fixture_train(&gpu, 0.1);
-        double own = vit_fixture_loss(&cpu), other = vit_fixture_loss(&gpu);
-        if (!(fabs(own - other) <= tolerance * own))
-            fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
-        assert_true(isfinite(vit_fixture_norm(&cpu)) && isfinite(vit_fixture_norm(&gpu)));
-        vit_fixture_compare(&cpu, &gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
-        vit_fixture_update(&cpu, 0.1, step);
-        vit_fixture_update(&gpu, 0.1, step);
+        vit_fixture_compare_step(&cpu, &gpu, vit_fixture_loss(&cpu), vit_fixture_loss(&gpu), step,
+                                 tolerance);
     }
-    vit_fixture_compare(&cpu, &gpu, "weight", vit_fixture_weight, 10 * tolerance);
-    vit_fixture_compare(&cpu, &gpu, "average", vit_fixture_average, 10 * tolerance);
-    vit_fixture_close(&cpu);
-    vit_fixture_close(&gpu);
+    vit_fixture_compare_end(&cpu, &gpu, tolerance);
 }
 
 /* A rank without samples must contribute zeros to the sum over ranks. */
@@ -84,15 +65,10 @@ TEST(an_empty_batch_has_no_gradient)
 
 TEST(steps_in_fp32)
 {
-    const struct vit_shape token = vit_fixture_token_shape(2), mean = vit_fixture_mean_shape(2);
-    const struct vit_shape parts = vit_fixture_parts_shape(2), map = vit_fixture_map_shape(2);
-    const struct vit_shape wide = vit_fixture_wide_shape(2), dense = vit_fixture_dense_shape(2);
-    check_model(&token, TYPE_FP32, 1e-5, "cuda");
-    check_model(&parts, TYPE_FP32, 1e-5, "cuda");
-    check_model(&map, TYPE_FP32, 1e-5, "cuda");
-    check_model(&wide, TYPE_FP32, 1e-5, "cuda");
-    check_model(&dense, TYPE_FP32, 1e-5, "cuda");
-    check_model(&mean, TYPE_FP32, 1e-5, "cuda");
+    for (int i = 0; i < VIT_FIXTURE_SHAPES; i++) {
+        const struct vit_shape shape = vit_fixture_shapes[i](2);
+        check_model(&shape, TYPE_FP32, 1e-5, "cuda");
+    }
 }
 
 /* Without dropout, the gradients of the biases of proj and fc2 are sums of the residual's gradient;

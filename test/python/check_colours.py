@@ -5,15 +5,14 @@ be equal. Skipped without a folder of images.
     check_colours.py TEST_POLICY [FOLDER]      (FOLDER: else VITTRAIN_IMAGES)
 """
 import os
-import pathlib
 import subprocess
 import sys
 
 import numpy
 from PIL import Image
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.with_name("vectors")))
-from make_policy import CHANGES, FUNCTIONS, operate, planes  # noqa: E402
+from support import images_in
+from make_policy import CHANGES, FUNCTIONS, operate, planes
 
 MOST_IMAGES, LONGEST = 20, 500
 # Kinds whose amount policy_operation does not take from RandAugment.
@@ -39,11 +38,10 @@ def changed(program, kind, amount, pixels):
 def main():
     program = os.path.abspath(sys.argv[1])
     folder = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("VITTRAIN_IMAGES", "")
-    files = sorted(path for path in pathlib.Path(folder).rglob("*")
-                   if path.suffix.lower() in (".jpeg", ".jpg", ".png")) if folder else []
-    if not files:
+    if not folder:
         print("skipped: no images; VITTRAIN_IMAGES names a folder")
         return 0
+    files = images_in(folder)
     wrong = compared = 0
     for path in files[:: max(1, len(files) // MOST_IMAGES)][:MOST_IMAGES]:
         image = Image.open(path).convert("RGB")

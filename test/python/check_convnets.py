@@ -7,19 +7,17 @@ as much as those of PyTorch in fp32, or from weights perturbed by the rounding o
     check_convnets.py VITTRAIN FOLDER
 """
 import copy
-import csv
 import os
 import statistics
-import subprocess
 import sys
 
 import numpy
 import torch
 import torchvision
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch.nn import functional
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../benchmarks"))
+from support import EXACT, NOT_AUGMENTED, losses_of, run, save_weights
 import reference_cnn
 
 TRAINING, TESTS, BATCH = 40, 20, 10
@@ -30,7 +28,6 @@ CASES = {
     "cnn_a_lenet": lambda: reference_cnn.CnnALeNet(),
     "cnn_b": lambda: reference_cnn.CnnB(),
     "resnet18": lambda: torchvision.models.resnet18(num_classes=10),
-    "resnet34": lambda: torchvision.models.resnet34(num_classes=10),
     "resnet50": lambda: torchvision.models.resnet50(num_classes=10),
 }
 
@@ -97,23 +94,14 @@ def tensors(model):
     return {name: tensor.detach().clone().contiguous() for name, tensor in model.state_dict().items()}
 
 
-def run_program(vittrain, folder, name, data, *more):
+def run_program(vittrain, folder, name, data):
     where = os.path.join(folder, name)
-    command = [vittrain, f"model.name={name}", "model.image=32", f"data.root={data}",
-               f"model.init={folder}/{name}.safetensors", "data.shuffle=off", "augment.flip=0",
-               "augment.rotate=0", "augment.translate=0", "augment.erase=0", "augment.mean=0.5",
-               "augment.std=0.5", f"train.batch={BATCH}", f"train.steps={steps_of(name)}",
-               "train.precision=fp32", "optim.name=sgd", f"optim.lr={RATE}",
-               f"optim.momentum={MOMENTUM}", f"optim.weight_decay={DECAY}", "run.threads=1",
-               "output.log_every=1", "output.tensorboard=off", f"run.dir={where}", *more]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stderr
-    assert "num_batches_tracked" not in done.stderr, "torch's counters are not worth a word"
-    with open(os.path.join(where, "metrics.csv"), newline="") as file:
-        rows = list(csv.DictReader(file))
-    return ([float(row["loss"]) for row in rows if row["split"] == "train"],
-            [float(row["loss"]) for row in rows if row["split"] == "val"][-1],
-            load_file(os.path.join(where, "weights.safetensors")))
+    log = run(vittrain, *EXACT, *NOT_AUGMENTED, f"model.name={name}", "model.image=32",
+              f"data.root={data}", f"model.init={folder}/{name}.safetensors", "augment.mean=0.5", "augment.std=0.5", f"train.batch={BATCH}",
+              f"train.steps={steps_of(name)}", f"optim.lr={RATE}", f"optim.momentum={MOMENTUM}",
+              f"optim.weight_decay={DECAY}", f"run.dir={where}")
+    assert "num_batches_tracked" not in log, "torch's counters are not worth a word"
+    return losses_of(where), losses_of(where, "val")[-1], load_file(os.path.join(where, "weights.safetensors"))
 
 
 def test_loss_of(model, images, labels):
@@ -133,7 +121,7 @@ def check(vittrain, folder, name, sets, data):
     model = CASES[name]().to(memory_format=torch.channels_last)
     randomize(model)
     start = tensors(model)
-    save_file(start, os.path.join(folder, f"{name}.safetensors"))
+    save_weights(model, os.path.join(folder, f"{name}.safetensors"))
     # Training and test losses and weights in double precision, in fp32, and in double precision from perturbed weights.
     results = []
     for kind in range(2 + PERTURBED):

@@ -5,7 +5,6 @@ files of all shapes: no level may differ.
     check_evaluation.py TEST_RECIPE FOLDER [SHARE]      (SHARE: 1 of so many files)
 """
 import itertools
-import pathlib
 import subprocess
 import sys
 
@@ -14,6 +13,8 @@ import timm
 import torch
 from PIL import Image
 from timm.data import create_transform, resolve_data_config
+
+from support import images_in
 
 # timm's tags of torchvision's weights; timm's own weights of a ResNet bring their preprocessing.
 MODELS = {"vit_tiny_patch16_224": "vit_tiny_patch16_224", "resnet18": "resnet18.tv_in1k"}
@@ -29,9 +30,7 @@ def levels(transform, config, path):
 def main():
     program, folder = sys.argv[1:3]
     share = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    files = sorted(path for path in pathlib.Path(folder).rglob("*")
-                   if path.suffix.lower() in (".jpeg", ".jpg", ".png"))[::share]
-    assert len(files) >= 10, f"{folder}: {len(files)} images"
+    files = images_in(folder)[::share]
     worst = 0
     for (name, tag), size in itertools.product(MODELS.items(), SIZES):
         config = resolve_data_config(timm.get_pretrained_cfg(tag).to_dict())

@@ -9,14 +9,13 @@ folder.
 """
 
 import os
-import pathlib
 import subprocess
 import sys
 
 import numpy as np
 from PIL import Image, ImageOps
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
+from support import images_in
 
 
 def resized_middle(path, size):
@@ -42,18 +41,9 @@ def write_orientations(folder):
 
 
 def decoded(program, path, size):
-    words = [
-        f"model.image={size}",
-        f"eval.resize={size}",
-        "eval.resize_to=shorter",
-        "eval.crop=center",
-        "augment.interpolation=bilinear",
-        "data.scaled_decode=off",
-        "data.exif=on",
-    ]
-    done = subprocess.run(
-        [program, "resnet18", str(path), *words], stdout=subprocess.PIPE, check=True
-    )
+    words = f"model.image={size} eval.resize={size} eval.resize_to=shorter eval.crop=center augment.interpolation=bilinear"
+    words = [program, "resnet18", path, *words.split(), "data.scaled_decode=off", "data.exif=on"]
+    done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
     return np.frombuffer(done.stdout, np.uint8).reshape(3, size, size)
 
 
@@ -61,9 +51,8 @@ def main():
     if sys.argv[1] == "--orientations":
         write_orientations(sys.argv[2])
         return
-    program, folder, size = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3])
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
-    assert len(files) >= 10, f"{folder}: {len(files)} images"
+    program, folder, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    files = images_in(folder, (".jpg", ".jpeg", ".png", ".webp"))
     near = 0
     for path in files:
         gap = np.abs(decoded(program, path, size).astype(int) - resized_middle(path, size))

@@ -4,27 +4,24 @@ units, and the loss computed from them is that of the evaluation.
 
     check_predict_arrays.py VITTRAIN FOLDER
 """
-import os
 import re
-import subprocess
 import sys
 
 import h5py
 import numpy
 import xarray
 
+import support
+from support import enter
+
 program, folder = sys.argv[1:]
-os.makedirs(folder, exist_ok=True)
-os.chdir(folder)
+enter(folder)
 SAMPLES, HEIGHT, WIDTH, AHEAD = 40, 8, 12, 6
-MODEL = ("data.format=arrays model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=4 train.epochs=2 "
-         "train.global_batch=8 train.precision=fp32 run.threads=1 data.val=0.25 data.val_from=end").split()
+MODEL = [*support.ARRAYS, *"train.epochs=2 train.global_batch=8 data.val=0.25 data.val_from=end".split()]
 
 
 def run(*words):
-    result = subprocess.run([program, *words], capture_output=True, text=True)
-    assert result.returncode == 0, f"{words}: {result.stderr}"
-    return result.stdout + result.stderr
+    return support.run(program, *words)
 
 
 def write(path, first, units=None):

@@ -4,31 +4,27 @@ weights of latitudes against xarray.
 
     check_series.py VITTRAIN FOLDER
 """
-import csv
-import json
 import os
 import re
-import subprocess
 import sys
 
 import h5py
 import numpy
 import xarray
 
+import support
+from support import enter, table
+
 program, folder = sys.argv[1:]
-os.makedirs(folder, exist_ok=True)
-os.chdir(folder)
+enter(folder)
 SAMPLES, HEIGHT, WIDTH = 40, 8, 12
 DIMENSIONS = ("time", "lat", "lon")
-MODEL = ("data.format=arrays model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=4 train.epochs=2 "
-         "train.global_batch=8 train.precision=fp32 run.threads=1 data.val=0.25 data.val_from=end data.task=regression "
-         "model.head=dense").split()
+MODEL = [*support.ARRAYS, *"train.epochs=2 train.global_batch=8 data.val=0.25 data.val_from=end data.task=regression "
+         "model.head=dense".split()]
 
 
 def run(*words, status=0):
-    result = subprocess.run([program, *words], capture_output=True, text=True)
-    assert result.returncode == status, f"{words}: {result.stderr}"
-    return result.stdout + result.stderr
+    return support.run(program, *words, status=status)
 
 
 def near(one, other, tolerance=2e-5):
@@ -43,8 +39,7 @@ def statistics(log, what):
 
 def outputs(run_folder):
     """The last metrics of each output."""
-    with open(f"{run_folder}/metrics.csv", newline="") as file:
-        return {row["output"]: row for row in csv.DictReader(file) if row["output"]}
+    return {row["output"]: row for row in table(f"{run_folder}/metrics.csv") if row["output"]}
 
 
 random = numpy.random.default_rng(5)
@@ -185,28 +180,24 @@ def check_unusable_latitudes():
         return series[["wind"]].assign_coords(lat=("lat", values, attributes))
 
     degrees = numpy.linspace(10, 80, HEIGHT)
-    with_latitudes(numpy.deg2rad(degrees), units="radians").to_netcdf("radians.nc")
-    refuses("radians.nc", "radians.nc: .* cannot use the latitude '/lat': its units are 'radians'; make it a coordinate")
-    with_latitudes(numpy.where(degrees > 70, numpy.nan, degrees)).to_netcdf("nan.nc")
-    refuses("nan.nc", "its value nan of row 7 is not in")
-    with_latitudes(degrees + 20).to_netcdf("range.nc")
-    refuses("range.nc", "its value 100 of row 7 is not in")
     curved = series[["wind"]].drop_vars(["lat", "lon"]).rename(lat="y", lon="x")
     curved = curved.assign_coords(nav_lat=(("y", "x"), numpy.zeros((HEIGHT, WIDTH)), {"standard_name": "latitude"}))
-    curved.to_netcdf("curved.nc")
-    refuses("curved.nc", "the latitude 'nav_lat': it is not that of the rows")
-    with_latitudes(degrees).transpose("time", "lon", "lat").to_netcdf("columns.nc")
-    refuses("columns.nc", "the latitude '/lat': it is not that of the rows")
+    for name, data, reason in (
+        ("radians", with_latitudes(numpy.deg2rad(degrees), units="radians"),
+         "radians.nc: .* cannot use the latitude '/lat': its units are 'radians'; make it a coordinate"),
+        ("nan", with_latitudes(numpy.where(degrees > 70, numpy.nan, degrees)), "its value nan of row 7 is not in"),
+        ("range", with_latitudes(degrees + 20), "its value 100 of row 7 is not in"),
+        ("curved", curved, "the latitude 'nav_lat': it is not that of the rows"),
+        ("columns", with_latitudes(degrees).transpose("time", "lon", "lat"), "'/lat': it is not that of the rows"),
+    ):
+        data.to_netcdf(f"{name}.nc")
+        refuses(f"{name}.nc", reason)
     with h5py.File("longer.h5", "w") as file:
         file["wind"] = wind
         file["lat"] = numpy.linspace(10, 80, HEIGHT + 2)
         file["lat"].make_scale("lat")
         file["wind"].dims[1].attach_scale(file["lat"])
     refuses("longer.h5", "'/lat': it does not have one number for each of the 8 rows")
-    os.makedirs("regions", exist_ok=True)
-    with_latitudes(degrees).to_netcdf("regions/a.nc")
-    with_latitudes(degrees + 5).to_netcdf("regions/b.nc")
-    refuses("regions", "regions/b.nc: dimension 'lat' of wind differs from 'lat' of wind in regions/a.nc: coordinate 0 is 15")
 
 
 check_transform()

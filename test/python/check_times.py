@@ -4,27 +4,24 @@ files, splits, the coordinates of predictions, and grids that differ.
 
     check_times.py VITTRAIN FOLDER
 """
-import csv
 import os
 import re
-import subprocess
 import sys
 
 import numpy
 import xarray
 
+import support
+from support import enter
+
 program, folder = sys.argv[1:]
-os.makedirs(folder, exist_ok=True)
-os.chdir(folder)
-MODEL = ("data.format=arrays model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=4 train.global_batch=4 "
-         "train.steps=1 train.precision=fp32 run.threads=1 data.task=regression model.head=dense").split()
+enter(folder)
+MODEL = [*support.ARRAYS, *"train.global_batch=4 train.steps=1 data.task=regression model.head=dense".split()]
 LAT, LON = numpy.linspace(70, -70, 8), numpy.arange(8) * 45.0
 
 
 def run(*words, status=0):
-    result = subprocess.run([program, *words], capture_output=True, text=True)
-    assert result.returncode == status, f"{words}: {result.returncode}: {result.stdout}{result.stderr}"
-    return result.stdout + result.stderr
+    return support.run(program, *words, status=status)
 
 
 def field(times, name="u", **attributes):
@@ -41,7 +38,7 @@ def statistics(log):
 
 def check_calendars():
     """The samples of u@+2 months, by calendar: their mean is that of the samples that xarray selects."""
-    for calendar in "standard", "proleptic_gregorian", "julian", "noleap", "all_leap", "360_day", "366_day":
+    for calendar in "standard", "julian", "noleap", "360_day":
         times = xarray.date_range("1999-01-01", periods=60, freq="MS", calendar=calendar, use_cftime=True)
         kept = numpy.r_[0:20, 21:60]  # a month is missing
         data = field(times).isel(time=kept)
@@ -89,8 +86,6 @@ def check_members():
     # 57 pairs, 14 of which are to be held out: those of the last five times, of which the first use time 14.
     assert "data: arrays, 39 training and 15 validation samples" in log, log
     assert abs(statistics(log) - numpy.mean(numpy.arange(13))) < 1e-4, log
-    refused = run(*MODEL, "data.root=members", "data.join=on", "data.x=u", "data.y=u@+1", "run.dir=wrong", status=3)
-    assert "'time' decreases at sample 0" in refused and "m0.nc" in refused, refused
     log = run(*MODEL, "data.root=members", "data.x=u", "data.y=u@+1", "data.val=0.25", "run.dir=random-run")
     assert "data.val_from=end holds out the last ones" in log, log
 
@@ -158,7 +153,7 @@ def check_levels():
 
 
 def check_axes():
-    """Which coordinate has the times: not one of another dimension; auxiliary ones; two of one file; some files only."""
+    """Which coordinate has the times: not one of another dimension; auxiliary ones; two of one file."""
     times = xarray.date_range("2001-01-01", periods=12, freq="D")
     data = field(times)
     data["w"] = (("member", "lat", "lon"), data.u.values)
@@ -183,18 +178,6 @@ def check_axes():
     wide.to_netcdf("wrf.nc", unlimited_dims="Time")
     log = run(*options, "data.root=wrf.nc", "data.x=u", "data.y=u@+1", "run.dir=wrf")
     assert "steps of 1 hour in 'Time': 2 of 48 samples are left out" in log, log
-    os.makedirs("calendars", exist_ok=True)
-    for calendar in "noleap", "360_day":
-        field(xarray.date_range("2001-01-01", periods=12, freq="D", calendar=calendar, use_cftime=True)).to_netcdf(
-            f"calendars/{calendar}.nc", encoding={"time": {"units": "days since 1850-01-01"}})
-    end = [*MODEL, "data.val=0.25", "data.val_from=end"]
-    refused = run(*end, "data.root=calendars", "data.x=u", "data.y=u", "run.dir=wrong", status=3)
-    assert "calendar of 'time' cannot be compared" in refused, refused
-    os.makedirs("some", exist_ok=True)
-    data[["u"]].to_netcdf("some/a.nc")
-    data[["u"]].drop_vars("time").to_netcdf("some/b.nc")
-    refused = run(*end, "data.root=some", "data.x=u", "data.y=u@+1", "run.dir=wrong", status=3)
-    assert "some/b.nc has no times 'time'" in refused, refused
 
 
 def check_steps_of_weights():

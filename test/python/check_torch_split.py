@@ -5,7 +5,6 @@ permutations of the sizes around the limit from which PyTorch draws other number
 
     check_torch_split.py VITTRAIN TEST_RANDOM FOLDER
 """
-import csv
 import os
 import subprocess
 import sys
@@ -14,6 +13,8 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, random_split
 
+from support import run, table
+
 TINY = ["model.image=8", "model.patch=8", "model.dim=8", "model.heads=1", "model.depth=1", "data.image=8",
         "data.format=synthetic", "data.val=reference", "output.tensorboard=off", "output.logbook="]
 LARGE = 2**32 // 20  # the threshold of randperm_cpu
@@ -21,17 +22,15 @@ LARGE = 2**32 // 20  # the threshold of randperm_cpu
 
 def records_of(vittrain, folder, split):
     output = f"{folder}/{split}.csv"
-    subprocess.run([vittrain, "predict", f"{folder}/run/checkpoints/last.h5", f"predict.split={split}",
-                    f"predict.output={output}", "train.batch=500"], check=True, stdout=subprocess.DEVNULL)
-    with open(output, newline="") as file:
-        return [int(row["record"]) for row in csv.DictReader(file)]
+    run(vittrain, "predict", f"{folder}/run/checkpoints/last.h5", f"predict.split={split}", f"predict.output={output}",
+        "train.batch=500")
+    return [int(row["record"]) for row in table(output)]
 
 
 def check_splits(vittrain, folder, training, seed):
     """The synthetic test set has a quarter of the training set's samples."""
     folder = f"{folder}/split-{training}-{seed}"
-    subprocess.run([vittrain, "train", *TINY, f"data.samples={training}", f"run.seed={seed}", f"run.dir={folder}/run",
-                    "train.steps=1"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run(vittrain, "train", *TINY, f"data.samples={training}", f"run.seed={seed}", f"run.dir={folder}/run", "train.steps=1")
     count = training + (training + 3) // 4
     lengths = [count * 3 // 4, count // 12]
     lengths.append(count - sum(lengths))

@@ -6,13 +6,13 @@ model predicts for samples and for extracted files.
     check_webdataset.py VITTRAIN TREE WORK      TREE/train/CLASS/*.jpg and TREE/val likewise
 """
 
-import csv
 import json
 import os
-import subprocess
 import sys
 
 import webdataset
+
+from support import probabilities_of, run, table
 
 PER_SHARD = 25
 
@@ -59,41 +59,25 @@ def read(pattern):
 
 
 def predict(vittrain, work, *words):
-    """Return the rows of a prediction."""
+    """Return the rows of a prediction, and their probabilities."""
     output = f"{work}/predicted.csv"
-    subprocess.run(
-        [
-            vittrain,
-            "predict",
-            f"{work}/wds_run",
-            *words,
-            f"predict.output={output}",
-            "train.precision=fp32",
-        ],
-        check=True,
-    )
-    with open(output) as file:
-        return list(csv.DictReader(file))
-
-
-def probabilities(row):
-    return [float(row[name]) for name in ("p0", "p1", "p2")]
+    run(vittrain, "predict", f"{work}/wds_run", *words, f"predict.output={output}", "train.precision=fp32")
+    return table(output), probabilities_of(output)
 
 
 def compare(vittrain, work, split, images, labels):
-    samples = predict(vittrain, work, f"predict.split={split}")
-    assert [int(row["label"]) for row in samples] == labels
+    rows, samples = predict(vittrain, work, f"predict.split={split}")
+    assert [int(row["label"]) for row in rows] == labels
     with open(f"{work}/{split}.txt", "w") as names:
         for number, image in enumerate(images):
             with open(f"{work}/{split}{number:04d}.jpg", "wb") as file:
                 file.write(image)
             names.write(f"{split}{number:04d}.jpg\n")
-    files = predict(vittrain, work, f"{work}/{split}.txt")
+    _, files = predict(vittrain, work, f"{work}/{split}.txt")
     assert len(files) == len(samples) > 0, (len(files), len(samples))
     for sample, file in zip(samples, files):
-        gap = max(abs(a - b) for a, b in zip(probabilities(sample), probabilities(file)))
-        assert gap < 1e-4, (split, sample, file)
-    different = {round(float(row["p0"]), 4) for row in samples}
+        assert max(abs(a - b) for a, b in zip(sample, file)) < 1e-4, (split, sample, file)
+    different = {round(sample[0], 4) for sample in samples}
     assert len(different) > len(set(images)) / 2, "the images have nearly the same probabilities"
     print(f"{split}: {len(samples)} samples are equal")
 
@@ -102,23 +86,8 @@ def main(vittrain, tree, work):
     shards = f"{work}/wds"
     os.mkdir(shards)
     counts = {split: write(tree, shards, split) for split in ("train", "val")}
-    subprocess.run(
-        [
-            vittrain,
-            "data.format=webdataset",
-            f"data.root={shards}",
-            "data.val=val",
-            "model.name=vit_cifar",
-            "model.dim=32",
-            "model.depth=1",
-            "model.heads=2",
-            "train.epochs=9",
-            "train.batch=8",
-            "optim.lr=1e-2",
-            f"run.dir={work}/wds_run",
-        ],
-        check=True,
-    )
+    options = "data.format=webdataset data.val=val model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 train.epochs=9"
+    run(vittrain, *options.split(), f"data.root={shards}", "train.batch=8", "optim.lr=1e-2", f"run.dir={work}/wds_run")
     for split, count in counts.items():
         images, labels = read(f"{shards}/set-{split}-{{000000..{count - 1:06d}}}.tar")
         compare(vittrain, work, split, images, labels)

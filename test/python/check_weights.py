@@ -9,10 +9,8 @@ same tensors (of two models).
 
 SAMPLE is a folder with CIFAR-10's binary files, PHOTOS one with train/CLASS and val/CLASS.
 """
-import csv
 import json
 import pathlib
-import subprocess
 import sys
 import textwrap
 
@@ -22,13 +20,12 @@ import torch
 import torchvision
 from PIL import Image
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from timm.data import create_transform
 from timm.models.vision_transformer import VisionTransformer
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import reference_cnn  # noqa: E402
+from support import ROOT, images_in, probabilities_of, run, save_weights
+import reference_cnn
 
 IMAGES, CONVERTED = 4, ("vit_cifar", "resnet18")
 
@@ -76,11 +73,6 @@ def random_model(name, classes):
     return model
 
 
-def run(*words):
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def small_images(sample):
     records = numpy.fromfile(sample / "test_batch.bin", numpy.uint8, IMAGES * 3073).reshape(IMAGES, 3073)
     return (torch.from_numpy(records[:, 1:].reshape(IMAGES, 3, 32, 32)).float() / 255 - 0.5) / 0.5
@@ -94,15 +86,7 @@ def photographs(folder, weights):
     config = {key: json.loads(info[key]) for key in ("mean", "std")}
     transform = create_transform(size, is_training=False, interpolation=info["interpolation"],
                                  crop_pct=size[1] / (int(info["eval.resize"]) + 0.5), **config)
-    files = sorted(path for path in (folder / "val").rglob("*") if path.suffix.lower() in (".jpeg", ".jpg", ".png"))
-    return torch.stack([transform(Image.open(file).convert("RGB")) for file in files[:IMAGES]])
-
-
-def log_probabilities(path):
-    with open(path, newline="") as file:
-        rows = list(csv.DictReader(file))
-    columns = [key for key in rows[0] if key[0] == "p" and key[1:].isdigit()]
-    return torch.tensor([[float(row[key]) for key in columns] for row in rows[:IMAGES]]).log()
+    return torch.stack([transform(Image.open(file).convert("RGB")) for file in images_in(folder / "val")[:IMAGES]])
 
 
 def check(vittrain, name, data, images_of, folder):
@@ -111,7 +95,7 @@ def check(vittrain, name, data, images_of, folder):
     classes = 10 if small else 3
     model = random_model(name, classes)
     where.mkdir()
-    save_file({key: value.contiguous() for key, value in model.state_dict().items()}, where / "start.safetensors")
+    save_weights(model, where / "start.safetensors")
     run(vittrain, f"model.name={name}", *data, f"model.init={where}/start.safetensors", f"run.dir={where}/run",
         "train.precision=fp32", "train.steps=1", "train.batch=2", "data.val=val" if not small else "data.val=none",
         "train.eval_every=0", "optim.name=sgd", "optim.lr=1e-3", "debug.batches=1", "output.tensorboard=off")
@@ -131,7 +115,7 @@ def check(vittrain, name, data, images_of, folder):
     model.eval()
     with torch.no_grad():
         expected = torch.log_softmax(model(images_of(weights)), 1)
-    found = log_probabilities(where / "predictions.csv")
+    found = torch.tensor(probabilities_of(where / "predictions.csv")[:IMAGES]).log()
     assert found.shape == expected.shape, (found.shape, expected.shape)
     gap, spread = (found - expected).abs().max().item(), (expected - expected.mean(0)).abs().max().item()
     print(f"{name}: log-probabilities differ by {gap:.1e}; they spread by {spread:.2g} over the images", flush=True)

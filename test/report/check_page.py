@@ -24,19 +24,41 @@ COLUMNS = (
 ).split()
 ERRORS = "output rmse mae bias r2 persistence_rmse persistence_mae".split()
 EPOCHS = "seconds eval_seconds data_share next_lr".split()
+STEP = dict(split="train", lr=1e-3, images_per_second=100, step_seconds=0.5, data_seconds=0.05)
+STEP.update(
+    compute_seconds=0.4, comm_seconds=0, exposed_comm_seconds=0.01, top5=0.9, peak_share=0.25
+)
+ATTEMPT = {"started": "2026-11-21T04:05:00.000Z", "hosts": ["node1"], "devices": ["CPU, 1 thread"]}
+ATTEMPT.update(from_step=0, command="vittrain a.ini", ranks=2, setup_seconds=1)
+SECOND = dict(ATTEMPT, started="2026-11-21T04:06:00.000Z", ended="2026-11-21T04:07:00.000Z")
+SECOND.update(from_step=10, to_step=30, resumed_from="c/step-00000010.h5", seconds=12.5)
+SECOND.update(stop_reason="all steps done", error=None)
+RUN = dict(model="vit_tiny_patch16_224", image=32, parameters=1234, ranks=2, nodes=1, threads=1)
+RUN.update(global_batch=16, steps_per_epoch=10, total_steps=30, base_lr=1e-3, backend="cpu")
+RUN.update(precision="fp32", strategy="ddp", trainable_parameters=1234)
+RESULT = dict(epochs=3, steps=30, finished=True, stop_reason="all steps done", total_seconds=33)
+RESULT.update(without_setup_seconds=31, training_seconds=28, images_per_second=100.5)
+RESULT.update(
+    best=dict(monitor="top1", value=0.5, step=20), train=dict(loss=2.5, top1=0.3, top5=0.8)
+)
+RESULT["sensors"] = {"seconds": 3, "cores_busy": {"mean": 0.5, "max": 1}, "cpu_power": None}
 
 
 def write(path, content):
     with open(path, "w", encoding="utf-8", newline="") as file:
-        file.write(content)
+        file.write(content if isinstance(content, str) else json.dumps(content))
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
 
 
 def table(path, names, rows):
-    output = io.StringIO()
-    writer = csv.DictWriter(output, names, restval="", lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(rows)
-    write(path, output.getvalue())
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, names, "", "ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def evaluation(task, split, step):
@@ -71,14 +93,8 @@ def make(name, form, task="classes", test=False):
     write(path + "/deck.ini", "\n".join(deck))
     rows, epochs, outputs = [], [], []
     for step in range(5, 31, 5):
-        row = dict(
-            epoch=(step - 1) // 10, step=step, split="train", loss=3 - step / 30, top1=step / 60
-        )
-        row.update(lr=1e-3, grad_norm=1 / step, images_per_second=100, step_seconds=0.5)
-        row.update(
-            data_seconds=0.05, compute_seconds=0.4, comm_seconds=0, exposed_comm_seconds=0.01
-        )
-        rows.append(dict(row, top5=0.9, peak_share=0.25, elapsed_seconds=step))
+        row = dict(STEP, epoch=(step - 1) // 10, step=step, loss=3 - step / 30, top1=step / 60)
+        rows.append(dict(row, grad_norm=1 / step, elapsed_seconds=step))
         if step % 10:
             continue
         value = evaluation(task, "val", step)
@@ -94,22 +110,8 @@ def make(name, form, task="classes", test=False):
         if form == 2:
             rows.append(dict(means, split="epoch", loss=2.5, top1=0.3, top5=0.8))
     table(path + "/metrics.csv", COLUMNS + (ERRORS + EPOCHS if form == 2 else []), rows)
-    attempts = [
-        dict(started="2026-11-21T04:0%d:00.000Z" % at, hosts=["node1"], devices=["CPU, 1 thread"])
-        for at in (5, 6)
-    ]
-    attempts[0].update(from_step=0, command="vittrain a.ini", ranks=2, setup_seconds=1)
-    attempts[1].update(attempts[0], started="2026-11-21T04:06:00.000Z", from_step=10, to_step=30)
-    attempts[1].update(ended="2026-11-21T04:07:00.000Z", stop_reason="all steps done", error=None)
-    attempts[1].update(resumed_from="c/step-00000010.h5", seconds=12.5)
-    run = dict(name=name, model="vit_tiny_patch16_224", image=32, parameters=1234, ranks=2, nodes=1)
-    run.update(global_batch=16, steps_per_epoch=10, total_steps=30, base_lr=1e-3, backend="cpu")
-    run.update(precision="fp32", strategy="ddp", trainable_parameters=1234, format=form, threads=1)
-    result = dict(epochs=3, steps=30, finished=True, stop_reason="all steps done", total_seconds=33)
-    result.update(without_setup_seconds=31, training_seconds=28, images_per_second=100.5)
-    result.update(train=dict(loss=2.5, top1=0.3, top5=0.8), **evaluation(task, "val", 30))
-    result["best"] = dict(monitor="top1", value=0.5, step=20)
-    result["sensors"] = {"seconds": 3, "cores_busy": {"mean": 0.5, "max": 1}, "cpu_power": None}
+    attempts, run = [ATTEMPT, dict(SECOND)], dict(RUN, name=name, format=form)
+    result = dict(RESULT, **evaluation(task, "val", 30))
     if test:
         result["test"] = dict(evaluation(task, "test", 20), weights="best", step=20)
     units = [dict(unit="stem", parameters=34, weights_bytes=2**20, forward_seconds=0.1)]
@@ -117,7 +119,7 @@ def make(name, form, task="classes", test=False):
     key = "part" if form == 1 else "attempt"
     ranks = [{key: 1, "rank": r, "host": "node1", "peak_bytes": 2**30 + r} for r in (0, 1)]
     if form == 1:
-        write(path + "/run.json", json.dumps(dict(run, parts=attempts)))
+        write(path + "/run.json", dict(run, parts=attempts))
         table(path + "/epochs.csv", list(epochs[0]), epochs)
         table(path + "/units.csv", list(units[0]), units)
         table(path + "/ranks.csv", list(ranks[0]), ranks)
@@ -126,14 +128,13 @@ def make(name, form, task="classes", test=False):
     else:
         attempts[1]["changed"] = {"train.epochs": ["2", "3"]}
         result = dict(run, **dict(result, attempts=attempts, units=units, ranks=ranks))
-    write(path + "/result.json", json.dumps(result))
+    write(path + "/result.json", result)
     samples = [{"name": "a<b.png", "class": 0, "predicted": 1, "probability": 0.75, "png": PNG}]
-    write(path + "/misclassified.json", json.dumps({"split": "val", "samples": samples}))
+    write(path + "/misclassified.json", {"split": "val", "samples": samples})
     samples = [dict(record=7, output="wind", has_input=True, low=0, high=1, error=1, png=PNG)]
-    write(path + "/planes.json", json.dumps({"split": "val", "samples": samples}))
-    readings = [
-        dict(time="2026-11-21T04:05:0%d.0Z" % t, rank=0, cores_busy=t / 10) for t in (1, 2, 3)
-    ]
+    write(path + "/planes.json", {"split": "val", "samples": samples})
+    time = "2026-11-21T04:05:0%d.0Z"
+    readings = [dict(time=time % t, rank=0, cores_busy=t / 10) for t in (1, 2, 3)]
     table(path + "/monitor.csv", list(readings[0]), readings)
     stamp = "2026-11-21T04:05:06 "
     log = [stamp + "warning: slow link", stamp + "warning: slow link", stamp + "epoch 1", "foreign"]
@@ -216,9 +217,8 @@ def check_weights():
     expect("last", fact(path, "last_val_top1"), ("40.00 %", last))
     expect("F1", fact(path, "macro_f1"), ("60.00 %", last))
     page, _ = page_of(path)
-    contains(
-        page, "Of the last weights, step 30. The run did not keep those of the best", ">30</td>"
-    )
+    contains(page, "Of the last weights, step 30. The run did not keep those of the best")
+    contains(page, ">30</td>")
     path = make("weights", 2, test=True)
     expect("F1 of the test split", fact(path, "macro_f1"), ("60.00 %", best))
     expect("test", fact(path, "test_top1"), ("50.00 %", best))
@@ -251,13 +251,10 @@ def check_figures():
     page, markup = page_of(path)
     run = report.Run(path)
     row = next(csv.DictReader(io.StringIO(report.facts_csv([run]))))
-    wanted = dict(
-        total_seconds="33", images_per_second="100.5", steps="30", ranks="2", peak_share="0.25"
-    )
-    wanted.update(data_share="0.1", epochs="3", attempts="2", peak_bytes="%.9g" % (2**30 + 1))
-    wanted.update(
-        setup_seconds="2", epoch_seconds="5", model="ViT, dim 192, depth 2, heads 3, patch 4"
-    )
+    wanted = dict(total_seconds="33", images_per_second="100.5", steps="30", ranks="2", epochs="3")
+    wanted.update(data_share="0.1", peak_share="0.25", attempts="2", setup_seconds="2")
+    wanted.update(peak_bytes="%.9g" % (2**30 + 1), epoch_seconds="5")
+    wanted.update(model="ViT, dim 192, depth 2, heads 3, patch 4")
     for key, value in wanted.items():
         expect(key, row[key], value)
     frame = re.search(r'id="loss-steps" data-frame="([^"]*)" data-range="([^"]*)"', page)
@@ -274,14 +271,8 @@ def check_figures():
         expect("point of step %d" % step, gap < 0.2, True)
     contains(chart, "<title>step 10\ntraining 2.667\nvalidation 1.900", ">best weights</text>")
     contains(page, "warning: slow link (2 times)", 'title="a&lt;b.png"', "75.00 %", "d/&lt;x&gt;")
-    contains(
-        page,
-        "sample 7, wind",
-        "train.epochs: 2 to 3",
-        "vittrain a.ini",
-        '"row">blocks.0</th>',
-        ">66.67 %<",
-    )
+    contains(page, "sample 7, wind", "train.epochs: 2 to 3", "vittrain a.ini", ">66.67 %<")
+    contains(page, '"row">blocks.0</th>')
     contains("".join(markup.words), *CLASSES)
     contains(page, ">2.00 MiB<", ">200 ms<", 'id="sensor-cores_busy-A"', 'id="confusion-A"')
 
@@ -290,11 +281,11 @@ def check_several():
     paths = [make("run%d" % at, 1 + at % 2, test=at == 0) for at in range(28)]
     page, markup = page_of(*paths[:2])
     contains(page, 'id="confusion-B"')
-    result = json.load(open(paths[1] + "/result.json"))
-    write(paths[1] + "/result.json", json.dumps(dict(result, images_per_second=201, ranks=[])))
+    result = read(paths[1] + "/result.json")
+    write(paths[1] + "/result.json", dict(result, images_per_second=201, ranks=[]))
     rows = list(csv.DictReader(io.StringIO(report.facts_csv([report.Run(p) for p in paths[:2]]))))
     expect("speed-up", (rows[0]["speed_up"], rows[1]["speed_up"]), ("1", "2"))
-    write(paths[1] + "/result.json", json.dumps(dict(result, precision="bf16")))
+    write(paths[1] + "/result.json", dict(result, precision="bf16"))
     contains(page_of(*paths[:2])[0], "scaling efficiency not compared with run0: precision bf16")
     page, markup = page_of(*paths)
     contains(page, "<b>AB</b>", "run0, run1, run2 and 25 more")
@@ -304,11 +295,11 @@ def check_several():
 def check_classes():
     for count, wanted in ((100, 'id="confusion-A" role="img"'), (1000, "The 60 of 1000 classes")):
         path = make("classes", 2)
-        result = json.load(open(path + "/result.json"))
+        result = read(path + "/result.json")
         result["classes"] = [dict(name="class %d" % at, f1=at / count) for at in range(count)]
         row = [1] * count
         result["confusion_matrix"] = [row[:at] + [99] + row[at + 1 :] for at in range(count)]
-        write(path + "/result.json", json.dumps(result))
+        write(path + "/result.json", result)
         page, _ = page_of(path)
         contains(page, wanted, "most frequent confusions of %d classes" % count)
 
@@ -318,17 +309,17 @@ def check_unfinished():
         path = make("unfinished", form)
         if form == 1:
             os.remove(path + "/result.json")
-        value = json.load(open(os.path.join(path, name)))
+        value = read(os.path.join(path, name))
         kept = ("format", "model", attempts, "steps_per_epoch", "total_steps", "ranks")
         value = dict({key: value[key] for key in kept}, finished=False, stop_reason=None)
         del value[attempts][1]["ended"]
-        write(os.path.join(path, name), json.dumps(value))
+        write(os.path.join(path, name), value)
         write(path + "/.lock", "attempt 2 running")
         expect("status", report.Run(path).status(), "interrupted")
         expect("validation", fact(path, "val_top1"), ("50.00 %", "best weights, step 20"))
         contains(page_of(path)[0], "interrupted", "50.00 %")
         value[attempts][1]["error"] = "step 2: NaN"
-        write(os.path.join(path, name), json.dumps(value))
+        write(os.path.join(path, name), value)
         expect("status", report.Run(path).status(), "failed")
         contains(page_of(path)[0], '<p class="reason">step 2: NaN</p>')
 
@@ -357,12 +348,12 @@ def check_damage():
                 if not whole and (bad != "" or name != "train.log") and name + ": " not in page:
                     raise AssertionError("no note about %s with %.9r" % (name, bad))
     source = path + "/result.json"
-    value = json.load(open(source))
+    value = read(source)
     others = [{}] + [{key: 0} for key in value if isinstance(value[key], (dict, list))]
     for bad in ("text", -1e999, {"x": [1]}, [None, "x", {}]):
         for keys in others:
             changed = {key: bad for key in keys or value if key != "format"}
-            write(source, json.dumps(dict(value, **changed)))
+            write(source, dict(value, **changed))
             Markup(report.Page([report.Run(path)]).write())
 
 
@@ -376,17 +367,13 @@ def check_logbook():
     write(page, "first\n" + text + "last\n")
     expect("page", report.logbook_add(report.Run(path), book), page)
     again = open(page).read()
-    expect(
-        "notes", (again[:6], again[-5:], again.count("vittrain: begin")), ("first\n", "last\n", 1)
-    )
+    found = again[:6], again[-5:], again.count("vittrain: begin")
+    expect("notes", found, ("first\n", "last\n", 1))
     other = make("paged", 1)
-    run = json.load(open(other + "/run.json"))
-    write(
-        other + "/run.json", json.dumps(dict(run, parts=[{"started": "2026-11-22T00:00:00.000Z"}]))
-    )
-    expect(
-        "another run", os.path.basename(report.logbook_add(report.Run(other), book)), "paged-2.md"
-    )
+    run = read(other + "/run.json")
+    write(other + "/run.json", dict(run, parts=[{"started": "2026-11-22T00:00:00.000Z"}]))
+    page = report.logbook_add(report.Run(other), book)
+    expect("another run", os.path.basename(page), "paged-2.md")
 
 
 def main():

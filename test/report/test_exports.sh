@@ -15,48 +15,39 @@ run.threads=1 run.seed=7 optim.lr=3e-3 output.monitor=0 output.logbook="
 
 # points FOLDER: the points of its TensorBoard events, "TAG STEP VALUE" in each line.
 points() {
-    python3 -c '
-import glob, os, struct, sys
+    python3 - "$1" 2>&1 <<'END'
+import glob, struct, sys
+
+NUMBERS = {1: "<d", 5: "<f"}
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 128:
+            return value, at
 
 def fields(data):
-    """number, value of each field; varints and floats as numbers"""
-    at = 0
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
+    at, found = 0, {}
     while at < len(data):
-        key = varint()
-        if key & 7 == 0:
-            yield key >> 3, varint()
-        elif key & 7 == 1:
-            yield key >> 3, struct.unpack_from("<d", data, at)[0]
-            at += 8
-        elif key & 7 == 5:
-            yield key >> 3, struct.unpack_from("<f", data, at)[0]
-            at += 4
-        else:
-            size = varint()
-            yield key >> 3, data[at:at + size]
-            at += size
+        key, at = varint(data, at)
+        kind, key = key & 7, key >> 3
+        found[key], at = (struct.calcsize(NUMBERS[kind]), at) if kind in NUMBERS else varint(data, at)
+        if kind != 0:
+            part, at = data[at:at + found[key]], at + found[key]
+            found[key] = struct.unpack(NUMBERS[kind], part)[0] if kind in NUMBERS else part
+    return found
 
-for name in sorted(glob.glob(os.path.join(sys.argv[1], "events.out.tfevents.*"))):
+for name in sorted(glob.glob(sys.argv[1] + "/events.out.tfevents.*")):
     data = open(name, "rb").read()
     while data:
         size = struct.unpack_from("<Q", data)[0]
-        event = dict(fields(data[12:12 + size]))
-        data = data[16 + size:]
-        if 5 in event:
-            value = dict(fields(dict(fields(event[5]))[1]))
-            if 2 in value:  # a scalar, not the options and results of a run
-                print(value[1].decode(), event.get(2, 0), "%.6g" % value[2])
-' "$1" 2>&1
+        event, data = fields(data[12:12 + size]), data[16 + size:]
+        value = fields(fields(event[5])[1]) if 5 in event else {}
+        if 2 in value:  # a scalar, not the options and results of a run
+            print(value[1].decode(), event.get(2, 0), "%.6g" % value[2])
+END
 }
 
 # steps FOLDER TAG: the steps of the points with this tag.

@@ -361,7 +361,6 @@ TEST(hanging_sensor_does_not_block_the_run)
     pass_seconds(0.5);
     monitor_stop(monitor);
     assert_true(monitor_summarize(monitor, &summary));
-    monitor_summary_log(&summary);
     monitor_close(monitor);
     struct nvml *held = nvml;
     gpu_close(); /* waits for the call to return */

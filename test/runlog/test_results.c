@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The keys of the results in result.json. */
-#include "runlog/results.h"
-
+/* Evaluations and sensors in result.json. */
 #include <jansson.h>
+
+#include "runlog/evaluation.h"
+#include "runlog/monitor.h"
 
 #include "test.h"
 
@@ -14,40 +15,6 @@ static const struct evaluation evaluation = {.samples = 10,
                                              .top5 = 1,
                                              .confusion = confusion,
                                              .seconds = 0.5};
-
-static struct results some_results(void)
-{
-    return (struct results){.name = "tiny",
-                            .model = "vit_cifar",
-                            .parameters = 2690506,
-                            .ranks = 2,
-                            .nodes = 1,
-                            .threads = 1,
-                            .seed = 42,
-                            .global_batch = 128,
-                            .steps = 320,
-                            .epochs = 10,
-                            .train_loss = 1.0 / 3,
-                            .train_top1 = NAN,
-                            .train_top5 = NAN,
-                            .split = "val",
-                            .evaluation = &evaluation,
-                            .monitor = "top1",
-                            .best = 0.71,
-                            .best_step = 288,
-                            .total_seconds = 12.5,
-                            .without_setup_seconds = 12,
-                            .training_seconds = 10,
-                            .images_per_second = 4096};
-}
-
-static json_t *results_to_json(const struct results *results)
-{
-    json_t *object = json_object();
-    results_put_setup(object, results);
-    results_put(object, results, NULL);
-    return object;
-}
 
 static json_t *parse(char *text)
 {
@@ -69,58 +36,23 @@ static double number(const json_t *object, const char *key)
     return json_number_value(value);
 }
 
-TEST(objects_have_the_results)
-{
-    const struct results results = some_results();
-    json_t *object = results_to_json(&results);
-    assert_string_equal(json_string_value(json_object_get(object, "name")), "tiny");
-    assert_string_equal(json_string_value(json_object_get(object, "model")), "vit_cifar");
-    assert_string_equal(json_string_value(json_object_get(object, "split")), "val");
-    assert_true(json_is_true(json_object_get(object, "finished")));
-    assert_true(number(object, "parameters") == 2690506);
-    assert_true(number(object, "world_size") == 2);
-    assert_true(number(object, "seed") == 42);
-    assert_true(number(object, "steps") == 320);
-    assert_true(number(object, "loss") == 0.75);
-    assert_true(number(object, "top1") == 0.7);
-    assert_true(number(object, "top5") == 1);
-    assert_true(number(object, "total_seconds") == 12.5);
-    assert_true(number(object, "without_setup_seconds") == 12);
-    assert_true(number(object, "training_seconds") == 10);
-    assert_true(number(object, "images_per_second") == 4096);
-    assert_true(fabs(number(json_object_get(object, "train"), "loss") - 1.0 / 3) < 1e-8);
-    assert_true(json_is_null(json_object_get(json_object_get(object, "train"), "top1")));
-    assert_true(json_is_null(json_object_get(object, "backend")));
-    assert_true(number(json_object_get(object, "best"), "value") == 0.71);
-    assert_true(number(json_object_get(object, "best"), "step") == 288);
-    json_decref(object);
-}
-
 TEST(sensors_follow_their_table)
 {
-    struct results results = some_results();
     struct monitor_summary sensors = {.seconds = 60, .readings = 7, .reading_seconds = 1e-4};
-
     for (int i = 0; i < SENSOR_COUNT; i++)
         sensors.value[i] = sensors.most[i] = NAN;
     sensors.value[SENSOR_GPU_POWER] = 400.5;
     sensors.most[SENSOR_GPU_POWER] = 500;
     sensors.value[SENSOR_RESIDENT] = 1e9;
     sensors.value[SENSOR_NODE_AVAILABLE] = 2e9;
-    results.sensors = &sensors;
-    json_t *object = results_to_json(&results);
-    const json_t *all = json_object_get(object, "sensors");
+    json_t *all = monitor_summary_to_json(&sensors);
     assert_true(number(json_object_get(all, "gpu_power"), "mean") == 400.5);
     assert_true(number(json_object_get(all, "gpu_power"), "max") == 500);
     assert_true(number(json_object_get(all, "resident_bytes"), "max") == 1e9);
     assert_true(number(json_object_get(all, "node_available_bytes"), "min") == 2e9);
     assert_true(json_is_null(json_object_get(all, "gpu_busy")));
     assert_true(number(all, "readings") == 7);
-    json_decref(object);
-    results.sensors = NULL;
-    object = results_to_json(&results);
-    assert_true(json_is_null(json_object_get(object, "sensors")));
-    json_decref(object);
+    json_decref(all);
 }
 
 TEST(classes_and_matrix_are_written)
@@ -135,11 +67,17 @@ TEST(classes_and_matrix_are_written)
     const json_t *cat = json_array_get(classes, 0), *other = json_array_get(classes, 1);
 
     assert_int_equal(json_array_size(classes), 2);
+    assert_string_equal(json_string_value(json_object_get(object, "split")), "test");
+    assert_true(number(object, "samples") == 10 && number(object, "evaluation_seconds") == 0.5);
+    assert_true(number(object, "loss") == 0.75 && number(object, "top1") == 0.7);
+    assert_true(number(object, "top5") == 1);
     assert_string_equal(json_string_value(json_object_get(cat, "name")), "cat");
     assert_string_equal(json_string_value(json_object_get(other, "name")), "?t?");
     assert_true(number(cat, "recall") == 0.75);
     assert_true(number(cat, "precision") == 0.6);
     assert_true(number(cat, "one_vs_rest_accuracy") == 0.7);
+    assert_true(fabs(number(cat, "f1") - 2.0 / 3) < 1e-8);
+    assert_true(fabs(number(cat, "specificity") - 2.0 / 3) < 1e-8);
     assert_true(fabs(number(json_object_get(object, "macro"), "recall") - 17.0 / 24) < 1e-8);
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(json_integer_value(json_array_get(json_array_get(matrix, i / 2), i % 2)),
@@ -195,46 +133,6 @@ TEST(labels_have_no_matrix)
     assert_true(number(json_array_get(classes, 0), "recall") == 0.75);
     assert_true(number(json_array_get(classes, 1), "precision") == 1);
     assert_null(json_object_get(object, "confusion_matrix"));
-    json_decref(object);
-}
-
-TEST(test_split_and_target_are_written)
-{
-    struct results results = some_results();
-    results.test = &evaluation;
-    results.test_weights = "best";
-    results.test_step = 288;
-    results.target = 0.5;
-    results.target_seconds = NAN;
-    json_t *object = results_to_json(&results);
-    const json_t *test = json_object_get(object, "test");
-    assert_string_equal(json_string_value(json_object_get(test, "split")), "test");
-    assert_string_equal(json_string_value(json_object_get(test, "weights")), "best");
-    assert_true(number(test, "step") == 288);
-    assert_true(number(test, "top1") == evaluation.top1);
-    assert_int_equal(json_array_size(json_object_get(test, "confusion_matrix")), 2);
-    assert_true(number(object, "target_top1") == 0.5);
-    assert_true(json_is_null(json_object_get(object, "target_seconds")));
-    json_decref(object);
-    results.test = NULL;
-    object = results_to_json(&results);
-    assert_null(json_object_get(object, "test"));
-    json_decref(object);
-}
-
-TEST(no_accuracy_without_an_evaluation)
-{
-    struct results results = some_results();
-
-    results.evaluation = NULL;
-    results.best = NAN;
-    results.best_step = -1;
-    results.unfinished = true;
-    json_t *object = results_to_json(&results);
-    assert_null(json_object_get(object, "top1"));
-    assert_true(json_is_false(json_object_get(object, "finished")));
-    assert_true(json_is_null(json_object_get(json_object_get(object, "best"), "value")));
-    assert_true(json_is_null(json_object_get(json_object_get(object, "best"), "step")));
     json_decref(object);
 }
 

@@ -51,8 +51,8 @@ static void write_train(struct run_log *log, int64_t step)
     struct metrics_row row = run_log_row("train", step / 10, step);
     row.loss = 2.5;
     row.top1 = 0.125;
-    row.rate = 3e-4;
-    row.gradient_norm = 1.0 / 3;
+    row.lr = 3e-4;
+    row.grad_norm = 1.0 / 3;
     row.images_per_second = 1000;
     row.step_seconds = 0.064;
     row.data_seconds = 0;
@@ -76,13 +76,13 @@ static void write_epoch(struct run_log *log, int64_t epoch, int64_t steps)
     row.loss = 2;
     row.top1 = 0.25;
     row.top5 = 0.75;
-    row.rate = 0.1;
+    row.lr = 0.1;
     row.images_per_second = 100;
     row.elapsed_seconds = (double)steps;
     row.seconds = 12.5;
     row.eval_seconds = 0.5;
     row.data_share = 0.01;
-    row.next_rate = 0.0625;
+    row.next_lr = 0.0625;
     assert_true(run_log_metrics(log, &row, &error));
 }
 

@@ -59,5 +59,8 @@ job 1
 result 'the remote of a deck; without a copy there it starts from step 0' \
     "$(ended)$(has "$work/job.log" 'copying it from disk:.*/nothing' 'all of the run is in')" "$work/job.log"
 rm -r "$work/jobs/whole"
+job 1 output.upload=
+result 'an empty option on the command line switches the copy off' "$(ended; ! grep "copying it from" "$work/job.log")" "$work/job.log"
+rm -r "$work/jobs/whole"
 job 1 output.upload=nobody:x
 result 'if rclone fails it does not start' "$(ended 1)$(has "$work/job.log" 'rclone failed with status 1')" "$work/job.log"

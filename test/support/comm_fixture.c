@@ -24,10 +24,9 @@ int all_wrong(int64_t wrong)
 
 int small_value(int rank, int64_t i, unsigned salt)
 {
-    return (int)(random_block_at(salt, RANDOM_SYNTHETIC, 0, 0, (uint32_t)rank, (uint32_t)i)
-                     .word[0] %
-                 17) -
-           8;
+    uint32_t hash = (uint32_t)rank * 0x9e3779b9u + (uint32_t)i * 0x85ebca6bu + salt * 0xc2b2ae35u;
+    hash = (hash ^ hash >> 15) * 0x2c1b3c6du;
+    return (int)((hash ^ hash >> 13) % 17) - 8;
 }
 
 uint16_t to_bf16(float value)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "dataset_fixture.h"
 
+#include "temporary.h"
 #include "test.h"
 
 struct options options;
@@ -11,6 +12,14 @@ void dataset_begin(const char *format)
     options_default(&options);
     snprintf(options.data.format, sizeof options.data.format, "%s", format);
     dataset_close(&dataset);
+}
+
+void arrays_begin(const char *root, const char *x, const char *y)
+{
+    dataset_begin("arrays");
+    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_path(root));
+    snprintf(options.data.x, sizeof options.data.x, "%s", x);
+    snprintf(options.data.y, sizeof options.data.y, "%s", y);
 }
 
 void split_opens(enum data_split split, int64_t count)

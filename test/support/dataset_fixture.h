@@ -12,6 +12,9 @@ extern struct dataset dataset;
 /* Set the options to their defaults for a format; close the data set. */
 void dataset_begin(const char *format);
 
+/* The same for data.format=arrays, with a path below the temporary directory. */
+void arrays_begin(const char *root, const char *x, const char *y);
+
 /* Close the data set and open a split. The test fails if the split cannot be opened or has another
  * number of samples. -1: any number. */
 void split_opens(enum data_split split, int64_t count);

@@ -55,31 +55,19 @@ void device_test_of_cpu(void)
         SKIP_BECAUSE("only for the CPU");
 }
 
-void device_test_open(struct device_test *test, int threads)
+void device_test_open_number(struct device_test *test, int number, int threads)
 {
     struct error error = {0};
     const struct device_backend *backend = device_test_backend(&error);
-    struct device *device = backend == NULL ? NULL : backend->open(0, threads, &error);
+    struct device *device = backend == NULL ? NULL : backend->open(number, threads, &error);
     if (device == NULL)
         fail_msg("%s", error.text);
     device_test_take(test, device);
 }
 
-struct comm *device_test_open_world(struct device_test *test, int *argc, char ***argv)
+void device_test_open(struct device_test *test, int threads)
 {
-    struct error error = {0};
-    struct comm *world;
-    const struct device_backend *backend = NULL;
-    struct device *device = NULL;
-    if (comm_world_open(argc, argv, &world, &error) &&
-        (backend = device_test_backend(&error)) != NULL)
-        device = backend->open(world->rank, 1, &error);
-    if (device == NULL) {
-        fprintf(stderr, "%s\n", error.text);
-        exit(1);
-    }
-    device_test_take(test, device);
-    return world;
+    device_test_open_number(test, 0, threads);
 }
 
 void device_test_print(struct device *device)
@@ -129,6 +117,24 @@ void device_test_adopt(struct device_test *test, const struct device_test *from)
     free(choices);
 }
 
+void device_test_equal(const struct device_test *a, const struct device_test *b)
+{
+    for (int i = 0; i < a->tensor_count && i < b->tensor_count; i++)
+        if (a->bytes[i] != b->bytes[i] || memcmp(a->tensors[i], b->tensors[i], a->bytes[i]) != 0)
+            fail_msg("tensor %d has other bits", i);
+}
+
+int device_test_cases(size_t all, int emulated)
+{
+    static bool known, is_emulated;
+    if (!known) {
+        DEVICE_TEST(test, 1);
+        is_emulated = device_test_is_emulated(&test);
+        known = true;
+    }
+    return is_emulated ? emulated : (int)all;
+}
+
 void device_test_wait(struct device_test *test)
 {
     test->device->backend->stream_synchronize(test->stream);
@@ -144,8 +150,16 @@ void *device_test_zeros(struct device_test *test, enum data_type type, int64_t c
     if (tensor == NULL)
         fail_msg("%s", error.text);
     memset(tensor, 0, bytes);
+    test->bytes[test->tensor_count] = bytes;
     test->tensors[test->tensor_count++] = tensor;
     return tensor;
+}
+
+void *device_test_scratch(struct device_test *test, size_t bytes)
+{
+    void *memory = device_test_zeros(test, TYPE_FP32, (int64_t)(bytes / sizeof(float)) + 1);
+    test->bytes[test->tensor_count - 1] = 0;
+    return memset(memory, 0xff, bytes);
 }
 
 double *device_test_expected(struct device_test *test, int64_t count)
@@ -177,17 +191,39 @@ static uint16_t half_from_double(enum data_type type, double value)
 void *device_test_random(struct device_test *test, enum data_type type, int64_t count, double scale,
                          uint64_t seed)
 {
+    return device_test_shifted(test, type, count, scale, 0, seed);
+}
+
+void *device_test_shifted(struct device_test *test, enum data_type type, int64_t count,
+                          double scale, double offset, uint64_t seed)
+{
     void *tensor = device_test_zeros(test, type, count);
+    struct random_block block = {{0}};
     for (int64_t i = 0; i < count; i++) {
-        const struct random_block block =
-            random_block_at(seed, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
-        const float value = (float)(scale * (2.0 * random_uniform(block.word[0]) - 1.0));
+        if (i % 4 == 0)
+            block = random_block_at(seed, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)(i / 4));
+        const double unit = 2.0 * random_uniform(block.word[i % 4]) - 1.0;
+        const float value = (float)(scale * unit) + (float)offset;
         if (type == TYPE_FP32)
             ((float *)tensor)[i] = value;
         else
             ((uint16_t *)tensor)[i] = half_from_double(type, value);
     }
     return tensor;
+}
+
+float *device_test_gradient(struct device_test *test, bool overwrite, int64_t count, uint64_t seed)
+{
+    float *gradient = device_test_random(test, TYPE_FP32, count, 1, seed);
+    for (int64_t i = 0; i < count && overwrite; i++)
+        gradient[i] = NAN;
+    return gradient;
+}
+
+float *device_test_before(struct device_test *test, bool overwrite, int64_t count, uint64_t seed)
+{
+    return overwrite ? device_test_zeros(test, TYPE_FP32, count)
+                     : device_test_random(test, TYPE_FP32, count, 1, seed);
 }
 
 void *device_test_copy(struct device_test *test, enum data_type type, const void *from,
@@ -349,6 +385,11 @@ double device_test_precision(enum data_type type)
     return type == TYPE_FP32 ? 0x1p-24 : type == TYPE_BF16 ? 0x1p-8 : 0x1p-11;
 }
 
+double device_test_rounding(enum data_type type)
+{
+    return type == TYPE_FP32 ? 1e-6 : 1.01 * device_test_precision(type);
+}
+
 void device_test_near(const char *what, enum data_type type, const void *tensor,
                       const double *expected, int64_t count, double tolerance, double scale)
 {
@@ -357,6 +398,31 @@ void device_test_near(const char *what, enum data_type type, const void *tensor,
         if (!(fabs(value - expected[i]) <= tolerance * (fabs(expected[i]) + scale)))
             fail_msg("%s: element %lld is %.9g, not %.9g", what, (long long)i, value, expected[i]);
     }
+}
+
+void device_test_column_sums(const char *what, enum data_type type, const void *tensor,
+                             int64_t rows, int64_t width, const float *before, const float *sums,
+                             double tolerance)
+{
+    for (int64_t column = 0; column < width && sums != NULL; column++) {
+        double sum = (double)before[column], sizes = fabs(sum);
+        for (int64_t row = 0; row < rows; row++) {
+            const double value = device_test_value(type, tensor, row * width + column);
+            sum += value;
+            sizes += fabs(value);
+        }
+        if (!(fabs((double)sums[column] - sum) <= tolerance * (0.1 + sizes)))
+            fail_msg("%s: column %lld is %.9g, not %.9g", what, (long long)column,
+                     (double)sums[column], sum);
+    }
+}
+
+struct dropout device_test_drops(struct device_test *test, float rate, uint32_t layer)
+{
+    return (struct dropout){.rate = rate,
+                            .seed = 0x123456789abcdefULL,
+                            .layer = layer,
+                            .params = device_test_params(test, 12, 1000, 0, 1)};
 }
 
 double device_test_dropout(const struct dropout *dropout, int64_t sample, int64_t element)
@@ -370,6 +436,14 @@ double device_test_dropout(const struct dropout *dropout, int64_t sample, int64_
     const int lane = (int)(element % 8);
     const uint32_t bits = block.word[lane / 2] >> (lane % 2 * 16) & 0xffff;
     return bits >= threshold ? 65536 / (65536 - threshold) : 0;
+}
+
+double device_test_dropout_at(const struct dropout *dropout, int64_t rows_per_sample, int64_t row,
+                              int64_t column, int64_t width)
+{
+    const int64_t padded = (width + 7) / 8 * 8;
+    return device_test_dropout(dropout, row / rows_per_sample,
+                               row % rows_per_sample * padded + column);
 }
 
 double device_test_drop_path(const struct dropout *dropout, int64_t sample)

@@ -17,6 +17,7 @@ struct device_test {
     struct stream *stream;
     void *workspace;
     void *tensors[DEVICE_TEST_TENSORS];
+    size_t bytes[DEVICE_TEST_TENSORS]; /* of each tensor; 0: scratch memory */
     double *expected[DEVICE_TEST_TENSORS];
     int tensor_count, expected_count;
 };
@@ -29,8 +30,8 @@ void device_test_print(struct device *device);
 
 /* Open the device; fail the test if that is impossible. */
 void device_test_open(struct device_test *test, int threads);
-/* Open the world and this rank's device with one thread; end the program if that is impossible. */
-struct comm *device_test_open_world(struct device_test *test, int *argc, char ***argv);
+/* The same with the device of this number, as rank `number` of a node does. */
+void device_test_open_number(struct device_test *test, int number, int threads);
 /* Use a device opened by the caller; it is closed with the test. */
 void device_test_take(struct device_test *test, struct device *device);
 void device_test_close(struct device_test *test);
@@ -40,21 +41,6 @@ void device_test_close(struct device_test *test);
     __attribute__((cleanup(device_test_close))) struct device_test name;                           \
     device_test_open(&name, threads)
 
-/* The main function of a program with several ranks, each with a device: it sets `world`, `device`
- * and `stream` of the source. Arguments: those of TEST_MAIN. */
-#define TEST_MAIN_DEVICE(...)                                                                      \
-    int main(int argc, char **argv)                                                                \
-    {                                                                                              \
-        struct device_test test;                                                                   \
-        world = device_test_open_world(&test, &argc, &argv);                                       \
-        device = test.device;                                                                      \
-        stream = test.stream;                                                                      \
-        const int failed = TESTS_RUN(__VA_ARGS__);                                                 \
-        device_test_close(&test);                                                                  \
-        comm_world_close(world);                                                                   \
-        return failed;                                                                             \
-    }
-
 /* Queue an operation; its arguments are the members of its struct. */
 #define DEVICE_RUN(test, operation, ...)                                                           \
     OPERATION_RUN((test)->device, (test)->stream, operation, __VA_ARGS__)
@@ -62,9 +48,26 @@ void device_test_close(struct device_test *test);
 /* Wait for all queued work. */
 void device_test_wait(struct device_test *test);
 
+/* Repeat a call on a device `other` with three threads, after it ran on `test`: all tensors must
+ * have the same bits. Not on the emulated GPU, which has no threads. */
+#define DEVICE_TEST_AGAIN(test, other, ...)                                                        \
+    if (!device_test_is_emulated(test)) {                                                          \
+        DEVICE_TEST(other, 3);                                                                     \
+        device_test_adopt(&(other), test);                                                         \
+        (void)__VA_ARGS__;                                                                         \
+        device_test_equal(test, &(other));                                                         \
+    }
+
 /* Adopt the algorithms of another device, as ranks of a run do: those that a device measures itself
  * can differ and give other bits. */
 void device_test_adopt(struct device_test *test, const struct device_test *from);
+
+/* Fail unless the tensors that both tests have made, in the same order, have the same bits. */
+void device_test_equal(const struct device_test *a, const struct device_test *b);
+
+/* Return the number of cases to run: all, or on the emulated GPU the first `emulated`, which reach
+ * its kernels. */
+int device_test_cases(size_t all, int emulated);
 
 /* Use the emulated module for GPUs. Return false if it was not built. */
 bool device_test_emulate(void);
@@ -80,10 +83,20 @@ bool device_test_is_emulated(const struct device_test *test);
 void device_test_of_cpu(void);
 
 /* A tensor of zeros; a tensor of uniform random numbers in [-scale, scale], keyed by `seed` and
- * rounded to the type. */
+ * rounded to the type; the same around `offset`. */
 void *device_test_zeros(struct device_test *test, enum data_type type, int64_t count);
 void *device_test_random(struct device_test *test, enum data_type type, int64_t count, double scale,
                          uint64_t seed);
+void *device_test_shifted(struct device_test *test, enum data_type type, int64_t count,
+                          double scale, double offset, uint64_t seed);
+
+/* The gradient of parameters before an operation adds to it, random numbers, or overwrites it, NaN;
+ * and what the sums then begin with. */
+float *device_test_gradient(struct device_test *test, bool overwrite, int64_t count, uint64_t seed);
+float *device_test_before(struct device_test *test, bool overwrite, int64_t count, uint64_t seed);
+
+/* Memory filled with NaN, whose contents must not matter. */
+void *device_test_scratch(struct device_test *test, size_t bytes);
 
 /* Zeros in host memory, for expected values. */
 double *device_test_expected(struct device_test *test, int64_t count);
@@ -136,17 +149,30 @@ double device_test_value(enum data_type type, const void *tensor, int64_t index)
 void device_test_near_in_norm(const char *what, enum data_type type, const void *expected,
                               const void *is, int64_t count, double tolerance);
 
-/* Return the maximum relative error of one rounding to this type. */
+/* Return the maximum relative error of one rounding to this type, and that of a value computed in
+ * fp32 and then rounded. */
 double device_test_precision(enum data_type type);
+double device_test_rounding(enum data_type type);
 
 /* Fail with `what` and the first element that differs by more than tolerance * (|expected| +
  * scale). */
 void device_test_near(const char *what, enum data_type type, const void *tensor,
                       const double *expected, int64_t count, double tolerance, double scale);
 
+/* Fail unless sums[c] is before[c] and the sum of column c, up to `tolerance` times the sum of the
+ * magnitudes. NULL sums are not checked. */
+void device_test_column_sums(const char *what, enum data_type type, const void *tensor,
+                             int64_t rows, int64_t width, const float *before, const float *sums,
+                             double tolerance);
+
+/* Dropout at this rate in the masks of `layer`. */
+struct dropout device_test_drops(struct device_test *test, float rate, uint32_t layer);
+
 /* Return the factor of element `element` of sample `sample` by the definition of struct dropout,
- * and that of drop path. */
+ * that of an element of a matrix with some rows per sample, and that of drop path. */
 double device_test_dropout(const struct dropout *dropout, int64_t sample, int64_t element);
+double device_test_dropout_at(const struct dropout *dropout, int64_t rows_per_sample, int64_t row,
+                              int64_t column, int64_t width);
 double device_test_drop_path(const struct dropout *dropout, int64_t sample);
 
 #endif

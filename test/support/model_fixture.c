@@ -6,10 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/log.h"
-#include "test.h"
-
-struct comm *world;
 char folder[64];
 
 /* ---- a device that only moves memory ---- */
@@ -111,17 +107,6 @@ static void make_units(struct fixture *fixture, const struct fixture_shape *shap
     add_tensor(fixture, 2, "head.weight", 2, (int64_t[]){classes, width});
     add_tensor(fixture, 2, "head.bias", 1, &classes);
     fixture->tensors[2][0].kind = TENSOR_STATE;
-}
-
-void fixture_world_open(int *argc, char ***argv)
-{
-    struct error error = {.kind = ERROR_NONE};
-    if (!comm_world_open(argc, argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        exit(1);
-    }
-    comm_set_timeout(60); /* a rank whose test fails must not block the others */
-    log_open(world->rank, LOG_QUIET);
 }
 
 void fixture_open_on(struct fixture *fixture, struct comm *comm, int shard,

@@ -6,7 +6,7 @@
 
 #include "checkpoint/vectors.h"
 #include "mesh/flat.h"
-#include "test.h"
+#include "rank_tests.h"
 
 enum { FIXTURE_UNITS = 3, FIXTURE_TENSORS = 6 };
 
@@ -29,22 +29,6 @@ struct fixture {
     struct unit_tensor tensors[FIXTURE_UNITS][FIXTURE_TENSORS];
     struct arena arena;
 };
-
-/* Open the world of a test program with several ranks, which prints only its results. Ends the
- * program on failure. */
-void fixture_world_open(int *argc, char ***argv);
-extern struct comm *world;
-
-/* The main function of a program with several ranks, which opens `world`. Arguments: those of
- * TEST_MAIN. */
-#define TEST_MAIN_WORLD(...)                                                                       \
-    int main(int argc, char **argv)                                                                \
-    {                                                                                              \
-        fixture_world_open(&argc, &argv);                                                          \
-        const int failed = TESTS_RUN(__VA_ARGS__);                                                 \
-        comm_world_close(world);                                                                   \
-        return failed;                                                                             \
-    }
 
 /* Collective. Open the model on the world's ranks with shard groups of `shard` ranks; all values
  * are zero. */

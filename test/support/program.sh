@@ -107,6 +107,13 @@ fails() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
+# errors WORD... 3<<ROWS: one rank fails with the words and those of each row. A row: STATUS|PATTERN|WORD...
+errors() {
+    while IFS='|' read -r code named words <&3; do
+        fails 1 "refused: $words" "$code" "$named" "$@" $words
+    done
+}
+
 # reports_kill STATUS: true if mpirun may return this exit status after a rank was killed. That of MPICH may return 0.
 reports_kill() { [ "$1" -ne 0 ] || [ "$TEST_MPI" = mpich ]; }
 
@@ -128,15 +135,12 @@ killed_job() {
     wait "$1"
 }
 
-# interrupted WORD...: train on two ranks in $work/interrupted, then make the folder that of a run which was interrupted: the newer
-# half of the checkpoints, the results and the weights are missing. Print what is wrong.
+# interrupted RUN COPY STEP: copy the folder of a run as if it had been killed after the checkpoint of this step: newer checkpoints,
+# the results and the weights are missing.
 interrupted() {
-    run 2 interrupted run.dir="$work/interrupted" checkpoint.keep=50 "$@"
-    ended
-    count=$(find "$work/interrupted/checkpoints" -name 'step-*.h5' | wc -l)
-    [ "$count" -gt 1 ] || echo "$count checkpoints;"
-    find "$work/interrupted/checkpoints" -name 'step-*.h5' | sort | tail -n $((count / 2)) | xargs rm
-    rm -f "$work/interrupted/result.json" "$work/interrupted/weights.safetensors"
+    cp -a "$work/$1" "$work/$2"
+    rm -f "$work/$2/result.json" "$work/$2"/*.safetensors
+    ls "$work/$2"/checkpoints/step-*.h5 | awk -v last="$work/$2/checkpoints/step-$(printf %08d "$3").h5" '$0 > last' | xargs rm
 }
 
 # wait_until COMMAND...: wait until the command succeeds, at most 2 minutes or $wait_job ends. False if it never did.

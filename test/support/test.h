@@ -40,16 +40,24 @@ __attribute__((unused)) static struct test_list test_list;
 void test_add(struct test_list *list, const char *name, CMUnitTestFunction function,
               CMFixtureFunction before, CMFixtureFunction after);
 
+/* Print the name of a test, which run_test.sh reports if the program crashes. */
+void test_begin(const char *name);
+
 /* Run the tests; return the exit status. */
 int tests_run(const struct test_group *group);
 
 #define TEST_WITH(function, before, after)                                                         \
-    static void function(void **state);                                                            \
+    static void function##_body(void);                                                             \
+    static void function(__attribute__((unused)) void **state)                                     \
+    {                                                                                              \
+        test_begin(#function);                                                                     \
+        function##_body();                                                                         \
+    }                                                                                              \
     __attribute__((constructor)) static void function##_add(void)                                  \
     {                                                                                              \
         test_add(&test_list, #function, function, before, after);                                  \
     }                                                                                              \
-    static void function(__attribute__((unused)) void **state)
+    static void function##_body(void)
 #define TEST(function) TEST_WITH(function, NULL, NULL)
 
 /* Arguments: other members of struct test_group. */
@@ -73,6 +81,10 @@ void assert_has(const char *text, const char *part);
 
 /* Fail unless the error is of this kind, and its text is one line that contains the part. */
 void assert_error(const struct error *error, enum error_kind kind, const char *part);
+
+/* Run a function in a child process and return its exit status: 0 if the function returns. `text`
+ * gets what the child writes to stdout and stderr. */
+int child_run(void (*run)(void *context), void *context, char *text, size_t size);
 
 /* Skip the calling test with a reason, which run_test.sh appends to the test's result line. */
 #define SKIP_BECAUSE(reason)                                                                       \

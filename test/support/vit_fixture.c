@@ -3,6 +3,7 @@
 #include "vit_fixture.h"
 
 #include "config/options.h"
+#include "core/random.h"
 #include "device_test.h"
 #include "model/registry.h"
 #include "test.h"
@@ -237,6 +238,31 @@ struct vit_shape vit_fixture_reference_shape(int64_t depth)
     return shape;
 }
 
+struct vit_shape (*const vit_fixture_shapes[VIT_FIXTURE_SHAPES])(int64_t depth) = {
+    vit_fixture_token_shape,  vit_fixture_mean_shape, vit_fixture_parts_shape,
+    vit_fixture_dense_shape,  vit_fixture_map_shape,  vit_fixture_swiglu_shape,
+    vit_fixture_rotary_shape, vit_fixture_wide_shape, vit_fixture_reference_shape};
+
+void vit_fixture_open_random(struct vit_fixture *fixture, const struct vit_shape *shape,
+                             enum data_type compute, int64_t batch, const char *const *assignments)
+{
+    const int64_t pixels = batch * vit_fixture_pixels(shape);
+    float *images = malloc((size_t)pixels * sizeof *images);
+    int32_t *labels = malloc((size_t)batch * sizeof *labels);
+    ENSURE_MEMORY(images != NULL && labels != NULL, "no memory");
+    for (int64_t i = 0; i < pixels; i++) {
+        const struct random_block block =
+            random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
+        images[i] = 2 * random_uniform(block.word[0]) - 1;
+    }
+    for (int64_t i = 0; i < batch; i++)
+        labels[i] = (int32_t)(i * 5 % shape->classes);
+    vit_fixture_open(fixture, shape, compute, batch, assignments);
+    vit_fixture_set_batch(fixture, images, labels);
+    free(images);
+    free(labels);
+}
+
 struct vit_shape vit_fixture_shape(const struct vector_file *file)
 {
     long long size[8];
@@ -301,6 +327,24 @@ struct convnet_shape vit_fixture_convnet_shape(const struct vector_file *file)
         entry = registry_find("resnet18");
     shape.describe = ((const struct convnet_shape *)entry->shape)->describe;
     return shape;
+}
+
+float *vit_fixture_gradients(struct vit_fixture *fixture, int64_t *count)
+{
+    const struct model *model = fixture->model;
+    float *all = NULL;
+    *count = 0;
+    for (int u = 0; u < model->unit_count; u++)
+        for (int t = 0; t < model->units[u].tensor_count; t++) {
+            const int64_t elements = model->units[u].tensors[t].count;
+            float *gradient = vit_fixture_gradient(fixture, u, t);
+            all = realloc(all, (size_t)(*count + elements) * sizeof *all);
+            ENSURE_MEMORY(all != NULL, "no memory");
+            memcpy(all + *count, gradient, (size_t)elements * sizeof *all);
+            *count += elements;
+            free(gradient);
+        }
+    return all;
 }
 
 void vit_fixture_set_weight(struct vit_fixture *fixture, int unit, int tensor, const float *values)
@@ -529,4 +573,23 @@ void vit_fixture_compare(struct vit_fixture *expected, struct vit_fixture *fixtu
             free(a);
             free(b);
         }
+}
+
+void vit_fixture_compare_step(struct vit_fixture *cpu, struct vit_fixture *gpu, double own,
+                              double other, int64_t step, double tolerance)
+{
+    if (!(fabs(own - other) <= tolerance * own))
+        fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
+    assert_true(isfinite(vit_fixture_norm(cpu)) && isfinite(vit_fixture_norm(gpu)));
+    vit_fixture_compare(cpu, gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
+    vit_fixture_update(cpu, 0.1, step);
+    vit_fixture_update(gpu, 0.1, step);
+}
+
+void vit_fixture_compare_end(struct vit_fixture *cpu, struct vit_fixture *gpu, double tolerance)
+{
+    vit_fixture_compare(cpu, gpu, "weight", vit_fixture_weight, 10 * tolerance);
+    vit_fixture_compare(cpu, gpu, "average", vit_fixture_average, 10 * tolerance);
+    vit_fixture_close(gpu);
+    vit_fixture_close(cpu);
 }

@@ -46,6 +46,9 @@ void vit_fixture_set_grain(int64_t samples);
  * command line. Ends the test program on failure. */
 void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
                       enum data_type compute, int64_t batch, const char *const *assignments);
+/* The same with a batch of random images. */
+void vit_fixture_open_random(struct vit_fixture *fixture, const struct vit_shape *shape,
+                             enum data_type compute, int64_t batch, const char *const *assignments);
 /* Collective. Open a convolutional model instead of a ViT, on the ranks of a world, which is not
  * closed with it, or if that is NULL on this rank alone. */
 void vit_fixture_open_convnet(struct vit_fixture *fixture, struct comm *world,
@@ -66,6 +69,10 @@ struct vit_shape vit_fixture_swiglu_shape(int64_t depth);
 struct vit_shape vit_fixture_rotary_shape(int64_t depth);
 struct vit_shape vit_fixture_wide_shape(int64_t depth); /* not square; norms of queries and keys */
 struct vit_shape vit_fixture_reference_shape(int64_t depth);
+
+/* All of them. */
+enum { VIT_FIXTURE_SHAPES = 9 };
+extern struct vit_shape (*const vit_fixture_shapes[VIT_FIXTURE_SHAPES])(int64_t depth);
 
 /* Numbers in an image of this shape. */
 int64_t vit_fixture_pixels(const struct vit_shape *shape);
@@ -111,6 +118,8 @@ float *vit_fixture_logits(struct vit_fixture *fixture, int64_t count);
 float *vit_fixture_gradient(struct vit_fixture *fixture, int unit, int tensor);
 float *vit_fixture_weight(struct vit_fixture *fixture, int unit, int tensor);
 float *vit_fixture_average(struct vit_fixture *fixture, int unit, int tensor);
+/* The gradients of all tensors, in order; *count: their number. */
+float *vit_fixture_gradients(struct vit_fixture *fixture, int64_t *count);
 void vit_fixture_set_weight(struct vit_fixture *fixture, int unit, int tensor, const float *values);
 
 /* Apply optimizer update number `step` as set by the options. */
@@ -121,5 +130,12 @@ void vit_fixture_update(struct vit_fixture *fixture, double rate, int64_t step);
 void vit_fixture_compare(struct vit_fixture *expected, struct vit_fixture *fixture,
                          const char *what, float *(*get)(struct vit_fixture *, int, int),
                          double tolerance);
+
+/* Compare the losses, norms and gradients of step `step` on two devices, then update both. `own`
+ * and `other` are the losses over all ranks. */
+void vit_fixture_compare_step(struct vit_fixture *cpu, struct vit_fixture *gpu, double own,
+                              double other, int64_t step, double tolerance);
+/* Compare weights and averages, and close both. */
+void vit_fixture_compare_end(struct vit_fixture *cpu, struct vit_fixture *gpu, double tolerance);
 
 #endif

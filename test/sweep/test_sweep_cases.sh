@@ -10,20 +10,20 @@ script=$TEST_SOURCE/tools/sweep.py
 cat >program <<'END'
 #!/bin/sh
 echo "$*" >>calls
-finished=true monitor=${MONITOR:-top1}
+finished=true stop=null monitor=${MONITOR:-top1}
 for word; do
     case $word in
     run.dir=*) folder=${word#run.dir=} ;;
     optim.lr=fail) exit 3 ;;
     optim.lr=usage) echo 'vittrain: error: optim.lr is wrong' >&2 && exit 2 ;;
-    optim.lr=limit) finished=false value=0.5 ;;
+    optim.lr=limit) finished=false value=0.5 stop='"train.max_seconds have passed"' ;;
     optim.lr=none) value=null ;;
     optim.lr=*) value=${word#optim.lr=} ;;
     esac
 done
 mkdir -p "$folder"
 printf '[run]\nname = a\ndir = %s\n[optim]\nlr = %s\n[output]\nlogbook = \n' "$folder" "$value" >"$folder/deck.ini"
-echo "{\"format\": 2, \"finished\": $finished, \"best\": {\"monitor\": \"$monitor\", \"value\": $value}, \"total_seconds\": 7}" >"$folder/result.json"
+echo "{\"format\": 2, \"finished\": $finished, \"stop_reason\": $stop, \"best\": {\"monitor\": \"$monitor\", \"value\": $value}, \"total_seconds\": 7}" >"$folder/result.json"
 END
 chmod +x program
 
@@ -73,7 +73,8 @@ sweep failed failed optim.lr=fail,0.2,limit,none,usage -- ./program
 states=$(cut -d, -f2 failed/trials.csv | paste -s -d ' ')
 [ "$states" = 'state failed finished finished failed failed' ] && bad= || bad="states: $states;"
 grep -q '^1,.*exit code 3' failed/trials.csv && grep -q '^5,.*optim.lr is wrong' failed/trials.csv || bad="$bad no reason;"
-result 'trials that fail have a reason; the sweep continues' "$(ended)$bad" failed/trials.csv
+grep -q '^3,.*,train.max_seconds have passed$' failed/trials.csv || bad="$bad the limit is not named;"
+result 'trials that fail, or reach the limit of time, have a reason; the sweep continues' "$(ended)$bad" failed/trials.csv
 wrong 'all trials fail' 1 'all trials' bad optim.lr=fail,none -- ./program
 wrong 'a usage error in the first trial ends the sweep' 2 'optim.lr is wrong' usage optim.lr=usage,1 -- ./program
 
@@ -105,8 +106,8 @@ assert min(counts) > 850, counts
 key = sweep.Key("a.b=1e-4..0.1:log")
 assert 1300 < sum(float(key.draw(i)) < 10**-2.5 for i in range(3000)) < 1700
 # Claims: of this host they are void without a lock, of another one two minutes after the last renewal.
-plan = {"keys": ["a.b=1,2,3"], "method": "grid", "trials": 3, "seed": 1}
-one, two = sweep.Sweep("claims", plan), sweep.Sweep("claims", plan)
+plan = {"keys": ["a.b=1,2,3"], "method": "grid", "trials": 3, "seed": 1, "command": ["true"]}
+one, two, three = (sweep.Sweep("claims", plan) for _ in range(3))
 os.mkdir("claims")
 a, b = one.claim(), two.claim()
 assert (a[0], b[0]) == (1, 2), (a, b)
@@ -120,13 +121,17 @@ assert one.claim() is None
 os.utime(file.name, (1, 1))
 d = one.claim()
 assert d[1].name == "claims/.claim-001.4"
-sweep.write("claims/trial-002.json", '{"state": "stopped"}')
-e = one.claim()
-assert e[1].name == "claims/.claim-002.2"
+one.asked = 1  # a signal stops the trial before its start; then one process continues it
+one.run(*d)
+assert sweep.read_json("claims/trial-001.json")["state"] == "stopped" and one.claim() is None
+with open(d[1].name, "w") as file: file.write("elsewhere 17\n")
+os.utime(file.name, (0, 0))  # as if released on another host
+e, f = two.claim(), three.claim()
+assert e[1].name == "claims/.claim-001.5" and f is None, (e, f)
 for state in ("finished", "failed"):
     e[1].close()
-    sweep.write("claims/trial-002.json", '{"state": "%s"}' % state)
-    assert one.claim() is None
+    sweep.write("claims/trial-001.json", '{"state": "%s"}' % state)
+    assert two.claim() is None
 END
 python3 unit.py "$script" >unit.log 2>&1 && bad= || bad="status $?"
 result 'ranges, their distribution, claims' "$bad" unit.log

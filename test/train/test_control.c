@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3
+// joined
 /* Control flags: a flag that one rank sets reaches all ranks. */
 #include "train/control.h"
 

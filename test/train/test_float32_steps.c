@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2
+// ranks: 1 4
+// joined
 /* Eight training steps on float32 records with missing values have the losses of PyTorch
  * (test/vectors/make_float32.py). */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "comm_fixture.h"
 #include "config/options.h"
 #include "model_fixture.h"
+#include "settings.h"
 #include "test.h"
 #include "train/run.h"
 
@@ -41,32 +39,16 @@ static void vector_path(const char *name, char *path, size_t size)
 
 static void run_prepare(struct run *run, const struct dataset_format *format)
 {
-    static const char *const settings[] = {"model.name=vit_tiny_patch16_224",
-                                           "model.image=16",
-                                           "model.channels=6",
-                                           "model.patch=4",
-                                           "model.dim=24",
-                                           "model.depth=2",
-                                           "model.heads=3",
-                                           "data.val=none",
-                                           "data.format=synthetic",
-                                           "data.values=float32",
-                                           "data.image=16",
-                                           "data.samples=32",
-                                           "data.classes=4",
-                                           "data.shuffle=off",
-                                           "train.global_batch=16",
-                                           "train.clip_norm=0",
-                                           "train.precision=fp32",
-                                           "optim.name=adamw",
-                                           "optim.weight_decay=0.05",
-                                           "run.threads=1"};
+    static const char settings[] =
+        "model.name=vit_tiny_patch16_224 model.image=16 model.channels=6 model.patch=4 "
+        "model.dim=24 model.depth=2 model.heads=3 data.val=none data.format=synthetic "
+        "data.values=float32 data.image=16 data.samples=32 data.classes=4 data.shuffle=off "
+        "train.global_batch=16 train.clip_norm=0 train.precision=fp32 optim.name=adamw "
+        "optim.weight_decay=0.05 run.threads=1";
     static struct options options;
     struct error error = {0};
     char path[512], init[1024];
-    options_default(&options);
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        assert_ok(options_set(settings[i], &options, &error), &error);
+    settings_set(&options, settings);
     vector_path("float32.safetensors", path, sizeof path);
     snprintf(init, sizeof init, "model.init=%s", path);
     assert_ok(options_set(init, &options, &error) && run_open(run, &options, world, &error) &&
@@ -76,6 +58,7 @@ static void run_prepare(struct run *run, const struct dataset_format *format)
     assert_ok(run_initialize(run, &error), &error);
     flat_refresh(&run->session.flat);
     session_activations(&run->session, true);
+    step_io_take_sums(&run->session.io, run->session.stream);
 }
 
 TEST(losses_are_pytorchs)

@@ -22,20 +22,20 @@ known() {
 run 2 first $tiny run.dir="$work/first"
 cp "$peaks" first_peaks
 result 'the peak is measured by the first run and cached' "$(
-    [ $status -eq 0 ] || echo "status $status;"
+    ended
     [ "$(grep -cE '^[0-9.]+e[+][0-9]+ [0-9.]+ fp32 .+' "$peaks")" = 1 ] || echo "no line of the peak;"
     known first)" "$work/first.log"
 
 if ! grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile"; then # sanitizers need memory that is not planned
     VITTRAIN_CPU=amx-emulated run 1 tiles $tiny train.precision=bf16 train.epochs=0 train.steps=1 run.dir="$work/tiles" cuda.cache=none
     result 'measuring tiles takes no more memory than planned' "$(
-        [ $status -eq 0 ] || echo "status $status;"
+        ended
         grep -q 'memory of rank 0: planned .* resident at most .*(-' "$work/tiles/train.log" || echo "resident memory above the planned")" "$work/tiles.log"
 
     run 1 convolutions model.name=resnet50 model.classes=10 data.format=synthetic data.image=33 data.samples=19 data.val=0.3 \
         train.global_batch=8 train.precision=bf16 train.epochs=1 checkpoint.every=0 output.weights=off run.dir="$work/convolutions" cuda.cache=none
     result 'generated code of convolutions takes no more memory than planned' "$(
-        [ $status -eq 0 ] || echo "status $status;"
+        ended
         grep -q 'memory of rank 0: planned .* resident at most .*(-' "$work/convolutions/train.log" ||
             echo "resident memory above the planned")" "$work/convolutions.log"
 fi
@@ -71,7 +71,7 @@ result 'the next run measures again, also where the file is damaged' "$(
 
 rm -rf "$XDG_CACHE_HOME" && : >"$XDG_CACHE_HOME"
 run 1 unwritable $tiny run.dir="$work/unwritable"
-result 'a cache that cannot be written does not stop a run' "$([ $status -eq 0 ] || echo "status $status;"
+result 'a cache that cannot be written does not stop a run' "$(ended
     known unwritable)" "$work/unwritable.log"
 rm "$XDG_CACHE_HOME"
 run 1 none $tiny run.dir="$work/none" cuda.cache=none

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2
+// ranks: 1 3
+// joined
 /* The range test on all meshes and in fp16 with the loss scaler, and the suggestions from curves.
  */
 #include "train/range_test.h"
@@ -7,6 +8,7 @@
 #include "comm_fixture.h"
 #include "config/options.h"
 #include "model_fixture.h"
+#include "settings.h"
 #include "test.h"
 
 /* Opens a run before its first training step. */
@@ -19,10 +21,8 @@ static void rehearsal_open(struct run *run, const char *settings)
     static struct options options;
     struct error error = {0};
     char text[1024];
-    options_default(&options);
     snprintf(text, sizeof text, "%s %s", same, settings);
-    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
-        assert_true(options_set(word, &options, &error));
+    settings_set(&options, text);
     assert_ok(run_open(run, &options, world, &error) && run_start(run, &error), &error);
     flat_initialize(&run->session.flat, 3);
     flat_refresh(&run->session.flat);

@@ -12,6 +12,7 @@
 #include "data/crop.h"
 #include "data/dataset.h"
 #include "model/model.h"
+#include "settings.h"
 #include "test.h"
 
 static const struct dataset files = {.encoded = true, .channels = 3, .classes = 10};
@@ -19,16 +20,6 @@ static const struct dataset pixels = {.channels = 3, .height = 32, .width = 32, 
 
 static struct options options;
 static const struct model_metadata *weights; /* of model.init */
-
-static void set(const char *text)
-{
-    struct error error = {0};
-    char copy[1024];
-    snprintf(copy, sizeof copy, "%s", text);
-    for (char *rest, *word = strtok_r(copy, " ", &rest); word != NULL;
-         word = strtok_r(NULL, " ", &rest))
-        assert_ok(options_set(word, &options, &error), &error);
-}
 
 static void resolve(const struct dataset *dataset)
 {
@@ -55,8 +46,7 @@ static void check(const char *expected)
 
 static void expect(const char *settings, const struct dataset *dataset, const char *expected)
 {
-    options_default(&options);
-    set(settings);
+    settings_set(&options, settings);
     resolve(dataset);
     check(expected);
 }
@@ -151,7 +141,7 @@ TEST(resolved_decks_are_stable)
     const struct options once = options;
     resolve(&files);
     assert_memory_equal(&once, &options, sizeof options);
-    set("model.image=384 eval.resize=auto");
+    settings_apply(&options, "model.image=384 eval.resize=auto");
     resolve(&files);
     check("eval.resize=426 eval.crop=center");
     expect("model.name=resnet18 augment.random_resized_crop=on augment.crop=none "
@@ -162,67 +152,72 @@ TEST(resolved_decks_are_stable)
            &files, "augment.random_resized_crop=off augment.rotate=15 eval.crop=auto");
 }
 
-/* Compare with the crop of a split that a deck made before recipes existed. */
-static void check_crop(bool encoded, bool training, const struct crop *before)
+/* Crop of a split that a deck made before recipes existed. */
+struct old_crop {
+    int64_t resize;
+    int to, take;
+    bool random;
+};
+
+static void check_crop(bool encoded, int64_t image, bool training, const struct old_crop *old)
 {
     struct error error = {0};
     struct crop crop;
-    assert_true(crop_open(&crop, &options, encoded, before->image, training, &error));
+    assert_true(
+        crop_open(&crop, &options, encoded, (struct image_size){image, image}, training, &error));
     assert_int_equal(crop.active, encoded);
-    assert_int_equal(crop.random_resized, before->random_resized);
+    assert_int_equal(crop.random_resized, old->random);
     assert_int_equal(crop.filter, FILTER_BILINEAR);
     assert_true(crop.scaled_decode);
-    assert_int_equal(crop.take, before->take);
-    assert_int_equal(crop.resize_to, before->resize_to);
-    assert_memory_equal(&crop.resize, &before->resize, sizeof crop.resize);
+    assert_int_equal(crop.take, old->take);
+    assert_int_equal(crop.resize_to, old->to);
+    assert_true(crop.resize.height == old->resize && crop.resize.width == old->resize);
 }
 
 TEST(decks_keep_their_results)
 {
+    enum {
+        SQUARE = RESIZE_SQUARE,
+        SHORTER = RESIZE_SHORTER,
+        NONE = CROP_NONE,
+        CENTER = CROP_CENTER
+    };
     static const struct {
         const char *deck;
         bool encoded;
-        struct crop training, evaluation;
+        int64_t image;
+        struct old_crop crop[2]; /* of evaluation, of training */
         const char *augment;
     } decks[] = {
         {"vit_cifar",
          false,
-         {.image = {32, 32}, .resize = {32, 32}},
-         {.image = {32, 32}, .resize = {32, 32}},
+         32,
+         {{32, SQUARE, NONE, false}, {32, SQUARE, NONE, false}},
          "augment.rotate=15 augment.translate=0.1 augment.erase=0.5"},
         {"quickstart",
          false,
-         {.image = {32, 32}, .resize = {32, 32}},
-         {.image = {32, 32}, .resize = {32, 32}},
+         32,
+         {{32, SQUARE, NONE, false}, {32, SQUARE, NONE, false}},
          "augment.rotate=0 augment.translate=0.1 augment.erase=0"},
         {"vit_base32_ddp",
          false,
-         {.image = {224, 224}, .resize = {224, 224}},
-         {.image = {224, 224}, .resize = {224, 224}},
+         224,
+         {{224, SQUARE, NONE, false}, {224, SQUARE, NONE, false}},
          "augment.rotate=0 augment.translate=0 augment.erase=0 augment.mean=auto"},
         {"resnet152_cinic10",
          true,
-         {.image = {32, 32}, .resize = {32, 32}},
-         {.image = {32, 32}, .resize = {32, 32}},
+         32,
+         {{32, SQUARE, NONE, false}, {32, SQUARE, NONE, false}},
          "augment.rotate=0 augment.translate=0 augment.erase=0"},
         {"resnet18_imagenet",
          true,
-         {.image = {224, 224}, .resize = {224, 224}, .random_resized = true},
-         {.image = {224, 224},
-          .resize = {256, 256},
-          .resize_to = RESIZE_SHORTER,
-          .take = CROP_CENTER},
+         224,
+         {{256, SHORTER, CENTER, false}, {224, SQUARE, NONE, true}},
          "augment.rotate=0 augment.mean=0.485,0.456,0.406"},
         {"resnet18_imagenet_course",
          true,
-         {.image = {224, 224},
-          .resize = {256, 256},
-          .resize_to = RESIZE_SQUARE,
-          .take = CROP_CENTER},
-         {.image = {224, 224},
-          .resize = {256, 256},
-          .resize_to = RESIZE_SQUARE,
-          .take = CROP_CENTER},
+         224,
+         {{256, SQUARE, CENTER, false}, {256, SQUARE, CENTER, false}},
          "augment.rotate=0 augment.mean=0.485,0.456,0.406"},
     };
     for (size_t i = 0; i < sizeof decks / sizeof decks[0]; i++) {
@@ -233,22 +228,15 @@ TEST(decks_keep_their_results)
         assert_ok(options_read_file(path, &options, &error), &error);
         resolve(decks[i].encoded ? &files : &pixels);
         check(decks[i].augment);
-        for (int training = 0; training < 2; training++) {
-            struct crop before = training ? decks[i].training : decks[i].evaluation;
-            if (before.resize_to == RESIZE_AUTO)
-                before.resize_to = RESIZE_SQUARE;
-            if (before.take == CROP_AUTO)
-                before.take = CROP_NONE;
-            check_crop(decks[i].encoded, training, &before);
-        }
+        for (int training = 0; training < 2; training++)
+            check_crop(decks[i].encoded, decks[i].image, training, &decks[i].crop[training]);
     }
 }
 
 TEST(bad_models_are_errors)
 {
     struct error error = {0};
-    options_default(&options);
-    set("model.name=vit_huge");
+    settings_set(&options, "model.name=vit_huge");
     assert_false(options_resolve(&options, &files, NULL, &error));
     assert_error(&error, ERROR_USAGE, "unknown model.name=vit_huge");
 }

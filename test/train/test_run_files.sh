@@ -8,31 +8,53 @@ needs python3
 
 short="$small train.steps=20 output.weights=off output.tensorboard=off checkpoint.every=0"
 
-# lacks FILE PATTERN...: prints the patterns that match no line of the file.
-lacks() {
-    lacking=$1
-    shift
-    for pattern in "$@"; do
-        grep -qE -- "$pattern" "$lacking" || echo "no \"$pattern\" in $(basename "$lacking");"
-    done
-}
-
 # ranks: prints attempt and rank of the ranks in result.json.
 ranks() { python3 -c 'import json; print([(rank["attempt"], rank["rank"]) for rank in json.load(open("one/result.json"))["ranks"]])'; }
 
 # rows FILE PATTERN: prints the number of lines that match.
 rows() { grep -cE -- "$2" "$1" 2>/dev/null; }
 
-run 2 one $short mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
-bad=$([ $status -eq 0 ] || echo "status $status;")
-bad=$bad$(lacks one/result.json '"command": ".*vittrain .*mesh.strategy=fsdp' '"flops_per_image": [1-9]' '"strategy": "fsdp"' \
-    '"shard": 2' '"planned_bytes": [1-9]' '"train_samples": 563' '"test_samples": 125' '"truck"' '"to_step": 20' \
+run 3 one $short mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
+bad=$(ended; has one/result.json '"command": ".*vittrain .*mesh.strategy=fsdp' '"flops_per_image": [1-9]' '"strategy": "fsdp"' \
+    '"shard": 3' '"planned_bytes": [1-9]' '"train_samples": 563' '"test_samples": 125' '"truck"' '"to_step": 20' \
     '"setup_seconds": [0-9]' '"error": null' '"stop_reason": "all steps done"')
 result 'result.json has the configuration, hosts and outcome' "$bad" "$work/one.log"
 
-bad=$([ "$(ranks)" = '[(1, 0), (1, 1)]' ] || ranks)
-bad=$bad$(lacks one/train.log 'rank 1 on .*: processor time user [0-9.]+ s, system [0-9.]+ s')
-result 'result.json and the log have the ranks and their processor time' "$bad" "$work/one/result.json"
+python3 -c '
+import json
+result = json.load(open("one/result.json"))
+keys = {
+    "": """format finished stop_reason name tags seed model image image_width parameters trainable_parameters parameter_mb
+        flops_per_image peak_flops backend precision strategy replica shard transport world_size nodes threads global_batch
+        planned_bytes planned train_samples val_samples test_samples class_names chosen_on_test steps_per_epoch total_steps
+        val_steps base_lr attempts units ranks epochs steps total_seconds without_setup_seconds training_seconds
+        images_per_second train best split samples loss top1 top5 evaluation_seconds test target_top1 target_seconds classes
+        macro confusion_matrix sensors""",
+    "train": "loss top1 top5",
+    "best": "monitor value step",
+    "test": """split samples loss top1 top5 evaluation_seconds classes macro confusion_matrix weights step""",
+    "attempts": """started ended command version commit instructions library job hosts devices ranks nodes threads changed
+        from_step to_step resumed_from setup_seconds seconds stop_reason error""",
+    "units": """unit parameters trainable_parameters weights_bytes gradients_bytes optimizer_bytes gathered_bytes
+        activations_bytes buffers_bytes forward_seconds backward_seconds waiting_seconds""",
+    "ranks": """attempt rank host device threads planned_bytes peak_bytes user_seconds system_seconds steps seconds
+        data_seconds compute_seconds exposed_comm_seconds gpu_busy_mean gpu_busy_max gpu_power_mean gpu_power_max""",
+    "classes": "name recall precision f1 specificity one_vs_rest_accuracy",
+}
+for key, names in keys.items():
+    value = result if key == "" else result[key]
+    differing = set(names.split()) ^ set(value[0] if isinstance(value, list) else value)
+    if differing: print(key or "result.json", sorted(differing))
+for key in "steps parameters planned_bytes global_batch train_samples".split():
+    if not isinstance(result[key], int): print(key, result[key])
+if (result["name"], result["world_size"], result["steps"], result["split"]) != ("vittrain", 3, 20, "val"): print("values")
+if not 0 < result["training_seconds"] <= result["without_setup_seconds"] <= result["total_seconds"]: print("seconds")
+if result["best"]["monitor"] != "top1" or not 0 <= result["train"]["top1"] <= 1: print(result["best"], result["train"])
+' >bad 2>&1
+result 'result.json has the keys of docs/outputs.md' "$(cat bad)" "$work/one/result.json"
+
+bad=$([ "$(ranks)" = '[(1, 0), (1, 1), (1, 2)]' ] || ranks)
+result 'result.json has the ranks' "$bad" "$work/one/result.json"
 
 # The times of all units add up to the step time in metrics.csv.
 bad=$(python3 -c '
@@ -50,14 +72,14 @@ if abs(sum(times) - phases) > 0.01 * phases or abs(phases - whole) > 0.01 * whol
 ' 2>&1)
 result "the units' times are the step's" "$bad" "$work/one/result.json"
 
-bad=$(lacks one/result.json '"test": \{' '"weights": "(best|last)"' '"target_top1": 0.01' '"target_seconds": [0-9]')
+bad=$(has one/result.json '"test": \{' '"weights": "(best|last)"' '"target_top1": 0.01' '"target_seconds": [0-9]')
 [ "$(rows one/metrics.csv ',test,')" = 1 ] || bad="$bad no row of the test split"
 result 'the test split is evaluated once, the time to the target known' "$bad" "$work/one/result.json"
 
 # With data.val=test both splits are equal, so the test repeats the best evaluation, with an older checkpoint.
 # The second epoch makes the loss worse.
 for change in train.epochs=1 'train.epochs=2 optim.lr=1'; do
-    run 2 best $small $change checkpoint.monitor=loss train.test=on mesh.strategy=fsdp run.dir="$work/best"
+    run 3 best $small $change checkpoint.monitor=loss train.test=on mesh.strategy=fsdp run.dir="$work/best"
 done
 bad=$(python3 -c '
 import json
@@ -99,36 +121,41 @@ result 'misclassified.json has the errors of the matrix with the highest probabi
 # The order of the last lines; the warning is logged only if several evaluations choose a checkpoint.
 tail -n 5 best.log | cut -d' ' -f1 | tr '\n' ' ' >order
 bad=$([ "$(cat order)" = 'time: final: test: files: next: ' ] || cat order)
-grep -q "^files: $work/best: best.safetensors, weights.safetensors, checkpoints/best.h5, .*result.json$" best.log || bad="$bad no files;"
-grep -q "^next: vittrain report $work/best$" best.log || bad="$bad no command;"
+bad="$bad$(has best.log "^files: $work/best: best.safetensors, .*checkpoints/best.h5, .*result.json$" "^next: vittrain report $work/best$")"
 result 'the log ends with the results, the files and the next command' "$bad" "$work/best.log"
 bad=$([ "$(rows best.log '^warning: data.val=test: .* data.val=0.1$')" = 1 ] || echo 'no warning;')
 grep -q ' warning: data.val=test: ' best/train.log || bad="$bad not in train.log;"
 ! grep -q '^warning: data.val=test' one.log || bad="$bad with data.val=reference"
 result 'a best checkpoint that is chosen on the test set is a warning' "$bad" "$work/best.log"
 
-bad=$(lacks runs/logbook/README.md '^\| .*/one \| 20[-0-9]* [0-9:]{8} UTC \| vit_cifar \| 2 \| 1 \| fsdp \| fp32 \| 24 \| 0.9 \| accuracy .* \| accuracy .* \| [0-9.]* \| .* \| finished \| all steps done \| 30 % \| random \|$')
+bad=$(has runs/logbook/README.md '^\| .*/one \| 20[-0-9]* [0-9:]{8} UTC \| vit_cifar \| 3 \| 1 \| fsdp \| fp32 \| 24 \| 0.9 \| accuracy .* \| accuracy .* \| [0-9.]* \| .* \| finished \| all steps done \| 30 % \| random \|$')
 result 'the row of the log book' "$bad" "$work/runs/logbook/README.md"
 
 # The run is resumed on one rank: a second attempt.
 run 1 more $short train.steps=30 run.dir="$work/one" mesh.strategy=fsdp data.val=reference
-bad=$([ $status -eq 0 ] || echo "status $status;")
-[ "$(ranks)" = '[(1, 0), (1, 1), (2, 0)]' ] || bad="$bad ranks $(ranks);"
+bad=$(ended)
+[ "$(ranks)" = '[(1, 0), (1, 1), (1, 2), (2, 0)]' ] || bad="$bad ranks $(ranks);"
 [ "$(rows one/result.json '"from_step"')" = 2 ] || bad="$bad attempts;"
 [ "$(rows runs/logbook/README.md '^\| .*/one \|')$(rows runs/logbook/README.md '^\| .*/one \| [^|]* \| vit_cifar \| 1 \|')" = 11 ] || bad="$bad rows of the index;"
 result 'a resumed run keeps its history and its row' "$bad" "$work/runs/logbook/README.md"
 
+# A finished run that is continued, and fails.
+cp -r one beyond
+run 1 beyond $short train.steps=40 optim.lr=1e30 run.dir="$work/beyond" mesh.strategy=fsdp data.val=reference
+bad=$(ended 7; has beyond/result.json '^ "finished": false' '^ "steps": 30' '"error": ".*(NaN|finite)')
+[ "$(rows beyond/result.json '"from_step"')" = 3 ] || bad="$bad attempts;"
+result 'a finished run that is continued is not finished' "$bad" "$work/beyond/result.json"
+
 run 1 again $small train.epochs=1000 train.max_seconds=1 run.dir="$work/again"
 result 'the row of a run that stopped before its end' \
-    "$(ended; lacks runs/logbook/README.md '^\| .*/again \| .* \| [0-9.]* of 1000 \| .* \| stopped \| train.max_seconds have passed')" "$work/again.log"
+    "$(ended; has runs/logbook/README.md '^\| .*/again \| .* \| [0-9.]* of 1000 \| .* \| stopped \| train.max_seconds have passed')" "$work/again.log"
 
 run 1 wild $short optim.lr=1e30 run.dir="$work/wild"
-bad=$([ $status -eq 7 ] || echo "status $status;")
-result 'the row of a failed run has the reason' "$bad$(lacks runs/logbook/README.md '^\| .*/wild \| .* \| failed \| .*(NaN|finite)')" "$work/wild.log"
+result 'the row of a failed run has the reason' "$(ended 7; has runs/logbook/README.md '^\| .*/wild \| .* \| failed \| .*(NaN|finite)')" "$work/wild.log"
 
 : >file
 run 1 unwritable $short run.dir="$work/unwritable" output.logbook="$work/file"
-bad=$([ $status -eq 0 ] || echo "status $status;")
+bad=$(ended)
 [ "$(rows unwritable.log 'warning: .*log book: .*/file:')" = 1 ] || bad="$bad no warning;"
 run 1 none $short run.dir="$work/none" output.logbook=
 ! grep -q '/none ' runs/logbook/README.md && ! grep -q 'log book' none.log || bad="$bad a row where none was asked for"
@@ -136,7 +163,7 @@ result 'a log book that cannot be written is a warning' "$bad" "$work/unwritable
 
 "$vittrain" $short run.dir="$work/left" >left.log 2>&1 </dev/null &
 run 1 right $short run.dir="$work/right"
-bad=$([ $status -eq 0 ] || echo "status $status;")
+bad=$(ended)
 wait $! || bad="$bad the other one failed;"
 [ "$(rows runs/logbook/README.md '^\| .*/(left|right) \|')" = 2 ] || bad="$bad not two rows"
 result 'two runs at once have two rows' "$bad" "$work/runs/logbook/README.md"

@@ -4,25 +4,13 @@
 #include "train/schedule.h"
 
 #include "config/options.h"
+#include "settings.h"
 #include "test.h"
 #include "vector_file.h"
 
 /* As in make_schedule.py. */
 enum { STEPS_PER_EPOCH = 4 };
 static const double rate = 0.02, momentum = 0.9;
-
-/* Applies each setting "section.key=value". */
-static void set_all(struct options *options, const char *assignments)
-{
-    char copy[1024];
-    struct error error = {0};
-
-    options_default(options);
-    snprintf(copy, sizeof copy, "%s", assignments);
-    for (char *rest, *word = strtok_r(copy, " ", &rest); word != NULL;
-         word = strtok_r(NULL, " ", &rest))
-        assert_ok(options_set(word, options, &error), &error);
-}
 
 static void assert_close(double got, double expected, const char *name, int64_t step)
 {
@@ -48,7 +36,7 @@ static void check_case(const struct vector_file *file, const char *name)
     const double *momenta = vector(file, name, "momenta", &steps);
     const double *values = vector(file, name, "values", &steps);
 
-    set_all(&options, vector_file_text(file, name));
+    settings_set(&options, vector_file_text(file, name));
     schedule_open(&schedule, &options, rate, STEPS_PER_EPOCH, steps);
     for (int64_t step = 0; step < steps; step++) {
         assert_close(schedule_rate(&schedule, step), rates[step], name, step);
@@ -77,7 +65,7 @@ TEST(warmup_of_epochs_rises_by_epoch)
     struct options options;
     struct schedule schedule;
 
-    set_all(&options, "schedule.name=constant schedule.per=epoch schedule.warmup=4");
+    settings_set(&options, "schedule.name=constant schedule.per=epoch schedule.warmup=4");
     schedule_open(&schedule, &options, 1, 10, 100);
     assert_true(schedule_rate(&schedule, 0) == 0.25);
     assert_true(schedule_rate(&schedule, 9) == 0.25);
@@ -91,7 +79,7 @@ TEST(warmup_longer_than_the_run_only_rises)
     struct options options;
     struct schedule schedule;
 
-    set_all(&options, "schedule.name=cosine schedule.warmup=100");
+    settings_set(&options, "schedule.name=cosine schedule.warmup=100");
     schedule_open(&schedule, &options, 1, 5, 10);
     for (int64_t step = 0; step < 10; step++)
         assert_close(schedule_rate(&schedule, step), (double)(step + 1) / 100, "warm-up", step);
@@ -111,7 +99,7 @@ TEST(rates_stay_finite_at_the_ends)
 
             snprintf(assignment, sizeof assignment, "schedule.name=%s schedule.pct_start=0.5",
                      names[i]);
-            set_all(&options, assignment);
+            settings_set(&options, assignment);
             schedule_open(&schedule, &options, 1, 1, lengths[j]);
             for (int64_t step = 0; step < lengths[j] + 2; step++) {
                 double value = schedule_rate(&schedule, step);
@@ -127,8 +115,8 @@ TEST(plateau_needs_a_first_value)
     struct options options;
     struct schedule schedule;
 
-    set_all(&options, "schedule.name=plateau schedule.patience=0 schedule.factor=0.1 "
-                      "schedule.warmup=2");
+    settings_set(&options, "schedule.name=plateau schedule.patience=0 schedule.factor=0.1 "
+                           "schedule.warmup=2");
     schedule_open(&schedule, &options, 1, 1, 10);
     assert_true(isnan(schedule.plateau_best));
     schedule_observe(&schedule, 3, true);
@@ -140,14 +128,18 @@ TEST(plateau_needs_a_first_value)
 
 TEST(rate_is_scaled_by_the_global_batch)
 {
-    struct options options;
-
-    set_all(&options, "optim.lr=0.1 optim.lr_batch=256 optim.lr_scale=none");
-    assert_true(schedule_base_rate(&options, 1024) == 0.1);
-    set_all(&options, "optim.lr=0.1 optim.lr_batch=256 optim.lr_scale=linear");
-    assert_close(schedule_base_rate(&options, 1024), 0.4, "linear", 0);
-    set_all(&options, "optim.lr=0.1 optim.lr_batch=256 optim.lr_scale=sqrt");
-    assert_close(schedule_base_rate(&options, 1024), 0.2, "sqrt", 0);
+    static const struct {
+        const char *scale;
+        double rate;
+    } rows[] = {{"none", 0.1}, {"linear", 0.4}, {"sqrt", 0.2}};
+    for (int i = 0; i < 3; i++) {
+        struct options options;
+        char words[128];
+        snprintf(words, sizeof words, "optim.lr=0.1 optim.lr_batch=256 optim.lr_scale=%s",
+                 rows[i].scale);
+        settings_set(&options, words);
+        assert_close(schedule_base_rate(&options, 1024), rows[i].rate, rows[i].scale, 0);
+    }
 }
 
 TEST_MAIN()

@@ -15,6 +15,7 @@
 #include "comm/comm.h"
 #include "config/options.h"
 #include "model_fixture.h"
+#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 #include "train/trainer_state.h"
@@ -90,17 +91,13 @@ dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stre
 
 static void options_make(struct options *options, const char *directory)
 {
-    static const char *const settings[] = {
-        "model.dim=32",          "model.depth=2",     "model.heads=2",  "model.patch=8",
-        "data.format=synthetic", "data.samples=640",  "train.batch=16", "train.clip_norm=1",
-        "train.precision=fp32",  "train.accumulate=2"};
-    struct error error = {0};
-    char assignment[OPTION_TEXT];
-    options_default(options);
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        assert_true(options_set(settings[i], options, &error));
-    snprintf(assignment, sizeof assignment, "run.dir=%s/run", directory);
-    assert_true(options_set(assignment, options, &error));
+    char words[1024];
+    snprintf(words, sizeof words,
+             "model.dim=32 model.depth=2 model.heads=2 model.patch=8 data.format=synthetic "
+             "data.samples=640 train.batch=16 train.clip_norm=1 train.precision=fp32 "
+             "train.accumulate=2 run.dir=%s/run",
+             directory);
+    settings_set(options, words);
 }
 
 static void steps_run(struct trainer *trainer, int64_t first, int64_t end)

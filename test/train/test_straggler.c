@@ -143,22 +143,18 @@ TEST(rank_and_node_are_named_once)
     usual(times, RANKS);
     assert_string_equal(log_of(times), "");
     times[5] = (struct rank_times){.data = 3.5, .compute = 6, .waiting = 0.5};
-    assert_string_equal(log_of(times), "warning: slow: rank 5 on node2 delays the other ranks by "
-                                       "30 % of each step: data wait 35.0 "
-                                       "ms, compute 60.0 ms, communication 5.0 ms per step; the "
-                                       "median rank: 5.0, 60.0, 35.0; check "
-                                       "its disk and data.workers\n");
+    const char *log = log_of(times);
+    assert_has(log, "rank 5 on node2 delays the other ranks by 30 %");
+    assert_has(log, "data wait 35.0 ms, compute 60.0 ms, communication 5.0 ms");
+    assert_has(log, "data.workers");
+    assert_int_equal(strlen(strchr(log, '\n')), 1); /* one line */
     usual(times, RANKS);
     for (int rank = 4; rank < RANKS; rank++)
         times[rank] = (struct rank_times){.data = 0.5, .compute = 9, .waiting = 0.5};
-    assert_string_equal(
-        log_of(times),
-        "warning: slow: node2 with all its ranks, such as rank 4, delays the other ranks by 30 % "
-        "of "
-        "each step: data wait 5.0 ms, compute 90.0 ms, communication 5.0 ms per step; the median "
-        "rank: "
-        "5.0, 60.0, 5.0; check its cores (monitor.csv) and their clock, or other programs "
-        "there\n");
+    log = log_of(times);
+    assert_has(log, "node2 with all its ranks, such as rank 4, delays");
+    assert_has(log, "monitor.csv");
+    assert_int_equal(strlen(strchr(log, '\n')), 1);
 }
 
 int main(void)

@@ -1,90 +1,76 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The command `doctor` checks a cluster before a run. The checks are in doctor_*.c; all ranks run
- * them together, and each one is a row of the table. */
+/* The command `doctor` checks a cluster before a run: the ranks gather their facts, then rank 0
+ * prints a row for each check. If a node does not respond, the watch of collectives (comm/watch.c)
+ * names it and ends the job. */
 #include "tools/doctor/doctor.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <stdarg.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "app/app.h"
 #include "config/command_line.h"
+#include "config/options.h"
+#include "config/phase.h"
 #include "core/clock.h"
 #include "core/json_value.h"
+#include "core/launcher.h"
 #include "core/log.h"
-#include "core/version.h"
 #include "train/session.h"
 
-/* ---- rows */
+/* ---- output */
+
 static const char *const verdict_name[] = {"skip", "pass", "warn", "fail"};
 
-static void text_add(char *text, const char *more)
-{
-    size_t used = strlen(text);
-    if (strstr(text, more) == NULL)
-        snprintf(text + used, DOCTOR_TEXT - used, "%s%s", used > 0 ? "; " : "", more);
-}
-
-void doctor_set(struct doctor_row *row, enum doctor_verdict verdict, const char *advice,
-                const char *format, ...)
-{
-    char text[DOCTOR_TEXT];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    if (verdict < row->verdict)
-        return;
-    if (verdict > row->verdict)
-        row->found[0] = row->advice[0] = '\0';
-    row->verdict = verdict;
-    text_add(row->found, text);
-    if (advice != NULL)
-        text_add(row->advice, advice);
-}
-
-static int row_count(const struct doctor *doctor, enum doctor_verdict verdict)
+static int row_count(const struct doctor_row *rows, enum doctor_verdict verdict)
 {
     int found = 0;
-    for (int i = 0; i < doctor->rows; i++)
-        found += doctor->row[i].verdict == verdict;
+    for (int i = 0; i < DOCTOR_CHECKS; i++)
+        found += rows[i].verdict == verdict;
     return found;
 }
 
-void doctor_print_table(const struct doctor *doctor, double seconds, FILE *file)
+void doctor_print_table(const struct doctor *doctor, const struct doctor_row *rows, double seconds,
+                        FILE *file)
 {
-    for (int i = 0; i < doctor->rows; i++) {
-        const struct doctor_row *row = &doctor->row[i];
-        fprintf(file, "%s  %-13s %s\n", verdict_name[row->verdict], row->check, row->found);
-        if (row->advice[0] != '\0')
-            fprintf(file, "%20s-> %s\n", "", row->advice);
+    for (int i = 0; i < DOCTOR_CHECKS; i++) {
+        const struct doctor_row *row = &rows[i];
+        fprintf(file, "%s  %-13s %s", verdict_name[row->verdict], doctor_checks[i].name,
+                row->found);
+        if (row->findings > DOCTOR_FINDINGS)
+            fprintf(file, "; and %d more", row->findings - DOCTOR_FINDINGS);
+        fprintf(file, "\n");
+        if (row->verdict > DOCTOR_PASS)
+            fprintf(file, "%20s-> %s\n", "", doctor_checks[i].advice);
     }
-    fprintf(file, "%d rank%s", doctor->world->size, doctor->world->size == 1 ? "" : "s");
-    if (doctor->node_count > 0)
-        fprintf(file, " on %d node%s", doctor->node_count, doctor->node_count == 1 ? "" : "s");
+    fprintf(file, "%d rank%s", doctor->ranks, doctor->ranks == 1 ? "" : "s");
+    if (doctor->nodes > 0)
+        fprintf(file, " on %d node%s", doctor->nodes, doctor->nodes == 1 ? "" : "s");
     fprintf(file, ", %.1f s: %d pass, %d warn, %d fail, %d skipped\n", seconds,
-            row_count(doctor, DOCTOR_PASS), row_count(doctor, DOCTOR_WARN),
-            row_count(doctor, DOCTOR_FAIL), row_count(doctor, DOCTOR_SKIP));
+            row_count(rows, DOCTOR_PASS), row_count(rows, DOCTOR_WARN),
+            row_count(rows, DOCTOR_FAIL), row_count(rows, DOCTOR_SKIP));
 }
 
-void doctor_print_json(const struct doctor *doctor, double seconds, FILE *file)
+void doctor_print_json(const struct doctor *doctor, const struct doctor_row *rows, double seconds,
+                       FILE *file)
 {
     json_t *object = json_object(), *checks = json_array();
-    value_put(object, "ranks", json_integer(doctor->world->size));
-    value_put(object, "nodes",
-              doctor->node_count > 0 ? json_integer(doctor->node_count) : json_null());
+    value_put(object, "ranks", json_integer(doctor->ranks));
+    value_put(object, "nodes", doctor->nodes > 0 ? json_integer(doctor->nodes) : json_null());
     value_put(object, "seconds", json_real(round(seconds * 1e3) / 1e3));
     for (int verdict = DOCTOR_PASS; verdict <= DOCTOR_FAIL; verdict++)
         value_put(object, verdict_name[verdict],
-                  json_integer(row_count(doctor, (enum doctor_verdict)verdict)));
-    for (int i = 0; i < doctor->rows; i++) {
-        const struct doctor_row *row = &doctor->row[i];
+                  json_integer(row_count(rows, (enum doctor_verdict)verdict)));
+    for (int i = 0; i < DOCTOR_CHECKS; i++) {
         json_t *check = json_object();
-        value_put(check, "check", json_string(row->check));
-        value_put(check, "verdict", json_string(verdict_name[row->verdict]));
-        value_put(check, "found", value_name(row->found));
-        value_put(check, "advice", value_name(row->advice));
+        value_put(check, "check", json_string(doctor_checks[i].name));
+        value_put(check, "verdict", json_string(verdict_name[rows[i].verdict]));
+        value_put(check, "found", value_name(rows[i].found));
+        value_put(check, "advice",
+                  json_string(rows[i].verdict > DOCTOR_PASS ? doctor_checks[i].advice : ""));
         value_append(checks, check);
     }
     value_put(object, "checks", checks);
@@ -93,242 +79,201 @@ void doctor_print_json(const struct doctor *doctor, double seconds, FILE *file)
     free(text);
 }
 
-/* ---- the program and its options. The messages are the same as in every other command (main.c),
- * so that ranks with different commands detect it. */
-static void check_program(struct doctor *doctor, struct doctor_row *row)
-{
-    struct comm *world = doctor->world;
-    struct error error = {0};
-    if (!app_same_build(world, &error)) {
-        doctor->stop = true;
-        doctor->stop_reason = "ranks run different programs";
-        doctor_set(row, DOCTOR_FAIL, "install the same program at the same path on all nodes", "%s",
-                   error.text);
-        return;
-    }
-    doctor_set(row, DOCTOR_PASS, NULL, "vittrain %s%s%s, CRC32C %08llx, on all ranks",
-               version_number, version_commit[0] != '\0' ? " " : "", version_commit,
-               (unsigned long long)app_build_sum());
-}
+/* ---- the gathering of facts */
 
-static void check_deck(struct doctor *doctor, struct doctor_row *row)
+/* Set doctor->program, doctor->deck and the options of rank 0; false if the other facts cannot be
+ * gathered. Other commands compare the ranks in the same order (main.c), so that ranks with
+ * different commands detect it. */
+static bool ranks_compare(struct doctor *doctor, const struct command_line *line,
+                          struct comm *world)
 {
     static struct options taken;
-    static const char advice[] =
-        "give all ranks the same command line, and copy the decks to all nodes";
-    struct comm *world = doctor->world;
-    struct error error = *doctor->parse_error;
-    bool own = error.kind != ERROR_NONE; /* then, as a rule, on all ranks */
-    if (!comm_agree(world, &error))
-        doctor_set(row, DOCTOR_FAIL, own ? "correct it on all ranks" : advice, "%s", error.text);
-    else if (!app_same_command(world, doctor->line, &error)) {
-        doctor->stop = true;
-        doctor->stop_reason = "ranks were given different commands";
-        doctor_set(row, DOCTOR_FAIL, advice, "%s", error.text);
-        return;
-    } else if (!app_same_options(world, doctor->options, &error)) {
-        doctor_set(row, DOCTOR_FAIL, advice, "%s", error.text);
-    } else {
-        doctor_set(row, DOCTOR_PASS, NULL, "all ranks have the same options");
+    if (!app_same_build(world, &doctor->program))
+        return false;
+    if (comm_agree(world, &doctor->deck)) {
+        if (!app_same_command(world, line, &doctor->deck))
+            return false;
+        error_defer(app_same_options(world, doctor->options, &doctor->deck));
     }
-    /* All further checks use the options of rank 0. */
     taken = *doctor->options;
     comm_broadcast(world, &taken, sizeof taken, COMM_BYTE, 0);
     doctor->options = &taken;
+    return true;
+}
+
+static int facts_compare(const void *left, const void *right)
+{
+    const struct doctor_facts *a = left, *b = right;
+    return a->node != b->node ? (a->node > b->node) - (a->node < b->node)
+                              : (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+/* Read the facts of this rank and set doctor->facts, on rank 0 to those of all ranks. Collective.
+ */
+static void facts_gather(struct doctor *doctor, struct comm *world)
+{
+    const double patience = 2.5; /* seconds for the files of a node */
+    int *node_of = allocate((size_t)world->size, sizeof *node_of);
+    struct comm *node = comm_split_nodes(world, node_of, &doctor->nodes);
+    struct doctor_facts *own = allocate(world->rank == 0 ? (size_t)world->size : 1, sizeof *own);
+    own->rank = world->rank;
+    own->node = node_of[world->rank];
+    doctor_read_rank(own, doctor->options, node);
+    doctor_read_gpu(own, doctor->options, node->rank);
+    status_set_phase(PHASE_FOLDER);
+    if (node->rank == 0)
+        doctor_read_node(own, doctor->options);
+    doctor_try_folder(own, world, node->rank == 0);
+    status_set_phase(PHASE_DATA_OPEN);
+    if (node->rank == 0 && strcmp(doctor->options->data.format, "synthetic") != 0)
+        doctor_read_data(doctor, &own->data, patience);
+    status_set_phase(PHASE_COMMAND);
+    if (world->rank != 0)
+        comm_send(world, own, sizeof *own, 0);
+    for (int rank = 1; world->rank == 0 && rank < world->size; rank++)
+        comm_receive(world, &own[rank], sizeof *own, rank);
+    if (world->rank == 0)
+        qsort(own, (size_t)world->size, sizeof *own, facts_compare);
+    doctor->facts = own;
+    node->backend->close(node);
+    free(node_of);
+}
+
+static size_t checkpoint_bytes(const struct flat_model *flat)
+{
+    size_t elements = 0;
+    for (int i = 0; i < flat->count; i++)
+        elements += (size_t)flat->buffers[i].unit->count;
+    return elements * sizeof(float) * (size_t)(1 + flat->moments + flat->averaged);
+}
+
+/* Return 0 if the options do not determine it (the data set may set the number of classes). */
+static size_t checkpoint_predict(const struct options *given)
+{
+    static struct session session;
+    static struct options options;
+    struct error error = {0};
+    options = *given;
+    options.run.backend = BACKEND_CPU;
+    options.run.threads = 1;
+    if (!session_imagine(&session, &options, 1, 1, true, &error))
+        return 0;
+    const size_t bytes = checkpoint_bytes(&session.flat);
+    session_close(&session);
+    return bytes;
 }
 
 /* ---- the command */
-static const struct doctor_check {
-    const char *name;
-    doctor_check *check;
-} checks[] = {
-    {"program", check_program},          {"deck", check_deck},
-    {"ranks", doctor_check_ranks},       {"cores", doctor_check_cores},
-    {"binding", doctor_check_binding},   {"gpus", doctor_check_gpus},
-    {"limits", doctor_check_limits},     {"shared memory", doctor_check_shared_memory},
-    {"run folder", doctor_check_folder}, {"space", doctor_check_space},
-    {"data", doctor_check_data},
-};
 
-enum { CHECKS = sizeof checks / sizeof checks[0], DECK = 1 };
-
-/* For last_words. */
-static struct doctor *examined;
-
-static void result_print(const struct doctor *doctor)
+/* Run the checks and print their rows. */
+static void checks_run(struct doctor *doctor, bool gathered, double start, bool json,
+                       struct error *error)
 {
-    double seconds = clock_now() - doctor->start;
-    if (doctor->line->json)
-        doctor_print_json(doctor, seconds, stdout);
-    else
-        doctor_print_table(doctor, seconds, stdout);
-}
-
-/* Time-out of a check: print the rows so far and a row for it. */
-static void last_words(const char *what, double seconds)
-{
-    struct doctor_row *row = &examined->row[examined->rows];
-    row->verdict = DOCTOR_SKIP;
-    doctor_set(row, DOCTOR_FAIL,
-               "see the following messages for the rank or node that does not respond",
-               "%s did not finish within %.0f s", what, seconds);
-    examined->rows++;
-    result_print(examined);
-    fflush(stdout);
-}
-
-static void facts_open(struct doctor *doctor)
-{
-    doctor_open_groups(doctor);
-    doctor_gather_facts(doctor);
-}
-
-static void checks_run(struct doctor *doctor)
-{
-    const double patience = 10; /* longer than any check, including time-outs of file systems */
-    for (int i = 0; i < CHECKS; i++) {
-        struct doctor_row *row = &doctor->row[i];
-        row->check = checks[i].name;
-        doctor_watch(checks[i].name, patience);
-        if (doctor->stop)
-            snprintf(row->found, sizeof row->found, "skipped, because %s", doctor->stop_reason);
-        else
-            checks[i].check(doctor, row);
-        if (i == DECK && !doctor->stop)
-            facts_open(doctor);
-        if (i > DECK && !doctor->stop)
-            comm_barrier(doctor->world); /* some checks run on one rank per node */
-        doctor->rows = i + 1;
-    }
-}
-
-/* Print the result and set the error, on all ranks. */
-static void result_conclude(const struct doctor *doctor, struct error *error)
-{
+    struct doctor_row rows[DOCTOR_CHECKS] = {{0}};
     char names[256] = "";
-    int failed = row_count(doctor, DOCTOR_FAIL);
-    for (int i = 0; i < doctor->rows; i++)
-        if (doctor->row[i].verdict == DOCTOR_FAIL)
+    if (gathered)
+        doctor->checkpoint = checkpoint_predict(doctor->options);
+    for (int i = 0; i < DOCTOR_CHECKS; i++) {
+        if (gathered || i < 2)
+            doctor_checks[i].run(doctor, &rows[i]);
+        else
+            doctor_set(&rows[i], DOCTOR_SKIP, "skipped, because the ranks differ");
+        if (rows[i].verdict == DOCTOR_FAIL)
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
-                     names[0] != '\0' ? ", " : "", doctor->row[i].check);
-    if (doctor->world->rank == 0) {
-        result_print(doctor);
-        error_defer(app_output_arrived(error));
-        if (failed > 0)
-            error_set(error, ERROR_UNFIT, "doctor: %d of %d checks failed: %s", failed,
-                      doctor->rows, names);
+                     names[0] != '\0' ? ", " : "", doctor_checks[i].name);
     }
-    error_defer(comm_share_error(doctor->world, error));
+    (json ? doctor_print_json : doctor_print_table)(doctor, rows, clock_now() - start, stdout);
+    error_defer(app_output_arrived(error));
+    if (names[0] != '\0')
+        error_set(error, ERROR_UNFIT, "doctor: %d of %d checks failed: %s",
+                  row_count(rows, DOCTOR_FAIL), DOCTOR_CHECKS, names);
 }
 
+static void alarm_handle(int number)
+{
+    static const char text[] =
+        "vittrain: failure: doctor: MPI has not started within 20 s: check that all nodes are up "
+        "and reach each other over MPI's interface (OMPI_MCA_btl_tcp_if_include)\n";
+    (void)number;
+    _exit(write(STDERR_FILENO, text, sizeof text - 1) > 0 ? ERROR_PEER : ERROR_INTERNAL);
+}
+
+/* MPI waits forever for a node that it cannot reach. Rank 0 reports it; ranks that are still there
+ * later report it, too. */
 static void doctor_prepare(void)
 {
-    /* `patience` is the time for all processes to start. During `grace`, the watchdog of
-     * collectives (comm/watch.c) names the missing ranks and ends the job. */
-    const double patience = 20, grace = 4;
-    doctor_watch_open(patience, grace);
+    signal(SIGALRM, alarm_handle);
+    alarm(launcher_rank() > 0 ? 24 : 20);
 }
 
 static void doctor_run(const struct options *options, const struct command_line *line,
                        struct comm *world, struct error *error)
 {
+    const double patience = 10, limit = options->mesh.timeout;
     static struct doctor doctor;
-    struct error parse_error = *error;
-    if (parse_error.kind == ERROR_NONE && line->operand_count > 0)
-        error_set(&parse_error, ERROR_USAGE,
-                  "doctor takes decks, section.key=value and --json, not \"%s\"", line->operand[0]);
-    error_clear(error);
-    doctor = (struct doctor){.options = options,
-                             .line = line,
-                             .parse_error = &parse_error,
-                             .world = world,
-                             .start = clock_now()};
-    examined = &doctor;
+    const double start = clock_now();
+    alarm(0);
+    comm_set_timeout(limit > 0 ? fmin(limit, patience) : patience);
     log_open(world->rank, LOG_QUIET); /* print the table only */
-    comm_set_timeout(11);             /* names the missing ranks */
-    doctor_watch_speaker(world->rank, last_words);
-    checks_run(&doctor);
-    doctor_watch("the end", 10);
-    result_conclude(&doctor, error);
-    doctor_free_facts(&doctor);
-    doctor_watch_close();
+    doctor = (struct doctor){.options = options, .ranks = world->size, .deck = *error};
+    error_clear(error);
+    if (doctor.deck.kind == ERROR_NONE && line->operand_count > 0)
+        error_set(&doctor.deck, ERROR_USAGE,
+                  "doctor takes decks, section.key=value and --json, not \"%s\"", line->operand[0]);
+    const bool same = ranks_compare(&doctor, line, world);
+    if (same)
+        facts_gather(&doctor, world);
+    if (world->rank == 0)
+        checks_run(&doctor, same, start, line->json, error);
+    free(doctor.facts);
+    error_defer(comm_share_error(world, error));
 }
 
 /* ---- the fast checks at the start of `train`, which only warn */
 
-static void row_warn(const struct doctor_row *row)
+/* Log the warning of the lowest rank that has one. Collective. */
+static void row_warn(struct comm *world, enum doctor_check_name check, struct doctor_row *row)
 {
-    if (row->verdict > DOCTOR_PASS)
-        log_warn("doctor: %s: %s%s%s", row->check, row->found, row->advice[0] != '\0' ? ": " : "",
-                 row->advice);
-}
-
-/* Combine the warnings of all nodes; `own` is that of this node. */
-static void rows_join(struct comm *leaders, const struct doctor_row *own, struct doctor_row *row)
-{
-    int64_t worst = own->verdict;
-    comm_all_reduce(leaders, &worst, 1, COMM_INT64, COMM_MAX);
-    if (worst <= DOCTOR_PASS)
+    int64_t first = row->verdict > DOCTOR_PASS ? world->rank : INT64_MAX;
+    comm_all_reduce(world, &first, 1, COMM_INT64, COMM_MIN);
+    if (first == INT64_MAX)
         return;
-    struct doctor_row *all = allocate((size_t)leaders->size, sizeof *all);
-    all[leaders->rank] = *own;
-    comm_all_gather(leaders, all, sizeof *all, COMM_BYTE);
-    for (int node = 0; node < leaders->size; node++)
-        if (all[node].verdict > DOCTOR_PASS)
-            doctor_set(row, all[node].verdict, all[node].advice, "%s", all[node].found);
-    free(all);
-}
-
-/* Check the cores of this node from the facts of its ranks. The facts of all ranks are not
- * gathered: with 1000 ranks, each would receive half a megabyte. */
-static void node_check(const struct session *session, struct doctor *doctor)
-{
-    struct doctor *here = allocate(1, sizeof *here);
-    here->options = session->options;
-    here->world = here->node = session->mesh.node;
-    here->node_count = 1;
-    doctor_gather_facts(here);
-    if (doctor->leaders != NULL) {
-        int64_t online[2] = {here->facts->online, -here->facts->online};
-        doctor_check_cores(here, &here->row[0]);
-        doctor_check_binding(here, &here->row[1]);
-        rows_join(doctor->leaders, &here->row[0], &doctor->row[0]);
-        rows_join(doctor->leaders, &here->row[1], &doctor->row[1]);
-        comm_all_reduce(doctor->leaders, online, 2, COMM_INT64, COMM_MAX);
-        doctor_compare_cpus(&doctor->row[0], -online[1], online[0]);
-    }
-    doctor_free_facts(here);
-    free(here);
+    comm_broadcast(world, row, sizeof *row, COMM_BYTE, (int)first);
+    log_warn("doctor: %s: %s: %s", doctor_checks[check].name, row->found,
+             doctor_checks[check].advice);
 }
 
 void doctor_start(const struct session *session)
 {
-    static const char *const name[] = {"cores", "binding", "space", "shared memory"};
-    enum { SPACE = 2, TRANSPORT, ROWS };
+    static const enum doctor_check_name fast[] = {DOCTOR_CORES_ROW, DOCTOR_BINDING_ROW,
+                                                  DOCTOR_SPACE_ROW};
+    const struct mesh *mesh = &session->mesh;
+    struct comm *node = mesh->node;
+    struct doctor *here = allocate(1, sizeof *here); /* the ranks of this node */
     char text[256];
-    struct doctor *doctor = allocate(1, sizeof *doctor);
-    doctor->options = session->options;
-    doctor->flat = &session->flat;
-    doctor->world = session->mesh.world;
-    doctor->node = session->mesh.node;
-    doctor->node_index = session->mesh.node_index;
-    doctor->node_count = session->mesh.node_count;
-    doctor_open_groups(doctor);
-    node_check(session, doctor);
-    doctor_check_space(doctor, &doctor->row[SPACE]);
-    /* The shared memory is allocated already: check whether that worked, not the free space. */
-    mesh_describe_transport(&session->mesh, text, sizeof text);
-    if (strstr(text, "/dev/shm") != NULL)
-        doctor_set(&doctor->row[TRANSPORT], DOCTOR_WARN,
-                   "remove files from /dev/shm or make it larger: mount -o "
-                   "remount,size=1g /dev/shm; docker run --shm-size=1g",
-                   "ranks of a node use messages instead of shared memory: %s", text);
-    for (int i = 0; i < ROWS; i++) {
-        doctor->row[i].check = name[i];
-        row_warn(&doctor->row[i]);
+    here->options = session->options;
+    here->ranks = node->size;
+    here->nodes = 1;
+    here->checkpoint = checkpoint_bytes(&session->flat);
+    here->facts = allocate((size_t)node->size, sizeof *here->facts);
+    doctor_read_rank(&here->facts[node->rank], session->options, node);
+    if (mesh->world->rank == 0)
+        doctor_read_space(here->facts, session->options);
+    comm_all_gather(node, here->facts, sizeof *here->facts, COMM_BYTE);
+    for (size_t i = 0; i < sizeof fast / sizeof fast[0]; i++) {
+        struct doctor_row row = {0};
+        if (fast[i] == DOCTOR_SPACE_ROW ? mesh->world->rank == 0 : node->rank == 0)
+            doctor_checks[fast[i]].run(here, &row);
+        row_warn(mesh->world, fast[i], &row);
     }
-    doctor_free_facts(doctor);
-    free(doctor);
+    /* The shared memory is allocated already: check whether that worked, not the free space. */
+    mesh_describe_transport(mesh, text, sizeof text);
+    if (strstr(text, "/dev/shm") != NULL)
+        log_warn("doctor: shared memory: ranks of a node use messages instead of it: %s: remove "
+                 "files from /dev/shm or make it larger: mount -o remount,size=1g /dev/shm",
+                 text);
+    free(here->facts);
+    free(here);
 }
 
 const struct command command_doctor = {

@@ -1,176 +1,114 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Shared declarations of the checks of `vittrain doctor`. All ranks run the same checks in the same
- * order (the table is in doctor.c). Each rank's facts are gathered, and rank 0 prints one row per
- * check. Every check has a time limit (doctor_watch.c). */
+/* Shared declarations of `vittrain doctor`. Each rank reads its facts and each node's first rank
+ * those of the node (doctor_facts.c). Rank 0 gathers them once and then runs the checks alone
+ * (doctor_checks.c), one row each. */
 #ifndef VITTRAIN_TOOLS_DOCTOR_DOCTOR_H
 #define VITTRAIN_TOOLS_DOCTOR_DOCTOR_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include "app/app.h"
+#include "comm/comm.h"
 #include "config/option_types.h"
-#include "mesh/flat.h"
 
-struct command_line;
 struct options;
-
-/* ---- rows */
-enum doctor_verdict { DOCTOR_SKIP, DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
-enum { DOCTOR_TEXT = 768, DOCTOR_CHECKS = 12 };
-
-struct doctor_row {
-    const char *check;
-    enum doctor_verdict verdict;
-    char found[DOCTOR_TEXT];  /* findings, one line */
-    char advice[DOCTOR_TEXT]; /* what to do; "" for none */
-};
-
-/* Add a finding to a row. The row keeps its worst findings: a worse verdict replaces the text, an
- * equal one is appended, a better one is ignored. `advice` may be NULL. */
-void doctor_set(struct doctor_row *row, enum doctor_verdict verdict, const char *advice,
-                const char *format, ...) __attribute__((format(printf, 4, 5)));
+struct session;
 
 /* ---- facts */
 enum { DOCTOR_HOST = 64, DOCTOR_CORE_WORDS = 16, DOCTOR_CORES = 64 * DOCTOR_CORE_WORDS };
-enum doctor_limit {
-    DOCTOR_LIMIT_FILES,
-    DOCTOR_LIMIT_PROCESSES,
-    DOCTOR_LIMIT_FILE_SIZE,
-    DOCTOR_LIMIT_LOCKED,
-    DOCTOR_LIMIT_MEMORY,
-    DOCTOR_LIMITS
+enum { DOCTOR_WHY = 256, DOCTOR_TEXT = 768, DOCTOR_SAMPLES = 64 };
+/* The data set of a node, for comparison between nodes: a sum of hashes of all names and sizes, and
+ * the content of the files whose names have the lowest hashes, in this order. */
+struct doctor_data {
+    char why[DOCTOR_WHY]; /* why there is no data set; "" if there is one */
+    int64_t cut;          /* 1: time limit reached, the summary is incomplete */
+    int64_t files, bytes, samples;
+    uint64_t names;
+    uint32_t sum[DOCTOR_SAMPLES]; /* CRC32C of pieces of each file */
 };
 
-/* Facts about a rank, sent as bytes. */
+/* Facts of a rank, sent as bytes. */
 struct doctor_facts {
     char host[DOCTOR_HOST];
-    int64_t node;                       /* index of its node */
-    int64_t threads;                    /* compute threads */
-    uint64_t cores[DOCTOR_CORE_WORDS];  /* bit c: CPU c is in its affinity mask */
-    int64_t online;                     /* CPUs of the machine */
-    double quota;                       /* CPU quota of its control group, in CPUs; 0: no limit */
-    int64_t slots;                      /* slots of the launcher; 0: unknown */
-    uint64_t limit[DOCTOR_LIMITS];      /* by enum doctor_limit; UINT64_MAX: none */
-    int64_t infiniband;                 /* adapters */
+    int64_t rank, node;
+    int64_t threads;                   /* compute threads */
+    uint64_t cores[DOCTOR_CORE_WORDS]; /* bit c: CPU c is in its affinity mask */
+    int64_t online;                    /* CPUs of the machine */
+    double quota;                      /* CPU quota of its control group, in CPUs; 0: no limit */
+    int64_t slots;                     /* slots of the launcher; 0: unknown */
+    uint64_t files, locked;            /* limits (ulimit -n, -l); UINT64_MAX: none */
+    int64_t infiniband;                /* adapters */
+    char no_gpu[DOCTOR_WHY];           /* why the rank has no GPU; "" if it has one */
+    struct device_limits gpu;
+    struct device_survey survey;
+    /* Of the node, set by its first rank. */
     uint64_t shared_bytes, shared_free; /* of /dev/shm */
+    char left[DOCTOR_TEXT / 2];         /* checkpoints in memory of killed runs */
+    char folder[OPTION_TEXT];           /* run.dir, or its nearest existing parent */
+    char folder_why[DOCTOR_WHY];        /* why it cannot be used; "" if it can */
+    int64_t shares_folder, locks_folder;
+    uint64_t free; /* bytes there */
+    struct doctor_data data;
 };
 
-/* ---- the state of the checks */
 struct doctor {
-    const struct options *options; /* those of rank 0 */
-    const struct command_line *line;
-    const struct error *parse_error;     /* error of this rank's options */
-    const struct flat_model *flat;       /* for the size of checkpoints; NULL: from the options */
-    struct comm *world, *node, *leaders; /* leaders: the first rank of each node, NULL on others */
-    int node_index, node_count;          /* node_count: 0 if unknown */
-    bool owns_node;                      /* false: the caller owns `node` */
-    struct doctor_facts *facts;          /* [ranks] */
-    int *first_rank;                     /* [nodes] */
-    bool stop;                           /* skip the remaining checks; the same on all ranks */
-    const char *stop_reason;
-    struct doctor_row row[DOCTOR_CHECKS];
-    atomic_int rows; /* number of complete rows */
-    double start;
+    const struct options *options; /* of rank 0 */
+    struct error program, deck;    /* differences between the ranks */
+    int ranks, nodes;
+    struct doctor_facts *facts;               /* [ranks] sorted by node, then by rank */
+    size_t checkpoint;                        /* bytes of a checkpoint; 0: not known */
+    char sample[DOCTOR_SAMPLES][OPTION_TEXT]; /* on the first rank of a node: the compared files */
 };
 
-/* A check; collective. All ranks fill in a row; that of rank 0 is printed. */
-typedef void doctor_check(struct doctor *doctor, struct doctor_row *row);
+/* Read the facts of this rank, without those of its GPU; those of GPU `number`, which is opened;
+ * those of the node. */
+void doctor_read_rank(struct doctor_facts *facts, const struct options *options, struct comm *node);
+void doctor_read_gpu(struct doctor_facts *facts, const struct options *options, int number);
+void doctor_read_node(struct doctor_facts *facts, const struct options *options);
 
-doctor_check doctor_check_ranks, doctor_check_cores, doctor_check_binding, doctor_check_gpus,
-    doctor_check_limits, doctor_check_shared_memory, doctor_check_folder, doctor_check_space,
-    doctor_check_data;
+/* Replace a folder that does not exist by its nearest existing parent, and read its free space. */
+void doctor_read_space(struct doctor_facts *facts, const struct options *options);
 
-/* Open the groups of the ranks of a node and of the nodes' first ranks. Collective. */
-void doctor_open_groups(struct doctor *doctor);
-/* Gather the facts of all ranks of doctor->world on each rank. Collective. */
-void doctor_gather_facts(struct doctor *doctor);
-/* Free the facts and the groups. */
-void doctor_free_facts(struct doctor *doctor);
+/* Collective. On the first rank of each node: check that the folder can be written, that files can
+ * be replaced by renaming, that it is shared and that locks work between nodes. */
+void doctor_try_folder(struct doctor_facts *facts, struct comm *world, bool of_node);
 
-/* Return the host name of a node. */
-const char *doctor_host(const struct doctor *doctor, int node);
+/* Summarize the data set below data.root, in at most `seconds`. */
+void doctor_read_data(struct doctor *doctor, struct doctor_data *data, double seconds);
 
-/* Add the findings of all ranks of `group` to the row of rank 0; collective over the group, which
- * is doctor->world or doctor->leaders. Each rank with `found` contributes a text. The first few are
- * added as "rank 3 on node2: TEXT" (world) or "node2: TEXT" (leaders). */
-void doctor_set_of(struct doctor *doctor, struct comm *group, struct doctor_row *row, bool found,
-                   enum doctor_verdict verdict, const char *advice, const char *format, ...)
-    __attribute__((format(printf, 7, 8)));
+/* ---- rows */
+enum doctor_verdict { DOCTOR_SKIP, DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
+enum { DOCTOR_FINDINGS = 3 };
 
-/* Warn that nodes have `least` to `most` CPUs if these differ. */
-void doctor_compare_cpus(struct doctor_row *row, int64_t least, int64_t most);
-
-/* Compare the free space with the checkpoints of a run. */
-void doctor_judge_space(struct doctor_row *row, uint64_t free_bytes, size_t checkpoint,
-                        int64_t keep, const char *folder);
-
-/* ---- limits of time */
-/* Start the time limits, before MPI is initialized, which may take `patience` seconds. After a
- * time-out rank 0 calls last_words; if nothing else has ended the job `grace` seconds later, rank 0
- * exits, then the other ranks do. */
-void doctor_watch_open(double patience, double grace);
-void doctor_watch_speaker(int rank, void (*last_words)(const char *what, double seconds));
-/* Start the next activity, with its time limit in seconds. */
-void doctor_watch(const char *what, double seconds);
-void doctor_watch_close(void);
-
-/* Run work(argument) in a thread. Return false after a time-out, as with a file system that does
- * not respond; the caller must then leave the argument to the thread. */
-bool doctor_bounded(void (*work)(void *), void *argument, double seconds);
-
-/* ---- functions for unit tests */
-void doctor_print_table(const struct doctor *doctor, double seconds, FILE *file);
-void doctor_print_json(const struct doctor *doctor, double seconds, FILE *file);
-
-/* The most crowded set of CPUs of a node, by threads per CPU. */
-struct doctor_crowd {
-    int ranks, threads, cores;
-    uint64_t set[DOCTOR_CORE_WORDS];
-};
-/* Find it among the affinity masks of a node's ranks and their unions. `narrow`: only among sets
- * smaller than all CPUs of the ranks; threads is 0 if there is none. */
-struct doctor_crowd doctor_find_crowd(const struct doctor_facts *facts, int ranks, int64_t node,
-                                      bool narrow);
-int doctor_core_count(const uint64_t set[DOCTOR_CORE_WORDS]);
-/* "0-3,8" */
-void doctor_cores_text(const uint64_t set[DOCTOR_CORE_WORDS], char *text, size_t size);
-/* ---- the data set of a node, for comparison between nodes (doctor_data.c) */
-enum { DATA_SAMPLES = 64 };
-
-struct data_sample {
-    uint64_t order; /* hash of the file's name */
-    uint32_t sum;   /* CRC32C of the pieces read */
-    char path[OPTION_TEXT + 256];
+struct doctor_row {
+    enum doctor_verdict verdict;
+    int findings;            /* number of findings with this verdict */
+    char found[DOCTOR_TEXT]; /* the first of them, one line */
 };
 
-struct data_scan {
-    char root[OPTION_TEXT];
-    bool shards, arrays; /* data.format is webdataset or arrays */
-    double seconds;      /* time limit */
-    /* The result. */
-    struct error error; /* the data set is missing */
-    bool cut;           /* time limit reached: the summary is incomplete */
-    int64_t files, bytes;
-    uint64_t names; /* sum of hashes of names below the root with their sizes */
-    struct data_sample sample[DATA_SAMPLES]; /* sorted by `order` */
-    int samples;
-    size_t root_length;
-    double start;
+/* Add a finding to a row. The row keeps its worst findings: a worse verdict replaces the text, an
+ * equal one is appended, a better one is ignored. */
+void doctor_set(struct doctor_row *row, enum doctor_verdict verdict, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The checks, in the order of their rows. */
+enum doctor_check_name { DOCTOR_CORES_ROW = 3, DOCTOR_BINDING_ROW, DOCTOR_SPACE_ROW = 9 };
+struct doctor_check {
+    const char *name;
+    void (*run)(const struct doctor *doctor, struct doctor_row *row);
+    const char *advice; /* what to do about a warning or failure */
 };
+enum { DOCTOR_CHECKS = 11 };
+extern const struct doctor_check doctor_checks[DOCTOR_CHECKS];
 
-/* Fill in the result. The argument is a struct data_scan with root, shards, arrays and seconds. */
-void doctor_data_read(void *argument);
-
-/* True if this node's data set differs from that of the first node; the text describes the
- * difference. "" if they are equal or cannot be compared. */
-bool doctor_data_differs(const struct data_scan *own, const struct data_scan *first, char *text,
-                         size_t size);
+/* Print all rows. */
+void doctor_print_table(const struct doctor *doctor, const struct doctor_row *rows, double seconds,
+                        FILE *file);
+void doctor_print_json(const struct doctor *doctor, const struct doctor_row *rows, double seconds,
+                       FILE *file);
 
 /* Run the fast checks at the start of `train` and log a warning for each problem. Collective. */
-struct session;
 void doctor_start(const struct session *session);
 
 #endif

@@ -3,9 +3,5 @@
 libvittrain_a_SOURCES += \
 	src/tools/doctor/doctor.c \
 	src/tools/doctor/doctor.h \
-	src/tools/doctor/doctor_data.c \
-	src/tools/doctor/doctor_facts.c \
-	src/tools/doctor/doctor_folder.c \
-	src/tools/doctor/doctor_gpu.c \
-	src/tools/doctor/doctor_node.c \
-	src/tools/doctor/doctor_watch.c
+	src/tools/doctor/doctor_checks.c \
+	src/tools/doctor/doctor_facts.c

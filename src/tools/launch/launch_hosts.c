@@ -2,7 +2,6 @@
 /* The hosts of an mpirun command: read its host file, try to reach each host with the agent that
  * mpirun uses, and leave out hosts that do not answer. */
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,16 +13,14 @@
 
 #include "config/option_types.h"
 #include "core/clock.h"
+#include "core/integer.h"
 #include "core/launcher.h"
-#include "core/text.h"
 #include "tools/launch/launch.h"
 
 /* Seconds for a host to answer; a login on a loaded node takes a while. If the hosts that have
  * answered suffice, the others have as many seconds again as those took, at least `spare_seconds`.
  */
 static const double patience_seconds = 10, spare_seconds = 1;
-
-enum { AGENT_WORDS = 32 };
 
 /* ---- the command line */
 
@@ -125,29 +122,21 @@ void launched_hosts_close(struct launched_hosts *hosts)
     hosts->reduced[0] = '\0';
 }
 
-enum launched_here launched_ranks_here(int count, char *const *words)
+bool launched_command_is_local(int count, char *const *words)
 {
-    static const char *const moves[] = {"host", "H",  "hosts", "rf",         "rankfile",
-                                        "wdir", "wd", "app",   "configfile", NULL};
-    struct launched_hosts hosts;
-    struct error ignored = {0};
-    if (!launcher_is_mpirun(words[0]) || getenv("SLURM_JOB_ID") != NULL)
-        return HERE_UNKNOWN;
+    static const char *const flags[] = {
+        "hostfile",   "machinefile", "default-hostfile", "f",    "host", "H",
+        "hosts",      "rf",          "rankfile",         "wdir", "wd",   "app",
+        "configfile", NULL};
+    bool local = launcher_is_mpirun(words[0]) && getenv("SLURM_JOB_ID") == NULL;
     for (int i = 1; i < count; i++)
-        if (is_flag(words[i], moves))
-            return HERE_UNKNOWN;
-    if (!launched_hosts_open(&hosts, count, words, &ignored))
-        return HERE_UNKNOWN;
-    if (hosts.count == 0)
-        return HERE_ALL_RANKS;
-    bool local = launched_host_is_local(hosts.host[0].name);
-    launched_hosts_close(&hosts);
-    return local ? HERE_RANK_0 : HERE_UNKNOWN;
+        local = local && !is_flag(words[i], flags);
+    return local;
 }
 
 /* ---- reaching the hosts */
 
-bool launched_host_is_local(const char *name)
+static bool host_is_local(const char *name)
 {
     char own[HOST_NAME] = "";
     gethostname(own, sizeof own - 1);
@@ -159,81 +148,59 @@ bool launched_host_is_local(const char *name)
 /* In the child: run `AGENT HOST true` without a terminal, so that no password is asked for. */
 static _Noreturn void host_try(const struct launched_hosts *hosts, const char *name)
 {
-    char agent[OPTION_TEXT], program[] = "true", *words[AGENT_WORDS + 3], *rest = agent;
-    int count = 0, nothing = open("/dev/null", O_RDWR);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
     setsid();
-    dup2(nothing, STDIN_FILENO);
-    dup2(nothing, STDOUT_FILENO);
-    dup2(nothing, STDERR_FILENO);
-    snprintf(agent, sizeof agent, "%s", hosts->agent);
-    for (char *word; count < AGENT_WORDS && (word = strtok_r(rest, " \t", &rest)) != NULL;)
-        words[count++] = word;
-    words[count++] = (char *)name;
-    words[count++] = program;
-    words[count] = NULL;
-    execvp(words[0], words);
+    execl("/bin/sh", "sh", "-c", "exec $0 \"$1\" true </dev/null >/dev/null 2>&1", hosts->agent,
+          name, (char *)NULL);
     _exit(127);
 }
 
-bool launched_hosts_suffice(const struct launched_hosts *hosts)
+static int64_t slots_available(const struct launched_hosts *hosts)
 {
     int64_t available = 0;
     for (int i = 0; i < hosts->count; i++)
         available += hosts->host[i].answers ? hosts->host[i].slots : 0;
-    return hosts->ranks_at > 0 && available >= hosts->ranks;
+    return available;
 }
 
-/* True if mpirun's line about a lost node ends with this host. */
-static bool host_is_lost(const char *name, const char *lost)
+bool launched_hosts_suffice(const struct launched_hosts *hosts)
 {
-    return text_ends_with(lost, name) && strlen(lost) > strlen(name) &&
-           lost[strlen(lost) - strlen(name) - 1] == ' ';
+    return hosts->ranks_at > 0 && slots_available(hosts) >= hosts->ranks;
 }
 
 /* Wait for `pending` children; kill those that have not ended in time. */
-static void answers_wait(struct launched_hosts *hosts, const char *lost, pid_t *process,
-                         int pending)
+static void answers_wait(struct launched_hosts *hosts, pid_t *process, int pending)
 {
     const double begin = clock_now();
     double end = begin + patience_seconds;
-    bool suffice = false;
-    while (pending > 0) {
-        bool over = clock_now() > end;
+    for (bool suffice = false; pending > 0; poll(NULL, 0, 20)) {
+        const bool over = clock_now() > end;
         for (int i = 0; i < hosts->count; i++) {
             int status;
-            if (process[i] <= 0)
-                continue;
-            if (over)
+            if (process[i] > 0 && over)
                 kill(-process[i], SIGKILL);
-            if (waitpid(process[i], &status, over ? 0 : WNOHANG) == 0)
+            if (process[i] <= 0 || waitpid(process[i], &status, over ? 0 : WNOHANG) == 0)
                 continue;
             hosts->host[i].answers = !over && WIFEXITED(status) && WEXITSTATUS(status) == 0;
             process[i] = 0;
             pending--;
         }
         if (!suffice && launched_hosts_suffice(hosts)) {
-            double patience = 0;
-            for (int i = 0; i < hosts->count; i++)
-                if (process[i] > 0 && !host_is_lost(hosts->host[i].name, lost))
-                    patience = fmax(spare_seconds, clock_now() - begin);
             suffice = true;
-            end = fmin(end, clock_now() + patience);
+            end = fmin(end, clock_now() + fmax(spare_seconds, clock_now() - begin));
         }
-        if (pending > 0)
-            poll(NULL, 0, 20);
     }
 }
 
-int launched_hosts_try(struct launched_hosts *hosts, const char *lost)
+void launched_hosts_try(struct launched_hosts *hosts)
 {
-    int pending = 0, missing = 0;
+    int pending = 0;
     pid_t *process = allocate((size_t)hosts->count + 1, sizeof *process);
     for (int i = 0; i < hosts->count; i++) {
-        hosts->host[i].answers = launched_host_is_local(hosts->host[i].name);
+        hosts->host[i].answers = host_is_local(hosts->host[i].name);
         if (hosts->host[i].answers)
             continue;
         process[i] = fork();
@@ -241,11 +208,8 @@ int launched_hosts_try(struct launched_hosts *hosts, const char *lost)
             host_try(hosts, hosts->host[i].name);
         pending += process[i] > 0;
     }
-    answers_wait(hosts, lost, process, pending);
+    answers_wait(hosts, process, pending);
     free(process);
-    for (int i = 0; i < hosts->count; i++)
-        missing += !hosts->host[i].answers;
-    return missing;
 }
 
 void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size)
@@ -277,28 +241,33 @@ static bool reduced_write(struct launched_hosts *hosts, struct error *error)
                      hosts->reduced, strerror(errno));
 }
 
-int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
-                           struct error *error)
+int64_t launched_hosts_ranks(const struct launched_hosts *hosts)
 {
-    int64_t all = 0, available = 0;
-    for (int i = 0; i < hosts->count; i++) {
+    const int64_t available = slots_available(hosts);
+    int64_t all = 0;
+    for (int i = 0; i < hosts->count; i++)
         all += hosts->host[i].slots;
-        available += hosts->host[i].answers ? hosts->host[i].slots : 0;
-    }
+    const int64_t ranks = hosts->ranks_at > 0 ? hosts->ranks : all;
+    /* If there were more ranks than slots, keep that ratio. */
+    return smaller(ranks, ranks > all ? ranks * available / all : available);
+}
+
+bool launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
+                        struct error *error)
+{
+    char missing[HOST_NAME];
+    launched_hosts_missing(hosts, missing, sizeof missing);
     words[hosts->file_at] = original[hosts->file_at];
     if (hosts->ranks_at > 0)
         words[hosts->ranks_at] = original[hosts->ranks_at];
-    int64_t ranks = hosts->ranks_at > 0 ? hosts->ranks : all;
-    if (available == all || available == 0)
-        return available == 0 ? 0 : ranks;
+    if (missing[0] == '\0')
+        return true;
     if (!reduced_write(hosts, error))
-        return 0;
-    /* If there were more ranks than slots, keep that ratio. */
-    int64_t most = ranks > all ? ranks * available / all : available;
-    ranks = ranks < most ? ranks : most;
-    snprintf(hosts->ranks_text, sizeof hosts->ranks_text, "%lld", (long long)ranks);
+        return false;
+    snprintf(hosts->ranks_text, sizeof hosts->ranks_text, "%lld",
+             (long long)launched_hosts_ranks(hosts));
     words[hosts->file_at] = hosts->reduced;
     if (hosts->ranks_at > 0)
         words[hosts->ranks_at] = hosts->ranks_text;
-    return ranks;
+    return true;
 }

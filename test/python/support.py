@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the checks share: runs of the program and what it writes."""
+import csv
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / "benchmarks"), str(ROOT / "test/vectors")]
+# Runs whose losses are compared with those of PyTorch: a row of metrics.csv for each step, and no random changes of images
+EXACT = ("data.shuffle=off train.precision=fp32 optim.name=sgd run.threads=1 output.log_every=1 "
+         "output.tensorboard=off").split()
+NOT_AUGMENTED = "augment.flip=0 augment.rotate=0 augment.translate=0 augment.erase=0".split()
+# A small model of arrays
+ARRAYS = ("data.format=arrays model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=4 "
+          "train.precision=fp32 run.threads=1").split()
+
+
+def run(*words, status=0):
+    """Run a program, and return all that it prints."""
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == status, f"{words}: status {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def table(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def losses_of(folder, split="train"):
+    return [float(row["loss"]) for row in table(os.path.join(folder, "metrics.csv")) if row["split"] == split]
+
+
+def probabilities_of(path):
+    """The columns p0, p1, ... of a prediction."""
+    rows = table(path)
+    columns = [key for key in rows[0] if key[0] == "p" and key[1:].isdigit()]
+    return [[float(row[key]) for key in columns] for row in rows]
+
+
+def enter(folder):
+    os.makedirs(folder, exist_ok=True)
+    os.chdir(folder)
+
+
+def images_in(folder, endings=(".jpeg", ".jpg", ".png")):
+    files = sorted(path for path in pathlib.Path(folder).rglob("*") if path.suffix.lower() in endings)
+    assert len(files) >= 10, f"{folder}: {len(files)} images"
+    return files
+
+
+def save_weights(model, path):
+    from safetensors.torch import save_file
+    save_file({name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}, path)

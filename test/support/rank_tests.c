@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "rank_tests.h"
+
+#include "core/hdf5_file.h"
+#include "core/log.h"
+#include "temporary.h"
+
+struct comm *world;
+char shared_folder[256];
+
+void fixture_world_open(int *argc, char ***argv)
+{
+    struct error error = {.kind = ERROR_NONE};
+    hdf5_library_open();
+    if (!comm_world_open(argc, argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        exit(1);
+    }
+    comm_set_timeout(60); /* a rank whose test fails must not block the others */
+    log_open(world->rank, LOG_QUIET);
+}
+
+int shared_folder_make(void **state)
+{
+    (void)state;
+    if (world->rank == 0)
+        snprintf(shared_folder, sizeof shared_folder, "%s", temporary_open());
+    comm_broadcast(world, shared_folder, sizeof shared_folder, COMM_BYTE, 0);
+    return 0;
+}
+
+int shared_folder_remove(void **state)
+{
+    (void)state;
+    comm_barrier(world);
+    if (world->rank == 0)
+        temporary_close();
+    return 0;
+}
