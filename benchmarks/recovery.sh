@@ -77,15 +77,20 @@ report() {
     rm "$scratch/parts"
 }
 
-# pid_of RANK: print the process of a rank that is in debug.pause.
-pid_of() { sed -n "s/.*debug.pause: rank $1 on .*(process \([0-9]*\)).*/\1/p" "$scratch/log"; }
+# pid_of RANK: wait until the rank waits for the file `go` (debug.pause), and print its process.
+pid_of() {
+    until [ -s "$scratch/go.$1" ]; do sleep 0.01; done
+    cat "$scratch/go.$1"
+}
 
 case_rank() {
     for ((turn = 0; turn < turns; turn++)); do
-        start "$vittrain" launch -- $mpirun -np 4 "$vittrain" $small checkpoint.memory=$every run.dir="$scratch/small$turn" debug.pause=backward:14:60:3
-        when 'debug.pause: rank 3' >/dev/null
+        rm -f "$scratch/go"*
+        start "$vittrain" launch -- $mpirun -np 4 "$vittrain" $small checkpoint.memory=$every run.dir="$scratch/small$turn" debug.pause="backward:14:$scratch/go:3"
+        victim=$(pid_of 3)
         fault=$(date +%s.%N)
-        kill -9 "$(pid_of 3)"
+        kill -9 "$victim"
+        touch "$scratch/go"
         recovered "$scratch/small$turn" "$fault"
     done
     report vit_cifar 8 bf16 ddp 4 'a rank is killed'
@@ -97,11 +102,13 @@ on_nodes() {
     shift
     nodes_up
     for ((turn = 0; turn < turns; turn++)); do
+        rm -f "$scratch/go"*
         start cluster exec 1 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$scratch" "$vittrain" launch -- mpirun -np 8 \
-            -hostfile "$scratch/hosts" "$vittrain" $large checkpoint.memory=$every run.dir="$scratch/$name$turn" debug.pause=backward:14:600:7
-        when 'debug.pause: rank 7' >/dev/null
+            -hostfile "$scratch/hosts" "$vittrain" $large checkpoint.memory=$every run.dir="$scratch/$name$turn" debug.pause="backward:14:$scratch/go:7"
+        pid_of 7 >/dev/null
         fault=$(date +%s.%N)
         "$@"
+        touch "$scratch/go"
         recovered "$scratch/$name$turn" "$fault"
         rm -rf "${scratch:?}/$name$turn"
     done

@@ -18,12 +18,13 @@ cluster up 2
 cluster env >"$scratch/env.sh"
 cluster hosts 4 >"$scratch/hosts"
 
-# Each rank prints when it reaches the update of step 1, by a debug.pause of 0 s.
+# Each rank prints when it reaches the update of step 1, by a debug.pause that does not wait: its file exists.
 cat >"$scratch/job.sh" <<END
 . "$scratch/env.sh" && cd "$scratch" && exec mpirun -np 8 -hostfile hosts "$vittrain" train train.steps=2 run.threads=1 \
     train.global_batch=64 data.format=synthetic data.val=none output.weights=off train.precision=fp32 run.dir="$scratch/run\$1" \
-    debug.pause=update:1:0
+    debug.pause="update:1:$scratch/go"
 END
+touch "$scratch/go"
 for ((turn = 0; turn <= turns; turn++)); do
     begin=$(date +%s.%N)
     cluster exec 1 sh "$scratch/job.sh" $turn 2>&1 >/dev/null </dev/null | while read -r line; do

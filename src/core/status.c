@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/launcher.h"
 #include "core/median.h"
 
 static struct {
@@ -100,14 +101,17 @@ void status_set_waiting(bool waits)
 /* Wait if this is the phase and the rank of debug.pause and its step has come. */
 static void pause_take(int phase, bool is_step)
 {
-    if (phase != pause_place.phase || !is_step ||
-        (pause_place.rank >= 0 && pause_place.rank != error_rank()))
+    if (phase != pause_place.phase || !is_step)
+        return;
+    /* Before MPI is started only the launcher knows the rank. */
+    const int rank = error_rank() > 0 ? error_rank() : launcher_rank() > 0 ? launcher_rank() : 0;
+    if (pause_place.rank >= 0 && pause_place.rank != rank)
         return;
     char own[300], part[310];
     const struct timespec poll = {.tv_nsec = 10 * 1000 * 1000};
     pause_place.phase = -1;
     /* A reader of the file finds it complete. */
-    snprintf(own, sizeof own, "%s.%d", pause_place.file, error_rank());
+    snprintf(own, sizeof own, "%s.%d", pause_place.file, rank);
     snprintf(part, sizeof part, "%s.new", own);
     FILE *file = fopen(part, "we");
     const bool written = file != NULL && fprintf(file, "%ld\n", (long)getpid()) > 0;
@@ -118,8 +122,8 @@ static void pause_take(int phase, bool is_step)
     }
     fprintf(stderr,
             "vittrain: debug.pause: rank %d on %s (process %ld) waits in %s:%lld until %s exists\n",
-            error_rank(), error_host(), (long)getpid(), phases[phase].word,
-            (long long)pause_place.step, pause_place.file);
+            rank, error_host(), (long)getpid(), phases[phase].word, (long long)pause_place.step,
+            pause_place.file);
     while (access(pause_place.file, F_OK) != 0)
         nanosleep(&poll, NULL);
 }

@@ -50,10 +50,11 @@ run_log=$work/lost.log
 : >"$run_log"
 for node in 1 2; do cluster exec $node cp -r "$TEST_BUILD/data/cifar-10-sample" /tmp/data; done
 on_first timeout $time_limit "$vittrain" launch -- $mpirun_4 "$vittrain" $steps data.root=/tmp/data run.dir=/tmp/run \
-    debug.pause=backward:38:4 mesh.heartbeat_timeout=5 >"$run_log" 2>&1 </dev/null &
+    debug.pause="backward:38:$work/lost.go" mesh.heartbeat_timeout=5 >"$run_log" 2>&1 </dev/null &
 job=$!
-wait_for 'debug.pause: rank 3' "$run_log"
+paused 3 "$work/lost.go" >/dev/null
 cluster crash 2
+touch "$work/lost.go"
 wait_for "no answer from $(cluster name 2): waiting" "$run_log"
 grep -q "no answer from $(cluster name 2): waiting" "$run_log" && bad= || bad='not waited for;'
 cluster boot 2

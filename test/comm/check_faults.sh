@@ -21,7 +21,7 @@ csv=${FAULTS_CSV:-$work/faults.csv}
 
 # 50 steps, a checkpoint every fifth, two evaluations.
 steps="$small train.epochs=2 checkpoint.every=0.2 checkpoint.keep=3 output.tensorboard=off"
-pause=3     # seconds in which a rank waits to be killed
+pause=$work/go # the ranks wait for this file
 patience=45 # seconds for the job to end
 mkdir "$work/small" # a disk that can be filled
 mount -t tmpfs -o size=24m tmpfs "$work/small"
@@ -43,7 +43,7 @@ mpirun_8="mpirun -np 8 -hostfile $work/hosts"
 job() {
     job_name=$1
     shift
-    rm -rf "${work:?}/$job_name"
+    rm -rf "${work:?}/$job_name" "$pause" "$pause".*
     : >"$work/job.log"
     in_node_1 job "$vittrain" launch --restarts 2 -- $mpirun_8 "$vittrain" run.dir="$work/$job_name" $steps "$@" &
     job=$!
@@ -112,6 +112,7 @@ give_up() {
 # judge FAULT RANK PHASE PATTERN RESTARTS: waits for the end of the case whose fault came at $fault_at; prints a row and a
 # TAP line. The first line of failure or error must match. RESTARTS 0: the same command, given again, must continue.
 judge() {
+    : >"$pause"
     before=$(newest)
     if [ "$5" = 0 ]; then
         ends $patience || give_up
@@ -163,7 +164,7 @@ undo() { :; }
 
 # at PHASE RANK: waits until that rank pauses in the phase; records all processes.
 at() {
-    if ! appears 30 "debug\.pause: rank $2 on "; then
+    if ! wait_job=$job wait_until test -s "$pause.$2"; then
         result "$1: rank $2 came there" "it did not" "$run_log"
         give_up
         wait $job

@@ -118,9 +118,10 @@ disturb() {
         draw "$ranks" && rank=$drawn
         draw 45 && step=$((drawn + 2)) multiple=$((drawn / every * every + every))
         pick checkpoint_memory:$multiple checkpoint_name:$multiple backward:$step weights_read:0
-        begin "$run" debug.pause="$picked:60:$rank"
+        rm -f "$work/go.$rank"
+        begin "$run" debug.pause="$picked:$work/go:$rank"
         wait_job=$job
-        wait_for "debug.pause: rank $rank " "$log"
+        wait_until test -s "$work/go.$rank"
         wait_job=
     else
         begin "$run"

@@ -12,16 +12,16 @@ output.tensorboard=off output.logbook="
 
 # interrupt RANKS NAME SIGNAL PHASE:STEP WORD...: an attempt gets the signal in that phase. Print what is wrong with its end.
 interrupt() {
-    on=$1 name=$2 signal=$3 phase=$4 rank=$(($1 - 1)) launcher='' seconds=20
+    on=$1 name=$2 signal=$3 phase=$4 rank=$(($1 - 1)) launcher='' go=$work/go
     shift 4
     [ "$on" = 1 ] || launcher="$MPIRUN -np $on"
-    [ "$signal" = KILL ] || seconds=2 # the pause continues after other signals
-    rm -f "$work/cut.log"
-    timeout $time_limit $launcher "$vittrain" run.dir="$work/$name" debug.pause="$phase:$seconds" "$@" >"$work/cut.log" 2>&1 </dev/null &
+    rm -f "$go"*
+    timeout $time_limit $launcher "$vittrain" run.dir="$work/$name" debug.pause="$phase:$go" "$@" >"$work/cut.log" 2>&1 </dev/null &
     job=$!
-    victim=$(paused $rank "$work/cut.log")
+    victim=$(paused $rank "$go")
     if [ -n "$victim" ]; then
         kill -"$signal" "$victim"
+        touch "$go"
         if [ "$signal" = KILL ]; then killed_job $job "^$vittrain run.dir=$work/$name "; else wait $job; fi
         ended=$?
         [ "$signal" = KILL ] || [ $ended = 0 ] || echo "$phase: exit status $ended;"
@@ -97,11 +97,12 @@ completes signal alone 1 'a final test that a signal interrupts is repeated' "$b
 # A start without run.dir waits between its choice of an unfinished run and the lock, and the run finishes.
 late="$steps data.val=none train.test=off train.epochs=2 run.name=late"
 run 1 late $late train.max_seconds=0.0001
-"$vittrain" $late debug.pause=folder_lock:0:2 >"$work/second.log" 2>&1 </dev/null &
+"$vittrain" $late debug.pause="folder_lock:0:$work/second.go" >"$work/second.log" 2>&1 </dev/null &
 job=$!
-paused 0 "$work/second.log" >/dev/null
+paused 0 "$work/second.go" >/dev/null
 sed -i 's/"finished": false/"finished": true/' "$work"/runs/late-*/result.json
 cksum "$work"/runs/late-*/result.json >"$work/sum"
+touch "$work/second.go"
 wait $job
 status=$?
 bad=$(ended)$(cksum $(cut -d' ' -f3 "$work/sum") | diff "$work/sum" -)

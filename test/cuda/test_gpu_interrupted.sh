@@ -20,10 +20,10 @@ survives() {
     [ "$(grep -c '^vittrain: failure' "$work/failed.log")" = 1 ] || bad="$bad; not one failure"
     grep -q '^warning: stalled' "$work/failed.log" && bad="$bad; a rank is named"
     result "$strategy on $first GPUs: a collective that fails ends the training" "$bad" "$work/failed.log"
-    : >"$work/killed.log"
-    timeout $time_limit $MPIRUN -np "$second" "$vittrain" $words cuda.graph=on debug.pause=results:5:80:1 >"$work/killed.log" 2>&1 </dev/null &
+    rm -f "$work/go.1"
+    timeout $time_limit $MPIRUN -np "$second" "$vittrain" $words cuda.graph=on debug.pause="results:5:$work/go:1" >"$work/killed.log" 2>&1 </dev/null &
     wait_job=$!
-    kill -9 "$(paused 1 "$work/killed.log")"
+    kill -9 "$(paused 1 "$work/go")"
     killed_job $wait_job "^$vittrain .*run.dir=$work/gpu "
     status=$?
     reports_kill $status && [ $status -ne 124 ] && bad= || bad="exit status $status;"
@@ -43,7 +43,7 @@ survives hsdp 2 error:1:30 "$failed" 4 mesh.shard=2 cuda.graph=off
 
 # The host of rank 0 waits for the GPU, whose collective waits for rank 1.
 timeout $time_limit $MPIRUN -np 2 "$vittrain" $tiny run.backend=cuda run.dir="$work/stalled" train.steps=8 mesh.stall_warning=1 \
-    debug.pause=data:6:80:1 >"$work/stalled.log" 2>&1 </dev/null &
+    debug.pause="data:6:$work/stalled.go:1" >"$work/stalled.log" 2>&1 </dev/null &
 wait_job=$!
 wait_for '^warning: stalled' "$work/stalled.log"
 kill $wait_job

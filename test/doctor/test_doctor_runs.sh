@@ -45,7 +45,7 @@ result 'ranks with other options' \
     "$(ends 10; says fail deck 'rank 1 on .*train.epochs=7, but 10'; says pass data '4 files')" "$run_log"
 SECOND='ulimit -n 200' second "$vittrain" doctor
 result 'a low limit' "$(ends 0; says warn limits 'rank 1 on .*: the limit of open files is 200')" "$run_log"
-run 2 hang doctor mesh.timeout=1 debug.pause=folder:0:60:1
+run 2 hang doctor mesh.timeout=1 debug.pause="folder:0:$work/never:1"
 result 'a file server that does not respond' \
     "$([ $status -ne 0 ] || echo 'exit status 0;'; has "$run_log" 'vittrain: failure: .*missing: rank 1 on .* run folder')" "$run_log"
 cpu=$(taskset -cp $$ 2>/dev/null | sed 's/.*: *\([0-9]*\).*/\1/')

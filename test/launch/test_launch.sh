@@ -37,9 +37,9 @@ fault() {
     signal=$1 rank=$2 pause=$3 title=$4 pattern=$5
     shift 5
     rm -rf "$work/fault"
-    : >"$work/fault.log"
-    (kill "-$signal" "$(paused "$rank" "$work/fault.log")") &
-    launch fault --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/fault" $steps debug.pause="$pause:2" mesh.heartbeat_timeout=4 "$@"
+    rm -f "$work/go"*
+    (kill "-$signal" "$(paused "$rank" "$work/go")" && touch "$work/go") &
+    launch fault --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/fault" $steps debug.pause="$pause:$work/go" mesh.heartbeat_timeout=4 "$@"
     wait
     bad=$(ended 0 1 "^vittrain: launch: restart 1 of 2 .*$pattern")
     result "$title" "$bad$(cmp "$work/whole/weights.safetensors" "$work/fault/weights.safetensors" 2>&1)" "$run_log"
@@ -58,9 +58,8 @@ check "a user's mistake is not restarted" 3 0 '^vittrain: error: '
 
 # An mpirun that always returns 0.
 script mpirun0 "$MPIRUN \"\$@\" 2>'$work/hidden'; exit 0"
-: >"$work/hidden"
-(kill -KILL "$(paused 0 "$work/hidden")") &
-launch zero --restarts 2 -- "$work/mpirun0" -np 2 "$vittrain" run.dir="$work/zero" $steps debug.pause=data_open:0:2
+(kill -KILL "$(paused 0 "$work/zero.go")" && touch "$work/zero.go") &
+launch zero --restarts 2 -- "$work/mpirun0" -np 2 "$vittrain" run.dir="$work/zero" $steps debug.pause="data_open:0:$work/zero.go"
 wait
 check 'exit code 0 is a failure: a rank is killed before the run has a folder' 0 1 'exit code 0, but the run did not end'
 launch done --restarts 2 -- "$work/mpirun0" -np 2 "$vittrain" run.dir="$work/zero" $steps
@@ -143,11 +142,11 @@ kill -USR1 $told
 wait $told
 status=$? run_log=$work/told.log
 check 'signals are passed on' 41 0 ready
-: >"$work/term.log"
-"$vittrain" launch -- $MPIRUN -np 2 "$vittrain" run.dir="$work/term" $steps debug.pause=backward:3:2 >"$work/term.log" 2>&1 </dev/null &
+"$vittrain" launch -- $MPIRUN -np 2 "$vittrain" run.dir="$work/term" $steps debug.pause="backward:3:$work/term.go" >"$work/term.log" 2>&1 </dev/null &
 told=$!
-wait_for 'debug.pause: rank 0 ' "$work/term.log"
+paused 0 "$work/term.go" >/dev/null
 kill -TERM $told
+touch "$work/term.go"
 wait $told
 status=$? run_log=$work/term.log
 check 'the first SIGTERM stops a run' 0 0 'stopped at step'

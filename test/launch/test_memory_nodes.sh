@@ -37,27 +37,30 @@ whole 4
 result 'an undisturbed run' "$([ $? -eq 0 ] || echo "status $?")" "$work/whole.log"
 result 'removes its folders in memory' "$(for i in 1 2 3; do cluster exec $i ls /dev/shm | grep vittrain; done)"
 
-launch spare 4 debug.pause=backward:14:4
-wait_for 'debug.pause: rank 3' "$run_log"
+launch spare 4 debug.pause="backward:14:$work/spare.go"
+paused 3 "$work/spare.go" >/dev/null
 cluster crash 2
+touch "$work/spare.go"
 ended "no answer from $second: continuing with 4 ranks on the other hosts$" 'resuming from /dev/shm/.*: step 12,' \
     'interrupted in step 14: 2 steps are repeated'
 result 'a node is lost and replaced by a spare one' "$bad" "$run_log"
 result 'the weights are those of an undisturbed run' "$(cmp "$work/whole4/weights.safetensors" "$work/spare/weights.safetensors" 2>&1)"
 cluster boot 2
 
-launch fewer 6 debug.pause=backward:14:4 mesh.elastic=yes
-wait_for 'debug.pause: rank 5' "$run_log"
+launch fewer 6 debug.pause="backward:14:$work/fewer.go" mesh.elastic=yes
+paused 5 "$work/fewer.go" >/dev/null
 cluster crash 3
+touch "$work/fewer.go"
 ended "no answer from $third: continuing with 4 ranks on the other hosts .mesh.elastic" \
     'resuming from /dev/shm/.*: step 12,'
 result 'a node is lost and the run continues on fewer ranks' "$bad" "$run_log"
 cluster boot 3
 
-launch two 6 debug.pause=backward:14:4 mesh.elastic=yes checkpoint.every=0.2
-wait_for 'debug.pause: rank 5' "$run_log"
+launch two 6 debug.pause="backward:14:$work/two.go" mesh.elastic=yes checkpoint.every=0.2
+paused 5 "$work/two.go" >/dev/null
 cluster crash 2
 cluster crash 3
+touch "$work/two.go"
 ended 'checkpoint in memory of step 12: some pieces are on no node' 'resuming from .*/two/checkpoints/step-'
 result 'after the loss of a node and of its copies the run resumes from the disk' "$bad" "$run_log"
 cluster boot 2
@@ -65,11 +68,11 @@ cluster boot 3
 
 # interrupt STEP: train on two nodes and kill rank 1 in this step. `memory` is then the run's folder in memory.
 interrupt() {
-    : >"$work/returns.log"
-    on_first mpirun -np 4 -hostfile "$work/hosts" "$vittrain" run.dir="$work/returns" $steps debug.pause="backward:$1:60:1" \
+    rm -f "$work/returns.go"*
+    on_first mpirun -np 4 -hostfile "$work/hosts" "$vittrain" run.dir="$work/returns" $steps debug.pause="backward:$1:$work/returns.go:1" \
         >"$work/returns.log" 2>&1 </dev/null &
     job=$!
-    cluster exec 1 kill -9 "$(paused 1 "$work/returns.log")"
+    cluster exec 1 kill -9 "$(paused 1 "$work/returns.go")"
     wait $job
     memory=/dev/shm/vittrain-$(id -u)-$(head -n 1 "$work/returns/.memory")
 }

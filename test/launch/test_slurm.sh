@@ -16,10 +16,12 @@ steps="$small data.root= train.epochs=12 optim.ema=0.9 output.monitor=0"
 deck="$work/small.ini"
 : >"$deck"
 
-# The pause leaves time for the warning.
-job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps debug.pause=backward:2:5)
-wait_for 'set-up took' "runs/ddp_2node-$job/train.log"
+# Each rank waits until the job was warned.
+job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps debug.pause="backward:2:$work/warned.go")
+paused 0 "$work/warned.go" >/dev/null
 cluster head scancel --batch --signal=USR1 "$job"
+wait_for 'asking the ranks to stop' "ddp_2node.$job.log"
+touch "$work/warned.go"
 # The first process of the next job crashes.
 cat >crash_once <<END
 #!/bin/sh
@@ -62,10 +64,11 @@ result 'each node has a log' "$bad"
 cat >launch.sbatch <<END
 #!/bin/sh
 #SBATCH --nodes=2 --ntasks-per-node=2 --output=launch.log
-exec "$vittrain" launch -- srun "$vittrain" $small train.epochs=2 checkpoint.every=0.2 run.dir=launched debug.pause=backward:13:4
+exec "$vittrain" launch -- srun "$vittrain" $small train.epochs=2 checkpoint.every=0.2 run.dir=launched debug.pause="backward:13:$work/launched.go"
 END
 job=$(cluster head sbatch --parsable launch.sbatch)
-cluster exec 2 kill -9 "$(paused 3 launch.log)"
+cluster exec 2 kill -9 "$(paused 3 "$work/launched.go")"
+touch "$work/launched.go"
 [ "$(cluster wait "$job")" = COMPLETED ] && bad= || bad='not completed; '
 grep -q '^vittrain: launch: restart 1 of 3 .*: exit code ' launch.log || bad="$bad no restart; "
 grep -q 'resuming from launched/checkpoints/step-00000010.h5' launch.log || bad="$bad it began anew; "

@@ -94,9 +94,10 @@ read_by "TensorBoard sees no step twice in a resumed run" check_tensorboard.py "
 # A third attempt after two checkpoints were lost, ended by a killed rank.
 for i in 1 2; do for file in "$folder"/checkpoints/step-*.h5; do newest=$file; done; rm "$newest"; done
 rm "$folder/result.json"
-timeout $time_limit "$vittrain" launch -- $MPIRUN -np 2 "$vittrain" $steps debug.pause=backward:46:4 >"$work/third.log" 2>&1 </dev/null &
+timeout $time_limit "$vittrain" launch -- $MPIRUN -np 2 "$vittrain" $steps debug.pause="backward:46:$work/third.go" >"$work/third.log" 2>&1 </dev/null &
 job=$!
-wait_for 'debug.pause: rank 1' "$work/third.log"
+paused 1 "$work/third.go" >/dev/null
+touch "$work/third.go"
 pkill -9 -f "^$vittrain model.name.*debug.pause"
 wait $job
 result "the run goes on twice more" \

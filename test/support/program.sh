@@ -181,10 +181,10 @@ notice_soon() {
     done >>"$work/env.sh"
 }
 
-# paused RANK FILE: wait until this rank waits in debug.pause, and print its process ID. FILE has the output of the run.
+# paused RANK FILE: wait until this rank waits for FILE (debug.pause), and print its process ID.
 paused() {
-    wait_for "debug.pause: rank $1 on .*\\(process [0-9]+\\)" "$2"
-    sed -n "s/.*debug.pause: rank $1 on .*(process \([0-9]*\)).*/\1/p" "$2"
+    wait_until test -s "$2.$1"
+    cat "$2.$1"
 }
 
 # take_emulated_gpu: set $module to the module of the emulated GPU. Skip the test if it was not built.

@@ -6,7 +6,7 @@
 . "$TEST_SOURCE/test/support/program.sh"
 needs python3
 
-# Launches a trial; while the file `hold` exists, the trial pauses for the seconds in it.
+# Launches a trial; while the file `hold` exists, the trial waits for the file whose name it contains.
 cat >launcher <<'END'
 #!/bin/sh
 [ ! -e hold ] || set -- "$@" debug.pause=backward:60:$(cat hold)
@@ -20,10 +20,10 @@ script=$TEST_SOURCE/tools/sweep.py
 # states: print the states of all trials.
 states() { awk -F, 'NR > 1 { printf "%s%s", sep, $2; sep = " " }' swept/trials.csv; }
 
-echo 60 >hold
+echo "$work/one" >hold
 python3 "$script" swept optim.lr=$rates -- ./launcher "$vittrain" $tiny >killed.log 2>&1 </dev/null &
 job=$!
-trial=$(paused 0 swept/trial-001.log)
+trial=$(paused 0 "$work/one")
 kill -9 $job "$trial"
 wait $job 2>/dev/null
 [ "$(states)" = running ] && bad= || bad="states: $(states);"
@@ -34,9 +34,10 @@ rm hold
 python3 "$script" swept >stopped.log 2>&1 </dev/null &
 job=$!
 wait_for '^trial 2 ' stopped.log
-echo 3 >hold
-paused 0 swept/trial-003.log >/dev/null
+echo "$work/three" >hold
+paused 0 "$work/three" >/dev/null
 kill -TERM $job
+touch "$work/three"
 wait $job
 status=$?
 bad=$(ended)

@@ -12,18 +12,20 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-# paused_run NAME OPTION...: start a run on one rank and wait until it is paused by its option debug.pause.
+# paused_run NAME PHASE:STEP OPTION...: start a run on one rank and wait until it is paused there.
 paused_run() {
     run_log=$work/$1.log
     run_ranks=1 # for failed_otherwise
-    shift
-    timeout $time_limit "$vittrain" "$@" >"$run_log" 2>&1 </dev/null &
+    go=$work/$1.go place=$2
+    shift 2
+    timeout $time_limit "$vittrain" "$@" debug.pause="$place:$go" >"$run_log" 2>&1 </dev/null &
     wait_job=$!
-    paused 0 "$run_log" >/dev/null
+    paused 0 "$go" >/dev/null
 }
 
-# paused_end: wait for the end of the paused run.
+# paused_end: let the paused run continue, and wait for its end.
 paused_end() {
+    touch "$go"
     wait $wait_job
     status=$?
 }
@@ -62,7 +64,7 @@ result 'a signal ends `find lr`, with what there is' "$bad" stopped.log
 
 # ---- files change
 best="$small debug.overfit=4 optim.lr=1e-2 checkpoint.monitor=loss train.early_stop=1 output.tensorboard=off train.epochs=9 run.dir=$work/gone"
-paused_run gone $best debug.pause=weights_write:24:2
+paused_run gone weights_write:24 $best
 rm "$work/gone/checkpoints/step-00000020.h5"
 paused_end
 bad=$(failed_otherwise 4 'the best weights, of step 20, are missing: .*/step-00000020.h5 does not exist')
@@ -77,7 +79,7 @@ run 1 still $small train.epochs=1 run.dir="$work/still"
 cp "$work/still/checkpoints/best.h5" "$work/moves/one.h5"
 ln -s one.h5 "$work/moves/last.h5"
 run 1 still eval "$work/moves/one.h5"
-paused_run moves eval "$work/moves/last.h5" debug.pause=model_open:0:2
+paused_run moves model_open:0 eval "$work/moves/last.h5"
 rm "$work/moves/last.h5"
 paused_end
 bad=$(ended; grep -o 'loss [0-9.]*' "$work/still.log" >"$work/expected"; grep -o 'loss [0-9.]*' "$work/moves.log" | diff "$work/expected" -)
@@ -89,7 +91,7 @@ done
 "$TEST_BUILD/test/data/test_image_folder" --make "$work/tree" 90 || exit 1
 folder="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 model.image=24 data.format=imagefolder \
 data.root=$work/tree train.precision=fp32 train.global_batch=20 train.epochs=2 output.log_every=1 output.tensorboard=off run.seed=7 run.threads=1"
-paused_run later $folder run.dir="$work/later" data.skip_broken=on debug.pause=folder:0:2
+paused_run later folder:0 $folder run.dir="$work/later" data.skip_broken=on
 image=$work/tree/train/cat/001.jpg
 cp "$image" "$work/whole.jpg" && head -c 700 "$work/whole.jpg" >"$image"
 paused_end

@@ -24,29 +24,29 @@ left() {
     [ ! -e "$work/$2/.memory" ] || echo "$2/.memory was not removed;"
 }
 
-# pause NAME PHASE:STEP:SECONDS RANK OPTION...: train on two ranks, in the background, until this rank waits. Set `job`, the
+# pause NAME PHASE:STEP RANK OPTION...: train on two ranks, in the background, until this rank waits. Set `job`, the
 # process mpirun, and `victim`, the rank.
 pause() {
     name=$1 place=$2 rank=$3
     shift 3
-    : >"$work/$name.killed"
-    timeout --foreground $time_limit $MPIRUN -np 2 "$vittrain" $steps checkpoint.memory=3 debug.pause="$place:$rank" "$@" \
+    rm -f "$work/go.$rank"
+    timeout --foreground $time_limit $MPIRUN -np 2 "$vittrain" $steps checkpoint.memory=3 debug.pause="$place:$work/go:$rank" "$@" \
         >"$work/$name.killed" 2>&1 </dev/null &
     job=$!
-    victim=$(paused "$rank" "$work/$name.killed")
+    victim=$(paused "$rank" "$work/go")
 }
 
 # kill_victim: kill the rank that waits, and wait for the end of the job.
 kill_victim() {
     kill -9 "$victim"
-    killed_job $job "^$vittrain .*debug.pause=$place:$rank "
+    killed_job $job "^$vittrain .*debug.pause=$place:$work/go:$rank "
 }
 
 # interrupt NAME PHASE:STEP RANK OPTION...: train on two ranks and kill one rank in that phase of that step.
 interrupt() {
     name=$1 place=$2 rank=$3
     shift 3
-    pause "$name" "$place:60" "$rank" run.dir="$work/$name" "$@"
+    pause "$name" "$place" "$rank" run.dir="$work/$name" "$@"
     kill_victim
     reports_kill $? || echo 'the killed run ended with 0;'
 }
@@ -253,18 +253,18 @@ if unshare -m true 2>/dev/null; then
     status=$?
     bad="$bad$(failed_otherwise 6 /dev/shm)"
     run_log=$work/elsewhere.usr1
-    : >"$run_log"
     unshare -m sh -c 'mount -t tmpfs tmpfs /dev/shm && exec "$@"' sh "$vittrain" run.dir="$work/elsewhere" $steps checkpoint.memory=3 \
-        debug.pause=weights_read:0:3:0 >"$run_log" 2>&1 </dev/null &
+        debug.pause="weights_read:0:$work/usr1:0" >"$run_log" 2>&1 </dev/null &
     job=$!
-    kill -USR1 "$(paused 0 "$run_log")"
+    kill -USR1 "$(paused 0 "$work/usr1")"
+    touch "$work/usr1"
     wait $job
     bad="$bad$(has "$run_log" 'stopped before the first step')"
     result 'failed and stopped starts on another host leave the checkpoints in memory' "$bad$(resumed elsewhere 9)" "$work/elsewhere.log"
     result 'and the rows of the tables' "$(rows elsewhere | diff "$work/whole.rows" -)"
     run_log=$work/full.log
-    small_memory 900k "sh -c \"(until grep -q debug.pause: '$run_log'; do sleep 0.05; done; head -c 800k /dev/zero >/dev/shm/other) & \
-        timeout 120 '$vittrain' run.dir='$work/fills' $steps checkpoint.memory=20 debug.pause=backward:10:3\""
+    small_memory 900k "sh -c \"(until test -s '$work/filled.0'; do sleep 0.05; done; head -c 800k /dev/zero >/dev/shm/other; touch '$work/filled') & \
+        timeout 120 '$vittrain' run.dir='$work/fills' $steps checkpoint.memory=20 debug.pause=backward:10:$work/filled\""
     status=$?
     result 'a full /dev/shm is a warning later' "$(ended)$(has "$run_log" 'warning: no more checkpoints in memory: .* No space left')$(left /dev/shm/none fills)" "$run_log"
 else

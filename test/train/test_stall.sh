@@ -35,12 +35,16 @@ signal_ranks() {
     for process in $(processes "^$vittrain .*run.dir=$work/$1 " | tail -n "${3:-3}"); do kill -"$2" "$process"; done
 }
 
-start stuck train.steps=1200 debug.pause=backward:20:4:1
-start data train.steps=40 mesh.timeout=3 debug.pause=data:20:30:0
-start checkpoint train.steps=40 checkpoint.every=0.4 debug.pause=checkpoint_write:20:3:0
-start stopped train.steps=100000 debug.pause=backward:20:3 # all ranks
-wait_for ',train,' "$work/stopped/metrics.csv"
-sleep 3.2
+start stuck train.steps=1200 debug.pause="backward:20:$work/stuck.go:1"
+start data train.steps=40 mesh.timeout=3 debug.pause="data:20:$work/data.go:0"
+start checkpoint train.steps=40 checkpoint.every=0.4 debug.pause="checkpoint_write:20:$work/checkpoint.go:0"
+start stopped train.steps=100000 debug.pause="backward:20:$work/stopped.go" # all ranks
+paused 2 "$work/stopped.go" >/dev/null
+paused 0 "$work/checkpoint.go" >/dev/null
+sleep 3
+touch "$work/stopped.go" "$work/checkpoint.go"
+wait_for '^warning: stalled: ' "$work/stuck.log"
+touch "$work/stuck.go"
 wait_for ',24,train,' "$work/stopped/metrics.csv"
 signal_ranks stopped STOP
 sleep 2.5

@@ -78,19 +78,19 @@ wait $job
 status=$?
 result 'a signal in the set-up ends the run, too' "$(ended; has early.log 'stopped (before the first|at) step')" early.log
 
-"$vittrain" $steps run.dir="$work/first" debug.pause=start:0:2 >"$work/first.log" 2>&1 </dev/null &
+"$vittrain" $steps run.dir="$work/first" debug.pause="start:0:$work/first.go" >"$work/first.log" 2>&1 </dev/null &
 job=$!
-kill -USR1 "$(paused 0 "$work/first.log")"
+kill -USR1 "$(paused 0 "$work/first.go")"
+touch "$work/first.go"
 wait $job
 status=$?
 result 'also one before the program receives signals' "$(ended)$(has "$work/first.log" 'stopped before the first step')" "$work/first.log"
 
 # A rank whose mpirun is killed while MPI starts does not wait for it.
-$MPIRUN -np 2 "$vittrain" $steps run.dir="$work/orphan" debug.pause=mpi:0:300 >"$work/orphan.log" 2>&1 </dev/null &
+$MPIRUN -np 2 "$vittrain" $steps run.dir="$work/orphan" debug.pause="mpi:0:$work/orphan.go" >"$work/orphan.log" 2>&1 </dev/null &
 job=$!
-two_pause() { [ "$(grep -c 'debug.pause: rank' "$work/orphan.log")" = 2 ]; }
 no_orphans() { [ -z "$(processes "^$vittrain .*run.dir=$work/orphan ")" ]; }
-wait_until two_pause
+for rank in 0 1; do paused $rank "$work/orphan.go" >/dev/null; done
 kill -9 $job
 wait_until no_orphans
 result 'the ranks of an mpirun that is killed while MPI starts end' "$(no_orphans || echo 'ranks are left')" "$work/orphan.log"
@@ -105,9 +105,10 @@ npy() {
 npy big/x.npy '(64, 1, 8, 8)' 16384
 npy big/y.npy '(64,)' 256
 $MPIRUN -np 2 "$vittrain" data.format=arrays data.root="$work/big" data.x=x data.y=y data.task=regression data.val=none model.name=linear \
-    train.steps=1 train.batch=2 run.dir="$work/zeros" debug.pause=data_open:0:2 >"$work/zeros.log" 2>&1 </dev/null &
+    train.steps=1 train.batch=2 run.dir="$work/zeros" debug.pause="data_open:0:$work/zeros.go" >"$work/zeros.log" 2>&1 </dev/null &
 job=$!
-kill -USR1 "$(paused 0 "$work/zeros.log")"
+kill -USR1 "$(paused 0 "$work/zeros.go")"
+touch "$work/zeros.go"
 wait $job
 status=$?
 bad=$(ended; has zeros.log 'stopped before the first step'; grep 'statistics of' zeros.log)
@@ -115,10 +116,11 @@ result 'a signal ends the pass for statistics' "$bad" "$work/zeros.log"
 
 # A signal during the final evaluation, in the middle of an epoch: two steps and many batches.
 end="$small debug.fraction=1 data.val=0.5 train.global_batch=2 train.steps=2 model.depth=8 checkpoint.every=0 output.tensorboard=off"
-$MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" debug.pause=evaluation:2:2 >"$work/end.log" 2>&1 </dev/null &
+$MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" debug.pause="evaluation:2:$work/end.go" >"$work/end.log" 2>&1 </dev/null &
 job=$!
-wait_for 'debug.pause: rank 0' "$work/end.log"
+paused 0 "$work/end.go" >/dev/null
 kill -USR1 $job
+touch "$work/end.go"
 wait $job
 ended=$?
 bad=$(stopped_otherwise end)
