@@ -50,24 +50,27 @@ cp "$module" "$bundle/vittrain-cuda.so"
 [[ $module != vittrain-cuda.so ]] || cp test/cuda/cudnn_engines "$bundle/test/cuda"
 
 # One program holds all tests, since each alone contains most of the library: 10 MB less. The name of the link by which
-# it is called selects the test.
+# it is called selects the test. Tests without a main function have that of test/support/rank_main.c.
 names=$(printf '%s\n' $tests | sed 's|.*/||')
+objects=$stage/main.o
+for file in support/rank_main $tests; do
+    name=${file##*/}
+    objcopy --redefine-sym "main=main_$name" "test/$file.o" "$stage/$name.o"
+    objects="$objects $stage/$name.o"
+    [[ $name = rank_main ]] || ln -s ../../bin/operations "$bundle/test/$file"
+done
 {
     echo '#include <string.h>'
-    for name in $names; do echo "int main_$name(int argc, char **argv);"; done
     echo 'int main(int argc, char **argv) {'
     echo 'const char *slash = strrchr(argv[0], 47), *name = slash != NULL ? slash + 1 : argv[0];'
-    for name in $names; do echo "if (strcmp(name, \"$name\") == 0) return main_$name(argc, argv);"; done
+    for name in $names; do
+        arguments='argc, argv' function=main_$name
+        nm "$stage/$name.o" | grep -q " T $function$" || function=main_rank_main arguments="2, (char *[]){argv[0], \"$name\", NULL}"
+        echo "if (strcmp(name, \"$name\") == 0) { int $function(int, char **); return $function($arguments); }"
+    done
     echo 'return 2; }'
 } >"$stage/main.c"
 cc -c -o "$stage/main.o" "$stage/main.c"
-objects=$stage/main.o
-for file in $(printf 'test/%s ' $tests); do
-    name=${file##*/}
-    objcopy --redefine-sym "main=main_$name" "$file.o" "$stage/$name.o"
-    objects="$objects $stage/$name.o"
-    ln -s ../../bin/operations "$bundle/$file"
-done
 make -s bundle-link BUNDLE_OUTPUT="$bundle/bin/operations" BUNDLE_OBJECTS="$objects"
 
 # ---- What building vittrain-cuda.so needs besides nvcc and the sources.
