@@ -17,7 +17,7 @@
 #include "core/log.h"
 #include "core/open_file.h"
 #include "core/subprocess.h"
-#include "plan/fit.h"
+#include "plan/plan.h"
 
 static const struct command *command_of(const struct command_line *line)
 {

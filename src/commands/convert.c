@@ -14,7 +14,7 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/resident.h"
+#include "core/memory.h"
 #include "core/text.h"
 #include "model/model.h"
 #include "train/optimizer.h"

@@ -17,7 +17,7 @@
 #include "core/log.h"
 #include "core/version.h"
 #include "mesh/mesh.h"
-#include "plan/find_batch.h"
+#include "plan/plan.h"
 #include "runlog/logbook.h"
 #include "train/range_test.h"
 #include "train/schedule.h"

@@ -8,7 +8,7 @@
 #include "config/options.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "plan/plan_print.h"
+#include "plan/plan.h"
 
 /* Print the times. With plan.machine=auto, a machine.ini that lacks a speed which the run needs is
  * a warning, and the plan has no times. */

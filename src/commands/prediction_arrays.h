@@ -5,7 +5,7 @@
 #ifndef VITTRAIN_COMMANDS_PREDICTION_ARRAYS_H
 #define VITTRAIN_COMMANDS_PREDICTION_ARRAYS_H
 
-#include "data/arrays_coordinates.h"
+#include "data/arrays.h"
 #include "train/inference.h"
 
 enum prediction_kind {

@@ -10,7 +10,6 @@
 #include "config/option.h"
 #include "config/option_conditions.h"
 #include "config/options.h"
-#include "config/removed.h"
 #include "core/text.h"
 
 static bool is_deck(const char *word)

@@ -25,6 +25,5 @@ libvittrain_a_SOURCES += \
 	src/config/options_table_commands.inc \
 	src/config/phase.h \
 	src/config/removed.c \
-	src/config/removed.h \
 	src/config/run_options.h \
 	src/config/train_options.h

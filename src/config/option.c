@@ -13,7 +13,6 @@
 
 #include "config/deck.h"
 #include "config/options.h"
-#include "config/removed.h"
 #include "core/text.h"
 
 /* ---- names */

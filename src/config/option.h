@@ -114,4 +114,15 @@ MUST_CHECK bool option_source_check(const struct option_source *source, const ch
 /* Describe the allowed values: "a whole number from 1 to 8", "auto, cpu or cuda". */
 void option_describe(const struct option_entry *entry, char *text, size_t size);
 
+/* Options and commands of version 0.2 that were removed, with their replacements. */
+
+struct removed {
+    const char *name;    /* "sweep.trials", or a command: "sweep" */
+    const char *preset;  /* the option's default, which decks of version 0.2 contain */
+    const char *instead; /* what to do instead: "use tools/sweep.py" */
+};
+
+/* Return the removed option or command of that name, or NULL. */
+const struct removed *removed_find(const char *name);
+
 #endif

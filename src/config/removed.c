@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* One table of what was removed since version 0.2. Sorted by name. */
-#include "config/removed.h"
+#include "config/option.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "core/error.h"
-#include "core/file_stamp.h"
+#include "core/open_file.h"
 #include "core/subprocess.h"
 
 enum { HDF5_NAME = 256, HDF5_FAULT = 96, HDF5_DIMENSIONS = 8, HDF5_FILTERS = 8 };

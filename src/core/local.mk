@@ -6,8 +6,8 @@ libvittrain_a_SOURCES += \
 	src/core/arena.h \
 	src/core/atomic_file.c \
 	src/core/atomic_file.h \
-	src/core/available.c \
-	src/core/available.h \
+	src/core/memory.c \
+	src/core/memory.h \
 	src/core/clock.c \
 	src/core/clock.h \
 	src/core/columns.c \
@@ -20,8 +20,6 @@ libvittrain_a_SOURCES += \
 	src/core/durable.h \
 	src/core/error.c \
 	src/core/error.h \
-	src/core/file_stamp.c \
-	src/core/file_stamp.h \
 	src/core/folder.c \
 	src/core/folder.h \
 	src/core/hash.h \
@@ -47,8 +45,6 @@ libvittrain_a_SOURCES += \
 	src/core/output_file.h \
 	src/core/random.c \
 	src/core/random.h \
-	src/core/resident.c \
-	src/core/resident.h \
 	src/core/sensors.c \
 	src/core/sensors.h \
 	src/core/sensors_cpu.c \

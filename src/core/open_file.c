@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/allocate.h"
@@ -150,4 +151,24 @@ void open_file_close(struct open_file *file)
     pthread_mutex_unlock(&mutex);
     free(file->path);
     free(file);
+}
+
+bool file_stamp_read(int descriptor, struct file_stamp *stamp)
+{
+    struct stat status;
+    if (fstat(descriptor, &status) != 0)
+        return false;
+    *stamp = (struct file_stamp){.inode = status.st_ino,
+                                 .bytes = status.st_size,
+                                 .seconds = status.st_mtim.tv_sec,
+                                 .nanoseconds = status.st_mtim.tv_nsec};
+    return true;
+}
+
+bool file_stamp_holds(int descriptor, const struct file_stamp *stamp)
+{
+    struct file_stamp now;
+    return file_stamp_read(descriptor, &now) && now.inode == stamp->inode &&
+           now.bytes == stamp->bytes && now.seconds == stamp->seconds &&
+           now.nanoseconds == stamp->nanoseconds;
 }

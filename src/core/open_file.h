@@ -5,7 +5,20 @@
 #ifndef VITTRAIN_CORE_OPEN_FILE_H
 #define VITTRAIN_CORE_OPEN_FILE_H
 
-#include "core/file_stamp.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Identity, size and time of an open file, to find out whether it was changed. */
+struct file_stamp {
+    uint64_t inode;
+    int64_t bytes, seconds, nanoseconds; /* size and time of the last modification */
+};
+
+/* Return false with errno if the system does not return them. */
+bool file_stamp_read(int descriptor, struct file_stamp *stamp);
+
+/* True if the file still has this stamp. */
+bool file_stamp_holds(int descriptor, const struct file_stamp *stamp);
 
 /* Raise the soft limit of open files (ulimit -n) to the hard limit. Called at the start. */
 void open_file_raise_limit(void);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "core/allocate.h"
-#include "core/available.h"
+#include "core/memory.h"
 
 /* TEXT_SIZE holds the lines of more than 1,000 cores in /proc/stat. */
 enum { MOST_CORES = 8192, TEXT_SIZE = 1 << 17 };

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/available.h"
+#include "core/memory.h"
 
 extern char **environ;
 

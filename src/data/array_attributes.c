@@ -10,7 +10,7 @@
 #include "config/option_types.h"
 #include "core/allocate.h"
 #include "core/text.h"
-#include "data/array_zarr.h"
+#include "data/array_formats.h"
 
 /* True if an attribute describes the values. False if it describes how the file stores them, or
  * refers to other arrays. */

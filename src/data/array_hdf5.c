@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/array_hdf5.h"
+#include "data/array_formats.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,8 +12,7 @@
 #include "data/array_attributes.h"
 #include "data/array_files.h"
 #include "data/array_filter.h"
-#include "data/array_npy.h"
-#include "data/array_zarr.h"
+#include "data/array_formats.h"
 #include "data/grid.h"
 #include "data/listing.h"
 

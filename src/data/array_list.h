@@ -5,7 +5,7 @@
 #define VITTRAIN_DATA_ARRAY_LIST_H
 
 #include "data/array.h"
-#include "data/array_hdf5.h"
+#include "data/array_formats.h"
 
 struct array_entry {
     char *path; /* as in data.x: "/group/u" */

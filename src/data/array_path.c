@@ -12,9 +12,7 @@
 #include "core/durable.h"
 #include "core/folder.h"
 #include "core/text.h"
-#include "data/array_hdf5.h"
-#include "data/array_npy.h"
-#include "data/array_zarr.h"
+#include "data/array_formats.h"
 
 const char *const array_hdf5_endings[] = {".h5", ".hdf5", ".he5", ".nc", ".nc4", NULL};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/array_zarr.h"
+#include "data/array_formats.h"
 
 #include <errno.h>
 #include <jansson.h>

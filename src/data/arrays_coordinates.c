@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/arrays_coordinates.h"
+#include "data/arrays.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -16,7 +16,6 @@
 #include "core/folder.h"
 #include "core/integer.h"
 #include "core/text_file.h"
-#include "data/data_root.h"
 #include "data/dataset.h"
 #include "data/listing.h"
 

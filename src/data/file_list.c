@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/file_list.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
 #include "core/allocate.h"
 #include "core/json_value.h"
 #include "core/text.h"
-#include "data/array_zarr.h"
+#include "data/array_formats.h"
 
 /* ---- kinds ---- */
 

@@ -8,7 +8,6 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "data/data_root.h"
 #include "data/image_list.h"
 #include "data/listing.h"
 

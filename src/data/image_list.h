@@ -45,4 +45,16 @@ bool image_list_label(struct dataset *dataset, int64_t record, int32_t *label, s
 void image_list_name(const struct dataset *dataset, int64_t record, char *path, size_t size);
 void image_list_close(struct dataset *dataset);
 
+/* Image files without labels, for predictions: files, folders and lists of files. Not a value of
+ * data.format. */
+
+/* Open the operands in their order: the images of a folder and of its subfolders, sorted; the files
+ * in a list, which is a file *.txt with one name per line, relative to its folder; other names are
+ * image files. All labels are 0, and there are no classes. An image that cannot be used is an
+ * error, or with data.skip_broken=on a fault (dataset->fault). Collective over `comm`; NULL: one
+ * rank. */
+MUST_CHECK bool file_list_open(struct dataset *dataset, const struct options *options,
+                               const char *const *operands, int count, struct comm *comm,
+                               struct error *error);
+
 #endif

@@ -46,4 +46,15 @@ int64_t listing_compared(int64_t count, int ranks);
 /* Continue a checksum with the size of a file, or -1 if there is none. */
 uint32_t listing_sum_size(uint32_t sum, const char *path);
 
+/* Messages about a data.root that does not hold the data set: they show what was found instead. */
+
+/* Return true if data.root is a folder that is not empty. Else set ERROR_DATA. advice: the end of
+ * the message. */
+MUST_CHECK bool data_root_check(const char *root, const char *advice, struct error *error);
+
+/* Set ERROR_DATA for a folder without `expected` ("no folder train"), with some names in it and the
+ * advice. Return false. */
+bool data_root_unexpected(const char *root, const char *expected, const char *advice,
+                          struct error *error);
+
 #endif

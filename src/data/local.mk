@@ -12,25 +12,21 @@ libvittrain_a_SOURCES += \
 	src/data/array_filter.c \
 	src/data/array_filter.h \
 	src/data/array_hdf5.c \
-	src/data/array_hdf5.h \
+	src/data/array_formats.h \
 	src/data/array_list.c \
 	src/data/array_list.h \
 	src/data/array_npy.c \
-	src/data/array_npy.h \
 	src/data/array_path.c \
 	src/data/array_path.h \
 	src/data/array_value.c \
 	src/data/array_value.h \
 	src/data/array_zarr.c \
-	src/data/array_zarr.h \
 	src/data/arrays.c \
 	src/data/arrays.h \
 	src/data/arrays_coordinates.c \
-	src/data/arrays_coordinates.h \
 	src/data/arrays_open.c \
 	src/data/arrays_open.h \
 	src/data/arrays_targets.c \
-	src/data/arrays_targets.h \
 	src/data/arrays_variable.c \
 	src/data/arrays_variable.h \
 	src/data/value_transform.c \
@@ -44,12 +40,9 @@ libvittrain_a_SOURCES += \
 	src/data/colour.h \
 	src/data/crop.c \
 	src/data/crop.h \
-	src/data/data_root.c \
-	src/data/data_root.h \
 	src/data/dataset.c \
 	src/data/dataset.h \
 	src/data/file_list.c \
-	src/data/file_list.h \
 	src/data/file_series.c \
 	src/data/file_series.h \
 	src/data/grid.c \
@@ -83,7 +76,6 @@ libvittrain_a_SOURCES += \
 	src/data/statistics.h \
 	src/data/synthetic.c \
 	src/data/tar_index.c \
-	src/data/tar_index.h \
 	src/data/tar_shards.c \
 	src/data/tar_shards.h \
 	src/data/time.c \

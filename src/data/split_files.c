@@ -11,7 +11,6 @@
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/text.h"
-#include "data/data_root.h"
 #include "data/listing.h"
 #include "data/split.h"
 

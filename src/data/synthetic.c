@@ -12,9 +12,9 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/available.h"
 #include "core/integer.h"
 #include "core/launcher.h"
+#include "core/memory.h"
 #include "core/random.h"
 #include "data/dataset.h"
 

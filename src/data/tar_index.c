@@ -2,7 +2,7 @@
 /* Builds the index of a shard with libarchive, which reads the tar headers and seeks over the
  * contents. After archive_read_next_header, the position of the archive is that of the member's
  * contents. */
-#include "data/tar_index.h"
+#include "data/tar_shards.h"
 
 #include <ctype.h>
 #include <errno.h>

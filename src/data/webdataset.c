@@ -13,7 +13,7 @@
 #include "core/log.h"
 #include "core/text_file.h"
 #include "data/record_check.h"
-#include "data/tar_index.h"
+#include "data/tar_shards.h"
 
 enum { PATH_SIZE = 4096 };
 

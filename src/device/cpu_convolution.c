@@ -10,8 +10,6 @@
 #include <string.h>
 
 #include "device/cpu.h"
-#include "device/cpu_convolution_implicit.h"
-#include "device/cpu_convolution_linear.h"
 #include "device/cpu_convolution_plan.h"
 
 enum { BLOCK_ELEMENTS = 16384 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "device/cpu_convolution_implicit.h"
+#include "device/cpu_convolution_plan.h"
 
 #include <string.h>
 

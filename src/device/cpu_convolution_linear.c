@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "device/cpu_convolution_linear.h"
+#include "device/cpu_convolution_plan.h"
 
 /* With fewer weights, oneDNN's convolutions are at least as fast (layers of ResNet-50 with AMX,
  * benchmarks/README.md). */

@@ -5,6 +5,7 @@
 #ifndef VITTRAIN_DEVICE_CPU_CONVOLUTION_PLAN_H
 #define VITTRAIN_DEVICE_CPU_CONVOLUTION_PLAN_H
 
+#include "device/cpu.h"
 #include "device/device.h"
 
 enum convolution_pass { CONVOLUTION_FORWARD, CONVOLUTION_INPUT, CONVOLUTION_WEIGHT };
@@ -38,5 +39,40 @@ void convolution_run_input(const struct convolution_plan *plan, void *dx, const 
 /* Adds to dweight. */
 void convolution_run_weight(const struct convolution_plan *plan, const void *x, const void *dy,
                             float *dweight, void *workspace);
+
+/* fp32 convolutions as implicit matrix products (kernels_implicit.c), used without AVX-512, and for
+ * the weight's gradient if results must be reproducible. A thread copies a band of the image, a few
+ * channels at a time and with zeros around it, and multiplies it while it is in the cache. The
+ * order of all sums depends on the shape and the instruction set only. */
+
+/* Return the bytes of workspace; 0 if the shape is not supported or oneDNN is preferred. */
+size_t convolution_implicit_workspace(const struct cpu_device *cpu,
+                                      const struct convolution_shape *shape);
+
+/* Return the bytes of workspace of convolution_implicit_weight alone, also if oneDNN is preferred.
+ */
+size_t convolution_implicit_weight_workspace(const struct cpu_device *cpu,
+                                             const struct convolution_shape *shape);
+
+void convolution_implicit_forward(const struct cpu_device *cpu,
+                                  const struct convolution_forward *args, void *workspace);
+/* Compute args->dx, without the mask of x_relu. */
+void convolution_implicit_input(const struct cpu_device *cpu,
+                                const struct convolution_backward *args, void *workspace);
+/* Add to args->dweight. */
+void convolution_implicit_weight(const struct cpu_device *cpu,
+                                 const struct convolution_backward *args, void *workspace);
+
+/* Large convolutions of 1 x 1 in bf16 as linear layers over pixels, on processors with AMX. */
+
+/* True if convolutions of this type and shape are computed here. */
+bool convolution_linear_supports(const struct cpu_device *cpu, enum data_type type,
+                                 const struct convolution_shape *shape);
+
+/* Return the bytes of workspace that a supported shape needs. */
+size_t convolution_linear_workspace(const struct convolution_shape *shape);
+
+void convolution_linear_forward(struct stream *stream, const struct convolution_forward *args);
+void convolution_linear_backward(struct stream *stream, const struct convolution_backward *args);
 
 #endif

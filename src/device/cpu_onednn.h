@@ -7,8 +7,8 @@
 #include <dnnl.h>
 #include <stdio.h>
 
-#include "core/available.h"
 #include "core/error.h"
+#include "core/memory.h"
 
 static inline void onednn_check(dnnl_status_t status, const char *what)
 {

@@ -79,7 +79,7 @@ struct flat_orthogonal {
     double *norm_squared;
 };
 
-/* Partial sums of gradients (flat_partial.h), which are added in the order of core/tree.h. The
+/* Partial sums of gradients (flat_partial.c), which are added in the order of core/tree.h. The
  * numbers of partial sums whole..from_replicas are maxima over ranks and global batches. */
 struct flat_partials {
     int64_t most_grains;            /* grains of the largest global batch */
@@ -190,7 +190,7 @@ void flat_begin_gradients(struct flat_model *flat);
 /* Call these before and after a unit's backward pass. open: provides memory for its whole gradient.
  * In the first pass of a step with samples, operations must overwrite the gradients
  * (flat_overwrites_gradient), and frozen tensors and padding are set to zero. In other passes
- * operations add to the sum of this rank so far, or to zeros. With partial sums (flat_partial.h),
+ * operations add to the sum of this rank so far, or to zeros. With partial sums (flat_partial.c),
  * operations overwrite in every pass. close: starts the reduction; if whole gradients stay, only
  * after the step's last pass (`last`), else after each pass. */
 void flat_gradient_open(struct flat_model *flat, int unit, bool samples);
@@ -244,5 +244,27 @@ bool flat_overwrites_gradient(const struct flat_model *flat, int unit);
  * in the masters in forward order. Writes its position as "blocks.3.mlp.fc1.weight[1234]". Returns
  * false if all values are finite. */
 bool flat_find_nonfinite(struct flat_model *flat, bool gradients, char *text, size_t size);
+
+/* Partial sums of gradients, with which the gradient has the same bits on every mesh
+ * (train.exact=layout). The global batch is cut into grains. Each rank has a contiguous range of
+ * grains, in the order of the ranks, which must be numbered node by node. Each pass computes a part
+ * of the range of its rank. It writes one partial sum of the whole gradient for each subtree of its
+ * grains (core/tree.h). An all-to-all in the shard group and another one in the replica group send
+ * each part of the partial sums to its owner, which adds them in the order of the tree. */
+
+/* Use partial sums. Call it after flat_open and before flat_allocate. most_grains: grains of the
+ * largest global batch; passes: micro-batches of a step; spare: take memory for flat_spare_open,
+ * too. With several passes, gradients are not sharded before the last pass. */
+void flat_use_grains(struct flat_model *flat, int64_t most_grains, int64_t passes, bool spare);
+
+/* Call it before each backward pass of a step, with pass = 0, 1, ... total: grains of the global
+ * batch. Does nothing without partial sums. */
+void flat_begin_pass(struct flat_model *flat, int64_t total, int64_t pass);
+
+/* Call these before and after a unit's backward pass on one grain whose gradient is not part of the
+ * step. The gradient is written to spare memory. All reductions must have ended. samples: false if
+ * this rank has no samples in the pass. */
+void flat_spare_open(struct flat_model *flat, int unit, bool samples);
+void flat_spare_close(struct flat_model *flat, int unit);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mesh/flat_partial.h"
+#include "mesh/flat.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,6 @@ libvittrain_a_SOURCES += \
 	src/mesh/flat_orthogonal.c \
 	src/mesh/flat_orthogonal.h \
 	src/mesh/flat_partial.c \
-	src/mesh/flat_partial.h \
 	src/mesh/initial.c \
 	src/mesh/initial.h \
 	src/mesh/mesh.c \

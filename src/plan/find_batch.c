@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Batches are doubled until one does not fit, then bisected; the plan's answer is tried first. One
  * step per trial is enough, since later steps allocate nothing (test_step). */
-#include "plan/find_batch.h"
+#include "plan/plan.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/integer.h"
-#include "core/resident.h"
+#include "core/memory.h"
 #include "core/text.h"
 #include "train/hardware.h"
 #include "train/run.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Plans the same run with other strategies and smaller batches, to find what would fit. */
-#include "plan/fit.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -2,15 +2,12 @@
 # plan: memory plan, cost model, machine description
 libvittrain_a_SOURCES += \
 	src/plan/find_batch.c \
-	src/plan/find_batch.h \
 	src/plan/fit.c \
-	src/plan/fit.h \
 	src/plan/machine.c \
 	src/plan/machine.h \
 	src/plan/plan.c \
 	src/plan/plan.h \
 	src/plan/plan_print.c \
-	src/plan/plan_print.h \
 	src/plan/step_prediction.c \
 	src/plan/step_prediction.h \
 	src/plan/step_script.c \

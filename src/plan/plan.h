@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Predict what a run needs on any number of ranks before it runs: memory, communication, the
  * largest batch that fits, time. Memory is measured by the code that allocates (session_measure) on
- * a mesh without real ranks. Nothing here is collective. */
+ * a mesh without real ranks. Only find_batch is collective. */
 #ifndef VITTRAIN_PLAN_PLAN_H
 #define VITTRAIN_PLAN_PLAN_H
 
 #include "config/options.h"
+#include "core/error.h"
 #include "plan/step_prediction.h"
 #include "train/session.h"
 
@@ -80,5 +81,61 @@ MUST_CHECK bool plan_script(const struct plan *plan, struct session *session,
  * session->model. The caller frees the rows and closes the session. NULL on error. */
 size_t (*plan_rows(const struct plan *plan, struct session *session,
                    struct error *error))[MEMORY_CLASSES];
+
+/* ---- Tables of `vittrain plan` on standard output. */
+
+/* Read the file of plan.cluster or plan.machine; *machine is NULL if neither is set. Fails if a
+ * file is named and cannot be read. */
+MUST_CHECK bool plan_machine_find(const struct options *options, const struct machine **machine,
+                                  struct error *error);
+
+/* Print the memory by unit and all strategies side by side. machine may be NULL. */
+MUST_CHECK bool plan_memory_print(const struct plan *plan, const struct machine *machine,
+                                  struct error *error);
+
+/* Print the operations by unit and, if machine is not NULL, their times, images/s and the length of
+ * epochs. Warns if the machine is not this one. */
+MUST_CHECK bool plan_time_print(const struct plan *plan, const struct machine *machine,
+                                struct error *error);
+
+/* Print a prediction of the run on 1, 2, 4, ... 4096 ranks of a machine. */
+void plan_cluster_print(const struct plan *plan, const struct machine *machine);
+
+/* Write the kernels of one training step to a CSV file: one row per kernel, in the order in which a
+ * GPU runs them. benchmarks/gpu_page compares them with a profile. */
+MUST_CHECK bool plan_operations_write(const struct plan *plan, const char *path,
+                                      struct error *error);
+
+/* Find the largest batch that runs, by trials: each allocates everything that a run needs, runs a
+ * step on synthetic images, or on samples of arrays, and measures the memory. */
+
+struct batch_trial {
+    int64_t batch; /* train.batch */
+    bool fits;
+    size_t planned; /* bytes of the rank that needs most: arena, loaders, libraries */
+    size_t peak;    /* largest hardware_memory_peak of a rank; 0: the allocation failed */
+    double seconds; /* of the step */
+    int64_t image;  /* height in pixels */
+    enum data_type compute;
+    int nodes;
+    struct error why; /* reason of a failed allocation */
+};
+
+struct batch_search {
+    struct plan plan;
+    struct comm *world;
+    size_t limit;            /* bytes per rank, including libraries */
+    int64_t planned;         /* largest train.batch by the plan */
+    struct batch_trial best; /* batch 0: none fits */
+};
+
+/* Collective. Search for the largest batch and print each trial on rank 0. Returns false and sets
+ * the error if no batch fits. */
+MUST_CHECK bool find_batch(const struct options *options, struct comm *world,
+                           struct batch_search *search, struct error *error);
+
+/* Local. If a session did not fit into memory (session_shortage), add to the error the batch,
+ * strategy or activation checkpointing with which it would fit. */
+void fit_advise(struct error *error);
 
 #endif

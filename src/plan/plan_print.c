@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "plan/plan_print.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <stdio.h>

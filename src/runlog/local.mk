@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # runlog: console, metrics, TensorBoard, sensors
 libvittrain_a_SOURCES += \
-	src/runlog/hparams.c \
-	src/runlog/hparams.h \
 	src/runlog/class_counts.c \
 	src/runlog/class_counts.h \
 	src/runlog/evaluation.c \

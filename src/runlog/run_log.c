@@ -12,7 +12,6 @@
 #include "core/clock.h"
 #include "core/columns.h"
 #include "runlog/evaluation.h"
-#include "runlog/hparams.h"
 #include "runlog/tensorboard.h"
 
 enum { TAGS_MOST = 32, TAG_SIZE = 32 };

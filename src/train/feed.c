@@ -9,7 +9,7 @@
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/integer.h"
-#include "data/file_list.h"
+#include "data/image_list.h"
 
 enum { BATCHES_AHEAD = 4 };
 

@@ -10,10 +10,9 @@
 #include <unistd.h>
 
 #include "config/options.h"
-#include "core/available.h"
 #include "core/folder.h"
 #include "core/log.h"
-#include "core/resident.h"
+#include "core/memory.h"
 
 int hardware_threads(const struct options *options, const struct comm *node)
 {

@@ -14,7 +14,7 @@
 #include "core/clock.h"
 #include "core/integer.h"
 #include "device/update_rule.h"
-#include "mesh/flat_partial.h"
+#include "mesh/flat.h"
 
 /* A micro-batch, as far as its pass depends on it. */
 struct micro_batch {

@@ -25,7 +25,7 @@
 #include "config/phase.h"
 #include "core/clock.h"
 #include "core/launcher.h"
-#include "core/resident.h"
+#include "core/memory.h"
 
 enum { CALLERS = 10, RECORDS = 4096 };
 

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "core/available.h"
+#include "core/memory.h"
 #include "core/text_file.h"
 #include "temporary.h"
 #include "test.h"

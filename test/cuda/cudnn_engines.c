@@ -222,7 +222,6 @@ static void check_no_workspace(const char *model, const struct engine_device *de
 TEST(batches_use_deterministic_tensor_core_engines)
 {
     int count = 0;
-    (void)state;
     gpus_visit(256, check_whole_batch, &count);
     assert_true(count > 300);
 }
@@ -230,7 +229,6 @@ TEST(batches_use_deterministic_tensor_core_engines)
 TEST(smaller_batches_need_no_workspace)
 {
     int count = 0;
-    (void)state;
     gpus_visit(7, check_no_workspace, &count);
     assert_true(count > 300);
 }

@@ -7,7 +7,7 @@
 #include "core/random.h"
 #include "core/text_file.h"
 #include "data/array_filter.h"
-#include "data/array_hdf5.h"
+#include "data/array_formats.h"
 #include "temporary.h"
 #include "test.h"
 

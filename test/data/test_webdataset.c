@@ -10,7 +10,7 @@
 #include <archive_entry.h>
 
 #include "core/text_file.h"
-#include "data/tar_index.h"
+#include "data/tar_shards.h"
 #include "mutate.h"
 #include "shards.h"
 

@@ -2,7 +2,7 @@
 // devices: cpu gpu
 /* Convolutions and their gradients against sums in double precision. */
 #include "device/cpu.h"
-#include "device/cpu_convolution_implicit.h"
+#include "device/cpu_convolution_plan.h"
 #include "device_test.h"
 #include "test.h"
 

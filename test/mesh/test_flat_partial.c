@@ -4,7 +4,7 @@
 /* Partial sums of gradients for all shard sizes and policies; with 6 ranks there are meshes of 2 x
  * 3 ranks. On each mesh, the gradient has the bits of one recursive sum over the grains of a global
  * batch. */
-#include "mesh/flat_partial.h"
+#include "mesh/flat.h"
 
 #include "comm_fixture.h"
 #include "device_test.h"

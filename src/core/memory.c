@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Available memory from /proc/meminfo and control groups, CPU quota from control groups. cgroup v2
- * has one hierarchy, v1 one for each controller. A container often sees its own group as the
- * root. */
-#include "core/available.h"
+#include "core/memory.h"
 
 #include <limits.h>
 #include <stdint.h>
@@ -12,6 +9,10 @@
 #include <sys/statvfs.h>
 
 #include "core/text_file.h"
+
+/* Available memory from /proc/meminfo and control groups, CPU quota from control groups. cgroup v2
+ * has one hierarchy, v1 one for each controller. A container often sees its own group as the
+ * root. */
 
 /* File names of a cgroup version. */
 struct group_files {
@@ -144,4 +145,43 @@ double cores_quota(const char *root)
 {
     size_t thousandths = control_room(root, core_files);
     return thousandths == SIZE_MAX ? 0 : (double)thousandths / 1000;
+}
+
+/* Resident set size from /proc/self/status. */
+
+/* Return a field of /proc/self/status ("VmRSS:"), which is in KiB, in bytes. */
+static size_t status_read(const char *name)
+{
+    unsigned long long kibibytes = 0;
+    text_file_number("/proc/self/status", name, &kibibytes);
+    return (size_t)kibibytes * 1024;
+}
+
+size_t resident_now(void)
+{
+    return status_read("VmRSS:");
+}
+
+size_t resident_private(void)
+{
+    return status_read("RssAnon:");
+}
+
+size_t resident_shared(void)
+{
+    return status_read("RssFile:") + status_read("RssShmem:");
+}
+
+size_t resident_peak(void)
+{
+    return status_read("VmHWM:");
+}
+
+bool resident_peak_reset(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "we");
+    if (file == NULL)
+        return false;
+    bool good = fputs("5", file) >= 0;
+    return fclose(file) == 0 && good;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Memory and CPU time available to this machine or container. */
-#ifndef VITTRAIN_CORE_AVAILABLE_H
-#define VITTRAIN_CORE_AVAILABLE_H
+/* Memory and CPU time available to this machine or container, and resident memory of this process.
+ */
+#ifndef VITTRAIN_CORE_MEMORY_H
+#define VITTRAIN_CORE_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +20,15 @@ bool memory_mappable(size_t bytes);
 
 /* Return the CPU quota of the control groups in CPUs; 1.5 is one and a half. 0: no limit. */
 double cores_quota(const char *root);
+
+/* Return bytes of the resident set: all pages; private ones; those of files and of shared memory;
+ * the peak of all. 0 if the kernel does not report it. */
+size_t resident_now(void);
+size_t resident_private(void);
+size_t resident_shared(void);
+size_t resident_peak(void);
+
+/* Reset the peak. Return false if the kernel does not allow it. */
+bool resident_peak_reset(void);
 
 #endif
