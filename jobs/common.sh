@@ -121,7 +121,8 @@ take_trials() {
 # restore WORD...: copy the run back from output.upload if a restarted job does not find its checkpoints.
 restore() {
     [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && ! ls "$run"/checkpoints/step-*.h5 >/dev/null 2>&1 || return 0
-    upload=$("$vittrain" --help output.upload "$@" 2>/dev/null | sed -n 's/^  set to:  //p')
+    upload=$("$vittrain" --help output.upload "$@") || { say 'output.upload cannot be read: the run is not copied back' && return 0; }
+    upload=$(echo "$upload" | sed -n 's/^  set to:  //p')
     [ -n "$upload" ] || return 0
     case $upload in *[/:]) upload=$upload$(basename "$(realpath "$run")") ;; esac
     say "no checkpoint in $run: copying it from $upload"

@@ -12,7 +12,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
-#include "model/registry.h"
+#include "model/model.h"
 
 static void help_command(const struct command *command)
 {

@@ -8,7 +8,7 @@
 #include "config.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 
 enum {
     WRITER_ALIGNMENT = 1024 /* elements: writers begin at multiples of 4 KiB of their shard */

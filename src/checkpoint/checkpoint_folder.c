@@ -19,11 +19,10 @@
 
 #include "checkpoint/checkpoint_name.h"
 #include "checkpoint/checkpoint_read.h"
-#include "comm/folder_owner.h"
+#include "comm/comm.h"
 #include "config/run_options.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/log.h"
-#include "core/output_file.h"
 #include "core/text.h"
 
 struct training_state training_state_begin(int64_t global_batch, uint64_t seed)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint_file.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
 

@@ -9,9 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/atomic_file.h"
+#include "core/file.h"
 #include "core/text.h"
-#include "core/text_file.h"
 
 enum { MEMORY_RECORD = MEMORY_ID + 24 };
 

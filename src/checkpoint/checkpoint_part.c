@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "config/run_options.h"
-#include "core/durable.h"
+#include "core/file.h"
 
 /* Divide a unit into the pieces of all ranks. rank: see vector_ranks. */
 static void unit_divide(struct checkpoint_part *part, int64_t u, const int *rank)

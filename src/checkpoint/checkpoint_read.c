@@ -13,7 +13,7 @@
 
 #include "checkpoint/checkpoint_read.h"
 #include "config/options.h"
-#include "core/durable.h"
+#include "core/file.h"
 
 void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world, int root)
 {

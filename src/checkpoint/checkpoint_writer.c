@@ -15,7 +15,7 @@
 #include "config/run_options.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "core/thread.h"

@@ -13,7 +13,7 @@
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/safetensors_stream.h"
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "mesh/initial.h"
 
 static float *block_open(void)

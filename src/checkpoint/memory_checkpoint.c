@@ -31,11 +31,10 @@
 #include "config/run_options.h"
 #include "core/allocate.h"
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/folder.h"
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/output_file.h"
 #include "core/status.h"
 #include "core/text.h"
 

@@ -17,10 +17,9 @@
 #include "checkpoint/memory_frame.h"
 #include "core/allocate.h"
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/folder.h"
 #include "core/log.h"
-#include "core/output_file.h"
 
 /* ---- copying a frame ---- */
 

@@ -18,16 +18,14 @@
 #include "config/option.h"
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/json_value.h"
 #include "core/text.h"
-#include "core/text_file.h"
 #include "core/version.h"
 #include "data/crop.h"
 #include "data/grid.h"
 #include "data/statistics.h"
 #include "model/model.h"
-#include "model/registry.h"
 #include "model/vit.h"
 
 /* Options without a key of timm (those of architecture, size, channels and classes have one). */

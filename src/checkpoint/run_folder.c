@@ -21,12 +21,10 @@
 #include "config/option_changes.h"
 #include "config/options.h"
 #include "config/phase.h"
-#include "core/atomic_file.h"
 #include "core/clock.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/folder.h"
 #include "core/log.h"
-#include "core/output_file.h"
 #include "core/text.h"
 
 static const char runs_folder[] = "runs";
@@ -90,8 +88,12 @@ static bool result_check(const char *folder, struct error *error)
     snprintf(aside, sizeof aside, "%s/result.json.damaged", folder);
     if (access(path, F_OK) != 0)
         return true;
-    json_t *result = json_load_file(path, 0, NULL);
+    char *text = text_file_read(path, NULL);
+    if (text == NULL)
+        return durable_unreadable(error, ERROR_FILE, path, errno);
+    json_t *result = json_loads(text, 0, NULL);
     const bool is_object = json_is_object(result);
+    free(text);
     const int64_t format = json_integer_value(json_object_get(result, "format"));
     const json_t *attempts = json_object_get(result, "attempts");
     const json_t *newest = json_array_get(attempts, json_array_size(attempts) - 1);

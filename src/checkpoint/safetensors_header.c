@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/durable.h"
+#include "core/file.h"
 
 /* The format allows 100 MB, but parsed JSON takes up to 82 times the memory of its text. */
 enum { HEADER_LIMIT = 10 * 1000 * 1000 };

@@ -13,7 +13,7 @@
 
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/vectors.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"

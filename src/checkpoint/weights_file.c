@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/output_file.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "data/image_file.h"
 

@@ -219,4 +219,12 @@ const char *comm_host(void);
 /* Host name of a rank of the world. */
 const char *comm_host_of(int rank);
 
+/* Finds out which nodes share a folder. A path alone does not show it: it may be on each node's own
+ * disk. */
+
+/* Collective. Set *owner to the lowest number of a node (comm_node_count) that shares the folder
+ * with this rank's node. A node that cannot create a file there shares it with none; on node 0 this
+ * is an error of all ranks. */
+MUST_CHECK bool folder_owner(struct comm *world, const char *path, int *owner, struct error *error);
+
 #endif

@@ -98,7 +98,7 @@ void comm_share_texts(struct comm *comm, char ***texts, int64_t *count)
     }
     comm_join(comm, own, bytes, begin, &all);
     comm_broadcast(comm, count, 1, COMM_INT64, 0);
-    if (comm->rank != 0) {
+    if (comm->rank != 0 && *count > 0) {
         const char *from = (const char *)all.data;
         *texts = allocate((size_t)*count, sizeof **texts);
         for (int64_t i = 0; i < *count; i++, from += strlen(from) + 1)

@@ -7,8 +7,6 @@ libvittrain_a_SOURCES += \
 	src/comm/comm.h \
 	src/comm/exchange.c \
 	src/comm/fake.c \
-	src/comm/folder_owner.c \
-	src/comm/folder_owner.h \
 	src/comm/heartbeat.c \
 	src/comm/internal.h \
 	src/comm/joined_bytes.c \

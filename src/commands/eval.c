@@ -5,7 +5,7 @@
 
 #include "app/app.h"
 #include "config/command_line.h"
-#include "core/atomic_file.h"
+#include "core/file.h"
 #include "core/log.h"
 #include "runlog/evaluation.h"
 #include "train/inference.h"

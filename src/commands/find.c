@@ -11,7 +11,7 @@
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/atomic_file.h"
+#include "core/file.h"
 #include "core/clock.h"
 #include "core/columns.h"
 #include "core/log.h"

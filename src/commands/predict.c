@@ -17,7 +17,7 @@
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/log.h"
-#include "core/output_file.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "runlog/class_counts.h"
 #include "train/inference.h"

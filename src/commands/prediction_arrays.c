@@ -8,7 +8,7 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/hdf5_scale.h"
 #include "core/integer.h"
 #include "core/log.h"

@@ -24,6 +24,5 @@ libvittrain_a_SOURCES += \
 	src/config/options_table.c \
 	src/config/options_table_commands.inc \
 	src/config/phase.h \
-	src/config/removed.c \
 	src/config/run_options.h \
 	src/config/train_options.h

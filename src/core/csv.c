@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/durable.h"
-#include "core/output_file.h"
+#include "core/file.h"
 
 /* The cell in `column` (from 0), or NULL. It ends at a comma or at the end of the line. */
 static const char *cell_at(const char *line, int column)

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "core/atomic_file.h"
+#include "core/file.h"
 #include "core/error.h"
 
 struct csv {

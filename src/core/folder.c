@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Creation of folders, names in a folder, and the cache folder. */
 #include "core/folder.h"
-#include "core/output_file.h"
+#include "core/file.h"
 #include "core/text.h"
 
 #include <errno.h>

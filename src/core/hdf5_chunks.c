@@ -25,7 +25,7 @@ bool hdf5_chunks_visit(hid_t dataset, int dimensions, const int64_t *extent, con
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/durable.h"
+#include "core/file.h"
 
 /* The place of the last chunk that HDF5 read while `notes` was true. */
 static struct {

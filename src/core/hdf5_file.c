@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/hdf5_chunks.h"
 
 void hdf5_library_open(void)

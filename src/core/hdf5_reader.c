@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 
 static const int64_t table_most_bytes = (int64_t)1 << 30;
 

@@ -4,8 +4,6 @@ libvittrain_a_SOURCES += \
 	src/core/allocate.h \
 	src/core/arena.c \
 	src/core/arena.h \
-	src/core/atomic_file.c \
-	src/core/atomic_file.h \
 	src/core/memory.c \
 	src/core/memory.h \
 	src/core/clock.c \
@@ -16,8 +14,8 @@ libvittrain_a_SOURCES += \
 	src/core/crc32c.h \
 	src/core/csv.c \
 	src/core/csv.h \
-	src/core/durable.c \
-	src/core/durable.h \
+	src/core/file.c \
+	src/core/file.h \
 	src/core/error.c \
 	src/core/error.h \
 	src/core/folder.c \
@@ -41,14 +39,10 @@ libvittrain_a_SOURCES += \
 	src/core/median.h \
 	src/core/open_file.c \
 	src/core/open_file.h \
-	src/core/output_file.c \
-	src/core/output_file.h \
 	src/core/random.c \
 	src/core/random.h \
 	src/core/sensors.c \
 	src/core/sensors.h \
-	src/core/sensors_cpu.c \
-	src/core/sensors_cpu.h \
 	src/core/shared_function.h \
 	src/core/status.c \
 	src/core/status.h \
@@ -56,8 +50,6 @@ libvittrain_a_SOURCES += \
 	src/core/subprocess.h \
 	src/core/text.c \
 	src/core/text.h \
-	src/core/text_file.c \
-	src/core/text_file.h \
 	src/core/thread.c \
 	src/core/thread.h \
 	src/core/torch_random.c \

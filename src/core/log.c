@@ -13,9 +13,8 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/launcher.h"
-#include "core/output_file.h"
 #include "core/text.h"
 
 enum { LINE_SIZE = 4096, PROGRESS_SIZE = 512, EARLY_SIZE = 65536 };

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 
-#include "core/text_file.h"
+#include "core/file.h"
 
 /* Available memory from /proc/meminfo and control groups, CPU quota from control groups. cgroup v2
  * has one hierarchy, v1 one for each controller. A container often sees its own group as the

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "core/allocate.h"
-#include "core/text_file.h"
+#include "core/file.h"
 
 struct open_file {
     char *path;

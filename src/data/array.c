@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/integer.h"
 #include "data/array_cache.h"
 #include "data/array_value.h"

@@ -11,10 +11,9 @@
 
 #include "core/allocate.h"
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/folder.h"
 #include "core/log.h"
-#include "core/text_file.h"
 #include "data/array_value.h"
 
 enum { ENTRY = 16 /* offset and size of a chunk, 8 bytes each */, NAME = 512 /* of a file */ };

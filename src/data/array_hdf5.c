@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "core/allocate.h"
-#include "core/durable.h"
+#include "core/file.h"
 
 enum { PLUGINS = 256 /* the first number of a filter that is not part of HDF5 */, LZF = 32000 };
 
@@ -160,6 +160,8 @@ bool array_hdf5_file_open(struct hdf5_reader *reader, const char *path, struct e
     reader->allows_faults = true;
     if (hdf5_reader_open(reader, path, error))
         return true;
+    if (error->agreed)
+        return false;
     if (reader->is_open)
         durable_pread(reader->descriptor, first, sizeof first, 0);
     const bool is_old = memcmp(first, "CDF", 3) == 0;

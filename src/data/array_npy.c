@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/allocate.h"
-#include "core/durable.h"
+#include "core/file.h"
 
 enum { PREFIX = 12, MOST_HEADER = 1 << 16 };
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/folder.h"
 #include "core/text.h"
 #include "data/array_formats.h"

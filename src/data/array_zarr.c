@@ -13,9 +13,8 @@
 #include <unistd.h>
 
 #include "core/allocate.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/text.h"
-#include "core/text_file.h"
 #include "data/array_value.h"
 
 static const struct {

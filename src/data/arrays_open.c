@@ -455,12 +455,14 @@ static bool description_broadcast(void *context, struct hdf5_description *file, 
 /* ---- splits ---- */
 
 /* Append a file that all ranks know, and add what it says about the whole series. */
-static void file_use(struct arrays *self, const struct arrays_file *described)
+static void file_use(struct arrays *self, struct arrays_file *described)
 {
     struct file_series *series = &self->series;
     struct arrays_file *file = &self->file[self->file_count++];
-    if (file != described)
+    if (file != described) {
         *file = *described;
+        *described = (struct arrays_file){0};
+    }
     if (file->times.time != NULL && series->name[0] == '\0') {
         series->units = file->times.units;
         snprintf(series->name, sizeof series->name, "%s", file->time_name);

@@ -12,10 +12,9 @@
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/folder.h"
 #include "core/integer.h"
-#include "core/text_file.h"
 #include "data/dataset.h"
 #include "data/listing.h"
 

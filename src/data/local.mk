@@ -75,7 +75,6 @@ libvittrain_a_SOURCES += \
 	src/data/statistics.c \
 	src/data/statistics.h \
 	src/data/synthetic.c \
-	src/data/tar_index.c \
 	src/data/tar_shards.c \
 	src/data/tar_shards.h \
 	src/data/time.c \

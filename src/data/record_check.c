@@ -12,10 +12,9 @@
 #include "comm/comm.h"
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/integer.h"
 #include "core/log.h"
-#include "core/text_file.h"
 #include "core/thread.h"
 
 enum {

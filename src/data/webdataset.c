@@ -11,7 +11,7 @@
 #include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/log.h"
-#include "core/text_file.h"
+#include "core/file.h"
 #include "data/record_check.h"
 #include "data/tar_shards.h"
 
@@ -287,7 +287,10 @@ static bool webdataset_open(const struct options *options, enum data_split split
     if ((all && !add_split(dataset, options, SPLIT_TRAIN, error)) ||
         !add_split(dataset, options, all ? SPLIT_TEST : split, error))
         return false;
-    find_class_names(dataset);
+    if (dataset_is_first(dataset))
+        find_class_names(dataset);
+    comm_share_texts(dataset->comm, &dataset->class_name, &dataset->classes);
+    self->named_classes = dataset->classes;
     if ((self->named_classes == 0 && !number_classes(dataset, options, error)) ||
         !check_records(dataset, options, error))
         return false;

@@ -2,10 +2,9 @@
 /* Operations on single elements of flat buffers: hash, search for non-finite values, zeroing,
  * conversion, addition. They are memory-bound; blocks of a fixed size are distributed over the
  * threads. */
-#include "device/cpu.h"
-
 #include <string.h>
 
+#include "device/cpu.h"
 #include "device/update_rule.h"
 
 void cpu_hash(struct stream *stream, const struct hash *args)
@@ -73,4 +72,32 @@ void cpu_matrix_sum(struct stream *stream, const struct matrix_sum *args)
     num_threads(cpu_threads_for(cpu, args->rows * args->width))
     for (int64_t row = 0; row < args->rows; row++)
         cpu->kernels->elements->matrix_sum_row(args, factor, row);
+}
+
+/* SwiGLU on the CPU: threads process rows. */
+
+static void *row_of(const void *tensor, int64_t row, int64_t width, enum data_type type)
+{
+    return (char *)tensor + (size_t)(row * width) * type_size(type);
+}
+
+void cpu_glu_forward(struct stream *stream, const struct glu_forward *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t width = args->width;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, args->rows *width))
+    for (int64_t r = 0; r < args->rows; r++)
+        cpu->kernels->elements->glu(args->type, row_of(args->y, r, width, args->type),
+                                    row_of(args->x, r, 2 * width, args->type), width);
+}
+
+void cpu_glu_backward(struct stream *stream, const struct glu_backward *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t width = args->width;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, args->rows *width))
+    for (int64_t r = 0; r < args->rows; r++)
+        cpu->kernels->elements->glu_backward(args->type, row_of(args->dx, r, 2 * width, args->type),
+                                             row_of(args->x, r, 2 * width, args->type),
+                                             row_of(args->dy, r, width, args->type), width);
 }

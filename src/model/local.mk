@@ -8,8 +8,6 @@ libvittrain_a_SOURCES += \
 	src/model/convnet_pass.c \
 	src/model/model.c \
 	src/model/model.h \
-	src/model/registry.c \
-	src/model/registry.h \
 	src/model/resnet.c \
 	src/model/vit.c \
 	src/model/vit.h \

@@ -58,7 +58,7 @@ struct model_type {
     void (*close)(struct model *model);
 };
 
-/* A name in the registry (registry.c). */
+/* A name in the registry. */
 struct model_entry {
     const char *name; /* value of model.name */
     const struct model_type *type;
@@ -134,5 +134,19 @@ void model_print_summary(const struct model *model);
 
 /* Replace a field of a shape by an option, if the option is set (value > 0). */
 void model_override(int64_t *field, int64_t option);
+
+/* The registry: names of models (model.name) and their default shapes. */
+
+/* Return the entry of this name, or NULL. */
+const struct model_entry *registry_find(const char *name);
+
+/* The registered names, ended by NULL. */
+const char *const *model_names(void);
+
+/* True if the model of this name is a Vision Transformer. */
+bool model_is_vit(const char *name);
+
+/* True if the model of this name supports train.checkpoint_activations=block. */
+bool model_recomputes(const char *name);
 
 #endif

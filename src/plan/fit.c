@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "config/options.h"
-#include "model/registry.h"
+#include "model/model.h"
 #include "plan/plan.h"
 #include "train/session.h"
 

@@ -13,7 +13,7 @@
 #include "core/csv.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "model/registry.h"
+#include "model/model.h"
 #include "train/feed.h"
 #include "train/hardware.h"
 

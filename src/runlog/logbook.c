@@ -8,12 +8,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/atomic_file.h"
-#include "core/durable.h"
+#include "core/file.h"
+#include "core/log.h"
 #include "core/folder.h"
-#include "core/output_file.h"
 #include "core/text.h"
-#include "core/text_file.h"
 
 enum { LOCK_TRIES = 500, LOCK_PAUSE = 20 * 1000 * 1000 };
 
@@ -105,6 +103,8 @@ bool logbook_add(const char *logbook, const char *row, bool again, struct error 
     const bool other = good && old != NULL && strstr(old, begin_mark) != NULL &&
                        strstr(old, head) == NULL; /* columns of another version */
     good = good && (!other || durable_rename(path, aside, error));
+    if (good && other)
+        log_warn("%s has other columns: it is renamed to README.md.old", path);
     index_write(text_stream_open(&text), old != NULL && !other ? old : "", row, again);
     char *index = text_stream_close(&text);
     good = good && atomic_file_write(path, index, error);

@@ -20,10 +20,10 @@
 
 #include "core/clock.h"
 #include "core/csv.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/json_value.h"
 #include "core/log.h"
-#include "core/sensors_cpu.h"
+#include "core/sensors.h"
 #include "core/thread.h"
 
 /* Columns before the sensors': time, step, rank, host. */

@@ -14,10 +14,9 @@
 
 #include "config/option.h"
 #include "config/options.h"
-#include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/folder.h"
 #include "runlog/events.pb-c.h"
 

@@ -35,7 +35,8 @@ static bool feed_agree(struct data_feed *feed, const struct options *options, co
 {
     if (!comm_agree(world, error))
         return false;
-    const int64_t found[] = {feed->dataset.sum, feed->dataset.seen, feed->dataset.count};
+    const int64_t found[] = {feed->dataset.sum, feed->dataset.seen, feed->dataset.count,
+                             feed->dataset.classes};
     if (!comm_same(world, found, sizeof found))
         error_set(error, ERROR_DATA,
                   "%s: ranks find different data there: use the same data on all nodes", root);

@@ -18,7 +18,7 @@
 #include "core/text.h"
 #include "data/arrays.h"
 #include "data/window.h"
-#include "model/registry.h"
+#include "model/model.h"
 #include "train/resolve.h"
 
 /* If a relative data.root of a deck does not exist here, search it from the folders above the

@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/atomic_file.h"
+#include "core/file.h"
 #include "core/folder.h"
-#include "core/text_file.h"
 #include "core/version.h"
 
 enum { KEY = 192 };

@@ -10,7 +10,7 @@
 
 #include "config/options.h"
 #include "config/phase.h"
-#include "core/atomic_file.h"
+#include "core/file.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
@@ -224,7 +224,7 @@ static void files_line_print(const char *folder)
 static void result_lines_print(const struct trainer *trainer, const struct results *results)
 {
     const double target = trainer->run.options.output.target;
-    const double seconds = run_log_seconds_to(&trainer->folder, target);
+    const double seconds = error_rank() == 0 ? run_log_seconds_to(&trainer->folder, target) : NAN;
     char total[32], training[32], reached[32], speed[32] = "", weights[64];
     clock_format(trainer->state.total_seconds, total, sizeof total);
     clock_format(trainer->state.train_seconds, training, sizeof training);

@@ -13,7 +13,7 @@
 
 #include "config/option_changes.h"
 #include "config/options.h"
-#include "core/atomic_file.h"
+#include "core/file.h"
 #include "core/clock.h"
 #include "core/columns.h"
 #include "core/json_value.h"

@@ -9,9 +9,8 @@
 
 #include "checkpoint/checkpoint_name.h"
 #include "config/command_line.h"
-#include "core/atomic_file.h"
+#include "core/file.h"
 #include "core/log.h"
-#include "core/text_file.h"
 #include "train/receipts.h"
 
 /* Collective. Returns the text of a file of the run, which the caller frees, or NULL and an error

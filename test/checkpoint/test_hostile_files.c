@@ -14,11 +14,10 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
 #include "core/subprocess.h"
-#include "core/text_file.h"
 #include "temporary.h"
 #include "test.h"
 

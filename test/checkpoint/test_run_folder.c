@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "config/options.h"
-#include "core/text_file.h"
+#include "core/file.h"
 #include "rank_tests.h"
 #include "temporary.h"
 

@@ -6,7 +6,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include "comm/folder_owner.h"
+#include "comm/comm.h"
 #include "core/folder.h"
 #include "rank_tests.h"
 #include "temporary.h"

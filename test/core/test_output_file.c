@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Output files: links and pipes are not opened, two writers of one file lose nothing, and only
  * files of dead processes are removed. */
-#include "core/output_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/atomic_file.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "temporary.h"
 #include "test.h"

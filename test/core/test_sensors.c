@@ -2,12 +2,12 @@
 /* The CPU's sensors, from a generated /proc with known numbers and with files missing one by one,
  * and from the real one. docs/outputs.md must contain the table of sensors. Available memory and
  * processors: the least of what kernel and control groups leave. */
-#include "core/sensors_cpu.h"
+#include "core/sensors.h"
 
 #include <unistd.h>
 
 #include "core/memory.h"
-#include "core/text_file.h"
+#include "core/file.h"
 #include "temporary.h"
 #include "test.h"
 

@@ -5,7 +5,7 @@
  * damage run, with that number of mutations. */
 #include "array_check.h"
 #include "core/random.h"
-#include "core/text_file.h"
+#include "core/file.h"
 #include "data/array_filter.h"
 #include "data/array_formats.h"
 #include "temporary.h"

@@ -9,7 +9,7 @@
 #include "array_check.h"
 #include "core/folder.h"
 #include "core/random.h"
-#include "core/text_file.h"
+#include "core/file.h"
 #include "data/array_files.h"
 #include "data/array_path.h"
 #include "temporary.h"

@@ -9,7 +9,7 @@
 
 #include <archive_entry.h>
 
-#include "core/text_file.h"
+#include "core/file.h"
 #include "data/tar_shards.h"
 #include "mutate.h"
 #include "shards.h"

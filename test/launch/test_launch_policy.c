@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_name.h"
-#include "core/text_file.h"
+#include "core/file.h"
 #include "temporary.h"
 #include "test.h"
 

@@ -3,7 +3,7 @@
  * and the weights after several steps of each optimizer and schedule. GPUs are compared with the
  * CPU by test_vit_device and test_convnet_device. */
 #include "config/options.h"
-#include "model/registry.h"
+#include "model/model.h"
 #include "test.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"

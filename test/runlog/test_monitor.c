@@ -16,7 +16,7 @@
 #include "core/clock.h"
 #include "core/folder.h"
 #include "core/log.h"
-#include "core/text_file.h"
+#include "core/file.h"
 #include "temporary.h"
 #include "test.h"
 

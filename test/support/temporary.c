@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-#include "core/text_file.h"
+#include "core/file.h"
 #include "test.h"
 
 static char root[PATH_MAX / 2];

@@ -5,7 +5,7 @@
 #include "config/options.h"
 #include "core/random.h"
 #include "device_test.h"
-#include "model/registry.h"
+#include "model/model.h"
 #include "test.h"
 #include "train/optimizer.h"
 

@@ -11,7 +11,7 @@
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/options.h"
-#include "core/atomic_file.h"
+#include "core/file.h"
 #include "core/clock.h"
 #include "core/version.h"
 #include "plan/machine.h"

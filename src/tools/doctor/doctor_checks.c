@@ -346,8 +346,10 @@ static void check_data(const struct doctor *doctor, struct doctor_row *row)
             doctor_set(row, DOCTOR_FAIL, "%s: %.200s differs from the file on the first node",
                        first->host, doctor->sample[same]);
     }
-    if (strcmp(doctor->options->data.format, "synthetic") == 0)
+    if (strcmp(doctor->options->data.format, "synthetic") == 0) {
         doctor_set(row, DOCTOR_PASS, "synthetic data: no files");
+        return;
+    }
     doctor_set(row, DOCTOR_PASS, "%.200s: %lld file%s, %.4g MB%s; %lld of them compared by content",
                path[0] != '\0' ? path : dataset_sample_directory(), (long long)root->files,
                plural(root->files), (double)root->bytes / 1e6,

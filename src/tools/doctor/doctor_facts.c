@@ -19,10 +19,9 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
-#include "core/durable.h"
+#include "core/file.h"
 #include "core/folder.h"
 #include "core/memory.h"
-#include "core/text_file.h"
 #include "data/array_path.h"
 #include "data/listing.h"
 #include "data/tar_shards.h"
@@ -119,8 +118,14 @@ void doctor_try_folder(struct doctor_facts *facts, struct comm *world, bool of_n
     /* Twice: the second file replaces the first. */
     for (int i = 0; tries && i < 2 && error.kind == ERROR_NONE; i++) {
         const int file = durable_create(part, &error);
-        if (file >= 0 && durable_write(file, part, token, strlen(token), 0, &error))
+        if (file < 0)
+            break;
+        if (durable_write(file, part, token, strlen(token), 0, &error)) {
             error_defer(durable_commit(file, part, path, &error));
+        } else {
+            close(file);
+            unlink(part);
+        }
     }
     if (tries)
         snprintf(facts->folder_why, sizeof facts->folder_why, "%.255s", error.text);
@@ -204,6 +209,8 @@ static bool path_add(struct scan *scan, const char *path, int depth)
     }
     if (!S_ISDIR(status.st_mode) || depth >= DEEPEST)
         return true;
+    if (access(path, R_OK | X_OK) != 0 && scan->data->why[0] == '\0')
+        snprintf(scan->data->why, sizeof scan->data->why, "%.200s: %s", path, strerror(errno));
     for (const char *name; (name = folder_next(&entries, path)) != NULL;) {
         char child[PATH_MAX];
         if (name[0] != '.' && snprintf(child, sizeof child, "%s/%s", path, name) < PATH_MAX)
@@ -252,7 +259,7 @@ void doctor_read_data(struct doctor *doctor, struct doctor_data *data, double se
         /* Names are compared with their folders, which may be those of splits. */
         error_defer(shards ? tar_shards_find(root, &files, NULL, &error)
                            : array_path_find(root, &files, NULL, &error));
-        for (int64_t i = 0; error.kind == ERROR_NONE && i < files.count; i++)
+        for (int64_t i = 0; error.kind == ERROR_NONE && i < files.count && !is_late(&scan); i++)
             if (!path_add(&scan, files.file[i].path, 0))
                 durable_unreadable(&error, ERROR_DATA, files.file[i].path, errno);
         split_files_free(&files);

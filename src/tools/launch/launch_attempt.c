@@ -12,7 +12,7 @@
 
 #include "core/clock.h"
 #include "core/folder.h"
-#include "core/text_file.h"
+#include "core/file.h"
 #include "tools/launch/launch.h"
 
 /* Seconds: between two looks at the run folder; from SIGTERM to SIGKILL; for processes that outlive

@@ -13,7 +13,7 @@
 #include "core/integer.h"
 #include "core/launcher.h"
 #include "core/text.h"
-#include "core/text_file.h"
+#include "core/file.h"
 #include "tools/launch/launch.h"
 
 /* Read FOLDER/.lock, which contains "attempt 2 ended" or "attempt 2 running". */
@@ -96,8 +96,9 @@ void launched_run_begin(struct launched_run *run)
 bool launched_run_has_failed(struct launched_run *run)
 {
     const struct attempt_mark now = mark_read(run->folder);
-    /* The lock of a folder without a mark is not tried: rank 0 may be about to take it. */
-    const bool held = now.number > 0 && !now.ended && folder_use(run->folder) == FOLDER_IN_USE;
+    /* The lock is not tried before the mark of this attempt: rank 0 may be about to take it. */
+    const bool held = now.number > 0 && now.number > run->before.number && !now.ended &&
+                      folder_use(run->folder) == FOLDER_IN_USE;
     run->was_held = run->was_held || held;
     return run->was_held && !held && !now.ended;
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Durable files. The order write, sync file, rename, sync directory guarantees that a name refers
- * to a complete file, also after a crash of the machine. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* fallocate */
 #endif
-#include "core/durable.h"
+#include "core/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +14,14 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "core/output_file.h"
+#include "core/error.h"
+#include "core/folder.h"
+
+/* Durable files. The order write, sync file, rename, sync directory guarantees that a name refers
+ * to a complete file, also after a crash of the machine. */
 
 static const char *errno_advice(int number)
 {
@@ -221,4 +224,237 @@ bool durable_read(int descriptor, const char *path, void *data, size_t bytes, in
         return durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
     return error_set(error, ERROR_CHECKPOINT, "%s is truncated: it ends at byte %lld", path,
                      (long long)offset + (long long)done);
+}
+
+/* ---- Atomic replacement of small files. */
+
+bool atomic_file_open(struct atomic_file *file, const char *path, struct error *error)
+{
+    ENSURE(strlen(path) < sizeof file->path, "path of %zu characters", strlen(path));
+    snprintf(file->path, sizeof file->path, "%s", path);
+    snprintf(file->part, sizeof file->part, "%s.part", path);
+    int descriptor = durable_create(file->part, error);
+    file->stream = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
+    ENSURE_MEMORY(descriptor < 0 || file->stream != NULL, "no memory for %s", path);
+    return file->stream != NULL;
+}
+
+bool atomic_file_commit(struct atomic_file *file, struct error *error)
+{
+    int descriptor = fcntl(fileno(file->stream), F_DUPFD_CLOEXEC, 0);
+    bool good = descriptor >= 0 && !ferror(file->stream) && fflush(file->stream) == 0;
+    int reason = errno;
+
+    if (fclose(file->stream) != 0 && good) {
+        good = false;
+        reason = errno;
+    }
+    file->stream = NULL;
+    if (good)
+        return durable_commit(descriptor, file->part, file->path, error);
+    durable_failed(error, "write", file->part, reason);
+    if (descriptor >= 0)
+        close(descriptor);
+    unlink(file->part);
+    return false;
+}
+
+void atomic_file_discard(struct atomic_file *file)
+{
+    fclose(file->stream);
+    file->stream = NULL;
+    unlink(file->part);
+}
+
+bool atomic_file_write(const char *path, const char *text, struct error *error)
+{
+    struct atomic_file file;
+
+    if (!atomic_file_open(&file, path, error))
+        return false;
+    fputs(text, file.stream);
+    return atomic_file_commit(&file, error);
+}
+
+/* ---- Output files. */
+
+enum { PATH_SIZE = 4096, DAY_SECONDS = 24 * 3600 };
+
+int output_file_open(const char *path, int flags)
+{
+    struct stat status;
+    int file = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+    if (file < 0)
+        return -1;
+    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode))
+        return file;
+    close(file);
+    errno = S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
+    return -1;
+}
+
+FILE *output_file_stream(const char *path, const char *mode)
+{
+    const int flags = mode[0] == 'r'   ? O_RDONLY
+                      : mode[0] == 'w' ? O_WRONLY | O_CREAT | O_TRUNC
+                                       : O_WRONLY | O_CREAT | O_APPEND;
+    int file = output_file_open(path, flags);
+    if (file < 0)
+        return NULL;
+    FILE *stream = fdopen(file, mode);
+    if (stream == NULL) {
+        int reason = errno;
+        close(file);
+        errno = reason;
+    }
+    return stream;
+}
+
+static int file_lock(int file)
+{
+    int failed;
+    do
+        failed = flock(file, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    while (failed == EINTR);
+    return failed;
+}
+
+/* True if the path still refers to the open file. */
+static bool is_same_file(int file, const char *path)
+{
+    struct stat here, there;
+    return fstat(file, &here) == 0 && lstat(path, &there) == 0 && here.st_dev == there.st_dev &&
+           here.st_ino == there.st_ino;
+}
+
+/* Create and lock the file. Return -1 and set errno to EBUSY if another process has locked it. */
+static int try_create(const char *path)
+{
+    struct stat status;
+    if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
+        unlink(path);
+    int file = output_file_open(path, O_RDWR | O_CREAT);
+    if (file < 0)
+        return -1;
+    /* Truncated only under the lock: another process may be writing it. */
+    const bool is_own = file_lock(file) != EWOULDBLOCK && is_same_file(file, path);
+    if (is_own && ftruncate(file, 0) == 0)
+        return file;
+    int reason = is_own ? errno : EBUSY;
+    close(file);
+    errno = reason;
+    return -1;
+}
+
+int output_file_create(const char *path)
+{
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    for (int tries = 0; tries < OUTPUT_FILE_WAIT * 50; tries++) {
+        int file = try_create(path);
+        if (file >= 0 || errno != EBUSY)
+            return file;
+        nanosleep(&pause, NULL);
+    }
+    errno = EBUSY;
+    return -1;
+}
+
+/* True if no living process writes the file. The lock is kept until the file is closed. */
+static bool is_abandoned(int file)
+{
+    struct stat status;
+    int failed = file_lock(file);
+    if (failed == 0 || failed == EWOULDBLOCK)
+        return failed == 0;
+    return fstat(file, &status) == 0 && time(NULL) - status.st_mtime > DAY_SECONDS;
+}
+
+void output_file_clean(const char *folder, bool (*is_temporary)(const char *name))
+{
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
+        char path[PATH_SIZE];
+        if (!is_temporary(name) ||
+            snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+            continue;
+        int file = output_file_open(path, O_RDWR);
+        if (file < 0)
+            continue;
+        if (is_abandoned(file) && is_same_file(file, path))
+            unlink(path);
+        close(file);
+    }
+}
+
+/* ---- Reading of regular files. */
+
+int text_file_descriptor(const char *path, int64_t *bytes)
+{
+    struct stat status;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (file < 0)
+        return -1;
+    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
+        close(file);
+        errno = S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
+        return -1;
+    }
+    *bytes = status.st_size;
+    return file;
+}
+
+static FILE *stream_open(const char *path)
+{
+    int64_t bytes;
+    const int file = text_file_descriptor(path, &bytes);
+    if (file < 0)
+        return NULL;
+    FILE *stream = fdopen(file, "r");
+    ENSURE_MEMORY(stream != NULL, "no memory for %s", path);
+    return stream;
+}
+
+char *text_file_read(const char *path, size_t *length)
+{
+    FILE *stream = stream_open(path);
+    char *text = NULL;
+    size_t size = 0, used = 0;
+    bool has_memory;
+    if (stream == NULL)
+        return NULL;
+    do {
+        size = size == 0 ? 1 << 14 : 2 * size;
+        char *larger = realloc(text, size);
+        has_memory = larger != NULL;
+        if (has_memory) {
+            text = larger;
+            used += fread(text + used, 1, size - 1 - used, stream);
+        }
+    } while (has_memory && used == size - 1);
+    const int reason = has_memory && !ferror(stream) ? 0 : errno;
+    fclose(stream);
+    if (reason != 0) {
+        free(text);
+        errno = reason;
+        return NULL;
+    }
+    text[used] = '\0';
+    if (length != NULL)
+        *length = used;
+    return text;
+}
+
+bool text_file_number(const char *path, const char *word, unsigned long long *number)
+{
+    char line[256], name[128];
+    bool found = false;
+    FILE *file = stream_open(path);
+    if (file == NULL)
+        return false;
+    while (!found && fgets(line, sizeof line, file) != NULL)
+        found = word[0] == '\0'
+                    ? sscanf(line, "%llu", number) == 1
+                    : sscanf(line, "%127s %llu", name, number) == 2 && strcmp(name, word) == 0;
+    fclose(file);
+    return found;
 }
