@@ -18,7 +18,7 @@ cluster up 2
 cluster env >"$scratch/env.sh"
 cluster hosts 4 >"$scratch/hosts"
 
-# Each rank prints when it reaches the update of step 1, by a debug.pause that does not wait: its file exists.
+# With debug.pause each rank prints a line when it reaches the update of step 1. It does not wait, because the file exists.
 cat >"$scratch/job.sh" <<END
 . "$scratch/env.sh" && cd "$scratch" && exec mpirun -np 8 -hostfile hosts "$vittrain" train train.steps=2 run.threads=1 \
     train.global_batch=64 data.format=synthetic data.val=none output.weights=off train.precision=fp32 run.dir="$scratch/run\$1" \

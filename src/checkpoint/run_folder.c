@@ -80,7 +80,7 @@ int64_t run_folder_finished_steps(const char *folder)
     return finished ? steps : -1;
 }
 
-/* Set a damaged result.json aside. Fails if it is of a newer version. The folder is locked. */
+/* Rename a damaged result.json. Fails if it is of a newer version. The folder must be locked. */
 static bool result_check(const char *folder, struct error *error)
 {
     char path[FILE_PATH], aside[FILE_PATH];

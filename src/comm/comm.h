@@ -193,19 +193,19 @@ void comm_shift(struct comm *comm, const void *data, void *received, size_t byte
 struct joined_bytes {
     unsigned char *data;
     int64_t bytes;
-    bool is_mapped; /* one copy for the ranks of the node: nobody may write */
+    bool is_mapped; /* the ranks of the node share the copy: do not write to it */
 };
 
-/* Collective: join the parts of all ranks in the order of ranks. If they are large there is one
- * copy per node, in shared memory if it has room. `part` was allocated with malloc and belongs to
- * the call. begin [ranks + 1] is set to where each part begins, and the end. comm NULL: one rank.
- * comm_joined_free is not collective. */
+/* Collective. Join the parts of all ranks in the order of ranks. If they are large and shared
+ * memory has room, the ranks of a node share one copy. `part` was allocated with malloc; this
+ * function takes it over. begin [ranks + 1]: offsets of the parts, then the size of all. comm NULL:
+ * one rank. comm_joined_free is not collective. */
 void comm_join(struct comm *comm, void *part, int64_t bytes, int64_t *begin,
                struct joined_bytes *all);
 void comm_joined_free(struct joined_bytes *all);
 
-/* Collective: give the texts of rank 0 to all ranks, whose table and texts are allocated; those of
- * other ranks are not read. comm NULL: one rank. */
+/* Collective. Copy the texts of rank 0 to all ranks. On other ranks the arguments are output: the
+ * table and each text are allocated. comm NULL: one rank. */
 void comm_share_texts(struct comm *comm, char ***texts, int64_t *count);
 
 /* Bytes of /dev/shm that the transport `shared` needs for that number of ranks on a node. */

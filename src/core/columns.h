@@ -12,7 +12,7 @@ struct json_t;
 
 enum column_kind {
     COLUMN_NUMBER,  /* double; NAN: unknown */
-    COLUMN_EXACT,   /* double that CSV tables have with all its digits */
+    COLUMN_EXACT,   /* double, written to CSV tables with all digits */
     COLUMN_WHOLE,   /* double that is a whole number; NAN: unknown */
     COLUMN_INTEGER, /* int64_t */
     COLUMN_TEXT     /* const char *; NULL: unknown */

@@ -106,8 +106,8 @@ struct hdf5_reader {
                            * described. NULL: of none */
     bool allows_faults;   /* an object that HDF5 cannot read is no error */
     /* If not NULL: called for each file after the description or its error is known, also if the
-     * file cannot be opened. It may exchange them with other processes; those with `receives` do
-     * not describe the file. Return false if `error` is set. */
+     * file cannot be opened. It may exchange them with other processes; a process with
+     * `receives` does not describe the file. Return false if `error` is set. */
     bool (*exchange)(void *context, struct hdf5_description *file, struct error *error);
     void *context;
     bool receives;

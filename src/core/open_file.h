@@ -33,8 +33,8 @@ struct open_file *open_file_described(const char *path);
 
 const char *open_file_path(const struct open_file *file);
 
-/* True if the descriptor's file still is the described one. On other ranks that is a file of the
- * same size, which may be a copy, and does not change from its first use on. */
+/* True if the descriptor's file still is the described one. If another rank has described it: true
+ * for a file of the same size, which may be a copy, if it has not changed since its first use. */
 bool open_file_holds(struct open_file *file, int descriptor, const struct file_stamp *described);
 
 /* Return a descriptor that stays open until open_file_give, or -1 with errno. If the file was

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* An array of numbers in a file: shape, element type, grid of chunks, filters. The index of a file
- * format (array_hdf5.h, array_npy.h, array_zarr.h) fills in the description; everything else is
- * common to all formats. The calling thread reads boxes with pread and decodes them. */
+ * format (array_formats.h) fills in the description; everything else is common to all formats. The
+ * calling thread reads boxes with pread and decodes them. */
 #ifndef VITTRAIN_DATA_ARRAY_H
 #define VITTRAIN_DATA_ARRAY_H
 

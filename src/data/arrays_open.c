@@ -454,7 +454,8 @@ static bool description_broadcast(void *context, struct hdf5_description *file, 
 
 /* ---- splits ---- */
 
-/* Append a file that all ranks know, and add what it says about the whole series. */
+/* Append a file that all ranks know. Update the properties of the series: units of time, types of
+ * variables, missing values. */
 static void file_use(struct arrays *self, struct arrays_file *described)
 {
     struct file_series *series = &self->series;

@@ -45,16 +45,16 @@ struct arrays {
 /* Return a variable of data.x, or after them one of data.y. */
 struct variable *arrays_variable(const struct arrays *self, int number);
 
-/* Return the samples at both ends of a series without times that are no records. */
+/* Return the number of samples at both ends of a series without times that are not records. */
 int64_t arrays_samples_at_ends(const struct file_series *series);
 
 /* Return the number of the first array of the same data set, which may be named twice: u@-1,u. */
 int arrays_first_of(const struct arrays_file *file, int number);
 
 /* Collective over dataset->comm. Describe the files of a split, self->files, and append them to
- * self->file. Rank 0 describes the first file, whose shape and grid the others must have, and the
- * ranks share the others. Then each rank has all descriptions; the tables of chunks are once in the
- * memory of each node. */
+ * self->file. Rank 0 describes the first file, whose shape and grid the others must have. Each rank
+ * describes a part of the others. Then each rank has all descriptions; the ranks of a node share
+ * one copy of large tables of chunks. */
 MUST_CHECK bool arrays_open_split(struct dataset *dataset, const struct options *options,
                                   struct hdf5_reader *reader, enum data_split split,
                                   struct error *error);

@@ -25,7 +25,7 @@ struct dataset_format {
     /* Open the records of a split; with data.val=reference all records, training first
      * (dataset_open then splits them). A data set without test data may open the training records
      * as SPLIT_TEST if data.val is a fraction; it then sets `held_out`. Collective over
-     * dataset->comm. An error may be that of one rank. close is also called after a failure, and
+     * dataset->comm, but it may fail on one rank only. close is also called after a failure, and
      * is not collective. */
     bool (*open)(const struct options *options, enum data_split split, struct dataset *dataset,
                  struct error *error);
@@ -80,7 +80,7 @@ static inline size_t target_bytes(const struct target_shape *target)
 
 struct dataset {
     const struct dataset_format *format;
-    struct comm *comm; /* that opens it; NULL: one rank, and after dataset_open */
+    struct comm *comm; /* of `open`; NULL: one rank, and after dataset_open */
     int64_t count;
     enum dataset_type type;
     bool encoded;  /* records are image files: `load` is set and not `read` */
@@ -159,13 +159,13 @@ extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_i
 
 /* Open a split according to `data.*`, data.val and debug.fraction. Collective over `comm`; NULL:
  * one rank. The ranks share the work of listing, indexing and checking files. If it fails on one
- * rank it fails on all. An empty split is an error, and so is the validation split of
+ * rank, it fails on all. An empty split is an error, and so is the validation split of
  * data.val=none. */
 MUST_CHECK bool dataset_open(struct dataset *dataset, const struct options *options,
                              enum data_split split, struct comm *comm, struct error *error);
 /* For formats: true on rank 0. */
 bool dataset_is_first(const struct dataset *dataset);
-/* For formats. Collective: false on all ranks if a rank has set its error, which all get. */
+/* For formats. Collective: if a rank has set its error, copy it to all ranks and return false. */
 MUST_CHECK bool dataset_agree(const struct dataset *dataset, struct error *error);
 
 /* Describe a record for planning; reads files only if the format needs them. Not collective. No

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The image files of a data set. Rank 0 lists them; then each rank has the list, once in the memory
- * of each node if it is large. */
+/* The image files of a data set. Rank 0 lists them; then each rank has the list. The ranks of a
+ * node share one copy of a large list. */
 #ifndef VITTRAIN_DATA_IMAGE_LIST_H
 #define VITTRAIN_DATA_IMAGE_LIST_H
 

@@ -40,13 +40,13 @@ MUST_CHECK bool listing_join(char *path, size_t size, const char *folder, const 
 
 bool listing_is_folder(const char *path);
 
-/* Ranks compare sizes of files, to find nodes with other data. Return how many of `count` files
- * each of `ranks` ranks looks at: the more ranks, the fewer. */
+/* Ranks compare sizes of files, to find nodes with other data. Return the number of files, out of
+ * `count`, whose size each of `ranks` ranks reads: the more ranks, the fewer. */
 int64_t listing_compared(int64_t count, int ranks);
 /* Continue a checksum with the size of a file, or -1 if there is none. */
 uint32_t listing_sum_size(uint32_t sum, const char *path);
 
-/* Messages about a data.root that does not hold the data set: they show what was found instead. */
+/* Messages about a data.root without the data set. They list what was found instead. */
 
 /* Return true if data.root is a folder that is not empty. Else set ERROR_DATA. advice: the end of
  * the message. */

@@ -32,7 +32,7 @@ struct split_files {
 /* Find the files of data.root, which is a folder, or file names with braces ({000..146}, {a,b}) and
  * wildcards, separated by "::". The word train, val, valid, validation or test in a file's name, or
  * else in the name of its folder, sets its split; other files are training files. Collective over
- * `comm` (NULL: one rank): rank 0 finds them for all. Call split_files_free in any case. */
+ * `comm` (NULL: one rank): rank 0 finds them for all ranks. Call split_files_free in any case. */
 MUST_CHECK bool split_files_find(const char *root, const struct split_file_kind *kind,
                                  struct split_files *files, struct comm *comm, struct error *error);
 

@@ -486,14 +486,14 @@ static void *build_some(void *argument)
     return NULL;
 }
 
-/* What other ranks learn about a shard, beside its records. */
+/* What is sent to other ranks about a shard, beside its records. */
 struct summary {
     int64_t count, problems;
     char problem[TAR_PROBLEM];
     bool damaged;
 };
 
-/* Collective: give the records of all shards to all ranks. They are in the order of ranks. */
+/* Collective. Copy the records of all shards to all ranks, in the order of ranks. */
 static void shards_join(struct tar_shard *shards, int64_t count, int64_t rank, int64_t ranks,
                         struct comm *comm)
 {

@@ -29,7 +29,7 @@ struct tar_shard {
     int64_t first; /* number of its first record in the data set */
     int64_t count;
     const struct tar_record *records; /* [count] in the order of the archive */
-    struct joined_bytes joined; /* of the first shard that was indexed with others: all records */
+    struct joined_bytes joined; /* in the first shard of a tar_index_build: all its records */
     struct tar_record *own;     /* allocated: records that are not in joined memory, or NULL */
     int64_t problems;           /* samples that cannot be used */
     char problem[TAR_PROBLEM];  /* the first one: "MEMBER at byte N: why" */
@@ -57,7 +57,7 @@ void tar_shards_close(struct tar_shard *shards, int64_t count);
 /* Read the headers, labels and image headers of open shards (ustar, GNU and pax archives) and set
  * their records. Samples that cannot be used are counted in shard->problems. Collective over
  * dataset->comm: rank r indexes every size-th shard from number r on, in several threads, and all
- * get the result. Fails on all ranks without memory, and if a shard is changed in the meantime. */
+ * get the result. Fails on all ranks if memory is too small or a shard has changed. */
 MUST_CHECK bool tar_index_build(const struct dataset *dataset, struct tar_shard *shards,
                                 int64_t count, struct error *error);
 

@@ -51,7 +51,7 @@ struct output_options;
 struct metrics_row {
     int64_t epoch, step; /* step: completed optimizer steps */
     const char *split;   /* "train", "val", "test", "epoch" */
-    const char *output;  /* name of the output of a regression that `errors` are of; or NULL */
+    const char *output;  /* name of the output of a regression for `errors`; or NULL */
 #define METRIC_MEMBER(name, tag) double name;
     STEP_METRICS(METRIC_MEMBER)
     struct output_errors errors;

@@ -10,7 +10,7 @@ struct upload *upload_open(const char *folder, const char *remote);
 
 /* Start a copy in the background if none is in progress and the newest began before the first step
  * or before the last of `checkpoints` complete checkpoints. Called in each step; does not block,
- * and looks at the copy in progress once per second. */
+ * and checks the copy in progress once per second. */
 void upload_follow(struct upload *upload, int64_t checkpoints);
 
 /* Copy the final files, for at most `seconds`, and log the result. NULL is allowed. */

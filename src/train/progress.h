@@ -32,7 +32,7 @@ MUST_CHECK bool progress_epoch(struct trainer *trainer, bool evaluated, struct e
 /* Write the row and line of the test split. */
 void progress_test(struct trainer *trainer);
 
-/* What a run has reached. */
+/* Results of a run so far. */
 struct results {
     const struct evaluation *evaluation, *test; /* the last one; of the test split; NULL: none */
     double images_per_second;                   /* of training in this attempt; NAN: unknown */

@@ -108,7 +108,7 @@ MUST_CHECK bool session_allocate(struct session *session, int64_t batch,
                                  const struct image_source *source, bool training,
                                  struct error *error);
 
-/* A session that did not fit into memory. For plan/fit.h. */
+/* A session that did not fit into memory. For fit_advise. */
 struct memory_shortage {
     struct options options;
     struct image_source source;

@@ -61,8 +61,8 @@ struct doctor {
     char sample[DOCTOR_SAMPLES][OPTION_TEXT]; /* on the first rank of a node: the compared files */
 };
 
-/* Read the facts of this rank, without those of its GPU; those of GPU `number`, which is opened;
- * those of the node. */
+/* Read facts: of this rank without its GPU; of GPU `number` of the node, which is opened and
+ * closed; of the node. */
 void doctor_read_rank(struct doctor_facts *facts, const struct options *options, struct comm *node);
 void doctor_read_gpu(struct doctor_facts *facts, const struct options *options, int number);
 void doctor_read_node(struct doctor_facts *facts, const struct options *options);

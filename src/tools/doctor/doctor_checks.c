@@ -330,7 +330,7 @@ static void check_data(const struct doctor *doctor, struct doctor_row *row)
         if (data->why[0] != '\0')
             doctor_set(row, DOCTOR_FAIL, "%s: %s", first->host, data->why);
         else if (data->cut)
-            doctor_set(row, DOCTOR_WARN, "%s: too many files, or a too slow disk, to compare all",
+            doctor_set(row, DOCTOR_WARN, "%s: too many files or too slow a disk to compare all",
                        first->host);
         if (data->why[0] != '\0' || root->why[0] != '\0' || data->cut || root->cut)
             continue;

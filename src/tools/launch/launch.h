@@ -106,7 +106,7 @@ struct launched_run {
     const char *folder;         /* run.dir; "": unknown */
     bool by_mpirun, here;       /* launcher_is_mpirun, launched_command_is_local */
     bool was_held;              /* a process has held the folder's lock in this attempt */
-    struct attempt_mark before; /* this attempt */
+    struct attempt_mark before; /* the mark before this attempt */
 };
 
 void launched_run_read(struct launched_run *run, int count, char *const *words);
@@ -119,14 +119,14 @@ int64_t launched_run_step(const struct launched_run *run);
 /* Call before each attempt. */
 void launched_run_begin(struct launched_run *run);
 
-/* True if rank 0 has released the folder's lock in this attempt without the end of the run. False
- * if locks do not work between this host and that of rank 0. */
+/* True if rank 0 has released the folder's lock in this attempt although the run has not ended.
+ * False if locks do not work between this host and that of rank 0. */
 bool launched_run_has_failed(struct launched_run *run);
 
 /* True if the run has not ended in its folder, although the command returned 0. For mpirun: true
  * unless a new attempt has begun and ended. For other commands, which may exit without starting the
  * run: true if the last attempt is marked as running. Without a lock file: true if the run would
- * have made it on this host. */
+ * have created it on this host. */
 bool launched_run_is_interrupted(const struct launched_run *run);
 
 /* ---- launch_attempt.c */

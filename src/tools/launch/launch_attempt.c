@@ -15,8 +15,8 @@
 #include "core/file.h"
 #include "tools/launch/launch.h"
 
-/* Seconds: between two looks at the run folder; from SIGTERM to SIGKILL; for processes that outlive
- * the command. */
+/* Seconds: between two checks of the run folder; from SIGTERM to SIGKILL; for processes that
+ * outlive the command. */
 static const double look_period = 1, kill_after = 3, orphans_patience = 5;
 
 struct running {
