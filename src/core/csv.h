@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "core/file.h"
 #include "core/error.h"
+#include "core/file.h"
 
 struct csv {
     FILE *stream;

@@ -7,8 +7,8 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/text.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "data/image_list.h"
 #include "data/listing.h"
 

@@ -29,11 +29,11 @@ struct tar_shard {
     int64_t first; /* number of its first record in the data set */
     int64_t count;
     const struct tar_record *records; /* [count] in the order of the archive */
-    struct joined_bytes joined; /* in the first shard of a tar_index_build: all its records */
-    struct tar_record *own;     /* allocated: records that are not in joined memory, or NULL */
-    int64_t problems;           /* samples that cannot be used */
-    char problem[TAR_PROBLEM];  /* the first one: "MEMBER at byte N: why" */
-    bool damaged;               /* reading ended before the end of the archive */
+    struct joined_bytes joined;       /* in the first shard of a tar_index_build: all its records */
+    struct tar_record *own;    /* allocated: records that are not in joined memory, or NULL */
+    int64_t problems;          /* samples that cannot be used */
+    char problem[TAR_PROBLEM]; /* the first one: "MEMBER at byte N: why" */
+    bool damaged;              /* reading ended before the end of the archive */
 };
 
 /* Find the shards of data.root (split_files_find). */

@@ -10,8 +10,8 @@
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/crc32c.h"
-#include "core/log.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "data/record_check.h"
 #include "data/tar_shards.h"
 

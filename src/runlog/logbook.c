@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "core/file.h"
-#include "core/log.h"
 #include "core/folder.h"
+#include "core/log.h"
 #include "core/text.h"
 
 enum { LOCK_TRIES = 500, LOCK_PAUSE = 20 * 1000 * 1000 };

@@ -10,8 +10,8 @@
 
 #include "config/options.h"
 #include "config/phase.h"
-#include "core/file.h"
 #include "core/clock.h"
+#include "core/file.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "runlog/run_log.h"

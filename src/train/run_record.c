@@ -13,9 +13,9 @@
 
 #include "config/option_changes.h"
 #include "config/options.h"
-#include "core/file.h"
 #include "core/clock.h"
 #include "core/columns.h"
+#include "core/file.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"

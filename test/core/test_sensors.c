@@ -6,8 +6,8 @@
 
 #include <unistd.h>
 
-#include "core/memory.h"
 #include "core/file.h"
+#include "core/memory.h"
 #include "temporary.h"
 #include "test.h"
 

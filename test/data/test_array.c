@@ -4,8 +4,8 @@
  * with a reason; damaged files are errors. With a number as argument, only the tests of
  * damage run, with that number of mutations. */
 #include "array_check.h"
-#include "core/random.h"
 #include "core/file.h"
+#include "core/random.h"
 #include "data/array_filter.h"
 #include "data/array_formats.h"
 #include "temporary.h"

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "array_check.h"
+#include "core/file.h"
 #include "core/folder.h"
 #include "core/random.h"
-#include "core/file.h"
 #include "data/array_files.h"
 #include "data/array_path.h"
 #include "temporary.h"

@@ -14,9 +14,9 @@
 #include "../cuda/nvml.h"
 #include "config/options.h"
 #include "core/clock.h"
+#include "core/file.h"
 #include "core/folder.h"
 #include "core/log.h"
-#include "core/file.h"
 #include "temporary.h"
 #include "test.h"
 

@@ -11,8 +11,8 @@
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/options.h"
-#include "core/file.h"
 #include "core/clock.h"
+#include "core/file.h"
 #include "core/version.h"
 #include "plan/machine.h"
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "core/folder.h"
 #include "core/file.h"
+#include "core/folder.h"
 #include "tools/launch/launch.h"
 
 /* Seconds: between two checks of the run folder; from SIGTERM to SIGKILL; for processes that

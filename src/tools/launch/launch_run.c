@@ -9,11 +9,11 @@
 #include "app/app.h"
 #include "checkpoint/checkpoint_name.h"
 #include "config/command_line.h"
+#include "core/file.h"
 #include "core/folder.h"
 #include "core/integer.h"
 #include "core/launcher.h"
 #include "core/text.h"
-#include "core/file.h"
 #include "tools/launch/launch.h"
 
 /* Read FOLDER/.lock, which contains "attempt 2 ended" or "attempt 2 running". */
