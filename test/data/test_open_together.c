@@ -116,8 +116,12 @@ TEST(shards_are_indexed_by_one_rank)
                  world->rank, i % 2);
         shard_make(name, "ustar", members);
     }
+    if (world->rank == 0)
+        shard_write("classes.txt", "a\nb\nc\nd\n", 8);
     options.data.val = VALIDATION_NONE;
     opens_together(SPLIT_TRAIN, 2 * SHARDS);
+    assert_int_equal(dataset.classes, 4);
+    assert_string_equal(dataset.class_name[3], "d");
     for (int i = 0; i < SHARDS; i++) {
         snprintf(name, sizeof name, "%d.tar: 000000.jpg", i);
         check_record(2 * i, i % world->size, name); /* the label in its copy */
@@ -187,6 +191,21 @@ TEST(array_files_are_described_by_one_rank)
             unlink(path_of(name));
     }
     opens_together(SPLIT_TRAIN, SAMPLES * (FILES - 1));
+}
+
+TEST(files_of_two_splits_are_described)
+{
+    char from[32], to[32], old[512];
+    arrays_use("y"); /* the fifth file has no samples */
+    for (int i = 70; i < FILES; i++) {
+        snprintf(from, sizeof from, "%02d.h5", i);
+        snprintf(to, sizeof to, "test-%02d.h5", i);
+        snprintf(old, sizeof old, "%s", path_of(from));
+        assert_int_equal(rename(old, path_of(to)), 0);
+    }
+    options.data.val = VALIDATION_REFERENCE;
+    opens_together(SPLIT_TRAIN, SAMPLES * (FILES - 1) * 3 / 4);
+    records_are_equal();
 }
 
 TEST(targets_are_read_by_one_rank)
