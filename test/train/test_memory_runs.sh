@@ -29,7 +29,7 @@ left() {
 pause() {
     name=$1 place=$2 rank=$3
     shift 3
-    rm -f "$work/go.$rank"
+    rm -f "$work/go" "$work/go.$rank"
     timeout --foreground $time_limit $MPIRUN -np 2 "$vittrain" $steps checkpoint.memory=3 debug.pause="$place:$work/go:$rank" "$@" \
         >"$work/$name.killed" 2>&1 </dev/null &
     job=$!
@@ -114,8 +114,9 @@ result 'with checkpoint.resume=FILE those in memory are removed' \
     "$bad$(ended)$(has "$run_log" 'resuming from .*/last.h5: step 10,')$(left "$old" file)" "$run_log"
 
 bad=$(interrupt signal backward:11 1)
-pause signal weights_read:0:3 1 run.dir="$work/signal"
+pause signal weights_read:0 1 run.dir="$work/signal"
 kill -USR1 "$victim"
+touch "$work/go"
 wait $job
 bad="$bad$([ $? -eq 0 ] || echo 'the stopped run failed;')$(has "$work/signal.killed" 'stopped before the first step')"
 result 'a signal before the first step keeps the checkpoint from which the run has resumed' "$bad$(resumed signal 9)" "$work/signal.log"
@@ -124,7 +125,7 @@ result 'a signal before the first step keeps the checkpoint from which the run h
 best="train.epochs=2 checkpoint.every=1 checkpoint.background=yes"
 run 2 best run.dir="$work/best" $steps $best checkpoint.memory=3
 bad=$(ended)
-pause slow checkpoint_write:25:300 1 run.dir="$work/slow" $best
+pause slow checkpoint_write:25 1 run.dir="$work/slow" $best
 wait_for 'epoch 2 done' "$work/slow.killed"
 kill_victim
 run 2 slow run.dir="$work/slow" $steps $best checkpoint.memory=3
@@ -148,7 +149,7 @@ run 2 last run.dir="$work/last" $steps train.steps=20 checkpoint.every=0.2
 bad="$bad$(ended)$(has "$work/last/metrics.csv" '^0,20,val,' '^0,20,epoch,')"
 result 'also if it resumes from the disk' "$bad" "$run_log"
 
-pause unnamed backward:11:60 1
+pause unnamed backward:11 1
 kill_victim
 run 2 unnamed $steps checkpoint.memory=3
 bad=$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 9,')$(cmp "$work/whole/weights.safetensors" runs/*/weights.safetensors 2>&1)
@@ -228,7 +229,7 @@ result 'a new run does not use the checkpoints of an earlier run' "$bad$(ended)$
 rm -rf "$tidy_stale"
 
 # The folder of a run that was removed stays while a process holds it.
-pause gone backward:11:300 1 run.dir="$work/gone"
+pause gone backward:11 1 run.dir="$work/gone"
 old=$(folder gone)
 rm -rf "$work/gone"
 run 2 next run.dir="$work/next" $steps checkpoint.memory=3
