@@ -21,6 +21,7 @@ interrupt() {
     victim=$(paused $rank "$go")
     if [ -n "$victim" ]; then
         kill -"$signal" "$victim"
+        [ "$signal" = KILL ] || sleep 0.5 # until its thread has the signal
         touch "$go"
         if [ "$signal" = KILL ]; then killed_job $job "^$vittrain run.dir=$work/$name "; else wait $job; fi
         ended=$?

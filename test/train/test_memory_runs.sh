@@ -116,6 +116,7 @@ result 'with checkpoint.resume=FILE those in memory are removed' \
 bad=$(interrupt signal backward:11 1)
 pause signal weights_read:0 1 run.dir="$work/signal"
 kill -USR1 "$victim"
+sleep 0.5 # until its thread has the signal
 touch "$work/go"
 wait $job
 bad="$bad$([ $? -eq 0 ] || echo 'the stopped run failed;')$(has "$work/signal.killed" 'stopped before the first step')"
@@ -258,6 +259,7 @@ if unshare -m true 2>/dev/null; then
         debug.pause="weights_read:0:$work/usr1:0" >"$run_log" 2>&1 </dev/null &
     job=$!
     kill -USR1 "$(paused 0 "$work/usr1")"
+    sleep 0.5
     touch "$work/usr1"
     wait $job
     bad="$bad$(has "$run_log" 'stopped before the first step')"

@@ -108,6 +108,7 @@ $MPIRUN -np 2 "$vittrain" data.format=arrays data.root="$work/big" data.x=x data
     train.steps=1 train.batch=2 run.dir="$work/zeros" debug.pause="data_open:0:$work/zeros.go" >"$work/zeros.log" 2>&1 </dev/null &
 job=$!
 kill -USR1 "$(paused 0 "$work/zeros.go")"
+sleep 0.5 # until its thread has the signal
 touch "$work/zeros.go"
 wait $job
 status=$?
@@ -120,6 +121,7 @@ $MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" debug.pause="evaluation:2:$wo
 job=$!
 paused 0 "$work/end.go" >/dev/null
 kill -USR1 $job
+sleep 0.5
 touch "$work/end.go"
 wait $job
 ended=$?
