@@ -54,8 +54,9 @@ struct monitor {
     bool stop; /* request to the thread */
 };
 
-/* A monitor whose thread is stuck: the thread uses it until the process ends. */
-static struct monitor *stuck_monitor;
+/* A monitor whose thread is stuck: the thread uses it until the process ends. volatile: nothing
+ * reads it, but it must not be optimized away, because leak detectors follow it. */
+static struct monitor *volatile stuck_monitor;
 
 /* ---- sums */
 
