@@ -246,6 +246,7 @@ static void thread_stop(struct monitor *monitor)
     monitor->running = false;
     if (!monitor->stuck)
         return;
+    pthread_detach(monitor->thread);
     stuck_monitor = monitor;
     log_alarm("rank %d on %s: a sensor or the disk of its table does not respond within %d s: "
               "the run ends without the last reading",
