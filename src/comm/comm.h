@@ -198,10 +198,8 @@ struct joined_bytes {
 
 /* Collective. Join the parts of all ranks in the order of ranks. If they are large and shared
  * memory has room, the ranks of a node share one copy. `part` was allocated with malloc; this
- * function takes it over. begin [ranks + 1]: offsets of the parts, then the size of all. comm NULL:
- * one rank. comm_joined_free is not collective. */
-void comm_join(struct comm *comm, void *part, int64_t bytes, int64_t *begin,
-               struct joined_bytes *all);
+ * function takes it over. comm NULL: one rank. comm_joined_free is not collective. */
+void comm_join(struct comm *comm, void *part, int64_t bytes, struct joined_bytes *all);
 void comm_joined_free(struct joined_bytes *all);
 
 /* Collective. Copy the texts of rank 0 to all ranks. On other ranks the arguments are output: the

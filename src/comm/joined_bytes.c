@@ -44,16 +44,14 @@ static void parts_exchange(struct comm *comm, const int64_t *owner, const int64_
     owners->backend->close(owners);
 }
 
-void comm_join(struct comm *comm, void *part, int64_t bytes, int64_t *begin,
-               struct joined_bytes *all)
+void comm_join(struct comm *comm, void *part, int64_t bytes, struct joined_bytes *all)
 {
-    begin[0] = 0;
-    begin[1] = bytes;
     *all = (struct joined_bytes){.data = part, .bytes = bytes};
     if (comm == NULL || comm->size == 1)
         return;
     const int ranks = comm->size;
     int64_t *owner = allocate((size_t)ranks, sizeof *owner);
+    int64_t *begin = allocate((size_t)ranks + 1, sizeof *begin); /* of the parts, then the end */
     begin[comm->rank + 1] = bytes;
     comm_all_gather(comm, begin + 1, 1, COMM_INT64);
     for (int rank = 0; rank < ranks; rank++)
@@ -71,6 +69,7 @@ void comm_join(struct comm *comm, void *part, int64_t bytes, int64_t *begin,
     comm_barrier(here);
     here->backend->close(here);
     free(owner);
+    free(begin);
 }
 
 void comm_joined_free(struct joined_bytes *all)
@@ -88,7 +87,7 @@ void comm_share_texts(struct comm *comm, char ***texts, int64_t *count)
         return;
     struct joined_bytes all;
     char *own = NULL;
-    int64_t bytes = 0, *begin = allocate((size_t)comm->size + 1, sizeof *begin);
+    int64_t bytes = 0;
     if (comm->rank == 0) {
         for (int64_t i = 0; i < *count; i++)
             bytes += (int64_t)strlen((*texts)[i]) + 1;
@@ -96,7 +95,7 @@ void comm_share_texts(struct comm *comm, char ***texts, int64_t *count)
         for (int64_t i = 0; i < *count; i++)
             to = stpcpy(to, (*texts)[i]) + 1;
     }
-    comm_join(comm, own, bytes, begin, &all);
+    comm_join(comm, own, bytes, &all);
     comm_broadcast(comm, count, 1, COMM_INT64, 0);
     if (comm->rank != 0 && *count > 0) {
         const char *from = (const char *)all.data;
@@ -105,5 +104,4 @@ void comm_share_texts(struct comm *comm, char ***texts, int64_t *count)
             (*texts)[i] = allocate_copy(from);
     }
     comm_joined_free(&all);
-    free(begin);
 }

@@ -114,13 +114,11 @@ static bool targets_read(struct dataset *dataset, struct error *error)
         return false;
     }
     struct joined_bytes all;
-    int64_t *begin = allocate((size_t)ranks + 1, sizeof *begin);
-    comm_join(comm, part, (int64_t)bytes, begin, &all);
+    comm_join(comm, part, (int64_t)bytes, &all);
     free(self->target);
     self->target = allocate((size_t)all.bytes, 1);
     memcpy(self->target, all.data, (size_t)all.bytes);
     comm_joined_free(&all);
-    free(begin);
     return true;
 }
 

@@ -408,7 +408,6 @@ static bool descriptions_share(struct dataset *dataset, const struct split_file 
     struct comm *comm = dataset->comm;
     struct part_list list = {0};
     int64_t least[] = {self->series.is_ordered, first, -first};
-    int64_t *begin = allocate((size_t)comm->size + 1, sizeof *begin);
     struct joined_bytes *joined = &self->joined[self->joined_count++];
     for (int64_t i = 0; i < count; i++)
         if (described[i].path != NULL)
@@ -417,8 +416,7 @@ static bool descriptions_share(struct dataset *dataset, const struct split_file 
     self->series.is_ordered = least[0] != 0;
     if (least[1] != -least[2])
         error_set(error, ERROR_DATA, "ranks find different data: use the same data on all nodes");
-    comm_join(comm, list.data, (int64_t)list.bytes, begin, joined);
-    free(begin);
+    comm_join(comm, list.data, (int64_t)list.bytes, joined);
     if (error->kind != ERROR_NONE)
         return false;
     for (uint8_t *at = joined->data; at < joined->data + joined->bytes;)

@@ -53,11 +53,9 @@ void image_list_share(struct dataset *dataset)
 {
     struct image_list *list = dataset->self;
     const int ranks = dataset->comm != NULL ? dataset->comm->size : 1;
-    int64_t *begin = allocate((size_t)ranks + 1, sizeof *begin);
-    comm_join(dataset->comm, list->entry, (int64_t)(list->count * sizeof *list->entry), begin,
+    comm_join(dataset->comm, list->entry, (int64_t)(list->count * sizeof *list->entry),
               &list->entries);
-    comm_join(dataset->comm, list->text, (int64_t)list->text_bytes, begin, &list->texts);
-    free(begin);
+    comm_join(dataset->comm, list->text, (int64_t)list->text_bytes, &list->texts);
     list->entry = (struct image_entry *)(void *)list->entries.data;
     list->text = (char *)list->texts.data;
     list->count = (size_t)list->entries.bytes / sizeof *list->entry;

@@ -110,7 +110,7 @@ static void difference_check(const struct check *check, size_t finder, struct er
 /* Collective. Give the numbers of the broken records to all ranks. */
 static void broken_share(struct check *check, struct comm *comm)
 {
-    int64_t *begin = allocate(check->ranks + 1, sizeof *begin), *broken = NULL;
+    int64_t *broken = NULL;
     size_t capacity = 0, found = 0;
     struct joined_bytes all;
     for (size_t i = 0; i < check->count; i++)
@@ -118,12 +118,11 @@ static void broken_share(struct check *check, struct comm *comm)
             broken = allocate_more(broken, &capacity, found, sizeof *broken);
             broken[found++] = (int64_t)i;
         }
-    comm_join(comm, broken, (int64_t)(found * sizeof *broken), begin, &all);
+    comm_join(comm, broken, (int64_t)(found * sizeof *broken), &all);
     const int64_t *number = (const int64_t *)(const void *)all.data;
     for (int64_t i = 0; i < all.bytes / (int64_t)sizeof *number; i++)
         check->broken[number[i]] = 1;
     comm_joined_free(&all);
-    free(begin);
 }
 
 /* Collective. Add up what the ranks have found. */

@@ -499,7 +499,7 @@ static void shards_join(struct tar_shard *shards, int64_t count, int64_t rank, i
 {
     struct tar_record *records = NULL;
     struct summary *summaries = allocate((size_t)(count / ranks + 1), sizeof *summaries);
-    int64_t own = 0, total = 0, *begin = allocate((size_t)ranks + 1, sizeof *begin);
+    int64_t own = 0, total = 0;
     struct joined_bytes joined, all;
     for (int64_t i = rank; i < count; i += ranks) {
         struct summary *summary = &summaries[own++];
@@ -518,8 +518,8 @@ static void shards_join(struct tar_shard *shards, int64_t count, int64_t rank, i
         free(shards[i].own);
         shards[i].own = NULL;
     }
-    comm_join(comm, records, total * (int64_t)sizeof *records, begin, &joined);
-    comm_join(comm, summaries, own * (int64_t)sizeof *summaries, begin, &all);
+    comm_join(comm, records, total * (int64_t)sizeof *records, &joined);
+    comm_join(comm, summaries, own * (int64_t)sizeof *summaries, &all);
     const struct summary *summary = (const struct summary *)(void *)all.data;
     const struct tar_record *next = (const struct tar_record *)(void *)joined.data;
     for (int64_t r = 0; r < ranks; r++)
@@ -533,7 +533,6 @@ static void shards_join(struct tar_shard *shards, int64_t count, int64_t rank, i
         }
     shards[0].joined = joined;
     comm_joined_free(&all);
-    free(begin);
 }
 
 bool tar_index_build(const struct dataset *dataset, struct tar_shard *shards, int64_t count,

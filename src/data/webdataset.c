@@ -132,7 +132,6 @@ static bool add_split(struct dataset *dataset, const struct options *options, en
 static void read_class_names(struct dataset *dataset, const char *folder, int length)
 {
     static const char *const names[] = {"classes.txt", "classnames.txt"};
-    struct webdataset *self = dataset->self;
     char path[PATH_SIZE], *text = NULL;
     for (size_t i = 0; text == NULL && i < sizeof names / sizeof names[0]; i++) {
         snprintf(path, sizeof path, "%.*s/%s", length, folder, names[i]);
@@ -152,7 +151,6 @@ static void read_class_names(struct dataset *dataset, const char *folder, int le
         dataset->class_name[dataset->classes++] = allocate_copy(line);
     }
     free(text);
-    self->named_classes = dataset->classes;
 }
 
 /* Look for class names beside the first shard and in the folder above, which contains the folders
@@ -167,7 +165,7 @@ static void find_class_names(struct dataset *dataset)
     char above[PATH_SIZE];
     snprintf(above, sizeof above, "%.*s/..", length, folder);
     read_class_names(dataset, folder, length);
-    if (self->named_classes == 0)
+    if (dataset->classes == 0)
         read_class_names(dataset, above, (int)strlen(above));
 }
 
