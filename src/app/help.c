@@ -39,46 +39,43 @@ static void help_all(void)
            "Exit codes:\n");
     for (int i = 0; app_exit_codes[i] != NULL; i++)
         printf("  %2d  %s\n", i, app_exit_codes[i]);
-    printf("\n");
-    options_help(stdout);
+    printf("\nOptions and their defaults. In a deck: a line [section], then lines key = value.\n"
+           "On the command line: section.key=value. `vittrain --help KEY` prints the values of a "
+           "key.\n");
+    options_help(NULL, stdout);
 }
 
-/* Print the value that an option has on this command line. */
-static bool value_print(const char *key, const struct command_line *line, struct error *error)
+/* Read the decks and settings of a command line that requests help for an option. */
+static bool options_read(const struct command_line *line, struct options *options,
+                         struct error *error)
+{
+    options_default(options);
+    return (line->default_deck == NULL || options_read_file(line->default_deck, options, error)) &&
+           options_apply(line, options, error);
+}
+
+static bool help_about(const char *word, const struct command_line *line, struct error *error)
 {
     static struct options options;
-    char value[OPTION_TEXT];
-    options_default(&options);
-    if (!options_apply(line, &options, error))
-        return false;
-    option_write(option_find(key), &options, value, sizeof value);
-    printf("  set to:  %s\n", value);
-    return true;
-}
-
-static int help_about(const char *word, const struct command_line *line)
-{
-    struct error error = {0};
     const struct command *command = app_find(word);
     if (command != NULL) {
         help_command(command);
-        return ERROR_NONE;
+        return true;
     }
-    if (options_help_key(word, stdout)) {
-        if (option_find(word) != NULL && line->setting_count > 0 &&
-            !value_print(word, line, &error))
-            log_error(&error);
-        return (int)error.kind;
+    if (options_help(word, stdout))
+        return true;
+    if (option_find(word) != NULL) {
+        const bool is_set = line->default_deck != NULL || line->setting_count > 0;
+        return (!is_set || options_read(line, &options, error)) &&
+               options_help_key(word, is_set ? &options : NULL, stdout);
     }
     const char *nearest = text_nearest(word, app_command_names());
     if (nearest == NULL)
         nearest = option_find_nearest(word);
-    error_set(&error, ERROR_USAGE,
-              "%s: neither a command nor a section or key of the options%s%s%s", word,
-              nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
-              nearest != NULL ? "?" : "");
-    log_error(&error);
-    return (int)error.kind;
+    return error_set(error, ERROR_USAGE,
+                     "%s: neither a command nor a section or key of the options%s%s%s", word,
+                     nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
+                     nearest != NULL ? "?" : "");
 }
 
 /* ---- the models */
@@ -319,39 +316,28 @@ static void manual_print(FILE *file)
 
 /* ---- answers */
 
-static int answer_print(const struct command_line *line)
+static bool answer_print(const struct command_line *line, struct error *error)
 {
-    struct error error = {0};
-    if (line->version) {
+    if (line->version)
         printf("vittrain %s%s%s%s\n", version_number, version_commit[0] != '\0' ? " (commit " : "",
                version_commit, version_commit[0] != '\0' ? ")" : "");
-        return ERROR_NONE;
-    }
-    if (line->manual) {
+    else if (line->manual)
         manual_print(stdout);
-        return ERROR_NONE;
-    }
-    if (line->list_models) {
-        if (!models_list(&error))
-            log_error(&error);
-        return (int)error.kind;
-    }
-    if (line->command != NULL)
-        return help_about(line->command, line);
-    if (line->operand_count > 0)
-        return help_about(line->operand[0], line);
-    help_all();
-    return ERROR_NONE;
+    else if (line->list_models)
+        return models_list(error);
+    else if (line->command != NULL || line->operand_count > 0)
+        return help_about(line->command != NULL ? line->command : line->operand[0], line, error);
+    else
+        help_all();
+    return true;
 }
 
 int app_inform(const struct command_line *line)
 {
+    struct error error = {0};
     if (launcher_rank() > 0)
         return ERROR_NONE;
-    const int code = answer_print(line);
-    struct error error = {0};
-    if (app_output_arrived(&error))
-        return code;
-    log_error(&error);
+    if (!answer_print(line, &error) || !app_output_arrived(&error))
+        log_error(&error);
     return (int)error.kind;
 }

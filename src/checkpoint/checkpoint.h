@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/error.h"
 #include "mesh/flat.h"
 

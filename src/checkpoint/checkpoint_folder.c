@@ -20,7 +20,7 @@
 #include "checkpoint/checkpoint_name.h"
 #include "checkpoint/checkpoint_read.h"
 #include "comm/comm.h"
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/file.h"
 
 /* Divide a unit into the pieces of all ranks. rank: see vector_ranks. */

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint_part.h"
+#include "config/option_types.h"
 #include "config/phase.h"
-#include "config/run_options.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/file.h"

@@ -63,8 +63,7 @@ static void copy_vectors(int descriptor, const char *path,
     free(block);
 }
 
-bool convert_to_weights(const char *checkpoint, const char *weights, bool average,
-                        struct error *error)
+bool convert_to_weights(const char *checkpoint, const char *weights, struct error *error)
 {
     struct checkpoint_contents contents;
     struct safetensors_output output;
@@ -75,9 +74,8 @@ bool convert_to_weights(const char *checkpoint, const char *weights, bool averag
     if (descriptor >= 0 &&
         safetensors_output_open(&output, weights, contents.units, (int)contents.unit_count,
                                 contents.metadata, error)) {
-        bool averaged = average && contents.averaged;
-        copy_vectors(descriptor, checkpoint, &contents, averaged ? FLAT_AVERAGE : FLAT_MASTER,
-                     &output, error);
+        copy_vectors(descriptor, checkpoint, &contents,
+                     contents.averaged ? FLAT_AVERAGE : FLAT_MASTER, &output, error);
         error_defer(safetensors_output_close(&output, error));
     }
     if (descriptor >= 0)

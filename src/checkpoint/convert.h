@@ -10,9 +10,9 @@
 #include "core/error.h"
 #include "mesh/unit.h"
 
-/* Write the parameters of a checkpoint to a safetensors file, bit for bit; or its EMA, if `average`
- * and it has one. Checksums are verified. The file equals that of safetensors_write. */
-MUST_CHECK bool convert_to_weights(const char *checkpoint, const char *weights, bool average,
+/* Write the parameters of a checkpoint to a safetensors file, bit for bit; or its EMA, if it has
+ * one. Checksums are verified. The file equals that of safetensors_write. */
+MUST_CHECK bool convert_to_weights(const char *checkpoint, const char *weights,
                                    struct error *error);
 
 /* Contents of a checkpoint at step 0 besides the weights. */

@@ -618,7 +618,7 @@ void model_metadata_apply(const struct model_metadata *metadata, struct options 
     }
     list_apply(&metadata->statistics.mean, &options->augment.mean);
     list_apply(&metadata->statistics.std, &options->augment.std);
-    options->augment.interpolation = (int)model_metadata_interpolation(metadata);
+    options->augment.interpolation = model_metadata_interpolation(metadata);
     /* Metadata of this program without a crop: images are resized to squares. */
     options->augment.recipe = metadata->program[0] != '\0' && metadata->eval.crop == CROP_AUTO
                                   ? RECIPE_PLAIN

@@ -10,8 +10,7 @@
 #include <stdint.h>
 
 #include "comm/comm.h"
-#include "config/data_options.h"
-#include "config/model_options.h"
+#include "config/options.h"
 #include "core/error.h"
 
 struct model;

@@ -79,7 +79,7 @@ static void convert_files(const struct options *options, const char *in, const c
     snprintf(checkpoint, sizeof checkpoint, "%s", in);
     weights_file_hold(checkpoint);
     if (text_ends_with(in, ".h5"))
-        error_defer(convert_to_weights(checkpoint, out, options->convert.average, error));
+        error_defer(convert_to_weights(checkpoint, out, error));
     else
         checkpoint_make(in, out, options, error);
     if (error->kind != ERROR_NONE || stat(out, &file) != 0)
@@ -106,7 +106,7 @@ const struct command command_convert = {
     .summary = "convert checkpoints to weights and back",
     .detail =
         "Writes the weights of a checkpoint of any strategy as safetensors; their EMA if there is "
-        "one and convert.average=on. Or writes a checkpoint at step 0 with given weights, for the "
+        "one. Or writes a checkpoint at step 0 with given weights, for the "
         "model, optimizer and data of the options (model.classes: that of the weights, unless "
         "given); checkpoint.resume=FILE starts training from it. Both run on one rank with a few "
         "MiB of memory for any size of model.",

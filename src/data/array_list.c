@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/data_options.h"
+#include "config/option_types.h"
 #include "core/allocate.h"
 #include "core/text.h"
 #include "data/array_attributes.h"

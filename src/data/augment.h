@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "config/option_types.h"
 #include "data/mix.h"
 #include "device/device.h"
 
@@ -20,7 +21,7 @@ struct augment {
     int64_t width, height; /* after the resize */
     double flip, vflip, rotate, translate, erase, noise, channel_dropout;
     bool rot90;
-    int roll; /* enum roll_choice */
+    enum roll_choice roll;
     double erase_scale[2], erase_ratio[2];
     int64_t crop_pad;
     bool active;                 /* false: evaluation, only resize and normalise */

@@ -17,7 +17,6 @@ enum { MIX_GROUP = 2 };
 struct mix {
     uint64_t seed;
     double mixup, cutmix;  /* alpha of the Beta(alpha, alpha) distributions; 0: off */
-    double cut_share;      /* probability of CutMix if both are on */
     int64_t width, height; /* of the images */
 };
 

@@ -80,7 +80,7 @@ static enum flip_choice flip_here(const struct grain_check *check)
 {
     const struct session *session = check->session;
     const bool here = session->options->debug.flip_rank == session->mesh.world->rank;
-    return here ? (enum flip_choice)session->options->debug.flip : FLIP_OFF;
+    return here ? session->options->debug.flip : FLIP_OFF;
 }
 
 /* Inverts a bit of this rank's copy of the largest tensor of the first unit. */

@@ -4,7 +4,7 @@
 #ifndef VITTRAIN_TRAIN_GRAIN_HASHES_H
 #define VITTRAIN_TRAIN_GRAIN_HASHES_H
 
-#include "config/train_options.h"
+#include "config/option_types.h"
 #include "train/session.h"
 
 /* Hashes of a step. Those of the grains of other ranks are 0. */

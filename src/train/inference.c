@@ -143,8 +143,7 @@ static bool split_open(struct inference *inference, struct comm *world, struct e
         return error_set(error, ERROR_USAGE,
                          "predict.split=train: training samples are windows of fields; name the "
                          "files, which are predicted whole");
-    if (!feed_open(&inference->run.validation, options, (enum data_split)options->predict.split,
-                   world, error))
+    if (!feed_open(&inference->run.validation, options, options->predict.split, world, error))
         return false;
     split_name_set(inference);
     return names_compare(inference, error);

@@ -80,7 +80,7 @@ static double schedule_main_rate(const struct schedule *schedule, struct positio
     double rate = schedule->base_rate;
     double low = rate / options->schedule.div_factor;
 
-    switch ((enum schedule_choice)options->schedule.name) {
+    switch (options->schedule.name) {
     case SCHEDULE_CONSTANT:
         return rate;
     case SCHEDULE_COSINE:
@@ -151,7 +151,7 @@ double schedule_base_rate(const struct options *options, int64_t global_batch)
 {
     double ratio = (double)global_batch / (double)options->optim.lr_batch;
 
-    switch ((enum rate_scale_choice)options->optim.lr_scale) {
+    switch (options->optim.lr_scale) {
     case RATE_SCALE_NONE:
         return options->optim.lr;
     case RATE_SCALE_LINEAR:

@@ -28,7 +28,7 @@ static enum data_type compute_type(const struct session *session)
 {
     int64_t lacking[] = {!session->limits.multiplies_bf16, !session->limits.multiplies_fp16};
     comm_all_reduce(session->mesh.world, lacking, 2, COMM_INT64, COMM_MAX);
-    switch ((enum precision_choice)session->options->train.precision) {
+    switch (session->options->train.precision) {
     case PRECISION_FP32:
         return TYPE_FP32;
     case PRECISION_BF16:
@@ -282,9 +282,9 @@ void session_measure(struct session *session, int64_t batch, const struct image_
     const struct options *options = session->options;
     const struct image_source known = input_source(&session->input, source);
     /* On a GPU node the host has cores and memory to spare, so auto writes in the background. */
-    bool background = options->checkpoint.background == BACKGROUND_AUTO
+    bool background = options->checkpoint.background == SWITCH_AUTO
                           ? hardware_has_memory(session->device)
-                          : options->checkpoint.background == BACKGROUND_YES;
+                          : options->checkpoint.background == SWITCH_ON;
     bool snapshot = training && background && options->checkpoint.writers != WRITERS_NODE0;
     session->batch = batch;
     memory->loader_bytes = feed_bytes(options, &known, batch, training);
@@ -311,7 +311,7 @@ static size_t session_host_bytes(const struct session *session)
 static void snapshot_decide(struct session *session)
 {
     struct session_memory *memory = &session->memory;
-    if (memory->snapshot_bytes == 0 || session->options->checkpoint.background != BACKGROUND_AUTO)
+    if (memory->snapshot_bytes == 0 || session->options->checkpoint.background != SWITCH_AUTO)
         return;
     size_t available = memory_available("") / (size_t)session->mesh.node->size;
     int64_t lacks = available > 0 && session_host_bytes(session) > available;

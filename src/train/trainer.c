@@ -111,7 +111,7 @@ static bool writer_prepare(struct trainer *trainer, struct error *error)
     struct session *session = &trainer->run.session;
     if (trainer->checkpoints.target.writers == WRITERS_NODE0) {
         if (session->memory.snapshot != NULL ||
-            trainer->run.options.checkpoint.background == BACKGROUND_YES)
+            trainer->run.options.checkpoint.background == SWITCH_ON)
             log_info(
                 "checkpoints: not in the background, because the first node writes for all nodes");
         session_drop_snapshot(session);
@@ -132,7 +132,7 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
              trainer->folder.resuming ? " (resuming)" : "");
     enum writers_choice writers = WRITERS_AUTO;
     if (!checkpoint_probe(trainer->folder.checkpoints, trainer->run.world,
-                          (enum writers_choice)options->checkpoint.writers, &writers, error))
+                          options->checkpoint.writers, &writers, error))
         return false;
     trainer->checkpoints.target =
         (struct checkpoint_target){.directory = trainer->folder.checkpoints,

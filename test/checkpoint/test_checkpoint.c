@@ -11,7 +11,7 @@
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/weights_file.h"
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/subprocess.h"
 #include "model_fixture.h"
 #include "test.h"

@@ -18,7 +18,7 @@
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/safetensors.h"
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/hdf5_file.h"
 #include "core/log.h"
 #include "model_fixture.h"

@@ -17,7 +17,7 @@
 #include "checkpoint/checkpoint_part.h"
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/file.h"
 #include "model_fixture.h"
 #include "test.h"

@@ -46,6 +46,9 @@ printf '[output]\nupload = a:b\n' >first.ini
 printf '[output]\nupload += /c\n[train]\nbatch = 8\n' >second.ini
 answers "the value of a key in decks" 0 '^  set to:  a:b/c$' "$vittrain" --help output.upload first.ini second.ini train.batch=4
 answers "the value of a key, emptied by the command line" 0 '^  set to:  $' "$vittrain" --help output.upload first.ini output.upload=
+printf '[output]\nupload = c:d\n' >vittrain.ini
+answers "the value of a key in vittrain.ini" 0 '^  set to:  c:d$' "$vittrain" --help output.upload
+rm vittrain.ini
 refuses "help for a key with a deck that does not exist" 2 'none.ini' "$vittrain" --help output.upload none.ini
 ! "$vittrain" --help bench | sed 1,2d | grep -E '.{89}'
 outcome $? "the help of a command has lines of at most 88 characters"
