@@ -15,5 +15,4 @@ libvittrain_a_SOURCES += \
 	src/config/options.h \
 	src/config/options_check.c \
 	src/config/options_list.h \
-	src/config/options_print.c \
 	src/config/phase.h

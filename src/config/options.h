@@ -103,23 +103,4 @@ void option_changes(const struct options *before, const struct options *now,
 /* True if all differences have EFFECT_NONE. */
 bool option_changes_nothing(const struct options *before, const struct options *now);
 
-/* Print the options of a section with their defaults and help, or (NULL) all. Return false if the
- * section does not exist. */
-bool options_help(const char *section, FILE *file);
-
-/* Print help, allowed values, default and condition of an option, and its value if `options` is not
- * NULL. Return false if the option does not exist. */
-bool options_help_key(const char *key, const struct options *options, FILE *file);
-
-/* Print a paragraph in lines of the width of the help, indented by `indent` spaces. */
-void options_print_wrapped(FILE *file, int indent, const char *text);
-
-/* Print the options as a section of the manual page, in mdoc. */
-void options_manual(FILE *file);
-
-/* Print text in mdoc: escaped, each sentence on a line of its own, without a newline at the end. */
-void options_manual_text(FILE *file, const char *text);
-/* Print text on one line as the argument of a macro; no word is taken as a delimiter. */
-void options_manual_words(FILE *file, const char *text);
-
 #endif

@@ -42,6 +42,9 @@ answers "version" 0 '^vittrain [0-9]' "$vittrain" --version
 answers "help lists the options" 0 '^  train.batch = 64$' "$vittrain" --help
 answers "help lists the commands" 0 '^  predict ' "$vittrain" help
 answers "help for a key" 0 'a whole number from 1 to' "$vittrain" --help train.batch
+answers "the conditions of a key" 0 '^  applies: with augment.erase above 0$' "$vittrain" --help augment.erase_scale
+grep -q '^  applies: with a model.name other than linear$' out
+outcome $? "and that of its section"
 printf '[output]\nupload = a:b\n' >first.ini
 printf '[output]\nupload += /c\n[train]\nbatch = 8\n' >second.ini
 answers "the value of a key in decks" 0 '^  set to:  a:b/c$' "$vittrain" --help output.upload first.ini second.ini train.batch=4

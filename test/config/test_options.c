@@ -578,28 +578,6 @@ TEST(changed_options_take_few_lines)
     free(printed);
 }
 
-TEST(help_knows_keys_and_sections)
-{
-    const struct options options = with("optim.nesterov=on");
-    struct text_stream text;
-    FILE *file = text_stream_open(&text);
-    assert_true(options_help_key("train.batch", NULL, file));
-    assert_true(options_help_key("optim.nesterov", &options, file));
-    assert_true(options_help_key("augment.erase_scale", NULL, file));
-    assert_true(options_help("optim", file));
-    assert_false(options_help_key("optim", NULL, file));
-    assert_false(options_help("optimus", file));
-    options_manual(file);
-    char *help = text_stream_close(&text);
-    assert_has(help, "a whole number from 1 to 1000000");
-    assert_has(help, "set to:  on\n");
-    assert_has(help, "applies: with optim.name=sgd, muon or lars");
-    assert_has(help, "applies: with a model.name other than linear\n  applies: with augment.erase");
-    assert_has(help, "optim: optimizer");
-    assert_has(help, ".It Cm predict.output\n");
-    free(help);
-}
-
 static void change_append(void *user, const struct option_change *change)
 {
     static const char *const effects[] = {"", "learning", "none", "model", "command"};
