@@ -122,9 +122,6 @@ errors $convnet run.dir="$work/refused" 3<<END
 2|train.accumulate=2|train.accumulate=2
 END
 
-run 1 plan plan $vit train.precision=bf16 plan.cluster="$TEST_SOURCE/input/clusters/h100_ib400.ini"
-result 'a plan reports numbers of ranks with too many grains' "$(has plan.log '^ *32 .*train.grain=16')" plan.log
-
 if [ -n "$TEST_LONG" ]; then
     for type in fp32 bf16 fp16; do
         run 1 "vit-$type" $vit train.precision=$type run.dir="$work/vit-$type"
