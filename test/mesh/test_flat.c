@@ -10,7 +10,7 @@
 #include "core/random.h"
 #include "device/exact_sum.h"
 #include "device_test.h"
-#include "mesh/initial.h"
+#include "mesh/unit.h"
 #include "rank_tests.h"
 
 enum { UNITS = 3, SEED = 42 };
