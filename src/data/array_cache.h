@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 #include "core/error.h"
+#include "core/error.h"
 #include "data/array.h"
 #include "data/array_files.h"
 #include "data/array_filter.h"
-#include "data/byte_buffer.h"
 
 /* Buffers of a thread while it reads. */
 struct array_reader {
