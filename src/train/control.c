@@ -9,7 +9,7 @@ void control_start(struct control *control, const struct control_flags *flags)
     ENSURE(!control->started, "control flags: the previous all-reduce was not waited for");
     control->flags = *flags;
     control->request =
-        world->backend->all_reduce(world, &control->flags, FLAGS, COMM_INT64, COMM_MAX, NULL);
+        comm_start_all_reduce(world, &control->flags, FLAGS, COMM_INT64, COMM_MAX, NULL);
     control->started = true;
 }
 
