@@ -475,7 +475,6 @@ bool arrays_open_split(struct dataset *dataset, const struct options *options,
                        struct hdf5_reader *reader, enum data_split split, struct error *error)
 {
     struct arrays *self = dataset->self;
-    struct comm *comm = dataset->comm;
     const int64_t rank = dataset->rank, ranks = dataset->ranks;
     const bool all = split == SPLIT_ALL;
     int64_t count, next = 0, empty = 0;
