@@ -4,6 +4,7 @@
  * step; the largest batch fits, and one more does not. */
 #include "plan/plan.h"
 
+#include "comm/combine.h"
 #include "comm_fixture.h"
 #include "config/options.h"
 #include "model_fixture.h"
@@ -64,56 +65,21 @@ static struct counted_group *counted_of(const struct comm *comm)
     return comm->backend == &shard_counted.counting ? &shard_counted : &replica_counted;
 }
 
-static double element_bytes(enum comm_type type)
-{
-    return type == COMM_BF16 || type == COMM_FP16 ? 2
-           : type == COMM_FP32                    ? 4
-           : type == COMM_BYTE                    ? 1
-                                                  : 8;
-}
-
-static struct comm_request *count_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                             enum comm_type type, enum comm_operation operation,
-                                             struct event *after)
+static struct comm_request *count_start(struct comm *comm, const struct comm_call *call)
 {
     struct counted_group *counted = counted_of(comm);
-    counted->sent += 2 * element_bytes(type) * (double)count * (comm->size - 1) / comm->size;
-    return counted->real->all_reduce(comm, buffer, count, type, operation, after);
-}
-
-static struct comm_request *count_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                                 enum comm_type type, enum comm_operation operation,
-                                                 struct event *after)
-{
-    struct counted_group *counted = counted_of(comm);
-    counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
-    return counted->real->reduce_scatter(comm, buffer, count, type, operation, after);
-}
-
-static struct comm_request *count_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                             enum comm_type type, struct event *after)
-{
-    struct counted_group *counted = counted_of(comm);
-    counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
-    return counted->real->all_gather(comm, buffer, count, type, after);
-}
-
-static struct comm_request *count_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                             const int *parts, void *received, int64_t count,
-                                             enum comm_type type, struct event *after)
-{
-    struct counted_group *counted = counted_of(comm);
-    counted->sent += element_bytes(type) * (double)count * parts[comm->rank] * (comm->size - 1);
-    return counted->real->all_to_all(comm, sent, stride, parts, received, count, type, after);
+    const double bytes = (double)(call->count * comm_type_size(call->type)),
+                 others = comm->size - 1;
+    counted->sent += call->action == COMM_ALL_REDUCE   ? 2 * bytes * others / comm->size
+                     : call->action == COMM_ALL_TO_ALL ? bytes * call->parts[comm->rank] * others
+                                                       : bytes * others;
+    return counted->real->start(comm, call);
 }
 
 static void counting_begin(struct counted_group *counted, struct comm *comm)
 {
     *counted = (struct counted_group){.real = comm->backend, .counting = *comm->backend};
-    counted->counting.all_reduce = count_all_reduce;
-    counted->counting.reduce_scatter = count_reduce_scatter;
-    counted->counting.all_gather = count_all_gather;
-    counted->counting.all_to_all = count_all_to_all;
+    counted->counting.start = count_start;
     comm->backend = &counted->counting;
 }
 
@@ -177,8 +143,8 @@ static int plan_wrong(int strategy, const char *variant)
     assert_ok(run_start(&run, &error) && steps_run(&run, &error) &&
                   plan_open(&plan, &options, world->size, world->size, &error),
               &error);
-    plan_make(&plan, (enum strategy_choice)strategy,
-              (enum checkpoint_activations_choice)options.train.checkpoint_activations, 0, &entry);
+    plan_make(&plan, (enum strategy_choice)strategy, options.train.checkpoint_activations, 0,
+              &entry);
     plan_add_traffic(&plan, &entry);
     if (entry.error.kind != ERROR_NONE)
         fail_msg("%s", entry.error.text);
@@ -241,8 +207,7 @@ TEST(the_largest_batch_fits_and_one_more_does_not)
         if (strstr(variants[i], "train.exact") != NULL)
             continue; /* train.exact=layout needs train.global_batch */
         imagined_open(&plan, 4, STRATEGY_ZERO2, variants[i]);
-        enum checkpoint_activations_choice kept =
-            (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations;
+        enum checkpoint_activations_choice kept = plan.options.train.checkpoint_activations;
         size_t room = (size_t)60 << 20;
         plan_make(&plan, STRATEGY_ZERO2, kept, room, &entry);
         int64_t largest = entry.largest_batch;
