@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The header is not trusted. Its length is checked first, then the JSON, each tensor, and that the
  * tensors fill the file. */
-#include "checkpoint/safetensors_header.h"
-
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "checkpoint/safetensors.h"
 #include "core/file.h"
 
 /* The format allows 100 MB, but parsed JSON takes up to 82 times the memory of its text. */
@@ -136,9 +137,7 @@ static bool entries_parse(struct safetensors_header *header, int64_t data_bytes,
 {
     const char *name;
     json_t *value;
-    header->entry = calloc(json_object_size(header->json) + 1, sizeof *header->entry);
-    if (header->entry == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for the header of %s", path);
+    header->entry = allocate(json_object_size(header->json), sizeof *header->entry);
     json_object_foreach(header->json, name, value)
     {
         if (strcmp(name, "__metadata__") == 0)
@@ -168,38 +167,47 @@ bool safetensors_header_parse(const char *text, size_t length, int64_t data_byte
     return entries_parse(header, data_bytes, path, error);
 }
 
-bool safetensors_header_read(int descriptor, const char *path, struct safetensors_header *header,
-                             struct error *error)
+/* Read the header of a file of `bytes` bytes. */
+static bool header_read(int descriptor, const char *path, int64_t bytes,
+                        struct safetensors_header *header, struct error *error)
 {
     unsigned char prefix[8];
-    struct stat file;
     uint64_t length = 0;
-    *header = (struct safetensors_header){.count = 0};
-    if (fstat(descriptor, &file) != 0)
-        return durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
-    if (!S_ISREG(file.st_mode))
-        return error_set(error, ERROR_CHECKPOINT, "cannot read %s: it is not a regular file", path);
-    if (file.st_size < 8)
+    if (bytes < 8)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s is not a safetensors file: it is shorter than 8 bytes", path);
     if (!durable_read(descriptor, path, prefix, sizeof prefix, 0, error))
         return false;
     for (int byte = 7; byte >= 0; byte--)
         length = length << 8 | prefix[byte];
-    if (length > HEADER_LIMIT || (int64_t)length > file.st_size - 8)
+    if (length > HEADER_LIMIT || (int64_t)length > bytes - 8)
         return error_set(
             error, ERROR_CHECKPOINT,
             "%s is not a valid safetensors file: it states that its header has %llu bytes, "
             "the file has %lld and this program reads at most %d",
-            path, (unsigned long long)length, (long long)file.st_size, HEADER_LIMIT);
-    char *text = malloc(length + 1);
-    if (text == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for the header of %s", path);
-    bool good = durable_read(descriptor, path, text, length, 8, error) &&
-                safetensors_header_parse(text, length, file.st_size - 8 - (int64_t)length, path,
-                                         header, error);
+            path, (unsigned long long)length, (long long)bytes, HEADER_LIMIT);
+    char *text = allocate(length, 1);
+    const bool good =
+        durable_read(descriptor, path, text, length, 8, error) &&
+        safetensors_header_parse(text, length, bytes - 8 - (int64_t)length, path, header, error);
     free(text);
     return good;
+}
+
+int safetensors_header_open(const char *path, struct safetensors_header *header,
+                            struct error *error)
+{
+    /* O_NONBLOCK: opening a FIFO must not block. */
+    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat file;
+    *header = (struct safetensors_header){.count = 0};
+    if (descriptor < 0 || fstat(descriptor, &file) != 0)
+        durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
+    else if (!S_ISREG(file.st_mode))
+        error_set(error, ERROR_CHECKPOINT, "cannot read %s: it is not a regular file", path);
+    else
+        error_defer(header_read(descriptor, path, file.st_size, header, error));
+    return descriptor;
 }
 
 void safetensors_header_free(struct safetensors_header *header)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_read.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/weights_file.h"
 #include "config/command_line.h"
 #include "config/options.h"
@@ -45,8 +45,9 @@ static void root_find(const char *checkpoint, char root[OPTION_TEXT])
 static bool deck_read(const char *checkpoint, struct options *options, struct comm *world,
                       struct error *error)
 {
-    char *deck = NULL;
-    if (!checkpoint_read_deck(checkpoint, world, &deck, error))
+    struct training_state state;
+    char *deck;
+    if (!checkpoint_read_deck(checkpoint, world, &state, &deck, error))
         return false;
     options_default(options);
     const struct mesh_options mesh = options->mesh;
@@ -63,7 +64,7 @@ static bool options_read(struct inference *inference, const char *weights, bool 
                          const struct command_line *line, struct comm *world, struct error *error)
 {
     struct options *options = &inference->run.options;
-    const char *architecture = inference->metadata.model.name;
+    const char *architecture = inference->metadata.options.model.name;
     if (!model_metadata_read(weights, world, &inference->metadata, error))
         return false;
     if (text_ends_with(weights, ".safetensors"))

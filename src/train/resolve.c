@@ -53,14 +53,15 @@ static void evaluation_resolve(struct eval_options *eval, const struct model_ent
                                const struct model_metadata *weights, int64_t image)
 {
     const double fraction = entry->crop_fraction > 0 ? entry->crop_fraction : usual_crop_fraction;
-    const bool known = weights != NULL && weights->model.image > 0 && weights->eval.resize > 0 &&
-                       weights->eval.crop == CROP_CENTER;
+    const struct options *trained = weights != NULL ? &weights->options : NULL;
+    const bool known = trained != NULL && trained->model.image > 0 && trained->eval.resize > 0 &&
+                       trained->eval.crop == CROP_CENTER;
     choice_set(&eval->crop, CROP_AUTO, CROP_CENTER);
     if (eval->crop == CROP_NONE)
         return;
-    choice_set(&eval->resize_to, RESIZE_AUTO, known ? weights->eval.resize_to : RESIZE_SHORTER);
+    choice_set(&eval->resize_to, RESIZE_AUTO, known ? trained->eval.resize_to : RESIZE_SHORTER);
     if (eval->resize == 0)
-        eval->resize = known ? image * weights->eval.resize / weights->model.image
+        eval->resize = known ? image * trained->eval.resize / trained->model.image
                              : (int64_t)floor((double)image / fraction);
 }
 
@@ -91,7 +92,7 @@ static void interpolation_resolve(struct augment_options *augment, const struct 
     const bool photos = augment->recipe == RECIPE_PHOTOS;
     if (photos && weights != NULL)
         choice_set(&augment->interpolation, INTERPOLATION_AUTO,
-                   (int)model_metadata_interpolation(weights));
+                   weights->options.augment.interpolation);
     if (photos)
         choice_set(&augment->interpolation, INTERPOLATION_AUTO, (int)entry->interpolation);
     choice_set(&augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
@@ -165,7 +166,7 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
                          "augment.rot90=on needs square images, and the model reads %lld x %lld "
                          "pixels: leave it out, or set augment.flip and augment.vflip",
                          (long long)image, (long long)width);
-    if (weights != NULL && strcmp(weights->model.name, options->model.name) != 0)
+    if (weights != NULL && strcmp(weights->options.model.name, options->model.name) != 0)
         weights = NULL; /* no metadata, or those of another model */
     const bool free_geometry =
         augment->resize == 0 && augment->resize_to == RESIZE_AUTO && augment->crop == CROP_AUTO;

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint_read.h"
-#include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/memory_checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights_file.h"

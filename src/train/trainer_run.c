@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_name.h"
-#include "checkpoint/checkpoint_read.h"
 #include "checkpoint/safetensors.h"
 #include "config/options.h"
 #include "config/phase.h"

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint_name.h"
-#include "checkpoint/checkpoint_read.h"
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"
 #include "core/clock.h"
@@ -16,21 +14,12 @@
 #include "train/resume.h"
 #include "train/trainer_state.h"
 
-/* Logs the lines about checkpoints that were skipped. */
-static void ignored_log(char *report)
-{
-    for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        log_warn("ignored: %s", line);
-}
-
 /* Collective. Sets resume_path to the newest valid checkpoint of the run folder, or to "". */
 static bool local_find(struct trainer *trainer, struct error *error)
 {
-    char report[4096] = "";
-    bool found = checkpoint_find(
-        &trainer->checkpoints.target, trainer->run.world, trainer->checkpoints.resume_path,
-        sizeof trainer->checkpoints.resume_path, report, sizeof report, error);
-    ignored_log(report);
+    const bool found = checkpoint_find(&trainer->checkpoints.target, trainer->run.world,
+                                       trainer->checkpoints.resume_path,
+                                       sizeof trainer->checkpoints.resume_path, error);
     trainer->checkpoints.verified = found;
     return found || error->kind == ERROR_NONE;
 }
@@ -40,10 +29,10 @@ static bool memory_look(struct trainer *trainer, struct error *error)
 {
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
     struct comm *world = trainer->run.world;
-    char report[4096], id[MEMORY_ID] = "";
+    char id[MEMORY_ID] = "";
     bool unusable = false;
     if (world->rank == 0 && !trainer->folder.fresh)
-        checkpoint_memory_id(trainer->folder.path, id, &unusable);
+        memory_id(trainer->folder.path, id, &unusable);
     if (unusable)
         log_warn("checkpoints in memory are not used: %s/.memory is damaged or was copied from "
                  "another run folder",
@@ -51,9 +40,7 @@ static bool memory_look(struct trainer *trainer, struct error *error)
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
     if (id[0] == '\0')
         return true;
-    const bool good = memory_find(id, &trainer->run.session.mesh, &checkpoints->found, report,
-                                  sizeof report, error);
-    ignored_log(report);
+    const bool good = memory_find(id, &trainer->run.session.mesh, &checkpoints->found, error);
     if (good && !checkpoints->found.exists)
         log_warn("the checkpoints in memory of the last attempt are lost: no node has "
                  "/dev/shm/vittrain-*-%s",
@@ -144,11 +131,13 @@ bool trainer_decide_batch(struct trainer *trainer, struct error *error)
 {
     const struct options *options = &trainer->run.options;
     struct training_state state;
+    char *deck;
     if (options->mesh.elastic && options->train.global_batch == 0 &&
         trainer->checkpoints.resume_path[0] != '\0') {
-        if (!checkpoint_read_state(trainer->checkpoints.resume_path, trainer->run.world, &state,
-                                   error))
+        if (!checkpoint_read_deck(trainer->checkpoints.resume_path, trainer->run.world, &state,
+                                  &deck, error))
             return false;
+        free(deck);
         if (state.step > 0 && state.global_batch != trainer->run.global_batch) {
             trainer->run.global_batch = state.global_batch;
             batch_stretch(trainer);

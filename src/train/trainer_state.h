@@ -4,7 +4,7 @@
 #ifndef VITTRAIN_TRAIN_TRAINER_STATE_H
 #define VITTRAIN_TRAIN_TRAINER_STATE_H
 
-#include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/memory_checkpoint.h"
 #include "checkpoint/run_folder.h"
 #include "config/options.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint_name.h"
+#include "checkpoint/checkpoint.h"
 #include "config/command_line.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -54,7 +54,7 @@ static bool options_read(struct options *options, const char *folder,
 static bool checkpoint_choose(const char *folder, const struct options *options, int64_t last,
                               struct comm *world, char *path, size_t size, struct error *error)
 {
-    char directory[OPTION_TEXT + 16], report[4096], name[CHECKPOINT_NAME];
+    char directory[OPTION_TEXT + 16], name[CHECKPOINT_NAME];
     path[0] = '\0';
     snprintf(directory, sizeof directory, "%s/checkpoints", folder);
     checkpoint_name(name, options->verify.from);
@@ -66,10 +66,7 @@ static bool checkpoint_choose(const char *folder, const struct options *options,
                                              .writers = WRITERS_AUTO,
                                              .model = options->model.name,
                                              .before = last};
-    bool found = checkpoint_find(&target, world, path, size, report, sizeof report, error);
-    for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        log_warn("ignored: %s", line);
-    return found ||
+    return checkpoint_find(&target, world, path, size, error) ||
            error_set(
                error, ERROR_CHECKPOINT,
                "%s has no valid checkpoint before the receipt of step %lld; set verify.from=0 "

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_file.h"
-#include "core/crc32c.h"
 #include "core/file.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
@@ -32,36 +31,27 @@ static void write_checkpoint(void)
 {
     struct unit_tensor tensors[UNITS][TENSORS] = {0};
     struct unit units[UNITS] = {{.name = "stem"}, {.name = "head"}};
-    struct checkpoint_piece pieces[UNITS] = {0};
     struct checkpoint_contents contents;
-    const float zeros[ELEMENTS] = {0};
     for (int u = 0; u < UNITS; u++) {
-        for (int t = 0; t < TENSORS; t++)
+        units[u].tensors = tensors[u];
+        units[u].tensor_count = TENSORS;
+        units[u].count = ELEMENTS;
+        for (int t = 0; t < TENSORS; t++) {
             tensors[u][t] = (struct unit_tensor){.dimensions = 1,
                                                  .shape = {ELEMENTS / TENSORS},
                                                  .count = ELEMENTS / TENSORS,
                                                  .offset = t * ELEMENTS / TENSORS};
-        units[u].tensors = tensors[u];
-        units[u].tensor_count = TENSORS;
-        units[u].count = ELEMENTS;
-        pieces[u] = (struct checkpoint_piece){.count = ELEMENTS};
-        for (int kind = 0; kind < FLAT_VECTORS; kind++)
-            pieces[u].crc[kind] = crc32c_update(0, zeros, sizeof zeros);
-        snprintf(tensors[u][0].name, TENSOR_NAME, "%d.weight", u);
-        snprintf(tensors[u][1].name, TENSOR_NAME, "%d.bias", u);
+            snprintf(tensors[u][t].name, TENSOR_NAME, "%d.%s", u, t == 0 ? "weight" : "bias");
+        }
     }
     checkpoint_contents_open(&contents, units, UNITS, "fake", "fp32", "[run]\nseed = 1\n");
     contents.state = (struct training_state){.step = 9, .epoch = 1, .epoch_step = 4};
     contents.moments = 1;
     contents.replica = contents.shard = 1;
-    for (int u = 0; u < UNITS; u++)
-        contents.layout[u].piece_count = 1;
-    contents.piece_count = UNITS;
+    free(checkpoint_contents_divide(&contents));
     assert_true(checkpoint_file_create(checkpoint, &contents, &error));
     int file = durable_open(checkpoint, &error);
-    for (int u = 0; u < UNITS; u++)
-        assert_true(durable_write(file, checkpoint, &pieces[u], sizeof pieces[u],
-                                  contents.layout[u].table_offset, &error));
+    assert_true(checkpoint_tables_write(file, checkpoint, &contents, &error));
     close(file);
     checkpoint_contents_free(&contents);
 }
@@ -120,21 +110,6 @@ static void group_in_itself(hid_t file)
     assert_true(H5Lcreate_hard(file, "units", file, "units/head", H5P_DEFAULT, H5P_DEFAULT) >= 0);
 }
 
-/* HDF5 needs a function to register the class; it is not called. */
-static void traverse(void)
-{
-}
-
-static void user_link(hid_t file)
-{
-    static const H5L_class_t kind = {.version = H5L_LINK_CLASS_T_VERS,
-                                     .id = (H5L_type_t)100,
-                                     .trav_func = (H5L_traverse_func_t)traverse};
-    assert_true(H5Lregister(&kind) >= 0);
-    assert_true(H5Ldelete(file, "units", H5P_DEFAULT) >= 0);
-    assert_true(H5Lcreate_ud(file, "units", kind.id, "x", 1, H5P_DEFAULT, H5P_DEFAULT) >= 0);
-}
-
 /* Replace a data set. */
 static void replace(hid_t file, const char *name, hid_t type, hid_t space, hid_t creation)
 {
@@ -159,21 +134,11 @@ static hid_t text_type(void)
     return type;
 }
 
-static void external_data(hid_t file, const char *from)
+static void external_data(hid_t file)
 {
     hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    assert_true(H5Pset_external(creation, from, 0, H5F_UNLIMITED) >= 0);
+    assert_true(H5Pset_external(creation, temporary_path("fifo"), 0, H5F_UNLIMITED) >= 0);
     replace(file, "deck", text_type(), number_space(1 << 20), creation);
-}
-
-static void endless_data(hid_t file)
-{
-    external_data(file, "/dev/zero");
-}
-
-static void data_in_fifo(hid_t file)
-{
-    external_data(file, temporary_path("fifo"));
 }
 
 static void virtual_data(hid_t file)
@@ -209,30 +174,16 @@ static void variable_text(hid_t file)
     replace(file, "deck", type, number_space(4), H5P_DEFAULT);
 }
 
-/* Replace an attribute by one of this type, with these bytes. */
-static void retype(hid_t file, const char *name, hid_t type, const void *value)
-{
-    hid_t scalar = H5Screate(H5S_SCALAR);
-    assert_true(H5Adelete(file, name) >= 0);
-    hid_t attribute = H5Acreate2(file, name, type, scalar, H5P_DEFAULT, H5P_DEFAULT);
-    assert_true(H5Awrite(attribute, type, value) >= 0);
-    H5Aclose(attribute);
-    H5Sclose(scalar);
-}
-
-static void compound_number(hid_t file)
-{
-    const int64_t value = 1;
-    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof value);
-    H5Tinsert(type, "number", 0, H5T_NATIVE_INT64);
-    retype(file, "step", type, &value);
-}
-
 static void array_number(hid_t file)
 {
     static const int64_t value[1000];
     const hsize_t count = 1000;
-    retype(file, "step", H5Tarray_create2(H5T_NATIVE_INT64, 1, &count), value);
+    hid_t scalar = H5Screate(H5S_SCALAR), type = H5Tarray_create2(H5T_NATIVE_INT64, 1, &count);
+    assert_true(H5Adelete(file, "step") >= 0);
+    hid_t attribute = H5Acreate2(file, "step", type, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Awrite(attribute, type, value) >= 0);
+    H5Aclose(attribute);
+    H5Sclose(scalar);
 }
 
 TEST(test_made_with_hdf5)
@@ -242,12 +193,10 @@ TEST(test_made_with_hdf5)
         const char *words;
     } hostile[] = {
         {external_link, "link"},          {soft_link_to_itself, "link"},
-        {group_in_itself, "head/master"}, {user_link, "link"},
-        {endless_data, "deck"},           {data_in_fifo, "deck"},
+        {group_in_itself, "head/master"}, {external_data, "deck"},
         {virtual_data, "deck"},           {chunks, "deck"},
         {huge_text, "outside the file"},  {huge_vector, "outside the file"},
-        {variable_text, "deck"},          {compound_number, "step"},
-        {array_number, "step"},
+        {variable_text, "deck"},          {array_number, "step"},
     };
     assert_int_equal(mkfifo(temporary_path("fifo"), 0600), 0);
     for (size_t n = 0; n < sizeof hostile / sizeof *hostile; n++) {
