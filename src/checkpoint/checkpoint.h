@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "checkpoint/checkpoint_name.h"
 #include "config/run_options.h"
 #include "core/error.h"
 #include "mesh/flat.h"
@@ -69,14 +70,6 @@ struct checkpoint_order {
 };
 
 /* ---- the folder of checkpoints */
-
-enum { CHECKPOINT_NAME = 32 };
-
-/* Set the name of the file of a step: step-NNNNNNNN.h5. */
-void checkpoint_name(char name[CHECKPOINT_NAME], int64_t step);
-
-/* Return the step of a path whose file name has this form, else -1. */
-int64_t checkpoint_name_step(const char *path);
 
 /* Collective. Find the newest valid checkpoint of a directory (by step, then time) and set path.
  * Files that are skipped are logged. Returns false without an error if there is no valid

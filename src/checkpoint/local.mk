@@ -6,6 +6,7 @@ libvittrain_a_SOURCES += \
 	src/checkpoint/checkpoint_file.h \
 	src/checkpoint/checkpoint_folder.c \
 	src/checkpoint/checkpoint_hdf5.c \
+	src/checkpoint/checkpoint_name.h \
 	src/checkpoint/checkpoint_read.c \
 	src/checkpoint/checkpoint_writer.c \
 	src/checkpoint/memory_checkpoint.c \

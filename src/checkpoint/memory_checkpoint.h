@@ -12,8 +12,6 @@
 
 /* ---- the folders in /dev/shm */
 
-enum { MEMORY_ID = 17 }; /* 16 hexadecimal digits and a terminating NUL */
-
 /* Files in the folder: the number of the step that began last, an int64_t; and a link to the run
  * folder. */
 #define MEMORY_REACHED "reached"
@@ -24,15 +22,6 @@ void memory_folder(const char *id, char *path, size_t size);
 
 /* Set `id` to a new id of the run whose id was `earlier`; "": none. */
 void memory_id_create(const char *earlier, char id[MEMORY_ID]);
-
-/* Read the id of the folders in memory from RUN/.memory, which exists while they may contain
- * checkpoints. Return false and set `id` to "" without a valid id of this folder; `unusable`, which
- * may be NULL: the file is damaged, or the run folder is a copy of another one. */
-bool memory_id(const char *run, char id[MEMORY_ID], bool *unusable);
-
-/* Write the id, and the inode of the run folder, to RUN/.memory; remove this file. */
-MUST_CHECK bool memory_id_write(const char *run, const char *id, struct error *error);
-void memory_id_remove(const char *run);
 
 /* True if `path` is a folder of this user to which no other user has access. */
 bool memory_folder_is_own(const char *path);

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "checkpoint/memory_checkpoint.h"
+#include "checkpoint/checkpoint_name.h"
 #include "config/option_changes.h"
 #include "config/options.h"
 #include "config/phase.h"

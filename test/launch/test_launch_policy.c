@@ -8,7 +8,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "checkpoint/memory_checkpoint.h"
+#include "checkpoint/checkpoint_name.h"
 #include "core/file.h"
 #include "temporary.h"
 #include "test.h"

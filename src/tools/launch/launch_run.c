@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
-#include "checkpoint/memory_checkpoint.h"
+#include "checkpoint/checkpoint_name.h"
 #include "config/command_line.h"
 #include "core/file.h"
 #include "core/folder.h"
