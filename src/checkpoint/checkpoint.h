@@ -52,8 +52,6 @@ struct checkpoint_target {
     const char *model;             /* model.name that a file must have to be read; NULL: any */
     int64_t before;                /* checkpoint_find: only steps below this; 0: all */
     const struct options *options; /* optim.name that moments must have; NULL: any */
-    bool verified;                 /* checkpoint_read: checkpoint_find or memory_find has verified
-                                    * the checksums of the file */
 };
 
 /* A checkpoint to write. Its pointers are not used after checkpoint_write or
@@ -107,10 +105,10 @@ MUST_CHECK bool checkpoint_probe(const char *directory, struct comm *world,
 /* ---- reading */
 
 /* Collective. Read the model's state into flat and the training state into *state. Format, model,
- * names, shapes and all checksums are verified before flat changes. The device adopts the
- * algorithms in the file (device.h: choices_adopt). weights_only (evaluation, model.init): moments,
- * training state and algorithms are skipped, and `state` may be NULL. If flat keeps an EMA and the
- * file has none, it is set to the parameters. */
+ * names and shapes are verified before flat changes, the checksum of each piece when it is read.
+ * The device adopts the algorithms in the file (device.h: choices_adopt). weights_only (evaluation,
+ * model.init): moments, training state and algorithms are skipped, and `state` may be NULL. If flat
+ * keeps an EMA and the file has none, it is set to the parameters. */
 MUST_CHECK bool checkpoint_read(const char *path, const struct checkpoint_target *target,
                                 struct flat_model *flat, struct training_state *state,
                                 bool weights_only, struct error *error);

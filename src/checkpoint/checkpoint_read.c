@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Rank 0 reads the frame and compares it with the model. Then all ranks together read all pieces to
- * verify their checksums, and only if all are valid each rank reads its shard: usually from the
- * page cache, as the file was just read. If the folder is private to rank 0's node, rank 0 reads
- * and broadcasts each piece. */
+/* Rank 0 reads the frame and compares it with the model. Then each rank reads the pieces of its
+ * shard and verifies their checksums. If the folder is private to rank 0's node, rank 0 reads and
+ * broadcasts each piece. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -271,9 +270,7 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
     good = good && comm_agree(world, error);
     if (good) {
         const unsigned wanted = wanted_vectors(&contents, flat, weights_only);
-        good = (target->verified ||
-                checkpoint_vectors_read(path, by_all, world, &contents, NULL, wanted, error)) &&
-               checkpoint_vectors_read(path, by_all, world, &contents, flat, wanted, error);
+        good = checkpoint_vectors_read(path, by_all, world, &contents, flat, wanted, error);
     }
     if (good && !contents.averaged)
         vector_reset_ema(flat);

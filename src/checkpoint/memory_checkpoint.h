@@ -53,8 +53,7 @@ struct memory_found {
 
 /* Collective. Find the newest complete checkpoint in the folders with this id. All checksums are
  * verified, and the file of each node gets the pieces that its ranks read on this mesh, so that
- * checkpoint_read can use it with WRITERS_ALL and `verified`. Checkpoints that are skipped are
- * logged. */
+ * checkpoint_read can use it with WRITERS_ALL. Checkpoints that are skipped are logged. */
 MUST_CHECK bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *found,
                             struct error *error);
 

@@ -17,11 +17,10 @@
 /* Collective. Sets resume_path to the newest valid checkpoint of the run folder, or to "". */
 static bool local_find(struct trainer *trainer, struct error *error)
 {
-    const bool found = checkpoint_find(&trainer->checkpoints.target, trainer->run.world,
-                                       trainer->checkpoints.resume_path,
-                                       sizeof trainer->checkpoints.resume_path, error);
-    trainer->checkpoints.verified = found;
-    return found || error->kind == ERROR_NONE;
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
+    return checkpoint_find(&checkpoints->target, trainer->run.world, checkpoints->resume_path,
+                           sizeof checkpoints->resume_path, error) ||
+           error->kind == ERROR_NONE;
 }
 
 /* Collective. Finds the newest complete checkpoint in the memory of the nodes. */
@@ -56,12 +55,10 @@ static void memory_choose(struct run_checkpoints *checkpoints)
     struct memory_found *found = &checkpoints->found;
     const bool is_newer = checkpoints->resume_path[0] == '\0' ||
                           checkpoint_name_step(checkpoints->resume_path) < found->step;
-    if (found->path[0] != '\0' && is_newer) {
+    if (found->path[0] != '\0' && is_newer)
         snprintf(checkpoints->resume_path, sizeof checkpoints->resume_path, "%s", found->path);
-        checkpoints->verified = true;
-    } else {
+    else
         found->path[0] = '\0';
-    }
 }
 
 /* Collective. Sets resume_path to the newest valid checkpoint in memory or on disk, or to "". Those
@@ -246,7 +243,6 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
     *resumed = false;
     if (path[0] == '\0')
         return true;
-    target.verified = trainer->checkpoints.verified;
     if (in_memory)
         target.writers = WRITERS_ALL;
     if (!resume_check(trainer, path, names_file, &other_monitor, error) ||

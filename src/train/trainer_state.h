@@ -74,7 +74,6 @@ struct run_checkpoints {
     struct checkpoint_target target;
     struct checkpoint_writer *writer;
     char resume_path[OPTION_TEXT + 64]; /* the checkpoint to resume from; "": none */
-    bool verified;                      /* its checksums are known to be right */
     double written_at;                  /* clock */
     double seconds;                     /* for which this attempt waited for checkpoints */
     int64_t count;                      /* of this attempt */
