@@ -143,11 +143,9 @@ struct checkpoint_writer;
 size_t checkpoint_snapshot_bytes(const struct flat_model *flat);
 
 /* snapshot: pinned host memory of checkpoint_snapshot_bytes, owned by the caller. If it is NULL, or
- * target->writers is WRITERS_NODE0, all checkpoints are written in the foreground. Returns NULL and
- * sets the error if the thread cannot be started. */
+ * target->writers is WRITERS_NODE0, all checkpoints are written in the foreground. */
 struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target *target,
-                                                 const struct flat_model *flat, float *snapshot,
-                                                 struct error *error);
+                                                 const struct flat_model *flat, float *snapshot);
 
 /* Collective. Wait until the previous checkpoint is complete, then start this one. All ranks get an
  * error if either failed. Writes the state as of the current position of the stream. */
@@ -155,7 +153,7 @@ MUST_CHECK bool checkpoint_writer_start(struct checkpoint_writer *writer,
                                         const struct checkpoint_order *order, struct error *error);
 
 /* Not collective. True while this rank's thread works. writer may be NULL. */
-bool checkpoint_writer_is_busy(struct checkpoint_writer *writer);
+bool checkpoint_writer_is_busy(const struct checkpoint_writer *writer);
 
 /* True on all ranks while a checkpoint is incomplete. */
 bool checkpoint_writer_is_writing(const struct checkpoint_writer *writer);

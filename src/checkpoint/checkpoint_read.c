@@ -53,46 +53,44 @@ static bool tensors_equal(const struct unit_tensor *a, const struct unit_tensor 
            memcmp(a->shape, b->shape, (size_t)a->dimensions * sizeof *a->shape) == 0;
 }
 
-/* Compare a unit of the file with the model's. Return false and describe the first difference. */
-static bool compare_unit(const struct unit *theirs, const struct unit *ours, char *text,
-                         size_t size)
+/* Write the name and the shape of a tensor, which may be NULL. */
+static void tensor_text(const struct unit_tensor *tensor, char *text, size_t size)
 {
-    char there[64], here[64];
-    if (strcmp(theirs->name, ours->name) != 0) {
-        snprintf(text, size, "it holds unit %s where this model has %s", theirs->name, ours->name);
-        return false;
-    }
-    for (int t = 0; t < theirs->tensor_count && t < ours->tensor_count; t++) {
-        const struct unit_tensor *a = &theirs->tensors[t], *b = &ours->tensors[t];
-        if (tensors_equal(a, b))
-            continue;
-        vector_shape_text(a->shape, a->dimensions, there, sizeof there);
-        vector_shape_text(b->shape, b->dimensions, here, sizeof here);
-        snprintf(text, size, "it holds %s %s where this model has %s %s", a->name, there, b->name,
-                 here);
-        return false;
-    }
-    if (theirs->tensor_count == ours->tensor_count && theirs->count == ours->count)
-        return true;
-    snprintf(text, size, "its unit %s has %d tensors, this model's has %d", theirs->name,
-             theirs->tensor_count, ours->tensor_count);
-    return false;
+    char shape[64] = "";
+    if (tensor != NULL)
+        vector_shape_text(tensor->shape, tensor->dimensions, shape, sizeof shape);
+    snprintf(text, size, "%s %s", tensor != NULL ? tensor->name : "no tensor", shape);
 }
 
 bool checkpoint_fits(const struct checkpoint_contents *contents, const struct flat_model *flat,
                      char *text, size_t size)
 {
-    for (int64_t u = 0; u < contents->unit_count && u < flat->count; u++)
-        if (!compare_unit(&contents->units[u], flat->buffers[u].unit, text, size))
+    char there[TENSOR_NAME + 64], here[TENSOR_NAME + 64];
+    for (int64_t u = 0; u < contents->unit_count || u < flat->count; u++) {
+        const struct unit *theirs = u < contents->unit_count ? &contents->units[u] : NULL;
+        const struct unit *ours = u < flat->count ? flat->buffers[u].unit : NULL;
+        if (theirs == NULL || ours == NULL || strcmp(theirs->name, ours->name) != 0) {
+            snprintf(text, size, "it holds unit %s where this model has %s",
+                     theirs != NULL ? theirs->name : "none", ours != NULL ? ours->name : "none");
             return false;
-    if (contents->unit_count == flat->count)
-        return true;
-    const bool lacks = contents->unit_count < flat->count;
-    snprintf(text, size, "it has %lld units, this model has %d, and %s %s",
-             (long long)contents->unit_count, flat->count, lacks ? "it lacks" : "no",
-             lacks ? flat->buffers[contents->unit_count].unit->name
-                   : contents->units[flat->count].name);
-    return false;
+        }
+        for (int t = 0; t < theirs->tensor_count || t < ours->tensor_count; t++) {
+            const struct unit_tensor *a = t < theirs->tensor_count ? &theirs->tensors[t] : NULL;
+            const struct unit_tensor *b = t < ours->tensor_count ? &ours->tensors[t] : NULL;
+            if (a != NULL && b != NULL && tensors_equal(a, b))
+                continue;
+            tensor_text(a, there, sizeof there);
+            tensor_text(b, here, sizeof here);
+            snprintf(text, size, "it holds %s where this model has %s", there, here);
+            return false;
+        }
+        if (theirs->count != ours->count) {
+            snprintf(text, size, "its unit %s has %lld elements, this model's %lld", ours->name,
+                     (long long)theirs->count, (long long)ours->count);
+            return false;
+        }
+    }
+    return true;
 }
 
 static bool check_model(const char *path, const struct checkpoint_contents *contents,

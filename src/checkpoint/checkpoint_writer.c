@@ -248,11 +248,9 @@ struct checkpoint_writer {
     double began, blocked_before;
     struct error error; /* of the thread */
 
+    pthread_t thread; /* of the current stage */
     bool has_thread;
-    pthread_t thread;
-    pthread_mutex_t lock; /* protects the members below */
-    pthread_cond_t work, rest;
-    bool busy, stop;
+    _Atomic bool busy; /* the thread works */
 };
 
 static bool checkpoint_link(const struct checkpoint_writer *writer, struct error *error)
@@ -278,8 +276,9 @@ static void snapshot_take(struct checkpoint_writer *writer)
     writer->flat->device->backend->event_record(writer->taken, writer->flat->stream);
 }
 
-static void stage_work(struct checkpoint_writer *writer)
+static void *thread_main(void *argument)
 {
+    struct checkpoint_writer *writer = argument;
     struct error *error = &writer->error;
     if (writer->stage == STAGE_PIECES) {
         status_set_background(PHASE_CHECKPOINT_WRITE);
@@ -290,47 +289,31 @@ static void stage_work(struct checkpoint_writer *writer)
         error_defer(part_name(&writer->part, error) && checkpoint_link(writer, error));
     }
     status_set_background(PHASE_START);
-}
-
-static void *thread_main(void *argument)
-{
-    struct checkpoint_writer *writer = argument;
-    pthread_mutex_lock(&writer->lock);
-    while (writer->busy || !writer->stop) {
-        if (!writer->busy) {
-            pthread_cond_wait(&writer->work, &writer->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&writer->lock);
-        stage_work(writer);
-        pthread_mutex_lock(&writer->lock);
-        writer->busy = false;
-        pthread_cond_signal(&writer->rest);
-    }
-    pthread_mutex_unlock(&writer->lock);
+    writer->busy = false;
     return NULL;
 }
 
+/* Begin the work of a stage. If the system has no thread for it, it is done at once. */
 static void thread_begin(struct checkpoint_writer *writer)
 {
-    pthread_mutex_lock(&writer->lock);
     writer->busy = true;
-    pthread_cond_signal(&writer->work);
-    pthread_mutex_unlock(&writer->lock);
+    writer->has_thread = thread_start(&writer->thread, "checkpoint", thread_main, writer) == 0;
+    if (!writer->has_thread)
+        thread_main(writer);
 }
 
 static void thread_wait(struct checkpoint_writer *writer)
 {
-    pthread_mutex_lock(&writer->lock);
-    while (writer->busy)
-        pthread_cond_wait(&writer->rest, &writer->lock);
-    pthread_mutex_unlock(&writer->lock);
+    if (writer->has_thread)
+        pthread_join(writer->thread, NULL);
+    writer->has_thread = false;
 }
 
-/* Collective, when all threads are idle: agree on errors and begin the next stage. */
+/* Collective. Wait for the threads, agree on errors and begin the next stage. */
 static bool stage_end(struct checkpoint_writer *writer, struct error *error)
 {
     struct checkpoint_part *part = &writer->part;
+    thread_wait(writer);
     if (writer->error.kind != ERROR_NONE)
         *error = writer->error;
     bool good = comm_agree(part->world, error);
@@ -349,28 +332,15 @@ static bool stage_end(struct checkpoint_writer *writer, struct error *error)
 /* ---- the interface ---- */
 
 struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target *target,
-                                                 const struct flat_model *flat, float *snapshot,
-                                                 struct error *error)
+                                                 const struct flat_model *flat, float *snapshot)
 {
     struct checkpoint_writer *writer = allocate(1, sizeof *writer);
     writer->target = *target;
     writer->flat = flat;
-    pthread_mutex_init(&writer->lock, NULL);
-    pthread_cond_init(&writer->work, NULL);
-    pthread_cond_init(&writer->rest, NULL);
-    if (snapshot == NULL || target->writers == WRITERS_NODE0)
-        return writer;
-    writer->snapshot = snapshot;
-    writer->taken = flat->device->backend->event_open(flat->device);
-    int failed = thread_start(&writer->thread, "checkpoint", thread_main, writer);
-    writer->has_thread = failed == 0;
-    if (writer->has_thread)
-        return writer;
-    error_set(error, ERROR_MEMORY,
-              "cannot start the thread that writes checkpoints: %s; set checkpoint.background=no",
-              strerror(failed));
-    checkpoint_writer_close(writer);
-    return NULL;
+    writer->snapshot = target->writers != WRITERS_NODE0 ? snapshot : NULL;
+    if (writer->snapshot != NULL)
+        writer->taken = flat->device->backend->event_open(flat->device);
+    return writer;
 }
 
 static void completion_log(const struct checkpoint_writer *writer)
@@ -386,10 +356,8 @@ bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *er
     bool good = true, waits = writer->stage != STAGE_NONE;
     if (waits)
         status_set_phase(PHASE_CHECKPOINT_WAIT);
-    while (good && writer->stage != STAGE_NONE) {
-        thread_wait(writer);
+    while (good && writer->stage != STAGE_NONE)
         good = stage_end(writer, error);
-    }
     double seconds = clock_now() - begin;
     writer->waited += seconds;
     writer->blocked += seconds;
@@ -434,14 +402,9 @@ bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct chec
     return good;
 }
 
-bool checkpoint_writer_is_busy(struct checkpoint_writer *writer)
+bool checkpoint_writer_is_busy(const struct checkpoint_writer *writer)
 {
-    if (writer == NULL || writer->stage == STAGE_NONE)
-        return false;
-    pthread_mutex_lock(&writer->lock);
-    bool busy = writer->busy;
-    pthread_mutex_unlock(&writer->lock);
-    return busy;
+    return writer != NULL && writer->busy;
 }
 
 bool checkpoint_writer_is_writing(const struct checkpoint_writer *writer)
@@ -481,17 +444,7 @@ void checkpoint_writer_close(struct checkpoint_writer *writer)
         thread_wait(writer);
         checkpoint_part_end(&writer->part, false);
     }
-    if (writer->has_thread) {
-        pthread_mutex_lock(&writer->lock);
-        writer->stop = true;
-        pthread_cond_signal(&writer->work);
-        pthread_mutex_unlock(&writer->lock);
-        pthread_join(writer->thread, NULL);
-    }
     if (writer->taken != NULL)
         writer->flat->device->backend->event_close(writer->taken);
-    pthread_cond_destroy(&writer->work);
-    pthread_cond_destroy(&writer->rest);
-    pthread_mutex_destroy(&writer->lock);
     free(writer);
 }

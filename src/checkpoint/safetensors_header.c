@@ -39,64 +39,39 @@ static bool tensor_refuse(struct error *error, const char *path, const char *nam
                      path, name, what);
 }
 
-static bool type_parse(const json_t *json, struct safetensors_entry *entry)
-{
-    const char *dtype = json_string_value(json_object_get(json, "dtype"));
-    for (size_t n = 0; dtype != NULL && n < sizeof dtypes / sizeof *dtypes; n++)
-        if (strcmp(dtype, dtypes[n].name) == 0) {
-            entry->dtype = dtype;
-            entry->element = dtypes[n].bytes;
-            return true;
-        }
-    return false;
-}
-
-/* Parse the shape and compute the number of elements; false if it overflows 63 bits. */
-static bool shape_parse(const json_t *json, struct safetensors_entry *entry)
-{
-    const json_t *shape = json_object_get(json, "shape");
-    size_t dimensions = json_array_size(shape);
-    if (!json_is_array(shape) || dimensions > SAFETENSORS_DIMENSIONS)
-        return false;
-    entry->dimensions = (int)dimensions;
-    entry->count = 1;
-    for (size_t d = 0; d < dimensions; d++) {
-        const json_t *extent = json_array_get(shape, d);
-        entry->shape[d] = json_integer_value(extent);
-        if (!json_is_integer(extent) || entry->shape[d] < 0 ||
-            __builtin_mul_overflow(entry->count, entry->shape[d], &entry->count))
-            return false;
-    }
-    return true;
-}
-
-static bool offsets_parse(const json_t *json, int64_t *begin, int64_t *end)
-{
-    const json_t *offsets = json_object_get(json, "data_offsets");
-    const json_t *first = json_array_get(offsets, 0), *second = json_array_get(offsets, 1);
-    if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(second))
-        return false;
-    *begin = json_integer_value(first);
-    *end = json_integer_value(second);
-    return *begin >= 0 && *begin <= *end;
-}
-
+/* Parse the description of a tensor. `data_bytes` follow the header. */
 static bool entry_parse(const char *path, const char *name, const json_t *json, int64_t data_bytes,
                         struct safetensors_entry *entry, struct error *error)
 {
-    int64_t end, bytes;
-    entry->name = name;
-    if (!json_is_object(json))
-        return tensor_refuse(error, path, name, "is not described by an object");
-    if (!type_parse(json, entry))
+    const char *dtype = json_string_value(json_object_get(json, "dtype"));
+    const json_t *shape = json_object_get(json, "shape");
+    const json_t *offsets = json_object_get(json, "data_offsets");
+    const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+    const size_t dimensions = json_array_size(shape);
+    bool good = json_is_array(shape) && dimensions <= SAFETENSORS_DIMENSIONS;
+    *entry = (struct safetensors_entry){.name = name, .dtype = dtype, .count = 1};
+    for (size_t n = 0; dtype != NULL && n < sizeof dtypes / sizeof *dtypes; n++)
+        if (strcmp(dtype, dtypes[n].name) == 0)
+            entry->element = dtypes[n].bytes;
+    if (entry->element == 0)
         return tensor_refuse(error, path, name, "has a missing or unknown dtype");
-    if (!shape_parse(json, entry))
+    for (size_t d = 0; good && d < dimensions; d++) {
+        const json_t *extent = json_array_get(shape, d);
+        entry->shape[d] = json_integer_value(extent);
+        good = json_is_integer(extent) && entry->shape[d] >= 0 &&
+               !__builtin_mul_overflow(entry->count, entry->shape[d], &entry->count);
+    }
+    if (!good)
         return tensor_refuse(error, path, name, "has a missing, negative or too large shape");
-    if (!offsets_parse(json, &entry->begin, &end))
+    entry->dimensions = (int)dimensions;
+    entry->begin = json_integer_value(begin);
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        entry->begin < 0 || json_integer_value(end) < entry->begin)
         return tensor_refuse(error, path, name, "has missing, negative or reversed data_offsets");
-    if (end > data_bytes)
+    if (json_integer_value(end) > data_bytes)
         return tensor_refuse(error, path, name, "is beyond the end of the file");
-    if (__builtin_mul_overflow(entry->count, entry->element, &bytes) || bytes != end - entry->begin)
+    const int64_t bytes = json_integer_value(end) - entry->begin;
+    if (bytes % entry->element != 0 || bytes / entry->element != entry->count)
         return tensor_refuse(error, path, name,
                              "has data_offsets that do not agree with its dtype and shape");
     return true;

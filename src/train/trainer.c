@@ -106,7 +106,7 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
     return true;
 }
 
-static bool writer_prepare(struct trainer *trainer, struct error *error)
+static void writer_prepare(struct trainer *trainer)
 {
     struct session *session = &trainer->run.session;
     if (trainer->checkpoints.target.writers == WRITERS_NODE0) {
@@ -116,9 +116,8 @@ static bool writer_prepare(struct trainer *trainer, struct error *error)
                 "checkpoints: not in the background, because the first node writes for all nodes");
         session_drop_snapshot(session);
     }
-    trainer->checkpoints.writer = checkpoint_writer_open(
-        &trainer->checkpoints.target, &session->flat, session->memory.snapshot, error);
-    return comm_agree(trainer->run.world, error);
+    trainer->checkpoints.writer = checkpoint_writer_open(&trainer->checkpoints.target,
+                                                         &session->flat, session->memory.snapshot);
 }
 
 static bool folder_prepare(struct trainer *trainer, struct error *error)
@@ -254,8 +253,10 @@ static bool trainer_prepare(struct trainer *trainer, const struct options *given
         log_warn("data.val=test: the best checkpoint is chosen on the test set, so its accuracy "
                  "there is an overestimate; hold out training images with data.val=0.1");
     peak_prepare(trainer);
-    if ((!elastic && !folder_prepare(trainer, error)) || !writer_prepare(trainer, error) ||
-        !state_prepare(trainer, error) || !trainer_memory_open(trainer, error))
+    if (!elastic && !folder_prepare(trainer, error))
+        return false;
+    writer_prepare(trainer);
+    if (!state_prepare(trainer, error) || !trainer_memory_open(trainer, error))
         return false;
     /* Until here nothing is lost if this start ends. The next two remove what belongs to a newer
      * checkpoint, which may be in the memory of a node that is not in this job. */

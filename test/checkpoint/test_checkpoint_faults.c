@@ -130,9 +130,8 @@ static bool write_in_background(struct fixture *fixture, const struct checkpoint
 {
     float *snapshot = malloc(checkpoint_snapshot_bytes(&fixture->flat));
     ENSURE_MEMORY(snapshot != NULL, "no memory for a test");
-    struct checkpoint_writer *writer =
-        checkpoint_writer_open(target, &fixture->flat, snapshot, error);
-    bool good = writer != NULL && checkpoint_writer_start(writer, order, error);
+    struct checkpoint_writer *writer = checkpoint_writer_open(target, &fixture->flat, snapshot);
+    bool good = checkpoint_writer_start(writer, order, error);
     for (int step = 0; good && step < 3; step++) {
         int64_t busy = checkpoint_writer_is_busy(writer);
         comm_all_reduce(world, &busy, 1, COMM_INT64, COMM_MAX);

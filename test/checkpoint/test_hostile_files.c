@@ -2,10 +2,7 @@
 // system
 /* Malicious HDF5 files: the program reads them in a child process; each is refused with one error
  * line and without a crash. The files have links, storage, types and sizes that no file of the
- * program has. A last test changes numbers in descriptions. Arguments:
- * - --link FILE TARGET: replace the units of a checkpoint by a link to another file.
- * - --deck FILE TEXT: append the text to the deck of a checkpoint.
- */
+ * program has. A last test changes numbers in descriptions. */
 #include <hdf5.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -13,6 +10,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_file.h"
+#include "config/options.h"
 #include "core/file.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
@@ -77,7 +75,12 @@ static void refused(enum error_kind kind, const char *words)
 
 TEST(test_good_files)
 {
+    struct options options;
     assert_true(read_checkpoint(checkpoint));
+    options_default(&options);
+    assert_false(
+        checkpoint_deck_parse("[model]\nclasses = 1000000000\n", "a.h5", &options, &error));
+    assert_error(&error, ERROR_CHECKPOINT, "model.classes");
 }
 
 /* ---- files made with HDF5 ---- */
@@ -87,15 +90,11 @@ static hid_t number_space(hsize_t elements)
     return H5Screate_simple(1, &elements, NULL);
 }
 
-static void link_units(hid_t file, const char *target)
-{
-    assert_true(H5Ldelete(file, "units", H5P_DEFAULT) >= 0);
-    assert_true(H5Lcreate_external(target, "/units", file, "units", H5P_DEFAULT, H5P_DEFAULT) >= 0);
-}
-
 static void external_link(hid_t file)
 {
-    link_units(file, temporary_path("fifo"));
+    assert_true(H5Ldelete(file, "units", H5P_DEFAULT) >= 0);
+    assert_true(H5Lcreate_external(temporary_path("fifo"), "/units", file, "units", H5P_DEFAULT,
+                                   H5P_DEFAULT) >= 0);
 }
 
 static void soft_link_to_itself(hid_t file)
@@ -366,35 +365,4 @@ static int files_make(void **state)
     return 0;
 }
 
-static void append_deck(hid_t file, const char *more)
-{
-    hid_t dataset = H5Dopen2(file, "deck", H5P_DEFAULT), type = H5Dget_type(dataset);
-    char *text = calloc(1, H5Tget_size(type) + strlen(more) + 2);
-    assert_true(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) >= 0);
-    strcat(strcat(text, "\n"), more);
-    H5Dclose(dataset);
-    H5Tclose(type);
-    assert_true(H5Ldelete(file, "deck", H5P_DEFAULT) >= 0);
-    hdf5_text_table_write(file, "deck", strlen(text) + 1, -1, text);
-    free(text);
-}
-
-/* For scripts. */
-static int change(int argc, char **argv)
-{
-    hid_t file = argc < 4 ? -1 : H5Fopen(argv[2], H5F_ACC_RDWR, H5P_DEFAULT);
-    if (file < 0)
-        return 2;
-    if (strcmp(argv[1], "--link") == 0)
-        link_units(file, argv[3]);
-    else
-        append_deck(file, argv[3]);
-    return H5Fclose(file) < 0;
-}
-
-int main(int argc, char **argv)
-{
-    if (argc > 1 && argv[1][0] == '-')
-        return change(argc, argv);
-    return TESTS_RUN(.setup = files_make, .teardown = temporary_teardown);
-}
+TEST_MAIN(.setup = files_make, .teardown = temporary_teardown)

@@ -62,7 +62,7 @@ TEST(test_lies)
         {"{", "not JSON"},
         {"[]", "not a JSON object"},
         {"{\"a\":{},\"a\":{}}", "not JSON (duplicate object key"},
-        {"{\"a\":1}", "'a' is not described by an object"},
+        {"{\"a\":1}", "'a' has a missing or unknown dtype"},
         {"{\"a\":{}}", "missing or unknown dtype"},
         {"{\"a\":{\"dtype\":4}}", "missing or unknown dtype"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1]}}", "shape"},
