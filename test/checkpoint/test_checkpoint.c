@@ -384,54 +384,36 @@ static struct comm *split_alone(struct comm *comm)
     return real_backend->split(comm, comm->rank, 0);
 }
 
-static enum writers_choice probe(const char *directory, enum writers_choice asked,
-                                 struct error *error)
+/* The folder is shared, or (own) each rank has one. Return the decision. */
+static enum writers_choice probe(bool own, enum writers_choice asked, struct error *error)
 {
     enum writers_choice decided = WRITERS_AUTO;
     struct comm_backend alone = *world->backend;
+    char path[128];
+    snprintf(path, sizeof path, own ? "%s-%d" : "%s", folder, world->rank);
     alone.split_node = split_alone;
     real_backend = world->backend;
     world->backend = &alone;
-    error_defer(checkpoint_probe(directory, world, asked, &decided, error));
+    error_clear(error);
+    mkdir(path, 0777);
+    error_defer(checkpoint_probe(path, world, asked, &decided, error));
     world->backend = real_backend;
+    comm_barrier(world);
+    assert_true(!own || rmdir(path) == 0); /* probing left no files */
     return decided;
 }
 
-TEST(test_probe_of_a_shared_folder)
+TEST(test_probe)
 {
     struct error error = {.kind = ERROR_NONE};
-    assert_int_equal(probe(folder, WRITERS_AUTO, &error), WRITERS_ALL);
-    assert_int_equal(probe(folder, WRITERS_ALL, &error), WRITERS_ALL);
-    assert_int_equal(probe(folder, WRITERS_NODE0, &error), WRITERS_NODE0);
+    const bool alone = world->size == 1;
+    assert_int_equal(probe(false, WRITERS_AUTO, &error), WRITERS_ALL);
+    assert_int_equal(probe(false, WRITERS_ALL, &error), WRITERS_ALL);
+    assert_int_equal(probe(false, WRITERS_NODE0, &error), WRITERS_NODE0);
+    assert_int_equal(probe(true, WRITERS_AUTO, &error), alone ? WRITERS_ALL : WRITERS_NODE0);
     assert_string_equal(error.text, "");
-    comm_barrier(world);
-    assert_true(world->rank != 0 || rmdir(folder) == 0); /* probing left no files */
-    comm_barrier(world);
-    probe(folder, WRITERS_AUTO, &error);
-    assert_int_equal(error.kind, ERROR_FILE);
-    if (world->rank == 0)
-        mkdir(folder, 0777);
-    comm_barrier(world);
-}
-
-TEST(test_probe_of_private_folders)
-{
-    struct error error = {.kind = ERROR_NONE};
-    char own[128];
-    snprintf(own, sizeof own, "%s-%d", folder, world->rank);
-    mkdir(own, 0777);
-    enum writers_choice expected = world->size == 1 ? WRITERS_ALL : WRITERS_NODE0;
-    assert_int_equal(probe(own, WRITERS_AUTO, &error), expected);
-    assert_string_equal(error.text, "");
-    probe(own, WRITERS_ALL, &error);
-    assert_int_equal(error.kind, world->size == 1 ? ERROR_NONE : ERROR_USAGE);
-    if (world->rank != 0)
-        rmdir(own); /* the folder may be missing on other nodes */
-    error_clear(&error);
-    assert_int_equal(probe(own, WRITERS_AUTO, &error), expected);
-    assert_string_equal(error.text, "");
-    if (world->rank == 0)
-        assert_int_equal(rmdir(own), 0);
+    probe(true, WRITERS_ALL, &error);
+    assert_int_equal(error.kind, alone ? ERROR_NONE : ERROR_USAGE);
 }
 
 /* A file that this machine cannot check is not passed over for an older one. */

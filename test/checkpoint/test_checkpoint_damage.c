@@ -329,22 +329,6 @@ TEST(test_unwritable_folders)
     assert_true(reads(&fixture, file, ""));
 }
 
-TEST(test_folder_without_permission)
-{
-    WRITTEN(fixture);
-    uid_t user = geteuid();
-    comm_barrier(world);
-    assert_true(world->rank != 0 || chmod(folder, 0555) == 0);
-    comm_barrier(world);
-    if (user == 0)
-        assert_int_equal(seteuid(65534), 0);
-    assert_not_written(&fixture, folder, "writable");
-    assert_true(reads(&fixture, file, ""));
-    if (user == 0)
-        assert_int_equal(seteuid(0), 0);
-    assert_true(world->rank != 0 || chmod(folder, 0777) == 0);
-}
-
 static int make_folder(void **state)
 {
     fixture_folder_make(state);
