@@ -36,7 +36,7 @@ struct training_state {
     int64_t parts;                                              /* attempts: starts of the run */
     double loss_scale;                                          /* of fp16; 0 for other types */
     int64_t loss_scale_good_steps, skipped_steps;
-    bool finished;
+    int64_t finished; /* 0 or 1 */
 };
 
 /* The state of a run before its first step. */

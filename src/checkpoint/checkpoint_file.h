@@ -40,7 +40,6 @@ struct checkpoint_contents {
     char model[CHECKPOINT_TEXT];
     int64_t format; /* of a file that was read */
     struct training_state state;
-    int64_t finished; /* state.finished as an attribute */
     int64_t moments, averaged, replica, shard;
     /* Information for users: compute type, version of the program, local time. */
     char compute[CHECKPOINT_TEXT], program[CHECKPOINT_TEXT], date[CHECKPOINT_TEXT];

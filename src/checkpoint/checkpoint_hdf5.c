@@ -106,7 +106,7 @@ static const struct number numbers[] = {
     STATE_SINCE(2, loss_scale, REAL, 0, DBL_MAX),
     STATE_SINCE(2, loss_scale_good_steps, INTEGER, COUNT),
     STATE_SINCE(2, skipped_steps, INTEGER, COUNT),
-    NUMBER(finished, 0, 1),
+    STATE(finished, INTEGER, 0, 1),
     NUMBER(moments, 0, 2),
     NUMBER(averaged, 0, 1),
     NUMBER(replica, 1, MOST_RANKS),
@@ -221,7 +221,6 @@ static bool numbers_read(const struct hdf5_reader *file, struct checkpoint_conte
         if (contents->format >= numbers[n].since &&
             !hdf5_number_read(file, root, &numbers[n].number, contents, error))
             return false;
-    contents->state.finished = contents->finished != 0;
     if (contents->replica * contents->shard > MOST_RANKS)
         return hdf5_refuse(file, error,
                            "its mesh of replica=%lld x shard=%lld has more than %d ranks",

@@ -61,7 +61,6 @@ void checkpoint_part_plan(struct checkpoint_part *part, const struct flat_model 
     if (backend->choices_export != NULL && world->rank == 0)
         contents->algorithms = backend->choices_export(flat->device);
     contents->state = *order->state;
-    contents->finished = order->state->finished;
     contents->moments = flat->moments;
     contents->averaged = flat->averaged;
     contents->replica = flat->mesh->replica->size;
