@@ -22,7 +22,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
-#include "mesh/initial.h"
+#include "mesh/unit.h"
 #include "model/model.h"
 #include "train/optimizer.h"
 
