@@ -126,8 +126,7 @@ _Static_assert(sizeof(struct training_state) == 23 * 8, "struct training_state h
 
 static void tensors_write(hid_t group, const struct unit *unit)
 {
-    struct tensor_row *rows = calloc((size_t)unit->tensor_count, sizeof *rows);
-    ENSURE_MEMORY(rows != NULL, "no memory for a table of tensors");
+    struct tensor_row *rows = allocate((size_t)unit->tensor_count, sizeof *rows);
     for (int t = 0; t < unit->tensor_count; t++) {
         const struct unit_tensor *tensor = &unit->tensors[t];
         snprintf(rows[t].name, sizeof rows[t].name, "%s", tensor->name);
@@ -299,8 +298,7 @@ static bool tensors_read(struct hdf5_reader *file, struct unit *unit, struct err
     const int rows = (int)hdf5_elements(&table);
     int64_t end = 0;
     bool good = true;
-    unit->tensors = calloc((size_t)rows, sizeof *unit->tensors);
-    ENSURE_MEMORY(unit->tensors != NULL, "no memory for a table of tensors");
+    unit->tensors = allocate((size_t)rows, sizeof *unit->tensors);
     for (int t = 0; good && t < rows; t++) {
         good = tensor_parse(&unit->tensors[t], &row[t], end, unit->count);
         end = good ? row[t].offset + row[t].count : end;
@@ -329,9 +327,8 @@ static bool pieces_read(struct hdf5_reader *file, const struct unit *unit,
     layout->first_piece = contents->piece_count;
     layout->piece_count = hdf5_elements(&table);
     contents->piece_count += layout->piece_count;
-    contents->pieces =
-        realloc(contents->pieces, (size_t)contents->piece_count * sizeof *contents->pieces);
-    ENSURE_MEMORY(contents->pieces != NULL, "no memory for a table of pieces");
+    contents->pieces = allocate_resized(contents->pieces,
+                                        (size_t)contents->piece_count * sizeof *contents->pieces);
     memcpy(contents->pieces + layout->first_piece, rows,
            (size_t)layout->piece_count * sizeof *rows);
     for (int64_t p = 0; good && p < layout->piece_count; p++) {
@@ -393,10 +390,8 @@ static bool units_read(struct hdf5_reader *file, struct checkpoint_contents *con
     {
         count += unit_of(path) != NULL;
     }
-    contents->units = calloc(count + 1, sizeof *contents->units);
-    contents->layout = calloc(count + 1, sizeof *contents->layout);
-    ENSURE_MEMORY(contents->units != NULL && contents->layout != NULL,
-                  "no memory for the units of a checkpoint");
+    contents->units = allocate(count, sizeof *contents->units);
+    contents->layout = allocate(count, sizeof *contents->layout);
     json_object_foreach(file->objects, path, object)
     {
         if (unit_of(path) != NULL && !unit_read(file, unit_of(path), contents, error))

@@ -40,18 +40,23 @@ static void gate_set(bool closed)
     pthread_mutex_unlock(&gate.lock);
 }
 
-/* Stops writes of all threads except the main one. */
+/* Stop all threads except the main one. */
+static void gate_pass(void)
+{
+    if (syscall(SYS_gettid) == getpid())
+        return;
+    pthread_mutex_lock(&gate.lock);
+    gate.waiting++;
+    pthread_cond_broadcast(&gate.change);
+    while (gate.closed)
+        pthread_cond_wait(&gate.change, &gate.lock);
+    gate.waiting--;
+    pthread_mutex_unlock(&gate.lock);
+}
+
 ssize_t pwrite(int descriptor, const void *data, size_t bytes, off_t offset)
 {
-    if (syscall(SYS_gettid) != getpid()) {
-        pthread_mutex_lock(&gate.lock);
-        gate.waiting++;
-        pthread_cond_broadcast(&gate.change);
-        while (gate.closed)
-            pthread_cond_wait(&gate.change, &gate.lock);
-        gate.waiting--;
-        pthread_mutex_unlock(&gate.lock);
-    }
+    gate_pass();
     return syscall(SYS_pwrite64, descriptor, data, bytes, offset);
 }
 
@@ -72,58 +77,32 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     return 0;
 }
 
-/* ---- a device whose stream runs on demand ---- */
+/* ---- a device whose stream is late: its copies are made when a thread waits for the event ---- */
 
 enum { COPIES = 1000 };
 
 static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct {
-        void *to;
-        const void *from;
-        size_t bytes;
-    } copies[COPIES];
-    int queued, done, recorded; /* queued copies; `recorded`: number of copies before the event */
-} stream = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    void *to;
+    const void *from;
+    size_t bytes;
+} copies[COPIES];
+static int queued;
 
-static void late_copy(struct stream *unused, void *to, const void *from, size_t bytes)
+static void late_copy(struct stream *stream, void *to, const void *from, size_t bytes)
 {
-    (void)unused;
-    pthread_mutex_lock(&stream.lock);
-    ENSURE(stream.queued < COPIES, "more copies than the test has room for");
-    stream.copies[stream.queued].to = to;
-    stream.copies[stream.queued].from = from;
-    stream.copies[stream.queued++].bytes = bytes;
-    pthread_mutex_unlock(&stream.lock);
-}
-
-static void late_event_record(struct event *event, struct stream *unused)
-{
-    (void)event;
-    (void)unused;
-    pthread_mutex_lock(&stream.lock);
-    stream.recorded = stream.queued;
-    pthread_mutex_unlock(&stream.lock);
+    (void)stream;
+    ENSURE(queued < COPIES, "more copies than the test has room for");
+    copies[queued].to = to;
+    copies[queued].from = from;
+    copies[queued++].bytes = bytes;
 }
 
 static void late_event_synchronize(struct event *event)
 {
     (void)event;
-    pthread_mutex_lock(&stream.lock);
-    while (stream.done < stream.recorded)
-        pthread_cond_wait(&stream.changed, &stream.lock);
-    pthread_mutex_unlock(&stream.lock);
-}
-
-static void stream_run(void)
-{
-    pthread_mutex_lock(&stream.lock);
-    for (; stream.done < stream.queued; stream.done++)
-        memcpy(stream.copies[stream.done].to, stream.copies[stream.done].from,
-               stream.copies[stream.done].bytes);
-    pthread_cond_broadcast(&stream.changed);
-    pthread_mutex_unlock(&stream.lock);
+    gate_pass();
+    for (int i = 0; i < queued; i++)
+        memcpy(copies[i].to, copies[i].from, copies[i].bytes);
 }
 
 /* ---- a run ---- */
@@ -327,15 +306,13 @@ TEST(test_in_the_order_of_the_stream)
     const struct device_backend *memory = run.fixture.device.backend;
     struct device_backend late = *memory;
     late.copy = late_copy;
-    late.event_record = late_event_record;
     late.event_synchronize = late_event_synchronize;
     run.fixture.device.backend = &late;
+    gate_set(true);
     assert_true(start(&run, 1, &error));
-    assert_true(stream.queued > 0 && stream.done == 0);
     follow(&run, 20);
     assert_false(folder_has("step-00000001.h5"));
-    stream_run();
-    fixture_fill(&run.fixture, 99);
+    gate_set(false);
     must_finish(&run);
     run.fixture.device.backend = memory;
     assert_holds(&run, "last.h5", 1);
