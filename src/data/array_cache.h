@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 #include "core/error.h"
-#include "core/error.h"
 #include "data/array.h"
 #include "data/array_files.h"
 #include "data/array_filter.h"
