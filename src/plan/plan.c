@@ -7,7 +7,7 @@
 #include "config/options.h"
 #include "train/feed.h"
 #include "train/hardware.h"
-#include "train/resolve.h"
+#include "train/run.h"
 
 bool plan_open(struct plan *plan, const struct options *options, int ranks, int node_ranks,
                struct error *error)
