@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "mesh/reduction.h"
 
 /* Takes the slot from the unit that used it before and writes this rank's part to it. */
@@ -279,8 +280,7 @@ bool flat_check_same(struct flat_model *flat, struct error *error)
     int count = 0, first = 0;
     for (int i = 0; i < flat->count; i++)
         count += flat->buffers[i].unit->tensor_count;
-    int64_t *own = calloc(2 * (size_t)count + 1, sizeof *own), *leader = own + count, *hash = own;
-    ENSURE_MEMORY(own != NULL, "no memory to compare weights");
+    int64_t *own = allocate(2 * (size_t)count, sizeof *own), *leader = own + count, *hash = own;
     hash_take(flat);
     for (int i = 0; i < flat->count; i++)
         for (int t = 0; t < flat->buffers[i].unit->tensor_count; t++) {

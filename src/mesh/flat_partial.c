@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/allocate.h"
 #include "core/integer.h"
 #include "mesh/reduction.h"
 
@@ -83,9 +84,7 @@ void flat_use_grains(struct flat_model *flat, int64_t most_grains, int64_t passe
     flat->gradients_in_slots = flat->gradients_in_slots && passes == 1;
     flat->partials =
         (struct flat_partials){.most_grains = most_grains, .passes = passes, .spare = spare};
-    flat->partials.parts = calloc((size_t)(shards + replicas), sizeof *flat->partials.parts);
-    ENSURE_MEMORY(flat->partials.parts != NULL, "no memory to describe %d ranks",
-                  shards * replicas);
+    flat->partials.parts = allocate((size_t)(shards + replicas), sizeof *flat->partials.parts);
     for (int64_t total = 1; total <= most_grains; total++)
         batch_measure(flat, total);
     for (int i = 0; i < flat->count; i++) {

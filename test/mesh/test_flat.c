@@ -10,7 +10,7 @@
 #include "core/random.h"
 #include "device/exact_sum.h"
 #include "flat_fixture.h"
-#include "mesh/initial.h"
+#include "mesh/unit.h"
 
 enum { UNITS = 3, SEED = 42 };
 
