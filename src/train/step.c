@@ -330,22 +330,6 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
 
 /* ---- recorded steps */
 
-/* Makes all pixels of the first image NaN, and so the loss and the gradient: a recorded step has
- * the scale of the loss gradient in it. All bits set are a NaN in each type. The host waits, but
- * the run ends anyway. */
-static void image_poison(struct session *session)
-{
-    const struct device_backend *backend = session->device->backend;
-    const struct model *model = session->model;
-    size_t bytes = (size_t)(model->channels * model->image.height * model->image.width) *
-                   type_size(session->compute);
-    void *bits = allocate(1, bytes);
-    memset(bits, 0xff, bytes);
-    backend->copy(session->stream, session->input.images, bits, bytes);
-    backend->stream_synchronize(session->stream);
-    free(bits);
-}
-
 /* Runs the recorded step, after recording it if needed: libraries choose their algorithms in the
  * steps before that. Returns false if the step must be queued operation by operation. */
 static bool step_replay(struct step_context *step, const struct micro_batch *micro)
@@ -367,8 +351,18 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
         pass_queue(step, micro, &unused);
         step->graph = backend->graph_end(session->stream);
     }
-    if (!micro->good)
-        image_poison(session);
+    if (!micro->good) {
+        /* The scale of the loss gradient is in the recorded step: make all pixels of the first
+         * image NaN, and so the gradient. All bits set are a NaN in each type. The host waits, but
+         * the run ends anyway. */
+        const struct image_size image = session->model->image;
+        const size_t bytes = (size_t)(session->model->channels * image.height * image.width) *
+                             type_size(session->compute);
+        void *bits = memset(allocate(1, bytes), 0xff, bytes);
+        backend->copy(session->stream, session->input.images, bits, bytes);
+        backend->stream_synchronize(session->stream);
+        free(bits);
+    }
     status_set_phase(PHASE_RECORDED);
     backend->graph_run(step->graph, session->stream);
     flat_updated(&session->flat);
