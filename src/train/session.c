@@ -22,9 +22,8 @@
 #include "train/hardware.h"
 #include "train/optimizer.h"
 
-/* Sets the normalisation of images. dataset: has the origins; NULL: they are 0. */
-static bool normalisation_set(struct session *session, const struct dataset *dataset,
-                              struct error *error)
+bool session_set_normalisation(struct session *session, const struct dataset *dataset,
+                               struct error *error)
 {
     static const double none[IMAGE_CHANNELS];
     const double *origin = dataset != NULL ? dataset->channel_origin : none;
@@ -44,13 +43,6 @@ static bool normalisation_set(struct session *session, const struct dataset *dat
         session->input.target_std[t] = known ? (float)statistics->target_std.value[t] : 1;
     }
     return true;
-}
-
-bool session_use_statistics(struct session *session, const struct value_statistics *statistics,
-                            const struct dataset *dataset, struct error *error)
-{
-    session->model->statistics = *statistics;
-    return normalisation_set(session, dataset, error);
 }
 
 /* Fails if options do not fit training with grains, whose results do not depend on the layout. */
@@ -106,7 +98,7 @@ static bool session_open_model(struct session *session, bool training, struct er
         status_name_unit(u, session->model->units[u].name);
     if (options->debug.profile)
         session->profile = profile_open(session->device, session->model->unit_count);
-    return normalisation_set(session, NULL, error) &&
+    return session_set_normalisation(session, NULL, error) &&
            (!training || session->grain == 0 || grains_check(session, error));
 }
 
