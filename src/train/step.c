@@ -146,66 +146,41 @@ void step_forward(struct session *session, const struct model_pass *pass)
     }
 }
 
-static void labels_loss(struct session *session, int64_t count, double scale, bool gradient,
-                        float *probabilities)
+void step_loss(struct session *session, int64_t count, double scale, bool gradient,
+               float *probabilities)
 {
-    static const enum cross_entropy_kind kinds[] = {
+    static const enum cross_entropy_kind entropy[] = {
         [TRAIN_LOSS_AUTO] = CROSS_ENTROPY_SOFTMAX,
         [TRAIN_LOSS_CROSS_ENTROPY] = CROSS_ENTROPY_SOFTMAX,
         [TRAIN_LOSS_BCE] = CROSS_ENTROPY_BINARY,
         [TRAIN_LOSS_BCE_SUM] = CROSS_ENTROPY_BINARY_SUM};
-    const struct cross_entropy args = {
-        .type = session->compute,
-        .kind = gradient ? kinds[session->options->train.loss] : CROSS_ENTROPY_SOFTMAX,
-        .batch = count,
-        .classes = session->model->classes,
-        .smoothing = gradient ? (float)session->options->train.label_smoothing : 0,
-        .scale = (float)scale,
-        .logits = session->logits,
-        .labels = session->input.labels,
-        .targets = gradient ? session->input.targets : NULL,
-        .dlogits = gradient ? session->logits : NULL,
-        .scaler = gradient ? session->io.scaler : NULL,
-        .sums = session->io.sums,
-        .predicted = gradient ? NULL : session->predicted,
-        .probabilities = probabilities};
-    session->device->backend->cross_entropy(session->stream, &args);
-}
-
-static void targets_loss(struct session *session, int64_t count, double scale, bool gradient)
-{
     static const enum target_loss_kind kinds[] = {[TRAIN_LOSS_CROSS_ENTROPY] = TARGET_CROSS_ENTROPY,
                                                   [TRAIN_LOSS_BCE] = TARGET_BINARY,
                                                   [TRAIN_LOSS_BCE_SUM] = TARGET_BINARY,
                                                   [TRAIN_LOSS_SQUARED] = TARGET_SQUARED,
                                                   [TRAIN_LOSS_ABSOLUTE] = TARGET_ABSOLUTE,
                                                   [TRAIN_LOSS_HUBER] = TARGET_HUBER};
+    const struct train_options *train = &session->options->train;
     const struct model *model = session->model;
-    const struct target_loss args = {.type = session->compute,
-                                     .kind = kinds[session->options->train.loss],
-                                     .is_sum = session->options->train.loss == TRAIN_LOSS_BCE_SUM,
-                                     .batch = count,
-                                     .outputs = model->classes,
-                                     .height = model->output.height,
-                                     .width = model->output.width,
-                                     .scale = (float)scale,
-                                     .weights = session->loss_weights,
-                                     .row_weights = session->row_weights,
-                                     .predictions = session->logits,
-                                     .targets = session->input.target_values,
-                                     .dpredictions = gradient ? session->logits : NULL,
-                                     .scaler = gradient ? session->io.scaler : NULL,
-                                     .sums = session->io.sums};
-    session->device->backend->target_loss(session->stream, &args);
-}
-
-void step_loss(struct session *session, int64_t count, double scale, bool gradient,
-               float *probabilities)
-{
-    if (session->model->loss == LOSS_CROSS_ENTROPY)
-        labels_loss(session, count, scale, gradient, probabilities);
+    void *derivative = gradient ? session->logits : NULL;
+    struct loss_scaler *scaler = gradient ? session->io.scaler : NULL;
+    if (model->loss == LOSS_CROSS_ENTROPY)
+        OPERATION_RUN(
+            session->device, session->stream, cross_entropy, .type = session->compute,
+            .kind = gradient ? entropy[train->loss] : CROSS_ENTROPY_SOFTMAX, .batch = count,
+            .classes = model->classes, .smoothing = gradient ? (float)train->label_smoothing : 0,
+            .scale = (float)scale, .logits = session->logits, .labels = session->input.labels,
+            .targets = gradient ? session->input.targets : NULL, .dlogits = derivative,
+            .scaler = scaler, .sums = session->io.sums,
+            .predicted = gradient ? NULL : session->predicted, .probabilities = probabilities);
     else
-        targets_loss(session, count, scale, gradient);
+        OPERATION_RUN(session->device, session->stream, target_loss, .type = session->compute,
+                      .kind = kinds[train->loss], .is_sum = train->loss == TRAIN_LOSS_BCE_SUM,
+                      .batch = count, .outputs = model->classes, .height = model->output.height,
+                      .width = model->output.width, .scale = (float)scale,
+                      .weights = session->loss_weights, .row_weights = session->row_weights,
+                      .predictions = session->logits, .targets = session->input.target_values,
+                      .dpredictions = derivative, .scaler = scaler, .sums = session->io.sums);
 }
 
 /* Destination of the gradients of a backward pass: the gradient buffers of the step, or a scratch
