@@ -39,14 +39,14 @@ void flat_gather_start(struct flat_model *flat, int unit)
     if (buffer->whole || buffer->gathering != NULL || flat->weights_barrier != NULL)
         return;
     if (flat->shares_memory) {
-        flat->weights_barrier = shard->backend->all_reduce(shard, &flat->barrier_byte, 1, COMM_BYTE,
-                                                           COMM_SUM, buffer->ready);
+        flat->weights_barrier = comm_start_all_reduce(shard, &flat->barrier_byte, 1, COMM_BYTE,
+                                                      COMM_SUM, buffer->ready);
         return;
     }
     if (flat->slots_weights)
         weights_enter_slot(flat, unit);
-    buffer->gathering = shard->backend->all_gather(shard, buffer->weights, buffer->shard_count,
-                                                   comm_type_of[flat->type], buffer->ready);
+    buffer->gathering = comm_start_all_gather(shard, buffer->weights, buffer->shard_count,
+                                              comm_type_of[flat->type], buffer->ready);
 }
 
 void flat_gather_wait(struct flat_model *flat, int unit)
@@ -183,7 +183,7 @@ static void sums_reduce(const struct flat_model *flat, struct comm *group, void 
     if (group->size == 1)
         return;
     flat->device->backend->event_record(ready, flat->stream);
-    group->backend->wait(group->backend->all_reduce(group, sums, count, type, COMM_SUM, ready),
+    group->backend->wait(comm_start_all_reduce(group, sums, count, type, COMM_SUM, ready),
                          flat->stream);
 }
 

@@ -97,8 +97,8 @@ void flat_direction_start(struct flat_model *flat, int unit)
         return;
     flat->device->backend->event_record(buffer->ready, flat->stream);
     buffer->gathering =
-        shard->backend->all_gather(shard, direction_at(flat, unit, 0), buffer->shard_count,
-                                   comm_type_of[direction_type(flat->type)], buffer->ready);
+        comm_start_all_gather(shard, direction_at(flat, unit, 0), buffer->shard_count,
+                              comm_type_of[direction_type(flat->type)], buffer->ready);
 }
 
 /* y = x . weight^T */
@@ -215,7 +215,7 @@ void flat_orthogonalize(struct flat_model *flat, int unit, const struct newton_s
     buffer->gathering = NULL;
     unit_orthogonalize(flat, unit, rule);
     flat->device->backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = shard->backend->reduce_scatter(
+    buffer->reducing = comm_start_reduce_scatter(
         shard, direction_at(flat, unit, 0), buffer->shard_count,
         comm_type_of[direction_type(flat->type)], COMM_SUM, buffer->ready);
 }
@@ -228,9 +228,9 @@ void flat_direction_sum(struct flat_model *flat, int unit)
         return;
     flat->mesh->shard_data->backend->wait(buffer->reducing, flat->stream);
     flat->device->backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = replica->backend->all_reduce(
-        replica, flat_direction(flat, unit), buffer->shard_count,
-        comm_type_of[direction_type(flat->type)], COMM_SUM, buffer->ready);
+    buffer->reducing =
+        comm_start_all_reduce(replica, flat_direction(flat, unit), buffer->shard_count,
+                              comm_type_of[direction_type(flat->type)], COMM_SUM, buffer->ready);
 }
 
 void flat_direction_wait(struct flat_model *flat, int unit)

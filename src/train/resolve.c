@@ -13,9 +13,9 @@
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"
 #include "core/log.h"
+#include "data/augment.h"
 #include "data/crop.h"
 #include "data/dataset.h"
-#include "data/mix.h"
 #include "data/window.h"
 #include "model/model.h"
 

@@ -53,12 +53,10 @@ void step_close(struct step_context *step)
 /* ---- phases and units: status of the process, profiler ranges, observer, times of units */
 
 /* Seconds that this process has waited for other ranks. */
-static double exposed_now(const struct session *session)
+static double exposed_now(void)
 {
-    struct comm *world = session->mesh.world;
-    double busy, exposed = 0;
-    if (world->size > 1)
-        world->backend->times(world, &busy, &exposed);
+    double busy, exposed;
+    comm_times(&busy, &exposed);
     return exposed;
 }
 
@@ -74,7 +72,7 @@ static void phase_begin(struct session *session, enum step_phase phase)
         backend->range_begin(status_phase_name(status[phase]));
     session->timer.phase = (int)phase;
     if (session->timer.seconds != NULL)
-        session->timer.exposed = exposed_now(session);
+        session->timer.exposed = exposed_now();
     if (session->observer != NULL)
         session->observer->phase(phase, true);
 }
@@ -97,7 +95,7 @@ static void unit_time(struct session *session, double passed, bool computes)
         return;
     struct unit_seconds *seconds = &timer->seconds[timer->unit];
     const bool forward = timer->phase == STEP_FORWARD;
-    const double exposed = exposed_now(session), waited = exposed - timer->exposed;
+    const double exposed = exposed_now(), waited = exposed - timer->exposed;
     *(forward ? &seconds->forward_waiting : &seconds->backward_waiting) += waited;
     if (computes)
         *(forward ? &seconds->forward : &seconds->backward) += passed - waited;
@@ -468,12 +466,10 @@ static enum origin nonfinite_explain(struct session *session, int64_t number, st
 }
 
 /* Adds the busy and the exposed time of the communication since `before`. */
-static void communication_times(const struct session *session, const struct step_times *before,
-                                struct step_times *times)
+static void communication_times(const struct step_times *before, struct step_times *times)
 {
-    struct comm *world = session->mesh.world;
     double busy, exposed;
-    world->backend->times(world, &busy, &exposed);
+    comm_times(&busy, &exposed);
     times->communication += busy - before->communication;
     times->exposed += exposed - before->exposed;
 }
@@ -535,7 +531,7 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
     if (session->io.scaler == NULL) /* with a scaler, the device subtracts them */
         params.update -= session->io.result.scaler.skipped;
     struct step_times before = {0}, none = {0};
-    communication_times(session, &none, &before);
+    communication_times(&none, &before);
     step->checked = grain_check_due(&step->check, number);
     step->number = number;
     step->params = params;
@@ -550,7 +546,7 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
                          step->params.samples);
     bool good = results_read(step, false, error);
     times->update += clock_now() - begin;
-    communication_times(session, &before, times);
+    communication_times(&before, times);
     return good;
 }
 
@@ -572,7 +568,7 @@ void control_start(struct control *control, const struct control_flags *flags)
     ENSURE(!control->started, "control flags: the previous all-reduce was not waited for");
     control->flags = *flags;
     control->request =
-        world->backend->all_reduce(world, &control->flags, FLAGS, COMM_INT64, COMM_MAX, NULL);
+        comm_start_all_reduce(world, &control->flags, FLAGS, COMM_INT64, COMM_MAX, NULL);
     control->started = true;
 }
 
