@@ -86,30 +86,6 @@ static void normalisation_resolve(struct augment_options *augment, const struct 
     }
 }
 
-static void interpolation_resolve(struct augment_options *augment, const struct model_entry *entry,
-                                  const struct model_metadata *weights)
-{
-    const bool photos = augment->recipe == RECIPE_PHOTOS;
-    if (photos && weights != NULL)
-        choice_set(&augment->interpolation, INTERPOLATION_AUTO,
-                   weights->options.augment.interpolation);
-    if (photos)
-        choice_set(&augment->interpolation, INTERPOLATION_AUTO, (int)entry->interpolation);
-    choice_set(&augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
-}
-
-/* The channels of float32 records are those of the data, unless the option has a value. */
-static bool channels_resolve(struct options *options, const struct dataset *dataset,
-                             struct error *error)
-{
-    if (dataset->type != DATASET_FLOAT32 || options->model.channels > 0)
-        return true;
-    options->model.channels = dataset->channels;
-    return dataset->channels <= IMAGE_CHANNELS ||
-           error_set(error, ERROR_DATA, "the images have %lld channels, and the most is %d",
-                     (long long)dataset->channels, IMAGE_CHANNELS);
-}
-
 /* float32 values are no photographs. Return false if an option is for photographs only. */
 static bool values_check(const struct options *options, struct error *error)
 {
@@ -195,7 +171,12 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     if (photos && evaluates_centre && augment->random_resized_crop == SWITCH_ON)
         evaluation_resolve(&options->eval, entry, weights, image);
     normalisation_resolve(augment, dataset, entry, weights);
-    interpolation_resolve(augment, entry, weights);
+    if (photos && weights != NULL)
+        choice_set(&augment->interpolation, INTERPOLATION_AUTO,
+                   weights->options.augment.interpolation);
+    choice_set(&augment->interpolation, INTERPOLATION_AUTO,
+               photos ? (int)entry->interpolation : INTERPOLATION_BILINEAR);
+    choice_set(&augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
     return true;
 }
 
@@ -350,8 +331,15 @@ bool options_resolve(struct options *options, const struct dataset *dataset,
         return error_set(error, ERROR_USAGE,
                          "augment.resize=%lld and model.image=%lld differ: leave one of them out",
                          (long long)options->augment.resize, (long long)options->model.image);
-    return channels_resolve(options, dataset, error) && loss_resolve(options, dataset, error) &&
-           targets_check(options, dataset, error) && planes_resolve(options, dataset, error) &&
+    /* The channels of float32 records are those of the data, unless the option has a value. */
+    if (dataset->type == DATASET_FLOAT32 && options->model.channels == 0) {
+        options->model.channels = dataset->channels;
+        if (dataset->channels > IMAGE_CHANNELS)
+            return error_set(error, ERROR_DATA, "the images have %lld channels, and the most is %d",
+                             (long long)dataset->channels, IMAGE_CHANNELS);
+    }
+    return loss_resolve(options, dataset, error) && targets_check(options, dataset, error) &&
+           planes_resolve(options, dataset, error) &&
            recipe_resolve(options, dataset, weights, error);
 }
 

@@ -162,22 +162,6 @@ static bool state_check(const struct trainer *trainer, const char *path, bool na
                      path, step, trainer->folder.path, finished);
 }
 
-/* Collective. Takes the statistics of the training samples from the checkpoint. That of step 0 may
- * have been made from weights of other data. */
-static bool statistics_read(struct run *run, const char *path, int64_t step, struct error *error)
-{
-    struct dataset *dataset = &run->train.dataset;
-    struct model_metadata metadata;
-    if (!run_needs_statistics(run, dataset))
-        return true;
-    if (step == 0)
-        return run_find_statistics(run, error);
-    const bool good = model_metadata_read(path, run->world, &metadata, error) &&
-                      run_use_statistics(run, dataset, &metadata.statistics, error);
-    model_metadata_free(&metadata);
-    return good;
-}
-
 bool trainer_resume(struct trainer *trainer, struct error *error)
 {
     const char *path = trainer->checkpoints.resume_path;
@@ -190,9 +174,19 @@ bool trainer_resume(struct trainer *trainer, struct error *error)
         target.writers = WRITERS_ALL;
     if (!resume_check(trainer, path, names_file, &other_monitor, error) ||
         !checkpoint_read(path, &target, &run->session.flat, state, false, error) ||
-        !state_check(trainer, path, names_file, error) ||
-        !statistics_read(run, path, state->step, error))
+        !state_check(trainer, path, names_file, error))
         return false;
+    /* The statistics of step 0 may have been made from weights of other data. */
+    if (state->step == 0 && !run_find_statistics(run, error))
+        return false;
+    if (state->step > 0 && run_needs_statistics(run, &run->train.dataset)) {
+        struct model_metadata metadata;
+        const bool good = model_metadata_read(path, run->world, &metadata, error) &&
+                          run_use_statistics(run, &run->train.dataset, &metadata.statistics, error);
+        model_metadata_free(&metadata);
+        if (!good)
+            return false;
+    }
     if (other_monitor) { /* the best evaluation is of another metric */
         state->best_metric = state->plateau_best = NAN;
         state->best_step = state->evaluations_without_gain = state->plateau_bad = 0;
