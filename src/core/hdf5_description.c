@@ -374,7 +374,8 @@ static bool dataset_describe(const struct walk *walk, hid_t dataset, json_t *jso
     value_put(json, "layout", json_integer(to.layout));
     value_put(json, "offset", json_integer(to.offset));
     value_put(json, "extent", integers_value(to.extent, to.dimensions));
-    value_put(json, "chunk", integers_value(to.chunk, to.dimensions));
+    value_put(json, "chunk",
+              integers_value(to.chunk, to.layout == HDF5_CHUNKED ? to.dimensions : 0));
     value_put(json, "filters", integers_value(to.filter, to.filter_count));
     value_put(json, "fill", real_value(to.fill));
     if (good && to.kind == HDF5_DATASET && is_number && data_are_wanted(walk, to.dimensions))

@@ -126,7 +126,8 @@ bool hdf5_object_find(const struct hdf5_reader *reader, const char *path,
     if (!integers_read(from, "extent", HDF5_DIMENSIONS, object->extent, &object->dimensions) ||
         !integers_read(from, "chunk", HDF5_DIMENSIONS, object->chunk, &chunk_dimensions) ||
         !integers_read(from, "filters", HDF5_FILTERS, object->filter, &object->filter_count) ||
-        chunk_dimensions != object->dimensions || (is_dataset && strlen(object->type) < 2))
+        (object->layout == HDF5_CHUNKED && chunk_dimensions != object->dimensions) ||
+        (is_dataset && strlen(object->type) < 2))
         object->fault = "its description is invalid: the file is damaged";
     else if (is_dataset)
         object->element_bytes = strtoll(object->type + 2, NULL, 10);
