@@ -459,8 +459,7 @@ bool arrays_open_split(struct dataset *dataset, const struct options *options,
                        struct hdf5_reader *reader, enum data_split split, struct error *error)
 {
     struct arrays *self = dataset->self;
-    struct comm *comm = dataset->comm;
-    const int64_t rank = comm != NULL ? comm->rank : 0, ranks = comm != NULL ? comm->size : 1;
+    const int64_t rank = dataset->rank, ranks = dataset->ranks;
     const bool all = split == SPLIT_ALL;
     int64_t count, next = 0, empty = 0;
     const struct split_file *files =
