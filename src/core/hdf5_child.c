@@ -135,11 +135,7 @@ static char *child_failed(struct hdf5_reader *reader, struct error *error)
     bool is_damaged = status == 0;
     for (int n = 0; n < CRASHES; n++)
         is_damaged |= number == crashes[n];
-    if (number == SIGXCPU)
-        snprintf(reason, sizeof reason, "did not end within %d s of CPU time", CPU_SECONDS);
-    else if (number == SIGALRM)
-        snprintf(reason, sizeof reason, "did not end within %d s", WALL_SECONDS);
-    else if (number != 0)
+    if (number != 0)
         snprintf(reason, sizeof reason, "ended with signal %d (%s)", number, strsignal(number));
     else
         snprintf(reason, sizeof reason, "ended early with exit code %d", WEXITSTATUS(status));

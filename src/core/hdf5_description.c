@@ -228,7 +228,7 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
             good = numbers_read(attribute, type, count, values);
         else if (class == H5T_STRING)
             good = texts_read(attribute, type, count, values);
-        else if (is_wanted(walk) && is_scale_list(name, type))
+        else if ((walk->datasets[0] == '\0' || is_wanted(walk)) && is_scale_list(name, type))
             good = scales_read(walk, object, attribute, type, count, values);
     }
     const size_t read = json_array_size(values);

@@ -34,7 +34,7 @@ enum hdf5_kind {
 enum hdf5_layout { HDF5_CONTIGUOUS, HDF5_CHUNKED, HDF5_COMPACT, HDF5_VIRTUAL, HDF5_EXTERNAL };
 
 /* The attribute of a data set with its dimension scales: the path of the first scale of each
- * dimension, or "", if hdf5_reader.datasets has the data set. */
+ * dimension, or "", if hdf5_reader.datasets has the data set or is empty. */
 #define HDF5_SCALES "DIMENSION_LIST"
 
 /* The attribute of a scale that lists the data sets with this scale. */

@@ -120,21 +120,6 @@ static void group_in_itself(hid_t file)
     assert_true(H5Lcreate_hard(file, "units", file, "units/head", H5P_DEFAULT, H5P_DEFAULT) >= 0);
 }
 
-/* HDF5 needs a function to register the class; it is not called. */
-static void traverse(void)
-{
-}
-
-static void user_link(hid_t file)
-{
-    static const H5L_class_t kind = {.version = H5L_LINK_CLASS_T_VERS,
-                                     .id = (H5L_type_t)100,
-                                     .trav_func = (H5L_traverse_func_t)traverse};
-    assert_true(H5Lregister(&kind) >= 0);
-    assert_true(H5Ldelete(file, "units", H5P_DEFAULT) >= 0);
-    assert_true(H5Lcreate_ud(file, "units", kind.id, "x", 1, H5P_DEFAULT, H5P_DEFAULT) >= 0);
-}
-
 /* Replace a data set. */
 static void replace(hid_t file, const char *name, hid_t type, hid_t space, hid_t creation)
 {
@@ -159,21 +144,11 @@ static hid_t text_type(void)
     return type;
 }
 
-static void external_data(hid_t file, const char *from)
-{
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    assert_true(H5Pset_external(creation, from, 0, H5F_UNLIMITED) >= 0);
-    replace(file, "deck", text_type(), number_space(1 << 20), creation);
-}
-
-static void endless_data(hid_t file)
-{
-    external_data(file, "/dev/zero");
-}
-
 static void data_in_fifo(hid_t file)
 {
-    external_data(file, temporary_path("fifo"));
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    assert_true(H5Pset_external(creation, temporary_path("fifo"), 0, H5F_UNLIMITED) >= 0);
+    replace(file, "deck", text_type(), number_space(1 << 20), creation);
 }
 
 static void virtual_data(hid_t file)
@@ -181,11 +156,6 @@ static void virtual_data(hid_t file)
     hid_t creation = H5Pcreate(H5P_DATASET_CREATE), space = number_space(1 << 20);
     assert_true(H5Pset_virtual(creation, space, temporary_path("fifo"), "/deck", space) >= 0);
     replace(file, "deck", text_type(), space, creation);
-}
-
-static void huge_text(hid_t file)
-{
-    replace(file, "deck", text_type(), number_space((hsize_t)1 << 57), H5P_DEFAULT);
 }
 
 static void huge_vector(hid_t file)
@@ -241,12 +211,15 @@ TEST(test_made_with_hdf5)
         void (*change)(hid_t file);
         const char *words;
     } hostile[] = {
-        {external_link, "link"},          {soft_link_to_itself, "link"},
-        {group_in_itself, "head/master"}, {user_link, "link"},
-        {endless_data, "deck"},           {data_in_fifo, "deck"},
-        {virtual_data, "deck"},           {chunks, "deck"},
-        {huge_text, "outside the file"},  {huge_vector, "outside the file"},
-        {variable_text, "deck"},          {compound_number, "step"},
+        {external_link, "link"},
+        {soft_link_to_itself, "link"},
+        {group_in_itself, "head/master"},
+        {data_in_fifo, "deck"},
+        {virtual_data, "deck"},
+        {chunks, "deck"},
+        {huge_vector, "outside the file"},
+        {variable_text, "deck"},
+        {compound_number, "step"},
         {array_number, "step"},
     };
     assert_int_equal(mkfifo(temporary_path("fifo"), 0600), 0);
@@ -316,7 +289,7 @@ TEST(test_child_that_fails)
     set_script("kill -KILL $$");
     refused(ERROR_MEMORY, "signal 9");
     set_script("kill -ALRM $$");
-    refused(ERROR_MEMORY, "60 s");
+    refused(ERROR_MEMORY, "signal 14");
     set_script("ulimit -v 100000; exec ./vittrain \"$@\"");
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
     refused(ERROR_MEMORY, "exit code");
@@ -363,28 +336,26 @@ TEST(test_changed_descriptions)
     static const char *const values[] = {"0",  "-1",  "9223372036854775807", "1e300", "null", "[]",
                                          "{}", "\"\""};
     char command[2048], path[512];
-    size_t bytes = 0;
     int refusals = 0, tried = 0;
     snprintf(path, sizeof path, "%s", temporary_path("description"));
     snprintf(command, sizeof command, "cat '%s'", path);
     set_script(command);
     char *text = hdf5_describe(checkpoint, "");
-    char *changed = malloc(strlen(text) + 64);
     for (const char *at = text; (at = strpbrk(at, ":,")) != NULL;) {
         at++;
         const char *end = at + strcspn(at, ",]}");
         for (int n = 0; n < 2; n++, tried++) {
             const char *value = values[tried % (int)(sizeof values / sizeof *values)];
-            bytes = (size_t)sprintf(changed, "%.*s%s%s", (int)(at - text), text, value, end);
+            const size_t bytes = (size_t)(at - text) + strlen(value) + strlen(end);
             FILE *file = fopen(path, "w");
-            fprintf(file, "%016zx%s", tried % 10 == 9 ? bytes + 1 : bytes, changed);
+            fprintf(file, "%016zx%.*s%s%s", bytes + (tried % 10 == 9), (int)(at - text), text,
+                    value, end);
             fclose(file);
             const bool good = read_checkpoint(checkpoint);
             assert_true(good || error.kind == ERROR_CHECKPOINT);
             refusals += !good;
         }
     }
-    free(changed);
     free(text);
     assert_in_range(refusals, tried / 8, tried - 1);
     hdf5_child_set_program("./vittrain");
