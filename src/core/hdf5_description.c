@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/hdf5_chunks.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
 #include "core/integer.h"
@@ -284,8 +283,7 @@ static bool chunks_describe(hid_t dataset, const struct hdf5_object *to, json_t 
     struct text_stream text;
     struct chunk_walk chunks = {
         .dataset = to, .shift = chunk_shift(dataset), .text = text_stream_open(&text)};
-    const bool good =
-        hdf5_chunks_visit(dataset, to->dimensions, to->extent, to->chunk, chunk_write, &chunks);
+    const bool good = hdf5_chunks_visit(dataset, to, chunk_write, &chunks);
     char *lines = text_stream_close(&text);
     value_put(json, "chunks", json_string(lines));
     free(lines);

@@ -18,7 +18,6 @@
 
 #include "core/crc32c.h"
 #include "core/file.h"
-#include "core/hdf5_chunks.h"
 
 void hdf5_library_open(void)
 {
