@@ -283,11 +283,11 @@ void arrays_file_close(struct arrays_file *file)
 
 /* A description: the number of the file, its struct, its times, and of each array its struct, the
  * path of its folder or of its own file, its chunks, and its data. Each part fills whole words. */
-static void part_put(FILE *to, const void *part, int64_t bytes)
+static void part_put(struct byte_buffer *list, const void *part, int64_t bytes)
 {
-    const int64_t zeros = 0;
-    fwrite(part, 1, (size_t)bytes, to);
-    fwrite(&zeros, 1, (size_t)(round_up(bytes, sizeof zeros) - bytes), to);
+    static const char zeros[8];
+    byte_buffer_append(list, part, (size_t)bytes);
+    byte_buffer_append(list, zeros, (size_t)(round_up(bytes, 8) - bytes));
 }
 
 static void *part_take(uint8_t **at, int64_t bytes)
@@ -303,21 +303,21 @@ static int64_t data_bytes(const struct array *array)
     return array->data != NULL ? array_elements(array) * array->element_bytes : 0;
 }
 
-static void file_put(FILE *to, int64_t number, const struct arrays_file *file)
+static void file_put(struct byte_buffer *list, int64_t number, const struct arrays_file *file)
 {
-    part_put(to, &number, sizeof number);
-    part_put(to, file, sizeof *file);
+    part_put(list, &number, sizeof number);
+    part_put(list, file, sizeof *file);
     if (file->times.time != NULL)
-        part_put(to, file->times.time, file->times.samples * (int64_t)sizeof(double));
+        part_put(list, file->times.time, file->times.samples * (int64_t)sizeof(double));
     for (int v = 0; v < file->opened; v++) {
         const struct array *array = &file->array[v];
         const char *path = array->files.folder != NULL ? array->files.folder
                            : array->owns_file          ? open_file_path(array->file)
                                                        : "";
-        part_put(to, array, sizeof *array);
-        part_put(to, path, (int64_t)strlen(path) + 1);
-        part_put(to, array->chunks, array->chunk_count * (int64_t)sizeof *array->chunks);
-        part_put(to, array->data, data_bytes(array));
+        part_put(list, array, sizeof *array);
+        part_put(list, path, (int64_t)strlen(path) + 1);
+        part_put(list, array->chunks, array->chunk_count * (int64_t)sizeof *array->chunks);
+        part_put(list, array->data, data_bytes(array));
     }
 }
 
@@ -379,19 +379,17 @@ static bool descriptions_share(struct dataset *dataset, const struct split_file 
 {
     struct arrays *self = dataset->self;
     struct comm *comm = dataset->comm;
-    struct text_stream parts;
-    FILE *to = text_stream_open(&parts);
+    struct byte_buffer list = {0};
     int64_t least[] = {self->series.is_ordered, first, -first};
     struct joined_bytes *joined = &self->joined[self->joined_count++];
     for (int64_t i = 0; i < count; i++)
         if (described[i].path != NULL)
-            file_put(to, i, &described[i]);
+            file_put(&list, i, &described[i]);
     comm_all_reduce(comm, least, 3, COMM_INT64, COMM_MIN);
     self->series.is_ordered = least[0] != 0;
     if (least[1] != -least[2])
         error_set(error, ERROR_DATA, "ranks find different data: use the same data on all nodes");
-    char *own = text_stream_close(&parts);
-    comm_join(comm, own, (int64_t)parts.length, joined);
+    comm_join(comm, list.data, (int64_t)list.count, joined);
     if (error->kind != ERROR_NONE)
         return false;
     for (uint8_t *at = joined->data; at < joined->data + joined->bytes;)
