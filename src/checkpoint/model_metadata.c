@@ -24,7 +24,6 @@
 #include "core/version.h"
 #include "data/crop.h"
 #include "data/grid.h"
-#include "data/statistics.h"
 #include "model/model.h"
 #include "model/vit.h"
 

@@ -64,9 +64,7 @@ libvittrain_a_SOURCES += \
 	src/data/split.c \
 	src/data/split.h \
 	src/data/split_files.c \
-	src/data/split_files.h \
 	src/data/statistics.c \
-	src/data/statistics.h \
 	src/data/synthetic.c \
 	src/data/time.c \
 	src/data/time.h \

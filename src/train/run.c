@@ -13,7 +13,6 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "data/grid.h"
-#include "data/statistics.h"
 
 bool run_reads_weights(const struct options *options)
 {
