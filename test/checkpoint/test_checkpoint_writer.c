@@ -354,12 +354,12 @@ TEST(test_in_the_order_of_the_stream)
 {
     struct error error = {.kind = ERROR_NONE};
     RUN(run, 1, &usual, 2, true, WRITERS_ALL);
-    const struct device_backend *memory = run.fixture.device.backend;
+    const struct device_backend *memory = run.fixture.device->backend;
     struct device_backend late = *memory;
     late.copy = late_copy;
     late.event_record = late_event_record;
     late.event_synchronize = late_event_synchronize;
-    run.fixture.device.backend = &late;
+    run.fixture.device->backend = &late;
     assert_true(start(&run, 1, &error));
     assert_true(stream.queued > 0 && stream.done == 0);
     follow(&run, 20);
@@ -367,7 +367,7 @@ TEST(test_in_the_order_of_the_stream)
     stream_run();
     fixture_fill(&run.fixture, 99);
     must_finish(&run);
-    run.fixture.device.backend = memory;
+    run.fixture.device->backend = memory;
     assert_holds(&run, "last.h5", 1);
 }
 

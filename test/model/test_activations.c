@@ -77,9 +77,9 @@ static void check_same_bits(struct vit_shape shape, enum data_type compute)
 TEST(test_same_bits)
 {
     for (enum data_type type = TYPE_FP32; type <= TYPE_BF16; type++) {
-        for (int i = 0; i < VIT_FIXTURE_SHAPES; i++)
-            check_same_bits(vit_fixture_shapes[i](DEPTH), type);
-        check_same_bits(vit_fixture_token_shape(1), type);
+        for (int i = 0; i < SHAPE_KINDS; i++)
+            check_same_bits(vit_fixture_shape_of((enum vit_fixture_kind)i, DEPTH), type);
+        check_same_bits(vit_fixture_shape_of(SHAPE_TOKEN, 1), type);
     }
 }
 
@@ -130,12 +130,12 @@ static void check_arena(const char *name, struct vit_shape shape, enum data_type
 
 TEST(test_arena)
 {
-    check_arena("class token, fp32", vit_fixture_token_shape(DEPTH), TYPE_FP32, 10, 1);
-    check_arena("class token, bf16", vit_fixture_token_shape(DEPTH), TYPE_BF16, 10, 1);
-    check_arena("mean pooling, fp32", vit_fixture_mean_shape(DEPTH), TYPE_FP32, 9, 9);
-    check_arena("LayerScale, bf16", vit_fixture_parts_shape(DEPTH), TYPE_BF16, 12, 1);
-    check_arena("dense, fp32", vit_fixture_dense_shape(DEPTH), TYPE_FP32, 21, 21);
-    check_arena("one block, fp32", vit_fixture_token_shape(1), TYPE_FP32, 10, 1);
+    check_arena("class token, fp32", vit_fixture_shape_of(SHAPE_TOKEN, DEPTH), TYPE_FP32, 10, 1);
+    check_arena("class token, bf16", vit_fixture_shape_of(SHAPE_TOKEN, DEPTH), TYPE_BF16, 10, 1);
+    check_arena("mean pooling, fp32", vit_fixture_shape_of(SHAPE_MEAN, DEPTH), TYPE_FP32, 9, 9);
+    check_arena("LayerScale, bf16", vit_fixture_shape_of(SHAPE_PARTS, DEPTH), TYPE_BF16, 12, 1);
+    check_arena("dense, fp32", vit_fixture_shape_of(SHAPE_DENSE, DEPTH), TYPE_FP32, 21, 21);
+    check_arena("one block, fp32", vit_fixture_shape_of(SHAPE_TOKEN, 1), TYPE_FP32, 10, 1);
 }
 
 TEST_MAIN()

@@ -100,15 +100,15 @@ static void check_slopes(struct vit_shape shape)
 
 TEST(test_slopes)
 {
-    for (int i = 0; i < VIT_FIXTURE_SHAPES; i++)
-        check_slopes(vit_fixture_shapes[i](DEPTH));
+    for (int i = 0; i < SHAPE_KINDS; i++)
+        check_slopes(vit_fixture_shape_of((enum vit_fixture_kind)i, DEPTH));
 }
 
 /* Another step draws other masks; evaluation draws none. */
 TEST(test_dropout_follows_the_step)
 {
     struct vit_fixture fixture;
-    open_scattered(&fixture, vit_fixture_token_shape(DEPTH), TYPE_FP32);
+    open_scattered(&fixture, vit_fixture_shape_of(SHAPE_TOKEN, DEPTH), TYPE_FP32);
     double first = loss_of_batch(&fixture);
     assert_true(first == loss_of_batch(&fixture));
     fixture.step = 1;
@@ -149,8 +149,8 @@ static void check_parts(struct vit_shape shape)
 
 TEST(test_parts_add_up)
 {
-    for (int i = 0; i < VIT_FIXTURE_SHAPES; i++)
-        check_parts(vit_fixture_shapes[i](DEPTH));
+    for (int i = 0; i < SHAPE_KINDS; i++)
+        check_parts(vit_fixture_shape_of((enum vit_fixture_kind)i, DEPTH));
 }
 
 static void check_empty_batch(struct vit_shape shape, enum data_type compute)
@@ -170,10 +170,10 @@ static void check_empty_batch(struct vit_shape shape, enum data_type compute)
 
 TEST(test_empty_batch)
 {
-    check_empty_batch(vit_fixture_token_shape(DEPTH), TYPE_FP32);
-    check_empty_batch(vit_fixture_token_shape(DEPTH), TYPE_BF16);
-    check_empty_batch(vit_fixture_map_shape(DEPTH), TYPE_FP32);
-    check_empty_batch(vit_fixture_dense_shape(DEPTH), TYPE_BF16);
+    check_empty_batch(vit_fixture_shape_of(SHAPE_TOKEN, DEPTH), TYPE_FP32);
+    check_empty_batch(vit_fixture_shape_of(SHAPE_TOKEN, DEPTH), TYPE_BF16);
+    check_empty_batch(vit_fixture_shape_of(SHAPE_MAP, DEPTH), TYPE_FP32);
+    check_empty_batch(vit_fixture_shape_of(SHAPE_DENSE, DEPTH), TYPE_BF16);
 }
 
 static void expect_refusal(struct vit_shape shape, const char *word)
@@ -186,21 +186,21 @@ static void expect_refusal(struct vit_shape shape, const char *word)
 /* A shape with one member changed. */
 #define REFUSED(base, member, value, word)                                                         \
     do {                                                                                           \
-        struct vit_shape shape = vit_fixture_##base##_shape(DEPTH);                                \
+        struct vit_shape shape = vit_fixture_shape_of(base, DEPTH);                                \
         shape.member = value;                                                                      \
         expect_refusal(shape, word);                                                               \
     } while (0)
 
 TEST(test_bad_shapes)
 {
-    REFUSED(token, patch, 5, "model.patch=5");
-    REFUSED(token, heads, 7, "model.heads=7");
-    REFUSED(token, class_token, false, "model.class_token");
-    REFUSED(token, hidden, 0, "model.mlp_ratio");
-    REFUSED(map, class_token, true, "model.class_token=off");
-    REFUSED(map, registers, 1, "model.registers=0");
-    REFUSED(rotary, heads, shape.dim / 2, "change model.dim or model.heads");
-    REFUSED(map, swiglu, true, "model.mlp=gelu");
+    REFUSED(SHAPE_TOKEN, patch, 5, "model.patch=5");
+    REFUSED(SHAPE_TOKEN, heads, 7, "model.heads=7");
+    REFUSED(SHAPE_TOKEN, class_token, false, "model.class_token");
+    REFUSED(SHAPE_TOKEN, hidden, 0, "model.mlp_ratio");
+    REFUSED(SHAPE_MAP, class_token, true, "model.class_token=off");
+    REFUSED(SHAPE_MAP, registers, 1, "model.registers=0");
+    REFUSED(SHAPE_ROTARY, heads, shape.dim / 2, "change model.dim or model.heads");
+    REFUSED(SHAPE_MAP, swiglu, true, "model.mlp=gelu");
 }
 
 static void expect_bad_option(const char *assignment, const char *word)
