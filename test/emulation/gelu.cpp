@@ -37,12 +37,6 @@ static void element_compute(const struct gelu_product *p, int64_t row, int64_t c
               (float)(p->gradient ? sum * gelu_slope(pre, p->tanh) : gelu(pre, p->tanh)));
 }
 
-static void must_hold(const struct gelu_product *p, const void *values, int64_t count)
-{
-    if (!memory_is_known(values, (size_t)count * type_size(p->type)) || (uintptr_t)values % 16 != 0)
-        emulated_fault("an operand of a product with GELU is not in device memory or not aligned");
-}
-
 bool gelu_product_queue(struct stream *stream, const struct gelu_product *product, int number)
 {
     struct gelu_product p = *product;
@@ -53,12 +47,13 @@ bool gelu_product_queue(struct stream *stream, const struct gelu_product *produc
         return false;
     ENSURE(p.type != TYPE_FP32 && p.columns % 8 == 0 && p.inner % 8 == 0 && p.pre != p.c,
            "a product with GELU that the library does not support");
-    must_hold(&p, p.a, p.rows * p.inner);
-    must_hold(&p, p.b, p.columns * p.inner);
-    must_hold(&p, p.pre, p.rows * p.columns);
-    must_hold(&p, p.c, p.rows * p.columns);
+    const size_t size = type_size(p.type);
+    memory_must_hold(p.a, (size_t)(p.rows * p.inner) * size, 16, "a of a product with GELU");
+    memory_must_hold(p.b, (size_t)(p.columns * p.inner) * size, 16, "b of a product with GELU");
+    memory_must_hold(p.pre, (size_t)(p.rows * p.columns) * size, 16, "pre of a product with GELU");
+    memory_must_hold(p.c, (size_t)(p.rows * p.columns) * size, 16, "c of a product with GELU");
     if (!p.gradient)
-        must_hold(&p, p.bias, p.columns);
+        memory_must_hold(p.bias, (size_t)p.columns * size, 16, "bias of a product with GELU");
     emulated_enqueue(stream->handle, "product with GELU", [=]() {
         for (int64_t row = 0; row < p.rows; row++)
             for (int64_t column = 0; column < p.columns; column++)
