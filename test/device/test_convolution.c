@@ -147,7 +147,7 @@ static struct sum *sums_open(struct device_test *test, int64_t count)
     return (struct sum *)device_test_expected(test, 3 * count);
 }
 
-static void product(struct sum *sum, double a, double b)
+static inline void product(struct sum *sum, double a, double b)
 {
     sum->value += a * b;
     sum->size += fabs(a * b);
@@ -157,15 +157,15 @@ static void product(struct sum *sum, double a, double b)
 static void meet_all(const struct convolution_shape *s, const double *x, const double *weight,
                      const double *dy, struct convolution_truth *truth)
 {
-    const int64_t taps = s->kernel * s->kernel, pixels = out_height(s) * out_width(s);
-    for (int64_t i = 0; i < s->batch * pixels * taps; i++) {
+    const int64_t taps = s->kernel * s->kernel, height = out_height(s), width = out_width(s);
+    for (int64_t i = 0; i < s->batch * height * width * taps; i++) {
         const int64_t pixel = i / taps, tap = i % taps, at = pixel * s->out;
-        const int64_t row = pixel / out_width(s) % out_height(s) * s->stride - s->padding;
-        const int64_t column = pixel % out_width(s) * s->stride - s->padding;
+        const int64_t row = pixel / width % height * s->stride - s->padding;
+        const int64_t column = pixel % width * s->stride - s->padding;
         const int64_t r = row + tap / s->kernel, q = column + tap % s->kernel;
         if (r < 0 || r >= s->height || q < 0 || q >= s->width)
             continue;
-        const int64_t from = ((pixel / pixels * s->height + r) * s->width + q) * s->in;
+        const int64_t from = ((pixel / (height * width) * s->height + r) * s->width + q) * s->in;
         for (int64_t o = 0; o < s->out; o++)
             for (int64_t c = 0; c < s->in; c++) {
                 const int64_t w = (o * s->in + c) * taps + tap;
