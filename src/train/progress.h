@@ -4,7 +4,7 @@
 #ifndef VITTRAIN_TRAIN_PROGRESS_H
 #define VITTRAIN_TRAIN_PROGRESS_H
 
-#include "train/trainer_state.h"
+#include "train/trainer.h"
 
 void progress_begin(struct trainer *trainer);
 /* Free the memory of progress_begin, also if it was never called. */

@@ -77,9 +77,9 @@ static void *reduced(const void *values, int64_t count, const struct comm_test_t
                      enum comm_operation operation)
 {
     const struct operand operand = operand_open(values, (size_t)count * type->size);
-    group->backend->wait(group->backend->all_reduce(group, operand.memory, count, type->type,
-                                                    operation, operand.ready),
-                         stream);
+    group->backend->wait(
+        comm_start_all_reduce(group, operand.memory, count, type->type, operation, operand.ready),
+        stream);
     return operand_close(&operand);
 }
 
@@ -127,11 +127,11 @@ static int scatter_and_gather_wrong(int type, int64_t count)
     const size_t bytes = (size_t)(count * world->size) * tested->size;
     void *own = buffer_open(tested->type, count * world->size, world->rank, (unsigned)count);
     const struct operand operand = operand_open(own, bytes);
-    struct comm_request *request = group->backend->reduce_scatter(
-        group, operand.memory, count, tested->type, COMM_SUM, operand.ready);
+    struct comm_request *request = comm_start_reduce_scatter(group, operand.memory, count,
+                                                             tested->type, COMM_SUM, operand.ready);
     group->backend->wait(request, stream);
     backend->event_record(operand.ready, stream);
-    request = group->backend->all_gather(group, operand.memory, count, tested->type, operand.ready);
+    request = comm_start_all_gather(group, operand.memory, count, tested->type, operand.ready);
     group->backend->wait(request, stream);
     void *got = operand_close(&operand);
     reference_reduce(type, own, count * world->size, MPI_SUM, MPI_COMM_WORLD);
@@ -158,7 +158,7 @@ TEST(broadcast_comes_from_its_root)
         float *own = noise_open(world->rank, LARGE), *expected = noise_open(root, LARGE);
         const struct operand operand = operand_open(own, LARGE * sizeof *own);
         group->backend->wait(
-            group->backend->broadcast(group, operand.memory, LARGE, COMM_FP32, root, operand.ready),
+            comm_start_broadcast(group, operand.memory, LARGE, COMM_FP32, root, operand.ready),
             NULL);
         float *got = operand_close(&operand);
         wrong += memcmp(got, expected, LARGE * sizeof *own) != 0;
@@ -216,8 +216,8 @@ static int all_to_all_wrong(int pattern, int64_t count, const struct comm_test_t
         if (time == 1)
             backend->graph_begin(stream);
         backend->event_record(ready, stream);
-        struct comm_request *request = group->backend->all_to_all(
-            group, sent, stride, parts, received, count, type->type, ready);
+        struct comm_request *request =
+            comm_start_all_to_all(group, sent, stride, parts, received, count, type->type, ready);
         group->backend->wait(request, stream);
         struct graph *graph = time == 1 ? backend->graph_end(stream) : NULL;
         if (graph != NULL)
@@ -256,7 +256,7 @@ static void sum_once(void)
 {
     unsigned char *memory = device_memory(sizeof(float));
     struct comm_request *request =
-        group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
+        comm_start_all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
     group->backend->wait(request, stream);
     backend->stream_synchronize(stream);
     backend->release(device, memory);
@@ -278,7 +278,7 @@ static void exchange_once(void)
     unsigned char *memory = device_memory(6 * sizeof(float));
     unsigned char *received = memory + 3 * sizeof(float);
     group->backend->wait(
-        group->backend->all_to_all(group, memory, 3, parts, received, 1, COMM_FP32, NULL), stream);
+        comm_start_all_to_all(group, memory, 3, parts, received, 1, COMM_FP32, NULL), stream);
     backend->stream_synchronize(stream);
     backend->release(device, memory);
 }
@@ -309,7 +309,7 @@ static void recorded_sum(void)
     struct event *ready = backend->event_open(device);
     backend->graph_begin(stream);
     backend->event_record(ready, stream);
-    group->backend->wait(group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, ready),
+    group->backend->wait(comm_start_all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, ready),
                          stream);
     struct graph *graph = backend->graph_end(stream);
     backend->graph_run(graph, stream);
@@ -328,9 +328,9 @@ static int mixed(void)
 static int different(void)
 {
     unsigned char *memory = device_memory(2 * sizeof(float));
-    group->backend->wait(group->backend->all_reduce(group, memory, world->rank == 0 ? 1 : 2,
-                                                    COMM_FP32, COMM_SUM, NULL),
-                         NULL);
+    group->backend->wait(
+        comm_start_all_reduce(group, memory, world->rank == 0 ? 1 : 2, COMM_FP32, COMM_SUM, NULL),
+        NULL);
     return 0;
 }
 
@@ -341,9 +341,9 @@ static int overlapping(void)
     unsigned char *memory = device_memory(2 * sizeof(float));
     for (int i = 0; i < 10; i++) {
         struct comm_request *first =
-            group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
-        struct comm_request *second = replicas->backend->all_reduce(
-            replicas, memory + sizeof(float), 1, COMM_FP32, COMM_SUM, NULL);
+            comm_start_all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
+        struct comm_request *second =
+            comm_start_all_reduce(replicas, memory + sizeof(float), 1, COMM_FP32, COMM_SUM, NULL);
         group->backend->wait(first, NULL);
         replicas->backend->wait(second, NULL);
     }

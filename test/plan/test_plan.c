@@ -4,6 +4,7 @@
  * step; the largest batch fits, and one more does not. */
 #include "plan/plan.h"
 
+#include "comm/combine.h"
 #include "comm_fixture.h"
 #include "config/options.h"
 #include "model_fixture.h"
@@ -64,56 +65,21 @@ static struct counted_group *counted_of(const struct comm *comm)
     return comm->backend == &shard_counted.counting ? &shard_counted : &replica_counted;
 }
 
-static double element_bytes(enum comm_type type)
-{
-    return type == COMM_BF16 || type == COMM_FP16 ? 2
-           : type == COMM_FP32                    ? 4
-           : type == COMM_BYTE                    ? 1
-                                                  : 8;
-}
-
-static struct comm_request *count_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                             enum comm_type type, enum comm_operation operation,
-                                             struct event *after)
+static struct comm_request *count_start(struct comm *comm, const struct comm_call *call)
 {
     struct counted_group *counted = counted_of(comm);
-    counted->sent += 2 * element_bytes(type) * (double)count * (comm->size - 1) / comm->size;
-    return counted->real->all_reduce(comm, buffer, count, type, operation, after);
-}
-
-static struct comm_request *count_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                                 enum comm_type type, enum comm_operation operation,
-                                                 struct event *after)
-{
-    struct counted_group *counted = counted_of(comm);
-    counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
-    return counted->real->reduce_scatter(comm, buffer, count, type, operation, after);
-}
-
-static struct comm_request *count_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                             enum comm_type type, struct event *after)
-{
-    struct counted_group *counted = counted_of(comm);
-    counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
-    return counted->real->all_gather(comm, buffer, count, type, after);
-}
-
-static struct comm_request *count_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                             const int *parts, void *received, int64_t count,
-                                             enum comm_type type, struct event *after)
-{
-    struct counted_group *counted = counted_of(comm);
-    counted->sent += element_bytes(type) * (double)count * parts[comm->rank] * (comm->size - 1);
-    return counted->real->all_to_all(comm, sent, stride, parts, received, count, type, after);
+    const double bytes = (double)(call->count * comm_type_size(call->type)),
+                 others = comm->size - 1;
+    counted->sent += call->action == COMM_ALL_REDUCE   ? 2 * bytes * others / comm->size
+                     : call->action == COMM_ALL_TO_ALL ? bytes * call->parts[comm->rank] * others
+                                                       : bytes * others;
+    return counted->real->start(comm, call);
 }
 
 static void counting_begin(struct counted_group *counted, struct comm *comm)
 {
     *counted = (struct counted_group){.real = comm->backend, .counting = *comm->backend};
-    counted->counting.all_reduce = count_all_reduce;
-    counted->counting.reduce_scatter = count_reduce_scatter;
-    counted->counting.all_gather = count_all_gather;
-    counted->counting.all_to_all = count_all_to_all;
+    counted->counting.start = count_start;
     comm->backend = &counted->counting;
 }
 

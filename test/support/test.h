@@ -88,6 +88,10 @@ float from_bf16(uint16_t value);
 uint16_t to_fp16(double value);
 double from_fp16(uint16_t value);
 
+/* Fail unless `count` of `draws` random draws is this share of them within 4.5 standard deviations.
+ */
+void assert_share(double draws, double count, double share);
+
 /* Run a function in a child process and return its exit status: 0 if the function returns. `text`
  * gets what the child writes to stdout and stderr. */
 int child_run(void (*run)(void *context), void *context, char *text, size_t size);
