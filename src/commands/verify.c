@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "app/app.h"
-#include "checkpoint/checkpoint_name.h"
+#include "checkpoint/checkpoint.h"
 #include "config/command_line.h"
 #include "core/file.h"
 #include "train/trainer.h"
@@ -43,7 +43,7 @@ static bool options_read(struct options *options, const char *folder,
     options->mesh.elastic = true; /* the global batch of the checkpoint, on any number of ranks */
     options->train.max_seconds = 0;
     options->checkpoint.every = options->checkpoint.every_seconds = 0;
-    options->checkpoint.background = BACKGROUND_NO;
+    options->checkpoint.background = SWITCH_OFF;
     snprintf(options->checkpoint.resume, sizeof options->checkpoint.resume, "auto");
     return comm_agree(world, error);
 }
@@ -95,7 +95,7 @@ static bool checkpoint_choose(const char *folder, const struct options *options,
                                              .writers = WRITERS_AUTO,
                                              .model = options->model.name,
                                              .before = last};
-    return trainer_newest_checkpoint(&target, world, path, size, error) ||
+    return checkpoint_find(&target, world, path, size, error) ||
            error_set(
                error, ERROR_CHECKPOINT,
                "%s has no valid checkpoint before the receipt of step %lld; set verify.from=0 "

@@ -190,9 +190,8 @@ static bool limit_find(struct batch_search *search, struct error *error)
 static void plan_ask(struct batch_search *search)
 {
     const struct options *options = &search->plan.options;
-    enum strategy_choice strategy = (enum strategy_choice)options->mesh.strategy;
-    enum checkpoint_activations_choice kept =
-        (enum checkpoint_activations_choice)options->train.checkpoint_activations;
+    enum strategy_choice strategy = options->mesh.strategy;
+    enum checkpoint_activations_choice kept = options->train.checkpoint_activations;
     struct plan_entry entry;
     plan_make(&search->plan, strategy, kept, 0, &entry);
     if (search->limit > entry.base)

@@ -12,8 +12,9 @@
 
 /* Plan the run with other settings, with the same batch or with the largest one that fits. If it
  * fits, append the settings to `advice` and return true. */
-static bool way_try(const struct plan *plan, int strategy, int checkpoint_activations,
-                    bool same_batch, size_t room, char *advice, size_t size)
+static bool way_try(const struct plan *plan, enum strategy_choice strategy,
+                    enum checkpoint_activations_choice checkpoint_activations, bool same_batch,
+                    size_t room, char *advice, size_t size)
 {
     static const char *const separator[] = {"", " with ", " and "};
     const struct options *options = &plan->options;
@@ -21,9 +22,7 @@ static bool way_try(const struct plan *plan, int strategy, int checkpoint_activa
     char batch[64];
     const char *settings[3];
     int count = 0;
-    plan_make(plan, (enum strategy_choice)strategy,
-              (enum checkpoint_activations_choice)checkpoint_activations, same_batch ? 0 : room,
-              &entry);
+    plan_make(plan, strategy, checkpoint_activations, same_batch ? 0 : room, &entry);
     if (entry.error.kind != ERROR_NONE ||
         (same_batch ? entry.needs > room : entry.largest_batch == 0))
         return false;
@@ -36,8 +35,7 @@ static bool way_try(const struct plan *plan, int strategy, int checkpoint_activa
         settings[count++] = batch;
     }
     char name[64];
-    snprintf(name, sizeof name, "mesh.strategy=%s",
-             mesh_strategy_name((enum strategy_choice)strategy));
+    snprintf(name, sizeof name, "mesh.strategy=%s", mesh_strategy_name(strategy));
     if (strategy != options->mesh.strategy)
         settings[count++] = name;
     if (checkpoint_activations != options->train.checkpoint_activations)
@@ -48,10 +46,11 @@ static bool way_try(const struct plan *plan, int strategy, int checkpoint_activa
 }
 
 /* Try the other strategies with the same batch, in order of increasing communication. */
-static bool strategies_try(const struct plan *plan, int checkpoint_activations, size_t room,
+static bool strategies_try(const struct plan *plan,
+                           enum checkpoint_activations_choice checkpoint_activations, size_t room,
                            char *advice, size_t size)
 {
-    for (int strategy = 0; strategy < STRATEGIES; strategy++)
+    for (enum strategy_choice strategy = 0; strategy < STRATEGIES; strategy++)
         if (strategy != plan->options.mesh.strategy &&
             way_try(plan, strategy, checkpoint_activations, true, room, advice, size))
             return true;
@@ -67,7 +66,8 @@ static void advice_write(const struct memory_shortage *shortage, char *advice, s
                               .training = shortage->training};
     const bool training = plan.training;
     const size_t room = (size_t)shortage->room;
-    int own = plan.options.mesh.strategy, kept = plan.options.train.checkpoint_activations;
+    const enum strategy_choice own = plan.options.mesh.strategy;
+    const enum checkpoint_activations_choice kept = plan.options.train.checkpoint_activations;
     bool blocks = training && kept != CHECKPOINT_ACTIVATIONS_BLOCK &&
                   model_recomputes(plan.options.model.name);
     advice[0] = '\0';
@@ -78,7 +78,7 @@ static void advice_write(const struct memory_shortage *shortage, char *advice, s
         found = strategies_try(&plan, kept, room, advice, size) || found;
     if (!found && blocks && plan.ranks > 1)
         found = strategies_try(&plan, CHECKPOINT_ACTIVATIONS_BLOCK, room, advice, size);
-    int least = plan.ranks > 1 ? STRATEGY_FSDP : own;
+    const enum strategy_choice least = plan.ranks > 1 ? STRATEGY_FSDP : own;
     if (!found && training && (blocks || least != own))
         way_try(&plan, least, blocks ? CHECKPOINT_ACTIVATIONS_BLOCK : kept, false, room, advice,
                 size);

@@ -99,10 +99,10 @@ static struct options options_with(const struct plan *plan, enum strategy_choice
                                    enum checkpoint_activations_choice checkpoint_activations)
 {
     struct options options = plan->options;
-    if (options.mesh.strategy != (int)strategy)
+    if (options.mesh.strategy != strategy)
         options.mesh.shard = 0;
-    options.mesh.strategy = (int)strategy;
-    options.train.checkpoint_activations = (int)checkpoint_activations;
+    options.mesh.strategy = strategy;
+    options.train.checkpoint_activations = checkpoint_activations;
     return options;
 }
 

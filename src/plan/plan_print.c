@@ -311,9 +311,8 @@ bool plan_time_print(const struct plan *plan, const struct machine *machine, str
     struct plan_details details;
     if (machine != NULL && options->plan.cluster[0] == '\0')
         machine_compare(plan, machine);
-    if (!plan_predict(plan, (enum strategy_choice)options->mesh.strategy,
-                      (enum checkpoint_activations_choice)options->train.checkpoint_activations,
-                      machine, &prediction, &details, error))
+    if (!plan_predict(plan, options->mesh.strategy, options->train.checkpoint_activations, machine,
+                      &prediction, &details, error))
         return false;
     units_print(&prediction, &details, machine);
     if (machine != NULL)
@@ -364,16 +363,15 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
     plan = *wanted;
     plan.ranks = ranks;
     plan.node_ranks = ranks < machine->node_ranks ? ranks : machine->node_ranks;
-    plan.options.train.global_batch = feed_global_batch(&wanted->options, wanted->ranks);
-    if (plan.options.plan.scaling != SCALING_STRONG)
-        plan.options.train.global_batch = plan.options.train.global_batch / wanted->ranks * ranks;
+    if (wanted->options.train.global_batch == 0) /* weak scaling */
+        plan.options.train.global_batch =
+            feed_global_batch(&wanted->options, wanted->ranks) / wanted->ranks * ranks;
     if (plan.options.train.global_batch < ranks) {
         printf("%6d the batch of %lld images is less than one per rank\n", ranks,
                (long long)plan.options.train.global_batch);
         return false;
     }
-    if (!plan_predict(&plan, (enum strategy_choice)plan.options.mesh.strategy,
-                      (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations,
+    if (!plan_predict(&plan, plan.options.mesh.strategy, plan.options.train.checkpoint_activations,
                       machine, &prediction, &details, &error)) {
         printf("%6d %s\n", ranks, error.text);
         return true;
@@ -397,13 +395,12 @@ void plan_cluster_print(const struct plan *plan, const struct machine *machine)
         wanted.options.train.precision = machine_multiplies(machine, TYPE_BF16)   ? PRECISION_BF16
                                          : machine_multiplies(machine, TYPE_FP16) ? PRECISION_FP16
                                                                                   : PRECISION_FP32;
+    const bool is_strong = wanted.options.train.global_batch > 0;
     printf("\nPrediction for %s%s%s, %s, %s scaling (%s), %d rank%s per node. Times in "
            "milliseconds, memory in MiB per rank%s.\n\n",
            machine->path, machine->device[0] != '\0' ? ": " : "", machine->device,
-           mesh_strategy_name((enum strategy_choice)wanted.options.mesh.strategy),
-           wanted.options.plan.scaling == SCALING_STRONG ? "strong" : "weak",
-           wanted.options.plan.scaling == SCALING_STRONG ? "the global batch is fixed"
-                                                         : "the batch per rank is fixed",
+           mesh_strategy_name(wanted.options.mesh.strategy), is_strong ? "strong" : "weak",
+           is_strong ? "the global batch is fixed" : "the batch per rank is fixed",
            machine->node_ranks, machine->node_ranks == 1 ? "" : "s",
            machine->memory > 0 ? " (!: more than it has)" : "");
     printf("%6s %6s %9s %8s %12s %11s %11s %11s %8s %12s%s\n", "ranks", "nodes", "mesh", "batch",

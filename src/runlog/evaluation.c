@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"

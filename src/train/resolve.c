@@ -22,7 +22,7 @@
 enum { PHOTO_MIN_PIXELS = 64 /* pixels: smaller images have the recipe `cifar` */ };
 static const double usual_crop_fraction = 0.875;
 
-static bool crop_is_set(int crop)
+static bool crop_is_set(enum crop_choice crop)
 {
     return crop == CROP_CENTER || crop == CROP_RANDOM;
 }
@@ -41,11 +41,12 @@ static void number_set(double *option, double value)
         *option = value;
 }
 
-static void choice_set(int *option, int automatic, int value)
-{
-    if (*option == automatic)
-        *option = value;
-}
+/* Set a choice that is automatic. */
+#define CHOICE_SET(option, automatic, value)                                                       \
+    do {                                                                                           \
+        if ((option) == (automatic))                                                               \
+            (option) = (value);                                                                    \
+    } while (0)
 
 /* Evaluate the centre of an image. If the metadata of the weights have a size for the resize, use
  * it in proportion to the size of the model's images; else resize the shorter side. */
@@ -53,14 +54,15 @@ static void evaluation_resolve(struct eval_options *eval, const struct model_ent
                                const struct model_metadata *weights, int64_t image)
 {
     const double fraction = entry->crop_fraction > 0 ? entry->crop_fraction : usual_crop_fraction;
-    const bool known = weights != NULL && weights->model.image > 0 && weights->eval.resize > 0 &&
-                       weights->eval.crop == CROP_CENTER;
-    choice_set(&eval->crop, CROP_AUTO, CROP_CENTER);
+    const struct options *trained = weights != NULL ? &weights->options : NULL;
+    const bool known = trained != NULL && trained->model.image > 0 && trained->eval.resize > 0 &&
+                       trained->eval.crop == CROP_CENTER;
+    CHOICE_SET(eval->crop, CROP_AUTO, CROP_CENTER);
     if (eval->crop == CROP_NONE)
         return;
-    choice_set(&eval->resize_to, RESIZE_AUTO, known ? weights->eval.resize_to : RESIZE_SHORTER);
+    CHOICE_SET(eval->resize_to, RESIZE_AUTO, known ? trained->eval.resize_to : RESIZE_SHORTER);
     if (eval->resize == 0)
-        eval->resize = known ? image * weights->eval.resize / weights->model.image
+        eval->resize = known ? image * trained->eval.resize / trained->model.image
                              : (int64_t)floor((double)image / fraction);
 }
 
@@ -83,30 +85,6 @@ static void normalisation_resolve(struct augment_options *augment, const struct 
         list_set(&augment->mean, entry->mean, 3);
         list_set(&augment->std, entry->std, 3);
     }
-}
-
-static void interpolation_resolve(struct augment_options *augment, const struct model_entry *entry,
-                                  const struct model_metadata *weights)
-{
-    const bool photos = augment->recipe == RECIPE_PHOTOS;
-    if (photos && weights != NULL)
-        choice_set(&augment->interpolation, INTERPOLATION_AUTO,
-                   (int)model_metadata_interpolation(weights));
-    if (photos)
-        choice_set(&augment->interpolation, INTERPOLATION_AUTO, (int)entry->interpolation);
-    choice_set(&augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
-}
-
-/* The channels of float32 records are those of the data, unless the option has a value. */
-static bool channels_resolve(struct options *options, const struct dataset *dataset,
-                             struct error *error)
-{
-    if (dataset->type != DATASET_FLOAT32 || options->model.channels > 0)
-        return true;
-    options->model.channels = dataset->channels;
-    return dataset->channels <= IMAGE_CHANNELS ||
-           error_set(error, ERROR_DATA, "the images have %lld channels, and the most is %d",
-                     (long long)dataset->channels, IMAGE_CHANNELS);
 }
 
 /* float32 values are no photographs. Return false if an option is for photographs only. */
@@ -165,7 +143,7 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
                          "augment.rot90=on needs square images, and the model reads %lld x %lld "
                          "pixels: leave it out, or set augment.flip and augment.vflip",
                          (long long)image, (long long)width);
-    if (weights != NULL && strcmp(weights->model.name, options->model.name) != 0)
+    if (weights != NULL && strcmp(weights->options.model.name, options->model.name) != 0)
         weights = NULL; /* no metadata, or those of another model */
     const bool free_geometry =
         augment->resize == 0 && augment->resize_to == RESIZE_AUTO && augment->crop == CROP_AUTO;
@@ -187,14 +165,19 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     number_set(&augment->rotate, cifar ? 15 : 0);
     number_set(&augment->translate, cifar ? 0.1 : 0);
     number_set(&augment->erase, cifar ? 0.5 : 0);
-    choice_set(&augment->random_resized_crop, SWITCH_AUTO,
+    CHOICE_SET(augment->random_resized_crop, SWITCH_AUTO,
                photos && free_geometry ? SWITCH_ON : SWITCH_OFF);
-    choice_set(&augment->crop, CROP_AUTO, CROP_NONE);
-    choice_set(&augment->resize_to, RESIZE_AUTO, RESIZE_SQUARE);
+    CHOICE_SET(augment->crop, CROP_AUTO, CROP_NONE);
+    CHOICE_SET(augment->resize_to, RESIZE_AUTO, RESIZE_SQUARE);
     if (photos && evaluates_centre && augment->random_resized_crop == SWITCH_ON)
         evaluation_resolve(&options->eval, entry, weights, image);
     normalisation_resolve(augment, dataset, entry, weights);
-    interpolation_resolve(augment, entry, weights);
+    if (photos && weights != NULL)
+        CHOICE_SET(augment->interpolation, INTERPOLATION_AUTO,
+                   weights->options.augment.interpolation);
+    CHOICE_SET(augment->interpolation, INTERPOLATION_AUTO,
+               photos ? entry->interpolation : INTERPOLATION_BILINEAR);
+    CHOICE_SET(augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
     return true;
 }
 
@@ -213,9 +196,9 @@ static bool loss_resolve(struct options *options, const struct dataset *dataset,
                          has_labels ? "image" : "pixel");
     const bool several = options->data.task == TASK_LABELS;
     const bool is_regression = options->data.task == TASK_REGRESSION;
-    const int usual = is_regression ? TRAIN_LOSS_SQUARED
-                      : several     ? TRAIN_LOSS_BCE
-                                    : TRAIN_LOSS_CROSS_ENTROPY;
+    const enum train_loss_choice usual = is_regression ? TRAIN_LOSS_SQUARED
+                                         : several     ? TRAIN_LOSS_BCE
+                                                       : TRAIN_LOSS_CROSS_ENTROPY;
     const char *what = is_regression ? "a regression"
                        : several     ? "several labels of a sample"
                        : is_class    ? "classes of pixels"
@@ -223,10 +206,9 @@ static bool loss_resolve(struct options *options, const struct dataset *dataset,
     const bool has_metric[] = {
         [MONITOR_TOP1] = !is_regression, [MONITOR_LOSS] = true,   [MONITOR_TOP5] = has_labels,
         [MONITOR_MIOU] = is_class,       [MONITOR_MAP] = several, [MONITOR_NONE] = true};
-    choice_set(&options->train.loss, TRAIN_LOSS_AUTO, usual);
-    choice_set(&options->checkpoint.monitor, MONITOR_AUTO,
-               has_labels ? MONITOR_TOP1 : MONITOR_LOSS);
-    const int loss = options->train.loss;
+    CHOICE_SET(options->train.loss, TRAIN_LOSS_AUTO, usual);
+    CHOICE_SET(options->checkpoint.monitor, MONITOR_AUTO, has_labels ? MONITOR_TOP1 : MONITOR_LOSS);
+    const enum train_loss_choice loss = options->train.loss;
     options_value_text(options, "train.loss", text, sizeof text);
     const bool binary = loss == TRAIN_LOSS_BCE || loss == TRAIN_LOSS_BCE_SUM;
     if (loss != usual && !(binary && (has_labels || several)) &&
@@ -349,8 +331,15 @@ bool options_resolve(struct options *options, const struct dataset *dataset,
         return error_set(error, ERROR_USAGE,
                          "augment.resize=%lld and model.image=%lld differ: leave one of them out",
                          (long long)options->augment.resize, (long long)options->model.image);
-    return channels_resolve(options, dataset, error) && loss_resolve(options, dataset, error) &&
-           targets_check(options, dataset, error) && planes_resolve(options, dataset, error) &&
+    /* The channels of float32 records are those of the data, unless the option has a value. */
+    if (dataset->type == DATASET_FLOAT32 && options->model.channels == 0) {
+        options->model.channels = dataset->channels;
+        if (dataset->channels > IMAGE_CHANNELS)
+            return error_set(error, ERROR_DATA, "the images have %lld channels, and the most is %d",
+                             (long long)dataset->channels, IMAGE_CHANNELS);
+    }
+    return loss_resolve(options, dataset, error) && targets_check(options, dataset, error) &&
+           planes_resolve(options, dataset, error) &&
            recipe_resolve(options, dataset, weights, error);
 }
 

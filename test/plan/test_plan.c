@@ -143,8 +143,8 @@ static int plan_wrong(int strategy, const char *variant)
     assert_ok(run_start(&run, &error) && steps_run(&run, &error) &&
                   plan_open(&plan, &options, world->size, world->size, &error),
               &error);
-    plan_make(&plan, (enum strategy_choice)strategy,
-              (enum checkpoint_activations_choice)options.train.checkpoint_activations, 0, &entry);
+    plan_make(&plan, (enum strategy_choice)strategy, options.train.checkpoint_activations, 0,
+              &entry);
     plan_add_traffic(&plan, &entry);
     if (entry.error.kind != ERROR_NONE)
         fail_msg("%s", entry.error.text);
@@ -207,8 +207,7 @@ TEST(the_largest_batch_fits_and_one_more_does_not)
         if (strstr(variants[i], "train.exact") != NULL)
             continue; /* train.exact=layout needs train.global_batch */
         imagined_open(&plan, 4, STRATEGY_ZERO2, variants[i]);
-        enum checkpoint_activations_choice kept =
-            (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations;
+        enum checkpoint_activations_choice kept = plan.options.train.checkpoint_activations;
         size_t room = (size_t)60 << 20;
         plan_make(&plan, STRATEGY_ZERO2, kept, room, &entry);
         int64_t largest = entry.largest_batch;

@@ -41,11 +41,10 @@ static void step_predict_one(const char *settings, const struct machine *machine
     static struct plan plan;
     struct error error = {0};
     plan_make_open(&plan, settings, 1, 1);
-    assert_ok(
-        plan_predict(&plan, (enum strategy_choice)plan.options.mesh.strategy,
-                     (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations,
-                     machine, prediction, details, &error),
-        &error);
+    assert_ok(plan_predict(&plan, plan.options.mesh.strategy,
+                           plan.options.train.checkpoint_activations, machine, prediction, details,
+                           &error),
+              &error);
 }
 
 static double flops_of(const struct unit_prediction *part)

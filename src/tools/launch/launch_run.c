@@ -83,8 +83,7 @@ int64_t launched_run_step(const struct launched_run *run)
     snprintf(path, sizeof path, "%s/checkpoints", run->folder);
     for (const char *name; (name = folder_next(&entries, path)) != NULL;)
         newest = larger(newest, checkpoint_name_step(name));
-    return checkpoint_memory_id(run->folder, id, NULL) ? larger(newest, last_row(run->folder))
-                                                       : newest;
+    return memory_id(run->folder, id, NULL) ? larger(newest, last_row(run->folder)) : newest;
 }
 
 void launched_run_begin(struct launched_run *run)
