@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Matrix products with GELU in the library's kernel: the interface between linear.cu and the
- * library. gelu_cudnn.cu calls cuDNN; test/emulation/gelu.cpp computes the same on the host. The
+ * library. gelu_cudnn.cu calls cuDNN; test/emulation/product.cpp computes the same on the host. The
  * library is opened by the first call. */
 #ifndef VITTRAIN_CUDA_GELU_PRODUCT_H
 #define VITTRAIN_CUDA_GELU_PRODUCT_H

@@ -21,7 +21,7 @@ part_losses() {
     done
     sanitizer_find
     local name tool
-    for name in ${SANITIZER_TESTS:-device/test_attention device/test_norm device/test_loss device/test_batch_norm device/test_max_pool}; do
+    for name in ${SANITIZER_TESTS:-device/test_attention device/test_norm device/test_loss device/test_batch_norm device/test_planes}; do
         for tool in memcheck racecheck; do
             stage "$tool $name" 45 sanitizer_run "$tool" "$name"
         done

@@ -66,10 +66,10 @@ small="model.dim=32 model.depth=1 model.heads=2 model.patch=16 run.threads=1"
 gpu() {
     run_log=$work/$1.log
     shift
-    (cd "$tree" && exec env PATH="$work/bin:$PATH" OUT="$out" PYTHON=python TESTS="device/test_dropout device/test_cut device/test_max_pool" STEP_WORKS=vit_cifar:8 \
+    (cd "$tree" && exec env PATH="$work/bin:$PATH" OUT="$out" PYTHON=python TESTS="device/test_dropout device/test_cut device/test_planes" STEP_WORKS=vit_cifar:8 \
         PLAN_WORKS=vit_cifar:8 LAUNCH_WORK="${launch_work:-vit_cifar:8}" \
         SPEED_WORKS=vit_cifar:8 KERNEL_WORKS=vit_cifar:8 LOSS_WORKS=vit_cifar:8 LOSS_PRECISIONS="fp32 bf16" SIDE=64 TOKENS=5 \
-        ATTENTION_ROWS=8 TURNS=1 SPEED_SECONDS=0.2 PROFILE_STEPS=4 SANITIZER_TESTS="${sanitized:-device/test_max_pool}" MODEL_SETTINGS="$small" \
+        ATTENTION_ROWS=8 TURNS=1 SPEED_SECONDS=0.2 PROFILE_STEPS=4 SANITIZER_TESTS="${sanitized:-device/test_planes}" MODEL_SETTINGS="$small" \
         LOSS_SETTINGS="$small" $isolate benchmarks/gpu.sh "$@") >"$run_log" 2>&1 </dev/null
     status=$?
 }
@@ -120,7 +120,7 @@ result 'the rest of it is done by the next call' "$(
     lacks check.log 'FAILED')" check.log
 result 'operations ran on the device' "$(
     has cut.log '^device/test_dropout: [1-9][0-9]* passed on emulated GPU'
-    has cut.log '^device/test_max_pool: [1-9][0-9]* passed on emulated GPU'
+    has cut.log '^device/test_planes: [1-9][0-9]* passed on emulated GPU'
     has check.log 'losses [0-9.]+ [0-9.]+ [0-9.]+ [0-9.]+ $')" check.log
 result 'ceilings are rows of the table, what is not possible is named' "$(
     [ "$(grep -c ',ceiling: product 64x64x64,.*,speed,[0-9.]*,GFLOP/s,.*,emulated GPU' "$out/gpu.csv")" = 1 ] || echo "rows;"
@@ -135,8 +135,8 @@ result 'losses are those of the CPU, by two ranks that share a GPU, too' "$(
         has losses.log "^vit_cifar in $case: 20 losses, at most"
     done
     [ "$(grep -c . "$out/gpu-losses.csv")" = 101 ] || echo "rows;"
-    has losses.log '^memcheck device/test_max_pool: clean'
-    has losses.log '^racecheck device/test_max_pool: clean')" losses.log
+    has losses.log '^memcheck device/test_planes: clean'
+    has losses.log '^racecheck device/test_planes: clean')" losses.log
 sed -i.right 's/^./9/' "$bundle/losses/vit_cifar-8-fp32"
 [ -z "$isolate" ] || echo 'exit 1' | stand_in ip
 rm "$out/gpu-done.txt"
@@ -200,7 +200,7 @@ result 'the plan goes on after a test that fails' "$(
     ends 1
     has first.log '^FAILED: device/test_cut'
     lacks first.log '^FAILED: doctor'
-    has first.log '^device/test_max_pool: [1-9][0-9]* passed on emulated GPU'
+    has first.log '^device/test_planes: [1-9][0-9]* passed on emulated GPU'
     has first.log '^vit_cifar in bf16, recorded: 20 losses'
     has "$out/gpu.csv" ',training step,vit_cifar,8,bf16,none,1,1,data wait,'
     has "$out/gpu-kernels.csv" '^vit_cifar,"[^"]*attention_kernel')" first.log

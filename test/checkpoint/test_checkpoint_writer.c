@@ -303,18 +303,18 @@ TEST(test_in_the_order_of_the_stream)
 {
     struct error error = {.kind = ERROR_NONE};
     RUN(run, 1, &usual, 2, true, WRITERS_ALL);
-    const struct device_backend *memory = run.fixture.device.backend;
+    const struct device_backend *memory = run.fixture.device->backend;
     struct device_backend late = *memory;
     late.copy = late_copy;
     late.event_synchronize = late_event_synchronize;
-    run.fixture.device.backend = &late;
+    run.fixture.device->backend = &late;
     gate_set(true);
     assert_true(start(&run, 1, &error));
     follow(&run, 20);
     assert_false(folder_has("step-00000001.h5"));
     gate_set(false);
     must_finish(&run);
-    run.fixture.device.backend = memory;
+    run.fixture.device->backend = memory;
     assert_holds(&run, "last.h5", 1);
 }
 

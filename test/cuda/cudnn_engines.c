@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Selection of cuDNN's engines (cuda/convolution_engine.c) for the convolutions of the project's
  * models, with the real library and without a GPU: GPUs are described by their device properties.
- *   cudnn_engines                      run the tests (test_cudnn_engines.sh)
- *   cudnn_engines --list [FILE]        print the engines for the GPU here, or the one in FILE, as
- * CSV cudnn_engines --device-json FILE   write the device properties of the GPU here to FILE */
+ */
 #include "../cuda/convolution_engine.h"
 #include "config/options.h"
 #include "model/convnet.h"
@@ -99,11 +97,12 @@ static struct facts facts_of(const struct engine *engine)
 /* ---- All convolution shapes that a model passes to cuDNN, with a batch, in every precision of a
  * GPU */
 typedef void visit_problem(const char *model, const struct engine_device *device,
-                           const struct engine_problem *problem, void *user);
+                           const struct engine_problem *problem);
+static int visited;
 
 static void node_visit(const char *model, const struct engine_device *device,
                        const struct convnet_node *node, int64_t batch, const struct gpu *gpu,
-                       visit_problem *visit, void *user)
+                       visit_problem *visit)
 {
     static const struct {
         enum data_type type;
@@ -119,8 +118,10 @@ static void node_visit(const char *model, const struct engine_device *device,
                                                    .shape = convnet_convolution_shape(node, batch)};
             if (part == CONVOLUTION_INPUTS && node->input == 0)
                 continue; /* images have no gradient */
-            if ((problem.type != TYPE_BF16 || gpu->bf16) && (!problem.tf32 || gpu->tf32))
-                visit(model, device, &problem, user);
+            if ((problem.type == TYPE_BF16 && !gpu->bf16) || (problem.tf32 && !gpu->tf32))
+                continue;
+            visit(model, device, &problem);
+            visited++;
         }
 }
 
@@ -139,7 +140,7 @@ static bool node_repeats(const struct convnet *convnet, int number)
 }
 
 static void model_visit(const char *name, const struct engine_device *device, int64_t batch,
-                        const struct gpu *gpu, visit_problem *visit, void *user)
+                        const struct gpu *gpu, visit_problem *visit)
 {
     struct options options;
     struct error error = {0};
@@ -156,19 +157,22 @@ static void model_visit(const char *name, const struct engine_device *device, in
         const struct convnet_node *node = &convnet->nodes[n];
         if (node->kind == CONVNET_CONVOLUTION && (node->kernel > 1 || node->stride > 1) &&
             !node_repeats(convnet, n))
-            node_visit(name, device, node, batch, gpu, visit, user);
+            node_visit(name, device, node, batch, gpu, visit);
     }
     model_close(model);
 }
 
-static void gpus_visit(int64_t batch, visit_problem *visit, void *user)
+/* All of them; there must be many. */
+static void gpus_visit(int64_t batch, visit_problem *visit)
 {
+    visited = 0;
     for (int g = 0; g < GPUS; g++) {
         const struct engine_device device = device_open(gpus[g].json);
         for (int m = 0; m < MODELS; m++)
-            model_visit(models[m], &device, batch, &gpus[g], visit, user);
+            model_visit(models[m], &device, batch, &gpus[g], visit);
         device_close(&device);
     }
+    assert_true(visited > 300);
 }
 
 /* ---- Tests */
@@ -202,108 +206,29 @@ static struct facts selected(const char *model, const struct engine_device *devi
 }
 
 static void check_whole_batch(const char *model, const struct engine_device *device,
-                              const struct engine_problem *problem, void *user)
+                              const struct engine_problem *problem)
 {
     size_t limit = engine_workspace_limit(problem->type, &problem->shape);
     const struct facts facts = selected(model, device, problem, limit);
 
     must((problem->type == TYPE_FP32 && !problem->tf32) || facts.tensor_core, model, problem,
          &facts, "does not use tensor cores");
-    ++*(int *)user;
 }
 
 static void check_no_workspace(const char *model, const struct engine_device *device,
-                               const struct engine_problem *problem, void *user)
+                               const struct engine_problem *problem)
 {
     selected(model, device, problem, 0);
-    ++*(int *)user;
 }
 
 TEST(batches_use_deterministic_tensor_core_engines)
 {
-    int count = 0;
-    gpus_visit(256, check_whole_batch, &count);
-    assert_true(count > 300);
+    gpus_visit(256, check_whole_batch);
 }
 
 TEST(smaller_batches_need_no_workspace)
 {
-    int count = 0;
-    gpus_visit(7, check_no_workspace, &count);
-    assert_true(count > 300);
+    gpus_visit(7, check_no_workspace);
 }
 
-/* ---- Tools */
-static void list_engine(const char *model, const struct engine_device *device,
-                        const struct engine_problem *problem, void *user)
-{
-    static const char *const parts[] = {"forward", "input_gradient", "filter_gradient"};
-    const struct convolution_shape *s = &problem->shape;
-    struct engine engine = {NULL, NULL, 0};
-    (void)user;
-
-    if (!engine_select(device, problem, engine_workspace_limit(problem->type, s), &engine))
-        return;
-    const struct facts facts = facts_of(&engine);
-    printf("%s,%s,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%s,%zu\n", model, parts[problem->part],
-           problem->tf32 ? "tf32" : type_name(problem->type), (long long)s->batch,
-           (long long)s->height, (long long)s->in, (long long)s->out, (long long)s->kernel,
-           (long long)s->stride, (long long)facts.number, facts.tensor_core ? "yes" : "no",
-           engine.bytes);
-    engine_close(&engine);
-}
-
-/* file: device properties; NULL: those of the GPU here. */
-static void engines_list(const char *file)
-{
-    static const struct gpu every_precision = {NULL, true, true};
-    char json[8192] = "";
-    struct engine_device device = {NULL, NULL};
-
-    if (file != NULL) {
-        FILE *stream = fopen(file, "r");
-        ENSURE(stream != NULL, "cannot open %s", file);
-        json[fread(json, 1, sizeof json - 1, stream)] = '\0';
-        fclose(stream);
-        device = device_open(json);
-    } else {
-        GRAPH_CHECK(cudnnCreate(&device.handle));
-    }
-    puts("model,part,type,batch,size,in,out,kernel,stride,engine,tensor_core,workspace_bytes");
-    for (int m = 0; m < MODELS; m++)
-        model_visit(models[m], &device, 256, &every_precision, list_engine, NULL);
-}
-
-/* Write the device properties of the first visible GPU. */
-static void device_json_write(const char *path)
-{
-    const int32_t first = 0;
-    char json[8192];
-    int64_t size = 0;
-    cudnnBackendDescriptor_t properties;
-
-    GRAPH_CHECK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &properties));
-    GRAPH_CHECK(cudnnBackendSetAttribute(properties, CUDNN_ATTR_DEVICEPROP_DEVICE_ID,
-                                         CUDNN_TYPE_INT32, 1, &first));
-    GRAPH_CHECK(cudnnBackendFinalize(properties));
-    GRAPH_CHECK(cudnnBackendGetAttribute(properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                         CUDNN_TYPE_CHAR, sizeof json, &size, json));
-    ENSURE(size <= (int64_t)sizeof json, "the device properties have %lld bytes", (long long)size);
-    FILE *file = fopen(path, "w");
-    ENSURE(file != NULL, "cannot write %s", path);
-    ENSURE(fprintf(file, "%.*s\n", (int)size, json) > 0 && fclose(file) == 0, "cannot write %s",
-           path);
-}
-
-int main(int argc, char **argv)
-{
-    if (argc == 3 && strcmp(argv[1], "--device-json") == 0) {
-        device_json_write(argv[2]);
-        return 0;
-    }
-    if (argc >= 2 && strcmp(argv[1], "--list") == 0) {
-        engines_list(argv[2]);
-        return 0;
-    }
-    return TESTS_RUN();
-}
+TEST_MAIN()

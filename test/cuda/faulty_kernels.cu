@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Kernels and calls of the runtime library with deliberate faults: test_emulation runs each and
- * checks that the emulated GPU reports it. */
+/* Kernels and calls of the runtime library with deliberate faults: test_emulation runs each by its
+ * name on THREADS floats and checks that the emulated GPU reports it. */
 #include "cuda.h"
 #include "kernel.h"
 #include "tensor_core.h"
@@ -11,7 +11,24 @@
 
 enum { THREADS = 64 };
 
-__global__ static void right_kernel(float *values)
+#define FAULT(name)                                                                                \
+    static void name##_fault(cudaStream_t stream, float *values);                                  \
+    extern "C" void name(struct stream *stream, float *values)                                     \
+    {                                                                                              \
+        name##_fault(stream->handle, values);                                                      \
+    }                                                                                              \
+    static void name##_fault(cudaStream_t stream, float *values)
+
+/* A kernel, and the fault that launches it. */
+#define FAULTY_KERNEL(name, blocks)                                                                \
+    __global__ static void name##_kernel(float *values);                                           \
+    FAULT(name)                                                                                    \
+    {                                                                                              \
+        KERNEL_LAUNCH(name##_kernel, blocks, THREADS, THREADS * sizeof(float), stream, values);    \
+    }                                                                                              \
+    __global__ static void name##_kernel(float *values)
+
+FAULTY_KERNEL(right, 1)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
@@ -21,7 +38,7 @@ __global__ static void right_kernel(float *values)
     values[threadIdx.x] = turned[threadIdx.x] + warp_sum(1.0f);
 }
 
-__global__ static void divergent_barrier_kernel(float *values)
+FAULTY_KERNEL(divergent_barrier, 1)
 {
     kernel_begin();
     if (threadIdx.x < THREADS / 2)
@@ -29,7 +46,7 @@ __global__ static void divergent_barrier_kernel(float *values)
     values[threadIdx.x] = 1;
 }
 
-__global__ static void two_barriers_kernel(float *values)
+FAULTY_KERNEL(two_barriers, 1)
 {
     kernel_begin();
     if (threadIdx.x < THREADS / 2) {
@@ -40,7 +57,7 @@ __global__ static void two_barriers_kernel(float *values)
     values[threadIdx.x] = 1;
 }
 
-__global__ static void missing_barrier_kernel(float *values)
+FAULTY_KERNEL(missing_barrier, 1)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
@@ -49,7 +66,7 @@ __global__ static void missing_barrier_kernel(float *values)
     values[threadIdx.x] = turned[threadIdx.x / 2];
 }
 
-__global__ static void overtaking_write_kernel(float *values)
+FAULTY_KERNEL(overtaking_write, 1)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
@@ -60,20 +77,20 @@ __global__ static void overtaking_write_kernel(float *values)
     turned[threadIdx.x] = 0; /* the neighbour may not have read it yet */
 }
 
-__global__ static void blocks_race_kernel(float *values)
+FAULTY_KERNEL(blocks_race, 2)
 {
     kernel_begin();
     values[threadIdx.x] = (float)blockIdx.x;
 }
 
-__global__ static void unwritten_shared_kernel(float *values)
+FAULTY_KERNEL(unwritten_shared, 1)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
     values[threadIdx.x] = ((float *)shared)[threadIdx.x];
 }
 
-__global__ static void outside_read_kernel(float *values)
+FAULTY_KERNEL(outside_read, 1)
 {
     kernel_begin();
     float value = values[threadIdx.x + 1];
@@ -81,45 +98,51 @@ __global__ static void outside_read_kernel(float *values)
     values[threadIdx.x] = value;
 }
 
-__global__ static void outside_shared_kernel(float *values)
+FAULTY_KERNEL(outside_shared, 1)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
     ((float *)shared)[threadIdx.x + 1] = values[threadIdx.x];
 }
 
-__global__ static void misaligned_kernel(float *values)
+FAULTY_KERNEL(misaligned, 1)
 {
     kernel_begin();
     if (threadIdx.x == 0)
         eight_store(values + 1, eight_load(values + 4));
 }
 
-__global__ static void lone_exchange_kernel(float *values)
+FAULTY_KERNEL(lone_exchange, 1)
 {
     kernel_begin();
     if (threadIdx.x % 2 == 0)
         values[threadIdx.x] = warp_sum(values[threadIdx.x]);
 }
 
-__global__ static void early_read_kernel(float *values)
+FAULTY_KERNEL(early_read, 1)
 {
     float value = values[threadIdx.x];
     kernel_begin();
     values[threadIdx.x] = value;
 }
 
-__global__ static void no_begin_kernel(float *)
+FAULTY_KERNEL(no_begin, 1)
 {
 }
 
-__global__ static void host_memory_kernel(float *values, const float *host)
+__global__ static void copy_kernel(float *values, const float *from)
 {
     kernel_begin();
-    values[threadIdx.x] = host[threadIdx.x];
+    values[threadIdx.x] = from[threadIdx.x];
 }
 
-__global__ static void __launch_bounds__(THREADS / 2) bounded_kernel(float *values)
+FAULT(host_memory)
+{
+    const float host[THREADS] = {};
+    KERNEL_LAUNCH(copy_kernel, 1, THREADS, 0, stream, values, (const float *)host);
+}
+
+FAULTY_KERNEL(bounded, 1)
 {
     kernel_begin(THREADS / 2);
     values[threadIdx.x] = 1;
@@ -139,7 +162,7 @@ __device__ static float tensor_core_sum(float first, float others)
 }
 
 /* No fault: results in which a GPU differs from IEEE arithmetic. */
-__global__ static void arithmetic_kernel(float *values)
+FAULTY_KERNEL(arithmetic, 1)
 {
     kernel_begin();
     const float last = values[THREADS - 1];
@@ -161,25 +184,25 @@ static void right_launch(cudaStream_t stream, float *values, size_t shared_bytes
 /* ---- Shared memory above 48 KiB */
 enum { SHARED_PRESET = 48 * 1024, SHARED_WANTED = 64 * 1024 };
 
-static void shared_launch(cudaStream_t stream, float *values)
+FAULT(shared_launch)
 {
     CUDA_CHECK(cudaFuncSetAttribute(right_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     SHARED_WANTED));
     right_launch(stream, values, SHARED_WANTED);
 }
 
-static void shared_without_attribute(cudaStream_t stream, float *values)
+FAULT(shared_without_attribute)
 {
     right_launch(stream, values, SHARED_PRESET + 4);
 }
 
-static void shared_above_attribute(cudaStream_t stream, float *values)
+FAULT(shared_above_attribute)
 {
-    shared_launch(stream, values);
+    shared_launch_fault(stream, values);
     right_launch(stream, values, SHARED_WANTED + 4);
 }
 
-static void shared_above_device(cudaStream_t, float *)
+FAULT(shared_above_device)
 {
     CUDA_CHECK(cudaFuncSetAttribute(right_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     228 * 1024));
@@ -214,7 +237,7 @@ static cudaGraph_t capture_end(cudaStream_t stream)
 }
 
 /* Another thread may allocate during a capture in thread-local mode. */
-static void captured_fork(cudaStream_t stream, float *values)
+FAULT(captured_fork)
 {
     cudaStream_t fork = stream_create();
     cudaGraphExec_t executable;
@@ -228,7 +251,7 @@ static void captured_fork(cudaStream_t stream, float *values)
     CUDA_CHECK(cudaGraphLaunch(executable, stream));
 }
 
-static void unjoined_fork(cudaStream_t stream, float *values)
+FAULT(unjoined_fork)
 {
     cudaStream_t fork = stream_create();
     capture_begin(stream);
@@ -238,63 +261,40 @@ static void unjoined_fork(cudaStream_t stream, float *values)
     capture_end(stream);
 }
 
-static void captured_malloc(cudaStream_t stream, float *)
+FAULT(captured_malloc)
 {
     void *memory;
     capture_begin(stream);
     CUDA_CHECK(cudaMalloc(&memory, 1));
 }
 
-static void captured_free(cudaStream_t stream, float *)
-{
-    void *memory;
-    CUDA_CHECK(cudaMalloc(&memory, 1));
-    capture_begin(stream);
-    CUDA_CHECK(cudaFree(memory));
-}
-
-static void captured_host_alloc(cudaStream_t stream, float *)
-{
-    void *memory;
-    capture_begin(stream);
-    CUDA_CHECK(cudaHostAlloc(&memory, 1, cudaHostAllocDefault));
-}
-
-static void captured_free_host(cudaStream_t stream, float *)
-{
-    void *memory;
-    CUDA_CHECK(cudaHostAlloc(&memory, 1, cudaHostAllocDefault));
-    capture_begin(stream);
-    CUDA_CHECK(cudaFreeHost(memory));
-}
-
-static void malloc_by_another_thread(cudaStream_t stream, float *)
+FAULT(malloc_by_another_thread)
 {
     void *memory;
     CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     std::thread([&]() { CUDA_CHECK(cudaMalloc(&memory, 1)); }).join();
 }
 
-static void captured_synchronize(cudaStream_t stream, float *)
+FAULT(captured_synchronize)
 {
     capture_begin(stream);
     CUDA_CHECK(cudaStreamSynchronize(stream));
 }
 
-static void query_of_another_stream(cudaStream_t stream, float *)
+FAULT(query_of_another_stream)
 {
     capture_begin(stream);
     CUDA_CHECK(cudaStreamQuery(stream_create()));
 }
 
-static void query_in_capture(cudaStream_t stream, float *)
+FAULT(query_in_capture)
 {
     cudaEvent_t event = event_record(stream);
     capture_begin(stream);
     CUDA_CHECK(cudaEventQuery(event));
 }
 
-static void query_of_captured_event(cudaStream_t stream, float *)
+FAULT(query_of_captured_event)
 {
     capture_begin(stream);
     cudaEvent_t event = event_record(stream);
@@ -302,15 +302,7 @@ static void query_of_captured_event(cudaStream_t stream, float *)
     CUDA_CHECK(cudaEventQuery(event));
 }
 
-static void synchronize_with_captured_event(cudaStream_t stream, float *)
-{
-    capture_begin(stream);
-    cudaEvent_t event = event_record(stream);
-    capture_end(stream);
-    CUDA_CHECK(cudaEventSynchronize(event));
-}
-
-static void wait_for_ended_capture(cudaStream_t stream, float *)
+FAULT(wait_for_ended_capture)
 {
     capture_begin(stream);
     cudaEvent_t event = event_record(stream);
@@ -319,14 +311,14 @@ static void wait_for_ended_capture(cudaStream_t stream, float *)
     CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0));
 }
 
-static void wait_for_event_outside(cudaStream_t stream, float *)
+FAULT(wait_for_event_outside)
 {
     cudaEvent_t event = event_record(stream);
     capture_begin(stream);
     CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0));
 }
 
-static void wait_for_another_capture(cudaStream_t stream, float *)
+FAULT(wait_for_another_capture)
 {
     cudaStream_t other = stream_create();
     capture_begin(stream);
@@ -334,19 +326,19 @@ static void wait_for_another_capture(cudaStream_t stream, float *)
     CUDA_CHECK(cudaStreamWaitEvent(stream, event_record(other), 0));
 }
 
-static void end_in_another_thread(cudaStream_t stream, float *)
+FAULT(end_in_another_thread)
 {
     capture_begin(stream);
     std::thread([&]() { capture_end(stream); }).join();
 }
 
-static void legacy_stream(cudaStream_t, float *values)
+FAULT(legacy_stream)
 {
     right_launch(NULL, values, THREADS * sizeof(float));
 }
 
 /* A new thread has device 0. */
-static void event_of_another_device(cudaStream_t, float *)
+FAULT(event_of_another_device)
 {
     setenv("VITTRAIN_EMULATION_DEVICES", "2", 1);
     CUDA_CHECK(cudaSetDevice(1));
@@ -355,13 +347,13 @@ static void event_of_another_device(cudaStream_t, float *)
 }
 
 /* The last block's threads would wrap around to the first octets. */
-static void octets_beyond_32_bits(cudaStream_t stream, float *values)
+FAULT(octets_beyond_32_bits)
 {
     struct stream on = {NULL, stream};
     cuda_bias_relu(&on, TYPE_FP32, (int64_t)UINT32_MAX - 100, 8, NULL, false, values);
 }
 
-static void norm_sums_alone(cudaStream_t stream, float *values)
+FAULT(norm_sums_alone)
 {
     struct stream on = {NULL, stream};
     struct norm_backward args = {};
@@ -374,7 +366,7 @@ static void norm_sums_alone(cudaStream_t stream, float *values)
 }
 
 /* Launch a kernel in a child process, and end as it does. */
-static void launch_after_fork(cudaStream_t stream, float *values)
+FAULT(launch_after_fork)
 {
     int status = 0;
     const pid_t child = fork();
@@ -386,74 +378,11 @@ static void launch_after_fork(cudaStream_t stream, float *values)
     _exit(WEXITSTATUS(status));
 }
 
-static void host_read(cudaStream_t stream, float *values)
+FAULT(host_read)
 {
     float *memory;
     CUDA_CHECK(cudaMalloc((void **)&memory, THREADS * sizeof(float)));
     CUDA_CHECK(cudaMemsetAsync(memory, 0, THREADS * sizeof(float), stream));
     CUDA_CHECK(cudaStreamSynchronize(stream));
     values[0] = *(volatile float *)memory;
-}
-
-/* Run fault `number` on THREADS floats; false if the number does not exist. */
-extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *values,
-                                  const float *host)
-{
-    static void (*const kernels[])(float *) = {right_kernel,
-                                               divergent_barrier_kernel,
-                                               two_barriers_kernel,
-                                               missing_barrier_kernel,
-                                               overtaking_write_kernel,
-                                               blocks_race_kernel,
-                                               unwritten_shared_kernel,
-                                               outside_read_kernel,
-                                               outside_shared_kernel,
-                                               misaligned_kernel,
-                                               lone_exchange_kernel,
-                                               early_read_kernel,
-                                               no_begin_kernel,
-                                               arithmetic_kernel,
-                                               bounded_kernel};
-    static void (*const calls[])(cudaStream_t, float *) = {shared_launch,
-                                                           shared_without_attribute,
-                                                           shared_above_attribute,
-                                                           shared_above_device,
-                                                           captured_fork,
-                                                           unjoined_fork,
-                                                           captured_malloc,
-                                                           captured_free,
-                                                           captured_host_alloc,
-                                                           captured_free_host,
-                                                           malloc_by_another_thread,
-                                                           captured_synchronize,
-                                                           query_of_another_stream,
-                                                           query_in_capture,
-                                                           query_of_captured_event,
-                                                           synchronize_with_captured_event,
-                                                           wait_for_ended_capture,
-                                                           wait_for_event_outside,
-                                                           wait_for_another_capture,
-                                                           end_in_another_thread,
-                                                           legacy_stream,
-                                                           event_of_another_device,
-                                                           octets_beyond_32_bits,
-                                                           norm_sums_alone,
-                                                           launch_after_fork,
-                                                           host_read};
-    const int kernel_count = sizeof kernels / sizeof kernels[0];
-    const int call_count = sizeof calls / sizeof calls[0];
-    if (number > kernel_count + call_count)
-        return false;
-    if (number > kernel_count) {
-        calls[number - kernel_count - 1](stream->handle, values);
-        return true;
-    }
-    if (number == kernel_count) {
-        KERNEL_LAUNCH(host_memory_kernel, 1, THREADS, 0, stream->handle, values, host);
-        return true;
-    }
-    void (*kernel)(float *) = kernels[number];
-    KERNEL_LAUNCH(kernel, kernel == blocks_race_kernel ? 2 : 1, THREADS, THREADS * sizeof(float),
-                  stream->handle, values);
-    return true;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3 4
 /* Collectives on the memory of (emulated) GPUs, on 1 to 4 ranks: the same sums as MPI, in the order
- * of streams and events, and in graphs. The emulation runs streams as late as allowed, so that a
- * missing wait is detected. All ranks run the same tests and add their numbers of failures.
- * `test_nccl WAY` (under mpirun) is a job that fails in that way, for test_nccl_failures.sh. */
+ * of streams and events, and an all-to-all in a graph (test_gpu_emulated.sh has steps in graphs,
+ * and two groups). The emulation runs streams as late as allowed, so that a missing wait is
+ * detected. All ranks run the same tests and add their numbers of failures. `test_nccl WAY` (under
+ * mpirun) is a job that fails in that way, for test_nccl_failures.sh. */
 #include <mpi.h>
 #include <unistd.h>
 
@@ -45,23 +46,41 @@ static void *content_of(const void *memory, size_t bytes)
     return content;
 }
 
+/* Memory with values that the stream computes, and the event after it. */
+struct operand {
+    unsigned char *memory;
+    struct event *ready;
+    size_t bytes;
+};
+
+static struct operand operand_open(const void *values, size_t bytes)
+{
+    const struct operand operand = {device_memory(bytes), backend->event_open(device), bytes};
+    backend->zero(stream, operand.memory, bytes);
+    backend->copy(stream, operand.memory, values, bytes);
+    backend->event_record(operand.ready, stream);
+    return operand;
+}
+
+/* Close it and return its content; the caller frees it. */
+static void *operand_close(const struct operand *operand)
+{
+    void *content = content_of(operand->memory, operand->bytes);
+    backend->event_close(operand->ready);
+    backend->release(device, operand->memory);
+    return content;
+}
+
 /* As in a training step: values are computed on the stream, then the collective runs, then they are
  * copied to the host, which waits once at the end. */
 static void *reduced(const void *values, int64_t count, const struct comm_test_type *type,
                      enum comm_operation operation)
 {
-    const size_t bytes = (size_t)count * type->size;
-    unsigned char *memory = device_memory(bytes);
-    struct event *ready = backend->event_open(device);
-    backend->zero(stream, memory, bytes);
-    backend->copy(stream, memory, values, bytes);
-    backend->event_record(ready, stream);
-    group->backend->wait(comm_start_all_reduce(group, memory, count, type->type, operation, ready),
-                         stream);
-    void *content = content_of(memory, bytes);
-    backend->event_close(ready);
-    backend->release(device, memory);
-    return content;
+    const struct operand operand = operand_open(values, (size_t)count * type->size);
+    group->backend->wait(
+        comm_start_all_reduce(group, operand.memory, count, type->type, operation, operand.ready),
+        stream);
+    return operand_close(&operand);
 }
 
 TEST(all_reduce_is_mpis)
@@ -107,21 +126,16 @@ static int scatter_and_gather_wrong(int type, int64_t count)
     const struct comm_test_type *tested = &comm_types[type];
     const size_t bytes = (size_t)(count * world->size) * tested->size;
     void *own = buffer_open(tested->type, count * world->size, world->rank, (unsigned)count);
-    unsigned char *memory = device_memory(bytes);
-    struct event *ready = backend->event_open(device);
-    backend->copy(stream, memory, own, bytes);
-    backend->event_record(ready, stream);
-    struct comm_request *request =
-        comm_start_reduce_scatter(group, memory, count, tested->type, COMM_SUM, ready);
+    const struct operand operand = operand_open(own, bytes);
+    struct comm_request *request = comm_start_reduce_scatter(group, operand.memory, count,
+                                                             tested->type, COMM_SUM, operand.ready);
     group->backend->wait(request, stream);
-    backend->event_record(ready, stream);
-    request = comm_start_all_gather(group, memory, count, tested->type, ready);
+    backend->event_record(operand.ready, stream);
+    request = comm_start_all_gather(group, operand.memory, count, tested->type, operand.ready);
     group->backend->wait(request, stream);
-    void *got = content_of(memory, bytes);
+    void *got = operand_close(&operand);
     reference_reduce(type, own, count * world->size, MPI_SUM, MPI_COMM_WORLD);
-    int wrong = memcmp(own, got, bytes) != 0;
-    backend->event_close(ready);
-    backend->release(device, memory);
+    const int wrong = memcmp(own, got, bytes) != 0;
     free(own);
     free(got);
     return wrong;
@@ -142,17 +156,12 @@ TEST(broadcast_comes_from_its_root)
     int wrong = 0;
     for (int root = 0; root < world->size; root++) {
         float *own = noise_open(world->rank, LARGE), *expected = noise_open(root, LARGE);
-        unsigned char *memory = device_memory(LARGE * sizeof *own);
-        struct event *ready = backend->event_open(device);
-        backend->copy(stream, memory, own, LARGE * sizeof *own);
-        backend->event_record(ready, stream);
-        struct comm_request *request =
-            comm_start_broadcast(group, memory, LARGE, COMM_FP32, root, ready);
-        group->backend->wait(request, NULL);
-        float *got = content_of(memory, LARGE * sizeof *own);
+        const struct operand operand = operand_open(own, LARGE * sizeof *own);
+        group->backend->wait(
+            comm_start_broadcast(group, operand.memory, LARGE, COMM_FP32, root, operand.ready),
+            NULL);
+        float *got = operand_close(&operand);
         wrong += memcmp(got, expected, LARGE * sizeof *own) != 0;
-        backend->event_close(ready);
-        backend->release(device, memory);
         free(own);
         free(expected);
         free(got);
@@ -240,109 +249,6 @@ TEST(all_to_all_brings_the_parts_of_all_ranks)
                     wrong +=
                         all_to_all_wrong(pattern, counts[i], &comm_types[type], counts[i] == 7);
     assert_int_equal(all_wrong(wrong), 0);
-}
-
-/* As in a step of several units: collectives of two groups overlap and are waited for in a
- * different order than they were started. */
-static int mesh_wrong(int shard)
-{
-    enum { UNITS = 5, COUNT = 1009 };
-    struct mesh split;
-    struct error error = {0};
-    int wrong = 0;
-    mesh_split(&split, world, shard);
-    ENSURE(mesh_use_device(&split, device, &error), "%s", error.text);
-    struct comm *shards = split.shard_data, *replicas = split.replica_data;
-    struct comm_request *gathering[UNITS], *reducing[UNITS];
-    float *values = (float *)(void *)device_memory(2 * UNITS * COUNT * sizeof *values), *host;
-    struct event *ready = backend->event_open(device);
-    host = noise_open(0, 2L * UNITS * COUNT);
-    for (int64_t i = 0; i < 2L * UNITS * COUNT; i++)
-        host[i] = (float)(world->rank + i % 5);
-    backend->copy(stream, values, host, 2 * UNITS * COUNT * sizeof *values);
-    backend->event_record(ready, stream);
-    for (int u = 0; u < UNITS; u++) {
-        float *first = values + 2L * u * COUNT;
-        gathering[u] = comm_start_all_reduce(shards, first, COUNT, COMM_FP32, COMM_SUM, ready);
-        reducing[u] =
-            comm_start_all_reduce(replicas, first + COUNT, COUNT, COMM_FP32, COMM_MAX, ready);
-    }
-    for (int u = UNITS - 1; u >= 0; u--) {
-        replicas->backend->wait(reducing[u], stream);
-        shards->backend->wait(gathering[u], stream);
-    }
-    float *got = content_of(values, 2 * UNITS * COUNT * sizeof *got);
-    for (int64_t i = 0; i < 2L * UNITS * COUNT; i++) {
-        float expected = host[i];
-        comm_all_reduce(i / COUNT % 2 == 0 ? split.shard : split.replica, &expected, i % 101 == 0,
-                        COMM_FP32, i / COUNT % 2 == 0 ? COMM_SUM : COMM_MAX);
-        wrong += i % 101 == 0 && got[i] != expected;
-    }
-    free(got);
-    free(host);
-    mesh_leave_device(&split);
-    backend->event_close(ready);
-    backend->release(device, values);
-    mesh_close(&split);
-    return wrong;
-}
-
-TEST(two_groups_work_side_by_side)
-{
-    int wrong = 0;
-    for (int shard = 1; shard <= world->size; shard++)
-        if (world->size % shard == 0)
-            wrong += mesh_wrong(shard);
-    assert_int_equal(all_wrong(wrong), 0);
-}
-
-/* y = sum over ranks of x, repeatedly, with the previous y as x. */
-TEST(recorded_steps_have_collectives)
-{
-    enum { COUNT = 4099, STEPS = 3 };
-    const size_t bytes = COUNT * sizeof(double);
-    int wrong = 0;
-    unsigned char *memory = device_memory(2 * bytes);
-    double *first = calloc(COUNT, sizeof *first), factor = 1;
-    struct event *ready = backend->event_open(device);
-    for (int i = 0; i < COUNT; i++)
-        first[i] = i;
-    backend->copy(stream, memory, first, bytes);
-    backend->graph_begin(stream);
-    backend->copy(stream, memory + bytes, memory, bytes);
-    backend->event_record(ready, stream);
-    struct comm_request *request =
-        comm_start_all_reduce(group, memory + bytes, COUNT, COMM_FP64, COMM_SUM, ready);
-    group->backend->wait(request, stream);
-    backend->copy(stream, memory, memory + bytes, bytes);
-    struct graph *graph = backend->graph_end(stream);
-    for (int step = 0; step < STEPS; step++) {
-        backend->graph_run(graph, stream);
-        factor *= world->size;
-    }
-    double *got = content_of(memory, bytes);
-    for (int i = 0; i < COUNT; i++)
-        wrong += got[i] != i * factor;
-    /* Also outside of the graph afterwards. */
-    request = comm_start_all_reduce(group, memory, COUNT, COMM_FP64, COMM_SUM, NULL);
-    group->backend->wait(request, NULL);
-    double *again = content_of(memory, bytes);
-    for (int i = 0; i < COUNT; i++)
-        wrong += again[i] != i * factor * world->size;
-    free(got);
-    free(again);
-    free(first);
-    backend->graph_close(graph);
-    backend->event_close(ready);
-    backend->release(device, memory);
-    assert_int_equal(all_wrong(wrong), 0);
-}
-
-TEST(the_mesh_says_how_it_goes)
-{
-    char text[512];
-    mesh_describe_transport(&mesh, text, sizeof text);
-    assert_string_equal(text, world->size > 1 ? "emulated NCCL" : "ring");
 }
 
 /* ---- Jobs that fail */

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
-/* Algorithms of matrix products: a device measures and exports them, and the device of another
- * process adopts them, also for a shape that first occurs while a step is recorded. The emulated
- * GPU has two algorithms whose sums round differently. */
+/* Algorithms of matrix products: a device measures them, and replaces those that fail. Processes
+ * that adopt them: test_gpu_algorithms.sh. */
 #include "device_test.h"
 #include "test.h"
 
@@ -62,13 +61,6 @@ static void assert_near(const float *values, const float *expected, int count)
         assert_float_equal(values[i], expected[i], 1e-4);
 }
 
-static bool layers_equal(const struct layer *a, const struct layer *b)
-{
-    return memcmp(a->y, b->y, ROWS * OUT * sizeof *a->y) == 0 &&
-           memcmp(a->dweight, b->dweight, OUT * IN * sizeof *a->dweight) == 0 &&
-           memcmp(a->dbias, b->dbias, OUT * sizeof *a->dbias) == 0;
-}
-
 /* Opens a device. On the emulated GPU this algorithm is the fastest one. */
 static void open_preferring(struct device_test *test, const char *algorithm)
 {
@@ -78,55 +70,6 @@ static void open_preferring(struct device_test *test, const char *algorithm)
         return;
     device_test_close(test);
     SKIP_BECAUSE("needs a GPU or the emulated one");
-}
-
-TEST(adopted_algorithms_give_the_same_bits)
-{
-    const char *const preferred[] = {"1", "0apart", "1apart"};
-    struct device_test first, second;
-    open_preferring(&first, "0");
-    const struct layer reference = layer_run(&first);
-    char *text = first.device->backend->choices_export(first.device);
-    for (int i = 0; i < 3; i++) {
-        open_preferring(&second, preferred[i]);
-        const struct device_backend *backend = second.device->backend;
-        const struct layer own = layer_run(&second);
-        assert_true(backend->choices_are_new(second.device));
-        if (device_test_is_emulated(&second)) {
-            assert_false(layers_equal(&reference, &own));
-            assert_true(backend->choices_adopt(second.device, text));
-        } else {
-            backend->choices_adopt(second.device, text);
-        }
-        const struct layer adopted = layer_run(&second);
-        assert_true(layers_equal(&reference, &adopted));
-        assert_false(backend->choices_are_new(second.device));
-        device_test_close(&second);
-    }
-    free(text);
-    device_test_close(&first);
-}
-
-/* A product whose shape first occurs in a recording uses the adopted algorithm. */
-TEST(recorded_products_take_adopted_algorithms)
-{
-    struct device_test first, second;
-    open_preferring(&first, "1apart");
-    const struct layer reference = layer_run(&first);
-    char *text = first.device->backend->choices_export(first.device);
-    for (int adopts = 0; adopts < 2; adopts++) {
-        open_preferring(&second, "0");
-        const struct device_backend *backend = second.device->backend;
-        if (adopts == 1)
-            assert_false(backend->choices_adopt(second.device, text));
-        const struct layer layer = layer_run_recorded(&second);
-        if (adopts == 1 || device_test_is_emulated(&second))
-            assert_int_equal(layers_equal(&reference, &layer), adopts);
-        assert_int_equal(backend->choices_are_new(second.device), !adopts);
-        device_test_close(&second);
-    }
-    free(text);
-    device_test_close(&first);
 }
 
 /* Column sums are computed in the product or separately, whichever is faster. */

@@ -53,21 +53,30 @@ static struct trial fresh(void)
     return (struct trial){.seconds = {3e-3, 1e-3, 2e-3}};
 }
 
+static const struct trial first_fastest = {.seconds = {1, 2, 3}};
+
+/* Choose by a trial; return the number of measurements. */
+static int make(struct choices *choices, const char *key, struct trial trial, uint64_t first_word)
+{
+    struct choice chosen;
+    assert_true(choices_make(choices, key, candidates, CANDIDATES, trial_time, trial_usable, &trial,
+                             &chosen));
+    assert_true(chosen.words[0] == first_word);
+    return trial.measured;
+}
+
+static struct choices *open_at(const char *folder)
+{
+    return choices_open(folder, "GPU X, 1.2");
+}
+
 /* Return the number of measurements that a process which knows only the file needs to choose `key`.
  */
 static int measured_for(const char *folder, const char *key, uint64_t first_word)
 {
-    struct trial trial = fresh();
-    struct choice chosen;
-    struct choices *choices = choices_open(folder, "GPU X, 1.2");
-    assert_true(choices_make(choices, key, candidates, CANDIDATES, trial_time, trial_usable, &trial,
-                             &chosen));
-    assert_true(chosen.words[0] == first_word);
-    const int measured = trial.measured;
-    assert_true(choices_make(choices, key, candidates, CANDIDATES, trial_time, trial_usable, &trial,
-                             &chosen));
-    assert_true(chosen.words[0] == first_word);
-    assert_int_equal(trial.measured, measured);
+    struct choices *choices = open_at(folder);
+    const int measured = make(choices, key, fresh(), first_word);
+    assert_int_equal(make(choices, key, fresh(), first_word), 0);
     choices_close(choices);
     return measured;
 }
@@ -94,73 +103,52 @@ TEST(what_cannot_be_used_is_not_chosen)
 {
     struct trial trial = {.seconds = {INFINITY, INFINITY, INFINITY}};
     struct choice chosen;
-    struct choices *choices = choices_open(cache(), "GPU X, 1.2");
+    struct choices *choices = open_at(cache());
     assert_false(choices_make(choices, "none", candidates, CANDIDATES, trial_time, trial_usable,
                               &trial, &chosen));
-    trial = (struct trial){.seconds = {INFINITY, INFINITY, 1}};
-    assert_true(choices_make(choices, "none", candidates, CANDIDATES, trial_time, trial_usable,
-                             &trial, &chosen));
-    assert_int_equal(chosen.words[0], 9);
+    trial.seconds[2] = 1;
+    make(choices, "none", trial, 9);
     /* If the library no longer accepts a choice, a new one replaces it, in the file, too. */
     trial = fresh();
     trial.refuses = true;
-    assert_true(choices_make(choices, "none", candidates, CANDIDATES, trial_time, trial_usable,
-                             &trial, &chosen));
-    assert_true(chosen.words[0] == fastest);
+    make(choices, "none", trial, fastest);
     choices_close(choices);
     assert_int_equal(measured_for(cache(), "none", fastest), 0);
 }
 
-/* Write the file of the tests with `change` applied. */
-static void file_damage(void (*change)(char *text, size_t *length))
+enum damage { DIGIT_CHANGED, END_CUT, ZEROS_WRITTEN };
+
+/* Damage the file of the tests. */
+static void file_damage(enum damage damage)
 {
     char *text = temporary_text(file_name);
-    size_t length = strlen(text);
-    change(text, &length);
-    temporary_file(file_name, text, length);
+    const size_t length = strlen(text);
+    if (damage == DIGIT_CHANGED)
+        strstr(text, "damaged = 0")[strlen("damaged = ")] = '1';
+    if (damage == ZEROS_WRITTEN)
+        memset(text, 0, length / 2);
+    temporary_file(file_name, text, damage == END_CUT ? length - 20 : length);
     free(text);
-}
-
-static void digit_change(char *text, size_t *length)
-{
-    (void)length;
-    char *digit = strstr(text, "damaged = 0");
-    assert_non_null(digit);
-    digit[strlen("damaged = ")] = '1';
-}
-
-static void end_cut(char *text, size_t *length)
-{
-    (void)text;
-    *length -= 20;
-}
-
-static void zeros_write(char *text, size_t *length)
-{
-    memset(text, 0, *length / 2);
 }
 
 TEST(damage_is_measured_again)
 {
-    struct trial trial = {.seconds = {1, 2, 3}};
-    struct choice chosen;
-    struct choices *choices = choices_open(cache(), "GPU X, 1.2");
-    assert_true(choices_make(choices, "damaged", candidates, CANDIDATES, trial_time, trial_usable,
-                             &trial, &chosen));
+    struct choices *choices = open_at(cache());
+    make(choices, "damaged", first_fastest, 1);
     choices_close(choices);
     assert_int_equal(measured_for(cache(), "whole", fastest), CANDIDATES);
-    file_damage(digit_change);
+    file_damage(DIGIT_CHANGED);
     assert_int_equal(measured_for(cache(), "whole", fastest), 0);
     assert_int_equal(measured_for(cache(), "damaged", fastest), CANDIDATES);
     assert_int_equal(measured_for(cache(), "damaged", fastest), 0);
 
     assert_int_equal(measured_for(cache(), "last", fastest), CANDIDATES);
-    file_damage(end_cut);
+    file_damage(END_CUT);
     assert_int_equal(measured_for(cache(), "last", fastest), CANDIDATES);
     assert_int_equal(measured_for(cache(), "last", fastest), 0);
     assert_int_equal(measured_for(cache(), "whole", fastest), 0);
 
-    file_damage(zeros_write);
+    file_damage(ZEROS_WRITTEN);
     assert_int_equal(measured_for(cache(), "after zeros", fastest), CANDIDATES);
     assert_int_equal(measured_for(cache(), "last", fastest), 0);
     assert_int_equal(measured_for(cache(), "after zeros", fastest), 0);
@@ -176,10 +164,7 @@ TEST(no_file_no_harm)
 /* A candidate that needs a choice of its own. */
 static double nesting_time(void *context, int candidate)
 {
-    struct trial trial = fresh();
-    struct choice chosen;
-    assert_true(choices_make(context, "inner", candidates, CANDIDATES, trial_time, trial_usable,
-                             &trial, &chosen));
+    make(context, "inner", fresh(), fastest);
     return candidate == 0 ? 1 : 2;
 }
 
@@ -198,7 +183,7 @@ TEST(a_measurement_may_need_another)
     naps = 0;
     temporary_directory("nested");
     temporary_file("nested/products-GPU-X--1-2", "trunc", 5);
-    struct choices *choices = choices_open(temporary_path("nested"), "GPU X, 1.2");
+    struct choices *choices = open_at(temporary_path("nested"));
     assert_true(choices_make(choices, "outer", candidates, CANDIDATES, nesting_time, always_usable,
                              choices, &chosen));
     assert_int_equal(naps, 0);
@@ -220,17 +205,13 @@ static double adding_time(void *context, int candidate)
 
 TEST(a_line_added_during_a_measurement_is_read)
 {
-    struct trial trial = fresh();
     struct choice chosen;
     assert_int_equal(measured_for(temporary_path("elsewhere"), "added", fastest), CANDIDATES);
     char *line = temporary_text("elsewhere/products-GPU-X--1-2");
-    struct choices *choices = choices_open(temporary_path("unlocked"), "GPU X, 1.2");
+    struct choices *choices = open_at(temporary_path("unlocked"));
     assert_true(choices_make(choices, "own", candidates, CANDIDATES, adding_time, always_usable,
                              line, &chosen));
-    assert_true(choices_make(choices, "added", candidates, CANDIDATES, trial_time, trial_usable,
-                             &trial, &chosen));
-    assert_true(chosen.words[0] == fastest);
-    assert_int_equal(trial.measured, 0);
+    assert_int_equal(make(choices, "added", fresh(), fastest), 0);
     choices_close(choices);
     free(line);
 }
@@ -250,7 +231,7 @@ TEST(ranks_agree)
     if (child == 0) {
         struct trial trial = {.seconds = {1, 2, 3}, .ready = ready[1]};
         struct choice chosen;
-        struct choices *choices = choices_open(folder, "GPU X, 1.2");
+        struct choices *choices = open_at(folder);
         _exit(choices_make(choices, "both", candidates, CANDIDATES, trial_time, trial_usable,
                            &trial, &chosen)
                   ? 0
@@ -264,14 +245,6 @@ TEST(ranks_agree)
     close(ready[1]);
 }
 
-static void make(struct choices *choices, const char *key, struct trial trial, uint64_t first_word)
-{
-    struct choice chosen;
-    assert_true(choices_make(choices, key, candidates, CANDIDATES, trial_time, trial_usable, &trial,
-                             &chosen));
-    assert_true(chosen.words[0] == first_word);
-}
-
 /* True if `key` is known without measurement, with this first word. */
 static bool knows(struct choices *choices, const char *key, uint64_t first_word)
 {
@@ -281,12 +254,10 @@ static bool knows(struct choices *choices, const char *key, uint64_t first_word)
            chosen.words[0] == first_word;
 }
 
-static const struct trial first_fastest = {.seconds = {1, 2, 3}};
-
 /* A rank measures two shapes; another rank has chosen differently for one of them. */
 TEST(adopted_choices_replace_own)
 {
-    struct choices *giver = choices_open("", "GPU X, 1.2"), *taker = choices_open("", "GPU X, 1.2");
+    struct choices *giver = open_at(""), *taker = open_at("");
     make(giver, "both", fresh(), fastest);
     make(giver, "one", fresh(), fastest);
     make(taker, "both", first_fastest, 1);
@@ -309,11 +280,11 @@ TEST(adopted_choices_replace_own)
 /* The file has a different choice, and adopted choices are not written to it. */
 TEST(adopted_choices_precede_the_file)
 {
-    struct choices *giver = choices_open("", "GPU X, 1.2");
+    struct choices *giver = open_at("");
     make(giver, "adopted", first_fastest, 1);
     char *text = choices_export(giver);
     assert_int_equal(measured_for(cache(), "adopted", fastest), CANDIDATES);
-    struct choices *taker = choices_open(cache(), "GPU X, 1.2");
+    struct choices *taker = open_at(cache());
     assert_false(choices_adopt(taker, text));
     make(taker, "another", fresh(), fastest); /* reads the file */
     make(taker, "adopted", fresh(), 1);
@@ -329,8 +300,8 @@ TEST(adopted_choices_precede_the_file)
 
 TEST(what_cannot_be_adopted_is_measured)
 {
-    struct choices *giver = choices_open("", "GPU X, 1.2"), *other = choices_open("", "GPU X, 1.3");
-    struct choices *taker = choices_open("", "GPU X, 1.2");
+    struct choices *giver = open_at(""), *other = choices_open("", "GPU X, 1.3");
+    struct choices *taker = open_at("");
     struct trial refuses = fresh();
     refuses.refuses = true;
     char *none = choices_export(giver);
@@ -347,7 +318,7 @@ TEST(what_cannot_be_adopted_is_measured)
     assert_true(choices_are_new(taker));
     assert_true(knows(taker, "b", 1));
     text[strlen(text) - 3] ^= 1; /* in the sum of "b" */
-    struct choices *careful = choices_open("", "GPU X, 1.2");
+    struct choices *careful = open_at("");
     choices_adopt(careful, text);
     assert_true(knows(careful, "a", 1));
     assert_false(knows(careful, "b", 1));

@@ -25,6 +25,7 @@ struct work {
     int64_t samples; /* of the global batch */
     bool watched;    /* calls have one grain */
     void *in[TENSORS], *out[TENSORS];
+    int64_t in_sample[TENSORS];  /* elements of a sample; 0: the samples share the input */
     int64_t out_sample[TENSORS]; /* elements of a sample; 0: no output */
     float *sums;                 /* partial sums: [SLOTS][stride] */
     int64_t stride, largest;
@@ -42,9 +43,10 @@ struct work {
 
 typedef void prepare_work(struct work *work);
 
-static void *in_at(const struct work *work, int tensor, int64_t index)
+/* The values of sample `first` on. */
+static void *in_at(const struct work *work, int tensor, int64_t first)
 {
-    return element_to_write(work->type, work->in[tensor], index);
+    return element_to_write(work->type, work->in[tensor], first * work->in_sample[tensor]);
 }
 
 static void *out_at(const struct work *work, int tensor, int64_t first)
@@ -52,16 +54,23 @@ static void *out_at(const struct work *work, int tensor, int64_t first)
     return element_to_write(work->type, work->out[tensor], first * work->out_sample[tensor]);
 }
 
-static void *random_input(struct work *work, int64_t count, uint64_t seed)
+/* Random inputs with so many elements a sample, or with -N elements that all samples share; ended
+ * by 0. And outputs. */
+static void tensors_make(struct work *work, const int64_t *in, const int64_t *out)
 {
-    return device_test_random(&work->test, work->type, count, 1, seed);
+    for (int i = 0; in[i] != 0; i++) {
+        work->in_sample[i] = in[i] > 0 ? in[i] : 0;
+        work->in[i] =
+            device_test_random(&work->test, work->type, in[i] > 0 ? work->samples * in[i] : -in[i],
+                               1, (uint64_t)i + 1);
+    }
+    for (int i = 0; out[i] != 0; i++) {
+        work->out_sample[i] = out[i];
+        work->out[i] = device_test_zeros(&work->test, work->type, work->samples * out[i]);
+    }
 }
 
-static void add_output(struct work *work, int tensor, int64_t sample)
-{
-    work->out_sample[tensor] = sample;
-    work->out[tensor] = device_test_zeros(&work->test, work->type, work->samples * sample);
-}
+#define LIST(...) ((const int64_t[]){__VA_ARGS__, 0})
 
 /* Return the dropout of the pass that begins at sample work->first. */
 static struct dropout drop(const struct work *work, float rate, uint32_t layer)
@@ -76,28 +85,22 @@ static void linear_run(struct work *work, int64_t first, int64_t count)
     const int64_t rows = work->size[0], in = work->size[1], out = work->size[2];
 
     DEVICE_RUN(&work->test, linear_forward, .type = work->type, .rows = count * rows, .in = in,
-               .out = out, .rows_per_sample = rows, .x = in_at(work, 0, first * rows * in),
-               .weight = work->in[1], .bias = work->in[2],
-               .residual = in_at(work, 3, first * rows * out), .y = out_at(work, 0, first),
-               .dropout = drop(work, 0.2f, 1), .drop_path = drop(work, 0.4f, 2));
+               .out = out, .rows_per_sample = rows, .x = in_at(work, 0, first),
+               .weight = work->in[1], .bias = work->in[2], .residual = in_at(work, 3, first),
+               .y = out_at(work, 0, first), .dropout = drop(work, 0.2f, 1),
+               .drop_path = drop(work, 0.4f, 2));
     DEVICE_RUN(&work->test, linear_backward, .type = work->type, .rows = count * rows, .in = in,
-               .out = out, .rows_per_sample = rows, .x = in_at(work, 0, first * rows * in),
-               .weight = work->in[1], .dy = in_at(work, 3, first * rows * out),
-               .pre = in_at(work, 0, first * rows * in), .dx = out_at(work, 1, first),
-               .dweight = work->sums, .dbias = work->sums + out * in, .overwrite = true,
-               .dropout = drop(work, 0.1f, 3));
+               .out = out, .rows_per_sample = rows, .x = in_at(work, 0, first),
+               .weight = work->in[1], .dy = in_at(work, 3, first), .pre = in_at(work, 0, first),
+               .dx = out_at(work, 1, first), .dweight = work->sums, .dbias = work->sums + out * in,
+               .overwrite = true, .dropout = drop(work, 0.1f, 3));
 }
 
 static void linear_prepare(struct work *work)
 {
     const int64_t rows = work->size[0], in = work->size[1], out = work->size[2];
 
-    work->in[0] = random_input(work, work->samples * rows * in, 1);
-    work->in[1] = random_input(work, out * in, 2);
-    work->in[2] = random_input(work, out, 3);
-    work->in[3] = random_input(work, work->samples * rows * out, 4);
-    add_output(work, 0, rows * out);
-    add_output(work, 1, rows * in);
+    tensors_make(work, LIST(rows * in, -out * in, -out, rows * out), LIST(rows * out, rows * in));
     work->largest = out * in;
     work->stride = out * in + out;
     work->run = linear_run;
@@ -107,17 +110,16 @@ static void linear_prepare(struct work *work)
 static void norm_run(struct work *work, int64_t first, int64_t count)
 {
     const int64_t rows = work->size[0], width = work->size[1], group = work->size[2];
-    const int64_t x = first * rows * width, stride = 2 * group * width;
-    const int64_t dy = group > 0 ? first * rows / group * stride : x;
+    const int64_t stride = 2 * group * width;
     float *mean = (float *)work->in[4] + first * rows, *rstd = mean + SAMPLES * rows;
 
     DEVICE_RUN(&work->test, norm_forward, .type = work->type, .rows = count * rows, .width = width,
-               .epsilon = 1e-5f, .x = in_at(work, 0, x), .gamma = work->in[1], .beta = work->in[2],
-               .y = out_at(work, 0, first), .mean = mean, .rstd = rstd);
+               .epsilon = 1e-5f, .x = in_at(work, 0, first), .gamma = work->in[1],
+               .beta = work->in[2], .y = out_at(work, 0, first), .mean = mean, .rstd = rstd);
     DEVICE_RUN(&work->test, norm_backward, .type = work->type, .rows = count * rows, .width = width,
-               .group = group, .stride = stride, .x = in_at(work, 0, x), .gamma = work->in[1],
-               .dy = in_at(work, 3, dy), .mean = mean, .rstd = rstd,
-               .add = group > 0 ? NULL : in_at(work, 0, x), .dx = out_at(work, 1, first),
+               .group = group, .stride = stride, .x = in_at(work, 0, first), .gamma = work->in[1],
+               .dy = in_at(work, 3, first), .mean = mean, .rstd = rstd,
+               .add = group > 0 ? NULL : in_at(work, 0, first), .dx = out_at(work, 1, first),
                .dgamma = work->sums, .dbeta = work->sums + width, .overwrite = true);
 }
 
@@ -125,13 +127,9 @@ static void norm_prepare(struct work *work)
 {
     const int64_t rows = work->size[0], width = work->size[1], parts = work->size[2] > 0 ? 2 : 1;
 
-    work->in[0] = random_input(work, SAMPLES * rows * width, 1);
-    work->in[1] = random_input(work, width, 2);
-    work->in[2] = random_input(work, width, 3);
-    work->in[3] = random_input(work, parts * SAMPLES * rows * width, 4);
+    tensors_make(work, LIST(rows * width, -width, -width, parts * rows * width),
+                 LIST(rows * width, parts * rows * width));
     work->in[4] = device_test_zeros(&work->test, TYPE_FP32, 2 * SAMPLES * rows);
-    add_output(work, 0, rows * width);
-    add_output(work, 1, parts * rows * width);
     work->largest = width;
     work->stride = 2 * width;
     work->run = norm_run;
@@ -143,20 +141,17 @@ static void scale_run(struct work *work, int64_t first, int64_t count)
     const int64_t rows = work->size[0], width = work->size[1];
 
     DEVICE_RUN(&work->test, scale_backward, .type = work->type, .rows = count * rows,
-               .width = width, .rows_per_sample = rows, .pre = in_at(work, 0, first * rows * width),
-               .dy = in_at(work, 1, first * rows * width), .scale = work->in[2],
-               .dx = out_at(work, 0, first), .dscale = work->sums, .overwrite = true,
-               .dropout = drop(work, 0.3f, 4), .drop_path = drop(work, 0.3f, 5));
+               .width = width, .rows_per_sample = rows, .pre = in_at(work, 0, first),
+               .dy = in_at(work, 1, first), .scale = work->in[2], .dx = out_at(work, 0, first),
+               .dscale = work->sums, .overwrite = true, .dropout = drop(work, 0.3f, 4),
+               .drop_path = drop(work, 0.3f, 5));
 }
 
 static void scale_prepare(struct work *work)
 {
     const int64_t rows = work->size[0], width = work->size[1];
 
-    work->in[0] = random_input(work, SAMPLES * rows * width, 1);
-    work->in[1] = random_input(work, SAMPLES * rows * width, 2);
-    work->in[2] = random_input(work, width, 3);
-    add_output(work, 0, rows * width);
+    tensors_make(work, LIST(rows * width, rows * width, -width), LIST(rows * width));
     work->largest = work->stride = width;
     work->run = scale_run;
 }
@@ -168,7 +163,7 @@ static void tokens_run(struct work *work, int64_t first, int64_t count)
 
     DEVICE_RUN(&work->test, tokens_backward, .type = work->type, .batch = count, .tokens = tokens,
                .width = width, .registers = registers, .class_token = true,
-               .dx = in_at(work, 0, first * tokens * width), .dpatches = out_at(work, 0, first),
+               .dx = in_at(work, 0, first), .dpatches = out_at(work, 0, first),
                .dclass_token = work->sums, .dregister_tokens = work->sums + width,
                .dposition = work->sums + (1 + registers) * width, .overwrite = true);
 }
@@ -177,8 +172,7 @@ static void tokens_prepare(struct work *work)
 {
     const int64_t tokens = work->size[0], width = work->size[1], registers = work->size[2];
 
-    work->in[0] = random_input(work, SAMPLES * tokens * width, 1);
-    add_output(work, 0, (tokens - registers - 1) * width);
+    tensors_make(work, LIST(tokens * width), LIST((tokens - registers - 1) * width));
     work->largest = tokens * width;
     work->stride = (1 + registers + tokens) * width;
     work->run = tokens_run;
@@ -204,14 +198,12 @@ static int64_t pixels_of(const struct work *work)
 static void convolution_run(struct work *work, int64_t first, int64_t count)
 {
     const struct convolution_shape shape = shape_of(work, count);
-    const int64_t x = first * shape.height * shape.width * shape.in;
-    const int64_t y = first * pixels_of(work) * shape.out;
 
     DEVICE_RUN(&work->test, convolution_forward, .type = work->type, .shape = shape,
-               .x = in_at(work, 0, x), .weight = work->in[1], .bias = work->in[2], .relu = true,
+               .x = in_at(work, 0, first), .weight = work->in[1], .bias = work->in[2], .relu = true,
                .y = out_at(work, 0, first), .workspace = work->workspace);
     DEVICE_RUN(&work->test, convolution_backward, .type = work->type, .shape = shape,
-               .x = in_at(work, 0, x), .weight = work->in[1], .dy = in_at(work, 3, y),
+               .x = in_at(work, 0, first), .weight = work->in[1], .dy = in_at(work, 3, first),
                .dx = out_at(work, 1, first), .dweight = work->sums,
                .dbias = work->sums + shape.out * shape.in * shape.kernel * shape.kernel,
                .overwrite = true, .workspace = work->workspace);
@@ -225,12 +217,7 @@ static void convolution_prepare(struct work *work)
 
     work->largest = shape.out * shape.in * shape.kernel * shape.kernel;
     work->stride = work->largest + shape.out;
-    work->in[0] = random_input(work, SAMPLES * x, 1);
-    work->in[1] = random_input(work, work->largest, 2);
-    work->in[2] = random_input(work, shape.out, 3);
-    work->in[3] = random_input(work, SAMPLES * y, 4);
-    add_output(work, 0, y);
-    add_output(work, 1, x);
+    tensors_make(work, LIST(x, -work->largest, -shape.out, y), LIST(y, x));
     work->workspace = device_test_scratch(
         &work->test, backend->convolution_workspace(work->test.device, work->type, &shape));
     work->run = convolution_run;
@@ -266,29 +253,28 @@ static void batch_norm_run(struct work *work, int64_t first, int64_t count)
 {
     const struct device_backend *backend = work->test.device->backend;
     const int64_t rows = count * work->size[0], channels = work->size[1];
-    const int64_t from = first * work->size[0] * channels;
     double *sums = work->in[4], *dsums = work->in[5];
     float *statistics = work->in[6], *gradient = work->sums;
     void *dy = out_at(work, 2, first);
 
-    backend->copy(work->test.stream, dy, in_at(work, 3, from),
+    backend->copy(work->test.stream, dy, in_at(work, 3, first),
                   (size_t)(rows * channels) * type_size(work->type));
-    DEVICE_RUN(&work->test, batch_norm_sums, work->type, rows, channels, in_at(work, 0, from),
+    DEVICE_RUN(&work->test, batch_norm_sums, work->type, rows, channels, in_at(work, 0, first),
                sums);
     add_sums(work, work->sums_forward, work->phase == 0, sums);
     DEVICE_RUN(&work->test, batch_norm_forward, .type = work->type, .rows = rows,
-               .channels = channels, .epsilon = 1e-5f, .x = in_at(work, 0, from),
+               .channels = channels, .epsilon = 1e-5f, .x = in_at(work, 0, first),
                .gamma = work->in[1], .beta = work->in[2], .sums = sums, .relu = true,
                .y = out_at(work, 0, first), .statistics = statistics);
     DEVICE_RUN(&work->test, batch_norm_backward_sums, .type = work->type, .rows = rows,
-               .channels = channels, .x = in_at(work, 0, from), .gamma = work->in[1],
+               .channels = channels, .x = in_at(work, 0, first), .gamma = work->in[1],
                .beta = work->in[2], .statistics = statistics, .forward_sums = sums,
                .running_weight = 0.1f, .dy = dy, .sums = dsums, .dgamma = gradient,
                .dbeta = gradient + channels, .drunning_mean = gradient + 2 * channels,
                .drunning_variance = gradient + 3 * channels, .overwrite = true);
     add_sums(work, work->sums_backward, work->phase == 1, dsums);
     DEVICE_RUN(&work->test, batch_norm_backward, .type = work->type, .rows = rows,
-               .channels = channels, .x = in_at(work, 0, from), .gamma = work->in[1],
+               .channels = channels, .x = in_at(work, 0, first), .gamma = work->in[1],
                .statistics = statistics, .sums = dsums, .beta = work->in[2], .dy = dy,
                .dx = out_at(work, 1, first));
 }
@@ -299,18 +285,12 @@ static void batch_norm_prepare(struct work *work)
     const int64_t all = GRAINS * (2 * channels + 1);
 
     work->channels = channels;
-    work->in[0] = random_input(work, SAMPLES * sample, 1);
-    work->in[1] = random_input(work, channels, 2);
-    work->in[2] = random_input(work, channels, 3);
-    work->in[3] = random_input(work, SAMPLES * sample, 4);
+    tensors_make(work, LIST(sample, -channels, -channels, sample), LIST(sample, sample, sample));
     work->in[4] = device_test_zeros(&work->test, TYPE_FP32, 2 * (2 * channels + 1));
     work->in[5] = device_test_zeros(&work->test, TYPE_FP32, 2 * (2 * channels + 1));
     work->in[6] = device_test_zeros(&work->test, TYPE_FP32, 3 * channels);
     work->sums_forward = device_test_zeros(&work->test, TYPE_FP32, 2 * all);
     work->sums_backward = device_test_zeros(&work->test, TYPE_FP32, 2 * all);
-    add_output(work, 0, sample);
-    add_output(work, 1, sample);
-    add_output(work, 2, sample);
     work->largest = 2 * channels;
     work->stride = 4 * channels;
     work->phases = 3;

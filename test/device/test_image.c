@@ -148,27 +148,6 @@ static int64_t followed_index(const struct pixel_plan *plan, int64_t width, int6
     return (y - plan->roll_y + height) % height * width + (x - plan->roll_x + width) % width;
 }
 
-/* Return the level at (x, y). */
-static uint8_t followed(const struct pixel_plan *plan, const uint8_t *plane, int64_t width,
-                        int64_t height, int64_t x, int64_t y)
-{
-    const int64_t at = followed_index(plan, width, height, x, y);
-    return at < 0 ? 0 : plane[at];
-}
-
-/* The values of the levels in this type, as in torchvision: fp32, rounded once. */
-static void numbers_make(struct device_test *test, enum data_type type, double numbers[3][256])
-{
-    float *values = device_test_zeros(test, TYPE_FP32, 3 * 256);
-    void *rounded = device_test_zeros(test, type, 3 * 256);
-    for (int i = 0; i < 3 * 256; i++)
-        values[i] = ((float)(i % 256) / 255 - mean[i / 256]) / std[i / 256];
-    test->device->backend->convert(test->stream, type, rounded, TYPE_FP32, values, 3 * 256);
-    device_test_wait(test);
-    for (int i = 0; i < 3 * 256; i++)
-        numbers[i / 256][i % 256] = device_test_value(type, rounded, i);
-}
-
 /* Plans in device memory. */
 static struct pixel_plan *random_plans(struct device_test *test, int64_t count, int64_t width,
                                        int64_t height)
@@ -180,33 +159,98 @@ static struct pixel_plan *random_plans(struct device_test *test, int64_t count, 
     return plans;
 }
 
-static void check_plans(enum data_type type, int64_t batch, int64_t channels, int64_t height,
-                        int64_t width)
+enum { MANY = 40 }; /* channels, more than a group */
+
+/* Random values around those of a mean, one of eight missing. */
+static float *random_values(struct device_test *test, int64_t count)
 {
-    int64_t plane = height * width;
-    DEVICE_TEST(test, 2);
-    const uint8_t *source = random_source(&test, batch * channels * plane);
-    const struct pixel_plan *plans = random_plans(&test, batch, width, height);
-    struct image_transform args = transform_of(type, batch, channels, height, width, source);
-    args.plans = plans;
-    const void *images = run(&test, args);
-    double numbers[3][256];
-    numbers_make(&test, type, numbers);
-    for (int64_t i = 0; i < batch * channels * plane; i++) {
-        int64_t b = i / plane / channels, channel = i / plane % channels;
-        uint8_t level = followed(&plans[b], source + i / plane * plane, width, height, i % width,
-                                 i % plane / width);
-        assert_true(device_test_value(type, images, i) == numbers[channel][level]);
-    }
+    float *values = device_test_random(test, TYPE_FP32, count, 100, 3);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = i * 2654435761u >> 29 == 0 ? NAN : values[i] + 250;
+    return values;
 }
 
-TEST_KERNELS(plans_are_followed)
+/* Return a copy of the samples that are `stride` bytes apart. */
+static const void *spaced_copy(struct device_test *test, const void *samples, int64_t batch,
+                               int64_t bytes, int64_t stride)
 {
-    check_plans(TYPE_FP32, device_test_cases(200, 20), 3, 20, 24);
-    check_plans(TYPE_BF16, 70, 3, 32, 32);
-    check_plans(TYPE_FP16, 5, 1, 7, 300);
-    check_plans(TYPE_FP32, 3, 2, 259, 257);
-    check_plans(TYPE_FP32, 0, 3, 8, 8);
+    char *copy = device_test_zeros(test, TYPE_FP32, (batch * stride + 3) / 4);
+    for (int64_t b = 0; b < batch; b++)
+        memcpy(copy + b * stride, (const char *)samples + b * bytes, (size_t)bytes);
+    return copy;
+}
+
+struct value_case {
+    enum data_type type;
+    int64_t batch, channels, height, width;
+    bool from_fp32, plans;
+    float missing;
+    int64_t gap; /* bytes between samples */
+};
+
+static const struct value_case value_cases[] = {
+    {TYPE_FP32, 48, 3, 20, 24, false, true, 0, 0},
+    {TYPE_BF16, 70, 3, 32, 32, false, true, 0, 0},
+    {TYPE_FP16, 5, 1, 7, 300, false, true, 0, 0},
+    {TYPE_FP32, 3, 2, 259, 257, false, true, 0, 0},
+    {TYPE_FP32, 0, 3, 8, 8, false, true, 0, 0},
+    {TYPE_FP32, 5, MANY, 19, 19, false, false, 0, 12},
+    {TYPE_BF16, 5, MANY, 19, 19, false, true, 0, 12},
+    {TYPE_FP32, 5, MANY, 19, 19, true, false, NAN, 12},
+    {TYPE_BF16, 5, MANY, 19, 19, true, false, 0, 12},
+    {TYPE_FP32, 5, MANY, 19, 19, true, true, 0, 12},
+    {TYPE_FP32, 5, MANY, 19, 19, true, true, NAN, 12},
+};
+
+/* The normalised values of fp32 and of uint8 by the definition, as in torchvision: in fp32, rounded
+ * once. */
+static void check_values(const struct value_case *it)
+{
+    const int64_t plane = it->height * it->width, count = it->batch * it->channels * plane;
+    const int64_t bytes_each = it->channels * plane * (it->from_fp32 ? 4 : 1);
+    DEVICE_TEST(test, 2);
+    float means[MANY], stds[MANY];
+    const float *values = random_values(&test, count);
+    const uint8_t *bytes = random_source(&test, count);
+    const struct pixel_plan none = {.shift_x = 0};
+    const struct pixel_plan *plans = random_plans(&test, it->batch, it->width, it->height);
+    for (int c = 0; c < MANY; c++) {
+        means[c] = it->from_fp32 ? 250 + (float)c : mean[c % 3];
+        stds[c] = it->from_fp32 ? 1 + (float)c / 8 : std[c % 3];
+    }
+    const void *source = spaced_copy(&test, it->from_fp32 ? (const void *)values : bytes, it->batch,
+                                     bytes_each, bytes_each + it->gap);
+    struct image_transform args =
+        transform_of(it->type, it->batch, it->channels, it->height, it->width, source);
+    args.from_fp32 = it->from_fp32;
+    args.source_stride = it->gap > 0 ? bytes_each + it->gap : 0;
+    args.missing = it->missing;
+    args.plans = it->plans ? plans : NULL;
+    args.mean = means;
+    args.std = stds;
+    const void *images = run(&test, args);
+    float *truth = device_test_zeros(&test, TYPE_FP32, count);
+    void *rounded = device_test_zeros(&test, it->type, count);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t c = i / plane % it->channels, begin = i / plane * plane;
+        const int64_t at =
+            followed_index(it->plans ? &plans[i / plane / it->channels] : &none, it->width,
+                           it->height, i % it->width, i % plane / it->width);
+        const float value = at < 0 ? NAN : values[begin + at];
+        truth[i] = !it->from_fp32
+                       ? ((float)(at < 0 ? 0 : bytes[begin + at]) / 255 - means[c]) / stds[c]
+                   : isnan(value) ? it->missing
+                                  : (value - means[c]) / stds[c];
+    }
+    test.device->backend->convert(test.stream, it->type, rounded, TYPE_FP32, truth, count);
+    device_test_wait(&test);
+    device_test_same("images", it->type, images, rounded, count);
+}
+
+TEST_KERNELS(plans_are_followed_and_values_normalised)
+{
+    for (size_t i = 0; i < sizeof value_cases / sizeof value_cases[0]; i++)
+        check_values(&value_cases[i]);
 }
 
 /* With a resize the plan applies to the resized image: the result equals that of two calls. */
@@ -237,84 +281,6 @@ TEST(plans_come_after_the_resize)
         args.source_width = 26;
         assert_int_equal(image_transform_scratch(&args), 0);
         device_test_same("images", TYPE_FP32, images, run(&test, args), BATCH * 3 * PLANE);
-    }
-}
-
-/* ---- fp32 */
-
-enum { MANY = 40 }; /* channels, more than a group */
-
-/* Random values around those of a mean, one of eight missing. */
-static float *random_values(struct device_test *test, int64_t count)
-{
-    float *values = device_test_random(test, TYPE_FP32, count, 100, 3);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = i * 2654435761u >> 29 == 0 ? NAN : values[i] + 250;
-    return values;
-}
-
-static void many_scales(float means[MANY], float stds[MANY])
-{
-    for (int c = 0; c < MANY; c++) {
-        means[c] = 250 + (float)c;
-        stds[c] = 1 + (float)c / 8;
-    }
-}
-
-/* Return a copy of the samples that are `stride` bytes apart. */
-static const void *spaced_copy(struct device_test *test, const void *samples, int64_t batch,
-                               int64_t bytes, int64_t stride)
-{
-    char *copy = device_test_zeros(test, TYPE_FP32, (batch * stride + 3) / 4);
-    for (int64_t b = 0; b < batch; b++)
-        memcpy(copy + b * stride, (const char *)samples + b * bytes, (size_t)bytes);
-    return copy;
-}
-
-/* The normalised values of fp32 and of uint8 by the definition, with the plan or without. */
-static void check_values(enum data_type type, bool from_fp32, bool with_plans, float missing)
-{
-    enum { BATCH = 5, SIDE = 19, PLANE = SIDE * SIDE, COUNT = BATCH * MANY * PLANE };
-    const int64_t bytes_each = (int64_t)MANY * PLANE * (from_fp32 ? 4 : 1);
-    DEVICE_TEST(test, 2);
-    float means[MANY], stds[MANY];
-    const float *values = random_values(&test, COUNT);
-    const uint8_t *bytes = random_source(&test, COUNT);
-    const struct pixel_plan none = {.shift_x = 0};
-    const struct pixel_plan *plans = random_plans(&test, BATCH, SIDE, SIDE);
-    many_scales(means, stds);
-    const void *source = spaced_copy(&test, from_fp32 ? (const void *)values : bytes, BATCH,
-                                     bytes_each, bytes_each + 12);
-    struct image_transform args = transform_of(type, BATCH, MANY, SIDE, SIDE, source);
-    args.from_fp32 = from_fp32;
-    args.source_stride = bytes_each + 12;
-    args.missing = missing;
-    args.plans = with_plans ? plans : NULL;
-    args.mean = means;
-    args.std = stds;
-    const void *images = run(&test, args);
-    float *truth = device_test_zeros(&test, TYPE_FP32, COUNT);
-    void *rounded = device_test_zeros(&test, type, COUNT);
-    for (int64_t i = 0; i < COUNT; i++) {
-        const int64_t c = i / PLANE % MANY, begin = i / PLANE * PLANE;
-        const int64_t at = followed_index(with_plans ? &plans[i / PLANE / MANY] : &none, SIDE, SIDE,
-                                          i % SIDE, i % PLANE / SIDE);
-        const float value = at < 0 ? NAN : values[begin + at];
-        truth[i] = !from_fp32 ? ((float)(at < 0 ? 0 : bytes[begin + at]) / 255 - means[c]) / stds[c]
-                   : isnan(value) ? missing
-                                  : (value - means[c]) / stds[c];
-    }
-    test.device->backend->convert(test.stream, type, rounded, TYPE_FP32, truth, COUNT);
-    device_test_wait(&test);
-    device_test_same("images", type, images, rounded, COUNT);
-}
-
-TEST_KERNELS(values_and_many_channels_are_normalised)
-{
-    for (int i = 0; i < 4; i++) {
-        check_values(TYPE_FP32, i / 2, i % 2, 0);
-        check_values(TYPE_FP32, i / 2, i % 2, NAN);
-        check_values(TYPE_BF16, i / 2, i % 2, 0);
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
-/* Patches, tokens and pooling against their definitions, including gradients: sums over samples in
- * double precision, copies bit for bit. */
+/* Operations on tokens against their definitions in double precision, with gradients: patches,
+ * class and register tokens, pooling, rotation of queries and keys, SwiGLU, LayerScale with dropout
+ * and drop path. Copies have the same bits. */
 #include "device_test.h"
 #include "test.h"
 
@@ -239,6 +240,174 @@ TEST_KERNELS(pooling_is_right)
     for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++)
         for (int i = 0; i < device_test_cases(8, 4); i++)
             check_pool(type, &pool_cases[i]);
+}
+
+/* ---- SwiGLU */
+
+static void check_glu(enum data_type type, int64_t rows, int64_t width, bool in_place)
+{
+    const double tolerance = type == TYPE_FP32 ? 2e-6 : 1.001 * device_test_precision(type);
+    const int64_t count = rows * width;
+    DEVICE_TEST(test, 2);
+    void *x = device_test_random(&test, type, 2 * count, 3, 1);
+    void *given = device_test_random(&test, type, 2 * count, 3, 1);
+    void *dy = device_test_random(&test, type, count, 1, 2);
+    void *y = device_test_random(&test, type, count, 1, 3);
+    void *dx = in_place ? x : device_test_random(&test, type, 2 * count, 1, 4);
+    double *expected = device_test_expected(&test, count);
+    double *slope = device_test_expected(&test, 2 * count);
+    DEVICE_RUN(&test, glu_forward, .type = type, .rows = rows, .width = width, .x = x, .y = y);
+    DEVICE_RUN(&test, glu_backward, .type = type, .rows = rows, .width = width, .x = x, .dy = dy,
+               .dx = dx);
+    device_test_wait(&test);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = i / width * 2 * width + i % width;
+        const double a = device_test_value(type, given, at), s = 1 / (1 + exp(-a));
+        const double b = device_test_value(type, given, at + width);
+        const double g = device_test_value(type, dy, i);
+        expected[i] = a * s * b;
+        slope[at] = g * b * s * (1 + a * (1 - s));
+        slope[at + width] = g * a * s;
+    }
+    device_test_near("y", type, y, expected, count, tolerance, 1);
+    device_test_near("dx", type, dx, slope, 2 * count, tolerance, 1);
+}
+
+TEST_KERNELS(swiglu_is_right)
+{
+    static const int64_t sizes[][2] = {{0, 8}, {1, 1}, {3, 7}, {5, 24}, {65, 40}, {130, 33}};
+    for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++)
+        for (int i = 0; i < device_test_cases(6, 4); i++)
+            check_glu(type, sizes[i][0], sizes[i][1], i % 2 == 0);
+}
+
+/* ---- Rotation of queries and keys, and its inverse */
+
+static void check_rotary(enum data_type type, int64_t batch, const int64_t *size, bool inverse)
+{
+    const double tolerance = type == TYPE_FP32 ? 4e-6 : 1.001 * device_test_precision(type);
+    const int64_t tokens = size[0], heads = size[3], width = size[4];
+    const int64_t patches = size[1] * size[2];
+    const int64_t count = batch * tokens * 3 * heads * width, half = width / 2;
+    DEVICE_TEST(test, 2);
+    void *qkv = device_test_random(&test, type, count, 3, 1);
+    void *given = device_test_random(&test, type, count, 3, 1);
+    double *expected = device_test_expected(&test, count);
+    DEVICE_RUN(&test, rotary, .type = type, .batch = batch, .tokens = tokens,
+               .grid = {size[1], size[2]}, .heads = heads, .head_dim = width, .temperature = 100,
+               .inverse = inverse, .qkv = qkv);
+    device_test_wait(&test);
+    for (int64_t e = 0; e < count; e++) {
+        const int64_t row = e / (heads * width), i = e % width % half, quarter = half / 2;
+        const int64_t patch = row / 3 % tokens - (tokens - patches);
+        const bool second = e % width >= half;
+        expected[e] = device_test_value(type, given, e);
+        if (row % 3 == 2 || patch < 0)
+            continue;
+        const int axis = i >= quarter;
+        const double place = (double)(axis == 0 ? patch / size[2] : patch % size[2]);
+        const double angle = 2 * acos(-1) * ((2 * place + 1) / (double)size[1 + axis] - 1) *
+                             pow(100, -(double)(i % quarter) / (double)quarter);
+        const double other = device_test_value(type, given, second ? e - half : e + half);
+        expected[e] = expected[e] * cos(angle) + (second != inverse ? 1 : -1) * sin(angle) * other;
+    }
+    device_test_near("qkv", type, qkv, expected, count, tolerance, 1);
+}
+
+TEST_KERNELS(rotation_is_right)
+{
+    /* tokens, rows and columns of patches, heads, head_dim */
+    static const int64_t sizes[][5] = {
+        {5, 2, 2, 3, 64}, {9, 2, 3, 2, 24}, {4, 1, 4, 1, 4}, {3, 0, 0, 2, 8}, {69, 4, 16, 3, 32}};
+    for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++)
+        for (int i = 0; i < device_test_cases(5, 4); i++)
+            for (int64_t batch = 0; batch < 3; batch++)
+                check_rotary(type, batch, sizes[i], ((int)type + i + batch) % 2 == 0);
+}
+
+/* ---- The gradient of LayerScale */
+
+struct scale_case {
+    enum data_type type;
+    int64_t samples, rows_per_sample, width;
+    float dropout, drop_path;
+    bool in_place, overwrite, frozen;
+};
+
+/* The first SCALE_EMULATED ones are for the emulated GPU. */
+static const struct scale_case scale_cases[] = {
+    {TYPE_FP32, 2, 7, 13, 0.2f, 0, true, true, false},
+    {TYPE_FP32, 5, 1, 264, 0.1f, 0.4f, false, true, false},
+    {TYPE_FP32, 4, 3, 24, 0.5f, 0, false, false, true},
+    {TYPE_BF16, 2, 9, 7, 0, 0, false, true, false},
+    {TYPE_BF16, 2, 50, 96, 0.1f, 0.25f, false, false, false},
+    {TYPE_FP16, 3, 33, 96, 0.3f, 0, true, false, false},
+    {TYPE_FP32, 0, 5, 8, 0.1f, 0, false, true, false},
+    {TYPE_FP32, 3, 65, 48, 0, 0, false, false, false},
+    {TYPE_FP32, 90, 70, 33, 0, 0.3f, true, false, false},
+    {TYPE_BF16, 4, 50, 300, 0.1f, 0.25f, false, false, false},
+};
+
+enum { SCALE_CASES = sizeof scale_cases / sizeof scale_cases[0], SCALE_EMULATED = 7 };
+
+struct scale_tensors {
+    void *pre, *dy, *scale, *dx;
+    float *dscale;
+    struct dropout dropout, drop_path;
+};
+
+static struct scale_tensors run_scale(struct device_test *test, const struct scale_case *it)
+{
+    const int64_t rows = it->samples * it->rows_per_sample, count = rows * it->width;
+    struct scale_tensors t = {
+        .pre = device_test_random(test, it->type, count, 1, 1),
+        .dy = device_test_random(test, it->type, count, 1, 2),
+        .scale = device_test_random(test, it->type, it->width, 1, 3),
+        .dx = device_test_random(test, it->type, count, 1, 2),
+        .dscale = device_test_gradient(test, it->overwrite && rows > 0, it->width, 4),
+        .dropout = device_test_drops(test, it->dropout, 7),
+        .drop_path = device_test_drops(test, it->drop_path, 8)};
+    DEVICE_RUN(test, scale_backward, .type = it->type, .rows = rows, .width = it->width,
+               .rows_per_sample = it->rows_per_sample, .pre = t.pre,
+               .dy = it->in_place ? t.dx : t.dy, .scale = t.scale, .dx = t.dx,
+               .dscale = it->frozen ? NULL : t.dscale, .overwrite = it->overwrite,
+               .dropout = t.dropout, .drop_path = t.drop_path);
+    device_test_wait(test);
+    return t;
+}
+
+static void check_scale(const struct scale_case *it)
+{
+    const int64_t rows = it->samples * it->rows_per_sample, count = rows * it->width;
+    const double tolerance = device_test_rounding(it->type);
+    DEVICE_TEST(test, 1);
+    const struct scale_tensors t = run_scale(&test, it);
+    DEVICE_TEST_AGAIN(&test, other, run_scale(&other, it))
+    const float *before = device_test_before(&test, it->overwrite && rows > 0, it->width, 4);
+    double *dx = device_test_expected(&test, count);
+    double *dscale = device_test_expected(&test, it->width);
+    for (int64_t j = 0; j < it->width; j++)
+        dscale[j] = (double)before[j];
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t row = i / it->width, column = i % it->width;
+        const int64_t sample = row / it->rows_per_sample;
+        const double g =
+            device_test_value(it->type, t.dy, i) *
+            device_test_dropout_at(&t.dropout, it->rows_per_sample, row, column, it->width) *
+            device_test_drop_path(&t.drop_path, sample);
+        dx[i] = g * device_test_value(it->type, t.scale, column);
+        if (!it->frozen)
+            dscale[column] += g * device_test_value(it->type, t.pre, i);
+    }
+    device_test_near("dx", it->type, t.dx, dx, count, tolerance, 1e-6 / tolerance);
+    device_test_near("dscale", TYPE_FP32, t.dscale, dscale, it->width, 1e-6,
+                     sqrt((double)rows + 1));
+}
+
+TEST_KERNELS(layer_scales_are_right)
+{
+    for (int i = 0; i < device_test_cases(SCALE_CASES, SCALE_EMULATED); i++)
+        check_scale(&scale_cases[i]);
 }
 
 TEST_MAIN()

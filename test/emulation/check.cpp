@@ -170,6 +170,22 @@ void memory_release(void *memory, enum memory_kind kind)
     free(found);
 }
 
+void memory_must_hold(const void *memory, size_t bytes, size_t alignment, const char *what)
+{
+    if (bytes > 0 && !memory_is_known(memory, bytes))
+        emulated_fault("%s is not in device memory", what);
+    if ((uintptr_t)memory % alignment != 0)
+        emulated_fault("%s is not aligned", what);
+}
+
+void memory_must_not_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes,
+                             const char *what)
+{
+    uintptr_t a_begin = (uintptr_t)a, b_begin = (uintptr_t)b;
+    if (a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes)
+        emulated_fault("%s lies in another tensor", what);
+}
+
 size_t memory_in_use(void)
 {
     return device_bytes;

@@ -24,14 +24,6 @@ size_t convolutions_bytes(struct cuda_device *, enum data_type,
     return 1000 + 8 * (size_t)shape->out;
 }
 
-/* Round to nearest, like the hardware's conversion to TF32: 10 bits are kept. */
-static float tf32_round(float value)
-{
-    uint32_t bits = __float_as_uint(value);
-    return (bits & 0x7f800000) == 0x7f800000 ? value
-                                             : __uint_as_float((bits + 0x1000) & 0xffffe000);
-}
-
 /* A tensor of the convolution as floats. */
 struct spread {
     enum data_type type;
@@ -124,24 +116,6 @@ static void convolution_compute(const struct convolution *c, size_t workspace_by
     spread_close(y, !reads_y);
 }
 
-static void must_hold(const struct convolution *c, const void *values, size_t bytes,
-                      const char *which)
-{
-    if (!memory_is_known(values, bytes))
-        emulated_fault("%s of a convolution of %lld x %lld x %lld pixels is not in device memory",
-                       which, (long long)c->shape.batch, (long long)c->shape.height,
-                       (long long)c->shape.width);
-    if ((uintptr_t)values % 16 != 0)
-        emulated_fault("%s of a convolution is not aligned", which);
-}
-
-static void must_not_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-    uintptr_t a_begin = (uintptr_t)a, b_begin = (uintptr_t)b;
-    if (a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes)
-        emulated_fault("two tensors of a convolution overlap");
-}
-
 void convolution_run(struct stream *stream, const struct convolution *convolution)
 {
     const struct convolution c = *convolution;
@@ -150,12 +124,13 @@ void convolution_run(struct stream *stream, const struct convolution *convolutio
     const void *const tensors[] = {c.x, c.filter, c.y, c.workspace};
     const size_t bytes[] = {(size_t)sizes.x * size, (size_t)sizes.filter * size,
                             (size_t)sizes.y * size, room};
-    static const char *const names[] = {"x", "the filter", "y", "the workspace"};
+    static const char *const names[] = {"x of a convolution", "the filter of a convolution",
+                                        "y of a convolution", "the workspace of a convolution"};
     ENSURE(sizes.x > 0 && sizes.filter > 0 && sizes.y > 0, "convolution with a size of 0");
     for (int i = 0; i < 4; i++) {
-        must_hold(&c, tensors[i], bytes[i], names[i]);
+        memory_must_hold(tensors[i], bytes[i], 16, names[i]);
         for (int other = 0; other < i; other++)
-            must_not_overlap(tensors[i], bytes[i], tensors[other], bytes[other]);
+            memory_must_not_overlap(tensors[i], bytes[i], tensors[other], bytes[other], names[i]);
     }
     bool tf32 = stream->cuda->tf32;
     emulated_enqueue(stream->handle, "convolution", [=]() { convolution_compute(&c, room, tf32); });

@@ -197,21 +197,23 @@ void emulated_enqueue(cudaStream_t stream, const char *what, std::function<void(
 void emulated_enqueue_turns(cudaStream_t stream, const char *what, std::function<bool(void)> turn);
 
 /* ---- The runtime library: names and meanings as in CUDA */
-typedef enum {
-    cudaSuccess = 0,
-    cudaErrorInvalidValue = 1,
-    cudaErrorMemoryAllocation = 2,
-    cudaErrorInitializationError = 3,
-    cudaErrorInsufficientDriver = 35,
-    cudaErrorDevicesUnavailable = 46,
-    cudaErrorNoDevice = 100,
-    cudaErrorInvalidDevice = 101,
-    cudaErrorNoKernelImageForDevice = 209,
-    cudaErrorECCUncorrectable = 214,
-    cudaErrorNotReady = 600,
-    cudaErrorIllegalAddress = 700,
-    cudaErrorLaunchFailure = 719
-} cudaError_t;
+/* ROW(name, number, text) of each error. */
+#define EMULATED_ERRORS(ROW)                                                                       \
+    ROW(cudaSuccess, 0, "no error")                                                                \
+    ROW(cudaErrorInvalidValue, 1, "invalid argument")                                              \
+    ROW(cudaErrorMemoryAllocation, 2, "out of memory")                                             \
+    ROW(cudaErrorInitializationError, 3, "initialization error")                                   \
+    ROW(cudaErrorInsufficientDriver, 35, "CUDA driver version is insufficient for the runtime")    \
+    ROW(cudaErrorDevicesUnavailable, 46, "CUDA-capable device(s) is/are busy or unavailable")      \
+    ROW(cudaErrorNoDevice, 100, "no CUDA-capable device is detected")                              \
+    ROW(cudaErrorInvalidDevice, 101, "invalid device ordinal")                                     \
+    ROW(cudaErrorNoKernelImageForDevice, 209, "no kernel image is available for the device")       \
+    ROW(cudaErrorECCUncorrectable, 214, "uncorrectable ECC error encountered")                     \
+    ROW(cudaErrorNotReady, 600, "device not ready")                                                \
+    ROW(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")                  \
+    ROW(cudaErrorLaunchFailure, 719, "unspecified launch failure")
+#define EMULATED_ERROR_NUMBER(name, number, text) name = number,
+typedef enum { EMULATED_ERRORS(EMULATED_ERROR_NUMBER) } cudaError_t;
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum cudaStreamCaptureMode {

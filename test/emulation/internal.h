@@ -54,6 +54,11 @@ void memory_release(void *memory, enum memory_kind kind);
 bool memory_is_known(const void *memory,
                      size_t bytes); /* True if the range is inside device or pinned memory. */
 size_t memory_in_use(void);         /* of the device */
+/* Fault unless the range is inside device or pinned memory and aligned. */
+void memory_must_hold(const void *memory, size_t bytes, size_t alignment, const char *what);
+/* Fault if two ranges overlap. */
+void memory_must_not_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes,
+                             const char *what);
 /* Enclose an operation. Other accesses to device memory end the program. */
 void memory_begin(void);
 void memory_end(void);

@@ -6,7 +6,10 @@
  * the epilogue slow. Epilogues with GELU are slow except with VITTRAIN_EMULATION_GELU=3.
  * VITTRAIN_EMULATION_LIBRARY is the version. VITTRAIN_EMULATION_REFUSE lists what fails: find- with
  * bias, sums, tanh or slope (of GELU), the search for algorithms with this epilogue; run- with
- * these, their execution; run-0, the execution of the first algorithm. */
+ * these, their execution; run-0, the execution of the first algorithm. Matrix products with GELU
+ * (gelu_product.h) have two plans: VITTRAIN_EMULATION_GELU=1 or 2 makes one of them fast; with
+ * run-gelu in VITTRAIN_EMULATION_REFUSE none of them runs. */
+#include "gelu_product.h"
 #include "internal.h"
 #include "product_library.h"
 #include "value.h"
@@ -51,26 +54,11 @@ void product_descriptors_close(struct product_descriptors *descriptors)
     delete descriptors;
 }
 
-static void must_hold(const struct product *p, const void *values, int64_t count,
-                      enum data_type type, const char *which)
+/* The library needs 16 bytes for its fast kernels; less is legal. */
+static void must_hold(const void *values, int64_t count, enum data_type type, const char *what)
 {
-    size_t size = type_size(type);
-    if (count > 0 && !memory_is_known(values, (size_t)count * size))
-        emulated_fault("operand %s of a product of %lld x %lld x %lld is not in device memory",
-                       which, (long long)p->rows, (long long)p->columns, (long long)p->inner);
-    /* The library needs 16 bytes for its fast kernels; less is legal. */
-    if ((uintptr_t)values % size != 0)
-        emulated_fault("operand %s of a product is not aligned", which);
-}
-
-/* c is written while operands are still being read. */
-static void must_not_overlap(const struct product *p, const void *values, int64_t count,
-                             const char *which)
-{
-    uintptr_t begin = (uintptr_t)values, c = (uintptr_t)p->c;
-    if (begin < c + (size_t)(p->rows * p->columns) * type_size(p->c_type) &&
-        c < begin + (size_t)count * type_size(p->type))
-        emulated_fault("operand %s of a product lies in its result", which);
+    const size_t size = type_size(type);
+    memory_must_hold(values, (size_t)count * size, size, what);
 }
 
 static float element_finish(const struct product *p, int64_t row, int64_t column, float sum)
@@ -122,24 +110,14 @@ static float sum_of_products(const float *left, const float *right, int64_t coun
     return low + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-/* Round to nearest, like the hardware's conversion to TF32: 10 bits are kept. */
-static void tf32_round(float *values, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t bits = __float_as_uint(values[i]);
-        if ((bits & 0x7f800000) != 0x7f800000)
-            values[i] = __uint_as_float((bits + 0x1000) & 0xffffe000);
-    }
-}
-
 static void product_compute(const struct product *p, bool tf32, int algorithm)
 {
     float *a = operand_spread(p->type, p->a, p->rows, p->inner, p->a_transposed);
     float *b = operand_spread(p->type, p->b, p->columns, p->inner, !p->b_transposed);
-    if (tf32 && p->type == TYPE_FP32) {
-        tf32_round(a, p->rows * p->inner);
-        tf32_round(b, p->columns * p->inner);
-    }
+    for (int64_t i = 0; tf32 && i < p->rows * p->inner; i++)
+        a[i] = tf32_round(a[i]);
+    for (int64_t i = 0; tf32 && i < p->columns * p->inner; i++)
+        b[i] = tf32_round(b[i]);
     for (int64_t row = 0; row < p->rows; row++) {
         const float *left = a + row * p->inner;
         for (int64_t column = 0; column < p->columns; column++) {
@@ -230,17 +208,22 @@ static void product_check(const struct product *p, void *c)
     ENSURE(has_pre == (p->pre != NULL) && (!has_pre || p->columns % 8 == 0),
            "an invalid operand of GELU");
     if (has_pre)
-        must_hold(p, p->pre, p->rows * p->columns, p->c_type, "pre");
-    must_hold(p, p->a, p->rows * p->inner, p->type, "a");
-    must_hold(p, p->b, p->inner * p->columns, p->type, "b");
-    must_hold(p, c, p->rows * p->columns, p->c_type, "c");
+        must_hold(p->pre, p->rows * p->columns, p->c_type, "pre of a product");
+    must_hold(p->a, p->rows * p->inner, p->type, "a of a product");
+    must_hold(p->b, p->inner * p->columns, p->type, "b of a product");
+    must_hold(c, p->rows * p->columns, p->c_type, "c of a product");
     if (p->add != NULL)
-        must_hold(p, p->add, p->rows * p->columns, p->c_type, "add");
+        must_hold(p->add, p->rows * p->columns, p->c_type, "add of a product");
     if (p->bias != NULL)
-        must_hold(p, p->bias, sums_a ? p->rows : p->columns, sums_a ? TYPE_FP32 : p->c_type,
-                  "bias");
-    must_not_overlap(p, p->a, p->rows * p->inner, "a");
-    must_not_overlap(p, p->b, p->inner * p->columns, "b");
+        must_hold(p->bias, sums_a ? p->rows : p->columns, sums_a ? TYPE_FP32 : p->c_type,
+                  "bias of a product");
+    /* c is written while operands are still being read. */
+    const size_t size = type_size(p->type);
+    const size_t c_bytes = (size_t)(p->rows * p->columns) * type_size(p->c_type);
+    memory_must_not_overlap(p->a, (size_t)(p->rows * p->inner) * size, c, c_bytes,
+                            "a of a product");
+    memory_must_not_overlap(p->b, (size_t)(p->inner * p->columns) * size, c, c_bytes,
+                            "b of a product");
 }
 
 const char *product_queue(struct product_library *, struct stream *stream,
@@ -248,7 +231,7 @@ const char *product_queue(struct product_library *, struct stream *stream,
                           const struct product *product, void *c)
 {
     struct product p = *product;
-    bool tf32 = descriptors->shape.tf32 != 0;
+    bool tf32 = descriptors->shape.tf32 != 0 && p.type == TYPE_FP32;
     int algorithm = algorithm_number(choice);
     ENSURE(algorithm >= 0, "no algorithm of the emulated products");
     if (is_refused("run", epilogue_names[p.epilogue]) || (algorithm == 0 && is_refused("run", "0")))
@@ -264,4 +247,58 @@ const char *product_queue(struct product_library *, struct stream *stream,
         emulated_time_pass(product_seconds(&p, algorithm));
     });
     return NULL;
+}
+
+/* ---- Products with GELU */
+
+/* Small, so that tests cover both cases. */
+int64_t gelu_product_least(void)
+{
+    return 10000;
+}
+
+int gelu_product_version(void)
+{
+    return 1;
+}
+
+static void gelu_compute(const struct gelu_product *p, int64_t row, int64_t column)
+{
+    int64_t at = row * p->columns + column;
+    float sum = 0;
+    for (int64_t i = 0; i < p->inner; i++)
+        sum +=
+            value_at(p->type, p->a, row * p->inner + i) *
+            value_at(p->type, p->b, p->gradient ? i * p->columns + column : column * p->inner + i);
+    if (!p->gradient)
+        value_put(p->type, p->pre, at, sum + value_at(p->type, p->bias, column));
+    double pre = value_at(p->type, p->pre, at);
+    value_put(p->type, p->c, at,
+              (float)(p->gradient ? sum * gelu_slope(pre, p->tanh) : gelu(pre, p->tanh)));
+}
+
+bool gelu_product_queue(struct stream *stream, const struct gelu_product *product, int number)
+{
+    struct gelu_product p = *product;
+    const char *fast = getenv("VITTRAIN_EMULATION_GELU");
+    const char *refuse = getenv("VITTRAIN_EMULATION_REFUSE");
+    double seconds = fast != NULL && atoi(fast) == number + 1 ? 0 : 1e-3;
+    if (refuse != NULL && strstr(refuse, "run-gelu") != NULL)
+        return false;
+    ENSURE(p.type != TYPE_FP32 && p.columns % 8 == 0 && p.inner % 8 == 0 && p.pre != p.c,
+           "a product with GELU that the library does not support");
+    const size_t size = type_size(p.type);
+    memory_must_hold(p.a, (size_t)(p.rows * p.inner) * size, 16, "a of a product with GELU");
+    memory_must_hold(p.b, (size_t)(p.columns * p.inner) * size, 16, "b of a product with GELU");
+    memory_must_hold(p.pre, (size_t)(p.rows * p.columns) * size, 16, "pre of a product with GELU");
+    memory_must_hold(p.c, (size_t)(p.rows * p.columns) * size, 16, "c of a product with GELU");
+    if (!p.gradient)
+        memory_must_hold(p.bias, (size_t)p.columns * size, 16, "bias of a product with GELU");
+    emulated_enqueue(stream->handle, "product with GELU", [=]() {
+        for (int64_t row = 0; row < p.rows; row++)
+            for (int64_t column = 0; column < p.columns; column++)
+                gelu_compute(&p, row, column);
+        emulated_time_pass(seconds);
+    });
+    return true;
 }

@@ -17,43 +17,26 @@ extern "C" {
 static FILE *captured;
 static thread_local int device_number; /* a new thread has device 0, as in CUDA */
 
-static const struct {
-    cudaError_t code;
-    const char *name, *text;
-} errors[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
-    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
-     "CUDA driver version is insufficient for CUDA runtime version"},
-    {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable",
-     "CUDA-capable device(s) is/are busy or unavailable"},
-    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
-     "no kernel image is available for execution on the device"},
-    {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"},
-    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
-     "an illegal memory access was encountered"},
-    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
-};
-enum { ERRORS = sizeof errors / sizeof errors[0] };
+#define ERROR_NAME(name, number, text)                                                             \
+    case name:                                                                                     \
+        return #name;
+#define ERROR_TEXT(name, number, text)                                                             \
+    case name:                                                                                     \
+        return text;
 
 const char *cudaGetErrorName(cudaError_t error)
 {
-    for (int i = 0; i < ERRORS; i++)
-        if (errors[i].code == error)
-            return errors[i].name;
+    switch (error) {
+        EMULATED_ERRORS(ERROR_NAME)
+    }
     return "unrecognized error code";
 }
 
 const char *cudaGetErrorString(cudaError_t error)
 {
-    for (int i = 0; i < ERRORS; i++)
-        if (errors[i].code == error)
-            return errors[i].text;
+    switch (error) {
+        EMULATED_ERRORS(ERROR_TEXT)
+    }
     return "unrecognized error code";
 }
 

@@ -25,6 +25,14 @@ static inline void value_put(enum data_type type, void *values, int64_t index, f
         number_store(&((struct fp16 *)values)[index], value);
 }
 
+/* Round to nearest, like the hardware's conversion to TF32: 10 bits are kept. */
+static inline float tf32_round(float value)
+{
+    uint32_t bits = __float_as_uint(value);
+    return (bits & 0x7f800000) == 0x7f800000 ? value
+                                             : __uint_as_float((bits + 0x1000) & 0xffffe000);
+}
+
 /* GELU, exact or by the tanh approximation, and its derivative. */
 static inline double gelu(double x, bool approximate)
 {

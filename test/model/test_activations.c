@@ -77,9 +77,9 @@ static void check_same_bits(struct vit_shape shape, enum data_type compute)
 TEST(test_same_bits)
 {
     for (enum data_type type = TYPE_FP32; type <= TYPE_BF16; type++) {
-        for (int i = 0; i < VIT_FIXTURE_SHAPES; i++)
-            check_same_bits(vit_fixture_shapes[i](DEPTH), type);
-        check_same_bits(vit_fixture_token_shape(1), type);
+        for (int i = 0; i < SHAPE_KINDS; i++)
+            check_same_bits(vit_fixture_shape_of((enum vit_fixture_kind)i, DEPTH), type);
+        check_same_bits(vit_fixture_shape_of(SHAPE_TOKEN, 1), type);
     }
 }
 
@@ -102,10 +102,10 @@ static size_t activation_bytes(struct vit_shape shape, enum data_type compute,
  * those between its parts alone are nine times as large. */
 TEST(test_arena)
 {
-    for (int i = 0; i < VIT_FIXTURE_SHAPES; i++) {
+    for (int i = 0; i < SHAPE_KINDS; i++) {
         const enum data_type type = i % 2 == 0 ? TYPE_FP32 : TYPE_BF16;
-        const struct vit_shape few = vit_fixture_shapes[i](DEPTH);
-        const struct vit_shape more = vit_fixture_shapes[i](DEPTH + 1);
+        const struct vit_shape few = vit_fixture_shape_of((enum vit_fixture_kind)i, DEPTH);
+        const struct vit_shape more = vit_fixture_shape_of((enum vit_fixture_kind)i, DEPTH + 1);
         size_t output;
         assert_int_equal(activation_bytes(more, type, block_options, &output),
                          activation_bytes(few, type, block_options, &output) + output);

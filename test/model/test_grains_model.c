@@ -93,21 +93,21 @@ static void check(struct vit_shape shape, enum data_type type)
 
 TEST(models_in_fp32)
 {
-    for (int i = 0; i < VIT_FIXTURE_SHAPES; i++)
-        if (vit_fixture_shapes[i] != vit_fixture_map_shape)
-            check(vit_fixture_shapes[i](2), TYPE_FP32);
+    for (int i = 0; i < SHAPE_KINDS; i++)
+        if (i != SHAPE_MAP)
+            check(vit_fixture_shape_of((enum vit_fixture_kind)i, 2), TYPE_FP32);
 }
 
 TEST(attention_pools)
 {
-    check(vit_fixture_map_shape(1), TYPE_FP32);
-    check(vit_fixture_map_shape(1), TYPE_BF16);
+    check(vit_fixture_shape_of(SHAPE_MAP, 1), TYPE_FP32);
+    check(vit_fixture_shape_of(SHAPE_MAP, 1), TYPE_BF16);
 }
 
 TEST(models_in_halves)
 {
-    check(vit_fixture_parts_shape(2), TYPE_BF16);
-    check(vit_fixture_rotary_shape(2), TYPE_FP16);
+    check(vit_fixture_shape_of(SHAPE_PARTS, 2), TYPE_BF16);
+    check(vit_fixture_shape_of(SHAPE_ROTARY, 2), TYPE_FP16);
 }
 
 TEST_MAIN()

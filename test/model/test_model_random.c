@@ -89,9 +89,9 @@ static void check_slope(struct vit_fixture *fixture, int unit, int number)
 
 TEST(test_slopes)
 {
-    for (int i = 0; i < VIT_FIXTURE_SHAPES; i++) {
+    for (int i = 0; i < SHAPE_KINDS; i++) {
         struct vit_fixture fixture;
-        open_scattered(&fixture, vit_fixture_shapes[i](DEPTH), TYPE_FP32);
+        open_scattered(&fixture, vit_fixture_shape_of((enum vit_fixture_kind)i, DEPTH), TYPE_FP32);
         for (int u = 0; u < fixture.model->unit_count; u++)
             for (int t = 0; t < fixture.model->units[u].tensor_count; t++) {
                 vit_fixture_train(&fixture, 0.1);
@@ -105,7 +105,7 @@ TEST(test_slopes)
 TEST(test_dropout_follows_the_step)
 {
     struct vit_fixture fixture;
-    open_scattered(&fixture, vit_fixture_token_shape(DEPTH), TYPE_FP32);
+    open_scattered(&fixture, vit_fixture_shape_of(SHAPE_TOKEN, DEPTH), TYPE_FP32);
     double first = loss_of_batch(&fixture);
     assert_true(first == loss_of_batch(&fixture));
     fixture.step = 1;
@@ -146,8 +146,8 @@ static void check_parts(struct vit_shape shape)
 
 TEST(test_parts_add_up)
 {
-    for (int i = 0; i < VIT_FIXTURE_SHAPES; i++)
-        check_parts(vit_fixture_shapes[i](DEPTH));
+    for (int i = 0; i < SHAPE_KINDS; i++)
+        check_parts(vit_fixture_shape_of((enum vit_fixture_kind)i, DEPTH));
 }
 
 static void check_empty_batch(struct vit_shape shape, enum data_type compute)
@@ -167,9 +167,9 @@ static void check_empty_batch(struct vit_shape shape, enum data_type compute)
 
 TEST(test_empty_batch)
 {
-    check_empty_batch(vit_fixture_token_shape(DEPTH), TYPE_BF16);
-    check_empty_batch(vit_fixture_map_shape(DEPTH), TYPE_FP32);
-    check_empty_batch(vit_fixture_dense_shape(DEPTH), TYPE_BF16);
+    check_empty_batch(vit_fixture_shape_of(SHAPE_TOKEN, DEPTH), TYPE_BF16);
+    check_empty_batch(vit_fixture_shape_of(SHAPE_MAP, DEPTH), TYPE_FP32);
+    check_empty_batch(vit_fixture_shape_of(SHAPE_DENSE, DEPTH), TYPE_BF16);
 }
 
 /* Options of models whose shape is invalid, unknown names, and lists that match nothing. */

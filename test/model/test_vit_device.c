@@ -49,7 +49,7 @@ static void check_model(const struct vit_shape *shape, enum data_type compute, d
 /* A rank without samples must contribute zeros to the sum over ranks. */
 TEST(an_empty_batch_has_no_gradient)
 {
-    const struct vit_shape shape = vit_fixture_token_shape(2);
+    const struct vit_shape shape = vit_fixture_shape_of(SHAPE_TOKEN, 2);
     const char *const devices[] = {"cpu", "cuda"};
     for (int i = 0; i < 2; i++) {
         struct vit_fixture fixture;
@@ -65,8 +65,8 @@ TEST(an_empty_batch_has_no_gradient)
 
 TEST(steps_in_fp32)
 {
-    for (int i = 0; i < VIT_FIXTURE_SHAPES; i++) {
-        const struct vit_shape shape = vit_fixture_shapes[i](2);
+    for (int i = 0; i < SHAPE_KINDS; i++) {
+        const struct vit_shape shape = vit_fixture_shape_of((enum vit_fixture_kind)i, 2);
         check_model(&shape, TYPE_FP32, 1e-5, "cuda");
     }
 }
@@ -75,7 +75,8 @@ TEST(steps_in_fp32)
  * drop path changes that of the second block only. */
 TEST(steps_without_dropout)
 {
-    struct vit_shape token = vit_fixture_token_shape(2), map = vit_fixture_map_shape(2);
+    struct vit_shape token = vit_fixture_shape_of(SHAPE_TOKEN, 2),
+                     map = vit_fixture_shape_of(SHAPE_MAP, 2);
     token.dropout = token.drop_path = map.dropout = 0;
     check_model(&token, TYPE_FP32, 1e-5, "cuda");
     check_model(&map, TYPE_FP32, 1e-5, "cuda");
@@ -85,8 +86,8 @@ TEST(steps_without_dropout)
 /* Heads of 64 are multiplied on tiles. */
 TEST(steps_in_halves)
 {
-    const struct vit_shape reference = vit_fixture_reference_shape(2);
-    const struct vit_shape token = vit_fixture_token_shape(2);
+    const struct vit_shape reference = vit_fixture_shape_of(SHAPE_REFERENCE, 2);
+    const struct vit_shape token = vit_fixture_shape_of(SHAPE_TOKEN, 2);
     struct vit_shape wide = reference;
     wide.dim = 128;
     wide.heads = 2;

@@ -2,11 +2,11 @@
 /* Values for tests of collectives, and MPI's results with them. */
 #include "comm_fixture.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/random.h"
+#include "test.h"
 
 const struct comm_test_type comm_types[COMM_TYPES] = {
     {COMM_BYTE, 1, MPI_UINT8_T}, {COMM_INT64, 8, MPI_INT64_T}, {COMM_FP32, 4, MPI_FLOAT},
@@ -22,48 +22,12 @@ int all_wrong(int64_t wrong)
     return (int)wrong;
 }
 
-int small_value(int rank, int64_t i, unsigned salt)
+/* A value in -8..8 that depends on rank, index and salt. Exact in every type. */
+static int small_value(int rank, int64_t i, unsigned salt)
 {
     uint32_t hash = (uint32_t)rank * 0x9e3779b9u + (uint32_t)i * 0x85ebca6bu + salt * 0xc2b2ae35u;
     hash = (hash ^ hash >> 15) * 0x2c1b3c6du;
     return (int)((hash ^ hash >> 13) % 17) - 8;
-}
-
-uint16_t to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)(bits >> 16);
-}
-
-float from_bf16(uint16_t value)
-{
-    uint32_t bits = (uint32_t)value << 16;
-    float wide;
-    memcpy(&wide, &bits, sizeof wide);
-    return wide;
-}
-
-uint16_t to_fp16(double value)
-{
-    double magnitude = fabs(value);
-    unsigned sign = signbit(value) ? 0x8000 : 0;
-    if (isnan(value))
-        return 0x7e00;
-    if (magnitude >= 65520)
-        return (uint16_t)(sign | 0x7c00);
-    int exponent = magnitude < 0x1p-14 ? -14 : ilogb(magnitude);
-    long steps = lrint(ldexp(magnitude, 10 - exponent));
-    return (uint16_t)(sign | (unsigned)((exponent + 14) * 1024 + steps));
-}
-
-double from_fp16(uint16_t value)
-{
-    int exponent = value >> 10 & 31, mantissa = value & 1023;
-    double sign = value >> 15 ? -1 : 1;
-    if (exponent == 31)
-        return mantissa != 0 ? NAN : sign * INFINITY;
-    return sign * (exponent == 0 ? ldexp(mantissa, -24) : ldexp(1024 + mantissa, exponent - 25));
 }
 
 static void element_set(enum comm_type type, void *buffer, int64_t i, int value)

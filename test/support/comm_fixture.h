@@ -26,14 +26,6 @@ extern const struct comm_test_operation comm_operations[COMM_OPERATIONS];
 /* Sum of `wrong` over all ranks. */
 int all_wrong(int64_t wrong);
 
-/* A value in -8..8 that depends on rank, index and salt. Exact in every type. */
-int small_value(int rank, int64_t i, unsigned salt);
-
-uint16_t to_bf16(float value); /* truncates */
-float from_bf16(uint16_t value);
-uint16_t to_fp16(double value); /* rounds to nearest even */
-double from_fp16(uint16_t value);
-
 /* Return `count` small values in a buffer that the caller frees. */
 void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt);
 

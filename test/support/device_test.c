@@ -169,24 +169,6 @@ double *device_test_expected(struct device_test *test, int64_t count)
     return values;
 }
 
-/* Rounds to nearest; the tests do not depend on ties. */
-static uint16_t half_from_double(enum data_type type, double value)
-{
-    const float narrow = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &narrow, sizeof bits);
-    if (type == TYPE_BF16)
-        return (uint16_t)((bits + 0x8000) >> 16);
-    const double magnitude = fabs(value);
-    int exponent;
-    frexp(magnitude, &exponent);
-    if (exponent < -13)
-        exponent = -13;
-    const long steps = lrint(ldexp(magnitude, 11 - exponent));
-    const long code = (long)(exponent + 13) * 1024 + steps;
-    return (uint16_t)((value < 0 ? 0x8000 : 0) | code);
-}
-
 void *device_test_random(struct device_test *test, enum data_type type, int64_t count, double scale,
                          uint64_t seed)
 {
@@ -206,7 +188,7 @@ void *device_test_shifted(struct device_test *test, enum data_type type, int64_t
         if (type == TYPE_FP32)
             ((float *)tensor)[i] = value;
         else
-            ((uint16_t *)tensor)[i] = half_from_double(type, value);
+            ((uint16_t *)tensor)[i] = type == TYPE_BF16 ? to_bf16(value) : to_fp16(value);
     }
     return tensor;
 }
@@ -346,17 +328,7 @@ double device_test_value(enum data_type type, const void *tensor, int64_t index)
     if (type == TYPE_FP32)
         return ((const float *)tensor)[index];
     const uint16_t half = ((const uint16_t *)tensor)[index];
-    if (type == TYPE_BF16) {
-        const uint32_t bits = (uint32_t)half << 16;
-        float value;
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
-    const int exponent = half >> 10 & 31, mantissa = half & 1023;
-    const double sign = half >> 15 ? -1 : 1;
-    if (exponent == 31)
-        return mantissa ? NAN : sign * INFINITY;
-    return sign * (exponent == 0 ? ldexp(mantissa, -24) : ldexp(1024 + mantissa, exponent - 25));
+    return type == TYPE_BF16 ? (double)from_bf16(half) : from_fp16(half);
 }
 
 double *device_test_values(struct device_test *test, enum data_type type, const void *tensor,

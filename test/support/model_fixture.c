@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The device is host memory; values are a hash of their position. */
+/* Values are a hash of their position. */
 #include "model_fixture.h"
 
 #include <dirent.h>
@@ -7,58 +7,6 @@
 #include <unistd.h>
 
 char folder[64];
-
-/* ---- a device that only moves memory ---- */
-
-static void memory_copy(struct stream *stream, void *to, const void *from, size_t bytes)
-{
-    (void)stream;
-    memmove(to, from, bytes);
-}
-
-static void memory_zero(struct stream *stream, void *memory, size_t bytes)
-{
-    (void)stream;
-    memset(memory, 0, bytes);
-}
-
-static void memory_synchronize(struct stream *stream)
-{
-    (void)stream;
-}
-
-static struct event *memory_event_open(struct device *device)
-{
-    (void)device;
-    return NULL;
-}
-
-static void memory_event_close(struct event *event)
-{
-    (void)event;
-}
-
-static void memory_event_record(struct event *event, struct stream *stream)
-{
-    (void)event;
-    (void)stream;
-}
-
-static void memory_event_synchronize(struct event *event)
-{
-    (void)event;
-}
-
-static const struct device_backend memory_backend = {
-    .name = "memory",
-    .copy = memory_copy,
-    .zero = memory_zero,
-    .stream_synchronize = memory_synchronize,
-    .event_open = memory_event_open,
-    .event_close = memory_event_close,
-    .event_record = memory_event_record,
-    .event_synchronize = memory_event_synchronize,
-};
 
 /* ---- the model ---- */
 
@@ -112,11 +60,14 @@ static void make_units(struct fixture *fixture, const struct fixture_shape *shap
 void fixture_open_on(struct fixture *fixture, struct comm *comm, int shard,
                      const struct fixture_shape *shape, int moments, bool averaged)
 {
-    *fixture = (struct fixture){.world = comm, .device.backend = &memory_backend};
+    struct error error = {0};
+    *fixture = (struct fixture){.world = comm, .device = device_cpu.open(0, 1, &error)};
+    ENSURE(fixture->device != NULL, "%s", error.text);
+    fixture->stream = device_cpu.stream_open(fixture->device);
     make_units(fixture, shape);
     mesh_split(&fixture->mesh, comm, shard);
-    flat_open(&fixture->flat, fixture->units, FIXTURE_UNITS, &fixture->mesh, &fixture->device, NULL,
-              TYPE_FP32, moments, averaged, true);
+    flat_open(&fixture->flat, fixture->units, FIXTURE_UNITS, &fixture->mesh, fixture->device,
+              fixture->stream, TYPE_FP32, moments, averaged, true);
     arena_measure(&fixture->arena);
     flat_allocate(&fixture->flat, &fixture->arena);
     size_t size = fixture->arena.peak;
@@ -138,6 +89,8 @@ void fixture_close(struct fixture *fixture)
     flat_close(&fixture->flat);
     mesh_close(&fixture->mesh);
     free(fixture->arena.base);
+    device_cpu.stream_close(fixture->stream);
+    device_cpu.close(fixture->device);
 }
 
 static bool in_tensor(const struct unit *unit, int64_t place)

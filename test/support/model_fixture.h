@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* A small model on a mesh without a device library, for tests of files. It has units like a ViT,
- * and values that identify their position. */
+/* A small model on a mesh, for tests of files. It has units like a ViT, and values that identify
+ * their position. */
 #ifndef VITTRAIN_TEST_MODEL_FIXTURE_H
 #define VITTRAIN_TEST_MODEL_FIXTURE_H
 
@@ -23,7 +23,8 @@ struct fixture_shape {
 struct fixture {
     struct comm *world;
     struct mesh mesh;
-    struct device device;
+    struct device *device;
+    struct stream *stream;
     struct flat_model flat;
     struct unit units[FIXTURE_UNITS];
     struct unit_tensor tensors[FIXTURE_UNITS][FIXTURE_TENSORS];

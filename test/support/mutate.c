@@ -41,25 +41,14 @@ size_t mutate(void *bytes, size_t size, size_t room, uint32_t number)
         value = draw_below(number, 8 * turn + 3, 2) == 0
                     ? special[draw_below(number, 8 * turn + 4, sizeof special)]
                     : (uint8_t)draw_below(number, 8 * turn + 4, 256);
-        switch (draw_below(number, 8 * turn + 5, 9)) {
-        case 0:
-            size = at + splice(place, left, 0, &value, 1, room - at);
-            break;
-        case 1:
-            size = at + splice(place, left, 0, copy, length, room - at);
-            break;
-        case 2:
-            size = at + splice(place, left, length, copy, 0, room - at);
-            break;
-        case 3:
-            *place ^= (uint8_t)(1 << draw_below(number, 8 * turn + 4, 8));
-            break;
-        case 4:
-            size = at;
-            break;
-        default:
-            *place = value;
-        }
+        /* Insert a byte, double a piece, remove it, flip a bit, cut off the rest, or replace a
+         * byte. */
+        const uint32_t kind = draw_below(number, 8 * turn + 5, 9);
+        const size_t removed = kind < 2 ? 0 : kind == 2 ? length : kind == 4 ? left : 1;
+        const size_t added = kind == 1 ? length : kind == 2 || kind == 4 ? 0 : 1;
+        if (kind == 3)
+            value = *place ^ (uint8_t)(1 << draw_below(number, 8 * turn + 4, 8));
+        size = at + splice(place, left, removed, kind == 1 ? copy : &value, added, room - at);
     }
     return size;
 }

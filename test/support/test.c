@@ -46,6 +46,43 @@ void assert_error(const struct error *error, enum error_kind kind, const char *p
     assert_null(strchr(error->text, '\n'));
 }
 
+uint16_t to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x8000) >> 16);
+}
+
+float from_bf16(uint16_t value)
+{
+    const uint32_t bits = (uint32_t)value << 16;
+    float wide;
+    memcpy(&wide, &bits, sizeof wide);
+    return wide;
+}
+
+uint16_t to_fp16(double value)
+{
+    const double magnitude = fabs(value);
+    const unsigned sign = signbit(value) ? 0x8000 : 0;
+    if (isnan(value))
+        return 0x7e00;
+    if (magnitude >= 65520)
+        return (uint16_t)(sign | 0x7c00);
+    const int exponent = magnitude < 0x1p-14 ? -14 : ilogb(magnitude);
+    const long steps = lrint(ldexp(magnitude, 10 - exponent));
+    return (uint16_t)(sign | (unsigned)((exponent + 14) * 1024 + steps));
+}
+
+double from_fp16(uint16_t value)
+{
+    const int exponent = value >> 10 & 31, mantissa = value & 1023;
+    const double sign = value >> 15 ? -1 : 1;
+    if (exponent == 31)
+        return mantissa != 0 ? NAN : sign * INFINITY;
+    return sign * (exponent == 0 ? ldexp(mantissa, -24) : ldexp(1024 + mantissa, exponent - 25));
+}
+
 int child_run(void (*run)(void *context), void *context, char *text, size_t size)
 {
     int ends[2], status = 0;

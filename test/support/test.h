@@ -82,6 +82,12 @@ void assert_has(const char *text, const char *part);
 /* Fail unless the error is of this kind, and its text is one line that contains the part. */
 void assert_error(const struct error *error, enum error_kind kind, const char *part);
 
+/* Conversions of bf16 and fp16, to the nearest value; half way to the even one of fp16. */
+uint16_t to_bf16(float value);
+float from_bf16(uint16_t value);
+uint16_t to_fp16(double value);
+double from_fp16(uint16_t value);
+
 /* Fail unless `count` of `draws` random draws is this share of them within 4.5 standard deviations.
  */
 void assert_share(double draws, double count, double share);

@@ -150,9 +150,10 @@ void vit_fixture_close(struct vit_fixture *fixture)
     backend->close(fixture->device);
 }
 
-struct vit_shape vit_fixture_token_shape(int64_t depth)
+struct vit_shape vit_fixture_shape_of(enum vit_fixture_kind kind, int64_t depth)
 {
-    return (struct vit_shape){.image = 12,
+    const bool reference = kind == SHAPE_REFERENCE;
+    struct vit_shape shape = {.image = 12,
                               .channels = 3,
                               .patch = 4,
                               .dim = 24,
@@ -162,91 +163,40 @@ struct vit_shape vit_fixture_token_shape(int64_t depth)
                               .classes = 6,
                               .dropout = 0.2,
                               .drop_path = 0.3,
-                              .qkv_bias = true,
-                              .class_token = true,
+                              .qkv_bias = !reference,
+                              .qk_norm = kind == SHAPE_WIDE,
+                              .class_token = kind != SHAPE_MEAN && kind != SHAPE_MAP,
+                              .pool_mean = kind == SHAPE_MEAN,
+                              .pool_map = kind == SHAPE_MAP,
+                              .dense = kind == SHAPE_DENSE,
+                              .swiglu = kind == SHAPE_SWIGLU,
+                              .initial_zero = reference,
+                              .drop_elements = reference,
+                              .embed_norm = reference,
                               .norm_epsilon = 1e-6f};
-}
-
-struct vit_shape vit_fixture_mean_shape(int64_t depth)
-{
-    struct vit_shape shape = vit_fixture_token_shape(depth);
-    shape.class_token = false;
-    shape.pool_mean = true;
+    const bool rotary = kind == SHAPE_ROTARY || kind == SHAPE_WIDE;
+    if (kind == SHAPE_PARTS || kind == SHAPE_DENSE || rotary) {
+        shape.registers = 2;
+        shape.position = rotary ? POSITION_ROTARY : POSITION_PATCHES;
+        shape.layer_scale = 0.5;
+        shape.gelu_tanh = true;
+    }
+    if (kind == SHAPE_DENSE || kind == SHAPE_WIDE)
+        shape.image_width = 2 * shape.image;
     return shape;
 }
 
-struct vit_shape vit_fixture_parts_shape(int64_t depth)
-{
-    struct vit_shape shape = vit_fixture_token_shape(depth);
-    shape.registers = 2;
-    shape.position = POSITION_PATCHES;
-    shape.layer_scale = 0.5;
-    shape.gelu_tanh = true;
-    return shape;
-}
-
-struct vit_shape vit_fixture_swiglu_shape(int64_t depth)
-{
-    struct vit_shape shape = vit_fixture_token_shape(depth);
-    shape.swiglu = true;
-    return shape;
-}
-
-struct vit_shape vit_fixture_rotary_shape(int64_t depth)
-{
-    struct vit_shape shape = vit_fixture_parts_shape(depth);
-    shape.position = POSITION_ROTARY;
-    return shape;
-}
-
-struct vit_shape vit_fixture_wide_shape(int64_t depth)
-{
-    struct vit_shape shape = vit_fixture_rotary_shape(depth);
-    shape.image_width = 2 * shape.image;
-    shape.qk_norm = true;
-    return shape;
-}
-
-int64_t vit_fixture_pixels(const struct vit_shape *shape)
+/* Numbers in an image of this shape. */
+static int64_t pixels_of(const struct vit_shape *shape)
 {
     const int64_t width = shape->image_width > 0 ? shape->image_width : shape->image;
     return shape->channels * shape->image * width;
 }
 
-struct vit_shape vit_fixture_map_shape(int64_t depth)
-{
-    struct vit_shape shape = vit_fixture_token_shape(depth);
-    shape.class_token = false;
-    shape.pool_map = true;
-    return shape;
-}
-
-struct vit_shape vit_fixture_dense_shape(int64_t depth)
-{
-    struct vit_shape shape = vit_fixture_parts_shape(depth);
-    shape.dense = true;
-    shape.image_width = 2 * shape.image;
-    return shape;
-}
-
-struct vit_shape vit_fixture_reference_shape(int64_t depth)
-{
-    struct vit_shape shape = vit_fixture_token_shape(depth);
-    shape.initial_zero = shape.drop_elements = true;
-    shape.embed_norm = true;
-    shape.qkv_bias = false;
-    return shape;
-}
-
-struct vit_shape (*const vit_fixture_shapes[VIT_FIXTURE_SHAPES])(int64_t depth) = {
-    vit_fixture_token_shape,  vit_fixture_mean_shape, vit_fixture_parts_shape,
-    vit_fixture_dense_shape,  vit_fixture_map_shape,  vit_fixture_swiglu_shape,
-    vit_fixture_rotary_shape, vit_fixture_wide_shape, vit_fixture_reference_shape};
-
 void vit_fixture_open_random(struct vit_fixture *fixture, const struct vit_shape *shape,
                              enum data_type compute, int64_t batch, const char *const *assignments)
 {
-    const int64_t pixels = batch * vit_fixture_pixels(shape);
+    const int64_t pixels = batch * pixels_of(shape);
     float *images = malloc((size_t)pixels * sizeof *images);
     int32_t *labels = malloc((size_t)batch * sizeof *labels);
     ENSURE_MEMORY(images != NULL && labels != NULL, "no memory");
@@ -538,7 +488,8 @@ float *vit_fixture_average(struct vit_fixture *fixture, int unit, int tensor)
     return host_tensor(fixture, unit, tensor, fixture->flat.buffers[unit].average);
 }
 
-void vit_fixture_update(struct vit_fixture *fixture, double rate, int64_t step)
+/* Apply optimizer update number `step` as set by the options. */
+static void update(struct vit_fixture *fixture, double rate, int64_t step)
 {
     struct optimizer optimizer;
     optimizer_open(&optimizer, &fixture->options);
@@ -558,9 +509,10 @@ static double distance(const float *a, const float *b, int64_t count)
     return sqrt(apart / (length + 1e-12));
 }
 
-void vit_fixture_compare(struct vit_fixture *expected, struct vit_fixture *fixture,
-                         const char *what, float *(*get)(struct vit_fixture *, int, int),
-                         double tolerance)
+/* Fail the test if a tensor (vit_fixture_gradient, ...) of the same model differs between two
+ * devices by more than tolerance times its length. */
+static void compare(struct vit_fixture *expected, struct vit_fixture *fixture, const char *what,
+                    float *(*get)(struct vit_fixture *, int, int), double tolerance)
 {
     for (int u = 0; u < expected->model->unit_count; u++)
         for (int t = 0; t < expected->model->units[u].tensor_count; t++) {
@@ -581,15 +533,15 @@ void vit_fixture_compare_step(struct vit_fixture *cpu, struct vit_fixture *gpu, 
     if (!(fabs(own - other) <= tolerance * own))
         fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
     assert_true(isfinite(vit_fixture_norm(cpu)) && isfinite(vit_fixture_norm(gpu)));
-    vit_fixture_compare(cpu, gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
-    vit_fixture_update(cpu, 0.1, step);
-    vit_fixture_update(gpu, 0.1, step);
+    compare(cpu, gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
+    update(cpu, 0.1, step);
+    update(gpu, 0.1, step);
 }
 
 void vit_fixture_compare_end(struct vit_fixture *cpu, struct vit_fixture *gpu, double tolerance)
 {
-    vit_fixture_compare(cpu, gpu, "weight", vit_fixture_weight, 10 * tolerance);
-    vit_fixture_compare(cpu, gpu, "average", vit_fixture_average, 10 * tolerance);
+    compare(cpu, gpu, "weight", vit_fixture_weight, 10 * tolerance);
+    compare(cpu, gpu, "average", vit_fixture_average, 10 * tolerance);
     vit_fixture_close(gpu);
     vit_fixture_close(cpu);
 }

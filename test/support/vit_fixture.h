@@ -56,26 +56,20 @@ void vit_fixture_open_convnet(struct vit_fixture *fixture, struct comm *world,
                               int64_t batch, const char *const *assignments);
 void vit_fixture_close(struct vit_fixture *fixture);
 
-/* Small shapes with dropout and drop path: one with a class token, so that the last block computes
- * fewer tokens; one with mean pooling; one with register tokens, LayerScale and GELU by tanh; one
- * as the course project's CIFAR model. */
-struct vit_shape vit_fixture_token_shape(int64_t depth);
-struct vit_shape vit_fixture_mean_shape(int64_t depth);
-struct vit_shape vit_fixture_parts_shape(int64_t depth);
-/* Outputs for each pixel, which are compared as the classes of one classifier; not square. */
-struct vit_shape vit_fixture_dense_shape(int64_t depth);
-struct vit_shape vit_fixture_map_shape(int64_t depth);
-struct vit_shape vit_fixture_swiglu_shape(int64_t depth);
-struct vit_shape vit_fixture_rotary_shape(int64_t depth);
-struct vit_shape vit_fixture_wide_shape(int64_t depth); /* not square; norms of queries and keys */
-struct vit_shape vit_fixture_reference_shape(int64_t depth);
-
-/* All of them. */
-enum { VIT_FIXTURE_SHAPES = 9 };
-extern struct vit_shape (*const vit_fixture_shapes[VIT_FIXTURE_SHAPES])(int64_t depth);
-
-/* Numbers in an image of this shape. */
-int64_t vit_fixture_pixels(const struct vit_shape *shape);
+/* Small shapes with dropout and drop path. */
+enum vit_fixture_kind {
+    SHAPE_TOKEN, /* a class token, so that the last block computes fewer tokens */
+    SHAPE_MEAN,  /* mean pooling */
+    SHAPE_PARTS, /* register tokens, LayerScale, GELU by tanh */
+    SHAPE_DENSE, /* those, not square, and outputs for each pixel, compared as one classifier's */
+    SHAPE_MAP,   /* attention pooling */
+    SHAPE_SWIGLU,
+    SHAPE_ROTARY,    /* register tokens, LayerScale, GELU by tanh, rotary positions */
+    SHAPE_WIDE,      /* those, not square, with norms of queries and keys */
+    SHAPE_REFERENCE, /* the course project's CIFAR model */
+    SHAPE_KINDS
+};
+struct vit_shape vit_fixture_shape_of(enum vit_fixture_kind kind, int64_t depth);
 
 /* The shape in a vector file's metadata. */
 struct vit_shape vit_fixture_shape(const struct vector_file *file);
@@ -121,15 +115,6 @@ float *vit_fixture_average(struct vit_fixture *fixture, int unit, int tensor);
 /* The gradients of all tensors, in order; *count: their number. */
 float *vit_fixture_gradients(struct vit_fixture *fixture, int64_t *count);
 void vit_fixture_set_weight(struct vit_fixture *fixture, int unit, int tensor, const float *values);
-
-/* Apply optimizer update number `step` as set by the options. */
-void vit_fixture_update(struct vit_fixture *fixture, double rate, int64_t step);
-
-/* Fail the test if a tensor (vit_fixture_gradient, ...) of the same model differs between two
- * devices by more than tolerance times its length. */
-void vit_fixture_compare(struct vit_fixture *expected, struct vit_fixture *fixture,
-                         const char *what, float *(*get)(struct vit_fixture *, int, int),
-                         double tolerance);
 
 /* Compare the losses, norms and gradients of step `step` on two devices, then update both. `own`
  * and `other` are the losses over all ranks. */
