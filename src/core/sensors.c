@@ -12,17 +12,8 @@
 #include "core/allocate.h"
 #include "core/memory.h"
 
-const struct sensor_column sensor_columns[SENSOR_COUNT] = {
-    [SENSOR_PROCESS_CORES] = {"process_cores", SENSOR_LEVEL},
-    [SENSOR_CORES_BUSY] = {"cores_busy", SENSOR_LEVEL},
-    [SENSOR_RESIDENT] = {"resident_bytes", SENSOR_PEAK},
-    [SENSOR_NODE_AVAILABLE] = {"node_available_bytes", SENSOR_LEAST},
-    [SENSOR_GPU_BUSY] = {"gpu_busy", SENSOR_LEVEL},
-    [SENSOR_GPU_MEMORY_USED] = {"gpu_memory_used_bytes", SENSOR_PEAK},
-    [SENSOR_GPU_MEMORY_TOTAL] = {"gpu_memory_total_bytes", SENSOR_PEAK},
-    [SENSOR_GPU_POWER] = {"gpu_power", SENSOR_LEVEL},
-    [SENSOR_GPU_TEMPERATURE] = {"gpu_temperature", SENSOR_LEVEL},
-};
+#define SENSOR_COLUMN(sensor, column, kind) {#column, SENSOR_##kind},
+const struct sensor_column sensor_columns[SENSOR_COUNT] = {SENSORS(SENSOR_COLUMN)};
 
 void sensor_reading_clear(struct sensor_reading *reading)
 {

@@ -189,15 +189,14 @@ static bool limit_find(struct batch_search *search, struct error *error)
 /* Collective. Set search->planned to rank 0's value: all ranks must do the same trials. */
 static void plan_ask(struct batch_search *search)
 {
-    const struct options *options = &search->plan.options;
-    enum strategy_choice strategy = (enum strategy_choice)options->mesh.strategy;
-    enum checkpoint_activations_choice kept =
-        (enum checkpoint_activations_choice)options->train.checkpoint_activations;
-    struct plan_entry entry;
-    plan_make(&search->plan, strategy, kept, 0, &entry);
-    if (search->limit > entry.base)
-        plan_make(&search->plan, strategy, kept, search->limit - entry.base, &entry);
-    search->planned = entry.largest_batch;
+    struct session session;
+    struct error impossible = {0};
+    if (plan_session(&search->plan, &session, &impossible)) {
+        const size_t base = hardware_memory_base(session.device);
+        if (search->limit > base)
+            search->planned = plan_largest_batch(&search->plan, &session, search->limit - base);
+    }
+    session_close(&session);
     comm_broadcast(search->world, &search->planned, 1, COMM_INT64, 0);
 }
 

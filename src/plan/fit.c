@@ -17,25 +17,29 @@ static bool way_try(const struct plan *plan, int strategy, int checkpoint_activa
 {
     static const char *const separator[] = {"", " with ", " and "};
     const struct options *options = &plan->options;
-    struct plan_entry entry;
-    char batch[64];
+    const struct plan other = plan_with(plan, strategy, checkpoint_activations);
+    struct session session;
+    struct error impossible = {0};
+    char batch[64], name[64];
     const char *settings[3];
+    int64_t largest = 0;
     int count = 0;
-    plan_make(plan, (enum strategy_choice)strategy,
-              (enum checkpoint_activations_choice)checkpoint_activations, same_batch ? 0 : room,
-              &entry);
-    if (entry.error.kind != ERROR_NONE ||
-        (same_batch ? entry.needs > room : entry.largest_batch == 0))
+    bool fits = plan_session(&other, &session, &impossible);
+    if (fits && same_batch)
+        fits = session_needs(&session) <= room;
+    else if (fits)
+        fits = (largest = plan_largest_batch(&other, &session, room)) > 0;
+    session_close(&session);
+    if (!fits)
         return false;
     size_t used = strlen(advice);
     used += (size_t)snprintf(advice + used, size - used, "%s", used > 0 ? ", or " : "");
     if (!same_batch) {
         bool global = plan->training && options->train.global_batch > 0;
         snprintf(batch, sizeof batch, "%s=%lld", global ? "train.global_batch" : "train.batch",
-                 (long long)entry.largest_batch * (global ? plan->ranks : 1));
+                 (long long)largest * (global ? plan->ranks : 1));
         settings[count++] = batch;
     }
-    char name[64];
     snprintf(name, sizeof name, "mesh.strategy=%s",
              mesh_strategy_name((enum strategy_choice)strategy));
     if (strategy != options->mesh.strategy)

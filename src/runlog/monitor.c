@@ -19,15 +19,27 @@
 #include <time.h>
 
 #include "core/clock.h"
-#include "core/csv.h"
+#include "core/columns.h"
 #include "core/file.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/sensors.h"
 #include "core/thread.h"
 
-/* Columns before the sensors': time, step, rank, host. */
-enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };
+/* A row of the table. */
+struct monitor_row {
+    const char *time, *host;
+    int64_t step, rank;
+    struct sensor_reading reading;
+};
+
+#define READING(sensor, name, kind)                                                                \
+    {#name, COLUMN_NUMBER, offsetof(struct monitor_row, reading.value[SENSOR_##sensor]), NULL},
+static const struct column monitor_columns[] = {
+    COLUMN(monitor_row, TEXT, time), COLUMN(monitor_row, INTEGER, step),
+    COLUMN(monitor_row, INTEGER, rank), COLUMN(monitor_row, TEXT, host),
+    SENSORS(READING) COLUMNS_END};
+enum { STEP_COLUMN = 1 };
 
 /* Time limit for the last reading at the end of a run: a driver or a file system may hang. */
 static const int stop_seconds = 5;
@@ -81,33 +93,34 @@ void sensor_sums_add(struct sensor_sums sums[SENSOR_COUNT], const struct sensor_
     }
 }
 
-void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
-                        const struct monitor_setup *setup, struct monitor_summary *summary)
+void sensor_sums_put(json_t *object, const struct sensor_sums sums[SENSOR_COUNT],
+                     struct comm *world)
 {
-    double added[2 * SENSOR_COUNT], highest[SENSOR_COUNT]; /* added: sums, then counts */
+    double means[SENSOR_COUNT], ranks[SENSOR_COUNT]; /* added up; ranks: that have the sensor */
+    double highest[SENSOR_COUNT];                    /* of a SENSOR_LEAST: of the negative */
     for (int i = 0; i < SENSOR_COUNT; i++) {
-        const enum sensor_kind kind = sensor_columns[i].kind;
-        double value = NAN, most = NAN; /* to sum and to maximize over the ranks; NAN: none */
-        if (kind == SENSOR_LEVEL)
-            value = sums[i].seconds > 0 ? sums[i].weighted / sums[i].seconds : sums[i].last;
-        if (kind == SENSOR_LEVEL || kind == SENSOR_PEAK)
-            most = sums[i].most;
-        else if (kind == SENSOR_LEAST)
-            most = -sums[i].least;
-        added[i] = isnan(value) ? 0 : value;
-        added[SENSOR_COUNT + i] = !isnan(value);
-        highest[i] = isnan(most) ? -INFINITY : most;
+        const bool known = !isnan(sums[i].last);
+        ranks[i] = known;
+        means[i] = !known                ? 0
+                   : sums[i].seconds > 0 ? sums[i].weighted / sums[i].seconds
+                                         : sums[i].last;
+        highest[i] = !known                                   ? -INFINITY
+                     : sensor_columns[i].kind == SENSOR_LEAST ? -sums[i].least
+                                                              : sums[i].most;
     }
-    comm_all_reduce(setup->world, added, 2 * SENSOR_COUNT, COMM_FP64, COMM_SUM);
-    comm_all_reduce(setup->world, highest, SENSOR_COUNT, COMM_FP64, COMM_MAX);
+    comm_all_reduce(world, means, SENSOR_COUNT, COMM_FP64, COMM_SUM);
+    comm_all_reduce(world, ranks, SENSOR_COUNT, COMM_FP64, COMM_SUM);
+    comm_all_reduce(world, highest, SENSOR_COUNT, COMM_FP64, COMM_MAX);
     for (int i = 0; i < SENSOR_COUNT; i++) {
         const enum sensor_kind kind = sensor_columns[i].kind;
-        const double count = added[SENSOR_COUNT + i], most = isinf(highest[i]) ? NAN : highest[i];
-        summary->most[i] = kind == SENSOR_LEVEL ? most : NAN;
+        json_t *sensor = ranks[i] > 0 ? json_object() : json_null();
+        value_put(object, sensor_columns[i].name, sensor);
+        if (ranks[i] <= 0)
+            continue;
         if (kind == SENSOR_LEVEL)
-            summary->value[i] = count > 0 ? added[i] / count : NAN;
-        else
-            summary->value[i] = kind == SENSOR_LEAST ? -most : most;
+            value_put(sensor, "mean", value_number(means[i] / ranks[i]));
+        value_put(sensor, kind == SENSOR_LEAST ? "min" : "max",
+                  value_number(kind == SENSOR_LEAST ? -highest[i] : highest[i]));
     }
 }
 
@@ -119,20 +132,14 @@ static void row_write(struct monitor *monitor, const struct sensor_reading *read
     struct error *error = &monitor->table_error;
     struct stat status;
     char time_text[32];
+    const struct monitor_row row = {.time = time_text,
+                                    .host = comm_host(),
+                                    .step =
+                                        atomic_load_explicit(&monitor->step, memory_order_relaxed),
+                                    .rank = monitor->setup.world->rank,
+                                    .reading = *reading};
     clock_stamp_utc(time_text, sizeof time_text);
-    csv_text(table, time_text);
-    csv_integer(table, atomic_load_explicit(&monitor->step, memory_order_relaxed));
-    csv_integer(table, monitor->setup.world->rank);
-    csv_text(table, comm_host());
-    for (int i = 0; i < SENSOR_COUNT; i++) {
-        const double value = reading->value[i];
-        /* Whole numbers (bytes, counts) are written with all their digits. */
-        if (fabs(value) < 9e15 && value == floor(value))
-            csv_integer(table, (int64_t)value);
-        else
-            csv_number(table, value);
-    }
-    bool good = csv_end_row(table, error) && csv_flush(table, error);
+    const bool good = columns_write(monitor_columns, &row, table, error) && csv_flush(table, error);
     if (good && fstat(fileno(table->stream), &status) != 0)
         durable_failed(error, "write", table->path, errno);
     else if (good && status.st_nlink == 0)
@@ -258,19 +265,14 @@ static void thread_stop(struct monitor *monitor)
 static void table_open(struct monitor *monitor, struct error *error)
 {
     const struct monitor_setup *setup = &monitor->setup;
-    char path[FILE_PATH], header[HEADER_SIZE] = "time,step,rank,host";
-    size_t used = strlen(header);
-    for (int i = 0; i < SENSOR_COUNT; i++)
-        used +=
-            (size_t)snprintf(header + used, sizeof header - used, ",%s", sensor_columns[i].name);
-    if (setup->world->rank == 0)
-        snprintf(path, sizeof path, "%s/monitor.csv", setup->folder);
-    else
-        snprintf(path, sizeof path, "%s/monitor-%d.csv", setup->folder, setup->world->rank);
     /* Rows after the checkpoint stay: their measurements are valid. */
-    if (!csv_set_aside(path, header, error) || !csv_open(&monitor->table, path, header, STEP_COLUMN,
-                                                         setup->step > 0 ? INT64_MAX : 0, error))
-        csv_close(&monitor->table);
+    const struct csv_keep keep = {
+        .column = STEP_COLUMN, .last = setup->step > 0 ? INT64_MAX : 0, .sets_aside = true};
+    char path[FILE_PATH], number[24] = "";
+    if (setup->world->rank > 0)
+        snprintf(number, sizeof number, "-%d", setup->world->rank);
+    snprintf(path, sizeof path, "%s/monitor%s.csv", setup->folder, number);
+    error_defer(columns_open(&monitor->table, path, monitor_columns, &keep, error));
 }
 
 struct monitor *monitor_open(const struct monitor_setup *setup)
@@ -295,57 +297,30 @@ void monitor_step(struct monitor *monitor, int64_t step)
         atomic_store_explicit(&monitor->step, step, memory_order_relaxed);
 }
 
-void monitor_stop(struct monitor *monitor)
+json_t *monitor_stop(struct monitor *monitor)
 {
+    struct sensor_sums nothing[SENSOR_COUNT];
     struct error lost = {0};
     if (monitor == NULL)
-        return;
+        return json_null();
     thread_stop(monitor);
-    if (!monitor->stuck)
+    const bool stuck = monitor->stuck;
+    if (!stuck)
         reading_add(monitor);
-    if (monitor->setup.world->rank != 0 &&
-        !monitor->stuck) /* rank 0 has logged its error at once */
+    if (monitor->setup.world->rank != 0 && !stuck) /* rank 0 has logged its error at once */
         lost = monitor->table_error;
     if (!comm_agree(monitor->setup.world, &lost))
         log_warn("%s: the sensor rows of this rank are incomplete", lost.text);
-}
-
-bool monitor_summarize(struct monitor *monitor, struct monitor_summary *summary)
-{
-    struct sensor_sums nothing[SENSOR_COUNT];
-    if (monitor == NULL)
-        return false;
+    json_t *summary = json_object();
+    value_put(summary, "seconds",
+              value_number(stuck ? (double)NAN : monitor->last_at - monitor->first_at));
+    value_put(summary, "readings", json_integer(stuck ? 0 : monitor->readings));
+    value_put(
+        summary, "reading_seconds",
+        value_number(stuck ? (double)NAN : monitor->work_seconds / (double)monitor->readings));
     sensor_sums_begin(nothing);
-    summary->readings = 0;
-    summary->seconds = summary->reading_seconds = NAN;
-    sensor_sums_reduce(monitor->stuck ? nothing : monitor->sums, &monitor->setup, summary);
-    if (monitor->stuck)
-        return true;
-    summary->readings = monitor->readings;
-    summary->seconds = monitor->last_at - monitor->first_at;
-    summary->reading_seconds = monitor->work_seconds / (double)monitor->readings;
-    return true;
-}
-
-struct json_t *monitor_summary_to_json(const struct monitor_summary *summary)
-{
-    static const char *const keys[] = {
-        [SENSOR_LEVEL] = "mean", [SENSOR_PEAK] = "max", [SENSOR_LEAST] = "min"};
-    json_t *object = json_object();
-    value_put(object, "seconds", value_number(summary->seconds));
-    value_put(object, "readings", value_count(summary->readings));
-    value_put(object, "reading_seconds", value_number(summary->reading_seconds));
-    for (int i = 0; i < SENSOR_COUNT; i++) {
-        const enum sensor_kind kind = sensor_columns[i].kind;
-        json_t *sensor = isnan(summary->value[i]) ? json_null() : json_object();
-        value_put(object, sensor_columns[i].name, sensor);
-        if (json_is_null(sensor))
-            continue;
-        value_put(sensor, keys[kind], value_number(summary->value[i]));
-        if (kind == SENSOR_LEVEL)
-            value_put(sensor, "max", value_number(summary->most[i]));
-    }
-    return object;
+    sensor_sums_put(summary, stuck ? nothing : monitor->sums, monitor->setup.world);
+    return summary;
 }
 
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most)

@@ -38,7 +38,6 @@ libvittrain_a_SOURCES += \
 	src/train/run.c \
 	src/train/run.h \
 	src/train/run_record.c \
-	src/train/run_record.h \
 	src/train/schedule.c \
 	src/train/schedule.h \
 	src/train/session.c \
@@ -53,7 +52,6 @@ libvittrain_a_SOURCES += \
 	src/train/target_metrics.h \
 	src/train/trainer.c \
 	src/train/trainer.h \
-	src/train/trainer_logbook.c \
 	src/train/trainer_run.c \
 	src/train/trainer_state.c \
 	src/train/trainer_state.h \

@@ -10,7 +10,7 @@
 #include "core/integer.h"
 #include "core/json_value.h"
 #include "data/image_file.h"
-#include "runlog/class_counts.h"
+#include "runlog/metrics.h"
 
 enum { GAP = 4, WHITE = 255, MISSING = 192 };
 enum panel { PANEL_INPUT, PANEL_TARGET, PANEL_PREDICTION, PANEL_ERROR, PANELS };

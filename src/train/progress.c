@@ -17,7 +17,6 @@
 #include "runlog/run_log.h"
 #include "train/hardware.h"
 #include "train/peak.h"
-#include "train/run_record.h"
 
 /* Thresholds of the advice about waiting for data: share of an epoch, and seconds. */
 static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;
@@ -56,15 +55,13 @@ static struct rank_times sums_reduce(struct trainer *trainer)
     const struct step_times *times = &trainer->progress.interval.times;
     struct interval_sums *sums = trainer->progress.sums;
     const size_t bytes = sums_bytes(trainer);
-    double compute =
-        times->forward + times->backward + times->reduce + times->update - times->exposed;
     struct rank_times all = {0};
     memset(sums, 0, bytes);
     progress_take_sums(trainer);
     sums->loss = trainer->progress.interval.earlier;
     sums->times = *times;
     sums->ranks[trainer->run.world->rank] =
-        (struct rank_times){.data = times->data, .compute = compute, .waiting = times->exposed};
+        (struct rank_times){times->data, compute_seconds(times), times->exposed};
     comm_all_reduce(trainer->run.world, sums, (int64_t)(bytes / sizeof(double)), COMM_FP64,
                     COMM_SUM);
     for (int rank = 0; rank < trainer->run.world->size; rank++) {
@@ -135,6 +132,15 @@ static double epoch_loss(const struct training_state *state)
     return state->epoch_loss_sum / state->epoch_samples;
 }
 
+/* Set loss and accuracies of the epoch so far. */
+static void epoch_metrics_set(const struct trainer *trainer, struct metrics_row *row)
+{
+    const struct training_state *state = &trainer->state;
+    row->loss = epoch_loss(state);
+    row->top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
+    row->top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
+}
+
 /* ---- lines of the console and of train.log */
 
 /* "  acc 12.34 %", or nothing for NAN. */
@@ -194,16 +200,6 @@ static void epoch_line_print(const struct trainer *trainer, const struct metrics
              row->images_per_second, 100 * row->data_share);
 }
 
-/* Log one evaluation: "final: loss 1.2, accuracy 60.00 % (top-5 95.00 %) on 500 samples". */
-static void evaluation_line_print(const struct trainer *trainer, const char *name,
-                                  const struct evaluation *evaluation, const char *weights)
-{
-    char text[EVALUATION_TEXT], loss[NUMBER_TEXT];
-    evaluation_text(evaluation, &trainer->run.validation.dataset, text);
-    log_info("%s: loss %s%s on %lld samples%s", name, evaluation_number(evaluation->loss, 4, loss),
-             text, (long long)evaluation->samples, weights);
-}
-
 /* Log the names of the files in the run folder that other commands read. */
 static void files_line_print(const char *folder)
 {
@@ -223,6 +219,7 @@ static void files_line_print(const char *folder)
 /* Log the end of the run, the most important lines last. */
 static void result_lines_print(const struct trainer *trainer, const struct results *results)
 {
+    const struct dataset *dataset = &trainer->run.validation.dataset;
     const double target = trainer->run.options.output.target;
     const double seconds = error_rank() == 0 ? run_log_seconds_to(&trainer->folder, target) : NAN;
     char total[32], training[32], reached[32], speed[32] = "", weights[64];
@@ -236,11 +233,11 @@ static void result_lines_print(const struct trainer *trainer, const struct resul
         log_info("target: accuracy %.2f %% reached after %s", 100 * target, reached);
     }
     if (results->evaluation != NULL)
-        evaluation_line_print(trainer, "final", results->evaluation, "");
+        evaluation_log("final", results->evaluation, dataset, 4, "");
     snprintf(weights, sizeof weights, ", with the %s weights (step %lld)", trainer->test.weights,
              (long long)trainer->test.step);
     if (results->test != NULL)
-        evaluation_line_print(trainer, "test", results->test, weights);
+        evaluation_log("test", results->test, dataset, 4, weights);
     files_line_print(trainer->folder.path);
     log_info("next: vittrain report %s", trainer->folder.path);
 }
@@ -354,13 +351,8 @@ void progress_interval(struct trainer *trainer)
 
 void progress_restore(struct trainer *trainer)
 {
-    const struct training_state *state = &trainer->state;
-    struct metrics_row *row = &trainer->progress.last_epoch;
-    if (state->epoch_samples <= 0)
-        return;
-    row->loss = epoch_loss(state);
-    row->top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
-    row->top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
+    if (trainer->state.epoch_samples > 0)
+        epoch_metrics_set(trainer, &trainer->progress.last_epoch);
 }
 
 /* Log once per run that an epoch spent much time waiting for data, with advice. */
@@ -390,8 +382,8 @@ static void missing_targets_log(struct trainer *trainer, const struct metrics_ro
 }
 
 /* Writes an evaluation to the tables. */
-static void evaluation_log(struct trainer *trainer, const char *split,
-                           const struct evaluation *evaluation)
+static void evaluation_rows_write(struct trainer *trainer, const char *split,
+                                  const struct evaluation *evaluation)
 {
     struct metrics_row row = run_log_row(split, trainer->state.epoch, trainer->state.step);
     row.due = true;
@@ -410,7 +402,7 @@ static void evaluation_log(struct trainer *trainer, const char *split,
 
 void progress_test(struct trainer *trainer)
 {
-    evaluation_log(trainer, "test", &trainer->test.evaluation);
+    evaluation_rows_write(trainer, "test", &trainer->test.evaluation);
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
 }
 
@@ -420,14 +412,11 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     const struct training_state *state = &trainer->state;
     const struct evaluation *evaluation = &trainer->evaluation;
     const struct epoch_clock *clock = &trainer->progress.epoch;
-    const double samples = state->epoch_samples;
     double training = clock->training > 0 ? clock->training : 1;
     struct metrics_row *row = &trainer->progress.last_epoch;
     *row = run_log_row("epoch", state->epoch, state->step);
     row->due = true;
-    row->loss = epoch_loss(state);
-    row->top1 = accuracy_of(trainer, state->epoch_top1_sum, samples);
-    row->top5 = accuracy_of(trainer, state->epoch_top5_sum, samples);
+    epoch_metrics_set(trainer, row);
     row->lr = trainer->progress.rate;
     row->next_lr = schedule_rate(&trainer->schedule, state->step);
     row->seconds = clock->training;
@@ -437,12 +426,12 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     if (evaluated) {
         if (!isnan(evaluation->top1) && !(trainer->best.top1 >= evaluation->top1))
             trainer->best.top1 = evaluation->top1;
-        evaluation_log(trainer, "val", evaluation);
+        evaluation_rows_write(trainer, "val", evaluation);
     }
     row->elapsed_seconds = elapsed(trainer);
     epoch_line_print(trainer, row, evaluated);
     if (evaluated && trainer->run.session.model->loss == LOSS_TARGETS)
-        evaluation_line_print(trainer, "val", evaluation, "");
+        evaluation_log("val", evaluation, &trainer->run.validation.dataset, 4, "");
     data_wait_log(trainer, row);
     missing_targets_log(trainer, row);
     error_defer(run_log_metrics(trainer->output.log, row, &trainer->output.log_error));
@@ -523,9 +512,6 @@ bool progress_result(struct trainer *trainer, struct error *error)
     status_set_phase(PHASE_RESULTS);
     trainer_update_seconds(trainer);
     const struct results results = progress_results(trainer);
-    struct monitor_summary sensors;
-    monitor_stop(trainer->output.monitor);
-    const bool monitored = monitor_summarize(trainer->output.monitor, &sensors);
     if (results.evaluation != NULL)
         evaluation_print(results.evaluation, &trainer->run.validation.dataset, log_detail);
     checkpoints_log(trainer);
@@ -534,8 +520,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     if (results.evaluation != NULL)
         plane_samples_write(&trainer->planes, &trainer->folder,
                             results.test != NULL ? "test" : "val", error);
-    if (!comm_agree(trainer->run.world, error) ||
-        !run_record_end(trainer, &results, monitored ? &sensors : NULL, error))
+    if (!comm_agree(trainer->run.world, error) || !run_record_end(trainer, &results, error))
         return false;
     if (!results.unfinished)
         error_defer(run_log_finish(trainer->output.log, error));

@@ -45,8 +45,9 @@ static bool loss_add(struct range_steps *steps, double rate, double loss)
     }
     if (test->count == 0 || smoothed < steps->lowest)
         steps->lowest = smoothed;
-    test->points[test->count++] =
-        (struct range_point){.rate = rate, .loss = loss, .smoothed = smoothed};
+    test->points[test->count] = (struct range_point){
+        .step = test->count + 1, .rate = rate, .loss = loss, .smoothed = smoothed};
+    test->count++;
     return true;
 }
 

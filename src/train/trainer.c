@@ -22,7 +22,6 @@
 #include "train/receipts.h"
 #include "train/resolve.h"
 #include "train/resume.h"
-#include "train/run_record.h"
 #include "train/trainer_state.h"
 
 /* Fails unless the paths of rclone are where they are allowed. */

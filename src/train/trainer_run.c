@@ -17,7 +17,6 @@
 #include "train/hardware.h"
 #include "train/progress.h"
 #include "train/receipts.h"
-#include "train/run_record.h"
 #include "train/trainer_state.h"
 
 enum { BEST_PATH = OPTION_TEXT + 64 };

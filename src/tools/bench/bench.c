@@ -13,12 +13,18 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/file.h"
+#include "core/integer.h"
 #include "core/version.h"
 #include "plan/machine.h"
 
-const char bench_header[] = "date,host_cpu,commit,framework,version,work,model,batch,precision,"
-                            "strategy,ranks,threads,metric,value,unit,nodes,host,cores,memory_gib,"
-                            "gpu,load";
+#define CELL(kind, name) COLUMN(bench_row, kind, name)
+const struct column bench_columns[] = {
+    CELL(TEXT, date),      CELL(TEXT, host_cpu), CELL(TEXT, commit),       CELL(TEXT, framework),
+    CELL(TEXT, version),   CELL(TEXT, work),     CELL(TEXT, model),        CELL(NUMBER, batch),
+    CELL(TEXT, precision), CELL(TEXT, strategy), CELL(INTEGER, ranks),     CELL(INTEGER, threads),
+    CELL(TEXT, metric),    CELL(NUMBER, value),  CELL(TEXT, unit),         CELL(INTEGER, nodes),
+    CELL(TEXT, host),      CELL(INTEGER, cores), CELL(NUMBER, memory_gib), CELL(TEXT, gpu),
+    CELL(NUMBER, load),    COLUMNS_END};
 
 void bench_host_read(struct bench_host *host)
 {
@@ -37,55 +43,44 @@ void bench_host_read(struct bench_host *host)
     gethostname(host->name, sizeof host->name - 1);
 }
 
-static void text_put(struct csv *csv, const char *text)
+static bool row_write(struct csv *csv, const struct bench_host *host, const struct bench_row *row,
+                      struct error *error)
 {
-    char cell[256];
-    snprintf(cell, sizeof cell, "%s", text != NULL ? text : "");
-    for (char *at = cell; (at = strpbrk(at, ",\"\n")) != NULL;)
-        *at = ' ';
-    csv_text(csv, cell);
-}
-
-static void row_put(struct csv *csv, const struct bench_host *host, const struct bench_row *row,
-                    struct error *error)
-{
+    struct bench_row whole = *row;
     char date[32];
     double load;
     clock_stamp(date, sizeof date);
-    text_put(csv, date);
-    text_put(csv, host->cpu);
-    text_put(csv, version_commit);
-    text_put(csv, row->framework != NULL ? row->framework : "vittrain");
-    text_put(csv, row->framework != NULL ? row->version : version_number);
-    text_put(csv, row->work);
-    text_put(csv, row->model);
-    csv_number(csv, row->batch > 0 ? (double)row->batch : NAN);
-    text_put(csv, row->precision != NULL ? row->precision : "fp32");
-    text_put(csv, row->strategy);
-    csv_integer(csv, row->ranks > 0 ? row->ranks : 1);
-    csv_integer(csv, row->threads > 0 ? row->threads : 1);
-    text_put(csv, row->metric);
-    csv_number(csv, row->value);
-    text_put(csv, row->unit);
-    csv_integer(csv, row->nodes > 0 ? row->nodes : 1);
-    text_put(csv, host->name);
-    csv_integer(csv, host->cores);
-    csv_number(csv, round(host->memory_gib));
-    text_put(csv, row->gpu);
-    csv_number(csv, getloadavg(&load, 1) == 1 ? round(100 * load) / 100 : NAN);
-    error_defer(csv_end_row(csv, error));
+    if (row->framework == NULL) {
+        whole.framework = "vittrain";
+        whole.version = version_number;
+    }
+    whole.precision = row->precision != NULL ? row->precision : "fp32";
+    whole.batch = row->batch > 0 ? row->batch : NAN;
+    whole.ranks = larger(row->ranks, 1);
+    whole.threads = larger(row->threads, 1);
+    whole.nodes = larger(row->nodes, 1);
+    whole.date = date;
+    whole.host_cpu = host->cpu;
+    whole.commit = version_commit;
+    whole.host = host->name;
+    whole.cores = host->cores;
+    whole.memory_gib = round(host->memory_gib);
+    whole.load = getloadavg(&load, 1) == 1 ? round(100 * load) / 100 : NAN;
+    return columns_write(bench_columns, &whole, csv, error);
 }
 
 void bench_header_print(void)
 {
-    printf("%s\n", bench_header);
+    char *header = columns_header(bench_columns);
+    printf("%s\n", header);
+    free(header);
 }
 
 void bench_row_print(const struct bench_host *host, const struct bench_row *row)
 {
     struct error error = {0};
     struct csv csv = {.stream = stdout, .path = "standard output"};
-    row_put(&csv, host, row, &error);
+    error_defer(row_write(&csv, host, row, &error));
     fflush(stdout);
 }
 
@@ -96,7 +91,7 @@ void bench_write(struct bench *bench, const struct bench_row *row, struct error 
         return;
     whole.ranks = row->ranks > 0 ? row->ranks : bench->world->size;
     whole.nodes = row->nodes > 0 ? row->nodes : bench->nodes;
-    row_put(&bench->csv, &bench->host, &whole, error);
+    error_defer(row_write(&bench->csv, &bench->host, &whole, error));
 }
 
 /* Read the machine, which may have measurements already, and open its new file on rank 0. */
@@ -161,7 +156,8 @@ static void bench_run(const struct options *options, const struct command_line *
         bench_host_read(&bench.host);
         bench.nodes = comm_node_count(world, &node);
         if (world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
-            bench.has_csv = csv_open(&bench.csv, output, bench_header, 0, INT64_MAX, error);
+            bench.has_csv = columns_open(&bench.csv, output, bench_columns,
+                                         &(struct csv_keep){.last = INT64_MAX}, error);
         machine_open(&bench, &file, error);
         if (comm_agree(world, error))
             topic(&bench, error);

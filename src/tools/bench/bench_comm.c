@@ -11,10 +11,9 @@
 #include "comm/mpi_check.h"
 #include "config/options.h"
 #include "core/clock.h"
-#include "core/median.h"
 #include "core/version.h"
 #include "plan/machine.h"
-#include "tools/bench/bench_trials.h"
+#include "tools/bench/bench.h"
 
 /* The first three have the numbers of enum collective_action. */
 enum collective_kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };

@@ -13,7 +13,7 @@
 #include "core/version.h"
 #include "device/cpu_product.h"
 #include "plan/machine.h"
-#include "tools/bench/bench_trials.h"
+#include "tools/bench/bench.h"
 #include "train/hardware.h"
 #include "train/peak.h"
 

@@ -146,7 +146,7 @@ static bool hosts_settle(struct launch *launch, struct error *error)
             return true;
         launched_hosts_try(hosts);
         launched_hosts_missing(hosts, missing, sizeof missing);
-        const enum hosts_action action = launch_judge_hosts(hosts, elastic, clock_now() > end);
+        const enum hosts_action action = launch_policy_hosts(hosts, elastic, clock_now() > end);
         if (action == HOSTS_GIVE_UP)
             return error_set(error, ERROR_PEER,
                              "launch: no answer from %s for %ld s: repair them, remove them from "
@@ -191,7 +191,7 @@ static bool folder_wait(const struct launch *launch, struct error *error)
 static bool restart_prepare(struct launch *launch, struct attempt *attempt, struct error *error)
 {
     progress_update(launch, attempt);
-    switch (launch_judge(&launch->count, attempt)) {
+    switch (launch_policy(&launch->count, attempt)) {
     case LAUNCH_END:
         return false;
     case LAUNCH_GIVE_UP:
