@@ -62,8 +62,11 @@ static bool strategies_try(const struct plan *plan, int checkpoint_activations, 
     return false;
 }
 
-static void advice_write(const struct memory_shortage *shortage, char *advice, size_t size)
+void fit_advise(struct error *error)
 {
+    const struct memory_shortage *shortage = session_shortage();
+    if (shortage == NULL || error->kind != ERROR_MEMORY)
+        return;
     const struct plan plan = {.options = shortage->options,
                               .ranks = shortage->ranks,
                               .node_ranks = shortage->node_ranks,
@@ -71,32 +74,23 @@ static void advice_write(const struct memory_shortage *shortage, char *advice, s
                               .training = shortage->training};
     const bool training = plan.training;
     const size_t room = (size_t)shortage->room;
-    int own = plan.options.mesh.strategy, kept = plan.options.train.checkpoint_activations;
-    bool blocks = training && kept != CHECKPOINT_ACTIVATIONS_BLOCK &&
-                  model_recomputes(plan.options.model.name);
-    advice[0] = '\0';
-    way_try(&plan, own, kept, false, room, advice, size);
-    bool found =
-        blocks && way_try(&plan, own, CHECKPOINT_ACTIVATIONS_BLOCK, true, room, advice, size);
+    const int own = plan.options.mesh.strategy, kept = plan.options.train.checkpoint_activations;
+    const int least = plan.ranks > 1 ? STRATEGY_FSDP : own;
+    const bool blocks = training && kept != CHECKPOINT_ACTIVATIONS_BLOCK &&
+                        model_recomputes(plan.options.model.name);
+    char advice[512] = "";
+    way_try(&plan, own, kept, false, room, advice, sizeof advice);
+    bool found = blocks && way_try(&plan, own, CHECKPOINT_ACTIVATIONS_BLOCK, true, room, advice,
+                                   sizeof advice);
     if (training && plan.ranks > 1)
-        found = strategies_try(&plan, kept, room, advice, size) || found;
+        found = strategies_try(&plan, kept, room, advice, sizeof advice) || found;
     if (!found && blocks && plan.ranks > 1)
-        found = strategies_try(&plan, CHECKPOINT_ACTIVATIONS_BLOCK, room, advice, size);
-    int least = plan.ranks > 1 ? STRATEGY_FSDP : own;
+        found = strategies_try(&plan, CHECKPOINT_ACTIVATIONS_BLOCK, room, advice, sizeof advice);
     if (!found && training && (blocks || least != own))
         way_try(&plan, least, blocks ? CHECKPOINT_ACTIVATIONS_BLOCK : kept, false, room, advice,
-                size);
+                sizeof advice);
     if (advice[0] == '\0')
-        snprintf(advice, size, "more ranks on more nodes, or a smaller model");
-}
-
-void fit_advise(struct error *error)
-{
-    char advice[512];
-    const struct memory_shortage *shortage = session_shortage();
-    if (shortage == NULL || error->kind != ERROR_MEMORY)
-        return;
-    advice_write(shortage, advice, sizeof advice);
+        snprintf(advice, sizeof advice, "more ranks on more nodes, or a smaller model");
     const size_t used = strlen(error->text);
     snprintf(error->text + used, sizeof error->text - used, "; this would fit: %s", advice);
 }

@@ -327,28 +327,6 @@ bool plan_time_print(const struct plan *plan, const struct machine *machine, str
 
 enum { MOST_RANKS = 4096 };
 
-static void cluster_row_print(const struct plan *plan, const struct machine *machine,
-                              const struct step_prediction *prediction,
-                              const struct session *session, double *first)
-{
-    int nodes = (plan->ranks + plan->node_ranks - 1) / plan->node_ranks;
-    double images = (double)plan->options.train.global_batch / prediction->seconds;
-    const size_t needs = session_needs(session);
-    bool full = machine->memory > 0 && (double)needs > machine->memory;
-    char mesh[32];
-    if (plan->ranks == 1)
-        *first = images;
-    snprintf(mesh, sizeof mesh, "%dx%d", session->mesh.replica->size, session->mesh.shard->size);
-    printf("%6d %6d %9s %8lld %11.0f%s %11.3f %11.3f %11.3f %8.1f %12.1f", plan->ranks, nodes, mesh,
-           (long long)step_samples(session), mib(needs), full ? "!" : " ",
-           1e3 * prediction->seconds, 1e3 * prediction->step.communication,
-           1e3 * prediction->step.exposed, *first > 0 ? 100 * images / (plan->ranks * *first) : 0,
-           images);
-    if (machine->watts > 0)
-        printf(" %10.3f", machine->watts * nodes / images);
-    printf("\n");
-}
-
 /* Print a row. Return false if the batch is too small for this and larger numbers of ranks. */
 static bool ranks_print(const struct plan *wanted, const struct machine *machine, int ranks,
                         double *first)
@@ -369,7 +347,22 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
         return false;
     }
     if (plan_predict(&plan, machine, &session, &prediction, &error)) {
-        cluster_row_print(&plan, machine, &prediction, &session, first);
+        const int nodes = (ranks + plan.node_ranks - 1) / plan.node_ranks;
+        const double images = (double)plan.options.train.global_batch / prediction.seconds;
+        const size_t needs = session_needs(&session);
+        char mesh[32];
+        if (ranks == 1)
+            *first = images;
+        snprintf(mesh, sizeof mesh, "%dx%d", session.mesh.replica->size, session.mesh.shard->size);
+        printf("%6d %6d %9s %8lld %11.0f%s %11.3f %11.3f %11.3f %8.1f %12.1f", ranks, nodes, mesh,
+               (long long)step_samples(&session), mib(needs),
+               machine->memory > 0 && (double)needs > machine->memory ? "!" : " ",
+               1e3 * prediction.seconds, 1e3 * prediction.step.communication,
+               1e3 * prediction.step.exposed, *first > 0 ? 100 * images / (ranks * *first) : 0,
+               images);
+        if (machine->watts > 0)
+            printf(" %10.3f", machine->watts * nodes / images);
+        printf("\n");
         step_prediction_close(&prediction);
     } else {
         printf("%6d %s\n", ranks, error.text);
@@ -432,40 +425,34 @@ static const struct column kernel_columns[] = {
     KERNEL(TEXT, kernel_family), KERNEL(TEXT, result),   KERNEL(TEXT, shape),
     KERNEL(NUMBER, flops),       KERNEL(NUMBER, bytes),  COLUMNS_END};
 
-static bool kernel_write(struct csv *csv, const struct session *session,
-                         const struct script_event *event, int call,
-                         const struct counted_kernel *kernel, struct error *error)
-{
-    const double *size = event->counted.size;
-    char shape[96] = "";
-    if (event->counted.flops > 0)
-        snprintf(shape, sizeof shape, "%.6gx%.0fx%.0f", size[0], size[1], size[2]);
-    const struct kernel_row row = {
-        .model = session->options->model.name,
-        .batch = step_samples(session),
-        .precision = type_name(session->compute),
-        .call = call,
-        .unit = event->unit < 0 ? NULL : session->model->units[event->unit].name,
-        .operation = operation_name[event->counted.operation],
-        .kernel_family = kernel->family,
-        .result = kernel->result,
-        .shape = shape,
-        .flops = kernel->flops,
-        .bytes = kernel->bytes};
-    return columns_write(kernel_columns, &row, csv, error);
-}
-
 bool plan_operations_write(const struct plan *plan, const char *path, struct error *error)
 {
     struct session session;
     struct step_script script;
     struct csv csv = {.stream = NULL};
+    char shape[96];
     bool good = plan_script(plan, &session, &script, error) &&
                 columns_open(&csv, path, kernel_columns, NULL, error);
     for (int i = 0; good && i < script.count; i++) {
         const struct script_event *event = &script.event[i];
-        for (int k = 0; good && k < event->counted.kernels; k++)
-            good = kernel_write(&csv, &session, event, i, &event->counted.kernel[k], error);
+        const double *size = event->counted.size;
+        snprintf(shape, sizeof shape, "%.6gx%.0fx%.0f", size[0], size[1], size[2]);
+        for (int k = 0; good && k < event->counted.kernels; k++) {
+            const struct counted_kernel *kernel = &event->counted.kernel[k];
+            const struct kernel_row row = {
+                .model = plan->options.model.name,
+                .batch = step_samples(&session),
+                .precision = type_name(session.compute),
+                .call = i,
+                .unit = event->unit < 0 ? NULL : session.model->units[event->unit].name,
+                .operation = operation_name[event->counted.operation],
+                .kernel_family = kernel->family,
+                .result = kernel->result,
+                .shape = event->counted.flops > 0 ? shape : NULL,
+                .flops = kernel->flops,
+                .bytes = kernel->bytes};
+            good = columns_write(kernel_columns, &row, &csv, error);
+        }
     }
     good = good && csv_flush(&csv, error);
     csv_close(&csv);

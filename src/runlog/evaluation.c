@@ -60,27 +60,23 @@ static double ratio(double part, double whole)
     return whole > 0 ? part / whole : 0;
 }
 
-static struct class_counts counts_of(const struct evaluation *evaluation, int64_t class_number)
-{
-    const int64_t classes = evaluation->classes;
-    struct class_counts counts = {.counted = evaluation->pixels > 0 ? evaluation->pixels
-                                                                    : evaluation->samples};
-    if (evaluation->labels != NULL)
-        return evaluation->labels[class_number];
-    counts.right = evaluation->confusion[class_number * classes + class_number];
-    for (int64_t other = 0; other < classes; other++) {
-        counts.actual += evaluation->confusion[class_number * classes + other];
-        counts.predicted += evaluation->confusion[other * classes + class_number];
-    }
-    return counts;
-}
-
 void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
                       struct class_metrics *metrics)
 {
-    ENSURE(class_number >= 0 && class_number < evaluation->classes, "class %" PRId64 " of %" PRId64,
-           class_number, evaluation->classes);
-    const struct class_counts counts = counts_of(evaluation, class_number);
+    const int64_t classes = evaluation->classes;
+    ENSURE(class_number >= 0 && class_number < classes, "class %" PRId64 " of %" PRId64,
+           class_number, classes);
+    struct class_counts counts = {.counted = evaluation->pixels > 0 ? evaluation->pixels
+                                                                    : evaluation->samples};
+    if (evaluation->labels != NULL) {
+        counts = evaluation->labels[class_number];
+    } else {
+        counts.right = evaluation->confusion[class_number * classes + class_number];
+        for (int64_t other = 0; other < classes; other++) {
+            counts.actual += evaluation->confusion[class_number * classes + other];
+            counts.predicted += evaluation->confusion[other * classes + class_number];
+        }
+    }
     const double right = (double)counts.right, actual = (double)counts.actual;
     const double predicted = (double)counts.predicted, samples = (double)counts.counted;
     const double true_negative = samples - actual - predicted + right;
@@ -335,32 +331,11 @@ static json_t *row_to_json(const struct column *columns, const void *row, const 
     return object;
 }
 
-static json_t *outputs_to_json(const struct evaluation *evaluation, const struct dataset *dataset)
-{
-    json_t *outputs = json_array();
-    for (int64_t i = 0; i < evaluation->outputs; i++) {
-        char name[OUTPUT_NAME];
-        evaluation_output_name(dataset, i, name);
-        value_append(outputs, row_to_json(error_columns, &evaluation->errors[i], name));
-    }
-    return outputs;
-}
-
-static json_t *confusion_to_json(const struct evaluation *evaluation)
-{
-    json_t *matrix = json_array();
-    for (int64_t i = 0; i < evaluation->classes; i++) {
-        json_t *row = json_array();
-        for (int64_t j = 0; j < evaluation->classes; j++)
-            value_append(row, json_integer(evaluation->confusion[i * evaluation->classes + j]));
-        value_append(matrix, row);
-    }
-    return matrix;
-}
-
 void evaluation_to_json(const struct evaluation *evaluation, const char *split,
                         const struct dataset *dataset, json_t *object)
 {
+    const struct column *columns = columns_of(evaluation);
+    const int64_t count = evaluation->classes;
     struct class_metrics metrics;
     value_put(object, "split", value_text(split));
     value_put(object, "samples", json_integer(evaluation->samples));
@@ -372,22 +347,34 @@ void evaluation_to_json(const struct evaluation *evaluation, const char *split,
         value_put(object, "miou", value_number(evaluation->miou));
     if (evaluation->labels != NULL)
         value_put(object, "map", value_number(evaluation->map));
-    if (evaluation->outputs > 0)
-        value_put(object, "outputs", outputs_to_json(evaluation, dataset));
-    if (evaluation->confusion == NULL || evaluation->classes == 0)
-        return;
-    evaluation_macro(evaluation, &metrics);
-    value_put(object, "macro", row_to_json(columns_of(evaluation), &metrics, NULL));
-    json_t *classes = json_array();
-    for (int64_t i = 0; i < evaluation->classes; i++) {
-        const bool named = dataset != NULL && dataset->class_name != NULL && i < dataset->classes;
-        evaluation_class(evaluation, i, &metrics);
-        value_append(classes, row_to_json(columns_of(evaluation), &metrics,
-                                          named ? dataset->class_name[i] : NULL));
+    json_t *outputs = json_array(), *classes = json_array(), *matrix = json_array();
+    for (int64_t i = 0; i < evaluation->outputs; i++) {
+        char name[OUTPUT_NAME];
+        evaluation_output_name(dataset, i, name);
+        value_append(outputs, row_to_json(error_columns, &evaluation->errors[i], name));
     }
-    value_put(object, "classes", classes);
-    if (evaluation->labels == NULL)
-        value_put(object, "confusion_matrix", confusion_to_json(evaluation));
+    for (int64_t i = 0; evaluation->confusion != NULL && i < count; i++) {
+        const bool named = dataset != NULL && dataset->class_name != NULL && i < dataset->classes;
+        json_t *row = json_array();
+        evaluation_class(evaluation, i, &metrics);
+        value_append(classes,
+                     row_to_json(columns, &metrics, named ? dataset->class_name[i] : NULL));
+        for (int64_t j = 0; j < count; j++)
+            value_append(row, json_integer(evaluation->confusion[i * count + j]));
+        value_append(matrix, row);
+    }
+    if (evaluation->outputs > 0)
+        value_put(object, "outputs", json_incref(outputs));
+    if (json_array_size(classes) > 0) {
+        evaluation_macro(evaluation, &metrics);
+        value_put(object, "macro", row_to_json(columns, &metrics, NULL));
+        value_put(object, "classes", json_incref(classes));
+        if (evaluation->labels == NULL)
+            value_put(object, "confusion_matrix", json_incref(matrix));
+    }
+    json_decref(outputs);
+    json_decref(classes);
+    json_decref(matrix);
 }
 
 char *evaluation_to_text(const struct evaluation *evaluation, const char *split,

@@ -126,7 +126,7 @@ void sensor_sums_put(json_t *object, const struct sensor_sums sums[SENSOR_COUNT]
 
 /* ---- one reading */
 
-static void row_write(struct monitor *monitor, const struct sensor_reading *reading)
+static void row_write(struct monitor *monitor, int64_t step, const struct sensor_reading *reading)
 {
     struct csv *table = &monitor->table;
     struct error *error = &monitor->table_error;
@@ -134,8 +134,7 @@ static void row_write(struct monitor *monitor, const struct sensor_reading *read
     char time_text[32];
     const struct monitor_row row = {.time = time_text,
                                     .host = comm_host(),
-                                    .step =
-                                        atomic_load_explicit(&monitor->step, memory_order_relaxed),
+                                    .step = step,
                                     .rank = monitor->setup.world->rank,
                                     .reading = *reading};
     clock_stamp_utc(time_text, sizeof time_text);
@@ -150,24 +149,12 @@ static void row_write(struct monitor *monitor, const struct sensor_reading *read
     log_warn("%s: no more sensor rows are written; the run continues", error->text);
 }
 
-static void points_write(struct monitor *monitor, const struct sensor_reading *reading)
-{
-    char tag[64];
-    int64_t step = atomic_load_explicit(&monitor->step, memory_order_relaxed);
-    struct error *error = &monitor->points_error;
-    for (int i = 0; i < SENSOR_COUNT && error->kind == ERROR_NONE; i++) {
-        snprintf(tag, sizeof tag, "sensors/%s", sensor_columns[i].name);
-        if (!isnan(reading->value[i]))
-            error_defer(run_log_point(monitor->setup.log, tag, step, reading->value[i], error));
-    }
-    if (error->kind != ERROR_NONE)
-        log_warn("%s: no more sensor points are written; the run continues", error->text);
-}
-
 static void reading_add(struct monitor *monitor)
 {
     struct device *device = monitor->setup.device;
+    struct error *error = &monitor->points_error;
     struct sensor_reading reading;
+    char tag[64];
     double now = clock_now(), begin = clock_thread();
     sensor_reading_clear(&reading);
     cpu_sensors_read(monitor->cpu, now, &reading);
@@ -179,10 +166,18 @@ static void reading_add(struct monitor *monitor)
         monitor->first_at = monitor->last_at = now;
     sensor_sums_add(monitor->sums, &reading, now - monitor->last_at);
     monitor->last_at = now;
+    const int64_t step = atomic_load_explicit(&monitor->step, memory_order_relaxed);
     if (monitor->table.stream != NULL)
-        row_write(monitor, &reading);
-    if (monitor->setup.log != NULL && !monitor->stuck && monitor->points_error.kind == ERROR_NONE)
-        points_write(monitor, &reading);
+        row_write(monitor, step, &reading);
+    if (monitor->setup.log != NULL && !monitor->stuck && error->kind == ERROR_NONE) {
+        for (int i = 0; i < SENSOR_COUNT && error->kind == ERROR_NONE; i++) {
+            snprintf(tag, sizeof tag, "sensors/%s", sensor_columns[i].name);
+            if (!isnan(reading.value[i]))
+                error_defer(run_log_point(monitor->setup.log, tag, step, reading.value[i], error));
+        }
+        if (error->kind != ERROR_NONE)
+            log_warn("%s: no more sensor points are written; the run continues", error->text);
+    }
     if (reading.trouble[0] != '\0' && !monitor->warned) {
         log_warn("rank %d on %s: %s", monitor->setup.world->rank, comm_host(), reading.trouble);
         monitor->warned = true;
@@ -195,47 +190,24 @@ static void reading_add(struct monitor *monitor)
 
 /* ---- the thread */
 
-/* Sleep until this time (clock_now). True if the thread must stop. */
-static bool sleep_until(struct monitor *monitor, double time)
-{
-    const struct timespec until = {.tv_sec = (time_t)time,
-                                   .tv_nsec = (long)(1e9 * (time - floor(time)))};
-    int slept = 0;
-    pthread_mutex_lock(&monitor->mutex);
-    while (!monitor->stop && slept != ETIMEDOUT)
-        slept = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
-    bool stop = monitor->stop;
-    pthread_mutex_unlock(&monitor->mutex);
-    return stop;
-}
-
 static void *thread_main(void *argument)
 {
     struct monitor *monitor = argument;
-    double seconds = monitor->setup.seconds, due = clock_now();
-    do {
+    const double seconds = monitor->setup.seconds;
+    double due = clock_now();
+    for (bool stop = false; !stop;) {
         reading_add(monitor);
         due += seconds * ceil(fmax(1, (clock_now() - due) / seconds));
-    } while (!sleep_until(monitor, due));
-    return NULL;
-}
-
-static void thread_open(struct monitor *monitor)
-{
-    pthread_condattr_t attributes;
-    pthread_mutex_init(&monitor->mutex, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&monitor->wake, &attributes);
-    pthread_condattr_destroy(&attributes);
-    monitor->running = true;
-    int failure = thread_start(&monitor->thread, "monitor", thread_main, monitor);
-    if (failure != 0) {
-        monitor->running = false;
-        log_warn("cannot start a thread for the sensors: %s; they are read at the end only",
-                 strerror(failure));
-        reading_add(monitor);
+        const struct timespec until = {.tv_sec = (time_t)due,
+                                       .tv_nsec = (long)(1e9 * (due - floor(due)))};
+        int slept = 0;
+        pthread_mutex_lock(&monitor->mutex);
+        while (!monitor->stop && slept != ETIMEDOUT)
+            slept = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
+        stop = monitor->stop;
+        pthread_mutex_unlock(&monitor->mutex);
     }
+    return NULL;
 }
 
 static void thread_stop(struct monitor *monitor)
@@ -262,32 +234,39 @@ static void thread_stop(struct monitor *monitor)
 
 /* ---- interface */
 
-static void table_open(struct monitor *monitor, struct error *error)
+struct monitor *monitor_open(const struct monitor_setup *setup)
 {
-    const struct monitor_setup *setup = &monitor->setup;
     /* Rows after the checkpoint stay: their measurements are valid. */
     const struct csv_keep keep = {
         .column = STEP_COLUMN, .last = setup->step > 0 ? INT64_MAX : 0, .sets_aside = true};
-    char path[FILE_PATH], number[24] = "";
-    if (setup->world->rank > 0)
-        snprintf(number, sizeof number, "-%d", setup->world->rank);
-    snprintf(path, sizeof path, "%s/monitor%s.csv", setup->folder, number);
-    error_defer(columns_open(&monitor->table, path, monitor_columns, &keep, error));
-}
-
-struct monitor *monitor_open(const struct monitor_setup *setup)
-{
     struct monitor *monitor = allocate(1, sizeof *monitor);
     struct error error = {0};
+    pthread_condattr_t attributes;
+    char path[FILE_PATH], rank[24] = "";
     monitor->setup = *setup;
     atomic_store(&monitor->step, setup->step);
     sensor_sums_begin(monitor->sums);
     monitor->cpu = cpu_sensors_open(setup->root, setup->of_node);
+    if (setup->world->rank > 0)
+        snprintf(rank, sizeof rank, "-%d", setup->world->rank);
+    snprintf(path, sizeof path, "%s/monitor%s.csv", setup->folder != NULL ? setup->folder : "",
+             rank);
     if (setup->folder != NULL)
-        table_open(monitor, &error);
+        error_defer(columns_open(&monitor->table, path, monitor_columns, &keep, &error));
     if (!comm_agree(setup->world, &error))
         log_warn("%s: no sensor rows of this rank are written; the run continues", error.text);
-    thread_open(monitor);
+    pthread_mutex_init(&monitor->mutex, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&monitor->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    const int failure = thread_start(&monitor->thread, "monitor", thread_main, monitor);
+    monitor->running = failure == 0;
+    if (failure != 0) {
+        log_warn("cannot start a thread for the sensors: %s; they are read at the end only",
+                 strerror(failure));
+        reading_add(monitor);
+    }
     return monitor;
 }
 

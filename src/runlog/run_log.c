@@ -163,31 +163,26 @@ bool run_log_is_due(const struct output_options *options, int64_t step, int64_t 
 
 /* ---- open */
 
-static bool metrics_open(struct run_log *log, const char *folder,
-                         const struct run_log_position *position, struct error *error)
+struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
+                             const struct run_log_position *position, struct error *error)
 {
+    struct run_log *log = allocate(1, sizeof *log);
+    const int64_t step = position->step;
+    struct csv_keep keep = {.column = step_index, .last = step, .text_column = split_index};
     char path[FILE_PATH];
-    struct csv_keep keep = {
-        .column = step_index, .last = position->step, .text_column = split_index};
     size_t removed = 0;
+    bool good = true;
+    log->tag_set = options->tensorboard_tags;
+    column_tags_set(log->tags);
     if (position->mid_epoch)
         keep.removed[removed++] = "epoch";
     if (position->unevaluated)
         keep.removed[removed++] = "val";
     if (position->untested)
         keep.removed[removed++] = "test";
-    snprintf(path, sizeof path, "%s/metrics.csv", folder);
-    return columns_open(&log->metrics, path, metric_columns, &keep, error);
-}
-
-struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
-                             const struct run_log_position *position, struct error *error)
-{
-    struct run_log *log = allocate(1, sizeof *log);
-    const int64_t step = position->step;
-    log->tag_set = options->tensorboard_tags;
-    column_tags_set(log->tags);
-    bool good = !options->csv || metrics_open(log, folder->path, position, error);
+    snprintf(path, sizeof path, "%s/metrics.csv", folder->path);
+    if (options->csv)
+        good = columns_open(&log->metrics, path, metric_columns, &keep, error);
     if (good && options->tensorboard) {
         /* A new run writes a purge, too: the folder may contain events of a killed attempt, and one
          * of TensorBoard's readers takes the first purge for the start of the run. */

@@ -192,28 +192,14 @@ static bool plugin_data_write(struct tensorboard *board, const char *tag,
     return good;
 }
 
-static bool option_is_shown(const char *name)
-{
-    for (int i = 0; sections[i] != NULL; i++)
-        if (strncmp(name, sections[i], strlen(sections[i])) == 0)
-            return true;
-    return strcmp(name, "run.seed") == 0;
-}
-
-static Tensorboard__HparamInfo__DataType option_type(const struct option_entry *option)
-{
-    if (option->kind == OPTION_IS_SWITCH)
-        return TENSORBOARD__HPARAM_INFO__DATA_TYPE__BOOL;
-    if ((option->kind == OPTION_IS_INTEGER || option->kind == OPTION_IS_NUMBER) &&
-        !option->has_automatic)
-        return TENSORBOARD__HPARAM_INFO__DATA_TYPE__FLOAT64;
-    return TENSORBOARD__HPARAM_INFO__DATA_TYPE__STRING;
-}
-
 static void option_add(void *user, const char *name, const char *text)
 {
     struct hparams *hparams = user;
-    if (!option_is_shown(name))
+    const struct option_entry *option = option_find(name);
+    bool is_shown = strcmp(name, "run.seed") == 0;
+    for (int i = 0; sections[i] != NULL; i++)
+        is_shown = is_shown || strncmp(name, sections[i], strlen(sections[i])) == 0;
+    if (!is_shown)
         return;
     const size_t i = hparams->count++;
     ENSURE(i < OPTIONS_MOST, "more than %d options", OPTIONS_MOST);
@@ -226,24 +212,32 @@ static void option_add(void *user, const char *name, const char *text)
     hparams->entries[i] = &hparams->entry[i];
     hparams->info[i].name = hparams->entry[i].key = (char *)(uintptr_t)name;
     hparams->info[i].has_type = true;
-    hparams->info[i].type = option_type(option_find(name));
     hparams->entry[i].value = value;
-    value->has_bool_value = hparams->info[i].type == TENSORBOARD__HPARAM_INFO__DATA_TYPE__BOOL;
+    value->has_bool_value = option->kind == OPTION_IS_SWITCH;
     value->bool_value = strcmp(text, "on") == 0;
-    value->has_number_value = hparams->info[i].type == TENSORBOARD__HPARAM_INFO__DATA_TYPE__FLOAT64;
+    value->has_number_value =
+        (option->kind == OPTION_IS_INTEGER || option->kind == OPTION_IS_NUMBER) &&
+        !option->has_automatic;
     value->number_value = strtod(text, NULL);
     if (!value->has_bool_value && !value->has_number_value)
         value->string_value = hparams->text[i];
+    hparams->info[i].type = value->has_bool_value     ? TENSORBOARD__HPARAM_INFO__DATA_TYPE__BOOL
+                            : value->has_number_value ? TENSORBOARD__HPARAM_INFO__DATA_TYPE__FLOAT64
+                                                      : TENSORBOARD__HPARAM_INFO__DATA_TYPE__STRING;
 }
 
-static bool experiment_write(struct tensorboard *board, struct hparams *hparams,
-                             const char *const *metrics, struct error *error)
+bool hparams_write(struct tensorboard *board, const struct options *options,
+                   const char *const *metrics, struct error *error)
 {
+    struct hparams *hparams = allocate(1, sizeof *hparams);
     Tensorboard__MetricName names[METRICS_MOST];
     Tensorboard__MetricInfo infos[METRICS_MOST], *pointers[METRICS_MOST];
     Tensorboard__Experiment experiment = TENSORBOARD__EXPERIMENT__INIT;
-    Tensorboard__HparamsPluginData data = TENSORBOARD__HPARAMS_PLUGIN_DATA__INIT;
+    Tensorboard__SessionStartInfo start = TENSORBOARD__SESSION_START_INFO__INIT;
+    Tensorboard__HparamsPluginData experiment_data = TENSORBOARD__HPARAMS_PLUGIN_DATA__INIT;
+    Tensorboard__HparamsPluginData start_data = TENSORBOARD__HPARAMS_PLUGIN_DATA__INIT;
     size_t count = 0;
+    options_visit(options, option_add, hparams);
     for (; metrics[count] != NULL; count++) {
         ENSURE(count < METRICS_MOST, "more than %d metrics", METRICS_MOST);
         tensorboard__metric_name__init(&names[count]);
@@ -256,29 +250,14 @@ static bool experiment_write(struct tensorboard *board, struct hparams *hparams,
     experiment.hparam_infos = hparams->infos;
     experiment.n_metric_infos = count;
     experiment.metric_infos = pointers;
-    data.experiment = &experiment;
-    return plugin_data_write(board, "_hparams_/experiment", &data, error);
-}
-
-static bool start_write(struct tensorboard *board, struct hparams *hparams, struct error *error)
-{
-    Tensorboard__SessionStartInfo start = TENSORBOARD__SESSION_START_INFO__INIT;
-    Tensorboard__HparamsPluginData data = TENSORBOARD__HPARAMS_PLUGIN_DATA__INIT;
+    experiment_data.experiment = &experiment;
     start.n_hparams = hparams->count;
     start.hparams = hparams->entries;
     start.has_start_time_secs = true;
     start.start_time_secs = clock_wall();
-    data.session_start_info = &start;
-    return plugin_data_write(board, "_hparams_/session_start_info", &data, error);
-}
-
-bool hparams_write(struct tensorboard *board, const struct options *options,
-                   const char *const *metrics, struct error *error)
-{
-    struct hparams *hparams = allocate(1, sizeof *hparams);
-    options_visit(options, option_add, hparams);
-    bool good =
-        experiment_write(board, hparams, metrics, error) && start_write(board, hparams, error);
+    start_data.session_start_info = &start;
+    const bool good = plugin_data_write(board, "_hparams_/experiment", &experiment_data, error) &&
+                      plugin_data_write(board, "_hparams_/session_start_info", &start_data, error);
     free(hparams);
     return good;
 }

@@ -72,18 +72,6 @@ static struct rank_times sums_reduce(struct trainer *trainer)
     return all;
 }
 
-/* Add this rank's times of the interval to those of the attempt. */
-static void part_add(struct trainer *trainer, double seconds)
-{
-    enum { TIMES = sizeof(struct step_times) / sizeof(double) };
-    const double *times = (const double *)&trainer->progress.interval.times;
-    double *part = (double *)&trainer->attempt.times;
-    for (int i = 0; i < TIMES; i++)
-        part[i] += times[i];
-    trainer->attempt.steps += trainer->progress.interval.steps;
-    trainer->attempt.step_seconds += seconds;
-}
-
 static void interval_begin(struct trainer *trainer)
 {
     trainer->progress.interval = (struct interval){.begin = clock_now()};
@@ -283,26 +271,13 @@ static double images_of(const struct loss_sums *loss)
     return loss->samples + loss->empty;
 }
 
-/* Add an interval to the sums of the epoch and of the attempt. */
-static void interval_add(struct trainer *trainer, const struct loss_sums *loss, double data_seconds,
-                         double seconds)
-{
-    struct training_state *state = &trainer->state;
-    state->epoch_loss_sum += loss->loss;
-    state->epoch_top1_sum += loss->top1;
-    state->epoch_top5_sum += loss->top5;
-    state->epoch_samples += loss->samples;
-    trainer->progress.epoch.images += (int64_t)images_of(loss);
-    trainer->progress.epoch.steps += trainer->progress.interval.steps;
-    trainer->progress.epoch.data += data_seconds;
-    trainer->progress.epoch.training += seconds;
-    trainer->attempt.images += (int64_t)images_of(loss);
-}
-
 void progress_interval(struct trainer *trainer)
 {
-    struct interval *interval = &trainer->progress.interval;
-    const struct training_state *state = &trainer->state;
+    enum { TIMES = sizeof(struct step_times) / sizeof(double) };
+    const struct interval *interval = &trainer->progress.interval;
+    struct training_state *state = &trainer->state;
+    struct epoch_clock *epoch = &trainer->progress.epoch;
+    struct attempt *attempt = &trainer->attempt;
     if (interval->steps == 0)
         return;
     double seconds = clock_now() - interval->begin, steps = (double)interval->steps;
@@ -310,8 +285,19 @@ void progress_interval(struct trainer *trainer)
     const struct interval_sums *sums = trainer->progress.sums;
     const struct loss_sums loss = sums->loss;
     const double ranks = trainer->run.world->size, rank_steps = ranks * steps;
-    part_add(trainer, seconds);
-    interval_add(trainer, &loss, all.data / ranks, seconds);
+    for (int i = 0; i < TIMES; i++)
+        ((double *)&attempt->times)[i] += ((const double *)&interval->times)[i];
+    attempt->steps += interval->steps;
+    attempt->step_seconds += seconds;
+    attempt->images += (int64_t)images_of(&loss);
+    state->epoch_loss_sum += loss.loss;
+    state->epoch_top1_sum += loss.top1;
+    state->epoch_top5_sum += loss.top5;
+    state->epoch_samples += loss.samples;
+    epoch->images += (int64_t)images_of(&loss);
+    epoch->steps += interval->steps;
+    epoch->data += all.data / ranks;
+    epoch->training += seconds;
     const double samples = loss.samples, speed = images_of(&loss) / seconds;
     const struct session *session = &trainer->run.session;
     const struct loss_scaler *scaler = &session->io.result.scaler;
@@ -355,32 +341,6 @@ void progress_restore(struct trainer *trainer)
         epoch_metrics_set(trainer, &trainer->progress.last_epoch);
 }
 
-/* Log once per run that an epoch spent much time waiting for data, with advice. */
-static void data_wait_log(struct trainer *trainer, const struct metrics_row *row)
-{
-    const bool encoded = trainer->run.train.dataset.encoded;
-    if (trainer->progress.data_wait_logged || row->data_share <= DATA_SHARE_LARGE ||
-        row->data_share * row->seconds < DATA_SECONDS_LARGE)
-        return;
-    trainer->progress.data_wait_logged = true;
-    log_info(
-        "data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if cores are "
-        "free%s",
-        100 * row->data_share, (long long)trainer->run.options.data.workers,
-        encoded ? ", or store smaller images" : "");
-}
-
-/* Warn once if an epoch has no target. */
-static void missing_targets_log(struct trainer *trainer, const struct metrics_row *row)
-{
-    if (trainer->progress.missing_targets_logged || !isnan(row->loss) ||
-        trainer->run.session.model->loss != LOSS_TARGETS)
-        return;
-    trainer->progress.missing_targets_logged = true;
-    log_warn("all targets of epoch %lld are missing: check data.y and train.ignore_label",
-             (long long)row->epoch + 1);
-}
-
 /* Writes an evaluation to the tables. */
 static void evaluation_rows_write(struct trainer *trainer, const char *split,
                                   const struct evaluation *evaluation)
@@ -413,7 +373,8 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     const struct evaluation *evaluation = &trainer->evaluation;
     const struct epoch_clock *clock = &trainer->progress.epoch;
     double training = clock->training > 0 ? clock->training : 1;
-    struct metrics_row *row = &trainer->progress.last_epoch;
+    struct progress *progress = &trainer->progress;
+    struct metrics_row *row = &progress->last_epoch;
     *row = run_log_row("epoch", state->epoch, state->step);
     row->due = true;
     epoch_metrics_set(trainer, row);
@@ -432,8 +393,20 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     epoch_line_print(trainer, row, evaluated);
     if (evaluated && trainer->run.session.model->loss == LOSS_TARGETS)
         evaluation_log("val", evaluation, &trainer->run.validation.dataset, 4, "");
-    data_wait_log(trainer, row);
-    missing_targets_log(trainer, row);
+    if (!progress->data_wait_logged && row->data_share > DATA_SHARE_LARGE &&
+        row->data_share * row->seconds >= DATA_SECONDS_LARGE) {
+        progress->data_wait_logged = true;
+        log_info("data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if "
+                 "cores are free%s",
+                 100 * row->data_share, (long long)trainer->run.options.data.workers,
+                 trainer->run.train.dataset.encoded ? ", or store smaller images" : "");
+    }
+    if (!progress->missing_targets_logged && isnan(row->loss) &&
+        trainer->run.session.model->loss == LOSS_TARGETS) {
+        progress->missing_targets_logged = true;
+        log_warn("all targets of epoch %lld are missing: check data.y and train.ignore_label",
+                 (long long)row->epoch + 1);
+    }
     error_defer(run_log_metrics(trainer->output.log, row, &trainer->output.log_error));
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
     *error = trainer->output.log_error;
@@ -458,14 +431,23 @@ struct results progress_results(const struct trainer *trainer)
                             .stop_reason = stop->reason != NULL ? stop->reason : "all steps done"};
 }
 
-/* Logs the cost of the checkpoints in memory. */
-static void memory_checkpoints_log(const struct trainer *trainer)
+/* Logs the cost of checkpoints, also of those in memory. */
+static void checkpoints_log(const struct trainer *trainer)
 {
     const struct run_checkpoints *checkpoints = &trainer->checkpoints;
     const int64_t steps = trainer->attempt.steps, later = checkpoints->memory_count - 2;
     const double first = checkpoints->memory_allocation_seconds;
     const double paused = first + checkpoints->memory_seconds;
     const double total = clock_now() - trainer->attempt.begin;
+    double blocked, waited;
+    checkpoint_writer_times(checkpoints->writer, &blocked, &waited);
+    if (checkpoints->count > 0)
+        log_info("checkpoints: %lld written %s; training was blocked for %.2f s (%.2f %% of the "
+                 "time without set-up), %.2f s of that to wait for the previous checkpoint",
+                 (long long)checkpoints->count,
+                 trainer->run.session.memory.snapshot != NULL ? "in the background"
+                                                              : "synchronously",
+                 blocked, 100 * blocked / total, waited);
     if (checkpoints->memory_count > 0)
         log_info("checkpoints in memory: %lld, %.2f %% of the time; the first two, which allocate "
                  "memory, took %.2f s",
@@ -476,20 +458,6 @@ static void memory_checkpoints_log(const struct trainer *trainer)
                  "takes at most 1 %% of the time",
                  1e3 * each, memory_checkpoint_interval(each, (total - paused) / (double)steps));
     }
-}
-
-static void checkpoints_log(const struct trainer *trainer)
-{
-    double blocked, waited;
-    checkpoint_writer_times(trainer->checkpoints.writer, &blocked, &waited);
-    if (trainer->checkpoints.count > 0)
-        log_info(
-            "checkpoints: %lld written %s; training was blocked for %.2f s (%.2f %% of the time "
-            "without set-up), %.2f s of that to wait for the previous checkpoint",
-            (long long)trainer->checkpoints.count,
-            trainer->run.session.memory.snapshot != NULL ? "in the background" : "synchronously",
-            blocked, 100 * blocked / (clock_now() - trainer->attempt.begin), waited);
-    memory_checkpoints_log(trainer);
 }
 
 /* Writes the misclassified samples of the evaluation whose confusion matrix the report shows. */

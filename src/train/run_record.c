@@ -268,60 +268,6 @@ static json_t *attempt_to_json(const struct trainer *trainer, const json_t *rank
 
 /* ---- the run */
 
-static void tags_put(json_t *run, const char *list)
-{
-    json_t *tags = json_array();
-    size_t length;
-    for (const char *tag = text_next_item(list, &length); tag != NULL;
-         tag = text_next_item(tag + length, &length)) {
-        char text[OPTION_TEXT];
-        snprintf(text, sizeof text, "%.*s", (int)length, tag);
-        value_append(tags, value_name(text));
-    }
-    value_put(run, "tags", tags);
-}
-
-static void model_put(json_t *run, const struct trainer *trainer)
-{
-    const struct session *session = &trainer->run.session;
-    const struct model *model = session->model;
-    value_put(run, "model", value_name(trainer->run.options.model.name));
-    value_put(run, "parameters", json_integer(model_parameter_count(model)));
-    value_put(run, "image", json_integer(model->image.height));
-    value_put(run, "image_width", json_integer(model->image.width));
-    value_put(run, "trainable_parameters", json_integer(model_trainable_count(model)));
-    value_put(run, "parameter_mb",
-              value_number((double)model_parameter_count(model) * sizeof(float) / 1e6));
-    value_put(run, "flops_per_image", value_number(model->flops_per_image));
-    value_put(run, "peak_flops", value_number(trainer->peak_flops));
-}
-
-static void data_put(json_t *run, const struct trainer *trainer)
-{
-    const struct dataset *train = &trainer->run.train.dataset;
-    const struct dataset *validation = &trainer->run.validation.dataset;
-    const bool validates = trainer->run.validates;
-    const bool is_test = trainer->run.options.data.val == VALIDATION_TEST;
-    const struct evaluation *test = &trainer->test.evaluation;
-    json_t *names = json_array();
-    for (int64_t i = 0; train->class_name != NULL && i < train->classes; i++)
-        value_append(names, value_name(train->class_name[i]));
-    value_put(run, "train_samples", json_integer(train->count));
-    value_put(run, "val_samples", value_count(validates ? validation->count : -1));
-    value_put(run, "val_steps",
-              value_count(validates ? sampler_steps(&trainer->run.validation.sampler) : -1));
-    value_put(run, "test_samples",
-              value_count(is_test                   ? validation->count
-                          : test->confusion != NULL ? test->samples
-                                                    : -1));
-    value_put(run, "class_names", names);
-    value_put(run, "chosen_on_test", json_boolean(trainer_chooses_on_test(trainer)));
-    value_put(run, "base_lr",
-              value_number(schedule_base_rate(&trainer->run.options, trainer->run.global_batch)));
-    value_put(run, "steps_per_epoch", json_integer(trainer->steps_per_epoch));
-    value_put(run, "total_steps", json_integer(trainer->total_steps));
-}
-
 static void layout_put(json_t *run, const struct trainer *trainer)
 {
     const struct session *session = &trainer->run.session;
@@ -348,46 +294,67 @@ static void layout_put(json_t *run, const struct trainer *trainer)
 /* Return the description of the run. */
 static json_t *run_to_json(const struct trainer *trainer)
 {
-    json_t *run = json_object();
+    const struct options *options = &trainer->run.options;
+    const struct model *model = trainer->run.session.model;
+    const struct dataset *train = &trainer->run.train.dataset;
+    const struct data_feed *validation = trainer->run.validates ? &trainer->run.validation : NULL;
+    const struct evaluation *test = &trainer->test.evaluation;
+    json_t *run = json_object(), *tags = json_array(), *names = json_array();
+    char text[OPTION_TEXT];
+    size_t length;
+    for (const char *tag = text_next_item(options->run.tags, &length); tag != NULL;
+         tag = text_next_item(tag + length, &length)) {
+        snprintf(text, sizeof text, "%.*s", (int)length, tag);
+        value_append(tags, value_name(text));
+    }
+    for (int64_t i = 0; train->class_name != NULL && i < train->classes; i++)
+        value_append(names, value_name(train->class_name[i]));
     value_put(run, "format", json_integer(RUN_FORMAT));
-    value_put(run, "name", value_name(trainer->run.options.run.name));
-    value_put(run, "seed", json_integer(trainer->run.options.run.seed));
+    value_put(run, "name", value_name(options->run.name));
+    value_put(run, "seed", json_integer(options->run.seed));
     value_put(run, "world_size", json_integer(trainer->run.world->size));
     value_put(run, "nodes", json_integer(trainer->run.session.mesh.node_count));
     value_put(run, "threads", json_integer(trainer->run.session.limits.threads));
     value_put(run, "global_batch", json_integer(trainer->run.global_batch));
-    tags_put(run, trainer->run.options.run.tags);
-    model_put(run, trainer);
+    value_put(run, "tags", tags);
+    value_put(run, "model", value_name(options->model.name));
+    value_put(run, "parameters", json_integer(model_parameter_count(model)));
+    value_put(run, "image", json_integer(model->image.height));
+    value_put(run, "image_width", json_integer(model->image.width));
+    value_put(run, "trainable_parameters", json_integer(model_trainable_count(model)));
+    value_put(run, "parameter_mb",
+              value_number((double)model_parameter_count(model) * sizeof(float) / 1e6));
+    value_put(run, "flops_per_image", value_number(model->flops_per_image));
+    value_put(run, "peak_flops", value_number(trainer->peak_flops));
     layout_put(run, trainer);
-    data_put(run, trainer);
+    value_put(run, "train_samples", json_integer(train->count));
+    value_put(run, "val_samples", value_count(validation != NULL ? validation->dataset.count : -1));
+    value_put(run, "val_steps",
+              value_count(validation != NULL ? sampler_steps(&validation->sampler) : -1));
+    value_put(run, "test_samples",
+              value_count(options->data.val == VALIDATION_TEST
+                              ? trainer->run.validation.dataset.count
+                          : test->confusion != NULL ? test->samples
+                                                    : -1));
+    value_put(run, "class_names", names);
+    value_put(run, "chosen_on_test", json_boolean(trainer_chooses_on_test(trainer)));
+    value_put(run, "base_lr", value_number(schedule_base_rate(options, trainer->run.global_batch)));
+    value_put(run, "steps_per_epoch", json_integer(trainer->steps_per_epoch));
+    value_put(run, "total_steps", json_integer(trainer->total_steps));
     return run;
 }
 
 /* ---- results */
 
-/* Results of the last epoch, and of the best evaluation. */
-static void epochs_put(json_t *run, const struct trainer *trainer)
-{
-    const struct metrics_row *epoch = &trainer->progress.last_epoch;
-    const bool known = !isnan(trainer->best.metric);
-    json_t *train = json_object(), *best = json_object();
-    char monitor[16];
-    options_value_text(&trainer->run.options, "checkpoint.monitor", monitor, sizeof monitor);
-    value_put(train, "loss", value_number(epoch->loss));
-    value_put(train, "top1", value_number(epoch->top1));
-    value_put(train, "top5", value_number(epoch->top5));
-    value_put(run, "train", train);
-    value_put(best, "monitor", value_name(monitor));
-    value_put(best, "value", value_number(trainer->best.metric));
-    value_put(best, "step", value_count(known ? trainer->best.step : -1));
-    value_put(run, "best", best);
-}
-
 static void results_put(json_t *run, const struct trainer *trainer, const struct results *results)
 {
     const struct training_state *state = &trainer->state;
     const struct dataset *dataset = &trainer->run.validation.dataset;
+    const struct metrics_row *epoch = &trainer->progress.last_epoch;
     const double target = trainer->run.options.output.target;
+    json_t *train = json_object(), *best = json_object();
+    char monitor[16];
+    options_value_text(&trainer->run.options, "checkpoint.monitor", monitor, sizeof monitor);
     value_put(run, "epochs", json_integer(state->epoch));
     value_put(run, "steps", json_integer(state->step));
     value_put(run, "finished", json_boolean(!results->unfinished));
@@ -396,7 +363,14 @@ static void results_put(json_t *run, const struct trainer *trainer, const struct
     value_put(run, "without_setup_seconds", value_number(state->without_setup_seconds));
     value_put(run, "training_seconds", value_number(state->train_seconds));
     value_put(run, "images_per_second", value_number(results->images_per_second));
-    epochs_put(run, trainer);
+    value_put(train, "loss", value_number(epoch->loss));
+    value_put(train, "top1", value_number(epoch->top1));
+    value_put(train, "top5", value_number(epoch->top5));
+    value_put(run, "train", train);
+    value_put(best, "monitor", value_name(monitor));
+    value_put(best, "value", value_number(trainer->best.metric));
+    value_put(best, "step", value_count(isnan(trainer->best.metric) ? -1 : trainer->best.step));
+    value_put(run, "best", best);
     if (results->evaluation != NULL)
         evaluation_to_json(results->evaluation, "val", dataset, run);
     if (results->test != NULL) {

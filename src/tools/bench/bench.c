@@ -87,56 +87,23 @@ void bench_row_print(const struct bench_host *host, const struct bench_row *row)
 void bench_write(struct bench *bench, const struct bench_row *row, struct error *error)
 {
     struct bench_row whole = *row;
-    if (!bench->has_csv || error->kind != ERROR_NONE)
+    if (bench->csv.stream == NULL || error->kind != ERROR_NONE)
         return;
     whole.ranks = row->ranks > 0 ? row->ranks : bench->world->size;
     whole.nodes = row->nodes > 0 ? row->nodes : bench->nodes;
     error_defer(row_write(&bench->csv, &bench->host, &whole, error));
 }
 
-/* Read the machine, which may have measurements already, and open its new file on rank 0. */
-static void machine_open(struct bench *bench, struct atomic_file *file, struct error *error)
-{
-    const char *path = bench->options->bench.machine;
-    if (path[0] == '\0')
-        return;
-    bench->machine = allocate(1, sizeof *bench->machine);
-    if (bench->world->rank == 0 && machine_read_part(bench->machine, path, error))
-        error_defer(atomic_file_open(file, path, error));
-}
-
-static void machine_close(struct bench *bench, struct atomic_file *file, struct error *error)
-{
-    if (file->stream != NULL && error->kind != ERROR_NONE) {
-        atomic_file_discard(file);
-    } else if (file->stream != NULL) {
-        machine_write(bench->machine, file->stream);
-        if (atomic_file_commit(file, error))
-            printf("written to %s\n", bench->options->bench.machine);
-    }
-    free(bench->machine);
-}
-
-static void bench_close(struct bench *bench, struct error *error)
-{
-    if (bench->has_csv) {
-        error_defer(csv_flush(&bench->csv, error));
-        csv_close(&bench->csv);
-    }
-    if (bench->world->rank == 0)
-        error_defer(app_output_arrived(error));
-    if (bench->device != NULL)
-        device_cpu.close(bench->device);
-    comm_agree(bench->world, error);
-}
-
 static void bench_run(const struct options *options, const struct command_line *line,
                       struct comm *world, struct error *error)
 {
     struct bench bench = {.options = options, .world = world};
+    struct atomic_file file = {0};
+    const char *output = options->bench.output, *machine = options->bench.machine;
     const int count = line->operand_count;
     const char *name = count > 0 ? line->operand[0] : "";
     bool (*topic)(struct bench *, struct error *) = NULL;
+    int node;
     if (strcmp(name, "comm") == 0 && count == 1)
         topic = bench_comm;
     else if (strcmp(name, "device") == 0 && count <= 2)
@@ -148,22 +115,37 @@ static void bench_run(const struct options *options, const struct command_line *
                   "bench: no such topic; use `vittrain bench comm` or `vittrain bench device`");
     else if (options->bench.min > options->bench.max)
         error_set(error, ERROR_USAGE, "bench.min is larger than bench.max");
-    else {
-        int node;
-        struct atomic_file file = {0};
-        const char *output = options->bench.output;
-        bench.device = device_cpu.open(0, 1, error);
-        bench_host_read(&bench.host);
-        bench.nodes = comm_node_count(world, &node);
-        if (world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
-            bench.has_csv = columns_open(&bench.csv, output, bench_columns,
-                                         &(struct csv_keep){.last = INT64_MAX}, error);
-        machine_open(&bench, &file, error);
-        if (comm_agree(world, error))
-            topic(&bench, error);
-        machine_close(&bench, &file, error);
-        bench_close(&bench, error);
+    if (error->kind != ERROR_NONE)
+        return;
+    bench.device = device_cpu.open(0, 1, error);
+    bench_host_read(&bench.host);
+    bench.nodes = comm_node_count(world, &node);
+    if (world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
+        error_defer(columns_open(&bench.csv, output, bench_columns,
+                                 &(struct csv_keep){.last = INT64_MAX}, error));
+    /* The machine may have measurements already. */
+    if (machine[0] != '\0')
+        bench.machine = allocate(1, sizeof *bench.machine);
+    if (machine[0] != '\0' && world->rank == 0 && machine_read_part(bench.machine, machine, error))
+        error_defer(atomic_file_open(&file, machine, error));
+    if (comm_agree(world, error))
+        error_defer(topic(&bench, error));
+    if (file.stream != NULL && error->kind != ERROR_NONE) {
+        atomic_file_discard(&file);
+    } else if (file.stream != NULL) {
+        machine_write(bench.machine, file.stream);
+        if (atomic_file_commit(&file, error))
+            printf("written to %s\n", machine);
     }
+    free(bench.machine);
+    if (bench.csv.stream != NULL)
+        error_defer(csv_flush(&bench.csv, error));
+    csv_close(&bench.csv);
+    if (world->rank == 0)
+        error_defer(app_output_arrived(error));
+    if (bench.device != NULL)
+        device_cpu.close(bench.device);
+    comm_agree(world, error);
 }
 
 const struct command command_bench = {

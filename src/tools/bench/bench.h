@@ -50,8 +50,7 @@ struct bench {
     struct device *device; /* the CPU */
     struct bench_host host;
     int nodes;
-    struct csv csv; /* rank 0 with bench.output */
-    bool has_csv;
+    struct csv csv;          /* rank 0 with bench.output; else not open */
     struct machine *machine; /* with bench.machine: the topics add what they measure; else NULL */
 };
 
