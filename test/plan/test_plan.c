@@ -72,40 +72,30 @@ static double element_bytes(enum comm_type type)
                                                   : 8;
 }
 
-static struct comm_request *count_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                             enum comm_type type, enum comm_operation operation,
-                                             struct event *after)
-{
-    struct counted_group *counted = counted_of(comm);
-    counted->sent += 2 * element_bytes(type) * (double)count * (comm->size - 1) / comm->size;
-    return counted->real->all_reduce(comm, buffer, count, type, operation, after);
-}
+/* A collective of which each rank sends `times` * (size - 1) * count elements. */
+#define COUNTED(call, times, parameters, ...)                                                      \
+    static struct comm_request *count_##call(struct comm *comm, parameters)                        \
+    {                                                                                              \
+        struct counted_group *counted = counted_of(comm);                                          \
+        counted->sent += element_bytes(type) * (double)count * (times) * (comm->size - 1);         \
+        return counted->real->call(comm, __VA_ARGS__);                                             \
+    }
+#define LIST(...) __VA_ARGS__
 
-static struct comm_request *count_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                                 enum comm_type type, enum comm_operation operation,
-                                                 struct event *after)
-{
-    struct counted_group *counted = counted_of(comm);
-    counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
-    return counted->real->reduce_scatter(comm, buffer, count, type, operation, after);
-}
-
-static struct comm_request *count_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                             enum comm_type type, struct event *after)
-{
-    struct counted_group *counted = counted_of(comm);
-    counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
-    return counted->real->all_gather(comm, buffer, count, type, after);
-}
-
-static struct comm_request *count_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                             const int *parts, void *received, int64_t count,
-                                             enum comm_type type, struct event *after)
-{
-    struct counted_group *counted = counted_of(comm);
-    counted->sent += element_bytes(type) * (double)count * parts[comm->rank] * (comm->size - 1);
-    return counted->real->all_to_all(comm, sent, stride, parts, received, count, type, after);
-}
+COUNTED(all_reduce, 2.0 / comm->size,
+        LIST(void *buffer, int64_t count, enum comm_type type, enum comm_operation operation,
+             struct event *after),
+        buffer, count, type, operation, after)
+COUNTED(reduce_scatter, 1,
+        LIST(void *buffer, int64_t count, enum comm_type type, enum comm_operation operation,
+             struct event *after),
+        buffer, count, type, operation, after)
+COUNTED(all_gather, 1, LIST(void *buffer, int64_t count, enum comm_type type, struct event *after),
+        buffer, count, type, after)
+COUNTED(all_to_all, parts[comm->rank],
+        LIST(const void *sent, int64_t stride, const int *parts, void *received, int64_t count,
+             enum comm_type type, struct event *after),
+        sent, stride, parts, received, count, type, after)
 
 static void counting_begin(struct counted_group *counted, struct comm *comm)
 {

@@ -237,24 +237,6 @@ TEST(attempts_of_a_run_form_one_table)
     }
 }
 
-TEST(summary_covers_all_ranks)
-{
-    struct monitor_setup setup = some_setup(100);
-    setup.device = &gpu;
-    gpu_open("");
-    json_t *summary = monitor_end(monitor_open(&setup));
-    gpu_close();
-    assert_true(fabs(figure(summary, "gpu_busy", "mean") - 0.87) < 1e-12);
-    assert_true(fabs(figure(summary, "gpu_power", "mean") - 412.345) < 1e-9);
-    assert_true(fabs(figure(summary, "gpu_power", "max") - 412.345) < 1e-9);
-    assert_true(figure(summary, "gpu_memory_used_bytes", "max") == 5.0 * (1 << 30));
-    assert_true(isnan(figure(summary, "gpu_memory_used_bytes", "mean")));
-    json_decref(summary);
-    char *text = read_text(table);
-    assert_true(cell(last_row(text), "gpu_memory_used_bytes") == 5.0 * (1 << 30));
-    free(text);
-}
-
 /* The values differ between ranks. */
 TEST(sums_follow_the_kind_of_sensor)
 {
@@ -364,8 +346,9 @@ TEST(removed_folder_is_one_warning)
     free(output);
 }
 
-/* The training thread writes rows at the same time. */
-TEST(points_are_written_to_tensorboard)
+/* The readings of a GPU, in the table, the summary and TensorBoard, to which the training thread
+ * writes at the same time. */
+TEST(readings_are_written_everywhere)
 {
     struct monitor_setup setup = some_setup(0.1);
     struct run_folder run = {0};
@@ -379,7 +362,6 @@ TEST(points_are_written_to_tensorboard)
     options.output.csv = false;
     struct comm *alone = comm_fake_open(0, 1);
     setup.world = alone;
-    setup.folder = NULL;
     setup.device = &gpu;
     setup.log = run_log_open(&run, &options.output, &(struct run_log_position){0}, &error);
     assert_non_null(setup.log);
@@ -390,11 +372,17 @@ TEST(points_are_written_to_tensorboard)
         monitor_step(monitor, step);
     }
     pass_seconds(0.15);
-    json_decref(monitor_end(monitor));
+    json_t *summary = monitor_end(monitor);
+    assert_true(fabs(figure(summary, "gpu_busy", "mean") - 0.87) < 1e-12);
+    assert_true(fabs(figure(summary, "gpu_power", "max") - 412.345) < 1e-9);
+    assert_true(figure(summary, "gpu_memory_used_bytes", "max") == 5.0 * (1 << 30));
+    json_decref(summary);
     run_log_close(setup.log);
     gpu_close();
     alone->backend->close(alone);
-    assert_int_equal(access(table, F_OK), -1);
+    char *rows = read_text(table);
+    assert_true(cell(last_row(rows), "gpu_memory_used_bytes") == 5.0 * (1 << 30));
+    free(rows);
     glob_t found;
     size_t length, at = 0;
     snprintf(path, sizeof path, "%s/events*", folder);
