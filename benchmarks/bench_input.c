@@ -13,7 +13,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "data/loader.h"
-#include "data/policy.h"
 #include "tools/bench/bench.h"
 #include "train/feed.h"
 

@@ -10,34 +10,13 @@
 
 extern "C" {
 #include "comm/combine.h"
+#include "comm/comm.h"
 }
 
 enum { COLLECTIVE_ID_BYTES = 128 };
 
 /* A communicator: this rank's member of a group. */
 struct collective;
-
-enum call_kind {
-    CALL_ALL_REDUCE,
-    CALL_REDUCE_SCATTER,
-    CALL_ALL_GATHER,
-    CALL_BROADCAST,
-    CALL_ALL_TO_ALL
-};
-
-/* Buffers and counts as in comm.h: in place, `count` elements per rank. Only an all-to-all has
- * `received`, `stride` and `parts`; `parts` is read only before collective_run returns. */
-struct collective_call {
-    enum call_kind kind;
-    void *buffer;
-    int64_t count;
-    enum comm_type type;
-    enum comm_operation operation;
-    int root;
-    void *received;
-    int64_t stride;
-    const int *parts;
-};
 
 /* "NCCL 2.28.9" */
 void collective_library(char *text, size_t size);
@@ -61,9 +40,10 @@ const char *collective_error(struct collective *collective);
 /* Register memory that calls will use until collective_close. */
 void collective_use_memory(struct collective *collective, void *memory, size_t bytes);
 
-/* Queue the call on the stream. An all-to-all connects ranks that have not exchanged messages
+/* Queue the collective on the stream, whatever `after` is. `parts` is read only before the function
+ * returns. An all-to-all connects ranks that have not exchanged messages
  * before: it returns when they have called it, too. */
-const char *collective_run(struct collective *collective, const struct collective_call *call,
+const char *collective_run(struct collective *collective, const struct comm_call *call,
                            cudaStream_t stream);
 
 #endif

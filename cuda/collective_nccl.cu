@@ -115,9 +115,8 @@ void collective_use_memory(struct collective *collective, void *memory, size_t b
 
 /* One message per block of a partial value. Messages between two ranks are received in the order in
  * which they are sent. */
-static ncclResult_t all_to_all(const struct collective *collective,
-                               const struct collective_call *call, ncclDataType_t type,
-                               cudaStream_t stream)
+static ncclResult_t all_to_all(const struct collective *collective, const struct comm_call *call,
+                               ncclDataType_t type, cudaStream_t stream)
 {
     const int64_t width = comm_type_size(call->type);
     const size_t count = (size_t)call->count;
@@ -140,7 +139,7 @@ static ncclResult_t all_to_all(const struct collective *collective,
     return result != ncclSuccess ? result : ended;
 }
 
-const char *collective_run(struct collective *collective, const struct collective_call *call,
+const char *collective_run(struct collective *collective, const struct comm_call *call,
                            cudaStream_t stream)
 {
     static const ncclDataType_t types[] = {ncclUint8,   ncclInt64,    ncclFloat32,
@@ -152,21 +151,24 @@ const char *collective_run(struct collective *collective, const struct collectiv
     unsigned char *buffer = (unsigned char *)call->buffer;
     unsigned char *own = buffer + collective->rank * call->count * comm_type_size(call->type);
     ncclResult_t result = ncclInvalidArgument;
-    switch (call->kind) {
-    case CALL_ALL_REDUCE:
+    switch (call->action) {
+    case COMM_ALL_REDUCE:
         result = ncclAllReduce(buffer, buffer, count, type, operation, collective->comm, stream);
         break;
-    case CALL_REDUCE_SCATTER:
+    case COMM_REDUCE_SCATTER:
         result = ncclReduceScatter(buffer, own, count, type, operation, collective->comm, stream);
         break;
-    case CALL_ALL_GATHER:
+    case COMM_ALL_GATHER:
         result = ncclAllGather(own, buffer, count, type, collective->comm, stream);
         break;
-    case CALL_BROADCAST:
-        result = ncclBroadcast(buffer, buffer, count, type, call->root, collective->comm, stream);
+    case COMM_BROADCAST:
+        result = ncclBroadcast(buffer, buffer, count, type, call->peer, collective->comm, stream);
         break;
-    case CALL_ALL_TO_ALL:
+    case COMM_ALL_TO_ALL:
         result = all_to_all(collective, call, type, stream);
+        break;
+    case COMM_SEND:
+    case COMM_RECEIVE:
         break;
     }
     return failure(result, collective->comm);

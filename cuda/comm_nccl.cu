@@ -25,7 +25,7 @@ struct nccl_group;
 
 struct comm_request {
     struct nccl_group *group;
-    struct collective_call call;
+    struct comm_call call;
     int64_t number; /* number of the collective in its group, from 1 */
     cudaEvent_t over;
     bool open;     /* started and not yet waited for */
@@ -168,7 +168,7 @@ static void call_describe(const struct comm_request *request, char *text, size_t
 {
     static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast",
                                         "all-to-all"};
-    snprintf(text, size, "GPU %s of %lld %s%s", names[request->call.kind],
+    snprintf(text, size, "GPU %s of %lld %s%s", names[request->call.action],
              (long long)request->call.count, comm_type_name(request->call.type),
              request->recorded ? ", or an earlier one in a graph," : "");
 }
@@ -187,8 +187,7 @@ static void group_give_up(struct nccl_group *group, const struct comm_request *r
                  groups_abort);
 }
 
-static struct comm_request *request_take(struct nccl_group *group,
-                                         const struct collective_call *call)
+static struct comm_request *request_take(struct nccl_group *group, const struct comm_call *call)
 {
     pthread_mutex_lock(&watch.lock);
     struct comm_request *request = &group->requests[++group->started % REQUESTS];
@@ -205,7 +204,7 @@ static struct comm_request *request_take(struct nccl_group *group,
  * first time. All pairs have done so once every rank had values to send. */
 static const char *request_run(struct nccl_group *group, const struct comm_request *request)
 {
-    const bool connects = request->call.kind == CALL_ALL_TO_ALL && !group->connected;
+    const bool connects = request->call.action == COMM_ALL_TO_ALL && !group->connected;
     char what[160];
     struct guard guard;
     call_describe(request, what, sizeof what);
@@ -223,17 +222,14 @@ static const char *request_run(struct nccl_group *group, const struct comm_reque
     return failed;
 }
 
-static struct comm_request *group_start(struct comm *comm, const struct collective_call *call,
-                                        struct event *after)
+static struct comm_request *group_start(struct comm *comm, const struct comm_call *call)
 {
     struct nccl_group *group = group_of(comm);
     enum cudaStreamCaptureStatus capture;
-    ENSURE(call->count >= 0, "a collective of a negative count");
-    if (call->count == 0)
-        return NULL;
+    ENSURE(call->action < COMM_SEND, "transfers between two GPUs are not supported");
     struct comm_request *request = request_take(group, call);
-    if (after != NULL)
-        CUDA_CHECK(cudaStreamWaitEvent(group->stream, after->handle, 0));
+    if (call->after != NULL)
+        CUDA_CHECK(cudaStreamWaitEvent(group->stream, call->after->handle, 0));
     CUDA_CHECK(cudaStreamIsCapturing(group->stream, &capture));
     request->recorded = capture == cudaStreamCaptureStatusActive;
     group->recorded = group->recorded || request->recorded;
@@ -249,52 +245,6 @@ static struct comm_request *group_start(struct comm *comm, const struct collecti
     return request;
 }
 
-static struct comm_request *group_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                             enum comm_type type, enum comm_operation operation,
-                                             struct event *after)
-{
-    const struct collective_call call = {CALL_ALL_REDUCE, buffer, count, type, operation, 0};
-    return group_start(comm, &call, after);
-}
-
-static struct comm_request *group_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                                 enum comm_type type, enum comm_operation operation,
-                                                 struct event *after)
-{
-    const struct collective_call call = {CALL_REDUCE_SCATTER, buffer, count, type, operation, 0};
-    return group_start(comm, &call, after);
-}
-
-static struct comm_request *group_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                             enum comm_type type, struct event *after)
-{
-    const struct collective_call call = {CALL_ALL_GATHER, buffer, count, type, COMM_SUM, 0};
-    return group_start(comm, &call, after);
-}
-
-static struct comm_request *group_broadcast(struct comm *comm, void *buffer, int64_t count,
-                                            enum comm_type type, int root, struct event *after)
-{
-    const struct collective_call call = {CALL_BROADCAST, buffer, count, type, COMM_SUM, root};
-    return group_start(comm, &call, after);
-}
-
-static struct comm_request *group_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                             const int *parts, void *received, int64_t count,
-                                             enum comm_type type, struct event *after)
-{
-    const struct collective_call call = {CALL_ALL_TO_ALL,
-                                         const_cast<void *>(sent),
-                                         count,
-                                         type,
-                                         COMM_SUM,
-                                         0,
-                                         received,
-                                         stride,
-                                         parts};
-    return comm_parts_before(parts, comm->size) == 0 ? NULL : group_start(comm, &call, after);
-}
-
 static void group_wait(struct comm_request *request, struct stream *stream)
 {
     if (request == NULL)
@@ -305,49 +255,6 @@ static void group_wait(struct comm_request *request, struct stream *stream)
     else
         cuda_wait_for(request->over);
     request->open = false;
-}
-
-/* The GPU's time is not the host's: nothing to report. */
-static void group_times(struct comm *, double *busy, double *exposed)
-{
-    *busy = *exposed = 0;
-}
-
-/* ---- Functions supported by host groups only */
-static struct comm_request *group_send(struct comm *, const void *, int64_t, int)
-{
-    ENSURE(false, "sends between GPUs are not supported");
-    return NULL;
-}
-
-static struct comm_request *group_receive(struct comm *, void *, int64_t, int)
-{
-    ENSURE(false, "receives between GPUs are not supported");
-    return NULL;
-}
-
-static struct comm *group_split(struct comm *, int, int)
-{
-    ENSURE(false, "a group of GPUs needs a group of GPUs as its parent");
-    return NULL;
-}
-
-static struct comm *group_split_node(struct comm *)
-{
-    ENSURE(false, "a group of GPUs needs a group of GPUs as its parent");
-    return NULL;
-}
-
-static bool group_set_transport(struct comm *, enum transport_choice, struct error *)
-{
-    ENSURE(false, "NCCL chooses how it goes");
-    return false;
-}
-
-static void *group_handle(struct comm *)
-{
-    ENSURE(false, "a group of GPUs has no communicator of MPI");
-    return NULL;
 }
 
 static void group_describe_transport(const struct comm *, char *text, size_t size)
@@ -502,20 +409,9 @@ static void group_close(struct comm *comm)
 
 static const struct comm_backend comm_nccl = {
     .name = "nccl",
-    .all_reduce = group_all_reduce,
-    .reduce_scatter = group_reduce_scatter,
-    .all_gather = group_all_gather,
-    .broadcast = group_broadcast,
-    .all_to_all = group_all_to_all,
-    .send = group_send,
-    .receive = group_receive,
+    .start = group_start,
     .wait = group_wait,
-    .times = group_times,
-    .split = group_split,
-    .split_node = group_split_node,
-    .set_transport = group_set_transport,
     .describe_transport = group_describe_transport,
-    .handle = group_handle,
     .use_memory = group_use_memory,
     .close = group_close,
 };

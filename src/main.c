@@ -16,7 +16,6 @@
 #include "core/hdf5_reader.h"
 #include "core/log.h"
 #include "core/open_file.h"
-#include "core/subprocess.h"
 #include "plan/plan.h"
 
 static const struct command *command_of(const struct command_line *line)
@@ -106,7 +105,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` fails instead */
     if (argc == 2 && strcmp(argv[1], HDF5_CHILD) == 0)
         hdf5_child_run();
-    subprocess_set_program("/proc/self/exe");
+    hdf5_child_set_program("/proc/self/exe");
     const struct command *first = argc > 1 ? app_find(argv[1]) : NULL;
     if (first != NULL && first->run_alone != NULL) {
         stop_signal_mask(SIG_UNBLOCK);

@@ -25,12 +25,12 @@ import sys
 import time
 
 import export
-from report_values import CONTROL, NAN, array, esc, get, known, letters, mean, num, ratio, show
-from report_values import stamp_seconds, text
+from report_values import CONTROL, NAN, Html, array, esc, get, known, letters, mean, num, ratio
+from report_values import show, stamp_seconds, text
 from report_run import Failure, Run, persistence, read_text, write_file
 from report_tables import FACT, FACTS, FACT_TABLE, SCALING_CONDITIONS, SPLITS, Sheet, difference
-from report_tables import fact_best, fact_known, fact_name, facts_csv, html_cell, html_table, label
-from report_tables import markdown, sheet_attempts, sheet_classes, sheet_options, sheet_outputs
+from report_tables import fact_best, fact_known, fact_name, facts_csv, label, markdown
+from report_tables import sheet_attempts, sheet_classes, sheet_options, sheet_outputs
 from report_tables import sheet_ranks, sheet_splits, sheet_units
 from report_charts import COLOURS, MEASURES, Chart, Drawing, Series, charts_write, measure_values
 from report_charts import points, time_unit
@@ -40,9 +40,9 @@ from report_charts import points, time_unit
 
 # Parts of a run's description; a part without a value is left out.
 KIND = (
-    "{model}|initial weights {init}|{data}| ({data_used})|{epochs} epochs|{optimizer}"
-    "|, learning rate {learning_rate}|{strategy}|{ranks} ranks| on {nodes} nodes|{precision}"
-)
+    "{model}|initial weights {init}|{data}|data used {data_used}|epochs {epochs}|{optimizer}|"
+    "learning rate {learning_rate}|{strategy}|ranks {ranks}|nodes {nodes}|{precision}"
+).split("|")
 CHOSEN_ON_TEST = (
     "The best checkpoint was chosen on the test set (data.val=test), so its accuracy is an "
     "overestimate. data.val=0.1 holds out training images."
@@ -50,31 +50,29 @@ CHOSEN_ON_TEST = (
 COMPARED = (
     "A dot marks the best value of a row. Speed-up and scaling efficiency are relative to run A."
 )
+UNKNOWN = "<p>Unknown: the run has not ended.</p>\n"
 
 
 class Page:
-    """The page about the runs."""
+    """The page about the runs. Methods return HTML."""
 
     def __init__(self, runs):
-        self.runs, self.one, self.parts = runs, len(runs) == 1, []
+        self.runs, self.one = runs, len(runs) == 1
 
-    def add(self, *parts):
-        self.parts.extend(parts)
-
-    def key(self, run):
-        return '<span class="key s%d"><b>%s</b></span>' % (run % len(COLOURS), letters(run))
+    def key(self, at):
+        place = at % len(COLOURS), esc(self.runs[at].name), letters(at)
+        return Html('<span class="key s%d" title="%s"><b>%s</b></span>' % place)
 
     def note(self, words, key=""):
-        self.add('<p class="note">%s%s</p>\n' % (key, esc(words)))
+        return '<p class="note">%s%s</p>\n' % (key, esc(words))
 
     def run_title(self, at):
         return "" if self.one else "<h3>%s%s</h3>\n" % (self.key(at), esc(self.runs[at].name))
 
     def each(self, show_run):
-        """Add what show_run(run, its number) returns under the titles of the runs."""
-        for at, run in enumerate(self.runs):
-            shown = show_run(run, at)
-            self.add(self.run_title(at) + shown if shown else "")
+        """What show_run(run, its number) returns, under the titles of the runs."""
+        shown = [(at, show_run(run, at)) for at, run in enumerate(self.runs)]
+        return "".join(self.run_title(at) + part for at, part in shown if part)
 
     # -- the head
 
@@ -86,32 +84,26 @@ class Page:
     def kind(self, run):
         """Model, data, layout and state of a run in one line."""
         cells = {key: FACT[key].cell(run, run) for key in FACT}
-        dot = " &middot; "
         cells["data"] = cells["data"].rstrip("/").rpartition("/")[2]
-        line = ""
-        for words in KIND.split("|"):
-            key = re.search("{(.*)}", words).group(1)
-            if cells[key] not in ("", "all"):
-                words = words[:-1] if cells[key] == "1" and words.endswith("s") else words
-                words = words if words[0] in " ," else dot + words
-                line += words.format(**{key: esc(cells[key])})
-        line = re.sub("^( &middot; |, | )", "", line)
+        cells["data_used"] = cells["data_used"].replace("all", "")
+        parts = [part for part in KIND if cells[part.partition("{")[2].rstrip("}")]]
         status = run.status()
         colour = {"finished": "ok", "failed": "no"}.get(status, "open")
-        return "%s%s<span class='state %s'>%s</span>" % (line, dot if line else "", colour, status)
+        state = "<span class='state %s'>%s</span>" % (colour, status)
+        return " &middot; ".join([esc(part.format(**cells)) for part in parts] + [state])
 
     def head(self):
-        self.add("<header>\n<h1>%s</h1>\n" % self.title())
+        parts = ["<header>\n<h1>%s</h1>\n" % self.title()]
         if self.one:
             run = self.runs[0]
-            self.add('<p class="kind">%s</p>\n' % self.kind(run))
+            parts.append('<p class="kind">%s</p>\n' % self.kind(run))
             if run.status() != "finished" and run.reason():
-                self.add('<p class="reason">%s</p>\n' % esc(run.reason()))
-        self.figures()
+                parts.append('<p class="reason">%s</p>\n' % esc(run.reason()))
+        parts.append(self.figures())
         for at, run in enumerate(self.runs):
             if run.result.get("chosen_on_test") is True:
-                self.note(CHOSEN_ON_TEST, "" if self.one else self.key(at))
-        self.add("</header>\n")
+                parts.append(self.note(CHOSEN_ON_TEST, "" if self.one else self.key(at)))
+        return "".join(parts) + "</header>\n"
 
     def figures(self):
         """The key figures: of one run side by side, of several as a table."""
@@ -123,27 +115,29 @@ class Page:
         for key, instead in ("train_loss", "val_loss"), ("total_seconds", "without_setup_seconds"):
             if FACT[instead] in shown and FACT[key] in shown:
                 shown.remove(FACT[key])
-        names = [label(fact_name(fact, self.runs)) for fact in shown]
+        names = [fact_name(fact, self.runs) for fact in shown]
         if self.one:
-            run = self.runs[0]
-            tile = "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>\n"
-            cells = [(esc(fact.cell(run, run)), esc(fact.weights(run))) for fact in shown]
-            tiles = [tile % (name, *cell) for name, cell in zip(names, cells)]
-            self.add('<dl class="tiles">\n', *tiles, "</dl>\n")
-            return
-        head = [html_cell("run", "", "col")] + [html_cell(name, "n", "col") for name in names]
-        rows = []
-        for at, run in enumerate(self.runs):
-            name = "%s<b>%s</b> <small>%s</small>" % (self.key(at), esc(run.name), self.kind(run))
-            rows.append([html_cell(name, "", "row")] + [self.cell(fact, run) for fact in shown])
-        self.add(html_table("figures", "Key figures", head, rows))
+            tile = "<div><dt>%s</dt><dd>%s</dd></div>\n"
+            cells = [self.cell(fact, self.runs[0]) for fact in shown]
+            tiles = [tile % (label(name), cell) for name, cell in zip(names, cells)]
+            return '<dl class="tiles">\n%s</dl>\n' % "".join(tiles)
+
+        def name_of(run):
+            name = self.key(self.runs.index(run)), esc(run.name), self.kind(run)
+            return Html("%s<b>%s</b> <small>%s</small>" % name)
+
+        columns = [("run", "text", name_of)]
+        for fact, name in zip(shown, names):
+            columns.append((name, "as is", lambda run, fact=fact: self.cell(fact, run)))
+        return Sheet("Key figures", "figures", self.runs, columns).html()
 
     def cell(self, fact, run):
-        best = " best" if fact_best(fact, self.runs, run) else ""
+        """A value, with a mark if it is the best one, and the weights that it belongs to."""
+        shown = esc(fact.cell(run, self.runs[0]))
+        if fact_best(fact, self.runs, run):
+            shown = '<span class="best">%s</span>' % shown
         weights = fact.weights(run)
-        small = "<small>%s</small>" % esc(weights) if weights else ""
-        shown = esc(fact.cell(run, self.runs[0])) + small
-        return html_cell(shown, ("t" if fact.kind == "text" else "n") + best)
+        return Html(shown + ("<small>%s</small>" % esc(weights) if weights else ""))
 
     # -- charts
 
@@ -157,38 +151,38 @@ class Page:
                 words = series.name.partition(" ")[0] if brief else series.name
                 shape = "dash" if series.dashed else "line"
                 entries.append(("%s s%d" % (shape, series.colour), words))
-        self.add("<figure><figcaption>%s%s</figcaption>\n" % (esc(chart.title), unit))
-        self.legend(entries + ([("dash any", "validation")] if brief else []))
-        self.add(Drawing(chart, width, height, name, enlarged, places // coarse, coarse).svg())
-        self.add("</figure>\n")
-
-    def legend(self, entries):
+        entries += [("dash any", "validation")] if brief else []
         lines = ['<span><i class="%s"></i>%s</span>\n' % (c, esc(words)) for c, words in entries]
-        self.add('<p class="legend">%s</p>' % "".join(lines) if lines else "")
+        legend = '<p class="legend">%s</p>' % "".join(lines) if lines else ""
+        head = "<figure><figcaption>%s%s</figcaption>\n%s" % (esc(chart.title), unit, legend)
+        drawing = Drawing(chart, width, height, name, enlarged, places // coarse, coarse)
+        return head + drawing.svg() + "</figure>\n"
 
     def measures(self, chosen):
         """The charts of some measures."""
+        return "".join(map(self.measure, chosen))
+
+    def measure(self, measure):
         longest = max(known(run.last("elapsed_seconds"), 0) for run in self.runs)
-        for measure in chosen:
-            unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
-            series, splits = [], [("train", "training"), ("val", "validation")]
-            for at, run in enumerate(self.runs):
-                for split, name in splits if measure.evaluated else [("train", "")]:
-                    xs, ys = points(run, measure, split, unit)
-                    if any(y == y and (y or measure.evaluated) for y in ys):
-                        colour = (split == "val") if self.one else at
-                        name = name if self.one else ("%s %s" % (letters(at), name)).strip()
-                        series.append(Series(xs, ys, name, colour, split == "val"))
-            if not series:
-                continue
-            for at, one in enumerate(series):
-                one.covered = sum(coincide(one, other) for other in series[at + 1 :])
-            scale = dict(y_log="log" in measure.flags, y_zero=not measure.flags)
-            title, whole = self.measure_title(measure), not measure.by_time
-            chart = Chart(title, series, unit_name, measure.unit, whole, **scale)
-            chart = self.marked(chart) if measure.large else chart
-            brief = measure.evaluated and len(self.runs) > 3
-            self.figure(measure.name, chart, measure.large, brief)
+        unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
+        series, splits = [], [("train", "training"), ("val", "validation")]
+        for at, run in enumerate(self.runs):
+            for split, name in splits if measure.evaluated else [("train", "")]:
+                xs, ys = points(run, measure, split, unit)
+                if any(y == y and (y or measure.evaluated) for y in ys):
+                    colour = (split == "val") if self.one else at
+                    name = name if self.one else ("%s %s" % (letters(at), name)).strip()
+                    series.append(Series(xs, ys, name, colour, split == "val"))
+        if not series:
+            return ""
+        for at, one in enumerate(series):
+            one.covered = sum(coincide(one, other) for other in series[at + 1 :])
+        scale = dict(y_log="log" in measure.flags, y_zero=not measure.flags)
+        title, whole = self.measure_title(measure), not measure.by_time
+        chart = Chart(title, series, unit_name, measure.unit, whole, **scale)
+        brief = measure.evaluated and len(self.runs) > 3
+        chart = self.marked(chart) if measure.large else chart
+        return self.figure(measure.name, chart, measure.large, brief)
 
     def measure_title(self, measure):
         segmentation = all(run.task() == "segmentation" for run in self.runs)
@@ -206,45 +200,40 @@ class Page:
         forecast = any(run.task() == "forecast" for run in self.runs)
         charts, ratios = {}, []
         for at, run in enumerate(self.runs):
-            rows_of = {}
+            rows_of, letter = {}, "" if self.one else letters(at) + " "
             for row in run.outputs:
                 if row.get("split") == "val":
                     rows_of.setdefault(row["output"], []).append(row)
-            words = ("validation", "persistence", "")
-            words = words if self.one else (letters(at), letters(at) + " persistence", letters(at))
             for name, rows in rows_of.items():
                 steps, rmse, simple, r2 = (
                     [num(row.get(key)) for row in rows]
                     for key in ("step", "rmse", "persistence_rmse", "r2")
                 )
                 series = charts.setdefault(name, [])
-                series.append(Series(steps, rmse, words[0], at))
+                series.append(Series(steps, rmse, letter + "validation", at))
                 if any(v == v for v in simple):
-                    series.append(Series(steps, simple, words[1], 1 if self.one else at, True))
+                    colour = 1 if self.one else at
+                    series.append(Series(steps, simple, letter + "persistence", colour, True))
                 ys = list(map(persistence, rows)) if forecast else r2
-                ratios.append(Series(steps, ys, (words[2] + " " + name).lstrip(), len(ratios)))
-        for at, name in enumerate(list(charts)[:4]):
-            self.figure("rmse-%d" % at, self.marked(Chart("RMSE of " + name, charts[name])), True)
+                ratios.append(Series(steps, ys, letter + name, len(ratios)))
+        shown = [Chart("RMSE of " + name, charts[name]) for name in list(charts)[:4]]
         if ratios:
-            chart = Chart("RMSE / persistence" if forecast else "R2", ratios[:8])
-            self.figure("output-ratio", self.marked(chart), True)
+            shown.append(Chart("RMSE / persistence" if forecast else "R2", ratios[:8]))
+        figures = ["output-%d" % at for at in range(len(shown))]
+        return "".join(self.figure(n, self.marked(c), True) for n, c in zip(figures, shown))
 
     def curves(self):
-        if not any(len(run.metrics) for run in self.runs):
-            self.add("<p>No curves: metrics.csv is missing or has no rows.</p>\n")
-        self.add('<div class="large">\n')
-        self.output_charts()
-        self.measures([measure for measure in MEASURES if measure.large])
-        self.add("</div>\n")
+        none = "<p>No curves: metrics.csv is missing or has no rows.</p>\n"
+        large = self.output_charts() + self.measures([m for m in MEASURES if m.large])
+        none = "" if any(len(run.metrics) for run in self.runs) else none
+        return '%s<div class="large">\n%s</div>\n' % (none, large)
 
     def details(self):
-        self.add('<div class="charts">\n')
-        small = [measure for measure in MEASURES if not measure.large]
-        self.measures([measure for measure in small if not (self.one and measure.by_time)])
-        self.add("</div>\n")
-        self.each(lambda run, at: self.values(run).html())
+        small = [m for m in MEASURES if not m.large and not (self.one and m.by_time)]
+        charts = '<div class="charts">\n%s</div>\n' % self.measures(small)
+        return charts + self.each(self.values)
 
-    def values(self, run):
+    def values(self, run, _):
         """The values of the curves at up to 100 evaluations; without evaluations at 20 rows."""
         evaluated = bool(run.rows["val"])
         rows = run.rows["val" if evaluated else "train"]
@@ -252,20 +241,18 @@ class Page:
         each = max(-(-len(rows) // most), 1)
         rows = rows[(len(rows) - 1) % each :: each]
         train = [None] + run.rows["train"]
-        steps = run.metrics.numbers("step")
-        columns = [("step", "count", steps.__getitem__)]
+        before = {row: train[bisect.bisect(run.rows["train"], row)] for row in rows}
+        columns = [("step", "count", run.metrics.numbers("step").__getitem__)]
         for measure in MEASURES:
             if measure.by_time:
                 continue
-            values = measure_values(run, measure)
-            before = lambda row: train[bisect.bisect(run.rows["train"], row)]
-            at_train = {row: values[before(row)] for row in rows if before(row) is not None}
-            title = self.measure_title(measure)
+            values, title = measure_values(run, measure), self.measure_title(measure)
+            at_train = {row: values[at] for row, at in before.items() if at is not None}
             if measure.evaluated and evaluated:
                 columns.append((title + ", validation", measure.kind, values.__getitem__))
                 title += ", training"
             columns.append((title, measure.kind, at_train.get))
-        return Sheet("Values", "ranks", rows, columns)
+        return Sheet("Values", "ranks", rows, columns).html()
 
     # -- confusion matrices, misclassified images, planes
 
@@ -279,20 +266,19 @@ class Page:
         if not count or len(rows) != count or any(len(row) != count for row in rows):
             return "", 0
         note = "Of the %s split: true classes in rows, predictions in columns. %s"
-        note %= SPLIT_WORDS[found["split"]], self.owner(run, found)
-        shown = '<p class="note">%s</p>\n' % esc(note)
+        shown = self.note(note % (SPLIT_WORDS[found["split"]], self.owner(run, found)))
         if count > 32:
             picture = matrix_picture(names, rows, letters(at)) if count <= 200 else ""
             return shown + picture + confusions(names, rows).html(), count
-        head = [html_cell("<span>%s</span>" % esc(name), "", "col") for name in names]
-        table = []
-        for name, row in zip(names, rows):
-            shades = [' style="--v:%.2f"' % known(ratio(value, sum(row)), 0.0) for value in row]
-            cells = [html_cell("%.0f" % v, more=shade) for v, shade in zip(row, shades)]
-            table.append([html_cell(esc(name), "", "row")] + cells)
-        body = ' id="confusion-%s"' % letters(at)
-        name = "Confusion matrix"
-        return shown + html_table("confusion", name, ["<td></td>"] + head, table, body=body), count
+
+        def cell(row, column):
+            share = known(ratio(rows[row][column], sum(rows[row])), 0.0)
+            return Html('<b style="--v:%.2f">%.0f</b>' % (share, rows[row][column]))
+
+        columns = [("", "text", names.__getitem__)]
+        columns += [(n, "as is", lambda row, c=c: cell(row, c)) for c, n in enumerate(names)]
+        table = Sheet("Confusion matrix", "confusion", range(count), columns).html()
+        return shown + '<div id="confusion-%s">%s</div>\n' % (letters(at), table), count
 
     def owner(self, run, found):
         """Say which weights a matrix or errors belong to, and where those of the used ones are."""
@@ -305,38 +291,40 @@ class Page:
         return line
 
     def errors(self):
-        self.add('<div class="pair">\n')
+        parts = ['<div class="pair">\n']
         for at, run in enumerate(self.runs if len(self.runs) <= 2 else ()):
             shown, count = self.matrix(at)
             if 0 < count <= 20:
                 longest = max(len(text(c.get("name"))) for c in run.detailed()["classes"])
                 wide = ' class="wide"' if min(longest, 25) * 7 + count * 40 > 580 else ""
                 title = "<h2>Confusion matrix</h2>\n" + self.run_title(at)
-                self.add("<div%s>%s%s</div>\n" % (wide, title, shown))
+                parts.append("<div%s>%s%s</div>\n" % (wide, title, shown))
         if self.one:
             run = self.runs[0]
             note = ": class, prediction and its probability."
-            self.samples(run.misclassified, "Most confident errors", note, "images", self.image)
+            found = run.misclassified
+            parts.append(self.samples(found, "Most confident errors", note, "images", self.image))
             note = ", from left to right: input (if any), target, prediction, error. Grey: missing."
-            self.samples(run.planes, "Samples", note, "planes", self.plane, ' class="wide"')
-        self.add("</div>\n")
+            parts.append(self.samples(run.planes, "Samples", note, "planes", self.plane))
+        return "".join(parts) + "</div>\n"
 
-    def samples(self, found, title, note, style, show_sample, wide=""):
+    def samples(self, found, title, note, style, show_sample):
         """Pictures of misclassified.json or planes.json."""
         samples = [s for s in array(found.get("samples")) if is_png(get(s, "png"))]
         if not samples:
-            return
+            return ""
         split = found.get("split")
         evaluations = self.runs[0].evaluations("test" if split == "test" else "val")
         owner = self.owner(self.runs[0], evaluations[-1]) if evaluations else ""
         note = "Of the %s split%s %s" % (SPLIT_WORDS.get(split, "validation"), note, owner)
-        self.add('<div%s><h2>%s</h2>\n<p class="note">%s</p>\n' % (wide, title, esc(note)))
         picture = '<div><img alt="%s" title="%s" src="data:image/png;base64,%s"><p>%s</p></div>\n'
-        self.add('<div class="%s">\n' % style)
+        parts = []
         for sample in samples:
             about, name, shown = show_sample(sample)
-            self.add(picture % (about, esc(name), sample["png"], shown))
-        self.add("</div></div>\n")
+            parts.append(picture % (about, esc(name), sample["png"], shown))
+        wide = ' class="wide"' if style == "planes" else ""
+        head = "<div%s><h2>%s</h2>\n%s" % (wide, title, self.note(note))
+        return '%s<div class="%s">\n%s</div></div>\n' % (head, style, "".join(parts))
 
     def image(self, sample):
         classes = array(self.runs[0].detailed().get("classes"))
@@ -358,148 +346,109 @@ class Page:
     # -- sections, initially closed
 
     def summary(self):
-        if not self.one:
-            self.note(COMPARED)
         wide = {1: "", 2: " two"}.get(len(self.runs), " wide")
-        self.add('<div class="groups%s">\n' % wide)
-        head = ["<td></td>"]
+        parts = ["" if self.one else self.note(COMPARED), '<div class="groups%s">\n' % wide]
+        columns = [("", "text", lambda fact: label(fact_name(fact, self.runs)))]
         for at, run in enumerate(self.runs):
-            head.append(html_cell(self.key(at), "n", "col", ' title="%s"' % esc(run.name)))
+            name = "" if self.one else self.key(at)
+            columns.append((name, "as is", lambda fact, run=run: self.cell(fact, run)))
         for group in FACT_TABLE:
-            rows = []
-            for fact in FACTS:
-                if fact.group == group and fact_known(fact, self.runs):
-                    name = html_cell(label(fact_name(fact, self.runs)), "", "row")
-                    rows.append([name] + [self.cell(fact, run) for run in self.runs])
-            if rows:
-                table = html_table("facts", group, [] if self.one else head, rows, caption=group)
-                self.add("<div>%s</div>\n" % table)
-        self.add("</div>\n")
-
+            facts = [f for f in FACTS if f.group == group and fact_known(f, self.runs)]
+            if facts:
+                parts.append("<div>%s</div>\n" % Sheet(group, "facts", facts, columns).html())
+        parts.append("</div>\n")
         for at, run in enumerate(self.runs):
             speed = difference(run, self.runs[0])
             found = speed or difference(run, self.runs[0], SCALING_CONDITIONS)
             if found:
                 what = "speed" if speed else "scaling efficiency"
                 line = "%s not compared with %s: %s %s, not %s."
-                line %= (what, self.runs[0].name) + found
-                self.note(line, self.key(at))
+                parts.append(self.note(line % (what, self.runs[0].name, *found), self.key(at)))
+        return "".join(parts)
 
-    def classes(self):
-        self.each(self.classes_of)
-
-    def classes_of(self, run, at):
+    def classes(self, run, at):
         table = sheet_classes(run).html()
         parts = [sheet_splits(run).html(), sheet_outputs(run).html()]
         if not table and not run.outputs:
             parts.append("<p>Classes are unknown: result.json does not contain them.</p>\n")
         shown, count = self.matrix(at)
         matrix = "<div>%s</div>\n" % shown if count > 20 or len(self.runs) > 2 else ""
-        pair = '<div class="pair">\n%s<div id="classes-%s">%s</div></div>\n'
-        return "".join(parts) + pair % (matrix, letters(at), table)
+        return "".join(parts) + '<div class="pair">\n%s<div>%s</div></div>\n' % (matrix, table)
 
-    def units(self):
-        unknown = "<p>Time and memory by unit are unknown: the run has not ended.</p>\n"
-        self.each(lambda run, at: sheet_units(run).html() or unknown)
-
-    def ranks(self):
-        unknown = "<p>Unknown: the run has not ended.</p>\n"
-        self.each(lambda run, at: sheet_ranks(run).html() or unknown)
-
-    def hardware(self):
-        for at, run in enumerate(self.runs):
-            self.add(self.run_title(at))
-            if not len(run.monitor):
-                self.add("<p>Unknown: monitor.csv is missing or has no rows.</p>\n")
-                continue
-            times = [stamp_seconds(stamp) for stamp in run.monitor.texts("time")]
-            ranks = [int(known(v, 0.0)) for v in run.monitor.numbers("rank")]
-            good = [t for t in times if t == t] or [0.0]
-            unit, unit_name = time_unit(max(good) - min(good))
-            times = [(t - min(good)) / unit for t in times]
-            self.add('<div class="charts">\n')
-            for column, title, y_label, scale, y_zero, y_range in SENSOR_CHARTS:
-                values = [scale * value for value in run.monitor.numbers(column)]
-                rows = [row for row in zip(times, values, ranks) if not math.isnan(row[0] + row[1])]
-                if rows:
-                    series = rank_series(rows, len(set(ranks)))
-                    chart = Chart(title, series, unit_name, y_label, x_whole=False)
-                    chart = chart._replace(y_zero=y_zero, y_range=y_range)
-                    self.figure("sensor-%s-%s" % (column, letters(at)), chart)
-            self.add("</div>\n")
+    def hardware(self, run, at):
+        if not len(run.monitor):
+            return "<p>Unknown: monitor.csv is missing or has no rows.</p>\n"
+        times = [stamp_seconds(stamp) for stamp in run.monitor.texts("time")]
+        ranks = [int(known(v, 0.0)) for v in run.monitor.numbers("rank")]
+        good = [t for t in times if t == t] or [0.0]
+        unit, unit_name = time_unit(max(good) - min(good))
+        times, parts = [(t - min(good)) / unit for t in times], []
+        for column, title, y_label, scale, y_zero, y_range in SENSOR_CHARTS:
+            values = [scale * value for value in run.monitor.numbers(column)]
+            rows = [row for row in zip(times, values, ranks) if not math.isnan(row[0] + row[1])]
+            if rows:
+                series = rank_series(rows, len(set(ranks)))
+                chart = Chart(title, series, unit_name, y_label, x_whole=False)
+                chart = chart._replace(y_zero=y_zero, y_range=y_range)
+                parts.append(self.figure("sensor-%s-%s" % (column, letters(at)), chart))
+        return '<div class="charts">\n%s</div>\n' % "".join(parts)
 
     def decks(self):
         none = "" if self.one else "<p>None besides the names.</p>\n"
-        self.add(sheet_options(self.runs).html() or none)
-        self.each(lambda run, at: sheet_attempts(run).html())
+        attempts = self.each(lambda run, _: sheet_attempts(run).html())
+        return (sheet_options(self.runs).html() or none) + attempts
 
-    def troubles(self):
-        self.each(self.troubles_of)
-        self.add("" if self.trouble_count() else "<p>None.</p>\n")
-
-    def troubles_of(self, run, at):
+    def troubles(self, run, _):
         parts = []
-        for title, lines in ("From the log", run.trouble), (
-            "Missing or damaged files",
-            run.missing,
-        ):
+        titles = [("From the log", run.trouble), ("Missing or damaged files", run.missing)]
+        for title, lines in titles:
             more = len(lines) - 200
             items = ["<li><code>%s</code></li>\n" % esc(line) for line in lines[:200]]
             items += ["<li>and %d more</li>\n" % more] if more > 0 else []
             parts += ["<p>%s:</p>\n<ul>\n%s</ul>\n" % (title, "".join(items))] if lines else []
         return "".join(parts)
 
-    def trouble_count(self):
-        return sum(len(run.trouble) + len(run.missing) for run in self.runs)
-
-    def guarded(self, write):
-        """Write a part of the page. Values that cannot be shown are damage of the files."""
-        before = len(self.parts)
+    def guarded(self, name, write):
+        """A part of the page. Values that cannot be shown are damage of the files."""
         try:
-            write()
+            return write()
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as why:
-            del self.parts[before:]
-            self.add("<p>Not shown: the values are damaged.</p>\n")
-            line = "part %s of the page: damaged values (%s)" % (write.__name__, why)
-            self.runs[0].missing.append(line)
+            self.runs[0].missing.append("part %s of the page: damaged values (%s)" % (name, why))
+            return "<p>Not shown: the values are damaged.</p>\n"
 
     def write(self):
         folder = os.path.dirname(os.path.abspath(__file__))
         style = read_text(os.path.join(folder, "report.css"))
-        self.add(
+        style += "".join(".s%d{color:#%s}\n" % pair for pair in enumerate(COLOURS))
+        parts = [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
             '<meta name="color-scheme" content="light dark">\n<title>%s</title>\n<style>\n%s'
-            % (self.title(), style)
-        )
-        self.add(*[".s%d{color:#%s}\n" % pair for pair in enumerate(COLOURS)])
-        self.add("</style>\n</head>\n<body>\n")
-        self.guarded(self.head)
-        self.add("<main>\n")
-        self.guarded(self.curves)
-        self.guarded(self.errors)
+            "</style>\n</head>\n<body>\n" % (self.title(), style)
+        ]
+        parts += [self.guarded("head", self.head), "<main>\n"]
+        parts += [self.guarded("curves", self.curves), self.guarded("errors", self.errors)]
+        each, table = self.each, lambda sheet: lambda run, _: sheet(run).html() or UNKNOWN
         for name, title, title_of_several, write in [
             ("summary", "All figures", "All figures side by side", self.summary),
             ("details", "Learning rate, speed and waiting times", "", self.details),
-            ("classes", "Quality by split and class", "", self.classes),
-            ("units", "Step time and memory by unit", "", self.units),
-            ("ranks", "Ranks", "", self.ranks),
-            ("hardware", "Hardware over time", "", self.hardware),
+            ("classes", "Quality by split and class", "", lambda: each(self.classes)),
+            ("units", "Step time and memory by unit", "", lambda: each(table(sheet_units))),
+            ("ranks", "Ranks", "", lambda: each(table(sheet_ranks))),
+            ("hardware", "Hardware over time", "", lambda: each(self.hardware)),
             ("decks", "Options and attempts", "Differing options and attempts", self.decks),
-            ("trouble", "Warnings, errors and missing files", "", self.troubles),
+            ("trouble", "Warnings, errors and missing files", "", lambda: each(self.troubles)),
         ]:
+            count = sum(len(run.trouble) + len(run.missing) for run in self.runs)
+            count = "<small>%d</small>" % count if name == "trouble" else ""
             title = title if self.one else title_of_several or title
-            count = "<small>%d</small>" % self.trouble_count() if name == "trouble" else ""
             head = '<details id="%s"><summary><h2>%s</h2>%s</summary>\n<div>\n'
-            self.add(head % (name, title, count))
-            self.guarded(write)
-            self.add("</div></details>\n")
+            shown = self.guarded(name, write) or "<p>None.</p>\n"
+            parts += [head % (name, title, count), shown, "</div></details>\n"]
         date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-        self.add(
-            "</main>\n<footer>Written %s by report.py from the run folder%s. docs/outputs.md "
-            "explains the numbers.</footer>\n</body>\n</html>\n" % (date, "" if self.one else "s")
-        )
-        return "".join(self.parts)
+        end = "</main>\n<footer>Written %s by report.py from the run folder%s. docs/outputs.md "
+        end += "explains the numbers.</footer>\n</body>\n</html>\n"
+        return "".join(parts) + end % (date, "" if self.one else "s")
 
 
 SPLIT_WORDS = {"test": "test", "val": "validation"}
@@ -509,11 +458,8 @@ SENSOR_CHARTS = [
     ("gpu_power", "GPU power", "W", 1, True, None),
     ("gpu_temperature", "GPU temperature", "\u00b0C", 1, False, None),
     ("gpu_memory_used_bytes", "GPU memory in use", "GiB", 1 / 2**30, True, None),
-    ("gpu_sm_clock", "GPU clock", "MHz", 1, False, None),
     ("cores_busy", "CPU utilization of the node", "%", 100, True, (0.0, 100.0)),
     ("process_cores", "CPU cores used by the rank", "cores", 1, True, None),
-    ("cpu_power", "CPU power", "W", 1, True, None),
-    ("cpu_temperature", "CPU temperature", "\u00b0C", 1, False, None),
     ("resident_bytes", "Resident memory of the rank", "MiB", 1 / 2**20, True, None),
 ]
 

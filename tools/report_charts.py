@@ -367,30 +367,31 @@ def measure_values(run, measure):
 
 
 def points(run, measure, split, unit):
-    """The curve of a split. Rows of training with few images share a point with the next ones."""
-    values = measure_values(run, measure)
+    """The curve of a split. Rows of training with few images share a point with their
+    neighbours."""
+    values, filled = measure_values(run, measure), run.metrics.texts(measure.column)
     at = run.metrics.numbers("elapsed_seconds" if measure.by_time else "step")
-    filled = run.metrics.texts(measure.column)
     extents = run.extents() if split == "train" else {}
     least = 0.75 * max((extent[2] for extent in extents.values() if extent[2] > 0), default=0)
-    groups, images, closed = [], 0.0, True
+    groups, images = [[]], 0.0
     for row in run.rows[split]:
         if filled[row] == "" or (math.isnan(values[row]) and measure.kind == "share"):
             continue
-        _, seconds, count = extents.get(row, (NAN, NAN, NAN))
-        weight = seconds if measure.mean == "seconds" else count
-        if closed:
-            groups.append((0.0, 0.0, 0.0))
+        groups[-1].append(row)
+        images += known(extents.get(row, (NAN,) * 3)[2], 0.0)
+        if split != "train" or images >= least:
+            groups.append([])
             images = 0.0
-        _, total, weights = groups[-1]
-        if measure.mean == "last" or not weight > 0:
-            total, weights, weight = 0.0, 0.0, 1.0
-        groups[-1] = at[row] / unit, total + weight * values[row], weights + weight
-        images += known(count, 0.0)
-        closed = split != "train" or images >= least
-    if not closed and len(groups) > 1:
-        x, total, weights = groups.pop()
-        before = groups[-1] if measure.mean != "last" else (0.0, 0.0, 0.0)
-        groups[-1] = x, total + before[1], weights + before[2]
+    last = groups.pop()
+    if last:
+        groups.append((groups.pop() if groups else []) + last)
+
+    def mean_of(rows):
+        by = 1 if measure.mean == "seconds" else 2
+        weights = [extents.get(row, (NAN,) * 3)[by] for row in rows]
+        if measure.mean == "last" or not all(weight > 0 for weight in weights):
+            return values[rows[-1]]
+        return sum(w * values[row] for w, row in zip(weights, rows)) / sum(weights)
+
     scale = 100 if measure.kind == "share" else 1
-    return [x for x, _, _ in groups], [total / weights * scale for _, total, weights in groups]
+    return [at[rows[-1]] / unit for rows in groups], [mean_of(rows) * scale for rows in groups]

@@ -51,7 +51,7 @@ class Table:
     """A CSV file: the cells of a column as texts or numbers."""
 
     def __init__(self, rows=(), names=None):
-        self.rows, self.cache = list(rows), {}
+        self.rows = list(rows)
         self.names = names or list(self.rows[0] if self.rows else ())
 
     def __len__(self):
@@ -62,10 +62,9 @@ class Table:
         cells = [row.get(name) for row in self.rows]
         return ["" if cell is None else str(cell) for cell in cells]
 
+    @functools.lru_cache(maxsize=None)
     def numbers(self, name):
-        if name not in self.cache:
-            self.cache[name] = [num(cell) for cell in self.texts(name)]
-        return self.cache[name]
+        return [num(cell) for cell in self.texts(name)]
 
 
 # Lines of the log that the page shows; equal lines are counted.
@@ -95,19 +94,6 @@ def defaults():
 
 def same_value(one, other):
     return one == other or num(one) == num(other)
-
-
-# Width and heads of ViTs by a part of their name.
-VIT_SIZES = {
-    "_cifar": (192, 6, 3),
-    "_tiny": (192, 12, 3),
-    "_small": (384, 12, 6),
-    "_base": (768, 12, 12),
-    "_large": (1024, 24, 16),
-    "_so400m": (1152, 27, 16),
-    "_huge": (1280, 32, 16),
-    "_giant": (1536, 40, 24),
-}
 
 
 class Run:
@@ -238,10 +224,11 @@ class Run:
             kind = "output" if row.get("output") else row.get("split", "")
             self.rows.setdefault(kind, []).append(at)
         self.outputs = [self.metrics.rows[at] for at in self.rows["output"]]
-        share = self.metrics.numbers("peak_share")
-        if not all(share[row] <= 1 for row in self.rows["train"]):
+        train = [self.metrics.rows[at] for at in self.rows["train"]]
+        if not all(num(row.get("peak_share")) <= 1 for row in train):
             # A value above 1, or a missing one, means that the stored peak was wrong.
-            self.metrics.cache["peak_share"] = [NAN] * len(share)
+            for row in train:
+                row["peak_share"] = None
         self.read_epochs()
         self.read_monitors()
 
@@ -450,19 +437,11 @@ class Run:
         return "regression" if any(evaluation.get("outputs") for evaluation in found) else "classes"
 
     def model(self):
-        """The model's name, or its shape if the deck changes it."""
+        """The model's name, and its dimensions that the deck sets."""
         name = text(self.result.get("model")) or self.option("model.name")
-        keys = ("dim", "depth", "heads", "patch")
-        set_ones = {key: num(self.option("model." + key)) for key in keys}
-        set_ones = {key: value for key, value in set_ones.items() if value > 0}
-        if not name.startswith("vit") or not set_ones:
-            width = num(self.option("model.width"))
-            return "%s, width %g" % (name, width) if width > 0 else name
-        size = next((size for part, size in VIT_SIZES.items() if part in name), (NAN,) * 3)
-        patch = re.search(r"patch(\d+)", name)
-        shape = dict(zip(keys, size), patch=num(patch.group(1)) if patch else 4)
-        shape.update(set_ones)
-        return "ViT, " + ", ".join("%s %g" % (key, shape[key]) for key in keys if shape[key] > 0)
+        keys = ("dim", "depth", "heads", "patch", "width")
+        values = [(key, num(self.option("model." + key))) for key in keys]
+        return ", ".join([name] + ["%s %g" % pair for pair in values if pair[1] > 0])
 
 
 def persistence(output):

@@ -8,8 +8,8 @@ import math
 import re
 from typing import NamedTuple
 
-from report_values import CONTROL, NAN, array, esc, get, highest, known, letters, mean, num, ratio
-from report_values import records, show, stamp_text, text
+from report_values import CONTROL, NAN, Html, array, esc, get, highest, known, letters, mean, num
+from report_values import ratio, records, show, stamp_text, text
 from report_run import Run, defaults, persistence
 
 # ---- facts: one value per run, in the tables and in report.csv
@@ -249,15 +249,11 @@ FACT_TABLE = {
         ("Gradient reduction", "reduce_share", "share", share("reduce_seconds")),
         ("Optimizer step", "update_share", "share", share("update_seconds")),
     ],
-    "Memory and energy": [
+    "Memory and power": [
         ("Planned memory per rank", "planned_bytes", "bytes", planned_bytes, -1),
         ("Peak memory per rank", "peak_bytes", "bytes", peak_bytes, -1),
         ("Utilization", "busy", "share", busy),
-        ("Energy", "energy_wh", "Wh", "sensors.energy_wh", -1),
-        ("Energy measured of", "energy_of", "text", "sensors.energy_of"),
-        ("Images per joule", "images_per_joule", "number", "sensors.images_per_joule", 1),
         ("GPU power", "gpu_power", "W", "sensors.gpu_power.mean"),
-        ("CPU power", "cpu_power", "W", "sensors.cpu_power.mean"),
     ],
 }
 METRICS = [
@@ -330,52 +326,55 @@ def facts_csv(runs):
 
 # ---- tables, as HTML and as Markdown
 
+LEFT = ("text", "code")  # kinds of columns whose cells are on the left
+
 
 class Sheet:
     """A table of records. A column has a name, a kind, and a key of the record or a function of
-    it. Columns without values are left out. Kinds: text, code, bar (a share with a bar), or one of
-    show()."""
+    it. Kinds: text and code (on the left), bar (a share with a bar), as is, or one of show().
+    Columns without values are left out, unless they are as is."""
 
     def __init__(self, title, style, records, columns, note=""):
         self.title, self.style, self.note, self.columns = title, style, note, []
         for name, kind, find in columns:
             value = find if callable(find) else lambda record: get(record, find)
             cells = [self.cell(kind, value(record)) for record in records]
-            if any(cells):
+            if any(cells) or kind == "as is":
                 self.columns.append((name, kind, cells))
         self.rows = list(zip(*[cells for _, _, cells in self.columns]))
 
     @staticmethod
     def cell(kind, value):
-        if kind in ("text", "code", "as is"):
-            return "" if value is None else str(value)
+        if kind in LEFT + ("as is",):
+            return value if isinstance(value, str) else "" if value is None else str(value)
         return show("share" if kind == "bar" else kind, num(value))
 
     def html(self):
+        """The table in a box with a scroll bar; with the focus it can be scrolled by keyboard."""
         if not self.rows:
             return ""
-        head, rows = [], []
-        for name, kind, _ in self.columns:
-            head.append(html_cell(label(name), "" if kind in ("text", "code") else "n", "col"))
-            head += ['<td class="m"></td>'] if kind == "bar" else []
+        box = (
+            '<div class="scroll%s" role="region" tabindex="0" aria-label="%s"><table class="%s">\n'
+        )
+        lines = ['<p class="note">%s</p>\n' % esc(self.note)] if self.note else []
+        lines.append(box % (" tall" if len(self.rows) > 32 else "", esc(self.title), self.style))
+        if self.style == "facts":
+            lines.append("<caption>%s</caption>\n" % esc(self.title))
+        if any(name for name, _, _ in self.columns):
+            kinds = ["text" if kind in LEFT else "as is" for _, kind, _ in self.columns]
+            names = [label(name) for name, _, _ in self.columns]
+            head = map(html_cell, kinds, names, ["col"] * len(names))
+            lines.append("<thead><tr>%s</tr></thead>\n" % "".join(head))
+        lines.append("<tbody>\n")
         for row in self.rows:
-            cells = []
-            for (_, kind, _), cell in zip(self.columns, row):
-                shown = "<code>%s</code>" % esc(cell) if kind == "code" else esc(cell)
-                number = "" if kind in ("text", "code") else "n"
-                cells.append(html_cell(shown, number, "" if cells else "row"))
-                if kind == "bar":
-                    bar = '<td class="m"><span class="bar s0" style="--v:%.2f"></span></td>'
-                    cells.append(bar % (known(num(cell.rstrip(" %")), 0.0) / 100))
-            rows.append(cells)
-        note = '<p class="note">%s</p>\n' % esc(self.note) if self.note else ""
-        tall = " tall" if len(self.rows) > 24 else ""
-        return note + html_table(self.style, self.title, head, rows, tall)
+            kinds, scopes = [kind for _, kind, _ in self.columns], ["row"] + [""] * len(row)
+            lines.append("<tr>%s</tr>\n" % "".join(map(html_cell, kinds, row, scopes)))
+        return "".join(lines) + "</tbody></table></div>\n"
 
     def markdown(self):
         if not self.rows:
             return ""
-        rules = ["---" if kind in ("text", "code") else "---:" for _, kind, _ in self.columns]
+        rules = ["---" if kind in LEFT else "---:" for _, kind, _ in self.columns]
         lines = ["", "## " + self.title, ""] + ([self.note, ""] if self.note else [])
         lines.append("| %s |" % " | ".join(markdown(name) for name, _, _ in self.columns))
         lines.append("|%s|" % "|".join(rules))
@@ -383,26 +382,20 @@ class Sheet:
         return "\n".join(lines) + "\n"
 
 
-def html_cell(shown, style="", scope="", more=""):
+def html_cell(kind, value, scope):
     """A cell, or with a scope (col, row) a header cell."""
+    shown = "<code>%s</code>" % esc(value) if kind == "code" else esc(value)
+    if kind == "bar":
+        share = known(num(value.rstrip(" %")), 0.0) / 100
+        shown += '<span class="bar s0" style="--v:%.2f"></span>' % share
     tag, scope = ("th", ' scope="%s"' % scope) if scope else ("td", "")
-    style = ' class="%s"' % style if style else ""
-    return "<%s%s%s%s>%s</%s>" % (tag, scope, style, more, shown, tag)
-
-
-def html_table(style, name, head, rows, more="", caption="", body=""):
-    """A table in a box with a scroll bar; with the focus it can be scrolled by keyboard."""
-    box = '<div class="scroll%s" role="region" tabindex="0" aria-label="%s"><table class="%s">\n'
-    lines = [box % (more, esc(name), style)]
-    lines += ["<caption>%s</caption>\n" % caption] if caption else []
-    lines += ["<thead><tr>%s</tr></thead>\n" % "".join(head)] if head else []
-    lines += ["<tbody%s>\n" % body] + ["<tr>%s</tr>\n" % "".join(row) for row in rows]
-    return "".join(lines) + "</tbody></table></div>\n"
+    style = "" if kind in LEFT else ' class="n"'
+    return "<%s%s%s>%s</%s>" % (tag, scope, style, shown, tag)
 
 
 def label(name):
-    """Names such as top-1 are not broken at the hyphen."""
-    return esc(name).replace("-1", "\u2011" + "1")
+    """A name as HTML; those such as top-1 are not broken at the hyphen."""
+    return Html("<span>%s</span>" % esc(name).replace("-1", "\u2011" + "1"))
 
 
 def markdown(value):

@@ -128,7 +128,7 @@ def show(kind, value):
         return scaled(value, 1000, [" flop", " kflop", " Mflop", " Gflop", " Tflop"])
     if kind == "number":
         return short(value, 4)
-    return short(value, 3, {"ratio": "x", "W": " W", "Wh": " Wh"}.get(kind, ""))
+    return short(value, 3, {"ratio": "x", "W": " W"}.get(kind, ""))
 
 
 def stamp_seconds(stamp):
@@ -149,8 +149,12 @@ def stamp_text(stamp):
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
+class Html(str):
+    """Text that is HTML already."""
+
+
 def esc(value):
-    return html.escape(CONTROL.sub("\ufffd", str(value)))
+    return value if isinstance(value, Html) else html.escape(CONTROL.sub("\ufffd", str(value)))
 
 
 def letters(run):

@@ -4,6 +4,7 @@
  * hangs on a full disk and is not faster. In the file format of HDF5 1.8 all metadata have
  * checksums; tables and texts have a CRC32C as an attribute. Layout: docs/checkpoint.md. */
 #include <float.h>
+#include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,12 +207,14 @@ bool checkpoint_file_create(const char *path, struct checkpoint_contents *conten
 
 /* ---- read ---- */
 
+static const char units_folder[] = "units/";
+
 static bool numbers_read(const struct hdf5_reader *file, struct checkpoint_contents *contents,
                          struct error *error)
 {
-    const struct hdf5_object *root = file->file.objects;
     const struct training_state *state = &contents->state;
-    if (!hdf5_number_get(file, root, "format", HDF5_INTEGER, &contents->format))
+    struct error none = {0};
+    if (!hdf5_number_read(file, &format_number, contents, &none))
         return hdf5_refuse(file, error, "it is an HDF5 file, but not a checkpoint of vittrain");
     if (contents->format < CHECKPOINT_FORMAT_OLDEST || contents->format > CHECKPOINT_FORMAT)
         return hdf5_refuse(file, error, "its format is %lld, this program reads %d to %d",
@@ -219,7 +222,7 @@ static bool numbers_read(const struct hdf5_reader *file, struct checkpoint_conte
                            CHECKPOINT_FORMAT);
     for (int n = 0; n < NUMBERS; n++)
         if (contents->format >= numbers[n].since &&
-            !hdf5_number_read(file, root, &numbers[n].number, contents, error))
+            !hdf5_number_read(file, &numbers[n].number, contents, error))
             return false;
     contents->state.finished = contents->finished != 0;
     if (contents->replica * contents->shard > MOST_RANKS)
@@ -238,22 +241,20 @@ static bool numbers_read(const struct hdf5_reader *file, struct checkpoint_conte
 static bool text_read(struct hdf5_reader *file, const char *name, bool optional, char **text,
                       struct error *error)
 {
-    const struct hdf5_object *root = file->file.objects, *dataset;
-    if (optional && hdf5_find(file, root, name) == NULL)
+    struct hdf5_object dataset;
+    if (optional && !hdf5_object_find(file, name, &dataset))
         return true;
-    dataset = hdf5_dataset_find(file, root, name, "|S", error);
-    *text = dataset != NULL ? hdf5_dataset_read(file, dataset, error) : NULL;
+    *text = hdf5_dataset_read(file, name, "|S", &dataset, error);
     return *text != NULL;
 }
 
 static bool texts_read(struct hdf5_reader *file, struct checkpoint_contents *contents,
                        struct error *error)
 {
-    const struct hdf5_object *root = file->file.objects;
-    return hdf5_text_read(file, root, "model", contents->model, CHECKPOINT_TEXT, error) &&
-           hdf5_text_read(file, root, "compute", contents->compute, CHECKPOINT_TEXT, error) &&
-           hdf5_text_read(file, root, "program", contents->program, CHECKPOINT_TEXT, error) &&
-           hdf5_text_read(file, root, "date", contents->date, CHECKPOINT_TEXT, error) &&
+    return hdf5_text_read(file, "model", contents->model, CHECKPOINT_TEXT, error) &&
+           hdf5_text_read(file, "compute", contents->compute, CHECKPOINT_TEXT, error) &&
+           hdf5_text_read(file, "program", contents->program, CHECKPOINT_TEXT, error) &&
+           hdf5_text_read(file, "date", contents->date, CHECKPOINT_TEXT, error) &&
            text_read(file, "deck", false, &contents->deck, error) &&
            text_read(file, "metadata", true, &contents->metadata, error) &&
            text_read(file, "data", true, &contents->data, error) &&
@@ -281,15 +282,22 @@ static bool tensor_parse(struct unit_tensor *tensor, const struct tensor_row *ro
     return row->count == count && row->offset >= end && count <= unit_count - row->offset;
 }
 
-static bool tensors_read(struct hdf5_reader *file, const struct hdf5_object *group,
-                         struct unit *unit, struct error *error)
+/* Write the path of a data set of a unit. */
+static const char *path_of(const struct unit *unit, const char *name, char path[HDF5_NAME])
 {
-    const struct hdf5_object *table =
-        hdf5_dataset_find(file, group, "tensors", tensor_row_text, error);
-    struct tensor_row *row = table != NULL ? hdf5_dataset_read(file, table, error) : NULL;
+    snprintf(path, HDF5_NAME, "%s%s/%s", units_folder, unit->name, name);
+    return path;
+}
+
+static bool tensors_read(struct hdf5_reader *file, struct unit *unit, struct error *error)
+{
+    char path[HDF5_NAME];
+    struct hdf5_object table;
+    struct tensor_row *row =
+        hdf5_dataset_read(file, path_of(unit, "tensors", path), tensor_row_text, &table, error);
     if (row == NULL)
         return false;
-    const int rows = (int)hdf5_elements(table);
+    const int rows = (int)hdf5_elements(&table);
     int64_t end = 0;
     bool good = true;
     unit->tensors = calloc((size_t)rows, sizeof *unit->tensors);
@@ -306,19 +314,21 @@ static bool tensors_read(struct hdf5_reader *file, const struct hdf5_object *gro
 }
 
 /* Append the pieces of a unit, which cover its elements in order, without gaps or overlaps. */
-static bool pieces_read(struct hdf5_reader *file, const struct hdf5_object *group,
+static bool pieces_read(struct hdf5_reader *file, const struct unit *unit,
                         struct checkpoint_contents *contents, struct checkpoint_layout *layout,
                         struct error *error)
 {
-    const struct hdf5_object *table = hdf5_dataset_find(file, group, "pieces", piece_text, error);
-    struct checkpoint_piece *rows = table != NULL ? hdf5_dataset_read(file, table, error) : NULL;
+    char path[HDF5_NAME];
+    struct hdf5_object table;
+    struct checkpoint_piece *rows =
+        hdf5_dataset_read(file, path_of(unit, "pieces", path), piece_text, &table, error);
     if (rows == NULL)
         return false;
     int64_t next = 0;
     bool good = true;
-    layout->table_offset = table->offset;
+    layout->table_offset = table.offset;
     layout->first_piece = contents->piece_count;
-    layout->piece_count = hdf5_elements(table);
+    layout->piece_count = hdf5_elements(&table);
     contents->piece_count += layout->piece_count;
     contents->pieces =
         realloc(contents->pieces, (size_t)contents->piece_count * sizeof *contents->pieces);
@@ -337,48 +347,62 @@ static bool pieces_read(struct hdf5_reader *file, const struct hdf5_object *grou
                        layout->name);
 }
 
-static bool unit_read(struct hdf5_reader *file, const struct hdf5_object *group,
+static bool unit_read(struct hdf5_reader *file, const char *name,
                       struct checkpoint_contents *contents, struct error *error)
 {
     struct unit *unit = &contents->units[contents->unit_count];
     struct checkpoint_layout *layout = &contents->layout[contents->unit_count++];
-    if (snprintf(unit->name, sizeof unit->name, "%s", group->name) >= TENSOR_NAME)
-        return hdf5_refuse(file, error, "the name of a unit is too long: %s", group->name);
+    char path[HDF5_NAME];
+    if (snprintf(unit->name, sizeof unit->name, "%s", name) >= TENSOR_NAME)
+        return hdf5_refuse(file, error, "the name of a unit is too long: %s", name);
     memcpy(layout->name, unit->name, sizeof layout->name);
     for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
+        struct hdf5_object vector;
         layout->offset[kind] = -1;
         if (!checkpoint_has(contents, kind))
             continue;
-        const struct hdf5_object *vector =
-            hdf5_dataset_find(file, group, flat_vector_name[kind], VECTOR, error);
-        if (vector == NULL)
+        if (!hdf5_dataset_find(file, path_of(unit, flat_vector_name[kind], path), VECTOR, &vector,
+                               error))
             return false;
-        layout->offset[kind] = vector->offset;
+        layout->offset[kind] = vector.offset;
         if (kind == FLAT_MASTER)
-            unit->count = layout->count = hdf5_elements(vector);
-        if (hdf5_elements(vector) != layout->count)
+            unit->count = layout->count = hdf5_elements(&vector);
+        if (hdf5_elements(&vector) != layout->count)
             return hdf5_refuse(file, error, "the vectors of unit %s differ in length", unit->name);
     }
-    return tensors_read(file, group, unit, error) &&
-           pieces_read(file, group, contents, layout, error);
+    return tensors_read(file, unit, error) && pieces_read(file, unit, contents, layout, error);
+}
+
+/* Return the name of the unit whose group has this path, or NULL. */
+static const char *unit_of(const char *path)
+{
+    const size_t length = strlen(units_folder);
+    const bool is_inside = strncmp(path, units_folder, length) == 0;
+    return is_inside && strchr(path + length, '/') == NULL ? path + length : NULL;
 }
 
 static bool units_read(struct hdf5_reader *file, struct checkpoint_contents *contents,
                        struct error *error)
 {
-    const struct hdf5_object *units = hdf5_find(file, file->file.objects, "units"), *unit = NULL;
+    struct hdf5_object units;
+    const char *path;
+    json_t *object;
     size_t count = 0;
-    if (units == NULL || units->kind != HDF5_GROUP)
+    if (!hdf5_object_find(file, "units", &units) || units.kind != HDF5_GROUP)
         return hdf5_refuse(file, error, "its group 'units' is missing or a link");
-    while ((unit = hdf5_next(file, units, unit)) != NULL)
-        count++;
+    json_object_foreach(file->objects, path, object)
+    {
+        count += unit_of(path) != NULL;
+    }
     contents->units = calloc(count + 1, sizeof *contents->units);
     contents->layout = calloc(count + 1, sizeof *contents->layout);
     ENSURE_MEMORY(contents->units != NULL && contents->layout != NULL,
                   "no memory for the units of a checkpoint");
-    while ((unit = hdf5_next(file, units, unit)) != NULL)
-        if (!unit_read(file, unit, contents, error))
+    json_object_foreach(file->objects, path, object)
+    {
+        if (unit_of(path) != NULL && !unit_read(file, unit_of(path), contents, error))
             return false;
+    }
     return count > 0 || hdf5_refuse(file, error, "it has no units");
 }
 

@@ -14,7 +14,7 @@
 #include "checkpoint/safetensors_stream.h"
 #include "core/crc32c.h"
 #include "core/file.h"
-#include "mesh/initial.h"
+#include "mesh/unit.h"
 
 static float *block_open(void)
 {

@@ -16,23 +16,65 @@
 #include "core/crc32c.h"
 #include "core/file.h"
 
+/* Start a call with these members. */
+#define START(comm, ...) call_start(comm, &(const struct comm_call){__VA_ARGS__})
+
+static struct comm_request *call_start(struct comm *comm, const struct comm_call *call)
+{
+    ENSURE(call->count >= 0, "a collective has a negative count");
+    return call->count == 0 ? NULL : comm->backend->start(comm, call);
+}
+
+struct comm_request *comm_start_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                           enum comm_type type, enum comm_operation operation,
+                                           struct event *after)
+{
+    return START(comm, COMM_ALL_REDUCE, {buffer}, count, type, operation, .after = after);
+}
+
+struct comm_request *comm_start_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                               enum comm_type type, enum comm_operation operation,
+                                               struct event *after)
+{
+    return START(comm, COMM_REDUCE_SCATTER, {buffer}, count, type, operation, .after = after);
+}
+
+struct comm_request *comm_start_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                           enum comm_type type, struct event *after)
+{
+    return START(comm, COMM_ALL_GATHER, {buffer}, count, type, .after = after);
+}
+
+struct comm_request *comm_start_broadcast(struct comm *comm, void *buffer, int64_t count,
+                                          enum comm_type type, int root, struct event *after)
+{
+    return START(comm, COMM_BROADCAST, {buffer}, count, type, .peer = root, .after = after);
+}
+
+struct comm_request *comm_start_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                           const int *parts, void *received, int64_t count,
+                                           enum comm_type type, struct event *after)
+{
+    if (comm_parts_before(parts, comm->size) == 0)
+        return NULL;
+    return START(comm, COMM_ALL_TO_ALL, {.sent = sent}, count, type, .after = after,
+                 .received = received, .stride = stride, .parts = parts);
+}
+
 void comm_all_reduce(struct comm *comm, void *buffer, int64_t count, enum comm_type type,
                      enum comm_operation operation)
 {
-    const struct comm_backend *backend = comm->backend;
-    backend->wait(backend->all_reduce(comm, buffer, count, type, operation, NULL), NULL);
+    comm->backend->wait(comm_start_all_reduce(comm, buffer, count, type, operation, NULL), NULL);
 }
 
 void comm_all_gather(struct comm *comm, void *buffer, int64_t count, enum comm_type type)
 {
-    const struct comm_backend *backend = comm->backend;
-    backend->wait(backend->all_gather(comm, buffer, count, type, NULL), NULL);
+    comm->backend->wait(comm_start_all_gather(comm, buffer, count, type, NULL), NULL);
 }
 
 void comm_broadcast(struct comm *comm, void *buffer, int64_t count, enum comm_type type, int root)
 {
-    const struct comm_backend *backend = comm->backend;
-    backend->wait(backend->broadcast(comm, buffer, count, type, root, NULL), NULL);
+    comm->backend->wait(comm_start_broadcast(comm, buffer, count, type, root, NULL), NULL);
 }
 
 char *comm_broadcast_text(struct comm *comm, const char *text, int root)
@@ -55,12 +97,14 @@ void comm_barrier(struct comm *comm)
 
 void comm_send(struct comm *comm, const void *data, size_t bytes, int to)
 {
-    comm->backend->wait(comm->backend->send(comm, data, (int64_t)bytes, to), NULL);
+    comm->backend->wait(
+        START(comm, COMM_SEND, {.sent = data}, (int64_t)bytes, COMM_BYTE, .peer = to), NULL);
 }
 
 void comm_receive(struct comm *comm, void *data, size_t bytes, int from)
 {
-    comm->backend->wait(comm->backend->receive(comm, data, (int64_t)bytes, from), NULL);
+    comm->backend->wait(START(comm, COMM_RECEIVE, {data}, (int64_t)bytes, COMM_BYTE, .peer = from),
+                        NULL);
 }
 
 /* Ranks that are `distance` apart form cycles. Along a cycle, ranks that send first alternate with
@@ -80,11 +124,6 @@ void comm_shift(struct comm *comm, const void *data, void *received, size_t byte
         comm_receive(comm, received, bytes, from);
         comm_send(comm, data, bytes, to);
     }
-}
-
-void *comm_handle(struct comm *comm)
-{
-    return comm->backend->handle(comm);
 }
 
 struct comm *comm_split_node(struct comm *comm)

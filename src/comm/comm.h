@@ -24,45 +24,46 @@ enum comm_operation { COMM_SUM, COMM_MIN, COMM_MAX };
 struct comm;
 struct comm_request;
 
+/* A collective or a transfer between two ranks. The buffer belongs to it until its request was
+ * waited for. All except all-to-all are in place. Reduce-scatter: `buffer` [size * count]; rank r
+ * gets the sum of all ranks' blocks r in its block r, the rest of the buffer is undefined.
+ * All-gather: `buffer` [size * count]; rank r provides block r, all ranks get all blocks. */
+enum comm_action {
+    COMM_ALL_REDUCE,
+    COMM_REDUCE_SCATTER,
+    COMM_ALL_GATHER,
+    COMM_BROADCAST,
+    COMM_ALL_TO_ALL, /* comm_start_all_to_all */
+    COMM_SEND,       /* in order with the collectives of the group */
+    COMM_RECEIVE
+};
+struct comm_call {
+    enum comm_action action;
+    union {
+        void *buffer;
+        const void *sent; /* send, all-to-all: only read */
+    };
+    int64_t count;
+    enum comm_type type;
+    enum comm_operation operation;
+    int peer; /* root of a broadcast, or the other rank of a transfer */
+    struct event *after;
+    /* All-to-all. */
+    void *received;
+    int64_t stride;
+    const int *parts;
+};
+
 /* An implementation of collectives. Buffers are host memory for "mpi" and "fake", device memory for
- * "nccl" (cuda/comm_nccl.cu). */
+ * "nccl" (cuda/comm_nccl.cu), which has no transfers between two ranks. */
 struct comm_backend {
     const char *name;
     bool simulated; /* the other ranks do not exist, so a split cannot know their colors */
-    /* Non-blocking; the buffer belongs to the collective until its request was waited for. The
-     * request is NULL for a group of one rank, except in all_to_all, and for a count of 0. All
-     * except all_to_all are in place. reduce_scatter: `buffer` [size * count]; rank r gets the sum
-     * of all ranks' blocks r in its block r, the rest of the buffer is undefined. all_gather:
-     * `buffer` [size * count]; rank r provides block r, all ranks get all blocks. broadcast: from
-     * rank `root`. */
-    struct comm_request *(*all_reduce)(struct comm *comm, void *buffer, int64_t count,
-                                       enum comm_type type, enum comm_operation operation,
-                                       struct event *after);
-    struct comm_request *(*reduce_scatter)(struct comm *comm, void *buffer, int64_t count,
-                                           enum comm_type type, enum comm_operation operation,
-                                           struct event *after);
-    struct comm_request *(*all_gather)(struct comm *comm, void *buffer, int64_t count,
-                                       enum comm_type type, struct event *after);
-    struct comm_request *(*broadcast)(struct comm *comm, void *buffer, int64_t count,
-                                      enum comm_type type, int root, struct event *after);
-    /* Rank r provides parts[r] partial values in `sent`, `stride` elements apart, each [size *
-     * count]. Rank b gets block b of every partial value of every rank: `received` [sum of parts *
-     * count], ordered by rank, then by number of the partial value. It can then add them in an
-     * order that does not depend on the number of ranks. `sent` is unchanged; the buffers do not
-     * overlap. `parts` [size] has the same values on all ranks, may contain 0, and must not change
-     * before `wait` returns. With one rank `wait` copies the values, on its stream; the stream may
-     * be NULL if the buffers are in host memory. */
-    struct comm_request *(*all_to_all)(struct comm *comm, const void *sent, int64_t stride,
-                                       const int *parts, void *received, int64_t count,
-                                       enum comm_type type, struct event *after);
-    /* Point-to-point transfers, in order with the collectives of the group. */
-    struct comm_request *(*send)(struct comm *comm, const void *data, int64_t bytes, int to);
-    struct comm_request *(*receive)(struct comm *comm, void *data, int64_t bytes, int from);
+    /* Non-blocking; count > 0. The request may be NULL: nothing to wait for. */
+    struct comm_request *(*start)(struct comm *comm, const struct comm_call *call);
     /* Wait for the collective and free the request; NULL is allowed. If the backend supports it and
      * `stream` is not NULL, the stream waits instead of the host. */
     void (*wait)(struct comm_request *request, struct stream *stream);
-    /* Total seconds of this process's collectives (busy) and of waiting for them (exposed). */
-    void (*times)(struct comm *comm, double *busy, double *exposed);
     /* Collective over `comm`. New groups: of the ranks with the same color, ordered by key, then
      * rank (MPI_Comm_split); of the ranks on the same node. `close` is not collective. */
     struct comm *(*split)(struct comm *comm, int color, int key);
@@ -81,10 +82,10 @@ struct comm_backend {
      * ranks read the buffer, and reductions write intermediate sums to it. Its offset in the area
      * must be the same on all ranks. NULL and an error on all ranks if they do not share memory or
      * /dev/shm has no room. A group has one such memory until release_memory or `close`, which are
-     * not collective. NULL in backends for device memory. */
+     * not collective. This function, split, split_node and set_transport are NULL in backends for
+     * device memory. */
     void *(*share_memory)(struct comm *comm, size_t common, size_t each, struct error *error);
     void (*release_memory)(struct comm *comm);
-    void *(*handle)(struct comm *comm);
     /* Announce the memory of large collectives until `close`, so that the backend can register it.
      * At most one call. The function may be NULL. */
     void (*use_memory)(struct comm *comm, void *memory, size_t bytes);
@@ -117,8 +118,9 @@ void comm_world_close(struct comm *world);
  * collective: the ranks must agree before they stop. */
 bool comm_stop_wanted(void);
 
-/* A collective that waits longer than this ends the job (exit code ERROR_PEER) with a message that
- * names the collective and the missing ranks. 0 (the initial value): never. */
+/* A collective that waits longer than this for data ends the job (exit code ERROR_PEER) with a
+ * message of rank 0 that names the collective and the missing ranks, one or two heartbeats (1 s)
+ * later. 0 (the initial value): never. */
 void comm_set_timeout(double seconds);
 double comm_timeout(void);
 
@@ -128,23 +130,46 @@ double comm_timeout(void);
 void comm_set_heartbeat_timeout(double seconds);
 
 /* Rank 0 warns about each rank that makes no progress for at least `seconds` and ten times the
- * median step, while other ranks wait for it. Requires heartbeats. 0 (the initial value): never. */
+ * median step, while other ranks wait for it. Requires a heartbeat timeout. 0 (the initial value):
+ * never. */
 void comm_set_stall_warning(double seconds);
 
 /* For the NCCL backend, whose collectives do not use this group: record that this rank has started
- * collective `number`, from 1, so that the watch can find missing ranks. */
+ * collective `number`, from 1, so that rank 0 can find missing ranks. */
 void comm_entered(struct comm *comm, int64_t number);
 
-/* End the job like the timeout does, because collective `number`, described by `what`, has taken
- * `seconds`. why: the error, or NULL to name the missing ranks. If several ranks call it, only the
- * lowest prints its message. It calls `before_end` between the message and the end; before_end must
- * return within 2 s. */
+/* End the job because collective `number`, described by `what`, has taken `seconds`. why NULL: rank
+ * 0 names the missing ranks, as at the timeout; else the error, and if several ranks call it, only
+ * the lowest prints its message. It calls `before_end` before the end, which must return within
+ * 2 s. */
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
                   const char *why, void (*before_end)(void)) __attribute__((noreturn));
 
 /* A world of `size` ranks as `rank` sees it, in one process: collectives behave as if all other
  * ranks held zeros. For `plan` and tests. */
 struct comm *comm_fake_open(int rank, int size);
+
+/* Start a collective. The result is for `wait`; NULL: nothing to wait for. */
+struct comm_request *comm_start_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                           enum comm_type type, enum comm_operation operation,
+                                           struct event *after);
+struct comm_request *comm_start_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                               enum comm_type type, enum comm_operation operation,
+                                               struct event *after);
+struct comm_request *comm_start_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                           enum comm_type type, struct event *after);
+struct comm_request *comm_start_broadcast(struct comm *comm, void *buffer, int64_t count,
+                                          enum comm_type type, int root, struct event *after);
+/* Rank r provides parts[r] partial values in `sent`, `stride` elements apart, each [size * count].
+ * Rank b gets block b of every partial value of every rank: `received` [sum of parts * count],
+ * ordered by rank, then by number of the partial value. It can then add them in an order that does
+ * not depend on the number of ranks. `sent` is unchanged; the buffers do not overlap. `parts`
+ * [size] has the same values on all ranks, may contain 0, and must not change before `wait`
+ * returns. With one rank `wait` copies the values, on its stream; the stream may be NULL if the
+ * buffers are in host memory. */
+struct comm_request *comm_start_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                           const int *parts, void *received, int64_t count,
+                                           enum comm_type type, struct event *after);
 
 /* Blocking collectives. */
 void comm_all_reduce(struct comm *comm, void *buffer, int64_t count, enum comm_type type,
@@ -156,6 +181,10 @@ void comm_broadcast(struct comm *comm, void *buffer, int64_t count, enum comm_ty
  */
 char *comm_broadcast_text(struct comm *comm, const char *text, int root);
 void comm_barrier(struct comm *comm);
+
+/* Total seconds of this process's collectives in host memory (busy) and of waiting for them
+ * (exposed). */
+void comm_times(double *busy, double *exposed);
 
 /* Collective: the group of the ranks on this rank's node. */
 struct comm *comm_split_node(struct comm *comm);
@@ -209,7 +238,7 @@ void comm_share_texts(struct comm *comm, char ***texts, int64_t *count);
 /* Bytes of /dev/shm that the transport `shared` needs for that number of ranks on a node. */
 size_t comm_shared_bytes(int ranks);
 
-/* The communicator of a group as an `MPI_Comm *`, MPI_COMM_NULL without MPI; NULL for a fake. */
+/* The communicator of a group of "mpi" as an `MPI_Comm *`; MPI_COMM_NULL without a launcher. */
 void *comm_handle(struct comm *comm);
 
 const char *comm_host(void);

@@ -27,33 +27,21 @@ static struct {
     double busy, exposed;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
-/* From time to time: send heartbeats, and answer queries of other ranks. */
-static void thread_turn(const struct comm_request *current, double now)
-{
-    const double every = 0.2;
-    static double next;
-    if (now < next)
-        return;
-    next = now + every;
-    heartbeat_turn(now);
-    watch_turn(current);
-}
-
 /* Wait for the next request; NULL: stop. */
 static struct comm_request *request_take(void)
 {
-    enum { ANSWER_NANOSECONDS = 200 * 1000 * 1000 };
+    enum { TURN_NANOSECONDS = 200 * 1000 * 1000 };
     pthread_mutex_lock(&progress.lock);
     while (progress.first == NULL && !progress.stop) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += ANSWER_NANOSECONDS;
+        until.tv_nsec += TURN_NANOSECONDS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&progress.queued, &progress.lock, &until);
         if (progress.first == NULL) {
             pthread_mutex_unlock(&progress.lock);
-            thread_turn(NULL, clock_now());
+            heartbeat_turn(NULL, 0, clock_now());
             pthread_mutex_lock(&progress.lock);
         }
     }
@@ -100,7 +88,7 @@ static void *thread_main(void *argument)
         request->done = true;
         pthread_cond_broadcast(&progress.done);
         pthread_mutex_unlock(&progress.lock);
-        thread_turn(NULL, end);
+        heartbeat_turn(NULL, 0, end);
     }
     free(scratch);
     return NULL;
@@ -147,7 +135,7 @@ void progress_close(void)
 
 struct comm_request *progress_request(const struct comm_request *wanted)
 {
-    ENSURE(wanted->after == NULL || wanted->group->comm.device != NULL,
+    ENSURE(wanted->call.after == NULL || wanted->group->comm.device != NULL,
            "a collective waits for an event, but its group has no device");
     pthread_mutex_lock(&progress.lock);
     struct comm_request *request = progress.unused;
@@ -171,26 +159,28 @@ void progress_release(struct comm_request *request)
 
 void progress_wait_event(const struct comm_request *request)
 {
-    if (request->after != NULL)
-        request->group->comm.device->event_synchronize(request->after);
+    if (request->call.after != NULL)
+        request->group->comm.device->event_synchronize(request->call.after);
 }
 
 void progress_copy(const struct comm_request *request, struct stream *stream)
 {
     const struct device_backend *device = request->group->comm.device;
-    const int64_t width = comm_type_size(request->type);
+    const int64_t width = comm_type_size(request->call.type);
     if (stream == NULL) {
         progress_wait_event(request);
-        blocks_copy(request, 0, 0, request->parts[0] * request->count, request->received);
+        blocks_copy(request, 0, 0, request->call.parts[0] * request->call.count,
+                    request->call.received);
         return;
     }
     ENSURE(device != NULL, "a copy on a stream, but the group has no device");
-    if (request->after != NULL)
-        device->stream_wait(stream, request->after);
-    for (int part = 0; part < request->parts[0]; part++)
-        device->copy(stream, (unsigned char *)request->received + part * request->count * width,
-                     (unsigned char *)request->buffer + part * request->stride * width,
-                     (size_t)(request->count * width));
+    if (request->call.after != NULL)
+        device->stream_wait(stream, request->call.after);
+    for (int part = 0; part < request->call.parts[0]; part++)
+        device->copy(stream,
+                     (unsigned char *)request->call.received + part * request->call.count * width,
+                     (unsigned char *)request->call.buffer + part * request->call.stride * width,
+                     (size_t)(request->call.count * width));
 }
 
 struct comm_request *progress_start(const struct comm_request *wanted)
@@ -232,7 +222,7 @@ void progress_count(double seconds)
     pthread_mutex_unlock(&progress.lock);
 }
 
-void progress_times(double *busy, double *exposed)
+void comm_times(double *busy, double *exposed)
 {
     pthread_mutex_lock(&progress.lock);
     *busy = progress.busy;
@@ -261,20 +251,11 @@ bool idle_sleep(struct idle *idle)
 void progress_idle(struct idle *idle, bool moved)
 {
     enum { MOVES = 64 };
-    const double watch_every = 0.2;
     if (moved) {
         idle->turns = 0;
         if (++idle->moves % MOVES == 0)
-            thread_turn(idle->request, clock_now());
-        return;
-    }
-    if (!idle_sleep(idle))
-        return;
-    thread_turn(idle->request, idle->now);
-    if (idle->now == idle->since)
-        idle->next_watch = idle->now + watch_every;
-    if (idle->now > idle->next_watch) {
-        idle->next_watch = idle->now + watch_every;
-        watch_check(idle->request, idle->now - idle->since);
+            heartbeat_turn(idle->request, 0, clock_now());
+    } else if (idle_sleep(idle)) {
+        heartbeat_turn(idle->request, idle->now - idle->since, idle->now);
     }
 }

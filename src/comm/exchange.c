@@ -16,7 +16,7 @@
 
 static size_t request_bytes(const struct comm_request *request)
 {
-    return (size_t)(request->count * comm_type_size(request->type));
+    return (size_t)(request->call.count * comm_type_size(request->call.type));
 }
 
 /* The slot of a rank for exchange `number`. */
@@ -26,51 +26,43 @@ static unsigned char *slot_of(const struct window *window, int rank, uint64_t nu
            number % EXCHANGE_SLOTS * SMALL_BYTES;
 }
 
-/* True if the exchange has reached the state on all ranks. */
-static bool all_reached(const struct window *window, enum exchange_state state, uint64_t number)
+/* True if all ranks have posted, or read, exchange `number`. */
+static bool all_reached(const struct window *window, bool read, uint64_t number)
 {
     for (int rank = 0; rank < window->size; rank++) {
         const struct window_counters *counters = window_counters(window, rank);
-        if (counter_read(state == EXCHANGE_READ ? &counters->read : &counters->posted) < number)
+        if (counter_read(read ? &counters->read : &counters->posted) < number)
             return false;
     }
     return true;
 }
 
-void exchange_poll(const struct comm_request *request)
+/* Wait until all ranks have posted, or read, exchange `number`: poll for 20 us, then with sleeps in
+ * between. After 5 ms the communication thread reports that this thread waits. */
+static void exchange_await(const struct comm_request *request, bool read, uint64_t number)
 {
-    struct idle idle = {.request = request};
-    while (!all_reached(request->group->window, request->awaits, request->number))
-        progress_idle(&idle, false);
-}
-
-/* Wait until the exchange has reached the state on all ranks: poll for 20 us, then with sleeps in
- * between. After 5 ms the communication thread polls instead, which also answers queries and ends
- * the job at the timeout. */
-static void exchange_await(const struct comm_request *request, enum exchange_state state,
-                           uint64_t number)
-{
-    const double spin = 20e-6, longest = 5e-3;
+    const double spin = 20e-6, shown_after = 5e-3;
     const struct window *window = request->group->window;
     struct idle idle = {0};
-    if (all_reached(window, state, number))
+    if (all_reached(window, read, number))
         return;
-    double begin = clock_now(), now = begin;
-    bool reached;
+    struct comm_request waiting = *request;
+    bool shown = false;
+    double now = waiting.began = clock_now();
     status_set_waiting(true);
-    while (!(reached = all_reached(window, state, number)) && now < begin + longest) {
-        if (now > begin + spin)
+    while (!all_reached(window, read, number)) {
+        if (now > waiting.began + spin)
             idle_sleep(&idle);
         now = clock_now();
+        if (!shown && now > waiting.began + shown_after) {
+            heartbeat_show(&waiting);
+            shown = true;
+        }
     }
+    if (shown)
+        heartbeat_show(NULL);
     status_set_waiting(false);
-    progress_count(clock_now() - begin);
-    if (reached)
-        return;
-    struct comm_request rest = *request;
-    rest.awaits = state;
-    rest.number = number;
-    progress_wait(progress_start(&rest));
+    progress_count(clock_now() - waiting.began);
 }
 
 /* Reduce the slots of `span` ranks to `into`: the lower ranks, whose number is a power of two, then
@@ -89,22 +81,22 @@ static void slots_combine(const struct comm_request *request, int first, int spa
     _Alignas(64) unsigned char upper[SMALL_BYTES];
     slots_combine(request, first, lower, into);
     slots_combine(request, first + lower, span - lower, upper);
-    combine(request->type, request->operation, into, upper, request->count);
+    combine(request->call.type, request->call.operation, into, upper, request->call.count);
 }
 
 /* Finish the oldest exchange in progress. */
 static void exchange_finish(struct window *window)
 {
     struct comm_request *request = window->exchange[(window->finished + 1) % EXCHANGE_SLOTS];
-    exchange_await(request, EXCHANGE_POSTED, request->number);
-    slots_combine(request, 0, window->size, request->buffer);
+    exchange_await(request, false, request->number);
+    slots_combine(request, 0, window->size, request->call.buffer);
     request->done = true;
     counter_set(&window_counters(window, window->rank)->read, ++window->finished);
 }
 
 bool exchange_fits(const struct comm_request *request)
 {
-    return request->action == ACTION_ALL_REDUCE && request->group->window != NULL &&
+    return request->call.action == COMM_ALL_REDUCE && request->group->window != NULL &&
            request_bytes(request) <= SMALL_BYTES;
 }
 
@@ -117,9 +109,10 @@ struct comm_request *exchange_start(const struct comm_request *wanted)
     if (window->started - window->finished == EXCHANGE_SLOTS)
         exchange_finish(window);
     if (request->number > EXCHANGE_SLOTS)
-        exchange_await(request, EXCHANGE_READ, request->number - EXCHANGE_SLOTS);
+        exchange_await(request, true, request->number - EXCHANGE_SLOTS);
     progress_wait_event(request);
-    memcpy(slot_of(window, window->rank, request->number), request->buffer, request_bytes(request));
+    memcpy(slot_of(window, window->rank, request->number), request->call.buffer,
+           request_bytes(request));
     window->exchange[request->number % EXCHANGE_SLOTS] = request;
     group->posted = request->sequence;
     counter_set(&window_counters(window, window->rank)->posted, ++window->started);

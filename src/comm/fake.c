@@ -16,77 +16,55 @@ struct fake {
     size_t shared_bytes;
 };
 
-static struct comm_request *fake_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                            enum comm_type type, enum comm_operation operation,
-                                            struct event *after)
+/* Zeros do not change a sum, but minima and maxima. */
+static void zeros_combine(const struct comm *comm, const struct comm_call *call,
+                          unsigned char *buffer)
 {
-    (void)after;
-    /* Zeros do not change a sum, but minima and maxima. */
     static const uint64_t zero = 0;
-    int64_t width = comm_type_size(type);
-    for (int64_t i = 0; comm->size > 1 && operation != COMM_SUM && i < count; i++)
-        combine(type, operation, (unsigned char *)buffer + i * width, &zero, 1);
-    return NULL;
+    const int64_t width = comm_type_size(call->type);
+    for (int64_t i = 0; comm->size > 1 && call->operation != COMM_SUM && i < call->count; i++)
+        combine(call->type, call->operation, buffer + i * width, &zero, 1);
 }
 
-static struct comm_request *fake_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                                enum comm_type type, enum comm_operation operation,
-                                                struct event *after)
+static void parts_copy(const struct comm *comm, const struct comm_call *call)
 {
-    unsigned char *own = (unsigned char *)buffer + comm->rank * count * comm_type_size(type);
-    return fake_all_reduce(comm, own, count, type, operation, after);
+    const int64_t width = comm_type_size(call->type), block = call->count * width;
+    const int64_t before = comm_parts_before(call->parts, comm->rank);
+    const unsigned char *from = (const unsigned char *)call->sent + comm->rank * block;
+    unsigned char *received = call->received;
+    memset(received, 0, (size_t)(comm_parts_before(call->parts, comm->size) * block));
+    for (int part = 0; part < call->parts[comm->rank]; part++)
+        memcpy(received + (before + part) * block, from + part * call->stride * width,
+               (size_t)block);
 }
 
-static struct comm_request *fake_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                            enum comm_type type, struct event *after)
+static struct comm_request *fake_start(struct comm *comm, const struct comm_call *call)
 {
-    (void)after;
-    int64_t block = count * comm_type_size(type);
-    for (int rank = 0; rank < comm->size && block > 0; rank++)
-        if (rank != comm->rank)
-            memset((unsigned char *)buffer + rank * block, 0, (size_t)block);
-    return NULL;
-}
-
-static struct comm_request *fake_receive(struct comm *comm, void *data, int64_t bytes, int from)
-{
-    (void)comm;
-    (void)from;
-    if (bytes > 0)
-        memset(data, 0, (size_t)bytes);
-    return NULL;
-}
-
-static struct comm_request *fake_broadcast(struct comm *comm, void *buffer, int64_t count,
-                                           enum comm_type type, int root, struct event *after)
-{
-    (void)after;
-    return root == comm->rank ? NULL
-                              : fake_receive(comm, buffer, count * comm_type_size(type), root);
-}
-
-static struct comm_request *fake_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                            const int *parts, void *received, int64_t count,
-                                            enum comm_type type, struct event *after)
-{
-    (void)after;
-    const int64_t width = comm_type_size(type), block = count * width;
-    const unsigned char *from = (const unsigned char *)sent + comm->rank * block;
-    unsigned char *own = (unsigned char *)received + comm_parts_before(parts, comm->rank) * block;
-    const int64_t bytes = comm_parts_before(parts, comm->size) * block;
-    if (bytes > 0)
-        memset(received, 0, (size_t)bytes);
-    for (int part = 0; block > 0 && part < parts[comm->rank]; part++)
-        memcpy(own + part * block, from + part * stride * width, (size_t)block);
-    return NULL;
-}
-
-static struct comm_request *fake_send(struct comm *comm, const void *data, int64_t bytes, int to)
-{
-    (void)comm;
-    (void)data;
-    (void)bytes;
-    (void)to;
+    const int64_t block = call->count * comm_type_size(call->type);
+    unsigned char *buffer = call->buffer;
+    switch (call->action) {
+    case COMM_ALL_REDUCE:
+        zeros_combine(comm, call, buffer);
+        break;
+    case COMM_REDUCE_SCATTER:
+        zeros_combine(comm, call, buffer + comm->rank * block);
+        break;
+    case COMM_ALL_GATHER:
+        for (int rank = 0; rank < comm->size; rank++)
+            if (rank != comm->rank)
+                memset(buffer + rank * block, 0, (size_t)block);
+        break;
+    case COMM_BROADCAST:
+    case COMM_RECEIVE:
+        if (call->peer != comm->rank)
+            memset(buffer, 0, (size_t)block);
+        break;
+    case COMM_ALL_TO_ALL:
+        parts_copy(comm, call);
+        break;
+    case COMM_SEND:
+        break;
+    }
     return NULL;
 }
 
@@ -94,12 +72,6 @@ static void fake_wait(struct comm_request *request, struct stream *stream)
 {
     (void)request;
     (void)stream;
-}
-
-static void fake_times(struct comm *comm, double *busy, double *exposed)
-{
-    (void)comm;
-    *busy = *exposed = 0;
 }
 
 /* The other ranks have color 0 and key 0. */
@@ -127,12 +99,6 @@ static void fake_describe_transport(const struct comm *comm, char *text, size_t 
 {
     (void)comm;
     snprintf(text, size, "none");
-}
-
-static void *fake_handle(struct comm *comm)
-{
-    (void)comm;
-    return NULL;
 }
 
 /* Addresses of the common part and of the areas up to this rank's, which plans do not access. */
@@ -166,22 +132,14 @@ static void fake_close(struct comm *comm)
 const struct comm_backend comm_fake = {
     .name = "fake",
     .simulated = true,
-    .all_reduce = fake_all_reduce,
-    .reduce_scatter = fake_reduce_scatter,
-    .all_gather = fake_all_gather,
-    .broadcast = fake_broadcast,
-    .all_to_all = fake_all_to_all,
-    .send = fake_send,
-    .receive = fake_receive,
+    .start = fake_start,
     .wait = fake_wait,
-    .times = fake_times,
     .split = fake_split,
     .split_node = fake_split_node,
     .set_transport = fake_set_transport,
     .describe_transport = fake_describe_transport,
     .share_memory = fake_share_memory,
     .release_memory = fake_release_memory,
-    .handle = fake_handle,
     .close = fake_close,
 };
 

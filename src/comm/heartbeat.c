@@ -1,384 +1,339 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Heartbeats: find ranks whose node is down, whose network is cut or whose process is stopped.
+/* Heartbeats: the reports of watch.h, sent by the communication threads.
  *
- * About once per second the communication thread of each rank sends its status to two monitor
- * ranks: rank 0 and the first rank of another node (rank 1 if there is only one node). When a rank
- * has sent nothing for longer than the heartbeat timeout, a monitor rank prints all silent ranks
- * and ends the job. Rank 0 acknowledges each heartbeat; a rank that receives no acknowledgement for
- * longer than the timeout ends itself, so that no process is left on a node that is cut off.
+ * About once per second each rank sends its report to rank 0, which answers with its own. So rank 0
+ * has a table of all ranks, and each other rank a table of rank 0. Rank 0 prints who is silent,
+ * missing or stalled, and ends the job if a limit is exceeded. If rank 0 is silent itself, the
+ * first rank of another node prints that and ends the job, and later every rank does, so that no
+ * process is left on a node that is cut off. A rank whose collective exceeds mesh.timeout without a
+ * verdict of rank 0 ends the job, too.
  *
- * Beyond 1000 ranks the period grows with their number, which bounds the load of rank 0. An error
- * of MPI counts as a missing message. */
+ * Cost: rank 0 receives one message of about 0.4 KB per rank and period, and answers each. Beyond
+ * 1000 ranks the period grows with their number, up to a quarter of the heartbeat timeout: with
+ * 8,192 ranks and 20 s it is 5 s, so rank 0 receives 1,640 messages per second and stores 8 MB. An
+ * error of MPI counts as a missing message. */
 #include "comm/internal.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "comm/watch.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/status.h"
 
-enum { TAG_HEARTBEAT = 3, TAG_ACKNOWLEDGE = 4, TAG_END = 5 }; /* watch.c uses 1 and 2 */
-enum { MONITORS = 2 };
-
-/* The last heartbeat of one rank, as a monitor rank knows it. */
-struct heard {
-    _Atomic double at; /* clock_now() of its arrival */
-    struct status status;
-};
+/* Tags of the communicator of heartbeats. The last message of a rank is its end message. */
+enum { TAG_REPORT = 3, TAG_END = 4 };
 
 static struct {
-    _Atomic bool open;
+    bool open;
     MPI_Comm communicator;
     int rank, size;
-    int monitor[MONITORS];
-    bool is_monitor;
-    _Atomic double timeout, period; /* seconds; timeout 0: off */
-    _Atomic double turned;          /* clock_now() of the last turn */
-    double next;                    /* clock_now() of the next heartbeat */
-    double root_heard;              /* clock_now() of rank 0's last acknowledgement */
-    struct {
-        MPI_Request request;
-        struct status status;
-    } message[MONITORS];
-    struct heard *heard; /* [size] on monitor ranks, else NULL */
+    int deputy;         /* the rank that prints that rank 0 is silent */
+    bool warned;        /* of silent ranks */
+    double turned;      /* clock_now() of the last turn */
+    double next;        /* clock_now() of the next report */
+    struct watch watch; /* of all ranks on rank 0, of rank 0 on other ranks */
+    struct report sent;
+    MPI_Request request; /* of sending it */
 } heart;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held during a turn */
-static _Atomic double wanted_timeout;
+static _Atomic double collective_timeout, heartbeat_timeout, stall_seconds;
+static struct {
+    pthread_mutex_t lock;
+    struct comm_request request; /* of heartbeat_show; without a group: none */
+} shown = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void comm_set_timeout(double seconds)
+{
+    collective_timeout = seconds;
+}
+
+double comm_timeout(void)
+{
+    return collective_timeout;
+}
 
 void comm_set_heartbeat_timeout(double seconds)
 {
-    wanted_timeout = seconds;
+    heartbeat_timeout = seconds;
 }
 
-void heartbeat_open(MPI_Comm communicator, int rank, int size)
+void comm_set_stall_warning(double seconds)
 {
-    int second = 1;
-    while (second < size && strcmp(comm_host_of(second), comm_host_of(0)) == 0)
-        second++;
-    heart.communicator = communicator;
+    stall_seconds = seconds;
+}
+
+void heartbeat_show(const struct comm_request *request)
+{
+    pthread_mutex_lock(&shown.lock);
+    shown.request = request != NULL ? *request : (struct comm_request){0};
+    pthread_mutex_unlock(&shown.lock);
+}
+
+void heartbeat_open(int rank, int size)
+{
+    MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &heart.communicator));
+    MPI_CHECK(MPI_Comm_set_errhandler(heart.communicator, MPI_ERRORS_RETURN));
     heart.rank = rank;
     heart.size = size;
-    heart.monitor[0] = 0;
-    heart.monitor[1] = second < size ? second : 1;
-    heart.is_monitor = rank == 0 || rank == heart.monitor[1];
-    heart.timeout = 0;
+    heart.deputy = 1;
+    while (heart.deputy < size && strcmp(comm_host_of(heart.deputy), comm_host_of(0)) == 0)
+        heart.deputy++;
+    if (heart.deputy == size)
+        heart.deputy = 1;
+    heart.request = MPI_REQUEST_NULL;
     heart.turned = clock_now();
-    for (int m = 0; m < MONITORS; m++)
-        heart.message[m].request = MPI_REQUEST_NULL;
-    if (heart.is_monitor) {
-        heart.heard = calloc((size_t)size, sizeof *heart.heard);
-        ENSURE_MEMORY(heart.heard != NULL, "no memory for the heartbeats of %d ranks", size);
-    }
-    stall_open(rank, size);
+    watch_open(&heart.watch, rank == 0 ? size : 1, comm_host_of, heart.turned);
     heart.open = true;
 }
 
-/* Receive all messages of `senders` ranks. The last message of a rank is its end message. */
-static void messages_drain(int senders)
-{
-    struct status status;
-    for (MPI_Status message; senders > 0; senders -= message.MPI_TAG == TAG_END)
-        MPI_CHECK(MPI_Recv(&status, (int)sizeof status, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG,
-                           heart.communicator, &message));
-}
-
-/* Collective. Each rank sends an end message to the monitor ranks after its last heartbeat, then
- * rank 0 sends one to all ranks after its last acknowledgement. UCX prints a warning for each
- * message that is not received before MPI_Finalize. */
-static void messages_end(void)
-{
-    MPI_Request end[MONITORS] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    for (int m = 0; heart.rank != 0 && m < MONITORS; m++)
-        if (heart.monitor[m] != heart.rank)
-            MPI_CHECK(MPI_Isend(NULL, 0, MPI_BYTE, heart.monitor[m], TAG_END, heart.communicator,
-                                &end[m]));
-    messages_drain(heart.is_monitor ? heart.size - 1 : 1);
-    for (int rank = 1; heart.rank == 0 && rank < heart.size; rank++)
-        MPI_CHECK(MPI_Send(NULL, 0, MPI_BYTE, rank, TAG_END, heart.communicator));
-    for (int m = 0; m < MONITORS; m++) {
-        MPI_CHECK(MPI_Wait(&end[m], MPI_STATUS_IGNORE));
-        MPI_CHECK(MPI_Wait(&heart.message[m].request, MPI_STATUS_IGNORE));
-    }
-}
-
+/* UCX prints a warning for each message that is not received before MPI_Finalize: rank 0 receives
+ * the messages of all ranks up to their end messages, then sends one to each. */
 void heartbeat_close(void)
 {
-    pthread_mutex_lock(&lock);
-    if (heart.open)
-        messages_end();
-    heart.open = false; /* heart.heard is kept: the signal thread may be reading it */
+    struct report report;
+    MPI_Status message;
+    if (!heart.open)
+        return;
+    pthread_mutex_lock(&lock); /* the signal thread may be reading */
+    if (heart.rank != 0)
+        MPI_CHECK(MPI_Send(NULL, 0, MPI_BYTE, 0, TAG_END, heart.communicator));
+    for (int senders = heart.rank == 0 ? heart.size - 1 : 1; senders > 0;
+         senders -= message.MPI_TAG == TAG_END)
+        MPI_CHECK(MPI_Recv(&report, (int)sizeof report, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG,
+                           heart.communicator, &message));
+    for (int rank = 1; heart.rank == 0 && rank < heart.size; rank++)
+        MPI_CHECK(MPI_Send(NULL, 0, MPI_BYTE, rank, TAG_END, heart.communicator));
+    MPI_CHECK(MPI_Wait(&heart.request, MPI_STATUS_IGNORE));
+    MPI_CHECK(MPI_Comm_free(&heart.communicator));
+    heart.open = false;
+    watch_close(&heart.watch);
     pthread_mutex_unlock(&lock);
 }
 
-/* Start to measure silence from `now`. */
-static void timeout_set(double seconds, double now)
+static void request_describe(const struct comm_request *request, char *text, size_t size)
 {
-    const double shortest = 1, ranks_per_second = 1000;
-    heart.timeout = seconds;
-    heart.period = fmin(fmax(shortest, heart.size / ranks_per_second), seconds / 4);
-    heart.root_heard = heart.next = now;
-    for (int rank = 0; heart.is_monitor && rank < heart.size; rank++)
-        heart.heard[rank].at = now;
+    static const char *const action[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast",
+                                         "all-to-all", "sending",        "receiving"};
+    int length = request->what != NULL
+                     ? snprintf(text, size, "%s", request->what)
+                     : snprintf(text, size, "%s of %lld %s", action[request->call.action],
+                                (long long)request->call.count, comm_type_name(request->call.type));
+    if (length > 0 && (size_t)length < size && request->sequence > 0)
+        snprintf(text + length, size - (size_t)length, " (number %lld of a group of %d ranks)",
+                 (long long)request->sequence, request->group->comm.size);
 }
 
-static void heartbeats_send(double now)
+static struct report report_make(const struct comm_request *current, double waited, double now)
 {
+    const double timeout = collective_timeout;
+    struct report report = {.status = status_read(now), .late = -1};
+    pthread_mutex_lock(&shown.lock);
+    const struct comm_request other = shown.request;
+    pthread_mutex_unlock(&shown.lock);
+    if (other.group != NULL && (current == NULL || now - other.began > waited)) {
+        current = &other;
+        waited = now - other.began;
+    }
+    groups_report(&report);
+    if (current == NULL)
+        return report;
+    request_describe(current, report.what, sizeof report.what);
+    report.group = current->group->identity;
+    report.size = current->group->comm.size;
+    report.sequence = current->sequence;
+    report.peer = current->call.peer;
+    report.waited = waited;
+    if (timeout > 0)
+        report.late = waited - timeout;
+    return report;
+}
+
+static void report_send(const struct report *report, double now)
+{
+    int done = 1;
     if (now < heart.next)
         return;
-    heart.next = now + heart.period;
-    for (int m = 0; m < MONITORS; m++) {
-        MPI_Request *request = &heart.message[m].request;
-        int done = 1;
-        if (heart.monitor[m] == heart.rank)
-            continue;
-        if (*request != MPI_REQUEST_NULL &&
-            MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            *request = MPI_REQUEST_NULL;
-        if (!done)
-            continue; /* the monitor rank has not received the previous one */
-        heart.message[m].status = status_read(now);
-        if (MPI_Isend(&heart.message[m].status, (int)sizeof(struct status), MPI_BYTE,
-                      heart.monitor[m], TAG_HEARTBEAT, heart.communicator, request) != MPI_SUCCESS)
-            *request = MPI_REQUEST_NULL;
-    }
+    heart.next = now + heart.watch.period;
+    if (heart.request != MPI_REQUEST_NULL &&
+        MPI_Test(&heart.request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        heart.request = MPI_REQUEST_NULL;
+    if (!done)
+        return; /* rank 0 has not received the previous one */
+    heart.sent = *report;
+    const size_t bytes =
+        offsetof(struct report, member) + (size_t)report->groups * sizeof report->member[0];
+    if (MPI_Isend(&heart.sent, (int)bytes, MPI_BYTE, 0, TAG_REPORT, heart.communicator,
+                  &heart.request) != MPI_SUCCESS)
+        heart.request = MPI_REQUEST_NULL;
 }
 
-/* Receive a message; false if none has arrived. */
-static bool message_receive(int tag, void *data, size_t bytes, int *from)
+/* Receive a report; false if none has arrived. */
+static bool report_receive(struct report *report, int *from)
 {
     int arrived = 0;
     MPI_Status status;
-    if (MPI_Iprobe(MPI_ANY_SOURCE, tag, heart.communicator, &arrived, &status) != MPI_SUCCESS ||
+    if (MPI_Iprobe(MPI_ANY_SOURCE, TAG_REPORT, heart.communicator, &arrived, &status) !=
+            MPI_SUCCESS ||
         !arrived)
         return false;
     *from = status.MPI_SOURCE;
-    return MPI_Recv(data, (int)bytes, MPI_BYTE, *from, tag, heart.communicator,
+    return MPI_Recv(report, (int)sizeof *report, MPI_BYTE, *from, TAG_REPORT, heart.communicator,
                     MPI_STATUS_IGNORE) == MPI_SUCCESS;
 }
 
-/* Seconds without a heartbeat after which a rank is silent: three periods, at least 3 s. */
-static double silence_limit(void)
+/* own: rank 0's report, without its groups the answer. */
+static void reports_exchange(const struct report *own, double now)
 {
-    return 3 * fmax(heart.period, 1);
-}
-
-static void messages_receive(double now)
-{
-    int from = 0;
-    struct status status;
-    char empty = 0;
-    while (heart.is_monitor && message_receive(TAG_HEARTBEAT, &status, sizeof status, &from)) {
-        heart.heard[from].at = now;
-        heart.heard[from].status = status;
-        stall_update(from, &status, now, silence_limit());
-        /* A small message to a rank with a recent heartbeat: MPI_Send does not block. */
+    struct report report;
+    int from;
+    if (heart.rank == 0)
+        watch_store(&heart.watch, 0, own, now);
+    else
+        report_send(own, now);
+    while (report_receive(&report, &from)) {
+        watch_store(&heart.watch, from, &report, now);
+        /* A small message to a rank with a recent report: MPI_Send does not block. */
         if (heart.rank == 0)
-            MPI_Send(&empty, 1, MPI_BYTE, from, TAG_ACKNOWLEDGE, heart.communicator);
+            MPI_Send(own, (int)offsetof(struct report, member), MPI_BYTE, from, TAG_REPORT,
+                     heart.communicator);
     }
-    while (heart.rank != 0 && message_receive(TAG_ACKNOWLEDGE, &empty, 1, &from))
-        heart.root_heard = now;
 }
 
-/* ---- silent ranks, on monitor ranks */
-
-/* Seconds since the last heartbeat of a rank. */
-static double silence_of(int rank, double now)
+/* Print the reason and end the job. */
+static _Noreturn void job_end(const char *text, const char *option)
 {
-    return rank == heart.rank ? 0 : now - heart.heard[rank].at;
-}
-
-static double silence_longest(double now)
-{
-    double longest = 0;
-    for (int rank = 0; rank < heart.size; rank++)
-        longest = fmax(longest, silence_of(rank, now));
-    return longest;
-}
-
-struct text {
-    char *at;
-    size_t size, used;
-};
-
-__attribute__((format(printf, 2, 3))) static void text_add(struct text *text, const char *format,
-                                                           ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(text->at + text->used, text->size - text->used, format, arguments);
-    va_end(arguments);
-    text->used += length > 0 ? (size_t)length : 0;
-    if (text->used >= text->size)
-        text->used = text->size - 1;
-}
-
-/* True if the rank is on `host` and has been silent for `least` seconds. */
-static bool is_silent_on(int rank, double least, double now, const char *host)
-{
-    return silence_of(rank, now) >= least && strcmp(comm_host_of(rank), host) == 0;
-}
-
-/* Append "4-7 on node2", the silent ranks of the host of rank `first`. */
-static void text_add_host(struct text *text, int first, double least, double now)
-{
-    const char *host = comm_host_of(first);
-    for (int rank = first; rank < heart.size; rank++) {
-        if (!is_silent_on(rank, least, now, host))
-            continue;
-        int last = rank;
-        while (last + 1 < heart.size && is_silent_on(last + 1, least, now, host))
-            last++;
-        text_add(text, rank == first ? "%d" : ", %d", rank);
-        if (last > rank)
-            text_add(text, "-%d", last);
-        rank = last;
-    }
-    text_add(text, " on %s", host);
-}
-
-/* Describe all ranks that have been silent for `least` seconds; false if no rank has. */
-static bool silent_describe(double least, double now, char *buffer, size_t size)
-{
-    enum { STATUSES_MAX = 8 };
-    int count = 0, first = -1, listed = 0;
-    double longest = silence_longest(now);
-    struct text text = {.at = buffer, .size = size};
-    for (int rank = heart.size - 1; rank >= 0; rank--)
-        if (silence_of(rank, now) >= least) {
-            count++;
-            first = rank;
-        }
-    if (count == 0)
-        return false;
-    text_add(&text, count == 1 ? "rank " : "ranks ");
-    for (int rank = first; rank < heart.size; rank++) {
-        int before = first; /* the first silent rank of the same host */
-        while (!is_silent_on(before, least, now, comm_host_of(rank)) && before < rank)
-            before++;
-        if (before < rank || silence_of(rank, now) < least)
-            continue;
-        text_add(&text, rank == first ? "" : ", ");
-        text_add_host(&text, rank, least, now);
-    }
-    text_add(&text, ": no heartbeat for %.1f s; last:", longest);
-    for (int rank = first; rank < heart.size && listed < STATUSES_MAX; rank++) {
-        char status[256];
-        if (silence_of(rank, now) < least)
-            continue;
-        status_describe(&heart.heard[rank].status, status, sizeof status);
-        text_add(&text, "%s rank %d in %s", listed++ > 0 ? ";" : "", rank, status);
-    }
-    return true;
-}
-
-void heartbeat_report_silent(void)
-{
-    char text[4096];
-    if (!heart.open || heart.timeout <= 0 || !heart.is_monitor)
-        return;
-    /* Rank 0 reports unless it is silent itself. */
-    double least = silence_limit(), now = heart.turned;
-    if ((heart.rank == 0 || silence_of(0, now) >= least) &&
-        silent_describe(least, now, text, sizeof text))
-        fprintf(stderr, "vittrain: failure: %s; the launcher has ended the job\n", text);
-}
-
-/* Seconds that the second monitor rank waits for the first one to report. */
-static const double PRECEDENCE = 3;
-
-static _Noreturn void job_end(const char *text)
-{
-    if (text[0] != '\0')
-        fprintf(stderr, "vittrain: failure: %s; see mesh.heartbeat_timeout\n", text);
+    fprintf(stderr, "vittrain: failure: %s; see mesh.%s\n", text, option);
     fflush(stderr);
     failure_end();
 }
 
-/* Silence in seconds after which a warning is printed. mesh.heartbeat_timeout ends the job. */
-static const double WARNING_AFTER = 5;
-
-/* Warn before the launcher notices a lost node: lines printed while it ends the job may be lost. */
-static void silent_warn(double longest, double now)
+void heartbeat_report_silent(void)
 {
-    static bool warned;
-    char text[3072];
-    bool reports = heart.rank == 0 || silence_of(0, now) >= WARNING_AFTER;
-    double least = fmax(WARNING_AFTER - 2 * heart.period, WARNING_AFTER / 2);
-    if (!warned && reports && longest >= WARNING_AFTER &&
-        silent_describe(least, now, text, sizeof text))
-        log_alarm("%s", text);
-    else if (warned && longest < WARNING_AFTER)
-        log_alarm("heartbeats of all ranks arrive again");
-    warned = longest >= WARNING_AFTER && (warned || reports);
-}
-
-/* On a monitor rank: end the job if a rank has been silent for too long. */
-static void silent_check(double now)
-{
-    char text[4096];
-    double longest = silence_longest(now);
-    silent_warn(longest, now);
-    if (longest < heart.timeout + (heart.rank == 0 ? 0 : PRECEDENCE))
-        return;
-    /* Ranks of one node fail together, but their last heartbeats arrived at different times. */
-    double least = fmax(heart.timeout - 2 * heart.period, heart.timeout / 2);
-    if (silent_describe(least, now, text, sizeof text))
-        job_end(text);
-}
-
-/* End this rank if rank 0 has not acknowledged for too long: its node is cut off, or neither
- * monitor rank is left. The first rank of each node prints the reason. */
-static void root_check(double now)
-{
-    char text[512] = "";
-    double silence = now - heart.root_heard;
-    const char *host = comm_host();
-    int first = 0;
-    if (heart.rank == 0 || silence < heart.timeout + 2 * PRECEDENCE)
-        return;
-    while (strcmp(comm_host_of(first), host) != 0)
-        first++;
-    if (first == heart.rank)
-        snprintf(text, sizeof text,
-                 "rank %d on %s: no heartbeat of rank 0 on %s for %.1f s: the ranks of %s end",
-                 heart.rank, host, comm_host_of(0), silence, host);
-    job_end(text);
-}
-
-void heartbeat_turn(double now)
-{
-    const double pause = 1;
+    char *text = NULL;
     if (pthread_mutex_trylock(&lock) != 0)
         return;
-    if (heart.open) {
-        /* This process was stopped itself, so its clock says nothing about the others. */
-        double stopped = now - heart.turned > pause ? now - heart.turned : 0;
-        heart.root_heard += stopped;
-        for (int rank = 0; stopped > 0 && heart.is_monitor && rank < heart.size; rank++)
-            heart.heard[rank].at = heart.heard[rank].at + stopped;
-        stall_shift(stopped);
-        heart.turned = now;
-        if (heart.timeout != wanted_timeout)
-            timeout_set(wanted_timeout, now);
-        if (heart.timeout > 0)
-            heartbeats_send(now);
-        messages_receive(now);
-        if (heart.timeout > 0 && heart.is_monitor)
-            silent_check(now);
-        if (heart.timeout > 0 && heart.rank == 0) {
-            const struct status own = status_read(now);
-            stall_update(0, &own, now, silence_limit());
-            stall_check(now, silence_limit());
-        }
-        if (heart.timeout > 0)
-            root_check(now);
-    }
+    if (heart.open && heartbeat_timeout > 0 && (heart.rank == 0 || heart.rank == heart.deputy))
+        text = watch_silent(&heart.watch, heart.watch.silence, heart.turned);
+    if (text != NULL)
+        fprintf(stderr, "vittrain: failure: %s; the launcher has ended the job\n", text);
+    free(text);
     pthread_mutex_unlock(&lock);
+}
+
+/* Warn before the launcher notices a lost node: lines printed while it ends the job may be lost. */
+static void silent_warn(double now)
+{
+    const double after = 5;
+    char *text = watch_silent(&heart.watch, after, now);
+    if (text != NULL && !heart.warned)
+        log_alarm("%s", text);
+    else if (text == NULL && heart.warned)
+        log_alarm("heartbeats of all ranks arrive again");
+    heart.warned = text != NULL;
+    free(text);
+}
+
+static void stalled_warn(double now)
+{
+    const double steps = 10, step = status_step_seconds(), least = stall_seconds;
+    const double timeout = collective_timeout;
+    char end[64] = "", *text = NULL;
+    if (least > 0 && step > 0)
+        text = watch_stalled(&heart.watch, fmax(least, steps * step), now);
+    if (timeout > 0)
+        snprintf(end, sizeof end, "; the run ends after mesh.timeout=%g s", timeout);
+    if (text != NULL)
+        log_alarm("%s; the median step takes %.3g s%s", text, step, end);
+    free(text);
+}
+
+/* Return the seconds by which a rank that finds the same failure as lower ranks waits for them. */
+static double report_delay(int rank)
+{
+    return 0.5 * (rank < 10 ? rank : 10);
+}
+
+/* End the job if a limit is exceeded; print warnings. */
+static void table_read(const struct report *own, double now)
+{
+    const double timeout = heartbeat_timeout, unheard = 4 * heart.watch.silence;
+    const double precedence = heart.rank == 0              ? 0
+                              : heart.rank == heart.deputy ? 3
+                                                           : 3 + report_delay(heart.rank);
+    const char *text = heart.rank == 0 ? watch_missing(&heart.watch, now) : NULL;
+    if (text != NULL)
+        job_end(text, "timeout");
+    if (heart.rank != 0 && own->late > unheard + report_delay(heart.rank)) {
+        char alone[512];
+        snprintf(alone, sizeof alone,
+                 "rank %d on %s: %s has waited for %.1f s; rank 0 on %s does not report who is "
+                 "missing",
+                 heart.rank, comm_host(), own->what, own->waited, comm_host_of(0));
+        job_end(alone, "timeout");
+    }
+    if (timeout <= 0)
+        return;
+    text = watch_silent(&heart.watch, timeout + precedence, now);
+    if (text != NULL)
+        job_end(text, "heartbeat_timeout");
+    if (heart.rank == 0 || heart.rank == heart.deputy)
+        silent_warn(now);
+    if (heart.rank == 0)
+        stalled_warn(now);
+}
+
+void heartbeat_turn(const struct comm_request *current, double waited, double now)
+{
+    const double every = 0.2, pause = 1, shortest = 1, ranks_per_second = 1000;
+    const double timeout = heartbeat_timeout;
+    if (!heart.open || now < heart.turned + every)
+        return;
+    pthread_mutex_lock(&lock);
+    /* This process was stopped itself, so its clock says nothing about the others. */
+    if (now - heart.turned > pause)
+        watch_shift(&heart.watch, now - heart.turned);
+    heart.turned = now;
+    heart.watch.period = fmax(shortest, heart.size / ranks_per_second);
+    if (timeout > 0)
+        heart.watch.period = fmin(heart.watch.period, timeout / 4);
+    heart.watch.silence = 3 * fmax(heart.watch.period, shortest);
+    const struct report report = report_make(current, waited, now);
+    reports_exchange(&report, now);
+    table_read(&report, now);
+    pthread_mutex_unlock(&lock);
+}
+
+void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
+                  const char *why, void (*before_end)(void))
+{
+    const double patience = 5;
+    ENSURE(comm->backend == &comm_mpi, "the watch needs a group of MPI");
+    const struct comm_request request = {.group = (struct group *)comm,
+                                         .what = what,
+                                         .sequence = number,
+                                         .began = clock_now() - seconds};
+    if (why == NULL) {
+        heartbeat_show(&request);
+        before_end();
+        for (;;)
+            pause(); /* a turn of some rank ends the job */
+    }
+    char text[REPORT_WHAT];
+    request_describe(&request, text, sizeof text);
+    /* NCCL's error on the other ranks, after one has aborted its communicators, comes later. */
+    const bool later = strstr(why, "remote process") != NULL;
+    const double delay = later ? patience + report_delay(comm->rank) : report_delay(comm->rank + 1);
+    usleep((useconds_t)(delay * 1e6));
+    fprintf(stderr, "vittrain: failure: rank %d on %s: %s failed after %.1f s: %s\n", heart.rank,
+            comm_host(), text, seconds, why);
+    fflush(stderr);
+    before_end();
+    failure_end();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Shared by the files of this module. The backend "mpi" consists of groups (mpi.c), the queue of
- * requests and the communication thread (progress.c), the choice of the algorithm (transport.c),
- * the algorithms (ring.c, messages.c, shared.c and exchange.c), the watch that names missing ranks
- * (watch.c), the heartbeat (heartbeat.c) and the rule for stalled ranks (stall.c). */
+ * requests and the communication thread (comm_thread.c), the choice of the algorithm (transport.c),
+ * the algorithms (ring.c, messages.c, shared.c and exchange.c), the heartbeats (heartbeat.c) and
+ * the table that names silent, missing and stalled ranks (watch.c). */
 #ifndef VITTRAIN_COMM_INTERNAL_H
 #define VITTRAIN_COMM_INTERNAL_H
 
@@ -13,7 +13,7 @@
 #include "comm/mpi_check.h"
 #include "config/mesh_options.h"
 
-struct status;
+struct report;
 
 extern const struct comm_backend comm_mpi, comm_fake;
 
@@ -36,41 +36,14 @@ struct group {
     struct group *next;
 };
 
-enum action {
-    ACTION_ALL_REDUCE,
-    ACTION_REDUCE_SCATTER,
-    ACTION_ALL_GATHER,
-    ACTION_BROADCAST,
-    ACTION_ALL_TO_ALL,
-    ACTION_SEND,
-    ACTION_RECEIVE
-};
-
-/* States of an exchange, see exchange.c. */
-enum exchange_state { EXCHANGE_NONE, EXCHANGE_POSTED, EXCHANGE_READ };
-
 struct comm_request {
     struct comm_request *next;
     struct group *group;
-    enum action action;
-    union {
-        void *buffer;
-        const void *sent; /* send, all-to-all: only read */
-    };
-    int64_t count;
-    enum comm_type type;
-    enum comm_operation operation;
-    int peer; /* root, or the other rank */
-    /* All-to-all. */
-    void *received;
-    int64_t stride;
-    const int *parts;
-    struct event *after;
-    const char *what; /* description of another backend's collective; NULL: see `action` */
+    struct comm_call call;
+    const char *what; /* description of another backend's collective; NULL: see `call` */
     int64_t sequence; /* number of the collective in its group, from 1; 0: not a collective */
     double began;     /* clock_now() when the communication thread started it */
     uint64_t number;  /* of the exchange (exchange.c), from 1; 0: not an exchange */
-    enum exchange_state awaits; /* if set, the communication thread only waits for this state */
     bool done;
 };
 
@@ -103,7 +76,7 @@ unsigned char *blocks_from(const struct comm_request *request, int from, int64_t
 /* Tags on a group's communicator. */
 enum { TAG_COLLECTIVE = 1, TAG_BYTES = 2 };
 
-/* progress.c: the communication thread runs requests in the order of progress_start. */
+/* comm_thread.c: the communication thread runs requests in the order of progress_start. */
 void progress_open(void);
 void progress_close(void);
 struct comm_request *progress_start(const struct comm_request *request);
@@ -117,7 +90,6 @@ void progress_copy(const struct comm_request *request, struct stream *stream);
 void progress_wait_event(const struct comm_request *request);
 /* Add time in which the calling thread waited for other ranks to the busy and exposed times. */
 void progress_count(double seconds);
-void progress_times(double *busy, double *exposed);
 
 /* Call in each iteration of a loop that waits for messages; moved: data arrived since the last
  * call. Sleeps longer the longer nothing arrives; ends the job at the timeout. */
@@ -125,7 +97,7 @@ struct idle {
     const struct comm_request *request;
     int turns; /* calls since data arrived */
     unsigned moves;
-    double since, now, next_watch;
+    double since, now;
 };
 void progress_idle(struct idle *idle, bool moved);
 /* Sleep for a moment, except in the first calls. Return true after a sleep. */
@@ -161,7 +133,6 @@ void chain_run(const struct comm_request *request);
 void pairwise_all_to_all(const struct comm_request *request, unsigned char *scratch);
 /* For groups with a window. */
 void shared_run(const struct stage *stage);
-void shared_broadcast(const struct comm_request *request);
 void shared_all_to_all(const struct comm_request *request);
 
 /* exchange.c: small all-reduces of a group with a window, without the communication thread. Only
@@ -169,8 +140,6 @@ void shared_all_to_all(const struct comm_request *request);
 bool exchange_fits(const struct comm_request *request);
 struct comm_request *exchange_start(const struct comm_request *request);
 void exchange_wait(struct comm_request *request);
-/* On the communication thread: wait until the state that the request awaits is reached. */
-void exchange_poll(const struct comm_request *request);
 
 /* window.c: memory that the ranks of a group within a node share. Layout: the counters of all
  * ranks, then one area per rank with WINDOW_SLOTS slots of a chunk each, followed by slots for the
@@ -233,22 +202,8 @@ MUST_CHECK bool transport_set(struct comm *comm, enum transport_choice wanted, s
 void transport_describe(const struct comm *comm, char *text, size_t size);
 void transport_close(struct group *group);
 
-/* watch.c: ranks query each other over a separate communicator. watch_turn answers queries;
- * `current` is the request in progress, or NULL. watch_check ends the job if the request has waited
- * for too long. */
-void watch_open(int rank);
-void watch_close(void);
-void watch_turn(const struct comm_request *current);
-void watch_check(const struct comm_request *request, double waited);
-
-/* mpi.c: the last collective that this rank started in the group with that identity; 0 if the rank
- * is not in such a group. */
-int64_t groups_entered(int64_t identity);
-int world_rank(void);
-int world_size(void);
-/* Return the ranks of the group in MPI_COMM_WORLD; the caller frees them. In Open MPI the time is
- * proportional to the square of the group's size. */
-int *group_world_ranks(const struct group *group);
+/* mpi.c: write the groups of several ranks into a report. */
+void groups_report(struct report *report);
 
 /* mpi.c: end the job with ERROR_PEER after its cause has been printed. Ends at least this process
  * within seconds. */
@@ -256,23 +211,16 @@ void failure_end(void) __attribute__((noreturn));
 /* True once this rank has printed why it ends the job. */
 bool failure_is_reported(void);
 
-/* heartbeat.c: finds ranks that have stopped sending, over the communicator of watch.c
- * (comm_set_heartbeat_timeout). heartbeat_turn may be called by any thread, often; it costs nothing
- * when no message is due. */
-void heartbeat_open(MPI_Comm communicator, int rank, int size);
+/* heartbeat.c: the communication thread calls heartbeat_turn often; it costs nothing when nothing
+ * is due. current: the request in progress, which has waited for data for so many seconds, or NULL.
+ * Opening is collective over MPI_COMM_WORLD, and so is closing if it is open. */
+void heartbeat_open(int rank, int size);
 void heartbeat_close(void);
-void heartbeat_turn(double now);
+void heartbeat_turn(const struct comm_request *current, double waited, double now);
+/* Another thread waits for this request since `began`; NULL: no longer. One thread at a time. */
+void heartbeat_show(const struct comm_request *request);
 /* Print the silent ranks when the launcher ends the job before the timeout. */
 void heartbeat_report_silent(void);
-
-/* stall.c: finds ranks that send heartbeats but make no progress (comm_set_stall_warning). The
- * calls have no effect on other ranks than 0. stall_update: store the status in a heartbeat.
- * stall_shift: exclude a time in which this process was stopped. silence: seconds without a
- * heartbeat after which a rank is silent and not stalled. */
-void stall_open(int rank, int size);
-void stall_update(int rank, const struct status *status, double now, double silence);
-void stall_shift(double seconds);
-void stall_check(double now, double silence);
 
 /* signals.c. Call before MPI starts: block SIGUSR1 and SIGTERM in this thread and all threads
  * that it creates, and start the thread that waits for them. watches_parent: the thread ends this

@@ -86,16 +86,10 @@ void comm_share_texts(struct comm *comm, char ***texts, int64_t *count)
     if (comm == NULL || comm->size == 1)
         return;
     struct joined_bytes all;
-    char *own = NULL;
-    int64_t bytes = 0;
-    if (comm->rank == 0) {
-        for (int64_t i = 0; i < *count; i++)
-            bytes += (int64_t)strlen((*texts)[i]) + 1;
-        char *to = own = allocate((size_t)bytes, 1);
-        for (int64_t i = 0; i < *count; i++)
-            to = stpcpy(to, (*texts)[i]) + 1;
-    }
-    comm_join(comm, own, bytes, &all);
+    struct byte_buffer own = {0};
+    for (int64_t i = 0; comm->rank == 0 && i < *count; i++)
+        byte_buffer_append(&own, (*texts)[i], strlen((*texts)[i]) + 1);
+    comm_join(comm, own.data, (int64_t)own.count, &all);
     comm_broadcast(comm, count, 1, COMM_INT64, 0);
     if (comm->rank != 0 && *count > 0) {
         const char *from = (const char *)all.data;

@@ -17,7 +17,7 @@ libvittrain_a_SOURCES += \
 	src/comm/ring.c \
 	src/comm/shared.c \
 	src/comm/signals.c \
-	src/comm/stall.c \
 	src/comm/transport.c \
 	src/comm/watch.c \
+	src/comm/watch.h \
 	src/comm/window.c

@@ -55,7 +55,8 @@ static void message_send(const struct comm_request *request, int to)
     struct lane lane;
     struct idle idle = {.request = request};
     lane_open(&lane, request->group->communicator, to, TAG_COLLECTIVE);
-    lane_send(&lane, request->buffer, request->count * comm_type_size(request->type));
+    lane_send(&lane, request->call.buffer,
+              request->call.count * comm_type_size(request->call.type));
     lane_drain(&lane, &idle);
 }
 
@@ -64,7 +65,7 @@ static void message_receive(const struct comm_request *request, int from, void *
     struct lane lane;
     struct idle idle = {.request = request};
     lane_open(&lane, request->group->communicator, from, TAG_COLLECTIVE);
-    lane_receive(&lane, buffer, request->count * comm_type_size(request->type));
+    lane_receive(&lane, buffer, request->call.count * comm_type_size(request->call.type));
     lane_drain(&lane, &idle);
 }
 
@@ -79,7 +80,8 @@ void tree_all_reduce(const struct comm_request *request, unsigned char *scratch)
         }
         if (rank + distance < size) {
             message_receive(request, rank + distance, scratch);
-            combine(request->type, request->operation, request->buffer, scratch, request->count);
+            combine(request->call.type, request->call.operation, request->call.buffer, scratch,
+                    request->call.count);
         }
     }
     tree_broadcast(request, 0);
@@ -93,7 +95,7 @@ void tree_broadcast(const struct comm_request *request, int root)
     while (distance < size && !(position & distance))
         distance *= 2;
     if (position != 0)
-        message_receive(request, (position - distance + root) % size, request->buffer);
+        message_receive(request, (position - distance + root) % size, request->call.buffer);
     for (distance /= 2; distance > 0; distance /= 2)
         if (position + distance < size)
             message_send(request, (position + distance + root) % size);
@@ -104,8 +106,8 @@ void tree_broadcast(const struct comm_request *request, int root)
 void tree_all_gather(const struct comm_request *request, unsigned char *scratch)
 {
     int rank = request->group->comm.rank, size = request->group->comm.size;
-    int64_t block = request->count * comm_type_size(request->type);
-    unsigned char *data = request->buffer;
+    int64_t block = request->call.count * comm_type_size(request->call.type);
+    unsigned char *data = request->call.buffer;
     struct idle idle = {.request = request};
     memcpy(scratch, data + rank * block, (size_t)block);
     for (int have = 1; have < size; have *= 2) {
@@ -126,10 +128,10 @@ void tree_all_gather(const struct comm_request *request, unsigned char *scratch)
 static void chain_ends(const struct comm_request *request, int *from, int *to)
 {
     int rank = request->group->comm.rank, size = request->group->comm.size;
-    *from = request->action == ACTION_RECEIVE ? request->peer : -1;
-    *to = request->action == ACTION_SEND ? request->peer : -1;
-    if (request->action == ACTION_BROADCAST) {
-        int position = (rank - request->peer + size) % size;
+    *from = request->call.action == COMM_RECEIVE ? request->call.peer : -1;
+    *to = request->call.action == COMM_SEND ? request->call.peer : -1;
+    if (request->call.action == COMM_BROADCAST) {
+        int position = (rank - request->call.peer + size) % size;
         *from = position > 0 ? (rank + size - 1) % size : -1;
         *to = position < size - 1 ? (rank + 1) % size : -1;
     }
@@ -137,10 +139,10 @@ static void chain_ends(const struct comm_request *request, int *from, int *to)
 
 void chain_run(const struct comm_request *request)
 {
-    int tag = request->action == ACTION_BROADCAST ? TAG_COLLECTIVE : TAG_BYTES;
-    int64_t bytes = request->count * comm_type_size(request->type);
+    int tag = request->call.action == COMM_BROADCAST ? TAG_COLLECTIVE : TAG_BYTES;
+    int64_t bytes = request->call.count * comm_type_size(request->call.type);
     int64_t messages = (bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES;
-    unsigned char *data = request->buffer;
+    unsigned char *data = request->call.buffer;
     struct lane in, out;
     struct idle idle = {.request = request};
     int from, to;
@@ -171,8 +173,8 @@ void chain_run(const struct comm_request *request)
 static void blocks_exchange(const struct comm_request *request, int from, int to,
                             unsigned char *scratch)
 {
-    const int64_t width = comm_type_size(request->type), segment = SEGMENT_BYTES / width;
-    int64_t going = request->parts[request->group->comm.rank] * request->count, coming;
+    const int64_t width = comm_type_size(request->call.type), segment = SEGMENT_BYTES / width;
+    int64_t going = request->call.parts[request->group->comm.rank] * request->call.count, coming;
     unsigned char *received = blocks_from(request, from, &coming);
     const int64_t sends = (going + segment - 1) / segment;
     const int64_t receives = (coming + segment - 1) / segment;

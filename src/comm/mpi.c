@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The backend "mpi". MPI creates the groups and transfers messages between two ranks; the
- * collectives are implemented in transport.c and run by the communication thread (progress.c).
+ * collectives are implemented in transport.c and run by the communication thread (comm_thread.c).
  * A process without a launcher is a group of one rank and does not call MPI. */
 #include "comm/internal.h"
 
@@ -12,13 +12,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "comm/watch.h"
 #include "config/phase.h"
 #include "core/launcher.h"
 #include "core/status.h"
 
 static struct {
     pthread_mutex_t lock;
-    struct group *first; /* list of all groups of this process */
+    struct group *first; /* list of all groups of this process, the oldest first */
     int64_t made;
     bool use_mpi;
     int rank, size;
@@ -63,42 +64,26 @@ const char *comm_host_of(int rank)
     return groups.host[rank];
 }
 
-int world_rank(void)
+void comm_entered(struct comm *comm, int64_t number)
 {
-    return groups.rank;
+    ENSURE(comm->backend == &comm_mpi, "the watch needs a group of MPI");
+    ((struct group *)comm)->entered = number;
 }
 
-int world_size(void)
+void groups_report(struct report *report)
 {
-    return groups.size;
-}
-
-int64_t groups_entered(int64_t identity)
-{
+    report->groups = 0;
     pthread_mutex_lock(&groups.lock);
-    const struct group *group = groups.first;
-    while (group != NULL && group->identity != identity)
-        group = group->next;
-    int64_t entered = group != NULL ? group->entered : 0;
-    int64_t posted = group != NULL ? group->posted : 0;
+    for (const struct group *group = groups.first; group != NULL; group = group->next) {
+        const int64_t entered = group->entered, posted = group->posted;
+        if (group->comm.size == 1 || report->groups == REPORT_GROUPS)
+            continue;
+        report->member[report->groups++] =
+            (struct report_group){.identity = group->identity,
+                                  .rank = group->comm.rank,
+                                  .entered = entered > posted ? entered : posted};
+    }
     pthread_mutex_unlock(&groups.lock);
-    return entered > posted ? entered : posted;
-}
-
-int *group_world_ranks(const struct group *group)
-{
-    int size = group->comm.size;
-    MPI_Group here, world;
-    int *world_rank = malloc(2 * (size_t)size * sizeof *world_rank), *here_rank = world_rank + size;
-    ENSURE_MEMORY(world_rank != NULL, "no memory for a group of ranks");
-    for (int rank = 0; rank < size; rank++)
-        here_rank[rank] = rank;
-    MPI_CHECK(MPI_Comm_group(group->communicator, &here));
-    MPI_CHECK(MPI_Comm_group(MPI_COMM_WORLD, &world));
-    MPI_CHECK(MPI_Group_translate_ranks(here, size, here_rank, world, world_rank));
-    MPI_CHECK(MPI_Group_free(&here));
-    MPI_CHECK(MPI_Group_free(&world));
-    return world_rank;
 }
 
 /* Takes ownership of the communicator. MPI_COMM_NULL: a group of this process alone. */
@@ -116,8 +101,10 @@ static struct comm *group_open(MPI_Comm communicator)
         MPI_CHECK(MPI_Bcast(&group->identity, 1, MPI_INT64_T, 0, communicator));
     }
     pthread_mutex_lock(&groups.lock);
-    group->next = groups.first;
-    groups.first = group;
+    struct group **link = &groups.first;
+    while (*link != NULL)
+        link = &(*link)->next;
+    *link = group;
     pthread_mutex_unlock(&groups.lock);
     return &group->comm;
 }
@@ -181,85 +168,23 @@ static void *group_share_memory(struct comm *comm, size_t common, size_t each, s
     return group->node_memory;
 }
 
-static void *group_handle(struct comm *comm)
+void *comm_handle(struct comm *comm)
 {
+    ENSURE(comm->backend == &comm_mpi, "a group has no communicator of MPI");
     return &((struct group *)comm)->communicator;
 }
 
 /* Number the collective within its group and start or queue it. */
-static struct comm_request *group_start(struct comm *comm, struct comm_request request)
+static struct comm_request *group_start(struct comm *comm, const struct comm_call *call)
 {
-    if (request.count == 0 || comm->size == 1)
-        return NULL;
-    ENSURE(request.count > 0, "a collective has a negative count");
-    request.group = (struct group *)comm;
-    if (request.action < ACTION_SEND)
+    struct comm_request request = {.group = (struct group *)comm, .call = *call};
+    if (comm->size == 1)
+        return call->action == COMM_ALL_TO_ALL ? progress_request(&request) : NULL;
+    if (call->action < COMM_SEND)
         request.sequence = ++request.group->started;
+    else
+        ENSURE(call->peer != comm->rank, "a rank sends to itself");
     return exchange_fits(&request) ? exchange_start(&request) : progress_start(&request);
-}
-
-#define GROUP_START(comm, ...) group_start(comm, (struct comm_request){__VA_ARGS__})
-
-static struct comm_request *group_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                             enum comm_type type, enum comm_operation operation,
-                                             struct event *after)
-{
-    return GROUP_START(comm, .action = ACTION_ALL_REDUCE, .buffer = buffer, .count = count,
-                       .type = type, .operation = operation, .after = after);
-}
-
-static struct comm_request *group_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                                 enum comm_type type, enum comm_operation operation,
-                                                 struct event *after)
-{
-    return GROUP_START(comm, .action = ACTION_REDUCE_SCATTER, .buffer = buffer, .count = count,
-                       .type = type, .operation = operation, .after = after);
-}
-
-static struct comm_request *group_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                             enum comm_type type, struct event *after)
-{
-    return GROUP_START(comm, .action = ACTION_ALL_GATHER, .buffer = buffer, .count = count,
-                       .type = type, .after = after);
-}
-
-static struct comm_request *group_broadcast(struct comm *comm, void *buffer, int64_t count,
-                                            enum comm_type type, int root, struct event *after)
-{
-    return GROUP_START(comm, .action = ACTION_BROADCAST, .buffer = buffer, .count = count,
-                       .type = type, .peer = root, .after = after);
-}
-
-static struct comm_request *group_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                             const int *parts, void *received, int64_t count,
-                                             enum comm_type type, struct event *after)
-{
-    const struct comm_request request = {.group = (struct group *)comm,
-                                         .action = ACTION_ALL_TO_ALL,
-                                         .sent = sent,
-                                         .stride = stride,
-                                         .parts = parts,
-                                         .received = received,
-                                         .count = count,
-                                         .type = type,
-                                         .after = after};
-    if (count == 0 || comm_parts_before(parts, comm->size) == 0)
-        return NULL;
-    return comm->size == 1 ? progress_request(&request) : group_start(comm, request);
-}
-
-static struct comm_request *group_send(struct comm *comm, const void *data, int64_t bytes, int to)
-{
-    ENSURE(to != comm->rank, "a rank sends to itself");
-    return GROUP_START(comm, .action = ACTION_SEND, .sent = data, .count = bytes, .type = COMM_BYTE,
-                       .peer = to);
-}
-
-static struct comm_request *group_receive(struct comm *comm, void *data, int64_t bytes, int from)
-{
-    ENSURE(from != comm->rank, "a rank receives from itself");
-    return GROUP_START(comm, .action = ACTION_RECEIVE, .buffer = data, .count = bytes,
-                       .type = COMM_BYTE, .peer = from);
 }
 
 static void group_wait(struct comm_request *request, struct stream *stream)
@@ -276,30 +201,16 @@ static void group_wait(struct comm_request *request, struct stream *stream)
     }
 }
 
-static void group_times(struct comm *comm, double *busy, double *exposed)
-{
-    (void)comm; /* one thread runs the collectives of all groups */
-    progress_times(busy, exposed);
-}
-
 const struct comm_backend comm_mpi = {
     .name = "mpi",
-    .all_reduce = group_all_reduce,
-    .reduce_scatter = group_reduce_scatter,
-    .all_gather = group_all_gather,
-    .broadcast = group_broadcast,
-    .all_to_all = group_all_to_all,
-    .send = group_send,
-    .receive = group_receive,
+    .start = group_start,
     .wait = group_wait,
-    .times = group_times,
     .split = group_split,
     .split_node = group_split_node,
     .set_transport = transport_set,
     .describe_transport = transport_describe,
     .share_memory = group_share_memory,
     .release_memory = group_release_memory,
-    .handle = group_handle,
     .close = group_close,
 };
 
@@ -425,7 +336,7 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     *world = group_open(communicator);
     status_set_phase(PHASE_COMMAND);
     if (groups.size > 1) {
-        watch_open(groups.rank);
+        heartbeat_open(groups.rank, groups.size);
         progress_open();
     }
     return true;
@@ -441,7 +352,7 @@ void comm_world_close(struct comm *world)
     comm_barrier(world);
     status_set_phase(PHASE_END);
     progress_close();
-    watch_close();
+    heartbeat_close();
     world->backend->close(world);
     free(groups.host);
     groups.host = NULL;

@@ -27,7 +27,7 @@ struct ring {
 static void ring_plan(struct ring *ring)
 {
     const struct stage *stage = ring->stage;
-    int64_t width = comm_type_size(stage->request->type);
+    int64_t width = comm_type_size(stage->request->call.type);
     int size = stage->group->comm.size;
     /* Even small blocks are divided into a few segments, so that steps overlap. */
     int64_t bytes = stage->block * width / 4;
@@ -63,7 +63,7 @@ static unsigned char *ring_slot(const struct ring *ring, int64_t i)
 
 static void ring_post(struct ring *ring)
 {
-    int64_t width = comm_type_size(ring->stage->request->type);
+    int64_t width = comm_type_size(ring->stage->request->call.type);
     int64_t round = ring->segments * (ring->stage->group->comm.size - 1);
     unsigned char *part;
     while (ring->in.posted < ring->messages && !lane_full(&ring->in)) {
@@ -97,8 +97,8 @@ void ring_run(const struct stage *stage, unsigned char *scratch)
         if (came && ring_adds(&ring, ring.in.done - 1)) {
             unsigned char *part;
             int64_t count = ring_part(&ring, ring.in.done - 1, 2, &part);
-            combine(request->type, request->operation, part, ring_slot(&ring, ring.in.done - 1),
-                    count);
+            combine(request->call.type, request->call.operation, part,
+                    ring_slot(&ring, ring.in.done - 1), count);
         }
         bool left = lane_test(&ring.out);
         progress_idle(&idle, came || left);

@@ -77,7 +77,7 @@ static int64_t shared_part(const struct shared *shared, int block, uint64_t chun
 static bool copy_in(struct shared *shared)
 {
     struct window *window = shared->window;
-    int64_t width = comm_type_size(shared->stage->request->type);
+    int64_t width = comm_type_size(shared->stage->request->call.type);
     if (shared->copied == shared->end || !slot_is_free(window, CHUNK_REDUCED, shared->copied))
         return false;
     unsigned char *slot = slot_of(window, window->rank, shared->copied), *part;
@@ -102,10 +102,10 @@ static void part_reduce(const struct shared *shared, unsigned char *own, int64_t
                                                    : slot_of(window, rank, shared->reduced) +
                                                          window->part_bytes * (size_t)window->rank;
         if (sum != NULL)
-            combine(request->type, request->operation, other, sum, count);
+            combine(request->call.type, request->call.operation, other, sum, count);
         sum = other;
     }
-    combine(request->type, request->operation, own, sum, count);
+    combine(request->call.type, request->call.operation, own, sum, count);
 }
 
 static bool chunk_reduce(struct shared *shared)
@@ -122,7 +122,7 @@ static bool chunk_reduce(struct shared *shared)
         part_reduce(shared, own, count);
     if (stage->gathers)
         memcpy(result_of(window, window->rank, shared->reduced), own,
-               (size_t)(count * comm_type_size(stage->request->type)));
+               (size_t)(count * comm_type_size(stage->request->call.type)));
     counter_set(&window_counters(window, window->rank)->reduced, ++shared->reduced);
     return true;
 }
@@ -130,7 +130,7 @@ static bool chunk_reduce(struct shared *shared)
 static bool copy_out(struct shared *shared)
 {
     struct window *window = shared->window;
-    int64_t width = comm_type_size(shared->stage->request->type);
+    int64_t width = comm_type_size(shared->stage->request->call.type);
     if (shared->gathered == shared->end || !all_beyond(window, CHUNK_REDUCED, shared->gathered))
         return false;
     for (int i = 1; i < window->size; i++) {
@@ -197,7 +197,7 @@ static void shared_run_in_place(const struct stage *stage)
                             .window = stage->group->window,
                             .stride = (ptrdiff_t)stage->group->area_bytes};
     const int own = shared.window->rank, ranks = stage->gathers ? shared.window->size : 0;
-    const int64_t width = comm_type_size(stage->request->type), piece = PIECE_BYTES / width;
+    const int64_t width = comm_type_size(stage->request->call.type), piece = PIECE_BYTES / width;
     struct window_counters *counters = window_counters(shared.window, own);
     unsigned char *block;
     shared_begin(&shared, 1, true, true, false);
@@ -223,7 +223,7 @@ void shared_run(const struct stage *stage)
         shared_run_in_place(stage);
         return;
     }
-    shared_begin(&shared, shared_divide(&shared, stage->block, stage->request->type),
+    shared_begin(&shared, shared_divide(&shared, stage->block, stage->request->call.type),
                  stage->reduces, true, stage->gathers);
     while (shared.copied < shared.end || shared.reduced < shared.end ||
            shared.gathered < shared.end) {
@@ -231,33 +231,6 @@ void shared_run(const struct stage *stage)
         moved = chunk_reduce(&shared) || moved;
         moved = copy_in(&shared) || moved;
         progress_idle(&idle, moved);
-    }
-}
-
-/* Ranks read the root's slot; a chunk that was read counts as reduced. */
-void shared_broadcast(const struct comm_request *request)
-{
-    struct window *window = request->group->window;
-    struct shared shared = {.window = window};
-    struct idle idle = {.request = request};
-    int64_t bytes = request->count * comm_type_size(request->type);
-    bool root = window->rank == request->peer;
-    shared_begin(&shared, (bytes + WINDOW_CHUNK - 1) / WINDOW_CHUNK, root, !root, false);
-    while (shared.copied < shared.end || shared.reduced < shared.end) {
-        uint64_t chunk = root ? shared.copied : shared.reduced;
-        int64_t first = (int64_t)(chunk - shared.begin) * WINDOW_CHUNK, left = bytes - first;
-        unsigned char *data = (unsigned char *)request->buffer + first;
-        size_t part = (size_t)(left < WINDOW_CHUNK ? left : WINDOW_CHUNK);
-        bool moves = root ? slot_is_free(window, CHUNK_REDUCED, chunk)
-                          : counter_read(&window_counters(window, request->peer)->copied) > chunk;
-        if (moves && root) {
-            memcpy(slot_of(window, request->peer, chunk), data, part);
-            counter_set(&window_counters(window, window->rank)->copied, ++shared.copied);
-        } else if (moves) {
-            memcpy(data, slot_of(window, request->peer, chunk), part);
-            counter_set(&window_counters(window, window->rank)->reduced, ++shared.reduced);
-        }
-        progress_idle(&idle, moves);
     }
 }
 
@@ -272,7 +245,7 @@ static bool blocks_copy_in(struct shared *shared, const struct comm_request *req
     unsigned char *own = blocks_from(request, window->rank, &count);
     for (int rank = 0; rank < window->size; rank++)
         blocks_copy(request, rank, first, shared->part,
-                    rank == window->rank ? own + first * comm_type_size(request->type)
+                    rank == window->rank ? own + first * comm_type_size(request->call.type)
                                          : slot + window->part_bytes * (size_t)rank);
     counter_set(&window_counters(window, window->rank)->copied, ++shared->copied);
     return true;
@@ -282,7 +255,7 @@ static bool blocks_copy_out(struct shared *shared, const struct comm_request *re
 {
     struct window *window = shared->window;
     int64_t first = (int64_t)(shared->reduced - shared->begin) * shared->part, count;
-    int64_t width = comm_type_size(request->type);
+    int64_t width = comm_type_size(request->call.type);
     if (shared->reduced == shared->end || !all_beyond(window, CHUNK_COPIED, shared->reduced))
         return false;
     for (int i = 1; i < window->size; i++) {
@@ -307,9 +280,9 @@ void shared_all_to_all(const struct comm_request *request)
     struct idle idle = {.request = request};
     int64_t most = 0;
     for (int rank = 0; rank < shared.window->size; rank++)
-        most = request->parts[rank] > most ? request->parts[rank] : most;
-    shared_begin(&shared, shared_divide(&shared, most * request->count, request->type), true, true,
-                 false);
+        most = request->call.parts[rank] > most ? request->call.parts[rank] : most;
+    shared_begin(&shared, shared_divide(&shared, most * request->call.count, request->call.type),
+                 true, true, false);
     while (shared.copied < shared.end || shared.reduced < shared.end) {
         bool moved = blocks_copy_out(&shared, request);
         moved = blocks_copy_in(&shared, request) || moved;

@@ -20,21 +20,21 @@ int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int6
         end = block * stage->stride + stage->block;
     if (end > stage->total)
         end = stage->total;
-    *part = stage->buffer + (begin < end ? begin : 0) * comm_type_size(stage->request->type);
+    *part = stage->buffer + (begin < end ? begin : 0) * comm_type_size(stage->request->call.type);
     return begin < end ? end - begin : 0;
 }
 
 int64_t blocks_copy(const struct comm_request *request, int to, int64_t first, int64_t count,
                     unsigned char *into)
 {
-    const int64_t width = comm_type_size(request->type);
-    const int64_t all = request->parts[request->group->comm.rank] * request->count;
+    const int64_t width = comm_type_size(request->call.type);
+    const int64_t all = request->call.parts[request->group->comm.rank] * request->call.count;
     const int64_t end = first + count < all ? first + count : all;
     for (int64_t i = first, next; i < end; i = next) {
-        int64_t part = i / request->count, element = i % request->count;
-        next = (part + 1) * request->count < end ? (part + 1) * request->count : end;
-        int64_t from = part * request->stride + to * request->count + element;
-        memcpy(into + (i - first) * width, (unsigned char *)request->buffer + from * width,
+        int64_t part = i / request->call.count, element = i % request->call.count;
+        next = (part + 1) * request->call.count < end ? (part + 1) * request->call.count : end;
+        int64_t from = part * request->call.stride + to * request->call.count + element;
+        memcpy(into + (i - first) * width, (unsigned char *)request->call.buffer + from * width,
                (size_t)((next - i) * width));
     }
     return first < end ? end - first : 0;
@@ -42,9 +42,9 @@ int64_t blocks_copy(const struct comm_request *request, int to, int64_t first, i
 
 unsigned char *blocks_from(const struct comm_request *request, int from, int64_t *count)
 {
-    int64_t first = comm_parts_before(request->parts, from) * request->count;
-    *count = request->parts[from] * request->count;
-    return (unsigned char *)request->received + first * comm_type_size(request->type);
+    int64_t first = comm_parts_before(request->call.parts, from) * request->call.count;
+    *count = request->call.parts[from] * request->call.count;
+    return (unsigned char *)request->call.received + first * comm_type_size(request->call.type);
 }
 
 void transport_run_stage(const struct stage *stage, unsigned char *scratch)
@@ -69,7 +69,7 @@ static struct stage stage_inside(const struct comm_request *request, bool reduce
 {
     return (struct stage){.request = request,
                           .group = request->group->inside,
-                          .buffer = request->buffer,
+                          .buffer = request->call.buffer,
                           .reduces = reduces,
                           .gathers = !reduces};
 }
@@ -79,8 +79,8 @@ static void all_reduce_run(const struct comm_request *request, unsigned char *sc
     struct stage stage = stage_inside(request, true);
     int64_t local_size = request->group->inside->comm.size,
             nodes = request->group->across->comm.size;
-    stage.total = request->count;
-    stage.block = stage.stride = (request->count + local_size - 1) / local_size;
+    stage.total = request->call.count;
+    stage.block = stage.stride = (request->call.count + local_size - 1) / local_size;
     transport_run_stage(&stage, scratch);
     struct stage across = {
         .request = request, .group = request->group->across, .reduces = true, .gathers = true};
@@ -99,11 +99,11 @@ static void blocks_run_inside(const struct comm_request *request, bool reduces,
 {
     struct stage stage = stage_inside(request, reduces);
     int64_t local_size = request->group->inside->comm.size;
-    stage.block = stage.stride = request->count;
-    stage.total = request->count * local_size;
+    stage.block = stage.stride = request->call.count;
+    stage.total = request->call.count * local_size;
     for (int node = 0; node < request->group->across->comm.size; node++) {
         transport_run_stage(&stage, scratch);
-        stage.buffer += stage.total * comm_type_size(request->type);
+        stage.buffer += stage.total * comm_type_size(request->call.type);
     }
 }
 
@@ -112,12 +112,12 @@ static void blocks_run_across(const struct comm_request *request, bool reduces,
                               unsigned char *scratch)
 {
     const struct group *inside = request->group->inside;
-    int64_t first = inside->comm.rank * request->count * comm_type_size(request->type);
+    int64_t first = inside->comm.rank * request->call.count * comm_type_size(request->call.type);
     struct stage stage = {.request = request,
                           .group = request->group->across,
-                          .buffer = (unsigned char *)request->buffer + first,
-                          .block = request->count,
-                          .stride = request->count * inside->comm.size,
+                          .buffer = (unsigned char *)request->call.buffer + first,
+                          .block = request->call.count,
+                          .stride = request->call.count * inside->comm.size,
                           .reduces = reduces,
                           .gathers = !reduces};
     stage.total = stage.stride * (stage.group->comm.size - 1) + stage.block;
@@ -126,9 +126,9 @@ static void blocks_run_across(const struct comm_request *request, bool reduces,
 
 void hierarchical_run(const struct comm_request *request, unsigned char *scratch)
 {
-    if (request->action == ACTION_ALL_REDUCE) {
+    if (request->call.action == COMM_ALL_REDUCE) {
         all_reduce_run(request, scratch);
-    } else if (request->action == ACTION_REDUCE_SCATTER) {
+    } else if (request->call.action == COMM_REDUCE_SCATTER) {
         blocks_run_inside(request, true, scratch);
         blocks_run_across(request, true, scratch);
     } else {
@@ -142,13 +142,13 @@ void hierarchical_run(const struct comm_request *request, unsigned char *scratch
 static void run_large(const struct comm_request *request, unsigned char *scratch)
 {
     int64_t size = request->group->comm.size;
-    bool whole = request->action == ACTION_ALL_REDUCE;
+    bool whole = request->call.action == COMM_ALL_REDUCE;
     struct stage stage = {.request = request,
                           .group = request->group,
-                          .buffer = request->buffer,
-                          .total = whole ? request->count : request->count * size,
-                          .reduces = request->action != ACTION_ALL_GATHER,
-                          .gathers = request->action != ACTION_REDUCE_SCATTER};
+                          .buffer = request->call.buffer,
+                          .total = whole ? request->call.count : request->call.count * size,
+                          .reduces = request->call.action != COMM_ALL_GATHER,
+                          .gathers = request->call.action != COMM_REDUCE_SCATTER};
     stage.block = stage.stride = (stage.total + size - 1) / size;
     transport_run_stage(&stage, scratch);
 }
@@ -156,26 +156,22 @@ static void run_large(const struct comm_request *request, unsigned char *scratch
 void transport_run(const struct comm_request *request, unsigned char *scratch)
 {
     const struct group *group = request->group;
-    const int64_t bytes = request->count * comm_type_size(request->type);
+    const int64_t bytes = request->call.count * comm_type_size(request->call.type);
     bool small = bytes <= SMALL_BYTES;
-    if (request->awaits != EXCHANGE_NONE)
-        exchange_poll(request);
-    else if (request->action == ACTION_ALL_TO_ALL && group->window != NULL)
+    if (request->call.action == COMM_ALL_TO_ALL && group->window != NULL)
         shared_all_to_all(request);
-    else if (request->action == ACTION_ALL_TO_ALL)
+    else if (request->call.action == COMM_ALL_TO_ALL)
         pairwise_all_to_all(request, scratch);
-    else if (request->action == ACTION_ALL_REDUCE && small)
+    else if (request->call.action == COMM_ALL_REDUCE && small)
         tree_all_reduce(request, scratch);
-    else if (request->action == ACTION_BROADCAST && small)
-        tree_broadcast(request, request->peer);
-    else if (request->action == ACTION_ALL_GATHER && group->window == NULL &&
+    else if (request->call.action == COMM_BROADCAST && small)
+        tree_broadcast(request, request->call.peer);
+    else if (request->call.action == COMM_ALL_GATHER && group->window == NULL &&
              bytes <= SMALL_BLOCK && bytes * group->comm.size <= SCRATCH_BYTES)
         tree_all_gather(request, scratch);
-    else if (request->action == ACTION_BROADCAST && group->window != NULL)
-        shared_broadcast(request);
-    else if (request->action >= ACTION_BROADCAST)
+    else if (request->call.action >= COMM_BROADCAST)
         chain_run(request);
-    else if (group->across != NULL && (group->by_node || request->action == ACTION_ALL_REDUCE))
+    else if (group->across != NULL && (group->by_node || request->call.action == COMM_ALL_REDUCE))
         hierarchical_run(request, scratch);
     else
         run_large(request, scratch);

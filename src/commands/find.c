@@ -19,8 +19,8 @@
 #include "mesh/mesh.h"
 #include "plan/plan.h"
 #include "runlog/run_log.h"
+#include "train/optimizer.h"
 #include "train/range_test.h"
-#include "train/schedule.h"
 
 /* A row of found.csv in the log book: the result of `find batch` or `find lr`. */
 struct found {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "commands/prediction_arrays.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +10,9 @@
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/file.h"
-#include "core/hdf5_scale.h"
+#include "core/hdf5_file.h"
 #include "core/integer.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
@@ -105,7 +107,7 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
         variable_add(self, name, PREDICTION_VALUES, first, outputs, has_outputs);
         if (view->has_targets)
             self->variable[self->count - 1].attributes =
-                &view->grid->array[view->x_count + v].attributes;
+                json_incref(view->grid->array[view->x_count + v].attributes);
         first += outputs;
     }
 }
@@ -114,17 +116,11 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
 static void texts_add(struct prediction_arrays *self, const char *name, const char *const *texts,
                       int64_t count)
 {
-    struct array_attributes *to = &self->variable[self->count - 1].texts;
-    struct text_stream text;
-    FILE *values = text_stream_open(&text);
-    to->attribute = allocate(1, sizeof *to->attribute);
+    json_t *attributes = json_object(), *list = json_array();
     for (int64_t n = 0; n < count; n++)
-        fwrite(texts[n], 1, strlen(texts[n]) + 1, values);
-    to->values = text_stream_close(&text);
-    to->attribute[0] = (struct hdf5_attribute){.kind = HDF5_TEXT, .count = count};
-    snprintf(to->attribute[0].name, sizeof to->attribute[0].name, "%s", name);
-    to->count = 1;
-    self->variable[self->count - 1].attributes = to;
+        value_append(list, value_name(texts[n]));
+    value_put(attributes, name, list);
+    self->variable[self->count - 1].attributes = attributes;
 }
 
 /* Add the attribute class_names to the last variable, if the classes have names. */
@@ -210,10 +206,15 @@ static bool sources_write(const struct prediction_arrays *self, struct error *er
 
 /* ---- the file ---- */
 
-static void attributes_write(hid_t object, const struct array_attributes *attributes)
+static void attributes_write(hid_t object, json_t *attributes)
 {
-    for (int64_t n = 0; n < attributes->count; n++)
-        hdf5_attribute_write(object, &attributes->attribute[n], attributes->values);
+    const char *name;
+    json_t *value;
+    json_object_foreach(attributes, name, value)
+    {
+        if (array_attribute_describes(name))
+            hdf5_attribute_write(object, name, value);
+    }
 }
 
 static enum coordinate_axis axis_of(const struct prediction_variable *variable, int dimension)
@@ -267,8 +268,7 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
     hdf5_dataset_reserve(file, variable->name, type, variable->dimensions, variable->extent,
                          &variable->offset);
     hid_t object = H5Dopen2(file, variable->name, H5P_DEFAULT);
-    if (variable->attributes != NULL)
-        attributes_write(object, variable->attributes);
+    attributes_write(object, variable->attributes);
     H5Dclose(object);
     for (int d = 0; d < variable->dimensions; d++) {
         const enum coordinate_axis axis = axis_of(variable, d);
@@ -282,7 +282,7 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
             file, uses[d].scale, variable->extent[d],
             from->values != NULL || dimension == NULL ? from->values : dimension->values);
         if (dimension != NULL)
-            attributes_write(scale, &dimension->attributes);
+            attributes_write(scale, dimension->attributes);
         H5Dclose(scale);
     }
 }
@@ -290,18 +290,16 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
 /* Write the attributes of the first file, and a line of history before its own. */
 static void history_write(hid_t file, const struct prediction_arrays *self)
 {
-    static const char name[] = "history";
-    const struct array_attributes *attributes = &self->grid->attributes;
-    const struct hdf5_attribute history = {.name = "history", .kind = HDF5_TEXT, .count = 1};
-    const char *before = array_attributes_text(attributes, name);
+    const char *before = array_attribute_text(self->grid->attributes, "history");
     struct text_stream text;
     fprintf(text_stream_open(&text), "vittrain %s predict, %s%s%s", version_number,
             self->inference->run.options.model.name, before[0] != '\0' ? "\n" : "", before);
-    for (int64_t n = 0; n < attributes->count; n++)
-        if (strcmp(attributes->attribute[n].name, name) != 0)
-            hdf5_attribute_write(file, &attributes->attribute[n], attributes->values);
     char *written = text_stream_close(&text);
-    hdf5_attribute_write(file, &history, written);
+    json_t *attributes = json_object();
+    json_object_update(attributes, self->grid->attributes);
+    value_put(attributes, "history", value_name(written));
+    attributes_write(file, attributes);
+    json_decref(attributes);
     free(written);
 }
 
@@ -499,7 +497,7 @@ void prediction_arrays_close(struct prediction_arrays *self, struct error *error
     for (int n = 0; self->axes != NULL && n < self->predicted * AXES; n++)
         free(self->axes[n].values);
     for (int v = 0; v < self->count; v++)
-        array_attributes_free(&self->variable[v].texts);
+        json_decref(self->variable[v].attributes);
     free(self->axes);
     free(self->variable);
     *self = (struct prediction_arrays){.descriptor = -1};

@@ -22,10 +22,9 @@ struct prediction_variable {
     int dimensions;
     int64_t extent[ARRAY_DIMENSIONS];
     int64_t value_bytes;
-    size_t row_bytes;                          /* of a sample */
-    int64_t offset;                            /* in the file */
-    const struct array_attributes *attributes; /* NULL: none */
-    struct array_attributes texts;             /* those that are not of the input */
+    size_t row_bytes;          /* of a sample */
+    int64_t offset;            /* in the file */
+    struct json_t *attributes; /* NULL: none */
 };
 
 struct prediction_arrays {

@@ -12,7 +12,6 @@
 #include "core/text.h"
 #include "tools/doctor/doctor.h"
 #include "train/trainer.h"
-#include "train/trainer_state.h"
 
 /* Log each line that `print` writes to its file. */
 static void options_log(const struct options *options,

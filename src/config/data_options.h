@@ -92,7 +92,7 @@ struct data_options {
     int64_t max_pixels;
 };
 
-/* options_resolve (train/resolve.h) replaces automatic values. */
+/* options_resolve (train/run.h) replaces automatic values. */
 struct augment_options {
     int recipe;                            /* enum recipe_choice */
     double flip, rotate, translate, erase; /* below 0: auto */

@@ -35,3 +35,27 @@ void *allocate_more(void *array, size_t *capacity, size_t count, size_t element_
                   element_bytes);
     return array;
 }
+
+bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity, struct error *error)
+{
+    if (capacity <= buffer->capacity)
+        return true;
+    free(buffer->data);
+    buffer->data = malloc(capacity);
+    buffer->capacity = buffer->data != NULL ? capacity : 0;
+    return buffer->data != NULL ||
+           error_set(error, ERROR_MEMORY, "out of memory for %zu bytes", capacity);
+}
+
+size_t byte_buffer_append(struct byte_buffer *buffer, const void *bytes, size_t count)
+{
+    const size_t offset = buffer->count;
+    if (count > buffer->capacity - offset) {
+        buffer->capacity = 2 * (offset + count);
+        buffer->data = allocate_resized(buffer->data, buffer->capacity);
+    }
+    if (count > 0)
+        memcpy(buffer->data + offset, bytes, count);
+    buffer->count += count;
+    return offset;
+}

@@ -3,7 +3,11 @@
 #ifndef VITTRAIN_CORE_ALLOCATE_H
 #define VITTRAIN_CORE_ALLOCATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+struct error;
 
 /* Return zeroed memory for `count` elements, which may be 0; freed by the caller. */
 void *allocate(size_t count, size_t element_bytes);
@@ -18,5 +22,18 @@ void *allocate_resized(void *memory, size_t bytes);
 /* Grow an array of `count` elements if it has no memory for one more. New memory is not set to
  * zero. Return the array, which may have moved. */
 void *allocate_more(void *array, size_t *capacity, size_t count, size_t element_bytes);
+
+/* A reusable buffer of bytes, allocated with malloc. Initialize with zeros. */
+struct byte_buffer {
+    uint8_t *data;
+    size_t count, capacity;
+};
+
+/* Ensure this capacity; the contents are lost. Too little memory is an error. */
+bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity, struct error *error)
+    __attribute__((warn_unused_result));
+
+/* Append bytes and return their offset. */
+size_t byte_buffer_append(struct byte_buffer *buffer, const void *bytes, size_t count);
 
 #endif

@@ -7,7 +7,9 @@
 #include "core/hdf5_file.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -88,8 +90,9 @@ hid_t hdf5_file_open(const char *path)
 
 /* ---- objects ---- */
 
-void hdf5_values_write(hid_t object, const char *name, hid_t type, int64_t count,
-                       const void *values)
+/* Write an attribute of `count` values; -1: a scalar. */
+static void values_write(hid_t object, const char *name, hid_t type, int64_t count,
+                         const void *values)
 {
     const hsize_t extent = (hsize_t)count;
     hid_t space = count < 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &extent, NULL);
@@ -99,17 +102,12 @@ void hdf5_values_write(hid_t object, const char *name, hid_t type, int64_t count
     H5Sclose(space);
 }
 
-hid_t hdf5_number_type(enum hdf5_value kind)
-{
-    return kind == HDF5_INTEGER    ? H5T_NATIVE_INT64
-           : kind == HDF5_UNSIGNED ? H5T_NATIVE_UINT64
-                                   : H5T_NATIVE_DOUBLE;
-}
-
 void hdf5_number_write(hid_t object, const struct hdf5_number *number, const void *from)
 {
-    hdf5_values_write(object, number->name, hdf5_number_type(number->kind), -1,
-                      (const char *)from + number->offset);
+    const hid_t type = number->kind == HDF5_INTEGER    ? H5T_NATIVE_INT64
+                       : number->kind == HDF5_UNSIGNED ? H5T_NATIVE_UINT64
+                                                       : H5T_NATIVE_DOUBLE;
+    values_write(object, number->name, type, -1, (const char *)from + number->offset);
 }
 
 static hid_t text_type(size_t size)
@@ -122,8 +120,39 @@ static hid_t text_type(size_t size)
 void hdf5_text_write(hid_t object, const char *name, const char *text)
 {
     hid_t type = text_type(strlen(text) + 1);
-    hdf5_values_write(object, name, type, -1, text);
+    values_write(object, name, type, -1, text);
     H5Tclose(type);
+}
+
+void hdf5_attribute_write(hid_t object, const char *name, const json_t *value)
+{
+    const bool is_list = json_is_array(value);
+    const size_t size = is_list ? json_array_size(value) : 1;
+    const int64_t count = size == 1 ? -1 : (int64_t)size;
+    int64_t *integers = allocate(size, sizeof *integers);
+    double *reals = allocate(size, sizeof *reals);
+    const char **texts = allocate(size, sizeof *texts);
+    size_t integer_count = 0, real_count = 0, text_count = 0;
+    for (size_t n = 0; n < size; n++) {
+        const json_t *item = is_list ? json_array_get(value, n) : value;
+        integers[n] = json_integer_value(item);
+        texts[n] = json_string_value(item);
+        integer_count += json_is_integer(item);
+        real_count += hdf5_real(item, &reals[n]);
+        text_count += texts[n] != NULL;
+    }
+    hid_t text = text_type(H5T_VARIABLE);
+    H5Tset_cset(text, H5T_CSET_UTF8);
+    if (size > 0 && integer_count == size)
+        values_write(object, name, H5T_NATIVE_INT64, count, integers);
+    else if (size > 0 && real_count == size)
+        values_write(object, name, H5T_NATIVE_DOUBLE, count, reals);
+    else if (size > 0 && text_count == size)
+        values_write(object, name, text, count, texts);
+    H5Tclose(text);
+    free(integers);
+    free(reals);
+    free(texts);
 }
 
 hid_t hdf5_row_type(size_t size, const struct hdf5_member *members, size_t count)
@@ -173,7 +202,7 @@ void hdf5_table_write(hid_t group, const char *name, hid_t type, int64_t rows, c
     uint32_t crc = crc32c_update(0, data, H5Tget_size(type) * (size_t)(rows < 0 ? 1 : rows));
     hid_t dataset = make_dataset(group, name, type, rows < 0 ? 0 : 1, &rows);
     H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
-    hdf5_values_write(dataset, "crc32c", H5T_NATIVE_UINT32, -1, &crc);
+    values_write(dataset, "crc32c", H5T_NATIVE_UINT32, -1, &crc);
     H5Dclose(dataset);
 }
 
@@ -193,6 +222,89 @@ hid_t hdf5_group_make(hid_t parent, const char *name)
     hid_t group = H5Gcreate2(parent, name, H5P_DEFAULT, creation, H5P_DEFAULT);
     H5Pclose(creation);
     return group;
+}
+
+/* ---- dimension scales ---- */
+
+/* An element of the attribute REFERENCE_LIST of a scale. */
+struct scale_reference {
+    hobj_ref_t dataset;
+    int32_t dimension;
+};
+
+hid_t hdf5_scale_make(hid_t file, const char *name, int64_t count, const double *coordinates)
+{
+    const hsize_t extent = (hsize_t)count;
+    char title[80];
+    hid_t space = H5Screate_simple(1, &extent, NULL);
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t type = coordinates != NULL ? H5T_NATIVE_DOUBLE : H5T_IEEE_F32BE;
+    H5Pset_obj_track_times(creation, false);
+    hid_t scale = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    if (coordinates != NULL)
+        H5Dwrite(scale, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, coordinates);
+    snprintf(title, sizeof title, HDF5_DIMENSION_ONLY " variable.%10lld", (long long)count);
+    hdf5_text_write(scale, "CLASS", "DIMENSION_SCALE");
+    hdf5_text_write(scale, "NAME", coordinates != NULL ? name : title);
+    H5Pclose(creation);
+    H5Sclose(space);
+    return scale;
+}
+
+/* Write the attribute REFERENCE_LIST of a scale: the dimensions that it is attached to. */
+static void reference_list_write(hid_t file, const char *scale, const struct hdf5_scale_use *uses,
+                                 int count)
+{
+    struct scale_reference *references = allocate((size_t)count, sizeof *references);
+    int64_t used = 0;
+    for (int n = 0; n < count; n++)
+        if (strcmp(uses[n].scale, scale) == 0) {
+            H5Rcreate(&references[used].dataset, file, uses[n].dataset, H5R_OBJECT, -1);
+            references[used++].dimension = uses[n].dimension;
+        }
+    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof *references);
+    H5Tinsert(type, "dataset", offsetof(struct scale_reference, dataset), H5T_STD_REF_OBJ);
+    H5Tinsert(type, "dimension", offsetof(struct scale_reference, dimension), H5T_NATIVE_INT32);
+    hid_t object = H5Dopen2(file, scale, H5P_DEFAULT);
+    values_write(object, HDF5_SCALE_USES, type, used, references);
+    H5Dclose(object);
+    H5Tclose(type);
+    free(references);
+}
+
+/* Write the attribute DIMENSION_LIST of a data set, whose uses are the first `count`. */
+static void dimension_list_write(hid_t file, const struct hdf5_scale_use *uses, int count)
+{
+    hvl_t list[HDF5_DIMENSIONS] = {0};
+    hobj_ref_t reference[HDF5_DIMENSIONS];
+    hid_t type = H5Tvlen_create(H5T_STD_REF_OBJ);
+    hid_t object = H5Dopen2(file, uses[0].dataset, H5P_DEFAULT);
+    hid_t space = H5Dget_space(object);
+    for (int n = 0; n < count; n++) {
+        H5Rcreate(&reference[n], file, uses[n].scale, H5R_OBJECT, -1);
+        list[uses[n].dimension] = (hvl_t){.len = 1, .p = &reference[n]};
+    }
+    values_write(object, HDF5_SCALES, type, H5Sget_simple_extent_ndims(space), list);
+    H5Sclose(space);
+    H5Dclose(object);
+    H5Tclose(type);
+}
+
+void hdf5_scales_attach(hid_t file, const struct hdf5_scale_use *uses, int count)
+{
+    for (int first = 0, next; first < count; first = next) {
+        next = first + 1;
+        while (next < count && strcmp(uses[next].dataset, uses[first].dataset) == 0)
+            next++;
+        dimension_list_write(file, uses + first, next - first);
+    }
+    for (int n = 0; n < count; n++) {
+        int earlier = 0;
+        while (earlier < n && strcmp(uses[earlier].scale, uses[n].scale) != 0)
+            earlier++;
+        if (earlier == n)
+            reference_list_write(file, uses[n].scale, uses, count);
+    }
 }
 
 /* ---- files ---- */

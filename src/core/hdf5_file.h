@@ -44,15 +44,11 @@ MUST_CHECK bool hdf5_frame_create(int descriptor, const char *path,
 
 /* The functions below are for `fill`. hdf5_frame_create reports their failures. */
 
-/* Write an attribute: `count` values of a type (-1: a scalar), a number from the struct `from`, or
- * a text. */
-void hdf5_values_write(hid_t object, const char *name, hid_t type, int64_t count,
-                       const void *values);
+/* Write an attribute: a number from the struct `from`, a text, or the value of struct hdf5_object's
+ * `attributes`, unless it is null. */
 void hdf5_number_write(hid_t object, const struct hdf5_number *number, const void *from);
 void hdf5_text_write(hid_t object, const char *name, const char *text);
-
-/* Return the 64-bit type in memory of numbers of this kind. */
-hid_t hdf5_number_type(enum hdf5_value kind);
+void hdf5_attribute_write(hid_t object, const char *name, const struct json_t *value);
 
 /* Create a group whose members are listed in order of creation. Close it with H5Gclose. */
 hid_t hdf5_group_make(hid_t parent, const char *name);
@@ -79,5 +75,21 @@ struct hdf5_member {
 
 /* Return a new type of rows of `size` bytes; close it with H5Tclose. */
 hid_t hdf5_row_type(size_t size, const struct hdf5_member *members, size_t count);
+
+/* Dimension scales, as HDF5's specification defines them. */
+
+/* Create a data set of `count` coordinates and mark it as a dimension scale; coordinates NULL: it
+ * is only the name of a dimension, as in NetCDF-4. Close it with H5Dclose. */
+hid_t hdf5_scale_make(hid_t file, const char *name, int64_t count, const double *coordinates);
+
+/* Attach dimension `dimension` of a data set to a scale. */
+struct hdf5_scale_use {
+    const char *dataset;
+    int dimension;
+    char scale[HDF5_NAME];
+};
+
+/* Attach data sets to scales. All uses of a data set are consecutive. */
+void hdf5_scales_attach(hid_t file, const struct hdf5_scale_use *uses, int count);
 
 #endif

@@ -19,6 +19,7 @@ libvittrain_a_SOURCES += \
 	src/core/folder.c \
 	src/core/folder.h \
 	src/core/hash.h \
+	src/core/hdf5_child.c \
 	src/core/hdf5_chunks.c \
 	src/core/hdf5_chunks.h \
 	src/core/hdf5_description.c \
@@ -26,8 +27,6 @@ libvittrain_a_SOURCES += \
 	src/core/hdf5_file.h \
 	src/core/hdf5_reader.c \
 	src/core/hdf5_reader.h \
-	src/core/hdf5_scale.c \
-	src/core/hdf5_scale.h \
 	src/core/integer.h \
 	src/core/launcher.c \
 	src/core/launcher.h \
@@ -42,8 +41,6 @@ libvittrain_a_SOURCES += \
 	src/core/shared_function.h \
 	src/core/status.c \
 	src/core/status.h \
-	src/core/subprocess.c \
-	src/core/subprocess.h \
 	src/core/text.c \
 	src/core/text.h \
 	src/core/thread.c \

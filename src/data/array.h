@@ -116,14 +116,12 @@ bool array_refuse(const struct array *array, struct error *error, const char *fo
 /* Set `is_empty` and the error for an array without elements. Return false. */
 bool array_refuse_empty(struct array *array, struct error *error);
 
-/* Copy at most `most` numbers of an attribute and return how many; 0 if the attribute does not
- * exist, -1 if it has no numbers. */
-typedef int array_attribute_get(const void *source, const char *name, double *values, int most);
+struct json_t;
 
-/* Set the rule from attributes with NetCDF's conventions: scale_factor, add_offset, _FillValue,
- * missing_value, valid_min, valid_max, valid_range. A scale_factor or add_offset that is not one
- * number is an error. */
-MUST_CHECK bool array_rule_set(struct array *array, array_attribute_get *get, const void *source,
+/* Set the rule from attributes (array_attributes.h) with NetCDF's conventions: scale_factor,
+ * add_offset, _FillValue, missing_value, valid_min, valid_max, valid_range. A scale_factor or
+ * add_offset that is not one number is an error. */
+MUST_CHECK bool array_rule_set(struct array *array, const struct json_t *attributes,
                                struct error *error);
 
 /* Check the description and set the members that depend on it. */

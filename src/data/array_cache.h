@@ -12,7 +12,6 @@
 #include "data/array.h"
 #include "data/array_files.h"
 #include "data/array_filter.h"
-#include "data/byte_buffer.h"
 
 /* Buffers of a thread while it reads. */
 struct array_reader {

@@ -3,8 +3,8 @@
 #ifndef VITTRAIN_DATA_ARRAY_FILES_H
 #define VITTRAIN_DATA_ARRAY_FILES_H
 
+#include "core/error.h"
 #include "data/array.h"
-#include "data/byte_buffer.h"
 
 /* Position of a stored chunk. */
 struct chunk_place {

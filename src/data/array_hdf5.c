@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/array_formats.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "core/allocate.h"
 #include "core/file.h"
@@ -57,7 +57,7 @@ void array_hdf5_filter_names(const struct hdf5_object *dataset, char *text, size
 {
     size_t used = 0;
     snprintf(text, size, "no filter");
-    for (int64_t n = 0; n < dataset->filter_count && used < size; n++) {
+    for (int n = 0; n < dataset->filter_count && used < size; n++) {
         char name[32];
         filter_name(dataset->filter[n], name, sizeof name);
         used += (size_t)snprintf(text + used, size - used, "%s%s", n > 0 ? ", " : "", name);
@@ -67,7 +67,7 @@ void array_hdf5_filter_names(const struct hdf5_object *dataset, char *text, size
 static bool is_number(const struct hdf5_object *dataset)
 {
     const int64_t bytes = dataset->element_bytes;
-    const char kind = dataset->type[0] == '\0' ? '\0' : dataset->type[1];
+    const char kind = dataset->type[1];
     return (kind == 'i' || kind == 'u' || kind == 'f' || kind == 'b') &&
            (bytes != 1 || kind != 'f') && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
 }
@@ -79,7 +79,7 @@ static bool is_swapped(const struct hdf5_object *dataset)
 
 void array_hdf5_type_name(const struct hdf5_object *dataset, char *text, size_t size)
 {
-    const char kind = dataset->type[0] == '\0' ? '\0' : dataset->type[1];
+    const char kind = dataset->type[1];
     const char *name = kind == 'i' ? "int" : kind == 'u' ? "uint" : "float";
     if (kind == 'b')
         snprintf(text, size, "bool");
@@ -111,7 +111,7 @@ static bool advise_rewriting(char reason[ARRAY_REASON], const char *fault, const
 static bool filters_readable(const struct hdf5_object *dataset, char reason[ARRAY_REASON])
 {
     char name[32], fault[80];
-    for (int64_t n = 0; n < dataset->filter_count; n++) {
+    for (int n = 0; n < dataset->filter_count; n++) {
         const int64_t number = dataset->filter[n];
         const struct filter *known = filter_find(number);
         if (known != NULL && known->filter >= 0)
@@ -126,8 +126,8 @@ static bool filters_readable(const struct hdf5_object *dataset, char reason[ARRA
 
 bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_REASON])
 {
-    if (dataset->kind == HDF5_LINK && dataset->fault[0] != '\0')
-        snprintf(reason, ARRAY_REASON, "it is a link to '%s': name that data set", dataset->fault);
+    if (dataset->kind == HDF5_LINK && dataset->target[0] != '\0')
+        snprintf(reason, ARRAY_REASON, "it is a link to '%s': name that data set", dataset->target);
     else if (dataset->kind == HDF5_LINK)
         snprintf(reason, ARRAY_REASON, "it is a link: name the data set itself");
     else if (dataset->kind == HDF5_GROUP)
@@ -157,11 +157,8 @@ bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_RE
 bool array_hdf5_file_open(struct hdf5_reader *reader, const char *path, struct error *error)
 {
     char first[4] = "";
-    reader->allows_faults = true;
     if (hdf5_reader_open(reader, path, error))
         return true;
-    if (error->agreed)
-        return false;
     if (reader->is_open)
         durable_pread(reader->descriptor, first, sizeof first, 0);
     const bool is_old = memcmp(first, "CDF", 3) == 0;
@@ -177,54 +174,34 @@ bool array_hdf5_file_open(struct hdf5_reader *reader, const char *path, struct e
 
 /* ---- data sets ---- */
 
-struct attributes {
-    const struct hdf5_reader *reader;
-    const struct hdf5_object *dataset;
-};
-
-static int attribute_get(const void *source, const char *name, double *values, int most)
+/* Read the table of chunks or, if the layout is compact, the values. */
+static bool places_read(const struct hdf5_object *dataset, struct array *array, struct error *error)
 {
-    const struct attributes *attributes = source;
-    const struct hdf5_reader *reader = attributes->reader;
-    const struct hdf5_attribute *attribute =
-        reader->file.attributes + attributes->dataset->first_attribute;
-    const struct hdf5_attribute *end = attribute + attributes->dataset->attribute_count;
-    while (attribute < end && strcmp(attribute->name, name) != 0)
-        attribute++;
-    if (attribute == end)
-        return 0;
-    if (attribute->kind == HDF5_TEXT && attribute->count == 1 && strcmp(name, "_Unsigned") == 0) {
-        values[0] = 1;
-        return strcasecmp(reader->file.values + attribute->offset, "true") == 0;
+    const size_t bytes = (size_t)(array_elements(array) * array->element_bytes);
+    size_t capacity = 0;
+    if (dataset->layout == HDF5_CONTIGUOUS && dataset->offset >= 0) {
+        array->chunks = allocate(1, sizeof *array->chunks);
+        array->chunks[array->chunk_count++].offset = dataset->offset;
     }
-    const int count = hdf5_attribute_reals(attribute, reader->file.values, values, most);
-    return count > 0 ? count : -1;
-}
-
-/* Copy the table of chunks or, if the layout is compact, the values. */
-static bool places_read(const struct hdf5_reader *reader, const struct hdf5_object *dataset,
-                        struct array *array, struct error *error)
-{
-    const bool is_chunked = dataset->layout == HDF5_CHUNKED;
-    const int64_t bytes = array_elements(array) * array->element_bytes;
-    const struct hdf5_chunk whole = {.offset = dataset->offset};
-    const struct hdf5_chunk *chunks =
-        is_chunked ? reader->file.chunks + dataset->first_chunk : &whole;
-    array->chunk_count = is_chunked ? dataset->chunk_count
-                                    : dataset->layout == HDF5_CONTIGUOUS && dataset->offset >= 0;
-    array->chunks = allocate((size_t)array->chunk_count, sizeof *array->chunks);
-    if (dataset->layout == HDF5_COMPACT) {
-        if (dataset->offset < 0 || dataset->offset > reader->file.value_bytes - bytes)
-            return hdf5_refuse(reader, error, "'%s' has an invalid size: the file is damaged",
-                               array->name);
-        array->data = allocate((size_t)bytes, 1);
-        memcpy(array->data, reader->file.values + dataset->offset, (size_t)bytes);
+    char *end;
+    for (const char *line = dataset->chunks; isxdigit((unsigned char)*line);
+         line = end + (*end == '\n')) {
+        array->chunks = allocate_more(array->chunks, &capacity, (size_t)array->chunk_count,
+                                      sizeof *array->chunks);
+        struct array_chunk *chunk = &array->chunks[array->chunk_count++];
+        chunk->index = (int64_t)strtoull(line, &end, 16);
+        chunk->offset = (int64_t)strtoull(end, &end, 16);
+        chunk->bytes = (uint32_t)strtoul(end, &end, 16);
+        chunk->skipped = (uint32_t)strtoul(end, &end, 16);
     }
-    for (int64_t n = 0; n < array->chunk_count; n++)
-        array->chunks[n] = (struct array_chunk){.index = chunks[n].index,
-                                                .offset = chunks[n].offset,
-                                                .bytes = chunks[n].bytes,
-                                                .skipped = chunks[n].skipped};
+    if (dataset->layout != HDF5_COMPACT)
+        return true;
+    if (strlen(dataset->data) != 2 * bytes)
+        return array_refuse(array, error, "it has an invalid size: the file is damaged");
+    array->data = allocate(bytes, 1);
+    for (size_t b = 0; b < bytes; b++)
+        array->data[b] = (uint8_t)strtoul(
+            (const char[]){dataset->data[2 * b], dataset->data[2 * b + 1], '\0'}, NULL, 16);
     return true;
 }
 
@@ -232,7 +209,7 @@ static bool places_read(const struct hdf5_reader *reader, const struct hdf5_obje
 static bool shape_read(const struct hdf5_object *dataset, struct array *array)
 {
     int64_t bytes = array->element_bytes;
-    array->dimensions = (int)dataset->dimensions;
+    array->dimensions = dataset->dimensions;
     for (int d = 0; d < array->dimensions; d++) {
         array->extent[d] = dataset->extent[d];
         array->chunk[d] = dataset->layout == HDF5_CHUNKED ? dataset->chunk[d] : dataset->extent[d];
@@ -246,24 +223,24 @@ bool array_hdf5_open(const struct hdf5_reader *reader, const char *name, const c
                      struct open_file *file, struct array *array, struct error *error)
 {
     char reason[ARRAY_REASON];
-    const struct hdf5_object *dataset = hdf5_path_find(reader, name);
+    struct hdf5_object dataset;
     array_begin(array, path, name, file, &reader->stamp);
-    if (dataset == NULL)
+    if (!hdf5_object_find(reader, name, &dataset))
         return error_set(error, ERROR_DATA,
                          "%s has no data set '%s': `vittrain data describe %s` lists them", path,
                          name, path);
-    if (!array_hdf5_readable(dataset, reason))
+    if (!array_hdf5_readable(&dataset, reason))
         return error_set(error, ERROR_DATA, "%s: cannot read '%s': %s", path, name, reason);
-    array->is_bool = dataset->type[1] == 'b';
-    array->kind = array->is_bool ? 'u' : dataset->type[1];
-    array->swapped = is_swapped(dataset);
-    array->element_bytes = dataset->element_bytes;
-    array->fill = dataset->fill;
-    array->filter_count = (int)dataset->filter_count;
+    array->is_bool = dataset.type[1] == 'b';
+    array->kind = array->is_bool ? 'u' : dataset.type[1];
+    array->swapped = is_swapped(&dataset);
+    array->element_bytes = dataset.element_bytes;
+    array->fill = dataset.fill;
+    array->filter_count = dataset.filter_count;
     for (int n = 0; n < array->filter_count; n++)
-        array->filter[n] = (enum array_filter)filter_find(dataset->filter[n])->filter;
-    if (!shape_read(dataset, array))
+        array->filter[n] = (enum array_filter)filter_find(dataset.filter[n])->filter;
+    if (!shape_read(&dataset, array))
         return array_refuse_empty(array, error);
-    return array_rule_set(array, attribute_get, &(struct attributes){reader, dataset}, error) &&
-           places_read(reader, dataset, array, error) && array_open(array, error);
+    return array_rule_set(array, dataset.attributes, error) &&
+           places_read(&dataset, array, error) && array_open(array, error);
 }

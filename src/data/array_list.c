@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/array_list.h"
 
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,18 +19,14 @@
 
 enum { DEEPEST = 32 };
 
-static const char *const attribute_names[] = {
-    "units",         "long_name",   "scale_factor", "add_offset",  "_FillValue",  "missing_value",
-    "valid_range",   "valid_min",   "valid_max",    "class_names", "dtype",       "CLASS",
-    ZARR_DIMENSIONS, "coordinates", "bounds",       "climatology", "grid_mapping"};
+static const char *const shown[] = {"units",      "long_name",     "scale_factor", "add_offset",
+                                    "_FillValue", "missing_value", "valid_range",  "valid_min",
+                                    "valid_max",  "class_names"};
 
-enum { REFERENCES = 4 }; /* the last ones: names of other arrays, by the CF conventions */
+/* Names of other arrays, by the CF conventions. */
+static const char *const references[] = {"coordinates", "bounds", "climatology", "grid_mapping"};
 
-enum {
-    ATTRIBUTES = sizeof attribute_names / sizeof attribute_names[0],
-    SHOWN = ATTRIBUTES - 3 - REFERENCES,
-    MOST_NUMBERS = 4
-};
+enum { MOST_NUMBERS = 4 };
 
 /* Add an entry whose path is "folder/name". */
 static struct array_entry *entry_add(struct array_list *list, const char *folder, const char *name)
@@ -45,28 +42,17 @@ static struct array_entry *entry_add(struct array_list *list, const char *folder
 
 /* ---- attributes ---- */
 
-static bool is_listed(const char *name)
-{
-    for (int n = 0; n < ATTRIBUTES; n++)
-        if (strcmp(name, attribute_names[n]) == 0)
-            return true;
-    return false;
-}
-
 /* Write "; NAME=VALUE". */
-static void attribute_write(FILE *to, const struct array_attributes *attributes, const char *name)
+static void attribute_write(FILE *to, const json_t *attributes, const char *name)
 {
-    const struct hdf5_attribute *attribute = array_attributes_find(attributes, name);
+    const json_t *attribute = json_object_get(attributes, name);
     double values[MOST_NUMBERS];
     char text[80];
-    if (attribute == NULL)
-        return;
-    const int count = hdf5_attribute_reals(attribute, attributes->values, values, MOST_NUMBERS);
-    if (attribute->kind == HDF5_TEXT) {
-        snprintf(text, sizeof text, "%s", attributes->values + attribute->offset);
-        text_remove_control(text);
-        fprintf(to, "; %s=%s%s", name, text, attribute->count > 1 ? ", ..." : "");
-    }
+    const int count = array_attribute_numbers(attribute, values, MOST_NUMBERS);
+    snprintf(text, sizeof text, "%s", array_attribute_text(attributes, name));
+    text_remove_control(text);
+    if (count == 0 && text[0] != '\0')
+        fprintf(to, "; %s=%s%s", name, text, json_array_size(attribute) > 1 ? ", ..." : "");
     for (int i = 0; i < count; i++) {
         text_shortest_decimal(values[i], false, text, sizeof text);
         fprintf(to, "%s%s%s%s", i > 0 ? "," : "; ", i > 0 ? "" : name, i > 0 ? "" : "=", text);
@@ -77,67 +63,56 @@ static void attribute_write(FILE *to, const struct array_attributes *attributes,
  * dimensions as an attribute; its coordinates have the name of their dimension. */
 static void attributes_set(struct array_entry *entry, const struct array_path *source)
 {
-    struct array_attributes attributes = {0};
     struct text_stream text;
-    array_attributes_select(source, entry->path, is_listed, &attributes);
-    const struct hdf5_attribute *dimensions = array_attributes_find(&attributes, ZARR_DIMENSIONS);
-    if (entry->kind != '\0' && strcmp(array_attributes_text(&attributes, "dtype"), "bool") == 0)
+    json_t *attributes = array_attributes(source, entry->path);
+    const json_t *dimension = json_object_get(attributes, ZARR_DIMENSIONS);
+    if (json_array_size(dimension) == 1)
+        dimension = json_array_get(dimension, 0);
+    if (entry->kind != '\0' && strcmp(array_attribute_text(attributes, "dtype"), "bool") == 0)
         entry->kind = 'b';
-    if (entry->kind != '\0' && (array_attributes_find(&attributes, "scale_factor") != NULL ||
-                                array_attributes_find(&attributes, "add_offset") != NULL))
+    if (entry->kind != '\0' && (json_object_get(attributes, "scale_factor") != NULL ||
+                                json_object_get(attributes, "add_offset") != NULL))
         entry->kind = 'f'; /* of the values, not of the stored integers */
     entry->is_coordinate =
-        strcmp(array_attributes_text(&attributes, "CLASS"), "DIMENSION_SCALE") == 0 ||
-        (dimensions != NULL && dimensions->count == 1 &&
-         strcmp(attributes.values + dimensions->offset, text_base_name(entry->path)) == 0);
+        strcmp(array_attribute_text(attributes, "CLASS"), "DIMENSION_SCALE") == 0 ||
+        (json_is_string(dimension) &&
+         strcmp(json_string_value(dimension), text_base_name(entry->path)) == 0);
     text_stream_open(&text);
-    for (int n = 0; n < SHOWN; n++)
-        attribute_write(text.stream, &attributes, attribute_names[n]);
+    for (size_t n = 0; n < sizeof shown / sizeof shown[0]; n++)
+        attribute_write(text.stream, attributes, shown[n]);
     entry->attributes = text_stream_close(&text);
     text_stream_open(&text);
-    for (int n = ATTRIBUTES - REFERENCES; n < ATTRIBUTES; n++)
-        fprintf(text.stream, "%s ", array_attributes_text(&attributes, attribute_names[n]));
+    for (size_t n = 0; n < sizeof references / sizeof references[0]; n++)
+        fprintf(text.stream, "%s ", array_attribute_text(attributes, references[n]));
     entry->references = text_stream_close(&text);
-    array_attributes_free(&attributes);
+    json_decref(attributes);
 }
 
 /* ---- HDF5 ---- */
 
-static void hdf5_dataset_add(struct array_list *list, const struct array_path *source,
-                             const struct hdf5_object *object, const char *folder)
+static void hdf5_object_add(struct array_list *list, const struct array_path *source,
+                            const char *path)
 {
-    struct array_entry *entry = entry_add(list, folder, object->name);
-    if (array_hdf5_readable(object, entry->reason))
+    struct hdf5_object object;
+    if (!hdf5_object_find(source->reader, path, &object) || object.kind == HDF5_GROUP)
+        return;
+    struct array_entry *entry = entry_add(list, "", path);
+    if (array_hdf5_readable(&object, entry->reason))
         entry->reason[0] = '\0';
     entry->has_shape =
-        object->kind == HDF5_DATASET && object->layout != HDF5_VIRTUAL && object->fault[0] == '\0';
+        object.kind == HDF5_DATASET && object.layout != HDF5_VIRTUAL && object.fault[0] == '\0';
     if (!entry->has_shape)
         return;
-    array_hdf5_type_name(object, entry->type, sizeof entry->type);
-    array_hdf5_filter_names(object, entry->filters, sizeof entry->filters);
-    entry->is_chunked = object->layout == HDF5_CHUNKED;
-    entry->dimensions = (int)object->dimensions;
-    memcpy(entry->extent, object->extent, sizeof entry->extent);
-    memcpy(entry->chunk, object->chunk, sizeof entry->chunk);
-    list->has_empty |= object->dimensions > 0 && object->extent[0] == 0;
+    array_hdf5_type_name(&object, entry->type, sizeof entry->type);
+    array_hdf5_filter_names(&object, entry->filters, sizeof entry->filters);
+    entry->is_chunked = object.layout == HDF5_CHUNKED;
+    entry->dimensions = object.dimensions;
+    memcpy(entry->extent, object.extent, sizeof entry->extent);
+    memcpy(entry->chunk, object.chunk, sizeof entry->chunk);
+    list->has_empty |= object.dimensions > 0 && object.extent[0] == 0;
     if (entry->reason[0] == '\0')
-        entry->kind = object->type[1];
+        entry->kind = object.type[1];
     attributes_set(entry, source);
-}
-
-static void hdf5_members_add(struct array_list *list, const struct array_path *source,
-                             const struct hdf5_object *group, const char *folder, int depth)
-{
-    char path[PATH_MAX];
-    const struct hdf5_object *member = NULL;
-    while (depth < DEEPEST && (member = hdf5_next(source->reader, group, member)) != NULL) {
-        if (snprintf(path, sizeof path, "%s/%s", folder, member->name) >= (int)sizeof path)
-            continue;
-        if (member->kind == HDF5_GROUP)
-            hdf5_members_add(list, source, member, path, depth + 1);
-        else
-            hdf5_dataset_add(list, source, member, folder);
-    }
 }
 
 /* ---- folders ---- */
@@ -324,7 +299,12 @@ bool array_list_read(const char *path, struct array_list *list, struct error *er
             good = is_zarr ? zarr_group_add(list, &source, "", 0, error)
                            : npy_folder_add(list, path, error);
     } else if (good) {
-        hdf5_members_add(list, &source, reader.file.objects, "", 0);
+        const char *name;
+        json_t *object;
+        json_object_foreach(reader.objects, name, object)
+        {
+            hdf5_object_add(list, &source, name);
+        }
     }
     hdf5_reader_close(&reader);
     array_path_close(&source);

@@ -86,10 +86,11 @@ static bool is_npy_of(const char *path, const char *name)
 bool array_path_has(const struct array_path *self, const char *name)
 {
     char path[PATH_MAX];
+    struct hdf5_object object;
     if (self->is_npy)
         return is_npy_of(self->path, name);
     if (!self->is_folder)
-        return hdf5_path_find(self->reader, name) != NULL;
+        return hdf5_object_find(self->reader, name, &object);
     return has_npy(self->path, name, path) ||
            (snprintf(path, sizeof path, "%s/%s", self->path, name) < PATH_MAX &&
             access(path, F_OK) == 0);

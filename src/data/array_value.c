@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/array_value.h"
 
+#include <jansson.h>
 #include <math.h>
+#include <openssl/evp.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/integer.h"
 #include "core/vectorised.h"
+#include "data/array_attributes.h"
 
 enum { BLOCK = 512, TILE = 4096 };
 
@@ -236,12 +240,21 @@ static void unsigned_use(struct array *array)
         rule->missing[n] = unsigned_value(array, rule->missing[n]);
 }
 
+/* Copy at most `most` numbers of an attribute and return how many; 0 if the attribute does not
+ * exist, -1 if it has no numbers. */
+static int numbers_get(const json_t *attributes, const char *name, double *values, int most)
+{
+    const json_t *value = json_object_get(attributes, name);
+    const int count = array_attribute_numbers(value, values, most);
+    return count == 0 && value != NULL ? -1 : count;
+}
+
 /* Read an attribute that is one number. `exists`: the array has it. */
-static bool number_read(const struct array *array, array_attribute_get *get, const void *source,
-                        const char *name, double *number, bool *exists, struct error *error)
+static bool number_read(const struct array *array, const json_t *attributes, const char *name,
+                        double *number, bool *exists, struct error *error)
 {
     double values[2];
-    const int count = get(source, name, values, 2);
+    const int count = numbers_get(attributes, name, values, 2);
     *exists = count == 1;
     if (*exists)
         *number = values[0];
@@ -250,30 +263,48 @@ static bool number_read(const struct array *array, array_attribute_get *get, con
                         "its attribute %s is not one finite number: write it as a number", name);
 }
 
-bool array_rule_set(struct array *array, array_attribute_get *get, const void *source,
-                    struct error *error)
+/* Read the attribute _FillValue. In Zarr stores, xarray writes that of floating-point arrays as a
+ * little-endian double in base64. */
+static bool fill_read(const json_t *attributes, double *value)
+{
+    enum { LENGTH = 12, BYTES = 9 };
+    uint8_t bytes[BYTES + 1];
+    uint64_t bits = 0;
+    const char *text = array_attribute_text(attributes, "_FillValue");
+    if (numbers_get(attributes, "_FillValue", value, 1) > 0)
+        return true;
+    if (strlen(text) != LENGTH || EVP_DecodeBlock(bytes, (const uint8_t *)text, LENGTH) != BYTES)
+        return false;
+    for (int b = sizeof bits; b-- > 0;)
+        bits = bits << 8 | bytes[b];
+    memcpy(value, &bits, sizeof *value);
+    return true;
+}
+
+bool array_rule_set(struct array *array, const json_t *attributes, struct error *error)
 {
     struct array_rule *rule = &array->rule;
     double values[ARRAY_MISSING];
     bool scales, shifts;
     *rule = (struct array_rule){.scale = 1, .least = (double)-INFINITY, .most = (double)INFINITY};
-    if (!number_read(array, get, source, "scale_factor", &rule->scale, &scales, error) ||
-        !number_read(array, get, source, "add_offset", &rule->offset, &shifts, error))
+    if (!number_read(array, attributes, "scale_factor", &rule->scale, &scales, error) ||
+        !number_read(array, attributes, "add_offset", &rule->offset, &shifts, error))
         return false;
-    const bool has_least = get(source, "valid_min", &rule->least, 1) > 0;
-    const bool has_most = get(source, "valid_max", &rule->most, 1) > 0;
-    const bool has_range = get(source, "valid_range", values, 2) == 2;
+    const bool has_least = numbers_get(attributes, "valid_min", &rule->least, 1) > 0;
+    const bool has_most = numbers_get(attributes, "valid_max", &rule->most, 1) > 0;
+    const bool has_range = numbers_get(attributes, "valid_range", values, 2) == 2;
     if (has_range) {
         rule->least = values[0];
         rule->most = values[1];
     }
     rule->active = scales || shifts || has_least || has_most || has_range;
-    if (get(source, "_FillValue", values, 1) > 0)
+    if (fill_read(attributes, values))
         missing_add(array, values[0]);
-    const int count = get(source, "missing_value", values, ARRAY_MISSING);
+    const int count = numbers_get(attributes, "missing_value", values, ARRAY_MISSING);
     for (int n = 0; n < count; n++)
         missing_add(array, values[n]);
-    if (array->kind == 'i' && get(source, "_Unsigned", values, 1) > 0 && values[0] == 1)
+    if (array->kind == 'i' &&
+        strcasecmp(array_attribute_text(attributes, "_Unsigned"), "true") == 0)
         unsigned_use(array);
     if (array->fill == default_fill(array))
         missing_add(array, array->fill);

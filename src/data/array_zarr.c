@@ -5,11 +5,9 @@
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "core/allocate.h"
@@ -184,52 +182,6 @@ static bool codec_add(struct array *array, const char *name, const json_t *confi
                             "write it without shuffle");
     array->filter[array->filter_count++] = codecs[n].filter;
     return true;
-}
-
-/* ---- attributes ---- */
-
-struct attributes {
-    const json_t *object;
-    const json_t *fill; /* fill_value if it means a missing value, else NULL */
-};
-
-/* Decode a text of xarray: it writes _FillValue of floating-point arrays as a little-endian double
- * in base64. Return the number of values, 0 or 1. */
-static int text_decode(const char *text, double *value)
-{
-    enum { LENGTH = 12, BYTES = 9 };
-    uint8_t bytes[BYTES + 1];
-    uint64_t bits = 0;
-    if (text == NULL || strlen(text) != LENGTH ||
-        EVP_DecodeBlock(bytes, (const uint8_t *)text, LENGTH) != BYTES)
-        return 0;
-    for (int b = sizeof bits; b-- > 0;)
-        bits = bits << 8 | bytes[b];
-    memcpy(value, &bits, sizeof *value);
-    return 1;
-}
-
-static int attribute_get(const void *source, const char *name, double *values, int most)
-{
-    const struct attributes *attributes = source;
-    const json_t *value = json_object_get(attributes->object, name);
-    const bool is_fill = strcmp(name, "_FillValue") == 0;
-    int count = 0;
-    if (value == NULL && is_fill)
-        value = attributes->fill;
-    if (json_is_string(value) && is_fill)
-        return text_decode(json_string_value(value), values);
-    if (json_is_string(value) && strcmp(name, "_Unsigned") == 0) {
-        values[0] = 1;
-        return strcasecmp(json_string_value(value), "true") == 0;
-    }
-    const size_t items = json_is_array(value) ? json_array_size(value) : 1;
-    for (size_t n = 0; n < items && count < most; n++) {
-        const json_t *item = json_is_array(value) ? json_array_get(value, n) : value;
-        if (json_is_number(item))
-            values[count++] = json_number_value(item);
-    }
-    return count == 0 && value != NULL ? -1 : count;
 }
 
 /* ---- version 2 ---- */
@@ -445,19 +397,20 @@ static bool metadata_read(struct array *array, struct error *error)
     json_t *version3 = object_load(folder, "zarr.json", error);
     json_t *version2 = version3 == NULL ? object_load(folder, ".zarray", error) : NULL;
     json_t *version2_attributes = version2 != NULL ? object_load(folder, ".zattrs", error) : NULL;
-    struct attributes attributes = {.object = version2_attributes};
+    json_t *attributes = version2_attributes;
     bool good = error->text[0] == '\0';
     if (good && version3 != NULL) {
         good =
             is_array(version3) ? version3_read(array, version3, error) : none_found(array, error);
-        attributes.object = json_object_get(version3, "attributes");
+        attributes = json_object_get(version3, "attributes");
     } else if (good) {
         good = version2 != NULL ? version2_read(array, version2, error) : none_found(array, error);
         /* xarray marks its arrays with this attribute. It stores _FillValue as fill_value. */
-        if (json_object_get(version2_attributes, ZARR_DIMENSIONS) != NULL)
-            attributes.fill = json_object_get(version2, "fill_value");
+        if (json_object_get(attributes, ZARR_DIMENSIONS) != NULL &&
+            json_object_get(attributes, "_FillValue") == NULL)
+            json_object_set(attributes, "_FillValue", json_object_get(version2, "fill_value"));
     }
-    good = good && array_rule_set(array, attribute_get, &attributes, error);
+    good = good && array_rule_set(array, attributes, error);
     json_decref(version3);
     json_decref(version2);
     json_decref(version2_attributes);

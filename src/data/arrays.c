@@ -97,11 +97,10 @@ static bool targets_of(const struct arrays *self, int number, int64_t begin, int
 static bool targets_read(struct dataset *dataset, struct error *error)
 {
     struct arrays *self = dataset->self;
-    struct comm *comm = dataset->comm;
-    const int64_t outputs = dataset->target.count, ranks = comm != NULL ? comm->size : 1;
+    const int64_t outputs = dataset->target.count;
     const double *origin = dataset->target_origin;
     int64_t first, count;
-    cut_evenly(self->series.records, ranks, comm != NULL ? comm->rank : 0, &first, &count);
+    cut_evenly(self->series.records, dataset->ranks, dataset->rank, &first, &count);
     const size_t bytes = (size_t)(count * outputs) * sizeof *self->target;
     float *part = allocate(bytes, 1), *to = part;
     for (int v = 0; v < self->y_count && error->kind == ERROR_NONE; v++) {
@@ -114,7 +113,7 @@ static bool targets_read(struct dataset *dataset, struct error *error)
         return false;
     }
     struct joined_bytes all;
-    comm_join(comm, part, (int64_t)bytes, &all);
+    comm_join(dataset->comm, part, (int64_t)bytes, &all);
     free(self->target);
     self->target = allocate((size_t)all.bytes, 1);
     memcpy(self->target, all.data, (size_t)all.bytes);
@@ -240,8 +239,7 @@ static bool arrays_open(const struct options *options, enum data_split split,
         !array_path_find(options->data.root, &self->files, dataset->comm, error) ||
         !files_open(dataset, options, split, error))
         return false;
-    const int64_t compared =
-        listing_compared(self->file_count, dataset->comm != NULL ? dataset->comm->size : 1);
+    const int64_t compared = listing_compared(self->file_count, dataset->ranks);
     for (int64_t i = 0; i < compared; i++)
         dataset->seen =
             listing_sum_size(dataset->seen, self->file[i * self->file_count / compared].path);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/arrays.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,21 +43,16 @@ void arrays_coordinate(const struct dataset *dataset, int y, enum coordinate_axi
 
 /* ---- latitudes ---- */
 
-static bool is_coordinates(const char *name)
-{
-    return strcmp(name, "coordinates") == 0;
-}
-
 /* True if units, standard name (CF conventions) or name are those of a latitude. */
-static bool is_latitude(const char *path, const struct array_attributes *attributes)
+static bool is_latitude(const char *path, const json_t *attributes)
 {
     const char *name = text_base_name(path);
-    const char *units = array_attributes_text(attributes, "units");
+    const char *units = array_attribute_text(attributes, "units");
     const bool is_north = strncmp(units, "degree", strlen("degree")) == 0 &&
                           (text_ends_with(units, "_north") || text_ends_with(units, "_N") ||
                            text_ends_with(units, "eN") || text_ends_with(units, "sN"));
     return is_north || strcmp(name, "lat") == 0 || strcmp(name, "latitude") == 0 ||
-           strcmp(array_attributes_text(attributes, "standard_name"), "latitude") == 0;
+           strcmp(array_attribute_text(attributes, "standard_name"), "latitude") == 0;
 }
 
 /* Find a latitude that is no coordinate of the rows: one of those that the attribute `coordinates`
@@ -64,22 +60,21 @@ static bool is_latitude(const char *path, const struct array_attributes *attribu
 static bool other_latitude_find(const struct array_path *source, const char *x,
                                 char path[HDF5_NAME])
 {
-    struct array_attributes attributes = {0};
+    json_t *attributes = array_attributes(source, x);
     const int group = (int)(text_base_name(x) - x);
     char names[HDF5_NAME], *rest = names, *name;
     bool found = false;
-    array_attributes_select(source, x, is_coordinates, &attributes);
     snprintf(names, sizeof names, "lat latitude %s",
-             array_attributes_text(&attributes, "coordinates"));
+             array_attribute_text(attributes, "coordinates"));
+    json_decref(attributes);
     while (!found && (name = strtok_r(rest, " ", &rest)) != NULL) {
-        array_attributes_free(&attributes);
         if (snprintf(path, HDF5_NAME, "%.*s%s", group, x, name) >= HDF5_NAME ||
             !array_path_has(source, path))
             continue;
-        array_attributes_read(source, path, &attributes);
-        found = is_latitude(path, &attributes);
+        attributes = array_attributes(source, path);
+        found = is_latitude(path, attributes);
+        json_decref(attributes);
     }
-    array_attributes_free(&attributes);
     return found;
 }
 
@@ -121,11 +116,11 @@ static bool latitudes_find(const struct dataset *dataset, const struct dimension
     const struct grid *grid = view.grid;
     const struct dimension *rows = grid_dimension(grid, 0, grid->array[0].rows);
     const struct dimension *columns = grid_dimension(grid, 0, grid->array[0].rows + 1);
-    if (rows != NULL && rows->path[0] != '\0' && is_latitude(rows->path, &rows->attributes)) {
+    if (rows != NULL && rows->path[0] != '\0' && is_latitude(rows->path, rows->attributes)) {
         *latitudes = rows;
         return latitudes_check(grid, rows, dataset->height, error);
     }
-    if (columns != NULL && is_latitude(columns->path, &columns->attributes))
+    if (columns != NULL && is_latitude(columns->path, columns->attributes))
         return latitude_refuse(grid->path, columns->path, "it is not that of the rows", error);
     struct hdf5_reader reader = {
         .kind = ERROR_DATA, .purpose = "arrays", .datasets = view.x[0].name};

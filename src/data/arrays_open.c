@@ -119,7 +119,7 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
     if (number == GRID_NONE || grid->dimension[number].values == NULL)
         return true;
     struct dimension *samples = &grid->dimension[number];
-    const char *calendar = array_attributes_text(&samples->attributes, "calendar");
+    const char *calendar = array_attribute_text(samples->attributes, "calendar");
     if (samples->kind != DIMENSION_TIME && !series->joined && arrays_samples_at_ends(series) == 0)
         series->is_ordered = false; /* numbers that are no times do not decide about splits */
     if (!time_units_parse(samples->units, calendar, &times->units)) {
@@ -424,30 +424,26 @@ static bool descriptions_share(struct dataset *dataset, const struct split_file 
     return true;
 }
 
-/* Collective. Give rank 0's description of the first file to all ranks, or an error. A rank that
- * cannot open the file itself calls dataset_agree, which is the same collective. */
-static bool description_broadcast(void *context, struct hdf5_description *file, struct error *error)
+/* Collective. Describe a first file: rank 0 describes an HDF5 file for all ranks. */
+static bool first_open(struct dataset *dataset, const struct options *options,
+                       struct hdf5_reader *reader, const char *path, bool allows_none,
+                       struct error *error)
 {
-    struct comm *comm = context;
-    if (!comm_agree(comm, error))
-        return false;
-    struct hdf5_description described = *file;
-    comm_broadcast(comm, &described, sizeof described, COMM_BYTE, 0);
-    if (comm->rank != 0) {
-        *file = described;
-        file->objects = allocate((size_t)file->object_count, sizeof *file->objects);
-        file->attributes = allocate((size_t)file->attribute_count, sizeof *file->attributes);
-        file->values = allocate((size_t)file->value_bytes, 1);
-        file->chunks = allocate((size_t)file->chunk_count, sizeof *file->chunks);
+    struct arrays *self = dataset->self;
+    struct comm *comm = dataset->comm;
+    if (comm != NULL && comm->size > 1) {
+        struct array_path place = {.path = NULL};
+        if (comm->rank == 0)
+            error_defer(array_path_open(&place, path, reader, error));
+        array_path_close(&place);
+        if (!comm_agree(comm, error))
+            return false;
+        reader->received = comm_broadcast_text(comm, reader->text != NULL ? reader->text : "", 0);
     }
-    comm_broadcast(comm, file->objects, file->object_count * (int64_t)sizeof *file->objects,
-                   COMM_BYTE, 0);
-    comm_broadcast(comm, file->attributes,
-                   file->attribute_count * (int64_t)sizeof *file->attributes, COMM_BYTE, 0);
-    comm_broadcast(comm, file->values, file->value_bytes, COMM_BYTE, 0);
-    comm_broadcast(comm, file->chunks, file->chunk_count * (int64_t)sizeof *file->chunks, COMM_BYTE,
-                   0);
-    return true;
+    const bool good = file_open(dataset, options, reader, path, allows_none, self->file, error);
+    free(reader->received); /* not used if it is no HDF5 file */
+    reader->received = NULL;
+    return good;
 }
 
 /* ---- splits ---- */
@@ -479,8 +475,7 @@ bool arrays_open_split(struct dataset *dataset, const struct options *options,
                        struct hdf5_reader *reader, enum data_split split, struct error *error)
 {
     struct arrays *self = dataset->self;
-    struct comm *comm = dataset->comm;
-    const int64_t rank = comm != NULL ? comm->rank : 0, ranks = comm != NULL ? comm->size : 1;
+    const int64_t rank = dataset->rank, ranks = dataset->ranks;
     const bool all = split == SPLIT_ALL;
     int64_t count, next = 0, empty = 0;
     const struct split_file *files =
@@ -489,13 +484,8 @@ bool arrays_open_split(struct dataset *dataset, const struct options *options,
     if (files == NULL)
         return false;
     dataset->held_out |= split != SPLIT_TRAIN && !all && files[0].split == SPLIT_TRAIN;
-    if (self->file_count == 0 && ranks > 1) {
-        reader->exchange = description_broadcast;
-        reader->context = comm;
-        reader->receives = rank != 0;
-    }
     while (next < count && self->file_count == 0) {
-        bool good = file_open(dataset, options, reader, files[next++].path, all, self->file, error);
+        bool good = first_open(dataset, options, reader, files[next++].path, all, error);
         if (!good && self->file->is_empty && ++empty < count) {
             arrays_file_close(self->file);
             error_clear(error);
@@ -507,8 +497,6 @@ bool arrays_open_split(struct dataset *dataset, const struct options *options,
         }
         file_use(self, self->file);
     }
-    reader->exchange = NULL;
-    reader->receives = false;
     struct arrays_file *described = self->file + self->file_count;
     count -= next;
     files += next;

@@ -309,23 +309,24 @@ static bool resampling_make(struct resampling *work, const struct crop *crop,
 /* Shift the input positions to the origin of the source. */
 static void move_inputs(struct resampling *work, const struct crop_source *source)
 {
-    const int64_t shift = work->left - source->x, last = work->x.size - 1;
+    const struct image_area *present = &source->present;
+    const int64_t shift = work->left - present->x, last = work->x.size - 1;
     ENSURE(work->x.first[0] + shift >= 0 &&
-               work->x.first[last] + work->x.count[last] + shift <= source->width &&
-               work->first_row >= source->y &&
-               work->first_row + work->rows <= source->y + source->height,
+               work->x.first[last] + work->x.count[last] + shift <= present->width &&
+               work->first_row >= present->y &&
+               work->first_row + work->rows <= present->y + present->height,
            "the source of a crop lacks what it asked for");
     for (int64_t i = 0; i < work->x.size; i++)
         work->x.first[i] += (int32_t)shift;
-    work->x.source = source->width;
+    work->x.source = present->width;
 }
 
 /* Resample the rows of the interleaved channels from `channel` on to `between`. */
 static void resize_rows(const struct crop *crop, const struct resampling *work,
                         const struct crop_source *source, int64_t channel, void *between)
 {
-    const int64_t begin =
-        channel * source->channel_stride + (work->first_row - source->y) * source->row_stride;
+    const int64_t begin = channel * source->channel_stride +
+                          (work->first_row - source->present.y) * source->row_stride;
     if (source->type == DATASET_FLOAT32) {
         const struct resize_values values = {(const float *)source->pixels + begin,
                                              between,
@@ -401,11 +402,8 @@ bool crop_file(const struct crop *crop, uint32_t epoch, uint32_t sample, const u
         return false;
     const struct image_pixels *decoded = &scratch->decoded;
     const struct crop_source source = {.pixels = decoded->rows.data,
-                                       .x = decoded->x,
-                                       .y = decoded->y,
-                                       .width = decoded->width,
-                                       .height = decoded->height,
-                                       .row_stride = decoded->stride,
+                                       .present = decoded->area,
+                                       .row_stride = 3 * decoded->area.width,
                                        .pixel_stride = 3,
                                        .channel_stride = 1,
                                        .scale = decoded->scale};
@@ -421,8 +419,7 @@ bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sample, const
     crop_plan_make(crop, epoch, sample, width, height, &plan);
     const struct crop_source source = {.type = dataset->type,
                                        .pixels = values,
-                                       .width = width,
-                                       .height = height,
+                                       .present = {0, 0, width, height},
                                        .row_stride = width,
                                        .pixel_stride = 1,
                                        .channel_stride = height * width,

@@ -42,12 +42,12 @@ struct crop_plan {
     int64_t left, top;
 };
 
-/* Part of an image in memory. `pixels` points to (x, y) of the first channel. Strides are in
+/* Part of an image in memory. `pixels` points to the first one of the first channel. Strides are in
  * values. */
 struct crop_source {
     enum dataset_type type;
     const void *pixels;
-    int64_t x, y, width, height; /* the part of the image that is present */
+    struct image_area present; /* of the image */
     int64_t row_stride, pixel_stride, channel_stride;
     int64_t scale; /* denominator of scaled decoding; else 1 */
 };

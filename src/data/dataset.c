@@ -42,92 +42,92 @@ static const struct dataset_format *format_find(const char *name, struct error *
     return NULL;
 }
 
-/* Open the split's records. With data.val=FRACTION, validation samples are held out from the
- * training samples. */
-static bool open_records(struct dataset *dataset, const struct options *options,
-                         enum data_split split, struct error *error)
+/* With data.val=FRACTION, validation samples are held out from the training samples. */
+static bool hold_out(struct dataset *dataset, const struct options *options, enum data_split split,
+                     struct error *error)
 {
-    const uint64_t seed = (uint64_t)options->run.seed;
-    const bool divides = options->data.val == VALIDATION_FRACTION && split != SPLIT_ALL;
-    const bool held_out = divides && split == SPLIT_VALIDATION;
-    dataset->held_out = held_out;
-    dataset->is_checked = options->data.skip_broken;
-    if (!dataset->format->open(options, held_out ? SPLIT_TRAIN : split, dataset, error))
-        return false;
-    if (dataset->count > (int64_t)UINT32_MAX)
-        return error_set(error, ERROR_DATA, "%lld records are more than the limit of 2^32",
-                         (long long)dataset->count);
-    if (options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL)
-        split_reference(dataset, seed, split);
-    if (!divides || (split == SPLIT_TEST && !dataset->held_out))
+    const double fraction = options->data.val_fraction;
+    if (options->data.val_from == VAL_FROM_END) {
+        split_end(dataset, fraction, dataset->held_out);
         return true;
-    if (options->data.val_from != VAL_FROM_END && dataset->has_offsets && split == SPLIT_TRAIN)
+    }
+    if (dataset->has_offsets && split == SPLIT_TRAIN)
         log_warn("data.val=%g holds out random samples of a time series, which share values with "
                  "training samples (@): data.val_from=end holds out the last ones",
-                 options->data.val_fraction);
-    if (options->data.val_from != VAL_FROM_END)
-        return split_stratified(dataset, options->data.val_fraction, dataset->held_out, error);
-    split_end(dataset, options->data.val_fraction, dataset->held_out);
-    return true;
+                 fraction);
+    return split_stratified(dataset, fraction, dataset->held_out, error);
 }
 
+/* If the error is set before the format is, no data set is open. */
 static bool open_split(struct dataset *dataset, const struct options *options,
                        enum data_split split, struct error *error)
 {
-    if (!open_records(dataset, options, split, error))
-        return false;
-    if (dataset->count == 0)
-        return error_set(
-            error, ERROR_DATA,
-            "the %s split of data.format=%s is empty: use more data or another data.val",
-            split_name[split], dataset->format->name);
-    const int64_t kept = (int64_t)((double)dataset->count * options->debug.fraction + 0.5);
-    if (options->debug.fraction < 1)
-        split_draw(dataset, (uint64_t)options->run.seed, 1 + (uint32_t)split, kept < 1 ? 1 : kept);
-    return window_set(dataset, options, split, error);
-}
-
-/* Open the format of the options. On failure no data set is open. */
-static bool open_format(struct dataset *dataset, const struct options *options,
-                        enum data_split split, struct error *error)
-{
-    if (split == SPLIT_VALIDATION && options->data.val == VALIDATION_NONE)
+    const uint64_t seed = (uint64_t)options->run.seed;
+    const int val = options->data.val;
+    const bool divides = val == VALIDATION_FRACTION && split != SPLIT_ALL;
+    const char *root = options->data.root;
+    if (split == SPLIT_VALIDATION && val == VALIDATION_NONE)
         return error_set(error, ERROR_USAGE,
                          "data.val=none leaves no validation split: set data.val=test, "
                          "data.val=reference or data.val=0.1");
     const struct dataset_format *format = format_find(options->data.format, error);
     if (format == NULL)
         return false;
-    if (options->data.val == VALIDATION_VAL && !format->splits)
+    if (val == VALIDATION_VAL && !format->splits)
         return error_set(error, ERROR_USAGE,
                          "data.val=val: data.format=%s has no validation split of its own; use "
                          "data.val=test, data.val=reference or data.val=0.1",
                          format->name);
     dataset->format = format;
-    return open_split(dataset, options, split, error) &&
-           (dataset->classes <= CLASSES_MOST ||
-            error_set(error, ERROR_DATA, "data.root=%s: %lld classes, at most %d are supported",
-                      options->data.root, (long long)dataset->classes, CLASSES_MOST)) &&
-           (split != SPLIT_TRAIN || dataset->classes != 1 || dataset->target.count > 0 ||
-            error_set(error, ERROR_DATA, "data.root=%s: one class only: training needs two or more",
-                      options->data.root));
+    dataset->held_out = divides && split == SPLIT_VALIDATION;
+    dataset->is_checked = options->data.skip_broken;
+    if (!format->open(options, dataset->held_out ? SPLIT_TRAIN : split, dataset, error))
+        return false;
+    if (dataset->count > (int64_t)UINT32_MAX)
+        return error_set(error, ERROR_DATA, "%lld records are more than the limit of 2^32",
+                         (long long)dataset->count);
+    if (val == VALIDATION_REFERENCE && split != SPLIT_ALL)
+        split_reference(dataset, seed, split);
+    if (divides && (split != SPLIT_TEST || dataset->held_out) &&
+        !hold_out(dataset, options, split, error))
+        return false;
+    if (dataset->count == 0)
+        return error_set(
+            error, ERROR_DATA,
+            "the %s split of data.format=%s is empty: use more data or another data.val",
+            split_name[split], format->name);
+    const int64_t kept = (int64_t)((double)dataset->count * options->debug.fraction + 0.5);
+    if (options->debug.fraction < 1)
+        split_draw(dataset, seed, 1 + (uint32_t)split, larger(1, kept));
+    if (!window_set(dataset, options, split, error))
+        return false;
+    if (dataset->classes > CLASSES_MOST)
+        return error_set(error, ERROR_DATA, "data.root=%s: %lld classes, at most %d are supported",
+                         root, (long long)dataset->classes, CLASSES_MOST);
+    return split != SPLIT_TRAIN || dataset->classes != 1 || dataset->target.count > 0 ||
+           error_set(error, ERROR_DATA, "data.root=%s: one class only: training needs two or more",
+                     root);
+}
+
+void dataset_begin_open(struct dataset *dataset, struct comm *comm)
+{
+    *dataset = (struct dataset){.comm = comm,
+                                .rank = comm != NULL ? comm->rank : 0,
+                                .ranks = comm != NULL ? comm->size : 1};
 }
 
 bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
                   struct comm *comm, struct error *error)
 {
-    *dataset = (struct dataset){.comm = comm};
-    error_defer(open_format(dataset, options, split, error));
+    dataset_begin_open(dataset, comm);
+    error_defer(open_split(dataset, options, split, error));
     const bool good = dataset_agree(dataset, error);
     dataset->comm = NULL;
+    dataset->rank = 0;
+    dataset->ranks = 1;
     if (!good)
         dataset_close(dataset);
     return good;
-}
-
-bool dataset_is_first(const struct dataset *dataset)
-{
-    return dataset->comm == NULL || dataset->comm->rank == 0;
 }
 
 bool dataset_agree(const struct dataset *dataset, struct error *error)
@@ -137,29 +137,11 @@ bool dataset_agree(const struct dataset *dataset, struct error *error)
 
 bool dataset_describe(struct dataset *dataset, const struct options *options, struct error *error)
 {
-    struct dataset opened = {.format = format_find(options->data.format, error)};
-    *dataset = (struct dataset){0};
-    if (opened.format == NULL)
-        return false;
-    if (opened.format->describe != NULL)
-        opened.format->describe(options, &opened);
-    else if (!dataset_open(&opened, options, SPLIT_TRAIN, NULL, error))
-        return false;
-    *dataset = (struct dataset){.type = opened.type,
-                                .encoded = opened.encoded,
-                                .channels = opened.channels,
-                                .height = opened.height,
-                                .width = opened.width,
-                                .normalised = opened.normalised,
-                                .kept_bytes = opened.kept_bytes,
-                                .classes = opened.classes,
-                                .target = opened.target,
-                                .target_is_class = opened.target_is_class,
-                                .target_normalised = opened.target_normalised};
-    memcpy(dataset->mean, opened.mean, sizeof dataset->mean);
-    memcpy(dataset->std, opened.std, sizeof dataset->std);
-    if (opened.format->describe == NULL)
-        dataset_close(&opened);
+    const struct dataset_format *format = format_find(options->data.format, error);
+    if (format == NULL || format->describe == NULL)
+        return format != NULL && dataset_open(dataset, options, SPLIT_TRAIN, NULL, error);
+    *dataset = (struct dataset){.format = NULL};
+    format->describe(options, dataset);
     return true;
 }
 

@@ -11,7 +11,6 @@
 
 #include "config/command_options.h"
 #include "core/error.h"
-#include "data/byte_buffer.h"
 #include "data/value_transform.h"
 #include "device/image.h"
 
@@ -80,7 +79,8 @@ static inline size_t target_bytes(const struct target_shape *target)
 
 struct dataset {
     const struct dataset_format *format;
-    struct comm *comm; /* of `open`; NULL: one rank, and after dataset_open */
+    struct comm *comm;   /* of `open`; NULL: one rank, and after dataset_open */
+    int64_t rank, ranks; /* of comm; one rank without it */
     int64_t count;
     enum dataset_type type;
     bool encoded;  /* records are image files: `load` is set and not `read` */
@@ -163,13 +163,13 @@ extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_i
  * data.val=none. */
 MUST_CHECK bool dataset_open(struct dataset *dataset, const struct options *options,
                              enum data_split split, struct comm *comm, struct error *error);
-/* For formats: true on rank 0. */
-bool dataset_is_first(const struct dataset *dataset);
+/* Initialize for opening: everything else is 0. */
+void dataset_begin_open(struct dataset *dataset, struct comm *comm);
 /* For formats. Collective: if a rank has set its error, copy it to all ranks and return false. */
 MUST_CHECK bool dataset_agree(const struct dataset *dataset, struct error *error);
 
 /* Describe a record for planning; reads files only if the format needs them. Not collective. No
- * records can be read; dataset_close is not needed. */
+ * records can be read. Closed by dataset_close. */
 MUST_CHECK bool dataset_describe(struct dataset *dataset, const struct options *options,
                                  struct error *error);
 /* Read sample `index` of the split, 0 <= index < count: the record, or the file if encoded.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "data/image_list.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,100 +10,59 @@
 #include "core/allocate.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "data/image_list.h"
 #include "data/listing.h"
 
 enum { NO_FOLDER = 0 }; /* offset of an empty text in a list */
-
-/* ---- operands */
 
 static bool add_folder(const char *operand, bool skip_broken, struct image_list *files,
                        struct error *error)
 {
     char folder[LISTING_PATH];
-    size_t length = strlen(operand);
+    int length = (int)strlen(operand);
     while (length > 1 && operand[length - 1] == '/')
         length--;
-    snprintf(folder, sizeof folder, "%.*s", (int)length, operand);
-    const size_t before = files->count;
+    snprintf(folder, sizeof folder, "%.*s", length, operand);
+    const size_t before = files->entries.count;
     return image_list_walk(files, folder, skip_broken, 0, error) &&
-           (files->count > before ||
+           (files->entries.count > before ||
             error_set(error, ERROR_DATA,
                       "%s: no images in this folder: no file name has the extension of an image, "
                       "such as .jpg, .png or .webp",
                       folder));
 }
 
-/* Add a name of a list in `folder`, which is empty for the working directory. */
-static bool add_line(const char *folder, const char *name, struct image_list *files,
-                     struct error *error)
-{
-    char path[LISTING_PATH];
-    const bool joins = name[0] != '/' && folder[0] != '\0';
-    if (joins && !listing_join(path, sizeof path, folder, name, error))
-        return false;
-    if (name[0] != '\0')
-        image_list_add(files, NO_FOLDER, joins ? path : name, 0);
-    return true;
-}
-
-static bool add_lines(const char *list, char *text, struct image_list *files, struct error *error)
-{
-    char folder[LISTING_PATH] = "";
-    const char *slash = strrchr(list, '/');
-    const size_t before = files->count;
-    if (slash != NULL) /* the root folder has an empty name before its slash */
-        snprintf(folder, sizeof folder, "%.*s", slash == list ? 1 : (int)(slash - list), list);
-    for (char *line = text, *end; line != NULL; line = end) {
-        end = strchr(line, '\n');
-        if (end != NULL)
-            *end++ = '\0';
-        const size_t length = strlen(line);
-        if (length > 0 && line[length - 1] == '\r')
-            line[length - 1] = '\0';
-        if (!add_line(folder, line, files, error))
-            return false;
-    }
-    return files->count > before ||
-           error_set(error, ERROR_DATA, "%s: the list is empty: write one file name per line",
-                     list);
-}
-
+/* Add the names in a list, which are relative to its folder. */
 static bool add_list(const char *list, struct image_list *files, struct error *error)
 {
+    char path[LISTING_PATH];
+    const char *slash = strrchr(list, '/');
+    const int folder = slash != NULL ? (int)(slash - list) + 1 : 0;
+    const size_t before = files->entries.count;
     size_t length;
+    struct listing lines = {0};
     char *text = text_file_read(list, &length);
     if (text == NULL)
         return error_set(error, ERROR_DATA, "%s: cannot read the list: %s", list,
                          errno == EINVAL ? "not a regular file" : strerror(errno));
-    const bool good = strlen(text) == length
-                          ? add_lines(list, text, files, error)
-                          : error_set(error, ERROR_DATA,
-                                      "%s: not a list of file names: it contains null bytes", list);
+    bool good =
+        strlen(text) == length ||
+        error_set(error, ERROR_DATA, "%s: not a list of file names: it contains null bytes", list);
+    if (good)
+        listing_add_lines(&lines, text);
+    for (size_t i = 0; good && i < lines.count; i++) {
+        const char *name = lines.names[i];
+        const int used =
+            snprintf(path, sizeof path, "%.*s%s", name[0] == '/' ? 0 : folder, list, name);
+        good = used < (int)sizeof path ||
+               error_set(error, ERROR_DATA, "%s: the path of %.100s is too long", list, name);
+        if (good && name[0] != '\0')
+            image_list_add(files, NO_FOLDER, path, 0);
+    }
+    listing_free(&lines);
     free(text);
-    return good;
-}
-
-static bool add_operand(const char *operand, bool skip_broken, struct image_list *files,
-                        struct error *error)
-{
-    if (listing_is_folder(operand))
-        return add_folder(operand, skip_broken, files, error);
-    if (text_ends_with(operand, ".txt"))
-        return add_list(operand, files, error);
-    image_list_add(files, NO_FOLDER, operand, 0);
-    return true;
-}
-
-/* ---- the data set */
-
-/* With data.skip_broken=on the loader finds the files that cannot be used. */
-static bool check_files(struct dataset *dataset, const struct options *options, struct error *error)
-{
-    if (!options->data.skip_broken)
-        return image_list_check(dataset, options, error);
-    dataset->fault = allocate((size_t)dataset->count, sizeof *dataset->fault);
-    return true;
+    return good && (files->entries.count > before ||
+                    error_set(error, ERROR_DATA,
+                              "%s: the list is empty: write one file name per line", list));
 }
 
 static const struct dataset_format file_list = {
@@ -116,27 +76,37 @@ static const struct dataset_format file_list = {
 static bool add_operands(struct image_list *files, const char *const *operands, int count,
                          bool skip_broken, struct error *error)
 {
+    bool good = true;
     image_list_text(files, ""); /* NO_FOLDER */
-    for (int i = 0; i < count; i++)
-        if (!add_operand(operands[i], skip_broken, files, error))
-            return false;
-    return files->count <= UINT32_MAX ||
-           error_set(error, ERROR_DATA, "%zu files are more than the limit of 2^32", files->count);
+    for (int i = 0; good && i < count; i++) {
+        if (listing_is_folder(operands[i]))
+            good = add_folder(operands[i], skip_broken, files, error);
+        else if (text_ends_with(operands[i], ".txt"))
+            good = add_list(operands[i], files, error);
+        else
+            image_list_add(files, NO_FOLDER, operands[i], 0);
+    }
+    return good;
 }
 
 bool file_list_open(struct dataset *dataset, const struct options *options,
                     const char *const *operands, int count, struct comm *comm, struct error *error)
 {
-    struct image_list *files = allocate(1, sizeof *files);
-    *dataset = (struct dataset){
-        .format = &file_list, .comm = comm, .encoded = true, .channels = 3, .self = files};
-    if (dataset_is_first(dataset))
-        error_defer(add_operands(files, operands, count, options->data.skip_broken, error));
+    const bool skip_broken = options->data.skip_broken;
+    dataset_begin_open(dataset, comm);
+    struct image_list *files = dataset->self = allocate(1, sizeof *files);
+    dataset->format = &file_list;
+    dataset->encoded = true;
+    dataset->channels = 3;
+    if (dataset->rank == 0)
+        error_defer(add_operands(files, operands, count, skip_broken, error));
     bool good = dataset_agree(dataset, error);
-    if (good) {
+    if (good)
         image_list_share(dataset);
-        good = check_files(dataset, options, error);
-    }
+    if (good && skip_broken) /* the loader finds the files that cannot be used */
+        dataset->fault = allocate((size_t)dataset->count, sizeof *dataset->fault);
+    else if (good)
+        good = image_list_check(dataset, options, error);
     if (!good)
         dataset_close(dataset);
     return good;

@@ -50,11 +50,10 @@ static bool is_in(const char *words, const char *text)
 
 static enum dimension_kind kind_of(const struct dimension *dimension)
 {
-    const struct array_attributes *attributes = &dimension->attributes;
     char name[ARRAY_NAME];
-    const char *const texts[PROPERTIES] = {array_attributes_text(attributes, "axis"),
-                                           array_attributes_text(attributes, "standard_name"),
-                                           dimension->units, name};
+    const char *const texts[PROPERTIES] = {
+        array_attribute_text(dimension->attributes, "axis"),
+        array_attribute_text(dimension->attributes, "standard_name"), dimension->units, name};
     snprintf(name, sizeof name, "%s", dimension->name);
     for (char *c = name; *c != '\0'; c++)
         *c = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
@@ -71,30 +70,25 @@ static enum dimension_kind kind_of(const struct dimension *dimension)
 /* ---- reading ---- */
 
 /* Write the path of the coordinate of each dimension, or "", and its name. */
-static void hdf5_dimensions_find(const struct hdf5_reader *reader, const char *name,
+static void hdf5_dimensions_find(const struct array_path *source, const char *name,
                                  char path[][HDF5_NAME], char names[][ARRAY_NAME])
 {
-    const struct hdf5_object *object = hdf5_path_find(reader, name);
-    const struct hdf5_attribute *list =
-        object != NULL ? hdf5_attribute_find(reader, object, HDF5_SCALES) : NULL;
-    if (list == NULL || list->kind != HDF5_TEXT)
-        return;
-    const char *text = reader->file.values + list->offset;
-    const char *end = reader->file.values + reader->file.value_bytes;
-    for (int d = 0; d < list->count && d < ARRAY_DIMENSIONS && text < end;
-         d++, text += strlen(text) + 1) {
-        if (memchr(text, '\0', (size_t)(end - text)) == NULL)
-            return;
-        const struct hdf5_object *scale = text[0] != '\0' ? hdf5_path_find(reader, text) : NULL;
-        const struct hdf5_attribute *kind =
-            scale != NULL ? hdf5_attribute_find(reader, scale, "NAME") : NULL;
-        const bool has_values =
-            scale != NULL && (kind == NULL || kind->kind != HDF5_TEXT ||
-                              strncmp(reader->file.values + kind->offset, HDF5_DIMENSION_ONLY,
-                                      strlen(HDF5_DIMENSION_ONLY)) != 0);
+    json_t *attributes = array_attributes(source, name);
+    const json_t *list = json_object_get(attributes, HDF5_SCALES);
+    for (size_t d = 0; d < ARRAY_DIMENSIONS; d++) {
+        const char *text = json_string_value(json_is_array(list) ? json_array_get(list, d)
+                                             : d == 0            ? list
+                                                                 : NULL);
+        if (text == NULL)
+            continue;
+        json_t *scale = array_attributes(source, text);
+        const bool is_name_only = strncmp(array_attribute_text(scale, "NAME"), HDF5_DIMENSION_ONLY,
+                                          strlen(HDF5_DIMENSION_ONLY)) == 0;
         snprintf(names[d], ARRAY_NAME, "%s", text_base_name(text));
-        snprintf(path[d], HDF5_NAME, "%s", has_values ? text : "");
+        snprintf(path[d], HDF5_NAME, "%s", is_name_only ? "" : text);
+        json_decref(scale);
     }
+    json_decref(attributes);
 }
 
 /* A coordinate has the name of the dimension and is in the group of the images. */
@@ -172,11 +166,11 @@ static int dimension_add(struct grid *grid, const struct array_path *source, con
     struct dimension *dimension = dimension_new(grid, name, count);
     snprintf(dimension->path, sizeof dimension->path, "%.*s", HDF5_NAME - 1, path);
     if (path[0] != '\0') {
-        array_attributes_read(source, path, &dimension->attributes);
+        dimension->attributes = array_attributes(source, path);
         values_read(dimension, source);
     }
     snprintf(dimension->units, sizeof dimension->units, "%s",
-             array_attributes_text(&dimension->attributes, "units"));
+             array_attribute_text(dimension->attributes, "units"));
     dimension->kind = kind_of(dimension);
     return grid->dimension_count - 1;
 }
@@ -193,22 +187,16 @@ static struct grid_array *array_add(struct grid *grid, const char *name, int dim
     return added;
 }
 
-static bool is_coordinates(const char *name)
-{
-    return strcmp(name, "coordinates") == 0;
-}
-
 /* True if an array has `count` numbers, which are dates if `dated`. */
 static bool is_time(const struct array_path *source, const char *path, int64_t count, bool dated)
 {
-    struct array_attributes attributes = {0};
+    json_t *attributes = array_attributes(source, path);
     struct array array;
-    array_attributes_read(source, path, &attributes);
     const bool good =
         list_open(source, path, count, &array) &&
-        (!dated || strstr(array_attributes_text(&attributes, "units"), " since ") != NULL);
+        (!dated || strstr(array_attribute_text(attributes, "units"), " since ") != NULL);
     array_close(&array);
-    array_attributes_free(&attributes);
+    json_decref(attributes);
     return good;
 }
 
@@ -220,13 +208,12 @@ static void times_find(const struct array_path *source, const char *name, int64_
     char list[HDF5_NAME], other[HDF5_NAME], *rest = list, *word;
     const int group = (int)(text_base_name(name) - name);
     const bool named = dimension[0] != '\0';
-    struct array_attributes attributes = {0};
     if (source->is_npy || (path[0] != '\0' && is_time(source, path, count, true)))
         return;
-    array_attributes_select(source, name, is_coordinates, &attributes);
-    snprintf(list, sizeof list, "%s%s", array_attributes_text(&attributes, "coordinates"),
+    json_t *attributes = array_attributes(source, name);
+    snprintf(list, sizeof list, "%s%s", array_attribute_text(attributes, "coordinates"),
              named ? "" : " time");
-    array_attributes_free(&attributes);
+    json_decref(attributes);
     while ((word = strtok_r(rest, " ", &rest)) != NULL)
         if (snprintf(other, sizeof other, "%.*s%s", group, name, word) < HDF5_NAME &&
             is_time(source, other, count, named)) {
@@ -243,20 +230,20 @@ void grid_add(struct grid *grid, const struct array_path *source, const char *na
     char path[ARRAY_DIMENSIONS][HDF5_NAME] = {""}, names[ARRAY_DIMENSIONS][ARRAY_NAME] = {""};
     if (grid->path == NULL) {
         grid->path = allocate_copy(source->path);
-        array_attributes_read(source, "", &grid->attributes);
+        grid->attributes = array_attributes(source, "");
     }
     struct grid_array *added = array_add(grid, name, array->dimensions);
     if (source->file != NULL)
-        hdf5_dimensions_find(source->reader, name, path, names);
+        hdf5_dimensions_find(source, name, path, names);
     else if (source->is_folder)
         zarr_dimensions_find(source, name, path, names);
     times_find(source, name, array->extent[0], path[0], names[0]);
     for (int d = 0; d < array->dimensions; d++)
         if (names[d][0] != '\0')
             added->dimension[d] = dimension_add(grid, source, path[d], names[d], array->extent[d]);
-    array_attributes_read(source, name, &added->attributes);
+    added->attributes = array_attributes(source, name);
     snprintf(added->units, sizeof added->units, "%s",
-             array_attributes_text(&added->attributes, "units"));
+             array_attribute_text(added->attributes, "units"));
 }
 
 const struct dimension *grid_dimension(const struct grid *grid, int array, int dimension)
@@ -269,11 +256,11 @@ void grid_close(struct grid *grid)
 {
     for (int n = 0; n < grid->dimension_count; n++) {
         free(grid->dimension[n].values);
-        array_attributes_free(&grid->dimension[n].attributes);
+        json_decref(grid->dimension[n].attributes);
     }
     for (int n = 0; n < grid->array_count; n++)
-        array_attributes_free(&grid->array[n].attributes);
-    array_attributes_free(&grid->attributes);
+        json_decref(grid->array[n].attributes);
+    json_decref(grid->attributes);
     free(grid->dimension);
     free(grid->array);
     free(grid->path);
@@ -449,8 +436,7 @@ static bool units_agree(const char *one, const char *other)
 
 static bool units_read(const struct dimension *time, struct time_units *units)
 {
-    return time_units_parse(time->units, array_attributes_text(&time->attributes, "calendar"),
-                            units);
+    return time_units_parse(time->units, array_attribute_text(time->attributes, "calendar"), units);
 }
 
 /* Return the number of the first coordinate that differs, or -1. Numbers may be rounded to

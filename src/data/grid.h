@@ -26,7 +26,7 @@ struct dimension {
     int64_t count;
     double *values;  /* [count], or NULL: it has no coordinates that are numbers */
     bool is_float32; /* the values have this type in the file */
-    struct array_attributes attributes;
+    struct json_t *attributes;
 };
 
 /* An array, and the numbers of its dimensions or GRID_NONE. */
@@ -34,7 +34,7 @@ struct grid_array {
     char name[OPTION_TEXT], units[GRID_UNITS];
     int dimensions, dimension[ARRAY_DIMENSIONS];
     int rows; /* dimension of the rows of its images; GRID_NONE: it has none */
-    struct array_attributes attributes;
+    struct json_t *attributes;
 };
 
 /* Initialize with zeros. */
@@ -43,8 +43,8 @@ struct grid {
     struct dimension *dimension;
     struct grid_array *array;
     int dimension_count, array_count;
-    struct time_step step;              /* of the series */
-    struct array_attributes attributes; /* of the file */
+    struct time_step step;     /* of the series */
+    struct json_t *attributes; /* of the file */
 };
 
 /* Add an array of an open file. */

@@ -186,6 +186,14 @@ bool image_file_is_cut(struct error *error)
                      "data.skip_broken=on removes the file");
 }
 
+bool image_pixels_reserve(struct image_pixels *pixels, struct image_area area, int64_t scale,
+                          struct error *error)
+{
+    pixels->area = area;
+    pixels->scale = scale;
+    return byte_buffer_reserve(&pixels->rows, (size_t)(3 * area.height * area.width), error);
+}
+
 void image_pixels_free(struct image_pixels *pixels)
 {
     free(pixels->rows.data);

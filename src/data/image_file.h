@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "data/byte_buffer.h"
+#include "core/error.h"
 
 enum image_format { IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP };
 
@@ -36,18 +36,23 @@ struct image_request {
                               of an error */
 };
 
-/* Decoded RGB rows, interleaved: pixels (x, y) to (x + width, y + height) of the scaled image. The
- * area covers the request and may be larger. Initialize with zeros; the memory is reused and freed
- * by image_pixels_free. */
+/* Decoded RGB pixels, interleaved. Initialize with zeros; the memory is reused and freed by
+ * image_pixels_free. */
 struct image_pixels {
-    struct byte_buffer rows;
-    int64_t x, y, width, height;
-    int64_t stride;          /* bytes per row */
+    struct byte_buffer rows; /* [area.height, area.width, 3] */
+    struct image_area area;  /* of the scaled image; covers the request and may be larger */
     int64_t scale;           /* 1, 2, 4 or 8 */
     struct byte_buffer part; /* scratch: turned rows */
 };
 
 void image_pixels_free(struct image_pixels *pixels);
+
+/* Return pixel (x, y) of the scaled image, which must be in the area. */
+static inline uint8_t *image_pixels_at(const struct image_pixels *pixels, int64_t x, int64_t y)
+{
+    const struct image_area *area = &pixels->area;
+    return pixels->rows.data + 3 * ((y - area->y) * area->width + x - area->x);
+}
 
 /* True if the name has the extension of an image file: one of torchvision's, in upper or lower
  * case. */
@@ -119,10 +124,8 @@ struct image_request image_request_stored(const struct image_request *request,
 MUST_CHECK bool image_pixels_turn(struct image_pixels *pixels, const struct image_header *stored,
                                   struct error *error);
 
-/* Allocate pixels->height rows. */
-MUST_CHECK static inline bool image_pixels_reserve(struct image_pixels *pixels, struct error *error)
-{
-    return byte_buffer_reserve(&pixels->rows, (size_t)(pixels->height * pixels->stride), error);
-}
+/* Allocate the pixels of this area. */
+MUST_CHECK bool image_pixels_reserve(struct image_pixels *pixels, struct image_area area,
+                                     int64_t scale, struct error *error);
 
 #endif

@@ -10,17 +10,16 @@
 #include "core/allocate.h"
 #include "data/image_list.h"
 #include "data/listing.h"
+#include "data/split.h"
 
-/* Possible names of a split's folder, in order of preference. */
-static const char *const train_names[] = {"train", NULL};
-static const char *const validation_names[] = {"val", "valid", "validation", NULL};
-static const char *const test_names[] = {"test", NULL};
-
-/* Find the folder of a split by its names. */
-static bool find_named(const char *root, const char *const *names, char *path, size_t size)
+/* Find the folder of a split by its names, in order of preference. */
+static bool find_named(const char *root, enum data_split split, char *path, size_t size)
 {
-    for (; *names != NULL; names++) {
-        snprintf(path, size, "%s/%s", root, *names);
+    static const char *const names[][3] = {[SPLIT_TRAIN] = {"train"},
+                                           [SPLIT_VALIDATION] = {"val", "valid", "validation"},
+                                           [SPLIT_TEST] = {"test"}};
+    for (int i = 0; i < 3 && names[split][i] != NULL; i++) {
+        snprintf(path, size, "%s/%s", root, names[split][i]);
         if (listing_is_folder(path))
             return true;
     }
@@ -41,9 +40,9 @@ static bool no_test_images(const char *root, struct error *error)
     listing_name_some(&found, names, sizeof names);
     listing_free(&found);
     if (listing_join(parent, sizeof parent, root, "..", error) &&
-        find_named(parent, train_names, path, sizeof path) &&
-        (find_named(parent, validation_names, path, sizeof path) ||
-         find_named(parent, test_names, path, sizeof path)))
+        find_named(parent, SPLIT_TRAIN, path, sizeof path) &&
+        (find_named(parent, SPLIT_VALIDATION, path, sizeof path) ||
+         find_named(parent, SPLIT_TEST, path, sizeof path)))
         return error_set(
             error, ERROR_DATA,
             "data.root=%s: contains class folders (%s); the folder above it has train and "
@@ -76,46 +75,40 @@ static bool is_flat(const char *root)
     struct listing found = {0};
     struct error none = {0};
     char path[LISTING_PATH];
-    const bool has_folders = classes_list(root, &found, &none) && found.count > 0;
+    bool flat = classes_list(root, &found, &none) && found.count > 0;
     listing_free(&found);
-    return has_folders && !find_named(root, train_names, path, sizeof path) &&
-           !find_named(root, validation_names, path, sizeof path) &&
-           !find_named(root, test_names, path, sizeof path);
+    for (int split = SPLIT_TRAIN; flat && split <= SPLIT_TEST; split++)
+        flat = !find_named(root, (enum data_split)split, path, sizeof path);
+    return flat;
 }
 
-static bool find_training(const struct options *options, char *path, size_t size,
-                          struct error *error)
-{
-    const char *root = options->data.root;
-    if (find_named(root, train_names, path, size))
-        return true;
-    snprintf(path, size, "%s", root);
-    if (!is_flat(root))
-        return data_root_unexpected(root, "no folder train", advice, error);
-    return options->data.val != VALIDATION_TEST || no_test_images(root, error);
-}
-
-/* Without a test folder, as in ImageNet, the validation folder is the test split. In a flat folder,
- * or without both, data.val=FRACTION holds out training samples for testing too. */
+/* Find the folder to open for a split (split_stored). In a flat folder all images are for training.
+ */
 static bool find_split(const struct options *options, enum data_split split,
                        struct dataset *dataset, char *path, size_t size, struct error *error)
 {
     const char *root = options->data.root;
-    if (split == SPLIT_TRAIN)
-        return find_training(options, path, size, error);
-    const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
-    if ((!own && find_named(root, test_names, path, size)) ||
-        find_named(root, validation_names, path, size))
-        return true;
-    dataset->held_out = options->data.val == VALIDATION_FRACTION;
-    if (dataset->held_out)
-        return find_training(options, path, size, error);
-    if (is_flat(root))
+    const bool flat = is_flat(root);
+    bool stored[3];
+    for (int s = SPLIT_TRAIN; s <= SPLIT_TEST; s++)
+        stored[s] = find_named(root, (enum data_split)s, path, size);
+    stored[SPLIT_TRAIN] |= flat;
+    const int chosen = split_stored(options, split, stored);
+    if (flat && (chosen < 0 || options->data.val == VALIDATION_TEST))
         return no_test_images(root, error);
-    return error_set(error, ERROR_DATA,
-                     "data.root=%s: no folder %sval, valid or validation in it: add one, or train "
-                     "with data.val=0.1 or data.val=none",
-                     root, own ? "" : "test, ");
+    if (chosen < 0 && split == SPLIT_TRAIN)
+        return data_root_unexpected(root, "no folder train", advice, error);
+    if (chosen < 0)
+        return error_set(
+            error, ERROR_DATA,
+            "data.root=%s: no folder %sval, valid or validation in it: add one, or train "
+            "with data.val=0.1 or data.val=none",
+            root, options->data.val == VALIDATION_VAL && split == SPLIT_VALIDATION ? "" : "test, ");
+    if (split != SPLIT_TRAIN)
+        dataset->held_out = chosen == SPLIT_TRAIN;
+    if (!find_named(root, (enum data_split)chosen, path, size))
+        snprintf(path, size, "%s", root);
+    return true;
 }
 
 /* Classes are those of the training folder; without one, those of this split. */
@@ -123,13 +116,15 @@ static bool find_classes(const struct options *options, struct dataset *dataset,
                          struct error *error)
 {
     char train[LISTING_PATH];
-    const bool trained = find_named(options->data.root, train_names, train, sizeof train);
+    const bool trained = find_named(options->data.root, SPLIT_TRAIN, train, sizeof train);
     if (dataset->class_name != NULL)
         return true;
     struct listing found = {0};
     const bool good = classes_list(trained ? train : path, &found, error);
     dataset->class_name = found.names; /* freed by dataset_close */
     dataset->classes = (int64_t)found.count;
+    for (size_t i = 0; i < found.count; i++)
+        image_list_text(dataset->self, found.names[i]);
     return (good && dataset->classes > 0) ||
            error_set(error, ERROR_DATA, "%s: no class folders: it needs one folder per class",
                      trained ? train : path);
@@ -159,11 +154,11 @@ static bool add_classes(const struct options *options, struct dataset *dataset, 
     struct image_list *list = dataset->self;
     char class_path[LISTING_PATH + 256];
     for (int64_t i = 0; i < dataset->classes; i++) {
-        const size_t before = list->count;
         snprintf(class_path, sizeof class_path, "%s/%s", path, dataset->class_name[i]);
+        const size_t before = list->entries.count;
         if (listing_is_folder(class_path) && !image_list_walk(list, class_path, false, i, error))
             return false;
-        if (list->count == before && !options->data.allow_empty)
+        if (list->entries.count == before && !options->data.allow_empty)
             return error_set(
                 error, ERROR_DATA,
                 "%s: no images (.jpg, .jpeg, .png, .webp) in this class's folder: add some, "
@@ -202,14 +197,11 @@ static bool image_folder_open(const struct options *options, enum data_split spl
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=%s needs data.root",
                          options->data.format);
-    if (dataset_is_first(dataset))
+    if (dataset->rank == 0)
         error_defer(data_root_check(options->data.root, advice, error) &&
                     add_records(options, split, dataset, error));
     if (!dataset_agree(dataset, error))
         return false;
-    if (dataset->comm != NULL)
-        comm_broadcast(dataset->comm, &dataset->held_out, 1, COMM_BYTE, 0);
-    comm_share_texts(dataset->comm, &dataset->class_name, &dataset->classes);
     image_list_share(dataset);
     return image_list_check(dataset, options, error);
 }

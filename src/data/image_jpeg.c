@@ -123,33 +123,29 @@ static struct image_area choose_area(const struct image_request *request, int64_
     return (struct image_area){left, top, right - left, bottom - top};
 }
 
-static void begin_image(struct jpeg_reader *reader)
+/* Begin decoding, and set the area that is decoded. */
+static void begin_image(struct jpeg_reader *reader, struct image_area *area)
 {
     struct jpeg_decompress_struct *jpeg = &reader->jpeg;
     const struct image_header *header = reader->header;
-    struct image_pixels *pixels = reader->pixels;
+    const int64_t scale = reader->request->scale;
     jpeg_read_header(jpeg, TRUE);
     if (jpeg->image_width != header->width || jpeg->image_height != header->height) {
         error_set(reader->error, ERROR_DATA, "is a damaged JPEG: its sizes contradict each other");
         longjmp(reader->failed, 1);
     }
     const bool four = jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK;
-    pixels->scale = reader->request->scale;
     jpeg->out_color_space = four ? JCS_CMYK : JCS_RGB;
     jpeg->dct_method = JDCT_ISLOW;
     jpeg->scale_num = 1;
-    jpeg->scale_denom = (unsigned)pixels->scale;
+    jpeg->scale_denom = (unsigned)scale;
     jpeg_start_decompress(jpeg);
-    const struct image_area area =
-        choose_area(reader->request, pixels->scale, jpeg->output_width, jpeg->output_height);
-    JDIMENSION x = (JDIMENSION)area.x, width = (JDIMENSION)area.width;
+    *area = choose_area(reader->request, scale, jpeg->output_width, jpeg->output_height);
+    JDIMENSION x = (JDIMENSION)area->x, width = (JDIMENSION)area->width;
     if (width < jpeg->output_width)
         jpeg_crop_scanline(jpeg, &x, &width);
-    pixels->x = x;
-    pixels->width = jpeg->output_width;
-    pixels->y = area.y;
-    pixels->height = area.height;
-    pixels->stride = 3 * pixels->width;
+    area->x = x;
+    area->width = jpeg->output_width;
 }
 
 /* As in Pillow: inverted CMYK as Adobe writes it, and MULDIV255. */
@@ -166,28 +162,30 @@ static void cmyk_to_rgb(const uint8_t *cmyk, int64_t count, uint8_t *rgb)
 static void read_rows(struct jpeg_reader *reader)
 {
     struct jpeg_decompress_struct *jpeg = &reader->jpeg;
-    struct image_pixels *pixels = reader->pixels;
+    const struct image_pixels *pixels = reader->pixels;
     JSAMPARRAY cmyk = NULL;
     if (jpeg->out_color_space == JCS_CMYK)
         cmyk = jpeg->mem->alloc_sarray((j_common_ptr)jpeg, JPOOL_IMAGE, 4 * jpeg->output_width, 1);
-    if (pixels->y > 0)
-        jpeg_skip_scanlines(jpeg, (JDIMENSION)pixels->y);
-    for (int64_t y = 0; y < pixels->height; y++) {
-        JSAMPROW row = pixels->rows.data + y * pixels->stride;
+    const struct image_area *area = &pixels->area;
+    if (area->y > 0)
+        jpeg_skip_scanlines(jpeg, (JDIMENSION)area->y);
+    for (int64_t y = area->y; y < area->y + area->height; y++) {
+        JSAMPROW row = image_pixels_at(pixels, area->x, y);
         jpeg_read_scanlines(jpeg, cmyk != NULL ? cmyk : &row, 1);
         if (cmyk != NULL)
-            cmyk_to_rgb(cmyk[0], pixels->width, row);
+            cmyk_to_rgb(cmyk[0], area->width, row);
     }
 }
 
-/* The frame of setjmp; no local variable changes after it. */
+/* The frame of setjmp; after a longjmp, no local variable is used. */
 static void read_guarded(struct jpeg_reader *reader, const uint8_t *bytes, size_t count)
 {
+    struct image_area area;
     if (setjmp(reader->failed) != 0)
         return;
     reader_open(reader, bytes, count);
-    begin_image(reader);
-    if (image_pixels_reserve(reader->pixels, reader->error))
+    begin_image(reader, &area);
+    if (image_pixels_reserve(reader->pixels, area, reader->request->scale, reader->error))
         read_rows(reader);
 }
 

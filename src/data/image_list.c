@@ -14,20 +14,15 @@
 
 /* ---- Listing, on rank 0. */
 
-uint64_t image_list_text(struct image_list *list, const char *text)
+size_t image_list_text(struct image_list *list, const char *text)
 {
-    const size_t bytes = strlen(text) + 1, offset = list->text_bytes;
-    while (list->text_capacity - offset < bytes)
-        list->text = allocate_more(list->text, &list->text_capacity, list->text_capacity, 1);
-    memcpy(list->text + offset, text, bytes);
-    list->text_bytes += bytes;
-    return offset;
+    return byte_buffer_append(&list->texts, text, strlen(text) + 1);
 }
 
-void image_list_add(struct image_list *list, uint64_t folder, const char *name, int64_t label)
+void image_list_add(struct image_list *list, size_t folder, const char *name, int64_t label)
 {
-    list->entry = allocate_more(list->entry, &list->capacity, list->count, sizeof *list->entry);
-    list->entry[list->count++] = (struct image_entry){folder, image_list_text(list, name), label};
+    const struct image_entry entry = {folder, image_list_text(list, name), label};
+    byte_buffer_append(&list->entries, &entry, sizeof entry);
 }
 
 bool image_list_walk(struct image_list *list, const char *folder, bool skip_broken, int64_t label,
@@ -38,7 +33,7 @@ bool image_list_walk(struct image_list *list, const char *folder, bool skip_brok
     for (size_t f = 0; good && f < folders.count; f++) {
         struct listing files = {0};
         good = listing_read(folders.names[f], NULL, &files, image_file_is_name, error);
-        const uint64_t at = files.count > 0 ? image_list_text(list, folders.names[f]) : 0;
+        const size_t at = files.count > 0 ? image_list_text(list, folders.names[f]) : 0;
         for (size_t i = 0; good && i < files.count; i++)
             image_list_add(list, at, files.names[i], label);
         listing_free(&files);
@@ -49,18 +44,36 @@ bool image_list_walk(struct image_list *list, const char *folder, bool skip_brok
 
 /* ---- The list of all ranks. */
 
+/* Precedes the entries in the index. */
+struct header {
+    int64_t count, classes, held_out;
+};
+
 void image_list_share(struct dataset *dataset)
 {
     struct image_list *list = dataset->self;
-    const int ranks = dataset->comm != NULL ? dataset->comm->size : 1;
-    comm_join(dataset->comm, list->entry, (int64_t)(list->count * sizeof *list->entry),
-              &list->entries);
-    comm_join(dataset->comm, list->text, (int64_t)list->text_bytes, &list->texts);
-    list->entry = (struct image_entry *)(void *)list->entries.data;
-    list->text = (char *)list->texts.data;
-    list->count = (size_t)list->entries.bytes / sizeof *list->entry;
-    dataset->count = (int64_t)list->count;
-    const int64_t compared = listing_compared(dataset->count, ranks);
+    struct byte_buffer all = {0};
+    if (dataset->rank == 0) {
+        const struct header own = {(int64_t)(list->entries.count / sizeof *list->entry),
+                                   dataset->classes, dataset->held_out};
+        byte_buffer_append(&all, &own, sizeof own);
+        byte_buffer_append(&all, list->entries.data, list->entries.count);
+        byte_buffer_append(&all, list->texts.data, list->texts.count);
+    }
+    comm_join(dataset->comm, all.data, (int64_t)all.count, &list->index);
+    const struct header *header = (const struct header *)(const void *)list->index.data;
+    list->entry = (const struct image_entry *)(const void *)(header + 1);
+    list->text = (const char *)(list->entry + header->count);
+    dataset->count = header->count;
+    dataset->held_out = header->held_out != 0;
+    if (dataset->rank != 0 && header->classes > 0) {
+        const char *name = list->text;
+        dataset->classes = header->classes;
+        dataset->class_name = allocate((size_t)header->classes, sizeof *dataset->class_name);
+        for (int64_t c = 0; c < dataset->classes; c++, name += strlen(name) + 1)
+            dataset->class_name[c] = allocate_copy(name);
+    }
+    const int64_t compared = listing_compared(dataset->count, dataset->ranks);
     for (int64_t i = 0; i < compared; i++) {
         char path[2 * LISTING_PATH];
         image_list_name(dataset, i * dataset->count / compared, path, sizeof path);
@@ -76,40 +89,30 @@ static bool check_file(const struct dataset *dataset, int64_t record, const stru
     return record_check_file(path, options, scratch, error);
 }
 
-/* Replace the entries by those that are not broken. */
-static void broken_remove(struct dataset *dataset, const uint8_t *broken)
-{
-    struct image_list *list = dataset->self;
-    struct image_entry *kept = allocate(list->count, sizeof *kept);
-    size_t count = 0;
-    for (size_t i = 0; i < list->count; i++)
-        if (!broken[i])
-            kept[count++] = list->entry[i];
-    comm_joined_free(&list->entries);
-    list->entry = kept;
-    list->entries.data = (unsigned char *)kept;
-    list->count = count;
-    dataset->count = (int64_t)count;
-}
-
 bool image_list_check(struct dataset *dataset, const struct options *options, struct error *error)
 {
-    const struct image_list *list = dataset->self;
-    bool good = true;
-    if ((options->data.check != CHECK_NONE || record_check_is_full(options)) && list->count > 0) {
-        uint8_t *broken = allocate(list->count, 1);
-        good = record_check(dataset, list->count, options, check_file, broken, error);
-        if (memchr(broken, 1, list->count) != NULL)
-            broken_remove(dataset, broken);
-        free(broken);
+    struct image_list *list = dataset->self;
+    const int64_t count = dataset->count;
+    uint8_t *broken = NULL;
+    if ((options->data.check != CHECK_NONE || record_check_is_full(options)) &&
+        !record_check(dataset, options, check_file, &broken, error))
+        return false;
+    if (broken != NULL) {
+        list->kept = allocate((size_t)count, sizeof *list->kept);
+        dataset->count = 0;
+        for (int64_t i = 0; i < count; i++)
+            if (!broken[i])
+                list->kept[dataset->count++] = list->entry[i];
+        list->entry = list->kept;
     }
-    for (size_t i = 0; i < list->count; i++) {
+    free(broken);
+    for (int64_t i = 0; i < dataset->count; i++) {
         const char *name = list->text + list->entry[i].name;
         const int32_t label = (int32_t)list->entry[i].label;
         dataset->sum = crc32c_update(dataset->sum, name, strlen(name) + 1);
         dataset->sum = crc32c_update(dataset->sum, &label, sizeof label);
     }
-    return good;
+    return true;
 }
 
 /* ---- Records. */
@@ -141,11 +144,9 @@ bool image_list_load(struct dataset *dataset, int64_t record, struct byte_buffer
 void image_list_close(struct dataset *dataset)
 {
     struct image_list *list = dataset->self;
-    if (list->entries.data == NULL)
-        free(list->entry);
-    if (list->texts.data == NULL)
-        free(list->text);
-    comm_joined_free(&list->entries);
-    comm_joined_free(&list->texts);
+    free(list->entries.data);
+    free(list->texts.data);
+    free(list->kept);
+    comm_joined_free(&list->index);
     free(list);
 }

@@ -7,31 +7,32 @@
 #include "comm/comm.h"
 #include "data/dataset.h"
 
-/* One file: offsets of its folder and its name in `text`. */
+/* One file: offsets of its folder and its name in the texts. */
 struct image_entry {
-    uint64_t folder, name;
+    size_t folder, name;
     int64_t label;
 };
 
 /* Initialize with zeros. dataset->self of the formats that use the functions below. */
 struct image_list {
-    struct image_entry *entry; /* [count] */
-    char *text;                /* [text_bytes]: names, each with a terminating zero */
-    size_t count, text_bytes, capacity, text_capacity;
-    struct joined_bytes entries, texts; /* after image_list_share, the memory of both */
+    struct byte_buffer entries, texts; /* while rank 0 lists the files */
+    struct joined_bytes index;         /* of all ranks: header, entries, texts */
+    const struct image_entry *entry;   /* [dataset->count] */
+    const char *text;                  /* each with a terminating zero */
+    struct image_entry *kept;          /* the entries without broken files, or NULL */
 };
 
-/* Add a text and return its offset. */
-uint64_t image_list_text(struct image_list *list, const char *text);
+/* Add a text and return its offset. The first ones must be the names of the classes. */
+size_t image_list_text(struct image_list *list, const char *text);
 /* Add a file. An empty folder: `name` is its path. */
-void image_list_add(struct image_list *list, uint64_t folder, const char *name, int64_t label);
+void image_list_add(struct image_list *list, size_t folder, const char *name, int64_t label);
 /* Add the images of the folder and of all folders below it, in torchvision's order: Python's
  * sorted(os.walk(folder)) and sorted(files). skip_broken: as in listing_walk. */
 MUST_CHECK bool image_list_walk(struct image_list *list, const char *folder, bool skip_broken,
                                 int64_t label, struct error *error);
 
-/* Collective over dataset->comm. Copy the list of rank 0 to all ranks. Set dataset->count, and
- * dataset->seen from the sizes of some files. */
+/* Collective over dataset->comm. Copy the list of rank 0 and its classes, class_name and held_out
+ * to all ranks. Set dataset->count, and dataset->seen from the sizes of some files. */
 void image_list_share(struct dataset *dataset);
 /* Collective. Check every file, each by one rank. Files that are not images are an error, or
  * removed with data.skip_broken=on. Set dataset->sum. */

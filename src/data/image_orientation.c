@@ -166,15 +166,16 @@ struct image_request image_request_stored(const struct image_request *request,
 static void rows_turn(const struct image_pixels *pixels, int orientation,
                       const struct image_area *turned, int64_t begin, int64_t end, uint8_t *to)
 {
+    const struct image_area *from = &pixels->area;
     const bool is_swapped = is_transposed(orientation);
     const bool columns = has_mirrored_columns(orientation), rows = has_mirrored_rows(orientation);
     for (int64_t x = 0; x < turned->width; x++)
         for (int64_t y = begin; y < end; y++) {
             const int64_t column = is_swapped ? y : x, row = is_swapped ? x : y;
-            const int64_t from_x = columns ? pixels->width - 1 - column : column;
-            const int64_t from_y = rows ? pixels->height - 1 - row : row;
+            const int64_t from_x = columns ? from->width - 1 - column : column;
+            const int64_t from_y = rows ? from->height - 1 - row : row;
             memcpy(to + 3 * (y * turned->width + x),
-                   pixels->rows.data + from_y * pixels->stride + 3 * from_x, 3);
+                   pixels->rows.data + 3 * (from_y * from->width + from_x), 3);
         }
 }
 
@@ -182,8 +183,8 @@ bool image_pixels_turn(struct image_pixels *pixels, const struct image_header *s
                        struct error *error)
 {
     const int64_t scale = pixels->scale;
-    struct image_area area = {pixels->x, pixels->y, pixels->width, pixels->height};
-    area = area_mirror(area, stored->turn, stored->width / scale, stored->height / scale);
+    struct image_area area =
+        area_mirror(pixels->area, stored->turn, stored->width / scale, stored->height / scale);
     if (is_transposed(stored->turn))
         area = area_transpose(area);
     struct byte_buffer *to = &pixels->part;
@@ -194,10 +195,6 @@ bool image_pixels_turn(struct image_pixels *pixels, const struct image_header *s
     const struct byte_buffer rows = pixels->rows;
     pixels->rows = pixels->part;
     pixels->part = rows;
-    pixels->x = area.x;
-    pixels->y = area.y;
-    pixels->width = area.width;
-    pixels->height = area.height;
-    pixels->stride = 3 * area.width;
+    pixels->area = area;
     return true;
 }

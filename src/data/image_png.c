@@ -90,14 +90,6 @@ static void begin_image(struct png_reader *reader)
     reader->passes = png_set_interlace_handling(png);
     png_read_update_info(png, reader->info);
     reader->channels = png_get_channels(png, reader->info);
-    const struct image_area *area = &reader->request->area;
-    struct image_pixels *pixels = reader->pixels;
-    pixels->x = area->x;
-    pixels->y = area->y;
-    pixels->width = area->width;
-    pixels->height = area->height;
-    pixels->stride = 3 * area->width;
-    pixels->scale = 1;
 }
 
 /* Convert one row of the file to the area. Alpha is dropped. */
@@ -123,7 +115,7 @@ static void read_rows(struct png_reader *reader)
     struct image_pixels *pixels = reader->pixels;
     begin_image(reader);
     reader->row_bytes = png_get_rowbytes(reader->png, reader->info);
-    if (!image_pixels_reserve(pixels, reader->error))
+    if (!image_pixels_reserve(pixels, *area, 1, reader->error))
         return;
     const size_t rows = reader->passes > 1 ? (size_t)reader->header->height : 1;
     reader->rows = calloc(rows, reader->row_bytes);
@@ -132,11 +124,11 @@ static void read_rows(struct png_reader *reader)
                   rows * reader->row_bytes);
         return;
     }
-    memset(pixels->rows.data, 0, (size_t)(pixels->height * pixels->stride));
+    memset(pixels->rows.data, 0, (size_t)(3 * area->height * area->width));
     for (int64_t y = 0; reader->passes == 1 && y < area->y + area->height; y++) {
         png_read_row(reader->png, reader->rows, NULL);
         if (y >= area->y)
-            convert_row(reader, reader->rows, pixels->rows.data + (y - area->y) * pixels->stride);
+            convert_row(reader, reader->rows, image_pixels_at(pixels, area->x, y));
     }
     /* Each further pass fills pixels between those of earlier passes. */
     for (int pass = 0; reader->passes > 1 && pass < reader->passes; pass++)
@@ -171,9 +163,10 @@ bool image_png_decode(const uint8_t *bytes, size_t count, const struct image_hea
         error_set(&own, ERROR_MEMORY, "no memory for a PNG");
     const bool there_is_some = reader.cut && request->accept_truncated && reader.rows != NULL;
     const struct image_area *area = &request->area;
-    for (int64_t y = 0; reader.rows != NULL && reader.passes > 1 && y < area->height; y++)
-        convert_row(&reader, reader.rows + (size_t)(area->y + y) * reader.row_bytes,
-                    pixels->rows.data + y * pixels->stride);
+    const int64_t end = reader.rows != NULL && reader.passes > 1 ? area->y + area->height : 0;
+    for (int64_t y = area->y; y < end; y++)
+        convert_row(&reader, reader.rows + (size_t)y * reader.row_bytes,
+                    image_pixels_at(pixels, area->x, y));
     png_destroy_read_struct(&reader.png, &reader.info, NULL);
     free(reader.rows);
     if (there_is_some)

@@ -140,16 +140,14 @@ bool image_webp_decode(const uint8_t *bytes, size_t count, const struct image_he
     const struct image_area area = is_inside
                                        ? choose_area(asked, whole)
                                        : (struct image_area){0, 0, whole->width, whole->height};
-    pixels->scale = 1;
-    pixels->x = is_inside ? whole->x + area.x : 0;
-    pixels->y = is_inside ? whole->y + area.y : 0;
-    pixels->width = is_inside ? area.width : header->width;
-    pixels->height = is_inside ? area.height : header->height;
-    pixels->stride = 3 * pixels->width;
-    if (!image_pixels_reserve(pixels, error))
+    const struct image_area canvas =
+        is_inside
+            ? (struct image_area){whole->x + area.x, whole->y + area.y, area.width, area.height}
+            : (struct image_area){0, 0, header->width, header->height};
+    if (!image_pixels_reserve(pixels, canvas, 1, error))
         return false;
-    memset(pixels->rows.data, 0, (size_t)(pixels->height * pixels->stride));
-    uint8_t *rgb = pixels->rows.data + (whole->y + area.y - pixels->y) * pixels->stride +
-                   3 * (whole->x + area.x - pixels->x);
-    return decode_area(&frame, &area, request->accept_truncated, rgb, pixels->stride, error);
+    memset(pixels->rows.data, 0, (size_t)(3 * canvas.height * canvas.width));
+    return decode_area(&frame, &area, request->accept_truncated,
+                       image_pixels_at(pixels, whole->x + area.x, whole->y + area.y),
+                       3 * canvas.width, error);
 }

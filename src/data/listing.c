@@ -21,6 +21,14 @@ void listing_add(struct listing *listing, const char *name)
     listing->names[listing->count++] = allocate_copy(name);
 }
 
+void listing_add_lines(struct listing *listing, char *text)
+{
+    for (char *line; (line = strsep(&text, "\n")) != NULL;) {
+        line[strcspn(line, "\r")] = '\0';
+        listing_add(listing, line);
+    }
+}
+
 void listing_free(struct listing *listing)
 {
     for (size_t i = 0; i < listing->count; i++)
@@ -69,7 +77,7 @@ bool listing_is_folder(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-int64_t listing_compared(int64_t count, int ranks)
+int64_t listing_compared(int64_t count, int64_t ranks)
 {
     enum { IN_ALL = 4096, LEAST = 16 };
     return ranks > 1 ? smaller(count, larger(LEAST, IN_ALL / ranks)) : 0;

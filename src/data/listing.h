@@ -26,6 +26,9 @@ MUST_CHECK bool listing_read(const char *folder, struct listing *folders, struct
 MUST_CHECK bool listing_walk(const char *folder, bool skip_broken, struct listing *found,
                              struct error *error);
 void listing_add(struct listing *listing, const char *name);
+/* Add the lines of a text, also empty ones, without line feeds and carriage returns. The text is
+ * changed. */
+void listing_add_lines(struct listing *listing, char *text);
 void listing_free(struct listing *listing);
 
 /* Write the first names for a message: "a, b, c and 4 more". Hidden names are left out. */
@@ -42,7 +45,7 @@ bool listing_is_folder(const char *path);
 
 /* Ranks compare sizes of files, to find nodes with other data. Return the number of files, out of
  * `count`, whose size each of `ranks` ranks reads: the more ranks, the fewer. */
-int64_t listing_compared(int64_t count, int ranks);
+int64_t listing_compared(int64_t count, int64_t ranks);
 /* Continue a checksum with the size of a file, or -1 if there is none. */
 uint32_t listing_sum_size(uint32_t sum, const char *path);
 

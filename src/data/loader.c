@@ -12,7 +12,6 @@
 #include "core/allocate.h"
 #include "core/clock.h"
 #include "core/thread.h"
-#include "data/policy.h"
 
 /* Samples per claim: large compared with the cost of the mutex, small compared with a batch; even,
  * so that pairs stay together. */

@@ -33,11 +33,9 @@ libvittrain_a_SOURCES += \
 	src/data/value_transform.h \
 	src/data/augment.c \
 	src/data/augment.h \
-	src/data/byte_buffer.c \
-	src/data/byte_buffer.h \
 	src/data/cifar10.c \
-	src/data/colour.c \
-	src/data/colour.h \
+	src/data/image_change.c \
+	src/data/image_change.h \
 	src/data/crop.c \
 	src/data/crop.h \
 	src/data/dataset.c \
@@ -61,9 +59,7 @@ libvittrain_a_SOURCES += \
 	src/data/loader.c \
 	src/data/loader.h \
 	src/data/mix.c \
-	src/data/mix.h \
 	src/data/policy.c \
-	src/data/policy.h \
 	src/data/record_check.c \
 	src/data/record_check.h \
 	src/data/sampler.c \
@@ -75,8 +71,6 @@ libvittrain_a_SOURCES += \
 	src/data/statistics.c \
 	src/data/statistics.h \
 	src/data/synthetic.c \
-	src/data/tar_shards.c \
-	src/data/tar_shards.h \
 	src/data/time.c \
 	src/data/time.h \
 	src/data/webdataset.c \

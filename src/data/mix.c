@@ -3,7 +3,7 @@
  * by Marsaglia and Tsang (2000); each attempt uses its own block of random numbers. For alpha < 1,
  * alpha is raised by 1 and the number multiplied by uniform^(1 / alpha). Logarithms are used, since
  * these powers underflow for small alpha. */
-#include "data/mix.h"
+#include "data/augment.h"
 
 #include <math.h>
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Draws of RandAugment and of the colour jitter, each from its own random streams, and their
  * application to an image. */
-#include "data/policy.h"
+#include "data/augment.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "config/options.h"
 #include "core/random.h"
-#include "data/augment.h"
 
 /* Streams; augment.c has stream 0. */
 enum { STREAM_JITTER = 1, STREAM_OPERATIONS = 2, STREAM_THREE_AUGMENT = 3 };
@@ -168,104 +167,11 @@ int policy_draw(const struct policy *policy, uint32_t epoch, uint32_t sample, in
     return count + jitter_draw(policy, epoch, sample, changes + count);
 }
 
-/* ---- Geometric changes in place, bit for bit those of torchvision's affine and rotate of PIL
- * images: nearest neighbour, zeros outside. Whole pixels are moved by a
- * pixel_plan with one stage. */
-
-enum { CHANNELS = 3, PIECE = 256 /* pixels per call of the kernel */ };
-
-/* Apply a plan to all channels. */
-static void image_move(const struct colour_image *image, const struct pixel_plan *plan)
-{
-    const int64_t width = image->width, plane = image->height * width;
-    int32_t origin[PIECE];
-    memcpy(image->scratch, image->planes, (size_t)(CHANNELS * plane));
-    for (int64_t y = 0; y < image->height; y++)
-        for (int64_t x = 0; x < width; x += PIECE) {
-            int64_t count = x + PIECE < width ? PIECE : width - x;
-            image->host.image->follow(plan, (int32_t)width, (int32_t)image->height, (int32_t)x,
-                                      (int32_t)y, (int32_t)count, origin);
-            for (int64_t channel = 0; channel < CHANNELS; channel++) {
-                const uint8_t *from = image->scratch + channel * plane;
-                uint8_t *to = image->planes + channel * plane + y * width + x;
-                for (int64_t i = 0; i < count; i++)
-                    to[i] = origin[i] < 0 ? 0 : from[origin[i]];
-            }
-        }
-}
-
-/* Same rounding as Pillow. */
-static int32_t fixed_point(double value)
-{
-    return (int32_t)floor(value * 65536.0 + 0.5);
-}
-
-/* Shear around the upper left corner; x and y are the tangents of the angles. The matrix is the
- * inverse mapping of a pixel's centre, with the signs that torchvision's affine passes to
- * Pillow. */
-static void image_shear(const struct colour_image *image, double x, double y)
-{
-    struct pixel_plan plan = {.rotate = true,
-                              .matrix = {fixed_point(1), fixed_point(x), fixed_point(0.5 + x * 0.5),
-                                         fixed_point(y), fixed_point(1),
-                                         fixed_point(y * 0.5 + 0.5)}};
-    image_move(image, &plan);
-}
-
-static void image_translate(const struct colour_image *image, int64_t x, int64_t y)
-{
-    struct pixel_plan plan = {.translate_x = (int16_t)x, .translate_y = (int16_t)y};
-    image_move(image, &plan);
-}
-
 /* ---- Application. */
-void image_change(const struct colour_image *image, const struct image_change *change)
-{
-    const double amount = change->amount;
-    struct pixel_plan rotation = {0};
-    switch (change->kind) {
-    case CHANGE_IDENTITY:
-        return;
-    case CHANGE_SHEAR_X:
-        return image_shear(image, amount, 0);
-    case CHANGE_SHEAR_Y:
-        return image_shear(image, 0, amount);
-    case CHANGE_TRANSLATE_X:
-        return image_translate(image, (int64_t)amount, 0);
-    case CHANGE_TRANSLATE_Y:
-        return image_translate(image, 0, (int64_t)amount);
-    case CHANGE_ROTATE:
-        augment_rotation(amount, image->width, image->height, &rotation);
-        return image_move(image, &rotation);
-    case CHANGE_BRIGHTNESS:
-        return colour_brightness(image, amount);
-    case CHANGE_SATURATION:
-        return colour_saturation(image, amount);
-    case CHANGE_CONTRAST:
-        return colour_contrast(image, amount);
-    case CHANGE_SHARPNESS:
-        return colour_sharpness(image, amount);
-    case CHANGE_POSTERIZE:
-        return colour_posterize(image, (int)amount);
-    case CHANGE_SOLARIZE:
-        return colour_solarize(image, amount);
-    case CHANGE_AUTOCONTRAST:
-        return colour_autocontrast(image);
-    case CHANGE_EQUALIZE:
-        return colour_equalize(image);
-    case CHANGE_HUE:
-        return colour_hue(image, amount);
-    case CHANGE_GREYSCALE:
-        return colour_greyscale(image);
-    case CHANGE_BLUR:
-        return colour_blur(image, amount);
-    }
-}
-
 void policy_apply(const struct policy *policy, uint32_t epoch, uint32_t sample, int64_t height,
                   int64_t width, uint8_t *planes, uint8_t *scratch)
 {
-    const struct colour_image image = {planes, scratch, height, width, policy->host};
+    const struct changed_image image = {planes, scratch, height, width, policy->host};
     struct image_change changes[POLICY_MOST];
     int count = policy_draw(policy, epoch, sample, height, width, changes);
     for (int i = 0; i < count; i++)

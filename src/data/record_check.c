@@ -29,9 +29,8 @@ struct check {
     const struct options *options;
     record_check_one *check;
     size_t count, block;
-    size_t rank, ranks;
     atomic_size_t claimed;
-    _Atomic int64_t oriented, alpha;
+    _Atomic int64_t oriented, alpha, unusable;
     uint8_t *broken; /* [count] */
     pthread_mutex_t mutex;
     int64_t first; /* the first broken record and its error; guarded by mutex */
@@ -42,13 +41,15 @@ static void *check_some(void *argument)
 {
     struct check *check = argument;
     struct check_scratch scratch = {0};
-    const size_t turn = check->block * check->ranks, own = check->block * check->rank;
+    const size_t turn = check->block * (size_t)check->dataset->ranks;
+    const size_t own = check->block * (size_t)check->dataset->rank;
     for (size_t begin; (begin = atomic_fetch_add(&check->claimed, 1) * turn + own) < check->count;)
         for (size_t i = begin; i < check->count && i < begin + check->block; i++) {
             struct error reason = {0};
             if (check->check(check->dataset, (int64_t)i, check->options, &scratch, &reason))
                 continue;
             check->broken[i] = 1;
+            atomic_fetch_add(&check->unusable, 1);
             pthread_mutex_lock(&check->mutex);
             if ((int64_t)i < check->first) {
                 check->first = (int64_t)i;
@@ -107,43 +108,28 @@ static void difference_check(const struct check *check, size_t finder, struct er
     image_pixels_free(&scratch.pixels);
 }
 
-/* Collective. Give the numbers of the broken records to all ranks. */
-static void broken_share(struct check *check, struct comm *comm)
-{
-    int64_t *broken = NULL;
-    size_t capacity = 0, found = 0;
-    struct joined_bytes all;
-    for (size_t i = 0; i < check->count; i++)
-        if (check->broken[i]) {
-            broken = allocate_more(broken, &capacity, found, sizeof *broken);
-            broken[found++] = (int64_t)i;
-        }
-    comm_join(comm, broken, (int64_t)(found * sizeof *broken), &all);
-    const int64_t *number = (const int64_t *)(const void *)all.data;
-    for (int64_t i = 0; i < all.bytes / (int64_t)sizeof *number; i++)
-        check->broken[number[i]] = 1;
-    comm_joined_free(&all);
-}
-
 /* Collective. Add up what the ranks have found. */
 static bool findings_share(struct check *check, struct comm *comm, struct error *error)
 {
-    if (comm == NULL || comm->size == 1)
+    if (check->dataset->ranks == 1)
         return true;
-    int64_t counts[] = {check->oriented, check->alpha};
-    comm_all_reduce(comm, counts, 2, COMM_INT64, COMM_SUM);
+    int64_t counts[] = {check->oriented, check->alpha, check->unusable};
+    comm_all_reduce(comm, counts, 3, COMM_INT64, COMM_SUM);
     comm_all_reduce(comm, &check->first, 1, COMM_INT64, COMM_MIN);
     check->oriented = counts[0];
     check->alpha = counts[1];
-    if (check->first == INT64_MAX)
+    check->unusable = counts[2];
+    if (check->unusable == 0)
         return true;
-    const size_t finder = (size_t)check->first / check->block % check->ranks;
+    const size_t finder = (size_t)check->first / check->block % (size_t)check->dataset->ranks;
     comm_broadcast(comm, &check->reason, sizeof check->reason, COMM_BYTE, (int)finder);
     if (comm->rank == 0 && finder != 0)
         difference_check(check, finder, error);
     if (!comm_share_error(comm, error))
         return false;
-    broken_share(check, comm);
+    /* At most one rank has set a byte, so the sums of words have no carries. */
+    comm_all_reduce(comm, check->broken, round_up_division((int64_t)check->count, sizeof(int64_t)),
+                    COMM_INT64, COMM_SUM);
     return true;
 }
 
@@ -154,48 +140,46 @@ static bool check_report(const struct check *check, struct error *error)
     /* The files of a held-out split are those of the training split: log them once. */
     static bool is_logged;
     char name[NAME_SIZE];
-    size_t skipped = 0;
-    for (size_t i = 0; i < check->count; i++)
-        skipped += check->broken[i];
+    const long long unusable = atomic_load(&check->unusable);
     const bool again = check->dataset->held_out && is_logged;
     if (!again)
         report_orientations(check);
     report_alpha(check);
     is_logged = true;
-    if (skipped == 0)
+    if (unusable == 0)
         return true;
     check->dataset->format->name_record(check->dataset, check->first, name, sizeof name);
     if (!check->options->data.skip_broken)
         return error_set(error, ERROR_DATA,
-                         "%zu of %zu files cannot be used, the first: %.512s: %.512s; "
+                         "%lld of %zu files cannot be used, the first: %.512s: %.512s; "
                          "data.skip_broken=on skips them",
-                         skipped, check->count, name, check->reason.text);
-    if (again)
-        return true;
-    log_warn("data: %zu of %zu files are skipped, the first: %.512s: %.512s", skipped, check->count,
-             name, check->reason.text);
+                         unusable, check->count, name, check->reason.text);
+    if (!again)
+        log_warn("data: %lld of %zu files are skipped, the first: %.512s: %.512s", unusable,
+                 check->count, name, check->reason.text);
     return true;
 }
 
-bool record_check(const struct dataset *dataset, size_t count, const struct options *options,
-                  record_check_one *check_one, uint8_t *broken, struct error *error)
+bool record_check(const struct dataset *dataset, const struct options *options,
+                  record_check_one *check_one, uint8_t **broken, struct error *error)
 {
-    struct comm *comm = dataset->comm;
-    const size_t ranks = comm != NULL ? (size_t)comm->size : 1;
-    const size_t each = (count + ranks - 1) / ranks;
+    const int64_t count = dataset->count, each = round_up_division(count, dataset->ranks);
+    const int64_t block = integer_clamp(each / THREADS, 1, BLOCK);
     struct check check = {.dataset = dataset,
                           .options = options,
                           .check = check_one,
-                          .count = count,
-                          .block = (size_t)larger(1, smaller(BLOCK, (int64_t)(each / THREADS))),
-                          .rank = comm != NULL ? (size_t)comm->rank : 0,
-                          .ranks = ranks,
-                          .broken = broken,
+                          .count = (size_t)count,
+                          .block = (size_t)block,
+                          .broken = allocate((size_t)round_up(count, sizeof(int64_t)), 1),
                           .first = INT64_MAX};
     pthread_mutex_init(&check.mutex, NULL);
-    threads_run("check", smaller(THREADS, 1 + (int64_t)(each / check.block)), check_some, &check);
+    threads_run("check", smaller(THREADS, 1 + each / block), check_some, &check);
     pthread_mutex_destroy(&check.mutex);
-    return findings_share(&check, comm, error) && check_report(&check, error);
+    const bool good = findings_share(&check, dataset->comm, error) && check_report(&check, error);
+    *broken = good && check.unusable > 0 ? check.broken : NULL;
+    if (*broken == NULL)
+        free(check.broken);
+    return good;
 }
 
 bool record_check_is_full(const struct options *options)

@@ -19,14 +19,13 @@ typedef bool record_check_one(const struct dataset *dataset, int64_t record,
                               const struct options *options, struct check_scratch *scratch,
                               struct error *error);
 
-/* Collective over dataset->comm. Check records [0, count), each on one rank, in several threads,
- * which hide the latency of disks and networks, and set broken[record] to 1 for each one that
- * cannot be used. These are an error with their number and the name of the first one; with
- * data.skip_broken=on, a warning. The number of records with an EXIF orientation or with alpha is
- * logged. */
-MUST_CHECK bool record_check(const struct dataset *dataset, size_t count,
-                             const struct options *options, record_check_one *check,
-                             uint8_t *broken, struct error *error);
+/* Collective over dataset->comm. Check all records, each on one rank, in several threads, which
+ * hide the latency of disks and networks. Records that cannot be used are an error with their
+ * number and the name of the first one. With data.skip_broken=on they are a warning, and *broken
+ * [count] is 1 for each one; it is NULL if there are none, else freed by the caller. The number of
+ * records with an EXIF orientation or with alpha is logged. */
+MUST_CHECK bool record_check(const struct dataset *dataset, const struct options *options,
+                             record_check_one *check, uint8_t **broken, struct error *error);
 
 /* Decode the whole image in scratch->file.data (data.check=full). */
 MUST_CHECK bool record_check_decode(struct check_scratch *scratch, size_t bytes,

@@ -54,9 +54,9 @@ void sampler_close(struct sampler *sampler)
     sampler->block_count = 0;
 }
 
-void sampler_use_blocks_of(struct sampler *sampler,
-                           int64_t (*block_of)(const void *context, int64_t sample),
-                           const void *context)
+void sampler_use_blocks(struct sampler *sampler,
+                        int64_t (*block_of)(const void *context, int64_t sample),
+                        const void *context)
 {
     int64_t blocks = 0;
     ENSURE(sampler->shuffle && sampler->block_count == 0, "blocks of samples are set twice");
@@ -75,22 +75,6 @@ void sampler_use_blocks_of(struct sampler *sampler,
         order->blocks = numbers_allocate(blocks + 1);
         order->begin = numbers_allocate(blocks + 1);
     }
-}
-
-static int64_t block_of_size(const void *size, int64_t sample)
-{
-    return sample / *(const int64_t *)size;
-}
-
-void sampler_use_blocks(struct sampler *sampler, int64_t block)
-{
-    ENSURE(block > 0, "blocks of %lld samples", (long long)block);
-    sampler_use_blocks_of(sampler, block_of_size, &block);
-}
-
-static int64_t block_samples(const struct sampler *sampler, int64_t block)
-{
-    return (int64_t)sampler->block_begin[block + 1] - sampler->block_begin[block];
 }
 
 /* Return the number, in shuffled order, of the block that contains a position of the order before
@@ -170,16 +154,16 @@ void sampler_ahead(const struct sampler *sampler, uint32_t epoch, int64_t step, 
     if (sampler->block_count == 0)
         return;
     const struct sampler_order *order = sampler_order_of(sampler, epoch);
-    const int64_t begin = step * sampler->global_batch;
-    const int64_t end = smaller(begin + sampler->global_batch, sampler->count);
-    const int64_t now = block_at(sampler, order, begin);
+    const int64_t first = step * sampler->global_batch;
+    const int64_t end = smaller(first + sampler->global_batch, sampler->count);
+    const int64_t now = block_at(sampler, order, first);
     int64_t place = start ? now / SHUFFLE_WINDOW * SHUFFLE_WINDOW : now + SHUFFLE_WINDOW;
     const int64_t stop =
         smaller(block_at(sampler, order, end) + SHUFFLE_WINDOW, sampler->block_count);
     for (; place < stop; place++) {
-        const uint32_t block = order->blocks[place];
+        const uint32_t *begin = &sampler->block_begin[order->blocks[place]];
         if (block_is_own(sampler, order, place))
-            advise(context, sampler->block_begin[block], block_samples(sampler, block));
+            advise(context, begin[0], begin[1] - begin[0]);
     }
 }
 

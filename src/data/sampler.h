@@ -59,13 +59,11 @@ void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t
                   int64_t accumulate, bool shuffle, bool drop_last, int rank, int size);
 void sampler_close(struct sampler *sampler);
 
-/* Shuffle by blocks of `block` > 0 samples. Call it before the first order is drawn. */
-void sampler_use_blocks(struct sampler *sampler, int64_t block);
-/* Shuffle by blocks of any sizes: consecutive samples with the same result of block_of are a block.
- */
-void sampler_use_blocks_of(struct sampler *sampler,
-                           int64_t (*block_of)(const void *context, int64_t sample),
-                           const void *context);
+/* Shuffle by blocks: consecutive samples with the same result of block_of are one. Call it before
+ * the first order is drawn. */
+void sampler_use_blocks(struct sampler *sampler,
+                        int64_t (*block_of)(const void *context, int64_t sample),
+                        const void *context);
 
 /* Draw the order of an epoch, unless it is present. It replaces the order of epoch - 2 and keeps
  * that of epoch - 1, which other threads may read concurrently. */

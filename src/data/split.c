@@ -5,10 +5,23 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "config/options.h"
 #include "core/allocate.h"
 #include "core/integer.h"
 #include "core/random.h"
 #include "core/torch_random.h"
+
+int split_stored(const struct options *options, enum data_split split, const bool stored[3])
+{
+    const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
+    if (split == SPLIT_VALIDATION && !own)
+        split = SPLIT_TEST;
+    if (!stored[split] && split != SPLIT_TRAIN)
+        split = SPLIT_VALIDATION;
+    if (!stored[split] && options->data.val == VALIDATION_FRACTION)
+        split = SPLIT_TRAIN;
+    return stored[split] ? (int)split : -1;
+}
 
 /* Keep elements [begin, end) of a permutation of the samples, in ascending order. */
 static void keep_part(struct dataset *dataset, const uint32_t *order, int64_t begin, int64_t end)

@@ -7,6 +7,11 @@
 
 #include "data/dataset.h"
 
+/* Return the split whose files are opened for `split`; -1: none. stored[s]: split s has files.
+ * Without a test split, the validation split is the test split; without both, data.val=FRACTION
+ * holds out training samples. */
+int split_stored(const struct options *options, enum data_split split, const bool stored[3]);
+
 /* Keep `count` random samples. draw: number of this selection; others of the same seed are
  * independent. */
 void split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t count);

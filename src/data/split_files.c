@@ -10,6 +10,7 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
+#include "core/integer.h"
 #include "core/text.h"
 #include "data/listing.h"
 #include "data/split.h"
@@ -139,61 +140,48 @@ static bool expand_braces(struct split_files *files, const char *pattern, struct
 
 /* Expand a pattern in which text replaces the braces from `open` to `close`. */
 static bool expand_with(struct split_files *files, const char *pattern, const char *open,
-                        const char *close, const char *text, size_t length, struct error *error)
+                        const char *close, const char *text, int length, struct error *error)
 {
     char path[LISTING_PATH];
     const int used = snprintf(path, sizeof path, "%.*s%.*s%s", (int)(open - pattern), pattern,
-                              (int)length, text, close + 1);
+                              length, text, close + 1);
     if (used < 0 || (size_t)used >= sizeof path)
         return error_set(error, ERROR_USAGE, "data.root=%s: too long", pattern);
     return expand_braces(files, path, error);
 }
 
-/* Expand {000..146}: numbers have as many digits as the longer limit if one begins with 0. */
-static bool expand_range(struct split_files *files, const char *pattern, const char *open,
-                         const char *close, bool *is_range, struct error *error)
-{
-    long first, last;
-    int first_end = 0, last_end = 0;
-    char text[32];
-    *is_range = sscanf(open, "{%9ld%n..%9ld%n", &first, &first_end, &last, &last_end) == 2 &&
-                open + last_end == close && isdigit((unsigned char)open[1]) &&
-                isdigit((unsigned char)open[first_end + 2]);
-    if (!*is_range)
-        return true;
-    const int first_digits = first_end - 1, last_digits = last_end - first_end - 2;
-    const bool padded = open[1] == '0' || open[first_end + 2] == '0';
-    const int digits = !padded ? 1 : first_digits > last_digits ? first_digits : last_digits;
-    if (first > last)
-        return error_set(error, ERROR_USAGE, "data.root=%s: a range that ends before it begins",
-                         pattern);
-    bool good = true;
-    for (long i = first; good && i <= last; i++) {
-        const int length = snprintf(text, sizeof text, "%0*ld", digits, i);
-        good = expand_with(files, pattern, open, close, text, (size_t)length, error);
-    }
-    return good;
-}
-
-/* Expand the first pair of braces; the rest by recursion. */
+/* Expand the first pair of braces, {a,b} or {000..146}; the rest by recursion. Numbers have as many
+ * digits as the longer limit if one begins with 0. */
 static bool expand_braces(struct split_files *files, const char *pattern, struct error *error)
 {
     const char *open = strchr(pattern, '{');
     if (open == NULL)
         return add_matches(files, pattern, error);
-    const char *close = closing_brace(open);
+    const char *close = closing_brace(open), *begin = open + 1;
     if (close == NULL)
         return error_set(error, ERROR_USAGE, "data.root=%s: a brace is not closed", pattern);
-    bool is_range;
-    if (!expand_range(files, pattern, open, close, &is_range, error))
-        return false;
-    int depth = 0;
+    long first, last;
+    int end[2] = {0}, depth = 0;
     bool good = true;
-    const char *begin = open + 1;
-    for (const char *at = begin; !is_range && good && at <= close; at++) {
+    if (sscanf(open, "{%9ld%n..%9ld%n", &first, &end[0], &last, &end[1]) == 2 &&
+        open + end[1] == close && isdigit((unsigned char)*begin) &&
+        isdigit((unsigned char)open[end[0] + 2])) {
+        const bool padded = *begin == '0' || open[end[0] + 2] == '0';
+        const int64_t digits = padded ? larger(end[0] - 1, end[1] - end[0] - 2) : 1;
+        char text[32];
+        if (first > last)
+            return error_set(error, ERROR_USAGE, "data.root=%s: a range that ends before it begins",
+                             pattern);
+        for (long i = first; good && i <= last; i++) {
+            const int length = snprintf(text, sizeof text, "%0*ld", (int)digits, i);
+            good = expand_with(files, pattern, open, close, text, length, error);
+        }
+        return good;
+    }
+    for (const char *at = begin; good && at <= close; at++) {
         depth += (*at == '{') - (*at == '}');
         if ((*at == ',' && depth == 0) || at == close) {
-            good = expand_with(files, pattern, open, close, begin, (size_t)(at - begin), error);
+            good = expand_with(files, pattern, open, close, begin, (int)(at - begin), error);
             begin = at + 1;
         }
     }
@@ -288,28 +276,15 @@ struct split_file *split_files_of(const struct split_files *files, enum data_spl
     return files->file + first;
 }
 
-/* Return the split whose files are opened for `split`; -1: none. stored[s]: number of files of
- * split s. */
-static int split_stored(const struct options *options, enum data_split split,
-                        const int64_t stored[3])
-{
-    const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
-    if (split == SPLIT_VALIDATION && !own)
-        split = SPLIT_TEST;
-    if (stored[split] == 0 && split != SPLIT_TRAIN)
-        split = SPLIT_VALIDATION;
-    if (stored[split] == 0 && options->data.val == VALIDATION_FRACTION)
-        split = SPLIT_TRAIN;
-    return stored[split] > 0 ? (int)split : -1;
-}
-
 struct split_file *split_files_choose(const struct split_files *files,
                                       const struct options *options, enum data_split split,
                                       int64_t *count, struct error *error)
 {
-    int64_t stored[3];
-    for (int s = 0; s < 3; s++)
-        split_files_of(files, (enum data_split)s, &stored[s]);
+    bool stored[3];
+    for (int s = 0; s < 3; s++) {
+        split_files_of(files, (enum data_split)s, count);
+        stored[s] = *count > 0;
+    }
     const int chosen = split_stored(options, split, stored);
     if (chosen >= 0)
         return split_files_of(files, (enum data_split)chosen, count);

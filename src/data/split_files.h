@@ -16,6 +16,9 @@ struct split_file_kind {
     const char *advice;   /* "set data.root to the folder of the shards or to their names" */
 };
 
+/* Tar shards (webdataset.c). */
+extern const struct split_file_kind split_files_shards;
+
 struct split_file {
     char *path;
     enum data_split split;
@@ -40,9 +43,7 @@ MUST_CHECK bool split_files_find(const char *root, const struct split_file_kind 
 struct split_file *split_files_of(const struct split_files *files, enum data_split split,
                                   int64_t *count);
 
-/* Return the files to open for a split; NULL and an error if there are none. Without a test split,
- * the validation split is the test split; without both, data.val=FRACTION holds out training
- * samples. */
+/* Return the files to open for a split (split_stored); NULL and an error if there are none. */
 struct split_file *split_files_choose(const struct split_files *files,
                                       const struct options *options, enum data_split split,
                                       int64_t *count, struct error *error);

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/integer.h"
 #include "device/exact_sum.h"
-#include "mesh/flat_orthogonal.h"
-#include "mesh/initial.h"
 #include "mesh/reduction.h"
+#include "mesh/unit.h"
 
 enum { FLAT_ALIGNMENT = 16 }; /* elements; of tensors in a unit and of shards */
 _Static_assert(FLAT_ALIGNMENT % EXACT_BLOCK == 0, "a part begins within a block of a sum");
@@ -23,16 +23,9 @@ const char *const flat_vector_name[FLAT_VECTORS] = {"master", "moment1", "moment
 
 float *flat_vector_memory(const struct flat_buffer *buffer, enum flat_vector vector)
 {
-    switch (vector) {
-    case FLAT_MASTER:
-        return buffer->master;
-    case FLAT_MOMENT1:
-        return buffer->moment1;
-    case FLAT_MOMENT2:
-        return buffer->moment2;
-    default:
-        return buffer->average;
-    }
+    float *const memory[FLAT_VECTORS] = {buffer->master, buffer->moment1, buffer->moment2,
+                                         buffer->average};
+    return memory[vector];
 }
 
 /* True if the model reads the masters themselves. */
@@ -102,10 +95,8 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
                                 .gradients_in_slots = training && sharded && mesh->shard_gradients,
                                 .low_precision_reduce = training && mesh->reduce_compute &&
                                                         mesh->world->size > 1 && type != TYPE_FP32};
-    flat->buffers = calloc((size_t)unit_count + 1, sizeof *flat->buffers);
-    flat->updates = calloc((size_t)unit_count + 1, sizeof *flat->updates);
-    ENSURE_MEMORY(flat->buffers != NULL && flat->updates != NULL, "no memory to describe %d units",
-                  unit_count);
+    flat->buffers = allocate((size_t)unit_count, sizeof *flat->buffers);
+    flat->updates = allocate((size_t)unit_count, sizeof *flat->updates);
     mesh->shard_data->device = mesh->replica_data->device = device->backend;
     flat->norm_ready = device->backend->event_open(device);
     flat->sums_ready = device->backend->event_open(device);
@@ -304,9 +295,8 @@ void flat_set_segments(struct flat_model *flat, double weight_decay, int64_t acc
         const struct unit *unit = buffer->unit;
         struct update_segment next, *last = NULL;
         free(buffer->segments);
-        buffer->segments = calloc((size_t)unit->tensor_count + 1, sizeof *buffer->segments);
+        buffer->segments = allocate((size_t)unit->tensor_count, sizeof *buffer->segments);
         buffer->segment_count = 0;
-        ENSURE_MEMORY(buffer->segments != NULL, "no memory for the segments of %s", unit->name);
         for (int t = 0; t < unit->tensor_count; t++) {
             if (!segment_of(buffer, &unit->tensors[t], weight_decay, accumulate, &next))
                 continue;
@@ -366,8 +356,7 @@ void flat_initialize(struct flat_model *flat, uint64_t seed)
 {
     /* A multiple of 4 that fits into the cache. */
     enum { CHUNK = 1 << 18 };
-    float *chunk = malloc(CHUNK * sizeof *chunk);
-    ENSURE_MEMORY(chunk != NULL, "no memory to draw the weights");
+    float *chunk = allocate(CHUNK, sizeof *chunk);
     for (int i = 0; i < flat->count; i++)
         buffer_initialize(flat, &flat->buffers[i], seed, chunk, CHUNK);
     free(chunk);

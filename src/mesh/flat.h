@@ -43,7 +43,7 @@ struct flat_buffer {
     int segment_count;
     int *
         owner; /* [tensors]: rank that orthogonalizes the tensor, replica * shards + shard; or -1 */
-    bool orthogonal;         /* the unit contains matrices with an owner (flat_orthogonal.h) */
+    bool orthogonal;         /* the unit contains matrices with an owner (Muon) */
     int64_t parameter_count; /* parameters in the shard; running statistics follow them */
     bool learns;             /* it contains trainable parameters or running statistics */
     bool whole;              /* `weights` contains the current parts of all ranks */
@@ -69,7 +69,7 @@ struct flat_slot {
     int weights_unit, gradient_unit; /* the units that use it, or -1 */
 };
 
-/* Memory of flat_orthogonal.h in the type of directions, except as noted. */
+/* Memory for Muon in the type of directions, except as noted. */
 struct flat_orthogonal {
     void *slot[ORTHOGONAL_SLOTS]; /* directions of unit u are in slot u % ORTHOGONAL_SLOTS */
     void *iterate;                /* two matrices of the largest count; also one in fp32 */
@@ -266,5 +266,36 @@ void flat_begin_pass(struct flat_model *flat, int64_t total, int64_t pass);
  * this rank has no samples in the pass. */
 void flat_spare_open(struct flat_model *flat, int unit, bool samples);
 void flat_spare_close(struct flat_model *flat, int unit);
+
+/* Orthogonal directions of matrices for Muon (Jordan et al. 2024). The Newton-Schulz iteration
+ * X <- a X + b X X^T X + c (X X^T)^2 X starts from the direction divided by its Frobenius norm.
+ *
+ * For each unit, update this rank's part of flat_direction, then call flat_direction_start,
+ * flat_orthogonalize, flat_direction_sum and flat_direction_wait. Units whose numbers differ by
+ * less than ORTHOGONAL_SLOTS may be in progress together, so that communication overlaps with
+ * computation. All ranks must call the functions in the same order. */
+
+enum { NEWTON_SCHULZ_STEPS = 5 };
+
+struct newton_schulz {
+    const double (*factors)[3]; /* [NEWTON_SCHULZ_STEPS]: a, b, c */
+    double epsilon;             /* smallest norm by which a direction is divided */
+    /* Returns the factor by which the orthogonal direction is multiplied. */
+    double (*scale)(int64_t rows, int64_t columns);
+};
+
+/* Returns this rank's part of the directions of a unit, [shard_count] direction_type(compute type),
+ * or NULL if the unit has no matrix. Then do not call flat_direction_wait; the next three functions
+ * return at once. */
+void *flat_direction(const struct flat_model *flat, int unit);
+/* Starts the all-gather of the directions in the shard group. */
+void flat_direction_start(struct flat_model *flat, int unit);
+/* Waits for the all-gather, orthogonalizes this rank's matrices, and starts the reduce-scatter in
+ * the shard group. */
+void flat_orthogonalize(struct flat_model *flat, int unit, const struct newton_schulz *rule);
+/* Waits for the reduce-scatter and starts the all-reduce between replicas. */
+void flat_direction_sum(struct flat_model *flat, int unit);
+/* Waits for the all-reduce: flat_direction then contains the orthogonal directions. */
+void flat_direction_wait(struct flat_model *flat, int unit);
 
 #endif

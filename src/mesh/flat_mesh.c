@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "mesh/reduction.h"
 
 /* Takes the slot from the unit that used it before and writes this rank's part to it. */
@@ -38,14 +39,14 @@ void flat_gather_start(struct flat_model *flat, int unit)
     if (buffer->whole || buffer->gathering != NULL || flat->weights_barrier != NULL)
         return;
     if (flat->shares_memory) {
-        flat->weights_barrier = shard->backend->all_reduce(shard, &flat->barrier_byte, 1, COMM_BYTE,
-                                                           COMM_SUM, buffer->ready);
+        flat->weights_barrier = comm_start_all_reduce(shard, &flat->barrier_byte, 1, COMM_BYTE,
+                                                      COMM_SUM, buffer->ready);
         return;
     }
     if (flat->slots_weights)
         weights_enter_slot(flat, unit);
-    buffer->gathering = shard->backend->all_gather(shard, buffer->weights, buffer->shard_count,
-                                                   comm_type_of[flat->type], buffer->ready);
+    buffer->gathering = comm_start_all_gather(shard, buffer->weights, buffer->shard_count,
+                                              comm_type_of[flat->type], buffer->ready);
 }
 
 void flat_gather_wait(struct flat_model *flat, int unit)
@@ -182,7 +183,7 @@ static void sums_reduce(const struct flat_model *flat, struct comm *group, void 
     if (group->size == 1)
         return;
     flat->device->backend->event_record(ready, flat->stream);
-    group->backend->wait(group->backend->all_reduce(group, sums, count, type, COMM_SUM, ready),
+    group->backend->wait(comm_start_all_reduce(group, sums, count, type, COMM_SUM, ready),
                          flat->stream);
 }
 
@@ -279,8 +280,7 @@ bool flat_check_same(struct flat_model *flat, struct error *error)
     int count = 0, first = 0;
     for (int i = 0; i < flat->count; i++)
         count += flat->buffers[i].unit->tensor_count;
-    int64_t *own = calloc(2 * (size_t)count + 1, sizeof *own), *leader = own + count, *hash = own;
-    ENSURE_MEMORY(own != NULL, "no memory to compare weights");
+    int64_t *own = allocate(2 * (size_t)count, sizeof *own), *leader = own + count, *hash = own;
     hash_take(flat);
     for (int i = 0; i < flat->count; i++)
         for (int t = 0; t < flat->buffers[i].unit->tensor_count; t++) {

@@ -4,10 +4,11 @@
  * it owns and sets all other elements to zero; the sum over all ranks is the result. With one
  * owner, all replicas get the same bits even if their devices use different matrix-product
  * algorithms. */
-#include "mesh/flat_orthogonal.h"
+#include "mesh/flat.h"
 
 #include <stdlib.h>
 
+#include "core/allocate.h"
 #include "core/integer.h"
 #include "mesh/reduction.h"
 
@@ -35,12 +36,10 @@ void flat_orthogonal_open(struct flat_model *flat)
 {
     const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
     int ranks = shard->size * replica->size;
-    double *work = calloc((size_t)ranks, sizeof *work);
-    ENSURE_MEMORY(work != NULL, "no memory to distribute matrices over %d ranks", ranks);
+    double *work = allocate((size_t)ranks, sizeof *work);
     for (int i = 0; i < flat->count; i++) {
         struct flat_buffer *buffer = &flat->buffers[i];
-        buffer->owner = calloc((size_t)buffer->unit->tensor_count + 1, sizeof *buffer->owner);
-        ENSURE_MEMORY(buffer->owner != NULL, "no memory to describe %s", buffer->unit->name);
+        buffer->owner = allocate((size_t)buffer->unit->tensor_count, sizeof *buffer->owner);
         for (int t = 0; t < buffer->unit->tensor_count; t++) {
             const struct unit_tensor *tensor = &buffer->unit->tensors[t];
             int owner = 0;
@@ -104,8 +103,8 @@ void flat_direction_start(struct flat_model *flat, int unit)
         return;
     flat->device->backend->event_record(buffer->ready, flat->stream);
     buffer->gathering =
-        shard->backend->all_gather(shard, direction_at(flat, unit, 0), buffer->shard_count,
-                                   comm_type_of[direction_type(flat->type)], buffer->ready);
+        comm_start_all_gather(shard, direction_at(flat, unit, 0), buffer->shard_count,
+                              comm_type_of[direction_type(flat->type)], buffer->ready);
 }
 
 /* y = x . weight^T */
@@ -222,7 +221,7 @@ void flat_orthogonalize(struct flat_model *flat, int unit, const struct newton_s
     buffer->gathering = NULL;
     unit_orthogonalize(flat, unit, rule);
     flat->device->backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = shard->backend->reduce_scatter(
+    buffer->reducing = comm_start_reduce_scatter(
         shard, direction_at(flat, unit, 0), buffer->shard_count,
         comm_type_of[direction_type(flat->type)], COMM_SUM, buffer->ready);
 }
@@ -235,9 +234,9 @@ void flat_direction_sum(struct flat_model *flat, int unit)
         return;
     flat->mesh->shard_data->backend->wait(buffer->reducing, flat->stream);
     flat->device->backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = replica->backend->all_reduce(
-        replica, flat_direction(flat, unit), buffer->shard_count,
-        comm_type_of[direction_type(flat->type)], COMM_SUM, buffer->ready);
+    buffer->reducing =
+        comm_start_all_reduce(replica, flat_direction(flat, unit), buffer->shard_count,
+                              comm_type_of[direction_type(flat->type)], COMM_SUM, buffer->ready);
 }
 
 void flat_direction_wait(struct flat_model *flat, int unit)

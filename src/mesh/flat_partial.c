@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/allocate.h"
 #include "core/integer.h"
 #include "mesh/reduction.h"
 
@@ -83,9 +84,7 @@ void flat_use_grains(struct flat_model *flat, int64_t most_grains, int64_t passe
     flat->gradients_in_slots = flat->gradients_in_slots && passes == 1;
     flat->partials =
         (struct flat_partials){.most_grains = most_grains, .passes = passes, .spare = spare};
-    flat->partials.parts = calloc((size_t)(shards + replicas), sizeof *flat->partials.parts);
-    ENSURE_MEMORY(flat->partials.parts != NULL, "no memory to describe %d ranks",
-                  shards * replicas);
+    flat->partials.parts = allocate((size_t)(shards + replicas), sizeof *flat->partials.parts);
     for (int64_t total = 1; total <= most_grains; total++)
         batch_measure(flat, total);
     for (int i = 0; i < flat->count; i++) {
@@ -241,7 +240,7 @@ static void partial_shards_start(struct flat_model *flat, int unit)
     struct flat_buffer *buffer = &flat->buffers[unit];
     struct comm *shard = flat->mesh->shard_data;
     flat->device->backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = shard->backend->all_to_all(
+    buffer->reducing = comm_start_all_to_all(
         shard, buffer->whole_gradient, buffer->stride, flat->partials.parts,
         flat->slots[unit % FLAT_SLOTS].from_shards, buffer->shard_count, COMM_FP32, buffer->ready);
 }
@@ -267,7 +266,7 @@ static void partial_replicas_start(struct flat_model *flat, int unit)
     const struct mesh *mesh = flat->mesh;
     struct comm *replica = mesh->replica_data;
     flat->device->backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = replica->backend->all_to_all(
+    buffer->reducing = comm_start_all_to_all(
         replica, buffer->gradient, buffer->block * replica->size,
         flat->partials.parts + mesh->shard->size, flat->slots[unit % FLAT_SLOTS].from_replicas,
         buffer->block, COMM_FP32, buffer->ready);
@@ -284,8 +283,8 @@ static void partial_replicas_gather(struct flat_model *flat, int unit)
                                 sums.memory + pool.waiting[0].slot * sums.count,
                                 (size_t)sums.count * sizeof(float));
     flat->device->backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = replica->backend->all_gather(replica, buffer->gradient, sums.count,
-                                                    COMM_FP32, buffer->ready);
+    buffer->reducing =
+        comm_start_all_gather(replica, buffer->gradient, sums.count, COMM_FP32, buffer->ready);
 }
 
 const struct gradient_reduction reduction_partial = {.allocate = partial_allocate,

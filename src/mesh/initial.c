@@ -2,7 +2,7 @@
 /* Draws initial weights by the inverse of the distribution function, as PyTorch's trunc_normal_:
  * one uniform number gives one value, and no loop depends on the values. The compiler vectorises
  * the loops, so 87 million parameters take a fraction of a second. */
-#include "mesh/initial.h"
+#include "mesh/unit.h"
 
 #include <math.h>
 #include <string.h>

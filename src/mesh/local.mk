@@ -5,10 +5,8 @@ libvittrain_a_SOURCES += \
 	src/mesh/flat.h \
 	src/mesh/flat_mesh.c \
 	src/mesh/flat_orthogonal.c \
-	src/mesh/flat_orthogonal.h \
 	src/mesh/flat_partial.c \
 	src/mesh/initial.c \
-	src/mesh/initial.h \
 	src/mesh/mesh.c \
 	src/mesh/mesh.h \
 	src/mesh/reduction.c \

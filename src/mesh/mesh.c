@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
+
 /* The strategies, apart from the sizes of their groups. */
 static const struct strategy {
     const char *name;
@@ -38,13 +40,11 @@ struct placement {
 static struct placement world_enter(struct mesh *mesh, struct comm *world)
 {
     int size = world->size, rank = world->rank;
-    int *node = malloc(2 * (size_t)size * sizeof *node), *ranks = node + size;
-    ENSURE_MEMORY(node != NULL, "no memory to place %d ranks", size);
+    int *node = allocate(2 * (size_t)size, sizeof *node), *ranks = node + size;
     *mesh = (struct mesh){.world = world};
     mesh->node = comm_split_nodes(world, node, &mesh->node_count);
     mesh->node_index = node[rank];
     struct placement placement = {.fewest = size};
-    memset(ranks, 0, (size_t)mesh->node_count * sizeof *ranks);
     for (int other = 0; other < size; other++) {
         ranks[node[other]]++;
         placement.number += node[other] < node[rank] || (node[other] == node[rank] && other < rank);

@@ -55,8 +55,8 @@ static void scatter_start(struct flat_model *flat, int unit)
                          buffer->padded);
     }
     backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = shard->backend->reduce_scatter(shard, sent, buffer->shard_count,
-                                                      comm_type_of[type], COMM_SUM, buffer->ready);
+    buffer->reducing = comm_start_reduce_scatter(shard, sent, buffer->shard_count,
+                                                 comm_type_of[type], COMM_SUM, buffer->ready);
 }
 
 /* Adds this rank's part of the sum to `gradient`. */
@@ -95,8 +95,8 @@ static void all_reduce_start(struct flat_model *flat, int unit)
                          buffer->shard_count);
     }
     backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = replica->backend->all_reduce(replica, sent, buffer->shard_count,
-                                                    comm_type_of[type], COMM_SUM, buffer->ready);
+    buffer->reducing = comm_start_all_reduce(replica, sent, buffer->shard_count, comm_type_of[type],
+                                             COMM_SUM, buffer->ready);
 }
 
 const struct gradient_reduction reduction_scatter = {.allocate = scatter_allocate,

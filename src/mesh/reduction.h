@@ -47,6 +47,10 @@ int64_t flat_slot_elements(const struct flat_model *flat, int number);
 void *flat_gradient_take(struct flat_model *flat, bool sent, enum memory_class memory_class,
                          size_t bytes, struct arena *arena);
 
+/* For Muon: assign each matrix to a rank; take memory from the arena. */
+void flat_orthogonal_open(struct flat_model *flat);
+void flat_orthogonal_allocate(struct flat_model *flat, struct arena *arena);
+
 extern const enum comm_type comm_type_of[];
 
 #endif

@@ -62,4 +62,10 @@ struct unit {
     int64_t count; /* elements from the first tensor to the end of the last, gaps included */
 };
 
+/* Draws initial values of elements first..first + count - 1 of the tensor. `first` must be a
+ * multiple of 4. The value of an element is a function of the seed, the tensor and the element's
+ * index, so any rank can draw any part, and the weights do not depend on the mesh. */
+void initial_draw(const struct unit_tensor *tensor, uint64_t seed, int64_t first, int64_t count,
+                  float *values);
+
 #endif

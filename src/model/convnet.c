@@ -8,6 +8,7 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
+#include "core/integer.h"
 
 /* Appends the tensors of all units. */
 struct tensors {
@@ -143,26 +144,19 @@ static void product_tensors(struct tensors *tensors, const struct convnet_node *
     tensor->decay = false;
 }
 
-static void norm_parameters(struct tensors *tensors, const struct convnet_node *node)
+/* Weight and bias of a batch norm, or its running statistics. */
+static void norm_tensors(struct tensors *tensors, const struct convnet_node *node,
+                         enum tensor_kind kind)
 {
-    struct unit_tensor *tensor = node_tensor(tensors, node, "weight", 1, &node->channels);
-    tensor->initial = INITIAL_ONE;
-    tensor->decay = false;
-    tensor = node_tensor(tensors, node, "bias", 1, &node->channels);
-    tensor->initial = INITIAL_ZERO;
-    tensor->decay = false;
-}
-
-static void norm_states(struct tensors *tensors, const struct convnet_node *node)
-{
-    struct unit_tensor *tensor = node_tensor(tensors, node, "running_mean", 1, &node->channels);
-    tensor->initial = INITIAL_ZERO;
-    tensor->kind = TENSOR_STATE;
-    tensor->decay = false;
-    tensor = node_tensor(tensors, node, "running_var", 1, &node->channels);
-    tensor->initial = INITIAL_ONE;
-    tensor->kind = TENSOR_STATE;
-    tensor->decay = false;
+    const bool runs = kind == TENSOR_STATE;
+    for (int i = 0; i < 2; i++) {
+        const char *name =
+            i == 0 ? (runs ? "running_mean" : "weight") : (runs ? "running_var" : "bias");
+        struct unit_tensor *tensor = node_tensor(tensors, node, name, 1, &node->channels);
+        tensor->initial = (i == 0) == runs ? INITIAL_ZERO : INITIAL_ONE;
+        tensor->kind = kind;
+        tensor->decay = false;
+    }
 }
 
 /* All parameters of a unit, followed by its running statistics. */
@@ -181,14 +175,14 @@ static void unit_describe(struct tensors *tensors, int number)
         if (node->kind == CONVNET_CONVOLUTION || node->kind == CONVNET_LINEAR)
             product_tensors(tensors, node);
         else if (node->kind == CONVNET_BATCH_NORM)
-            norm_parameters(tensors, node);
+            norm_tensors(tensors, node, TENSOR_PARAMETER);
     }
     for (int n = 0; n < convnet->node_count; n++) {
         struct convnet_node *node = &convnet->nodes[n];
         if (node->unit != number || node->kind != CONVNET_BATCH_NORM)
             continue;
         node->states = unit->tensor_count;
-        norm_states(tensors, node);
+        norm_tensors(tensors, node, TENSOR_STATE);
     }
 }
 
@@ -199,6 +193,138 @@ static void units_describe(struct convnet *convnet)
     for (int u = 0; u < convnet->model.unit_count; u++)
         unit_describe(&tensors, u);
 }
+
+/* ---- activations. In training each node keeps its output for the backward pass. In evaluation
+ * outputs share a few slots, and gradients always do: a slot is allocated when a node writes it and
+ * released after its last reader. */
+
+/* Allocate a slot of `size` elements per sample: the smallest free one that is large enough, else
+ * the largest free one, which is enlarged. */
+static int slot_take(struct convnet_slots *slots, int64_t size)
+{
+    int best = -1;
+    for (int s = 0; s < slots->count; s++) {
+        if (slots->busy[s])
+            continue;
+        bool fits = slots->size[s] >= size;
+        if (best < 0 || (fits ? slots->size[best] < size || slots->size[s] < slots->size[best]
+                              : slots->size[best] < slots->size[s]))
+            best = s;
+    }
+    if (best < 0) {
+        ENSURE(slots->count < CONVNET_SLOTS, "a model needs more than %d slots", CONVNET_SLOTS);
+        best = slots->count++;
+    }
+    if (slots->size[best] < size)
+        slots->size[best] = size;
+    slots->busy[best] = true;
+    return best;
+}
+
+/* Drop one reader's reference to a node's output. */
+static void output_release(struct convnet *convnet, int *readers, int number)
+{
+    if (--readers[number] == 0)
+        convnet->outputs.busy[convnet->nodes[number].slot] = false;
+}
+
+static void outputs_plan(struct convnet *convnet)
+{
+    int readers[CONVNET_NODES];
+    for (int n = 0; n < convnet->node_count; n++) {
+        struct convnet_node *node = &convnet->nodes[n];
+        readers[n] = node->readers;
+        if (n == convnet->node_count - 1) /* the logits */
+            break;
+        if (node->kind == CONVNET_BATCH_NORM) { /* in place: the only reader of its convolution */
+            node->slot = convnet->nodes[node->input].slot;
+        } else {
+            node->slot = slot_take(&convnet->outputs, convnet_elements(node));
+            if (n > 0)
+                output_release(convnet, readers, node->input);
+        }
+        if (node->residual > 0)
+            output_release(convnet, readers, node->residual);
+    }
+}
+
+/* Append a slot to those of the node's output gradient. */
+static void gradient_add(struct convnet *convnet, int number, int slot)
+{
+    struct convnet_node *node = &convnet->nodes[number];
+    node->gradient[node->gradient_count++] = slot;
+}
+
+static void gradients_plan(struct convnet *convnet)
+{
+    struct convnet_slots *slots = &convnet->gradients;
+    gradient_add(convnet, convnet->node_count - 1, -1);
+    for (int n = convnet->node_count - 1; n > 0; n--) {
+        struct convnet_node *node = &convnet->nodes[n];
+        int own = node->gradient[0];
+        bool norm = node->kind == CONVNET_BATCH_NORM;
+        bool in_place = norm && node->residual == 0;
+        if (norm && node->residual > 0) /* after masking, also the residual's gradient */
+            gradient_add(convnet, node->residual, own);
+        node->input_gradient = -1;
+        if (node->input > 0) { /* images need no gradient */
+            int64_t size = convnet_elements(&convnet->nodes[node->input]);
+            node->input_gradient = in_place ? own : slot_take(slots, size);
+            gradient_add(convnet, node->input, node->input_gradient);
+        }
+        if (own >= 0 && !norm)
+            slots->busy[own] = false;
+        if (node->gradient_count > 1)
+            slots->busy[node->gradient[1]] = false;
+    }
+}
+
+static void node_allocate(struct convnet *convnet, struct convnet_node *node, struct arena *arena,
+                          int64_t batch)
+{
+    size_t size = type_size(convnet->model.compute);
+    node->y = activation_take(arena, batch * convnet_elements(node), size);
+    if (node->kind == CONVNET_MAX_POOL)
+        node->index = activation_take(arena, batch * convnet_elements(node), sizeof *node->index);
+    if (node->kind != CONVNET_BATCH_NORM)
+        return;
+    node->statistics = activation_take(arena, 3 * node->channels, sizeof *node->statistics);
+    node->sums = activation_take(arena, 2 * node->channels + 1, sizeof *node->sums);
+}
+
+static void convnet_activations(struct model *model, struct arena *arena, int64_t batch,
+                                bool training)
+{
+    struct convnet *convnet = (struct convnet *)model;
+    struct convnet_slots *slots = training ? &convnet->gradients : &convnet->outputs;
+    int64_t channels = 0; /* most of any norm */
+    size_t workspace = 0;
+    for (int n = 0; n < convnet->node_count; n++) {
+        const struct convnet_node *node = &convnet->nodes[n];
+        if (node->kind == CONVNET_BATCH_NORM)
+            channels = larger(channels, node->channels);
+        if (node->kind != CONVNET_CONVOLUTION)
+            continue;
+        const struct convolution_shape shape = convnet_convolution_shape(node, batch);
+        size_t bytes =
+            model->device->backend->convolution_workspace(model->device, model->compute, &shape);
+        if (bytes > workspace)
+            workspace = bytes;
+    }
+    for (int n = 0; training && n < convnet->node_count - 1; n++) {
+        arena_for_unit(arena, convnet->nodes[n].unit);
+        node_allocate(convnet, &convnet->nodes[n], arena, batch);
+    }
+    arena_for_all(arena);
+    for (int s = 0; s < slots->count; s++)
+        slots->memory[s] =
+            activation_take(arena, batch * slots->size[s], type_size(model->compute));
+    convnet->statistics = activation_take(arena, training ? 0 : 3 * channels, sizeof(float));
+    convnet->sums = activation_take(arena, training ? 2 * channels + 1 : 0, sizeof(double));
+    convnet->workspace = activation_take(arena, (int64_t)workspace, 1);
+}
+
+/* ---- the type */
 
 /* FLOPs of convolutions and linear layers, forward and twice as many backward; no gradient of the
  * images is computed. */
@@ -296,6 +422,7 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
     convnet->model.output = (struct image_size){last->height, last->width};
     convnet->model.flops_per_image = flops_per_image(convnet);
     units_describe(convnet);
-    convnet_plan_slots(convnet);
+    outputs_plan(convnet);
+    gradients_plan(convnet);
     return &convnet->model;
 }

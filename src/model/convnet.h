@@ -37,7 +37,7 @@ struct convnet_node {
     int64_t kernel, stride, padding; /* convolution, max pool */
     enum convnet_initial initial;
 
-    /* Derived by convnet.c and convnet_activations.c. */
+    /* Derived by convnet.c. */
     int unit;
     char prefix[TENSOR_NAME];
     int64_t in, in_height, in_width; /* of the input */
@@ -110,14 +110,11 @@ void convnet_unit(struct convnet *convnet, const char *name);
 #define CONVNET_ADD(convnet, ...) convnet_add(convnet, &(const struct convnet_node){__VA_ARGS__})
 int convnet_add(struct convnet *convnet, const struct convnet_node *node);
 
-/* The rest is private to convnet.c, convnet_activations.c (memory) and convnet_pass.c (passes). */
+/* The rest is private to convnet.c and convnet_pass.c (passes). */
 
 /* Elements per sample of a node's output. */
 int64_t convnet_elements(const struct convnet_node *node);
 
-/* Assign slots to outputs (evaluation) and gradients. */
-void convnet_plan_slots(struct convnet *convnet);
-void convnet_activations(struct model *model, struct arena *arena, int64_t batch, bool training);
 struct convolution_shape convnet_convolution_shape(const struct convnet_node *node, int64_t batch);
 
 void convnet_forward(struct model *model, const struct model_pass *pass, int unit);

@@ -51,21 +51,21 @@ static const void *added_gradient(const struct convnet *convnet, const struct mo
 static void convolution_forward(const struct convnet *convnet, const struct model_pass *pass,
                                 const struct convnet_node *node, const void *x, void *y)
 {
-    OPERATION_RUN(
-        convnet->model.device, pass->stream, convolution_forward, .type = convnet->model.compute,
-        .shape = convnet_convolution_shape(node, pass->batch), .x = x,
-        .weight = parameter(node, pass, 0), .bias = node->bias ? parameter(node, pass, 1) : NULL,
-        .relu = node->relu, .y = y, .workspace = convnet->workspace);
+    MODEL_RUN(convnet, pass, convolution_forward,
+              .shape = convnet_convolution_shape(node, pass->batch), .x = x,
+              .weight = parameter(node, pass, 0),
+              .bias = node->bias ? parameter(node, pass, 1) : NULL, .relu = node->relu, .y = y,
+              .workspace = convnet->workspace);
 }
 
 static void convolution_backward(const struct convnet *convnet, const struct model_pass *pass,
                                  const struct convnet_node *node, const void *x, const void *dy)
 {
-    OPERATION_RUN(
-        convnet->model.device, pass->stream, convolution_backward, .type = convnet->model.compute,
-        .shape = convnet_convolution_shape(node, pass->batch), .x = x,
-        .weight = parameter(node, pass, 0), .dy = dy, .x_relu = convnet->nodes[node->input].clipped,
-        .dx = input_gradient(convnet, pass, node), .dweight = parameter_gradient(node, pass, 0),
+    MODEL_RUN(
+        convnet, pass, convolution_backward, .shape = convnet_convolution_shape(node, pass->batch),
+        .x = x, .weight = parameter(node, pass, 0), .dy = dy,
+        .x_relu = convnet->nodes[node->input].clipped, .dx = input_gradient(convnet, pass, node),
+        .dweight = parameter_gradient(node, pass, 0),
         .dbias = node->bias ? parameter_gradient(node, pass, 1) : NULL,
         .overwrite = flat_overwrites_gradient(pass->flat, node->unit),
         .workspace = convnet->workspace);
@@ -89,38 +89,34 @@ static void norm_add_sums(const struct model_pass *pass, double *sums, int64_t c
 static void norm_forward(const struct convnet *convnet, const struct model_pass *pass,
                          const struct convnet_node *node, const void *x, void *y)
 {
-    struct device *device = convnet->model.device;
     int64_t rows = pass->batch * node->height * node->width;
     bool follows = pass->training && !node->frozen; /* update the running statistics */
     if (follows)
-        OPERATION_RUN(device, pass->stream, batch_norm_sums, .type = convnet->model.compute,
-                      .rows = rows, .channels = node->channels, .x = x, .sums = node->sums);
+        MODEL_RUN(convnet, pass, batch_norm_sums, .rows = rows, .channels = node->channels, .x = x,
+                  .sums = node->sums);
     if (follows && convnet->sync)
         norm_add_sums(pass, node->sums, 2 * node->channels + 1);
-    OPERATION_RUN(device, pass->stream, batch_norm_forward, .type = convnet->model.compute,
-                  .rows = rows, .channels = node->channels, .epsilon = norm_epsilon, .x = x,
-                  .gamma = parameter(node, pass, 0), .beta = parameter(node, pass, 1),
-                  .sums = follows ? node->sums : NULL,
-                  .running_mean = flat_weight(pass->flat, node->unit, node->states),
-                  .running_variance = flat_weight(pass->flat, node->unit, node->states + 1),
-                  .residual = node->residual > 0 ? output_of(convnet, pass, node->residual) : NULL,
-                  .relu = node->relu, .y = y,
-                  .statistics = pass->training ? node->statistics : convnet->statistics);
+    MODEL_RUN(convnet, pass, batch_norm_forward, .rows = rows, .channels = node->channels,
+              .epsilon = norm_epsilon, .x = x, .gamma = parameter(node, pass, 0),
+              .beta = parameter(node, pass, 1), .sums = follows ? node->sums : NULL,
+              .running_mean = flat_weight(pass->flat, node->unit, node->states),
+              .running_variance = flat_weight(pass->flat, node->unit, node->states + 1),
+              .residual = node->residual > 0 ? output_of(convnet, pass, node->residual) : NULL,
+              .relu = node->relu, .y = y,
+              .statistics = pass->training ? node->statistics : convnet->statistics);
 }
 
 static void norm_backward(const struct convnet *convnet, const struct model_pass *pass,
                           const struct convnet_node *node, const void *x, void *dy)
 {
-    struct device *device = convnet->model.device;
     int64_t rows = pass->batch * node->height * node->width;
     int number = (int)(node - convnet->nodes);
     bool computes = node->relu && node->residual == 0; /* recompute the relu's mask from x */
     const void *gamma = parameter(node, pass, 0);
     const void *beta = computes ? parameter(node, pass, 1) : NULL;
     void *dx = input_gradient(convnet, pass, node);
-    OPERATION_RUN(
-        device, pass->stream, batch_norm_backward_sums, .type = convnet->model.compute,
-        .rows = rows, .channels = node->channels, .x = x,
+    MODEL_RUN(
+        convnet, pass, batch_norm_backward_sums, .rows = rows, .channels = node->channels, .x = x,
         .y = node->relu && !computes ? output_of(convnet, pass, number) : NULL,
         .gamma = computes ? gamma : NULL, .beta = beta, .add = added_gradient(convnet, pass, node),
         .statistics = node->statistics, .forward_sums = node->frozen ? NULL : node->sums,
@@ -132,20 +128,18 @@ static void norm_backward(const struct convnet *convnet, const struct model_pass
     if (!node->frozen && convnet->sync)
         norm_add_sums(pass, convnet->sums, 2 * node->channels + 1);
     if (dx != NULL)
-        OPERATION_RUN(device, pass->stream, batch_norm_backward, .type = convnet->model.compute,
-                      .rows = rows, .channels = node->channels, .x = x, .gamma = gamma,
-                      .statistics = node->statistics, .sums = node->frozen ? NULL : convnet->sums,
-                      .beta = beta, .dy = dy, .dx = dx);
+        MODEL_RUN(convnet, pass, batch_norm_backward, .rows = rows, .channels = node->channels,
+                  .x = x, .gamma = gamma, .statistics = node->statistics,
+                  .sums = node->frozen ? NULL : convnet->sums, .beta = beta, .dy = dy, .dx = dx);
 }
 
 static void max_pool_forward(const struct convnet *convnet, const struct model_pass *pass,
                              const struct convnet_node *node, const void *x, void *y)
 {
-    OPERATION_RUN(convnet->model.device, pass->stream, max_pool_forward,
-                  .type = convnet->model.compute, .batch = pass->batch, .height = node->in_height,
-                  .width = node->in_width, .channels = node->channels, .kernel = node->kernel,
-                  .stride = node->stride, .padding = node->padding, .x = x, .y = y,
-                  .index = pass->training ? node->index : NULL);
+    MODEL_RUN(convnet, pass, max_pool_forward, .batch = pass->batch, .height = node->in_height,
+              .width = node->in_width, .channels = node->channels, .kernel = node->kernel,
+              .stride = node->stride, .padding = node->padding, .x = x, .y = y,
+              .index = pass->training ? node->index : NULL);
 }
 
 static void max_pool_backward(const struct convnet *convnet, const struct model_pass *pass,
@@ -153,20 +147,18 @@ static void max_pool_backward(const struct convnet *convnet, const struct model_
 {
     void *dx = input_gradient(convnet, pass, node);
     if (dx != NULL)
-        OPERATION_RUN(convnet->model.device, pass->stream, max_pool_backward,
-                      .type = convnet->model.compute, .batch = pass->batch,
-                      .height = node->in_height, .width = node->in_width,
-                      .channels = node->channels, .kernel = node->kernel, .stride = node->stride,
-                      .padding = node->padding, .dy = dy,
-                      .add = added_gradient(convnet, pass, node), .index = node->index, .dx = dx);
+        MODEL_RUN(convnet, pass, max_pool_backward, .batch = pass->batch, .height = node->in_height,
+                  .width = node->in_width, .channels = node->channels, .kernel = node->kernel,
+                  .stride = node->stride, .padding = node->padding, .dy = dy,
+                  .add = added_gradient(convnet, pass, node), .index = node->index, .dx = dx);
 }
 
 static void mean_pool_forward(const struct convnet *convnet, const struct model_pass *pass,
                               const struct convnet_node *node, const void *x, void *y)
 {
-    OPERATION_RUN(convnet->model.device, pass->stream, pool_forward, .type = convnet->model.compute,
-                  .batch = pass->batch, .tokens = node->in_height * node->in_width,
-                  .width = node->channels, .mean = true, .x = x, .y = y);
+    MODEL_RUN(convnet, pass, pool_forward, .batch = pass->batch,
+              .tokens = node->in_height * node->in_width, .width = node->channels, .mean = true,
+              .x = x, .y = y);
 }
 
 static void mean_pool_backward(const struct convnet *convnet, const struct model_pass *pass,
@@ -174,10 +166,9 @@ static void mean_pool_backward(const struct convnet *convnet, const struct model
 {
     void *dx = input_gradient(convnet, pass, node);
     if (dx != NULL)
-        OPERATION_RUN(convnet->model.device, pass->stream, pool_backward,
-                      .type = convnet->model.compute, .batch = pass->batch,
-                      .tokens = node->in_height * node->in_width, .width = node->channels,
-                      .mean = true, .dy = dy, .dx = dx);
+        MODEL_RUN(convnet, pass, pool_backward, .batch = pass->batch,
+                  .tokens = node->in_height * node->in_width, .width = node->channels, .mean = true,
+                  .dy = dy, .dx = dx);
 }
 
 /* Transpose [rows, columns] of each sample. */
@@ -185,40 +176,36 @@ static void samples_transpose(const struct convnet *convnet, const struct model_
                               int64_t rows, int64_t columns, const void *x, void *y)
 {
     if (y != NULL)
-        OPERATION_RUN(convnet->model.device, pass->stream, transpose,
-                      .type = convnet->model.compute, .batch = pass->batch, .rows = rows,
-                      .columns = columns, .x = x, .y = y);
+        MODEL_RUN(convnet, pass, transpose, .batch = pass->batch, .rows = rows, .columns = columns,
+                  .x = x, .y = y);
 }
 
 static void linear_forward(const struct convnet *convnet, const struct model_pass *pass,
                            const struct convnet_node *node, const void *x, void *y)
 {
-    OPERATION_RUN(convnet->model.device, pass->stream, linear_forward,
-                  .type = convnet->model.compute, .rows = pass->batch, .in = node->in,
-                  .out = node->channels, .rows_per_sample = 1, .x = x,
-                  .weight = parameter(node, pass, 0), .bias = parameter(node, pass, 1),
-                  .relu = node->relu, .y = y);
+    MODEL_RUN(convnet, pass, linear_forward, .rows = pass->batch, .in = node->in,
+              .out = node->channels, .rows_per_sample = 1, .x = x,
+              .weight = parameter(node, pass, 0), .bias = parameter(node, pass, 1),
+              .relu = node->relu, .y = y);
 }
 
 static void linear_backward(const struct convnet *convnet, const struct model_pass *pass,
                             const struct convnet_node *node, const void *x, const void *dy)
 {
-    OPERATION_RUN(
-        convnet->model.device, pass->stream, linear_backward, .type = convnet->model.compute,
-        .rows = pass->batch, .in = node->in, .out = node->channels, .rows_per_sample = 1, .x = x,
-        .weight = parameter(node, pass, 0), .dy = dy, .x_relu = convnet->nodes[node->input].clipped,
-        .dx = input_gradient(convnet, pass, node), .dweight = parameter_gradient(node, pass, 0),
-        .dbias = parameter_gradient(node, pass, 1),
+    MODEL_RUN(
+        convnet, pass, linear_backward, .rows = pass->batch, .in = node->in, .out = node->channels,
+        .rows_per_sample = 1, .x = x, .weight = parameter(node, pass, 0), .dy = dy,
+        .x_relu = convnet->nodes[node->input].clipped, .dx = input_gradient(convnet, pass, node),
+        .dweight = parameter_gradient(node, pass, 0), .dbias = parameter_gradient(node, pass, 1),
         .overwrite = flat_overwrites_gradient(pass->flat, node->unit));
 }
 
 static void upsample_forward(const struct convnet *convnet, const struct model_pass *pass,
                              const struct convnet_node *node, const void *x, void *y)
 {
-    OPERATION_RUN(convnet->model.device, pass->stream, upsample_forward,
-                  .type = convnet->model.compute, .batch = pass->batch, .channels = node->channels,
-                  .height = node->in_height, .width = node->in_width, .out_height = node->height,
-                  .out_width = node->width, .x = x, .y = y);
+    MODEL_RUN(convnet, pass, upsample_forward, .batch = pass->batch, .channels = node->channels,
+              .height = node->in_height, .width = node->in_width, .out_height = node->height,
+              .out_width = node->width, .x = x, .y = y);
 }
 
 static void upsample_backward(const struct convnet *convnet, const struct model_pass *pass,
@@ -226,11 +213,9 @@ static void upsample_backward(const struct convnet *convnet, const struct model_
 {
     void *dx = input_gradient(convnet, pass, node);
     if (dx != NULL)
-        OPERATION_RUN(convnet->model.device, pass->stream, upsample_backward,
-                      .type = convnet->model.compute, .batch = pass->batch,
-                      .channels = node->channels, .height = node->in_height,
-                      .width = node->in_width, .out_height = node->height, .out_width = node->width,
-                      .dy = dy, .dx = dx);
+        MODEL_RUN(convnet, pass, upsample_backward, .batch = pass->batch,
+                  .channels = node->channels, .height = node->in_height, .width = node->in_width,
+                  .out_height = node->height, .out_width = node->width, .dy = dy, .dx = dx);
 }
 
 static void node_forward(const struct convnet *convnet, const struct model_pass *pass, int number)

@@ -89,6 +89,12 @@ struct model {
     bool local_norms;       /* has batch norms whose statistics are not synchronised over ranks */
 };
 
+/* Queue an operation in the model's compute type on the stream of a pass. `owner` has the member
+ * `model`. */
+#define MODEL_RUN(owner, pass, operation, ...)                                                     \
+    OPERATION_RUN((owner)->model.device, (pass)->stream, operation,                                \
+                  .type = (owner)->model.compute, __VA_ARGS__)
+
 /* Open the registered model options->model.name and apply the options to it. Only describes the
  * units; allocates no device memory. Returns NULL and sets the error if the name is unknown or the
  * shape is invalid; the caller closes the model. */

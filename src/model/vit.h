@@ -42,8 +42,7 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
 /* Its `shape` is a struct vit_shape. */
 extern const struct model_type vit_type;
 
-/* The rest is private to vit.c (tensors), vit_activations.c (memory), vit_layers.c and vit_pass.c
- * (passes). */
+/* The rest is private to vit.c (tensors, memory) and vit_pass.c (passes). */
 
 /* The tensors of units. vit->slot maps each to its number in the unit, or to -1. */
 enum vit_tensor {
@@ -137,11 +136,6 @@ struct vit {
     void *dquery;                    /* [batch, dim], one row for each sample */
 };
 
-/* True if the head reads all patches (mean, attention pool or dense head), not only the class
- * token.
- */
-bool vit_pools(const struct vit_shape *shape);
-
 /* Return the output width of fc1: twice `hidden` with SwiGLU. */
 int64_t vit_fc1_width(const struct vit_shape *shape);
 
@@ -152,7 +146,6 @@ int64_t vit_head_width(const struct vit_shape *shape);
  * token, and for the head. */
 int64_t vit_tokens_after(const struct vit *vit, int unit);
 
-void vit_activations(struct model *model, struct arena *arena, int64_t batch, bool training);
 void vit_forward(struct model *model, const struct model_pass *pass, int unit);
 void vit_backward(struct model *model, const struct model_pass *pass, int unit);
 const void *vit_output(const struct model *model, int unit, int64_t *count);

@@ -4,7 +4,7 @@
 #include "config/options.h"
 #include "core/integer.h"
 #include "train/feed.h"
-#include "train/resolve.h"
+#include "train/run.h"
 
 bool plan_open(struct plan *plan, const struct options *options, int ranks, int node_ranks,
                struct error *error)
@@ -15,8 +15,11 @@ bool plan_open(struct plan *plan, const struct options *options, int ranks, int 
     if (!dataset_describe(&described, options, error))
         return false;
     plan->source = feed_source(options, &described);
+    plan->source.row_weights = NULL;
     plan->kept = feed_kept_bytes(options, &described);
-    return options_resolve(&plan->options, &described, NULL, error);
+    const bool good = options_resolve(&plan->options, &described, NULL, error);
+    dataset_close(&described);
+    return good;
 }
 
 /* Samples per micro-batch as set by the options. */

@@ -79,51 +79,23 @@ static int unit_served(enum collective_action action, const void *buffer)
 }
 
 /* A request is the collective's number, from 1, which is never dereferenced. */
-static struct comm_request *record_collective(const struct comm *comm,
-                                              enum collective_action action, const void *buffer,
-                                              int64_t count, enum comm_type type)
+static struct comm_request *record_start(struct comm *comm, const struct comm_call *call)
 {
-    if (comm->size == 1 || count == 0)
+    static const enum collective_action action[] = {[COMM_ALL_REDUCE] = ACTION_SUM,
+                                                    [COMM_REDUCE_SCATTER] = ACTION_SCATTER,
+                                                    [COMM_ALL_GATHER] = ACTION_GATHER,
+                                                    [COMM_ALL_TO_ALL] = ACTION_ALL_TO_ALL};
+    const int64_t blocks = call->action == COMM_ALL_TO_ALL ? call->parts[comm->rank] : 1;
+    if (comm->size == 1 || blocks == 0)
         return NULL;
     struct script_event *event = event_add(EVENT_START);
-    event->unit = unit_served(action, buffer);
+    event->unit = unit_served(action[call->action], call->sent);
     event->number = active.script->collectives++;
-    event->collective = (struct collective){.action = action,
-                                            .replica = comm == active.session->mesh.replica_data,
-                                            .bytes = (double)(count * comm_type_size(type))};
+    event->collective =
+        (struct collective){.action = action[call->action],
+                            .replica = comm == active.session->mesh.replica_data,
+                            .bytes = (double)(blocks * call->count * comm_type_size(call->type))};
     return (struct comm_request *)((uintptr_t)event->number + 1);
-}
-
-static struct comm_request *record_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                              enum comm_type type, enum comm_operation operation,
-                                              struct event *after)
-{
-    (void)operation, (void)after;
-    return record_collective(comm, ACTION_SUM, buffer, count, type);
-}
-
-static struct comm_request *record_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                                  enum comm_type type,
-                                                  enum comm_operation operation,
-                                                  struct event *after)
-{
-    (void)operation, (void)after;
-    return record_collective(comm, ACTION_SCATTER, buffer, count, type);
-}
-
-static struct comm_request *record_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                              enum comm_type type, struct event *after)
-{
-    (void)after;
-    return record_collective(comm, ACTION_GATHER, buffer, count, type);
-}
-
-static struct comm_request *record_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                              const int *parts, void *received, int64_t count,
-                                              enum comm_type type, struct event *after)
-{
-    (void)stride, (void)received, (void)after;
-    return record_collective(comm, ACTION_ALL_TO_ALL, sent, parts[comm->rank] * count, type);
 }
 
 static void record_wait(struct comm_request *request, struct stream *stream)
@@ -144,10 +116,7 @@ static void recording_begin(struct step_script *script, struct session *session)
     active.phase = STEP_DATA;
     active.unit = active.last_unit = -1;
     active.recording = *mesh->shard->backend;
-    active.recording.all_reduce = record_all_reduce;
-    active.recording.reduce_scatter = record_reduce_scatter;
-    active.recording.all_gather = record_all_gather;
-    active.recording.all_to_all = record_all_to_all;
+    active.recording.start = record_start;
     active.recording.wait = record_wait;
     mesh->shard->backend = mesh->replica->backend = &active.recording;
     session->observer = &observer;

@@ -9,7 +9,6 @@
 #include "core/clock.h"
 #include "core/status.h"
 #include "train/step.h"
-#include "train/target_metrics.h"
 
 /* Runs the forward pass of the samples in the session's input. With train.exact=layout, they are
  * whole grains. Grain numbers start at 0, because no gradients are added. */
@@ -184,49 +183,42 @@ static bool results_allocate(const struct session *session, struct evaluation *e
     return comm_agree(session->mesh.world, error);
 }
 
-/* Runs the passes with the counts allocated, and frees what is not a result. */
-static bool evaluation_fill(struct pass *pass, struct evaluation *evaluation, struct error *error)
+bool evaluation_run(struct session *session, struct data_feed *feed,
+                    const struct evaluation_visitor *visitor, struct control *control,
+                    struct evaluation *evaluation, struct error *error)
 {
-    struct session *session = pass->session;
-    const bool counts = pass->visitor == NULL || pass->visitor->counts;
+    const struct device_backend *backend = session->device->backend;
+    const bool counts = visitor == NULL || visitor->counts;
+    const double begin = clock_now();
+    struct pass pass = {.session = session, .feed = feed, .visitor = visitor, .control = control};
     struct target_metrics targets = {0};
+    status_set_phase(PHASE_EVALUATION);
+    *evaluation = (struct evaluation){.top1 = NAN, .top5 = NAN, .miou = NAN, .map = NAN};
     if (session->model->loss == LOSS_CROSS_ENTROPY)
         evaluation->classes = counts ? session->model->classes : 0;
-    else if (counts && target_metrics_open(&targets, session, pass->feed, evaluation, error))
-        pass->targets = &targets;
+    else if (counts && target_metrics_open(&targets, session, feed, evaluation, error))
+        pass.targets = &targets;
     bool good = results_allocate(
-        session, evaluation, &pass->predicted,
-        pass->visitor != NULL || pass->targets != NULL ? &pass->probabilities : NULL, error);
+        session, evaluation, &pass.predicted,
+        visitor != NULL || pass.targets != NULL ? &pass.probabilities : NULL, error);
     if (good) {
         session_activations(session, false);
-        session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
-        batches_run(pass, evaluation, error);
+        backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
+        batches_run(&pass, evaluation, error);
         good = comm_agree(session->mesh.world, error);
     }
     if (good && !evaluation->given_up) {
         sums_reduce(session, evaluation);
-        if (pass->targets != NULL)
+        if (pass.targets != NULL)
             target_metrics_reduce(&targets, evaluation);
     } else {
         evaluation_free(evaluation);
     }
     target_metrics_close(&targets);
-    free(pass->predicted);
-    free(pass->probabilities);
-    return good;
-}
-
-bool evaluation_run(struct session *session, struct data_feed *feed,
-                    const struct evaluation_visitor *visitor, struct control *control,
-                    struct evaluation *evaluation, struct error *error)
-{
-    double begin = clock_now();
-    status_set_phase(PHASE_EVALUATION);
-    struct pass pass = {.session = session, .feed = feed, .visitor = visitor, .control = control};
-    *evaluation = (struct evaluation){.top1 = NAN, .top5 = NAN, .miou = NAN, .map = NAN};
-    const bool good = evaluation_fill(&pass, evaluation, error);
+    free(pass.predicted);
+    free(pass.probabilities);
     /* Training continues with sums of zero. */
-    session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
+    backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     evaluation->seconds = clock_now() - begin;
     return good;
 }

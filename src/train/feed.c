@@ -49,9 +49,7 @@ bool feed_open(struct data_feed *feed, const struct options *options, enum data_
 {
     char root[OPTION_TEXT + 16];
     memset(feed, 0, sizeof *feed);
-    if (dataset_open(&feed->dataset, options, split, world, error) && feed->dataset.count == 0)
-        error_set(error, ERROR_DATA, "data.format=%s: the split is empty: see data.val",
-                  options->data.format);
+    error_defer(dataset_open(&feed->dataset, options, split, world, error));
     snprintf(root, sizeof root, "data.root=%s", options->data.root);
     return feed_agree(feed, options, root, world, error);
 }
@@ -77,22 +75,6 @@ void feed_use_row_weights(struct data_feed *feed, const float *weights)
     feed->source.row_weights = dataset->row_weights = copy;
 }
 
-static bool policy_start(struct data_feed *feed, const struct options *options, bool training,
-                         struct error *error)
-{
-    if (training && policy_is_asked_for(options) && feed->dataset.channels != 3)
-        return error_set(
-            error, ERROR_USAGE,
-            "augment.rand_augment, brightness, contrast, saturation, hue, greyscale and "
-            "three_augment change red, green and blue, and the images have %lld channels: leave "
-            "them out",
-            (long long)feed->dataset.channels);
-    if (!policy_open(&feed->policy, options, training, error))
-        return false;
-    feed->augment.policy = policy_is_on(&feed->policy) ? &feed->policy : NULL;
-    return true;
-}
-
 /* Samples of a grain, and those that are mixed with each other, stay on one rank. */
 static int64_t sample_group(const struct options *options, int64_t global_batch)
 {
@@ -108,10 +90,18 @@ static bool loader_begin(struct data_feed *feed, const struct options *options, 
 {
     const bool training = feed->training;
     augment_open(&feed->augment, options, image.width, image.height, training);
-    if (policy_start(feed, options, training, error) &&
-        crop_open(&feed->crop, options, feed->dataset.encoded, image, training, error))
+    if (training && policy_is_asked_for(options) && feed->dataset.channels != 3)
+        error_set(error, ERROR_USAGE,
+                  "augment.rand_augment, brightness, contrast, saturation, hue, greyscale and "
+                  "three_augment change red, green and blue, and the images have %lld channels: "
+                  "leave them out",
+                  (long long)feed->dataset.channels);
+    else if (policy_open(&feed->policy, options, training, error) &&
+             crop_open(&feed->crop, options, feed->dataset.encoded, image, training, error)) {
+        feed->augment.policy = policy_is_on(&feed->policy) ? &feed->policy : NULL;
         feed->loader = loader_open(&feed->dataset, &feed->sampler, &feed->augment, &feed->crop,
                                    device, (int)options->data.workers, BATCHES_AHEAD, error);
+    }
     return comm_agree(world, error);
 }
 
@@ -121,13 +111,18 @@ static int64_t chunk_of(const void *dataset, int64_t sample)
     return self->format->chunk(self, dataset_record(self, sample));
 }
 
+static int64_t block_of_size(const void *size, int64_t sample)
+{
+    return sample / *(const int64_t *)size;
+}
+
 void feed_use_blocks(struct sampler *sampler, const struct options *options,
                      const struct dataset *dataset)
 {
     if (sampler->shuffle && options->data.shuffle == SHUFFLE_CHUNKS)
-        sampler_use_blocks_of(sampler, chunk_of, dataset);
+        sampler_use_blocks(sampler, chunk_of, dataset);
     else if (sampler->shuffle && options->data.shuffle_block > 0)
-        sampler_use_blocks(sampler, options->data.shuffle_block);
+        sampler_use_blocks(sampler, block_of_size, &options->data.shuffle_block);
 }
 
 bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,

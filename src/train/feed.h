@@ -5,7 +5,7 @@
 #define VITTRAIN_TRAIN_FEED_H
 
 #include "comm/comm.h"
-#include "data/policy.h"
+#include "data/augment.h"
 #include "train/input.h"
 
 struct options;

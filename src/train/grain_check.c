@@ -1,44 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "train/grain_check.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "config/options.h"
 #include "core/hash.h"
 #include "core/integer.h"
 #include "core/log.h"
 #include "device/flip.h"
-
-/* Fields of the table, each with one value per rank. CHECK_HASH is the hash of the rank itself,
- * CHECK_FIRST and CHECK_SECOND are those of rounds 1 and 2. */
-enum { CHECK_POSITION, CHECK_COUNT, CHECK_HASH, CHECK_FIRST, CHECK_SECOND, CHECK_FIELDS };
-
-/* Return the values of a field, by rank. */
-static int64_t *field_of(const struct grain_check *check, int field)
-{
-    return check->table + (int64_t)field * check->session->mesh.world->size;
-}
+#include "train/step.h"
 
 /* Parts of a grain's input, stored one after another in host memory. */
-enum { INPUT_IMAGES, INPUT_LABELS, INPUT_TARGETS, INPUT_TARGET_VALUES, INPUT_PARTS };
+enum { INPUT_PARTS = 4 };
 
 struct input_part {
     void *device;
     size_t bytes; /* per sample */
 };
 
-static void input_parts(const struct session *session, struct input_part parts[INPUT_PARTS])
+static size_t image_bytes(const struct input *input)
 {
-    const struct input *input = &session->input;
-    const int64_t pixels = input->channels * input->image.height * input->image.width;
+    return (size_t)(input->channels * input->image.height * input->image.width) *
+           type_size(input->type);
+}
+
+static void input_parts(const struct input *input, struct input_part parts[INPUT_PARTS])
+{
     const size_t targets = input->targets != NULL ? (size_t)input->classes * sizeof(float) : 0;
-    parts[INPUT_IMAGES] =
-        (struct input_part){input->images, (size_t)pixels * type_size(input->type)};
-    parts[INPUT_LABELS] = (struct input_part){input->labels, sizeof *input->labels};
-    parts[INPUT_TARGETS] = (struct input_part){input->targets, targets};
-    parts[INPUT_TARGET_VALUES] = (struct input_part){input->target_values, input->target_bytes};
+    parts[0] = (struct input_part){input->images, image_bytes(input)};
+    parts[1] = (struct input_part){input->labels, sizeof *input->labels};
+    parts[2] = (struct input_part){input->targets, targets};
+    parts[3] = (struct input_part){input->target_values, input->target_bytes};
 }
 
 void grain_check_open(struct grain_check *check, struct session *session)
@@ -47,12 +39,12 @@ void grain_check_open(struct grain_check *check, struct session *session)
     *check = (struct grain_check){.session = session};
     if (session->options->train.check_every == 0 || session->grains == NULL)
         return;
-    input_parts(session, parts);
+    input_parts(&session->input, parts);
     for (int i = 0; i < INPUT_PARTS; i++)
         check->bytes += parts[i].bytes * (size_t)session->grain;
     check->own = allocate(2, check->bytes);
-    check->table = allocate((size_t)session->mesh.world->size, CHECK_FIELDS * sizeof *check->table);
     check->received = check->own + check->bytes;
+    check->table = allocate((size_t)session->mesh.world->size, sizeof *check->table);
 }
 
 void grain_check_close(struct grain_check *check)
@@ -67,8 +59,6 @@ bool grain_check_due(const struct grain_check *check, int64_t number)
     return check->own != NULL && (number + 1) % check->session->options->train.check_every == 0;
 }
 
-/* ---- the grain of this rank */
-
 /* Return a number that is different for each check and rank. */
 static uint64_t check_random(const struct grain_check *check, int rank)
 {
@@ -76,9 +66,8 @@ static uint64_t check_random(const struct grain_check *check, int rank)
 }
 
 /* Return the kind of the faults that debug.flip injects on this rank. */
-static enum flip_choice flip_here(const struct grain_check *check)
+static enum flip_choice flip_here(const struct session *session)
 {
-    const struct session *session = check->session;
     const bool here = session->options->debug.flip_rank == session->mesh.world->rank;
     return here ? (enum flip_choice)session->options->debug.flip : FLIP_OFF;
 }
@@ -87,47 +76,45 @@ static enum flip_choice flip_here(const struct grain_check *check)
 static void weights_flip(struct session *session, uint64_t random)
 {
     struct flat_model *flat = &session->flat;
-    const struct unit *unit = &session->model->units[0];
-    int largest = 0;
-    for (int t = 1; t < unit->tensor_count; t++)
-        if (unit->tensors[t].count > unit->tensors[largest].count)
-            largest = t;
+    const struct unit_tensor *tensors = session->model->units[0].tensors, *largest = tensors;
+    for (int t = 1; t < session->model->units[0].tensor_count; t++)
+        if (tensors[t].count > largest->count)
+            largest = &tensors[t];
     flat_gather_wait(flat, 0); /* a later gather would undo the flip */
     flip_bit(session->device->backend, session->stream, flat->type,
-             element_to_write(flat->type, flat->buffers[0].weights, unit->tensors[largest].offset),
-             unit->tensors[largest].count, random);
+             element_to_write(flat->type, flat->buffers[0].weights, largest->offset),
+             largest->count, random);
 }
 
 void grain_check_begin(struct grain_check *check, int64_t position, int64_t count)
 {
     struct session *session = check->session;
+    const int rank = session->mesh.world->rank;
     const int64_t grain = session->grain, grains = round_up_division(count, grain);
-    const uint64_t random = check_random(check, session->mesh.world->rank);
-    const int64_t chosen = grains > 0 ? (int64_t)(random % (uint64_t)grains) * grain : 0;
-    check->offset = chosen;
-    check->position = position + chosen;
-    check->count = smaller(grain, count - chosen);
-    if (flip_here(check) == FLIP_WEIGHT)
+    const uint64_t random = check_random(check, rank);
+    check->offset = grains > 0 ? (int64_t)(random % (uint64_t)grains) * grain : 0;
+    check->table[rank] = (struct grain_record){.position = position + check->offset,
+                                               .count = smaller(grain, count - check->offset)};
+    if (flip_here(session) == FLIP_WEIGHT)
         weights_flip(session, random);
-    grains_watch(session->grains, session->stream, count > 0 ? check->position / grain : -1,
-                 flip_here(check), random);
+    grains_watch(session->grains, session->stream,
+                 count > 0 ? check->table[rank].position / grain : -1, flip_here(session), random);
 }
 
 /* Copies `count` samples, from sample `first` of the session's input, to the host. upload: in the
  * other direction. */
-static void grain_copy(const struct grain_check *check, unsigned char *host, int64_t first,
+static void grain_copy(const struct session *session, unsigned char *host, int64_t first,
                        int64_t count, bool upload)
 {
-    const struct session *session = check->session;
     struct input_part parts[INPUT_PARTS];
-    input_parts(session, parts);
+    input_parts(&session->input, parts);
     for (int i = 0; i < INPUT_PARTS; i++) {
         size_t bytes = (size_t)count * parts[i].bytes;
         if (bytes == 0)
             continue;
         unsigned char *device = (unsigned char *)parts[i].device + (size_t)first * parts[i].bytes;
-        session->device->backend->copy(session->stream, upload ? (void *)device : host,
-                                       upload ? (void *)host : device, bytes);
+        session->device->backend->copy(session->stream, upload ? device : host,
+                                       upload ? host : device, bytes);
         host += (size_t)session->grain * parts[i].bytes;
     }
     session->device->backend->stream_synchronize(session->stream);
@@ -135,69 +122,46 @@ static void grain_copy(const struct grain_check *check, unsigned char *host, int
 
 void grain_check_take(struct grain_check *check)
 {
-    grain_copy(check, check->own, check->offset, check->count, false);
-    check->hash = grains_hash(check->session->grains, check->session->stream);
+    const struct session *session = check->session;
+    struct grain_record *own = &check->table[session->mesh.world->rank];
+    grain_copy(session, check->own, check->offset, own->count, false);
+    own->hash = grains_hash(session->grains, session->stream);
 }
 
-/* ---- rounds */
-
-/* Computes the grain of rank - shift and all-reduces the hashes into `field` of the table. */
-static void check_round(struct grain_check *check, int shift, int field, grain_compute *compute,
-                        void *context)
+/* Computes the grain of rank - shift and gathers the records of all ranks. */
+static void check_round(struct grain_check *check, struct step_context *step, int round, int shift)
 {
     struct session *session = check->session;
     struct comm *world = session->mesh.world;
     const int from = (world->rank + world->size - shift) % world->size;
-    const int64_t count = field_of(check, CHECK_COUNT)[from];
-    struct input_part parts[INPUT_PARTS];
-    input_parts(session, parts);
+    const int64_t count = check->table[from].count;
     comm_shift(world, check->own, check->received, check->bytes, shift);
-    grain_copy(check, check->received, 0, count, true);
-    if (field == CHECK_FIRST && flip_here(check) == FLIP_MESSAGE && count > 0)
+    grain_copy(session, check->received, 0, count, true);
+    if (round == 0 && flip_here(session) == FLIP_MESSAGE && count > 0)
         flip_bit(session->device->backend, session->stream, session->compute, session->input.images,
-                 count * (int64_t)(parts[INPUT_IMAGES].bytes / type_size(session->compute)),
+                 count * (int64_t)(image_bytes(&session->input) / type_size(session->compute)),
                  check_random(check, from));
-    field_of(check, field)[from] =
-        (int64_t)compute(context, field_of(check, CHECK_POSITION)[from], count);
-    comm_all_reduce(world, field_of(check, field), world->size, COMM_INT64, COMM_SUM);
+    check->table[world->rank].computed[round] =
+        step_recompute(step, check->table[from].position, count);
+    comm_all_gather(world, check->table, sizeof *check->table, COMM_BYTE);
 }
 
-/* Gathers the fields that are known before round 1. */
-static void table_gather(struct grain_check *check)
-{
-    struct comm *world = check->session->mesh.world;
-    memset(check->table, 0, (size_t)world->size * CHECK_FIELDS * sizeof *check->table);
-    field_of(check, CHECK_POSITION)[world->rank] = check->position;
-    field_of(check, CHECK_COUNT)[world->rank] = check->count;
-    field_of(check, CHECK_HASH)[world->rank] = (int64_t)check->hash;
-    comm_all_reduce(world, check->table, (int64_t)world->size * CHECK_FIRST, COMM_INT64, COMM_SUM);
-}
-
-/* ---- verdict */
-
-static bool is_different(const struct grain_check *check, int rank)
-{
-    return field_of(check, CHECK_COUNT)[rank] > 0 &&
-           field_of(check, CHECK_HASH)[rank] != field_of(check, CHECK_FIRST)[rank];
-}
-
-/* Writes the verdict on the grain of `rank`. first, second: shifts of the rounds. */
-static void verdict_print(const struct grain_check *check, int rank, int first, int second,
+/* Writes the verdict on the grain of `rank`, of which other ranks computed hash[round] of
+ * computer[round]. */
+static void verdict_print(const struct grain_check *check, int rank, const int computer[2],
                           int64_t number, char *text, size_t size)
 {
-    const long long grain =
-        (long long)(field_of(check, CHECK_POSITION)[rank] / check->session->grain);
-    const int checker = (rank + first) % check->session->mesh.world->size;
-    const int64_t decides = field_of(check, CHECK_SECOND)[rank];
-    const int wrong = decides == field_of(check, CHECK_FIRST)[rank]  ? rank
-                      : decides == field_of(check, CHECK_HASH)[rank] ? checker
-                                                                     : -1;
-    if (wrong < 0 || (first > 0 && second == 0 && wrong != rank))
+    const struct grain_record *record = &check->table[rank];
+    const long long grain = (long long)(record->position / check->session->grain);
+    const uint64_t first = check->table[computer[0]].computed[0];
+    const uint64_t decides = check->table[computer[1]].computed[1];
+    const int wrong = decides == first ? rank : decides == record->hash ? computer[0] : -1;
+    if (wrong < 0 || (computer[0] != rank && computer[1] == rank && wrong != rank))
         snprintf(text, size,
                  "step %lld: ranks %d on %s and %d on %s computed different gradients of grain "
                  "%lld; which one is wrong cannot be decided",
-                 (long long)number + 1, rank, comm_host_of(rank), checker, comm_host_of(checker),
-                 grain);
+                 (long long)number + 1, rank, comm_host_of(rank), computer[0],
+                 comm_host_of(computer[0]), grain);
     else
         snprintf(text, size,
                  "step %lld: rank %d on %s computed a wrong gradient of grain %lld: two other "
@@ -205,34 +169,57 @@ static void verdict_print(const struct grain_check *check, int rank, int first, 
                  (long long)number + 1, wrong, comm_host_of(wrong), grain);
 }
 
-bool grain_check_end(struct grain_check *check, int64_t number, grain_compute *compute,
-                     void *context, struct error *error)
+bool grain_check_end(struct grain_check *check, struct step_context *step, struct error *error)
 {
     const struct session *session = check->session;
-    const int ranks = session->mesh.world->size;
+    struct comm *world = session->mesh.world;
+    const int ranks = world->size;
     const int first = ranks > 1 ? 1 + (int)(check->number % (ranks - 1)) : 0;
     const int second = ranks > 2 ? 1 + first % (ranks - 1) : 0;
+    bool decided = false;
     char text[ERROR_TEXT_SIZE];
-    bool different = false;
-    table_gather(check);
-    check_round(check, first, CHECK_FIRST, compute, context);
-    for (int rank = 0; rank < ranks; rank++)
-        different = different || is_different(check, rank);
+    comm_all_gather(world, check->table, sizeof *check->table, COMM_BYTE);
+    check_round(check, step, 0, first);
     check->number++;
-    if (!different)
-        return true;
-    check_round(check, second, CHECK_SECOND, compute, context);
     for (int rank = 0; rank < ranks; rank++) {
-        if (!is_different(check, rank))
+        const int computer[] = {(rank + first) % ranks, (rank + second) % ranks};
+        if (check->table[rank].count == 0 ||
+            check->table[rank].hash == check->table[computer[0]].computed[0])
             continue;
-        verdict_print(check, rank, first, second, number, text, sizeof text);
+        if (!decided)
+            check_round(check, step, 1, second);
+        decided = true;
+        verdict_print(check, rank, computer, step->number, text, sizeof text);
         if (session->options->train.check_action == CHECK_STOP) {
             error_set(error, ERROR_DIFFERENT, "%s", text);
             error->agreed = true;
             return false;
         }
-        if (session->mesh.world->rank == 0)
+        if (world->rank == 0)
             log_warn("%s", text);
     }
     return true;
+}
+
+/* ---- hashes for receipts */
+
+void grain_hashes_add(struct grain_hashes *hashes, struct session *session, int64_t position,
+                      int64_t count, int64_t global_count)
+{
+    const struct device_backend *backend = session->device->backend;
+    const int64_t outputs = model_output_count(session->model), values = count * outputs;
+    hashes->count = round_up_division(global_count, session->grain);
+    if (count == 0)
+        return;
+    float *gradient = allocate((size_t)values, sizeof *gradient);
+    /* The memory of probabilities is free in training. */
+    backend->convert(session->stream, TYPE_FP32, session->probabilities, session->compute,
+                     session->logits, values);
+    backend->copy(session->stream, gradient, session->probabilities,
+                  (size_t)values * sizeof *gradient);
+    backend->stream_synchronize(session->stream);
+    for (int64_t i = 0; i < values; i++)
+        hashes->hash[(position + i / outputs) / session->grain] +=
+            hash_element((uint64_t)(position * outputs + i), gradient[i]);
+    free(gradient);
 }

@@ -164,23 +164,3 @@ bool hardware_alone(const struct options *options, const struct device_limits *l
                   others + 1, limits->name, limits->identity);
     return comm_agree(world, error);
 }
-
-void hardware_agree_algorithms(struct device *device, struct stream *stream, struct comm *world)
-{
-    const struct device_backend *backend = device->backend;
-    if (backend->choices_are_new == NULL)
-        return;
-    /* Measuring waits for the rank's stream, and so for collectives of all ranks. */
-    backend->stream_synchronize(stream);
-    for (;;) {
-        int64_t lowest = backend->choices_are_new(device) ? world->rank : world->size;
-        comm_all_reduce(world, &lowest, 1, COMM_INT64, COMM_MIN);
-        if (lowest == world->size)
-            return;
-        char *own = world->rank == lowest ? backend->choices_export(device) : NULL;
-        char *text = comm_broadcast_text(world, own, (int)lowest);
-        backend->choices_adopt(device, text);
-        free(own);
-        free(text);
-    }
-}

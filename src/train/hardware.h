@@ -59,11 +59,15 @@ MUST_CHECK bool hardware_compare(const struct device_limits *limits, struct comm
 MUST_CHECK bool hardware_alone(const struct options *options, const struct device_limits *limits,
                                struct comm *node, struct comm *world, struct error *error);
 
-/* Collective. Makes the algorithms that GPU libraries choose by measurement the same on all ranks:
- * the lowest rank with new choices sends them to all others, until no rank has any. Then a resumed
- * run can use them again, for the same bits (device.h: choices_adopt). Waits for the stream. Costs
- * one all-reduce of 8 bytes if no rank has new choices. A recorded step keeps its algorithms, so
- * call this before recording. */
-void hardware_agree_algorithms(struct device *device, struct stream *stream, struct comm *world);
+/* The peak rate of matrix products, for the MFU. */
+
+/* Return the peak rate in FLOP/s in this type: of the data sheet for GPUs; for CPUs the number of
+ * threads times the rate of one thread, which is read from FOLDER/peaks, or measured (0.05 s of CPU
+ * time, at most 0.5 s) and stored there. folder "": measured and not stored. NAN: unknown. */
+double peak_find(struct device *device, enum data_type type, const char *folder);
+
+/* Remove the stored rate of this device and type, because a run was faster. The next peak_find
+ * measures again. */
+void peak_forget(struct device *device, enum data_type type, const char *folder);
 
 #endif

@@ -19,7 +19,7 @@
 #include "data/arrays.h"
 #include "data/window.h"
 #include "model/model.h"
-#include "train/resolve.h"
+#include "train/run.h"
 
 /* If a relative data.root of a deck does not exist here, search it from the folders above the
  * checkpoint: commands may run in another folder than the training. */
@@ -40,25 +40,9 @@ static void root_find(const char *checkpoint, char root[OPTION_TEXT])
     }
 }
 
-/* Reads the deck of a checkpoint. Section mesh is left at its defaults, because the ranks are not
- * those of the training run. */
-static bool deck_read(const char *checkpoint, struct options *options, struct comm *world,
-                      struct error *error)
-{
-    char *deck = NULL;
-    if (!checkpoint_read_deck(checkpoint, world, &deck, error))
-        return false;
-    options_default(options);
-    const struct mesh_options mesh = options->mesh;
-    error_defer(checkpoint_deck_parse(deck, checkpoint, options, error));
-    options->mesh = mesh;
-    root_find(checkpoint, options->data.root);
-    free(deck);
-    return comm_agree(world, error);
-}
-
-/* Set the options from the file's deck or metadata, and then from the command line. reads_files:
- * the input is image files, to which the options of image folders apply. */
+/* Set the options from the file's deck or metadata, and then from the command line. Section mesh of
+ * a deck is not used, because the ranks are not those of the training run. reads_files: the input
+ * is image files, to which the options of image folders apply. */
 static bool options_read(struct inference *inference, const char *weights, bool reads_files,
                          const struct command_line *line, struct comm *world, struct error *error)
 {
@@ -66,12 +50,22 @@ static bool options_read(struct inference *inference, const char *weights, bool 
     const char *architecture = inference->metadata.model.name;
     if (!model_metadata_read(weights, world, &inference->metadata, error))
         return false;
-    if (text_ends_with(weights, ".safetensors"))
-        model_metadata_apply(&inference->metadata, options);
-    else if (!deck_read(weights, options, world, error))
-        return false;
     struct options defaults;
     options_default(&defaults);
+    if (text_ends_with(weights, ".safetensors")) {
+        model_metadata_apply(&inference->metadata, options);
+    } else {
+        char *deck = NULL;
+        if (!checkpoint_read_deck(weights, world, &deck, error))
+            return false;
+        *options = defaults;
+        error_defer(checkpoint_deck_parse(deck, weights, options, error));
+        options->mesh = defaults.mesh;
+        root_find(weights, options->data.root);
+        free(deck);
+        if (!comm_agree(world, error))
+            return false;
+    }
     const int64_t global_batch = options->train.global_batch;
     error_defer(options_apply(line, options, error));
     if (reads_files && strcmp(options->data.format, "arrays") != 0)
@@ -122,31 +116,25 @@ static bool names_compare(const struct inference *inference, struct error *error
     return true;
 }
 
-/* Set the name of the split. Without test images, the test split is the held-out part of the
+/* Open the split predict.split. Without test images, the test split is the held-out part of the
  * training images, on which the run chose its best checkpoint. */
-static void split_name_set(struct inference *inference)
+static bool split_open(struct inference *inference, struct comm *world, struct error *error)
 {
     struct options *options = &inference->run.options;
-    if (options->predict.split == SPLIT_TEST && inference->run.validation.dataset.held_out)
+    struct data_feed *feed = &inference->run.validation;
+    if (options->predict.split == SPLIT_TRAIN && window_is_tiled(options, SPLIT_ALL))
+        return error_set(error, ERROR_USAGE,
+                         "predict.split=train: training samples are windows of fields; name the "
+                         "files, which are predicted whole");
+    if (!feed_open(feed, options, (enum data_split)options->predict.split, world, error))
+        return false;
+    if (options->predict.split == SPLIT_TEST && feed->dataset.held_out)
         options->predict.split = SPLIT_VALIDATION;
     options_value_text(options, "predict.split", inference->split_name,
                        sizeof inference->split_name);
     inference->chose_best = options->predict.split == SPLIT_VALIDATION &&
                             options->data.val == VALIDATION_FRACTION &&
                             options->checkpoint.monitor != MONITOR_NONE;
-}
-
-static bool split_open(struct inference *inference, struct comm *world, struct error *error)
-{
-    const struct options *options = &inference->run.options;
-    if (options->predict.split == SPLIT_TRAIN && window_is_tiled(options, SPLIT_ALL))
-        return error_set(error, ERROR_USAGE,
-                         "predict.split=train: training samples are windows of fields; name the "
-                         "files, which are predicted whole");
-    if (!feed_open(&inference->run.validation, options, (enum data_split)options->predict.split,
-                   world, error))
-        return false;
-    split_name_set(inference);
     return names_compare(inference, error);
 }
 

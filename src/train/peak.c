@@ -2,7 +2,7 @@
 /* FOLDER/peaks has a line "RATE KEY" for each processor, instruction set, type and version of the
  * program. The rate is that of one thread, so that it is measured once for any number of threads.
  * Runs that write the file at the same time may lose a line, which is then measured again. */
-#include "train/peak.h"
+#include "train/hardware.h"
 
 #include <math.h>
 #include <stdio.h>

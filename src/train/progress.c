@@ -16,7 +16,6 @@
 #include "core/status.h"
 #include "runlog/run_log.h"
 #include "train/hardware.h"
-#include "train/peak.h"
 
 /* Thresholds of the advice about waiting for data: share of an epoch, and seconds. */
 static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;
@@ -460,21 +459,6 @@ static void checkpoints_log(const struct trainer *trainer)
     }
 }
 
-/* Writes the misclassified samples of the evaluation whose confusion matrix the report shows. */
-static void misclassified_save(struct trainer *trainer, const struct results *results,
-                               struct error *error)
-{
-    const struct evaluation *shown = results->test != NULL ? results->test : results->evaluation;
-    const struct data_feed *feed =
-        results->test != NULL && trainer->run.options.data.val != VALIDATION_TEST
-            ? &trainer->test.feed
-            : &trainer->run.validation;
-    if (shown != NULL && trainer->run.session.model->loss == LOSS_CROSS_ENTROPY &&
-        !trainer->test.evaluation.given_up)
-        misclassified_write(&trainer->misclassified, &trainer->folder, trainer->run.world,
-                            &feed->dataset, results->test != NULL ? "test" : "val", error);
-}
-
 bool progress_result(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_RESULTS);
@@ -484,10 +468,9 @@ bool progress_result(struct trainer *trainer, struct error *error)
         evaluation_print(results.evaluation, &trainer->run.validation.dataset, log_detail);
     checkpoints_log(trainer);
     session_log_memory(&trainer->run.session);
-    misclassified_save(trainer, &results, error);
-    if (results.evaluation != NULL)
-        plane_samples_write(&trainer->planes, &trainer->folder,
-                            results.test != NULL ? "test" : "val", error);
+    if ((results.evaluation != NULL || results.test != NULL) && !trainer->test.evaluation.given_up)
+        pictures_write(&trainer->pictures, &trainer->folder, results.test != NULL ? "test" : "val",
+                       error);
     if (!comm_agree(trainer->run.world, error) || !run_record_end(trainer, &results, error))
         return false;
     if (!results.unfinished)

@@ -5,7 +5,7 @@
 #ifndef VITTRAIN_TRAIN_PROGRESS_H
 #define VITTRAIN_TRAIN_PROGRESS_H
 
-#include "train/trainer_state.h"
+#include "train/trainer.h"
 
 /* Return the time of a rank's steps without waiting. */
 static inline double compute_seconds(const struct step_times *times)

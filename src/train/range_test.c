@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "core/allocate.h"
+#include "core/integer.h"
 
 /* Maximum numbers of points that are ignored at the begin and at the end of the curve, and their
  * maximum share (one of SKIP_SHARE). A curve needs POINTS_LEAST points. */
@@ -20,82 +21,62 @@ enum { NOISE_FACTOR = 4 };
 
 /* ---- the steps */
 
-struct range_steps {
-    struct run *run;
-    struct range_test *test;
-    double average, lowest;
-};
-
 /* Adds a point. Returns false if the loss ends the test. */
-static bool loss_add(struct range_steps *steps, double rate, double loss)
+static bool loss_add(struct range_test *test, const struct find_options *find, double rate,
+                     double loss)
 {
-    const struct options *options = &steps->run->options;
-    struct range_test *test = steps->test;
     test->end_rate = rate;
     if (!isfinite(loss)) {
         test->end = RANGE_NOT_FINITE;
         return false;
     }
-    double beta = options->find.beta, stop = options->find.stop;
-    steps->average = beta * steps->average + (1 - beta) * loss;
-    double smoothed = steps->average / (1 - pow(beta, (double)test->count + 1));
-    if (stop > 0 && test->count > 0 && smoothed > stop * steps->lowest) {
+    test->average = find->beta * test->average + (1 - find->beta) * loss;
+    const double smoothed = test->average / (1 - pow(find->beta, (double)test->count + 1));
+    if (find->stop > 0 && test->count > 0 && smoothed > find->stop * test->lowest) {
         test->end = RANGE_DIVERGED;
         return false;
     }
-    if (test->count == 0 || smoothed < steps->lowest)
-        steps->lowest = smoothed;
+    if (test->count == 0 || smoothed < test->lowest)
+        test->lowest = smoothed;
     test->points[test->count] = (struct range_point){
         .step = test->count + 1, .rate = rate, .loss = loss, .smoothed = smoothed};
     test->count++;
     return true;
 }
 
-/* Collective. Sets *continues to false if the test ends. Returns false and an error. */
-static bool range_step(struct range_steps *steps, int64_t number, bool *continues,
-                       struct error *error)
-{
-    struct run *run = steps->run;
-    struct session *session = &run->session;
-    const struct options *options = &run->options;
-    struct step_times times = {0};
-    double share = (double)number / (double)(steps->test->steps - 1);
-    double rate = options->find.first * pow(options->find.last / options->find.first, share);
-    bool good =
-        step_run(&run->step, number, rate, &times, error) && step_finish(&run->step, &times, error);
-    if (!good && error->kind != ERROR_NUMERIC)
-        return false;
-    error_clear(error);
-    const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
-    double sums[] = {own.loss, own.samples, comm_stop_wanted()};
-    comm_all_reduce(session->mesh.world, sums, 3, COMM_FP64, COMM_SUM);
-    bool stop = sums[2] > 0; /* a signal requests it on any rank */
-    /* A batch without targets is no point of the curve. */
-    *continues = (sums[1] == 0 || loss_add(steps, rate, sums[0] / sums[1])) && good && !stop;
-    if (!good)
-        steps->test->end = RANGE_NOT_FINITE;
-    else if (stop)
-        steps->test->end = RANGE_STOPPED;
-    return true;
-}
-
 bool range_test_run(struct run *run, struct range_test *test, struct error *error)
 {
-    struct range_steps steps = {.run = run, .test = test};
     struct session *session = &run->session;
-    bool continues = true, good = true;
-    int64_t count = run->options.find.steps;
-    count = count > 0 ? count : sampler_steps(&run->train.sampler);
-    *test = (struct range_test){.end = RANGE_WHOLE, .steps = count > 1 ? count : 2};
+    const struct find_options *find = &run->options.find;
+    const int64_t count = find->steps > 0 ? find->steps : sampler_steps(&run->train.sampler);
+    bool continues = true;
+    *test = (struct range_test){.end = RANGE_WHOLE, .steps = larger(count, 2)};
     test->points = allocate((size_t)test->steps, sizeof *test->points);
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     session_activations(session, true);
     loader_start(run->train.loader, 0, 0, test->steps);
-    for (int64_t number = 0; good && continues && number < test->steps; number++)
-        good = range_step(&steps, number, &continues, error);
+    for (int64_t number = 0; continues && number < test->steps; number++) {
+        struct step_times times = {0};
+        const double share = (double)number / (double)(test->steps - 1);
+        const double rate = find->first * pow(find->last / find->first, share);
+        const bool good = step_run(&run->step, number, rate, &times, error) &&
+                          step_finish(&run->step, &times, error);
+        if (!good && error->kind != ERROR_NUMERIC)
+            break;
+        error_clear(error);
+        const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
+        double sums[] = {own.loss, own.samples, comm_stop_wanted()};
+        comm_all_reduce(session->mesh.world, sums, 3, COMM_FP64, COMM_SUM);
+        /* A batch without targets is no point of the curve. */
+        continues = sums[1] == 0 || loss_add(test, find, rate, sums[0] / sums[1]);
+        if (!good || sums[2] > 0) { /* a signal requests the end on any rank */
+            test->end = good ? RANGE_STOPPED : RANGE_NOT_FINITE;
+            continues = false;
+        }
+    }
     input_finish(&session->input);
     loader_stop(run->train.loader);
-    return good;
+    return error->kind == ERROR_NONE;
 }
 
 void range_test_free(struct range_test *test)
@@ -106,19 +87,13 @@ void range_test_free(struct range_test *test)
 
 /* ---- the suggestion */
 
-static int64_t at_most(int64_t count, int64_t most)
-{
-    return count < most ? count : most;
-}
-
 /* The slope per point, over a tenth of the curve because the smoothed loss is still noisy. Points
  * are equidistant in the logarithm of the rate. */
 static double slope_at(const struct range_test *test, const struct range_suggestion *within,
                        int64_t i)
 {
-    int64_t reach = test->count / SLOPE_SHARE > 1 ? test->count / SLOPE_SHARE : 1;
-    int64_t left = i - reach > within->first ? i - reach : within->first;
-    int64_t right = at_most(i + reach, within->end - 1);
+    int64_t reach = larger(test->count / SLOPE_SHARE, 1), left = larger(i - reach, within->first);
+    int64_t right = smaller(i + reach, within->end - 1);
     return (test->points[right].smoothed - test->points[left].smoothed) / (double)(right - left);
 }
 
@@ -139,8 +114,8 @@ void range_test_suggest(const struct range_test *test, double beta,
 {
     const struct range_point *points = test->points;
     *suggestion = (struct range_suggestion){.steepest_rate = NAN, .tenth_of_lowest = NAN};
-    suggestion->first = at_most(test->count / SKIP_SHARE, SKIP_FIRST);
-    suggestion->end = test->count - at_most(test->count / SKIP_SHARE, SKIP_LAST);
+    suggestion->first = smaller(test->count / SKIP_SHARE, SKIP_FIRST);
+    suggestion->end = test->count - smaller(test->count / SKIP_SHARE, SKIP_LAST);
     if (suggestion->end - suggestion->first < POINTS_LEAST)
         return;
     suggestion->lowest = suggestion->highest = suggestion->first;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Values are compared as the texts of their cells: numbers as C's %a, hashes as 16 hexadecimal
- * digits, those of grains separated by spaces. */
-#include "train/receipts.h"
+/* Receipts of steps. Values are compared as the texts of their cells: numbers as C's %a, hashes as
+ * 16 hexadecimal digits, those of grains separated by spaces. */
+#include "train/trainer.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,8 +16,9 @@
 
 static const char first_columns[] = "step,loss,grad_norm,", last_column[] = ",grains";
 
-enum { RECEIPT_STEP, RECEIPT_LOSS, RECEIPT_NORM, RECEIPT_HASHES };
+enum { RECEIPT_LOSS = 1, RECEIPT_NORM, RECEIPT_HASHES };
 enum { HASH_DIGITS = 16 };
+static const char digits[] = "0123456789abcdef";
 
 /* ---- the table of a run */
 
@@ -33,33 +34,28 @@ char *receipts_header(const struct model *model)
     return text_stream_close(&text);
 }
 
-int64_t receipt_table_step(const struct receipt_table *table, int64_t row)
+/* True if the line has a step, two numbers, `hashes` hashes and, if has_grains, a list of hashes.
+ */
+static bool line_is_valid(const char *line, int hashes, bool has_grains)
 {
-    return strtoll(table->cells[row * table->columns + RECEIPT_STEP], NULL, 10);
-}
-
-static bool cell_is_valid(const struct receipt_table *table, int column, const char *cell)
-{
-    const size_t length = strlen(cell);
-    char *end;
-    if (column == RECEIPT_STEP)
-        return length > 0 && strspn(cell, "0123456789") == length;
-    strtod(cell, &end);
-    if (column < RECEIPT_HASHES)
-        return length > 0 && *end == '\0';
-    if (table->has_grains && column == table->columns - 1)
-        return strspn(cell, "0123456789abcdef ") == length &&
-               (length == 0 || length % (HASH_DIGITS + 1) == HASH_DIGITS);
-    return length == HASH_DIGITS && strspn(cell, "0123456789abcdef") == length;
-}
-
-/* Split a line, which is changed, into at most `most` cells. Return their number. */
-static int cells_split(char *line, char **cells, int most)
-{
-    int count = 0;
-    while (line != NULL && count < most)
-        cells[count++] = strsep(&line, ",");
-    return line == NULL ? count : most + 1;
+    const char *at = line + strspn(line, "0123456789");
+    bool good = at > line;
+    for (int i = RECEIPT_LOSS; good && i < RECEIPT_HASHES; i++) {
+        char *end;
+        good = *at == ',' && at[1] != ',' && at[1] != '\0';
+        strtod(at + 1, &end);
+        at = end;
+    }
+    for (int i = 0; good && i < hashes; i++, at += 1 + HASH_DIGITS)
+        good = *at == ',' && strspn(at + 1, digits) == HASH_DIGITS;
+    if (good && has_grains) {
+        const bool has_none = strcmp(at, ",") == 0;
+        good = *at == ',' && (has_none || strspn(at + 1, digits) == HASH_DIGITS);
+        at += has_none ? 1 : 1 + HASH_DIGITS;
+        for (; good && *at != '\0'; at += 1 + HASH_DIGITS)
+            good = *at == ' ' && strspn(at + 1, digits) == HASH_DIGITS;
+    }
+    return good && *at == '\0';
 }
 
 /* Return the next line without its end (LF or CRLF); *text is NULL after an incomplete one. */
@@ -70,50 +66,67 @@ static char *next_line(char **text)
     return line;
 }
 
-static bool table_parse(struct receipt_table *table, int64_t *number)
-{
-    char *text = table->text;
-    size_t lines = 1;
-    table->header = next_line(&text);
-    if (text == NULL || strncmp(table->header, first_columns, strlen(first_columns)) != 0)
-        return false;
-    table->has_grains = text_ends_with(table->header, last_column);
-    table->columns = 1;
-    for (const char *c = table->header; *c != '\0'; c++)
-        table->columns += *c == ',';
-    for (const char *c = text; *c != '\0'; c++)
-        lines += *c == '\n';
-    table->cells = allocate(lines * (size_t)table->columns, sizeof *table->cells);
-    for (char *line = next_line(&text); text != NULL; line = next_line(&text)) {
-        char **row = table->cells + table->count * table->columns;
-        ++*number;
-        bool good = cells_split(line, row, table->columns) == table->columns;
-        for (int column = 0; good && column < table->columns; column++)
-            good = cell_is_valid(table, column, row[column]);
-        if (!good || receipt_table_step(table, table->count) <=
-                         (table->count > 0 ? receipt_table_step(table, table->count - 1) : 0))
-            return false;
-        table->count++;
-    }
-    return true;
-}
-
 bool receipt_table_read(struct receipt_table *table, const char *text, const char *path,
                         struct error *error)
 {
-    int64_t number = 1;
-    *table = (struct receipt_table){.text = allocate_copy(text)};
-    return table_parse(table, &number) ||
-           error_set(error, ERROR_DATA,
+    char *rest = allocate_copy(text);
+    size_t capacity = 0;
+    int hashes = -RECEIPT_HASHES;
+    *table = (struct receipt_table){.header = rest};
+    next_line(&rest);
+    bool good = rest != NULL && strncmp(table->header, first_columns, strlen(first_columns)) == 0;
+    table->has_grains = text_ends_with(table->header, last_column);
+    for (const char *c = table->header; c != NULL; c = strchr(c + 1, ','))
+        hashes++;
+    hashes -= table->has_grains;
+    for (int64_t before = 0; good;) {
+        char *line = next_line(&rest);
+        if (rest == NULL)
+            return true;
+        const int64_t step = strtoll(line, NULL, 10);
+        good = line_is_valid(line, hashes, table->has_grains) && step > before;
+        before = step;
+        table->line =
+            allocate_more(table->line, &capacity, (size_t)table->count, sizeof *table->line);
+        table->line[table->count++] = line;
+    }
+    return error_set(error, ERROR_DATA,
                      "%s:%" PRId64 ": this is not a line of receipts: the file is damaged; "
                      "restore it",
-                     path, number);
+                     path, table->count + 1);
+}
+
+int64_t receipt_table_step(const struct receipt_table *table, int64_t row)
+{
+    return strtoll(table->line[row], NULL, 10);
+}
+
+int64_t receipts_until(const struct receipt_table *table, int64_t step)
+{
+    int64_t count = 0;
+    while (count < table->count && receipt_table_step(table, count) <= step)
+        count++;
+    return count;
+}
+
+bool receipt_table_check(const struct receipt_table *table, const char *folder,
+                         const struct model *model, struct error *error)
+{
+    char *header = receipts_header(model);
+    if (!table->has_grains)
+        *strrchr(header, ',') = '\0';
+    const bool same = strcmp(header, table->header) == 0;
+    free(header);
+    return same || error_set(error, ERROR_DATA,
+                             "%s/receipt.csv: its columns are not the units of the model: the file "
+                             "is damaged or of another run",
+                             folder);
 }
 
 void receipt_table_free(struct receipt_table *table)
 {
-    free(table->text);
-    free(table->cells);
+    free(table->header);
+    free(table->line);
     *table = (struct receipt_table){.count = 0};
 }
 
@@ -142,50 +155,49 @@ static void column_describe(const struct model *model, int column, char *text, s
                  model->units[unit % units].name);
 }
 
-/* Return the number of the first grain whose hash differs, or -1; one of the cells may be "". */
-static int grain_differing(const char *one, const char *other)
-{
-    int place = 0;
-    while (one[place] != '\0' && one[place] == other[place])
-        place++;
-    return one[0] == '\0' || other[0] == '\0' || one[place] == other[place]
-               ? -1
-               : place / (HASH_DIGITS + 1);
-}
-
-/* Compare cells with the next row of the run; both have `values` cells after the step. The error
- * names the first unit that differs, or loss or norm if all units are equal, and the first grain
- * whose hash differs. If only a grain differs, the values are the hashes of that grain. Rank 0. */
-static void receipt_compare(const struct trainer *trainer, char **now, int values,
+/* Compare a line with that of the run; both have `values` cells after the step, and then perhaps
+ * hashes of grains. The error names the first unit that differs, or loss or norm if all units are
+ * equal, and the first grain whose hash differs. If only a grain differs, the values are the hashes
+ * of that grain. Rank 0. */
+static void receipt_compare(const struct trainer *trainer, const char *now, int values,
                             struct error *error)
 {
-    const struct receipt_table *table = trainer->receipts.expected;
-    const long long step = trainer->state.step;
-    char **run = table->cells + trainer->receipts.next * table->columns;
-    const char *before = table->has_grains ? run[1 + values] : "", *after = now[1 + values];
-    const int grain = grain_differing(before, after);
-    const size_t place = (size_t)(grain > 0 ? grain : 0) * (HASH_DIGITS + 1);
+    const char *run = trainer->receipts.expected->line[trainer->receipts.next];
+    const char *first_run = NULL, *first_now = NULL;
     char what[TENSOR_NAME + 48], machine[1024], others[96] = "; all other values are equal";
-    int first = 0, different = 0;
-    if (before[0] != '\0' && after[0] != '\0' && strlen(before) != strlen(after)) {
-        error_set(
-            error, ERROR_DATA,
-            "receipt.csv: step %lld has another number of grains than the replay; the file is "
-            "damaged or of another run",
-            step);
-        return;
-    }
-    for (int i = values - 1; i >= 0; i--) {
-        const int column = 1 + (i + RECEIPT_HASHES - 1) % values; /* the hashes, then loss, norm */
-        if (strcmp(run[column], now[column]) != 0) {
+    int first = 0, different = 0, grain = -1;
+    run += strcspn(run, ",");
+    now += strcspn(now, ",");
+    for (int column = RECEIPT_LOSS; column <= values; column++) {
+        const size_t was = strcspn(++run, ","), is = strcspn(++now, ",");
+        const bool differs = was != is || memcmp(run, now, is) != 0;
+        different += differs;
+        if (differs && (first == 0 || (first < RECEIPT_HASHES && column >= RECEIPT_HASHES))) {
             first = column;
-            different++;
+            first_run = run;
+            first_now = now;
         }
+        run += was;
+        now += is;
+    }
+    if (strlen(run) > 1 && strlen(now) > 1) { /* grains of both */
+        if (strlen(run) != strlen(now)) {
+            error_set(error, ERROR_DATA,
+                      "receipt.csv: step %lld has another number of grains than the replay; the "
+                      "file is damaged or of another run",
+                      (long long)trainer->state.step);
+            return;
+        }
+        for (int i = 0; grain < 0 && *run != '\0';
+             i++, run += 1 + HASH_DIGITS, now += 1 + HASH_DIGITS)
+            if (strncmp(run, now, 1 + HASH_DIGITS) != 0) {
+                grain = i;
+                first_run = different > 0 ? first_run : run + 1;
+                first_now = different > 0 ? first_now : now + 1;
+            }
     }
     if (different == 0 && grain < 0)
         return;
-    before = different > 0 ? run[first] : before + place;
-    after = different > 0 ? now[first] : after + place;
     if (different == 0)
         snprintf(what, sizeof what, "the hash of grain %d differs", grain);
     else
@@ -195,9 +207,10 @@ static void receipt_compare(const struct trainer *trainer, char **now, int value
                  different, values);
     else if (different > 0)
         snprintf(others, sizeof others, "; %d of %d values differ", different, values);
-    run_record_compare(trainer, step, machine, sizeof machine);
-    error_set(error, ERROR_DIFFERENT, "step %lld: %s: receipt %.*s, replay %.*s%s%s%s", step, what,
-              (int)strcspn(before, " "), before, (int)strcspn(after, " "), after, others,
+    run_record_compare(trainer, trainer->state.step, machine, sizeof machine);
+    error_set(error, ERROR_DIFFERENT, "step %lld: %s: receipt %.*s, replay %.*s%s%s%s",
+              (long long)trainer->state.step, what, (int)strcspn(first_run, ", "), first_run,
+              (int)strcspn(first_now, ", "), first_now, others,
               machine[0] != '\0' ? "; the run had other conditions: " : "", machine);
 }
 
@@ -210,24 +223,20 @@ void receipts_begin(struct trainer *trainer)
     trainer->run.step.hashes = &trainer->receipts.hashes;
 }
 
-static void number_write(FILE *stream, double number)
-{
-    fprintf(stream, isnan(number) ? ",nan" : ",%a", number); /* printf may write a sign */
-}
-
 /* Return the line of the step, which has this loss; the caller frees it. */
 static char *receipt_line(const struct trainer *trainer, double loss)
 {
     const struct flat_model *flat = &trainer->run.session.flat;
     const struct grain_hashes *grains = &trainer->receipts.hashes;
+    const double number[] = {loss, step_norm(&trainer->run.session)};
     const int hashes = 2 * flat->count;
     struct text_stream text;
     uint64_t *hash = allocate((size_t)hashes, sizeof *hash);
     flat_hash(flat, hash);
     FILE *stream = text_stream_open(&text);
     fprintf(stream, "%" PRId64, trainer->state.step);
-    number_write(stream, loss);
-    number_write(stream, step_norm(&trainer->run.session));
+    for (int i = 0; i < 2; i++) /* printf may write the sign of a NaN */
+        fprintf(stream, isnan(number[i]) ? ",nan" : ",%a", number[i]);
     for (int i = 0; i < hashes; i++)
         fprintf(stream, ",%016" PRIx64, hash[i]);
     for (int64_t i = 0; i < grains->count; i++)
@@ -242,7 +251,7 @@ bool receipts_take(struct trainer *trainer, struct error *error)
 {
     struct grain_hashes *grains = &trainer->receipts.hashes;
     struct comm *world = trainer->run.world;
-    const int columns = RECEIPT_HASHES + 2 * trainer->run.session.flat.count + 1;
+    const int values = RECEIPT_NORM + 2 * trainer->run.session.flat.count;
     status_set_phase(PHASE_REPORT);
     trainer->run.step.hashes = NULL;
     if (!step_finish(&trainer->run.step, &trainer->progress.interval.times, error))
@@ -255,11 +264,8 @@ bool receipts_take(struct trainer *trainer, struct error *error)
     if (trainer->receipts.expected == NULL) {
         error_defer(run_log_receipt(trainer->output.log, line, &trainer->output.log_error));
     } else {
-        char **cells = allocate((size_t)columns, sizeof *cells);
-        cells_split(line, cells, columns);
         if (world->rank == 0)
-            receipt_compare(trainer, cells, columns - 2, error);
-        free(cells);
+            receipt_compare(trainer, line, values, error);
         error_defer(comm_share_error(world, error));
         trainer->receipts.next++;
     }

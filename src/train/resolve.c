@@ -3,7 +3,7 @@
  * for evaluation the shorter side is resized to the model's size divided by the crop fraction, and
  * the centre is cropped (timm.data.create_transform). The recipe `cifar` is that of the CIFAR ViT.
  */
-#include "train/resolve.h"
+#include "train/run.h"
 
 #include <float.h>
 #include <math.h>
@@ -13,9 +13,9 @@
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"
 #include "core/log.h"
+#include "data/augment.h"
 #include "data/crop.h"
 #include "data/dataset.h"
-#include "data/mix.h"
 #include "data/window.h"
 #include "model/model.h"
 
@@ -254,53 +254,42 @@ static bool targets_check(const struct options *options, const struct dataset *d
 {
     const struct target_shape *target = &dataset->target;
     const struct train_options *train = &options->train;
-    const bool has_planes = target->height * target->width > 1;
-    const char *unused = NULL;
-    if (target->count > 0 && has_planes != (options->model.head == HEAD_DENSE))
-        return error_set(error, ERROR_USAGE,
-                         has_planes ? "data.y=%s has planes of targets: set model.head=dense"
-                                    : "model.head=dense predicts planes of several pixels, and "
-                                      "data.y=%s has none: leave it out",
-                         options->data.y);
-    if (target->count == 0 && options->model.head == HEAD_DENSE)
-        return error_set(error, ERROR_USAGE,
-                         "model.head=dense predicts planes, and the data has one label for each "
-                         "image: leave it out");
-    if (target->count > 0 && mix_is_asked_for(options))
-        unused = "augment.mixup and augment.cutmix mix";
-    else if (target->count > 0 && train->label_smoothing > 0)
-        unused = "train.label_smoothing changes";
-    if (unused != NULL)
-        return error_set(error, ERROR_USAGE,
-                         "%s single labels, and the data has other targets: leave this option out",
-                         unused);
-    if (train->weights.count > 0 && options->model.classes > OPTION_LIST)
-        return error_set(error, ERROR_USAGE,
-                         "train.weights has at most %d numbers, and the data has %lld outputs: "
-                         "leave it out",
-                         OPTION_LIST, (long long)options->model.classes);
-    if (train->weights.count > 0 && target->count == 0)
-        return error_set(error, ERROR_USAGE,
-                         "train.weights applies to outputs that are numbers, planes or several "
-                         "labels, and each sample of the data has one label: leave it out");
-    if (train->weights.count > 0 && train->weights.count != options->model.classes)
-        return error_set(error, ERROR_USAGE,
-                         "train.weights has %d numbers, and the data has %lld outputs: give one "
-                         "number for each",
-                         train->weights.count, (long long)options->model.classes);
+    const bool has_targets = target->count > 0, has_planes = target->height * target->width > 1;
+    const bool is_dense = options->model.head == HEAD_DENSE, weighs = train->weights.count > 0;
     double weights = 0;
     for (int i = 0; i < train->weights.count; i++)
         weights += train->weights.value[i];
-    if (train->weights.count > 0 && !(weights > FLT_MIN && weights < FLT_MAX))
-        return error_set(error, ERROR_USAGE,
-                         "train.weights: their sum is %g, which leaves nothing to learn or is too "
-                         "large: set one above 0",
-                         weights);
-    if (!has_planes && (train->row_weight != ROW_WEIGHT_NONE || train->ignore_label != IGNORE_NONE))
-        return error_set(error, ERROR_USAGE,
-                         "train.row_weight and train.ignore_label need planes of targets "
-                         "(model.head=dense): leave them out");
-    return true;
+    const struct {
+        bool is_wrong;
+        const char *text;
+    } rules[] = {
+        {has_targets && has_planes && !is_dense,
+         "data.y has planes of targets: set model.head=dense"},
+        {is_dense && !(has_targets && has_planes),
+         "model.head=dense predicts planes of several pixels, and data.y has none: leave it out"},
+        {has_targets && mix_is_asked_for(options), "augment.mixup and augment.cutmix mix single "
+                                                   "labels, and the data has other targets: leave "
+                                                   "these options out"},
+        {has_targets && train->label_smoothing > 0,
+         "train.label_smoothing changes single labels, and the data has other targets: leave this "
+         "option out"},
+        {weighs && !has_targets,
+         "train.weights applies to outputs that are numbers, planes or several labels, and each "
+         "sample of the data has one label: leave it out"},
+        {weighs && !(weights > FLT_MIN && weights < FLT_MAX),
+         "train.weights: their sum leaves nothing to learn or is too large: set one above 0"},
+        {!has_planes &&
+             (train->row_weight != ROW_WEIGHT_NONE || train->ignore_label != IGNORE_NONE),
+         "train.row_weight and train.ignore_label need planes of targets (model.head=dense): leave "
+         "them out"}};
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].is_wrong)
+            return error_set(error, ERROR_USAGE, "%s", rules[i].text);
+    return !weighs || train->weights.count == options->model.classes ||
+           error_set(error, ERROR_USAGE,
+                     "train.weights has %d numbers, and the data has %lld outputs: give one number "
+                     "for each, at most %d, or leave it out",
+                     train->weights.count, (long long)options->model.classes, OPTION_LIST);
 }
 
 /* Planes of targets have the size of the images, which are not resized. */
@@ -365,42 +354,6 @@ bool options_resolve(struct options *options, const struct dataset *dataset,
            recipe_resolve(options, dataset, weights, error);
 }
 
-/* Append ", WORD" if the option is not 0. */
-static void stage_add(char *text, size_t size, const char *word, double value)
-{
-    const size_t used = strlen(text);
-    if (value > 0)
-        snprintf(text + used, size - used, ", %s", word);
-}
-
-static void training_describe(const struct augment_options *augment, char *text, size_t size)
-{
-    snprintf(text, size, "%s",
-             augment->random_resized_crop == SWITCH_ON              ? "random resized crop"
-             : augment->crop == CROP_RANDOM && augment->resize == 0 ? "random window"
-             : crop_is_set(augment->crop)                           ? "resize and crop"
-                                                                    : "resize to a square");
-    stage_add(text, size, "flip", augment->flip);
-    stage_add(text, size, "vertical flip", augment->vflip);
-    stage_add(text, size, "rotation by 90 degrees", augment->rot90);
-    stage_add(text, size, "roll", augment->roll);
-    stage_add(text, size, "rotation", augment->rotate);
-    stage_add(text, size, "translation", augment->translate);
-    stage_add(text, size, "erasing", augment->erase);
-    stage_add(text, size, "noise", augment->noise);
-    stage_add(text, size, "channel dropout", augment->channel_dropout);
-}
-
-/* Warn if the center crop is larger than the resized image: it then has a border. */
-static void evaluation_check(const struct options *options)
-{
-    const long long resize = options->eval.resize, image = options->model.image;
-    if (options->eval.crop == CROP_CENTER && resize > 0 && resize < image)
-        log_warn("eval.resize=%lld is less than model.image=%lld, so evaluated images have a "
-                 "border: set eval.resize=auto",
-                 resize, image);
-}
-
 void recipe_log(const struct options *options)
 {
     if (options->data.task == TASK_REGRESSION)
@@ -411,12 +364,35 @@ void recipe_log(const struct options *options)
         evaluation[64] = "as training, without random changes";
     options_value_text(options, "augment.recipe", recipe, sizeof recipe);
     options_value_text(options, "augment.interpolation", interpolation, sizeof interpolation);
-    training_describe(augment, training, sizeof training);
+    const struct {
+        const char *word;
+        double value;
+    } stages[] = {{"flip", augment->flip},
+                  {"vertical flip", augment->vflip},
+                  {"rotation by 90 degrees", augment->rot90},
+                  {"roll", augment->roll},
+                  {"rotation", augment->rotate},
+                  {"translation", augment->translate},
+                  {"erasing", augment->erase},
+                  {"noise", augment->noise},
+                  {"channel dropout", augment->channel_dropout}};
+    int used = snprintf(training, sizeof training, "%s",
+                        augment->random_resized_crop == SWITCH_ON ? "random resized crop"
+                        : augment->crop == CROP_RANDOM && augment->resize == 0 ? "random window"
+                        : crop_is_set(augment->crop)                           ? "resize and crop"
+                                                     : "resize to a square");
+    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
+        if (stages[i].value > 0)
+            used +=
+                snprintf(training + used, sizeof training - (size_t)used, ", %s", stages[i].word);
     if (eval->resize > 0)
         snprintf(evaluation, sizeof evaluation, "resize %s to %lld%s",
                  eval->resize_to == RESIZE_SHORTER ? "shorter side" : "square",
                  (long long)eval->resize, crop_is_set(eval->crop) ? " and crop" : "");
     log_info("recipe for images: %s (training: %s; evaluation: %s; %s); augment.recipe changes it",
              recipe, training, evaluation, interpolation);
-    evaluation_check(options);
+    if (eval->crop == CROP_CENTER && eval->resize > 0 && eval->resize < options->model.image)
+        log_warn("eval.resize=%lld is less than model.image=%lld, so evaluated images have a "
+                 "border: set eval.resize=auto",
+                 (long long)eval->resize, (long long)options->model.image);
 }

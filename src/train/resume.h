@@ -3,7 +3,7 @@
 #ifndef VITTRAIN_TRAIN_RESUME_H
 #define VITTRAIN_TRAIN_RESUME_H
 
-#include "train/trainer_state.h"
+#include "train/trainer.h"
 
 /* Rank 0, after feeds_start. Set trainer->data to a description of the data in JSON, which is saved
  * in checkpoints: names of classes, samples per class of each split, checksums of the lists of

@@ -14,7 +14,6 @@
 #include "core/status.h"
 #include "data/grid.h"
 #include "data/statistics.h"
-#include "train/resolve.h"
 
 bool run_reads_weights(const struct options *options)
 {
@@ -38,38 +37,29 @@ static bool weights_describe(const struct run *run, struct model_metadata *weigh
     return there == 0 || model_metadata_read(path, run->world, weights, error);
 }
 
-/* Check that the buffers for samples of training fit those for evaluation. Images of another size
- * are resized. */
-static bool shapes_agree(const struct image_source *train, const struct image_source *validation,
-                         struct error *error)
-{
-    const struct target_shape *a = &train->target, *b = &validation->target;
-    if (train->type != validation->type || train->channels != validation->channels ||
-        a->count != b->count)
-        return error_set(error, ERROR_DATA,
-                         "the samples for evaluation have %lld channels and %lld targets, those "
-                         "for training %lld and %lld: set data.root to data whose splits have the "
-                         "same shape",
-                         (long long)validation->channels, (long long)b->count,
-                         (long long)train->channels, (long long)a->count);
-    return (validation->height * validation->width <= train->height * train->width &&
-            a->height == b->height && a->width == b->width) ||
-           error_set(error, ERROR_DATA,
-                     "the images for evaluation have %lldx%lld pixels, those for training "
-                     "%lldx%lld: set data.root to data whose splits have the same shape",
-                     (long long)validation->height, (long long)validation->width,
-                     (long long)train->height, (long long)train->width);
-}
-
 /* Check that records of both splits have the same shape, and that labels mean the same classes. A
  * split whose classes have no names has their numbers. */
 static bool splits_agree(const struct run *run, const struct data_feed *evaluated,
                          struct error *error)
 {
     const struct dataset *train = &run->train.dataset, *validation = &evaluated->dataset;
-    if (!shapes_agree(&run->train.source, &evaluated->source, error) ||
-        (train->grid != NULL && validation->grid != NULL &&
-         !grid_compare(train->grid, validation->grid, error)))
+    const struct image_source *is = &evaluated->source, *was = &run->train.source;
+    if (is->type != was->type || is->channels != was->channels ||
+        is->height * is->width > was->height * was->width || /* others are resized */
+        is->target.count != was->target.count || is->target.height != was->target.height ||
+        is->target.width != was->target.width)
+        return error_set(error, ERROR_DATA,
+                         "the samples for evaluation have %lldx%lldx%lld values and %lldx%lldx%lld "
+                         "targets, those for training %lldx%lldx%lld and %lldx%lldx%lld: set "
+                         "data.root to data whose splits have the same shape",
+                         (long long)is->channels, (long long)is->height, (long long)is->width,
+                         (long long)is->target.count, (long long)is->target.height,
+                         (long long)is->target.width, (long long)was->channels,
+                         (long long)was->height, (long long)was->width,
+                         (long long)was->target.count, (long long)was->target.height,
+                         (long long)was->target.width);
+    if (train->grid != NULL && validation->grid != NULL &&
+        !grid_compare(train->grid, validation->grid, error))
         return false;
     const int64_t classes = larger(train->classes, run->options.model.classes);
     char number[24];

@@ -14,7 +14,7 @@ struct model_metadata;
 
 struct run {
     struct comm *world;
-    struct options options; /* resolved (resolve.h); not changed after run_open */
+    struct options options; /* resolved (options_resolve); not changed after run_open */
     struct session session;
     struct data_feed train;      /* not open without training */
     struct data_feed validation; /* the split that is evaluated; open if `validates` */
@@ -67,5 +67,17 @@ void run_close(struct run *run);
 
 /* True if model.init names weights. */
 bool run_reads_weights(const struct options *options);
+
+/* ---- Options that depend on the data and the model: numbers of classes and channels, size of the
+ * images, and the recipe for images, that is, the options of `augment` and `eval` that are auto. */
+
+/* Set the automatic options. Options with a value keep it. `weights`: metadata of the initial
+ * weights, whose preprocessing is preferred to that of the architecture; or NULL. Return false with
+ * ERROR_USAGE if options are invalid or contradict the data. */
+MUST_CHECK bool options_resolve(struct options *options, const struct dataset *dataset,
+                                const struct model_metadata *weights, struct error *error);
+
+/* Log the recipe of resolved options in one line. */
+void recipe_log(const struct options *options);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The learning rate as a function of the step. Only plateau has a state, so a resumed run gets the
  * same rates. Rules count units, which are steps or epochs. */
-#include "train/schedule.h"
+#include "train/optimizer.h"
 
 #include <math.h>
 

@@ -22,25 +22,6 @@
 #include "train/hardware.h"
 #include "train/optimizer.h"
 
-/* Collective. Returns the compute type, the same on all ranks: a 16-bit type only if all ranks can
- * multiply it. */
-static enum data_type compute_type(const struct session *session)
-{
-    int64_t lacking[] = {!session->limits.multiplies_bf16, !session->limits.multiplies_fp16};
-    comm_all_reduce(session->mesh.world, lacking, 2, COMM_INT64, COMM_MAX);
-    switch ((enum precision_choice)session->options->train.precision) {
-    case PRECISION_FP32:
-        return TYPE_FP32;
-    case PRECISION_BF16:
-        return TYPE_BF16;
-    case PRECISION_FP16:
-        return TYPE_FP16;
-    case PRECISION_AUTO:
-        break;
-    }
-    return !lacking[0] ? TYPE_BF16 : !lacking[1] ? TYPE_FP16 : TYPE_FP32;
-}
-
 /* Sets the normalisation of images. dataset: has the origins; NULL: they are 0. */
 static bool normalisation_set(struct session *session, const struct dataset *dataset,
                               struct error *error)
@@ -72,9 +53,47 @@ bool session_use_statistics(struct session *session, const struct value_statisti
     return normalisation_set(session, dataset, error);
 }
 
-static bool model_prepare(struct session *session, struct error *error)
+/* Fails if options do not fit training with grains, whose results do not depend on the layout. */
+static bool grains_check(const struct session *session, struct error *error)
+{
+    const struct mesh *mesh = &session->mesh;
+    const struct options *options = session->options;
+    const struct model *model = session->model;
+    if (options->debug.flip != FLIP_OFF && options->debug.flip_rank >= mesh->world->size)
+        return error_set(error, ERROR_USAGE, "debug.flip_rank=%lld: the run has %d ranks",
+                         (long long)options->debug.flip_rank, mesh->world->size);
+    if (mesh->replica->rank * mesh->shard->size + mesh->shard->rank != mesh->world->rank)
+        return error_set(
+            error, ERROR_USAGE,
+            "train.exact=layout needs ranks that are numbered node by node; start them "
+            "with mpirun --map-by slot or srun --distribution=block");
+    if (model->batch_norms && options->train.check_every > 0)
+        return error_set(error, ERROR_USAGE,
+                         "train.check_every computes single grains, but batch norm uses all "
+                         "samples; leave it out for this model");
+    if (model->local_norms)
+        return error_set(
+            error, ERROR_USAGE,
+            "train.exact=layout: batch norm with model.sync_bn=off uses the samples of "
+            "one rank; leave out model.sync_bn");
+    return !model->batch_norms || options->train.accumulate == 1 ||
+           error_set(error, ERROR_USAGE,
+                     "train.exact=layout: batch norm uses the samples of one micro-batch; leave "
+                     "out train.accumulate=%lld",
+                     (long long)options->train.accumulate);
+}
+
+/* Opens the model, and before it the grains, which it reads when it measures its workspaces. */
+static bool session_open_model(struct session *session, bool training, struct error *error)
 {
     const struct options *options = session->options;
+    const int64_t global_batch = feed_global_batch(options, session->mesh.world->size);
+    session->grain = options_grain(options, global_batch);
+    if (session->grain > 0) {
+        if (!options_check_grain(options, global_batch, error))
+            return false;
+        session->grains = grains_open(session->device, session->grain);
+    }
     session->model = model_open(options, session->device, session->compute, error);
     if (session->model == NULL)
         return false;
@@ -87,89 +106,48 @@ static bool model_prepare(struct session *session, struct error *error)
         status_name_unit(u, session->model->units[u].name);
     if (options->debug.profile)
         session->profile = profile_open(session->device, session->model->unit_count);
-    return normalisation_set(session, NULL, error);
-}
-
-/* Opens grains. Call it before the model measures its workspaces. */
-static bool grains_prepare(struct session *session, bool training, struct error *error)
-{
-    const struct mesh *mesh = &session->mesh;
-    const int64_t global_batch = feed_global_batch(session->options, mesh->world->size);
-    session->grain = options_grain(session->options, global_batch);
-    if (session->grain == 0)
-        return true;
-    if (!options_check_grain(session->options, global_batch, error))
-        return false;
-    if (training && session->options->debug.flip != FLIP_OFF &&
-        session->options->debug.flip_rank >= mesh->world->size)
-        return error_set(error, ERROR_USAGE, "debug.flip_rank=%lld: the run has %d ranks",
-                         (long long)session->options->debug.flip_rank, mesh->world->size);
-    if (training &&
-        mesh->replica->rank * mesh->shard->size + mesh->shard->rank != mesh->world->rank)
-        return error_set(
-            error, ERROR_USAGE,
-            "train.exact=layout needs ranks that are numbered node by node; start them "
-            "with mpirun --map-by slot or srun --distribution=block");
-    session->grains = grains_open(session->device, session->grain);
-    return true;
-}
-
-/* Checks that the statistics of batch norms do not depend on the layout. */
-static bool norms_check(const struct session *session, struct error *error)
-{
-    const struct model *model = session->model;
-    const int64_t passes = session->options->train.accumulate;
-    if (session->grains == NULL || !model->batch_norms)
-        return true;
-    if (session->options->train.check_every > 0)
-        return error_set(error, ERROR_USAGE,
-                         "train.check_every computes single grains, but batch norm uses all "
-                         "samples; leave it out for this model");
-    if (model->local_norms)
-        return error_set(
-            error, ERROR_USAGE,
-            "train.exact=layout: batch norm with model.sync_bn=off uses the samples of "
-            "one rank; leave out model.sync_bn");
-    return passes == 1 ||
-           error_set(error, ERROR_USAGE,
-                     "train.exact=layout: batch norm uses the samples of one micro-batch; leave "
-                     "out train.accumulate=%lld",
-                     (long long)passes);
-}
-
-/* train.check_every compares computations of different ranks, so each has its own weights. */
-static bool shares_memory(const struct session *session)
-{
-    const struct options *options = session->options;
-    return session->mesh.one_node && !hardware_has_memory(session->device) &&
-           options->mesh.transport != TRANSPORT_RING && options->train.check_every == 0;
+    return normalisation_set(session, NULL, error) &&
+           (!training || session->grain == 0 || grains_check(session, error));
 }
 
 /* Opens device, model and flat buffers on the open mesh. */
-static bool session_prepare(struct session *session, bool training, struct error *error)
+static bool session_set_up(struct session *session, bool training, struct error *error)
 {
     const struct options *options = session->options;
-    struct comm *world = session->mesh.world;
-    session->device = hardware_open(options, session->mesh.node, error);
+    const struct mesh *mesh = &session->mesh;
+    struct comm *world = mesh->world;
+    session->device = hardware_open(options, mesh->node, error);
     if (session->device != NULL) {
         session->device->backend->limits(session->device, &session->limits);
         session->stream = session->device->backend->stream_open(session->device);
         input_open(&session->input, session->device);
     }
     if (!comm_agree(world, error) || !hardware_compare(&session->limits, world, error) ||
-        !hardware_alone(options, &session->limits, session->mesh.node, world, error) ||
+        !hardware_alone(options, &session->limits, mesh->node, world, error) ||
         !mesh_use_device(&session->mesh, session->device, error))
         return false;
-    session->compute = compute_type(session);
-    if (grains_prepare(session, training, error) && model_prepare(session, error) && training)
-        error_defer(norms_check(session, error));
+
+    /* A 16-bit type only if all ranks can multiply it. */
+    int64_t lacking[] = {!session->limits.multiplies_bf16, !session->limits.multiplies_fp16};
+    comm_all_reduce(world, lacking, 2, COMM_INT64, COMM_MAX);
+    const enum data_type types[] = {[PRECISION_FP32] = TYPE_FP32,
+                                    [PRECISION_BF16] = TYPE_BF16,
+                                    [PRECISION_FP16] = TYPE_FP16,
+                                    [PRECISION_AUTO] = !lacking[0]   ? TYPE_BF16
+                                                       : !lacking[1] ? TYPE_FP16
+                                                                     : TYPE_FP32};
+    session->compute = types[options->train.precision];
+    error_defer(session_open_model(session, training, error));
     if (!comm_agree(world, error))
         return false;
+
     int moments = training ? optimizer_moments(options) : 0;
     flat_open(&session->flat, session->model->units, session->model->unit_count, &session->mesh,
               session->device, session->stream, session->compute, moments, options->optim.ema > 0,
               training);
-    if (shares_memory(session))
+    /* train.check_every compares computations of different ranks, so each has its own weights. */
+    if (mesh->one_node && !hardware_has_memory(session->device) &&
+        options->mesh.transport != TRANSPORT_RING && options->train.check_every == 0)
         flat_use_shared_memory(&session->flat);
     if (training && session->grains != NULL)
         flat_use_grains(&session->flat, session_grains(session), options->train.accumulate,
@@ -196,7 +174,7 @@ bool session_open(struct session *session, const struct options *options, struct
     session_begin(session, options);
     status_set_phase(PHASE_MODEL_OPEN);
     return mesh_open(&session->mesh, world, &options->mesh, error) &&
-           session_prepare(session, training, error);
+           session_set_up(session, training, error);
 }
 
 bool session_imagine(struct session *session, const struct options *options, int ranks,
@@ -204,7 +182,7 @@ bool session_imagine(struct session *session, const struct options *options, int
 {
     session_begin(session, options);
     return mesh_imagine(&session->mesh, 0, ranks, node_ranks, &options->mesh, error) &&
-           session_prepare(session, training, error);
+           session_set_up(session, training, error);
 }
 
 /* Allocates the buffers of a pass. */
@@ -307,21 +285,6 @@ static size_t session_host_bytes(const struct session *session)
     return memory->loader_bytes + memory->snapshot_bytes + memory->shared_bytes;
 }
 
-/* Collective. With checkpoint.background=auto, no snapshot if a host lacks memory for it. */
-static void snapshot_decide(struct session *session)
-{
-    struct session_memory *memory = &session->memory;
-    if (memory->snapshot_bytes == 0 || session->options->checkpoint.background != BACKGROUND_AUTO)
-        return;
-    size_t available = memory_available("") / (size_t)session->mesh.node->size;
-    int64_t lacks = available > 0 && session_host_bytes(session) > available;
-    comm_all_reduce(session->mesh.world, &lacks, 1, COMM_INT64, COMM_MAX);
-    if (lacks == 0)
-        return;
-    log_info("checkpoints: not in the background, because a host has too little memory for it");
-    memory->snapshot_bytes = 0;
-}
-
 static void memory_print(const struct session *session)
 {
     const struct session_memory *memory = &session->memory;
@@ -358,22 +321,6 @@ void session_drop_snapshot(struct session *session)
     session->memory.snapshot_bytes = 0;
 }
 
-static bool pinned_allocate(struct session *session, struct error *error)
-{
-    struct session_memory *memory = &session->memory;
-    if (!step_io_open(&session->io, session->device, session->options->debug.wait, error))
-        return false;
-    if (memory->snapshot_bytes == 0)
-        return true;
-    memory->snapshot =
-        session->device->backend->allocate_pinned(session->device, memory->snapshot_bytes, error);
-    if (memory->snapshot == NULL)
-        return false;
-    /* Touch all pages now, so that the first checkpoint does not wait for page faults. */
-    memset(memory->snapshot, 0, memory->snapshot_bytes);
-    return true;
-}
-
 static struct memory_shortage shortage; /* room 0: none */
 
 const struct memory_shortage *session_shortage(void)
@@ -381,30 +328,32 @@ const struct memory_shortage *session_shortage(void)
     return shortage.room > 0 ? &shortage : NULL;
 }
 
-/* Collective. Describe what does not fit; room: INT64_MAX where it fits. */
-static void shortage_set(const struct session *session, const struct image_source *source,
-                         bool training, int64_t room)
+/* Collective. Measures and prints the memory of the session. Returns false and an error if it is
+ * not available. */
+static bool session_fits(struct session *session, int64_t batch, const struct image_source *source,
+                         bool training, struct error *error)
 {
-    const struct mesh *mesh = &session->mesh;
-    comm_all_reduce(mesh->world, &room, 1, COMM_INT64, COMM_MIN);
-    if (room < INT64_MAX)
-        shortage = (struct memory_shortage){.options = *session->options,
-                                            .source = *source,
-                                            .training = training,
-                                            .ranks = mesh->world->size,
-                                            .node_ranks = mesh->node->size,
-                                            .room = room};
-}
-
-/* Collective, after session_measure. Returns false and an error if the session does not fit. */
-static bool memory_check(struct session *session, const struct image_source *source, bool training,
-                         struct error *error)
-{
+    struct session_memory *memory = &session->memory;
     const struct options *options = session->options;
-    struct comm *node = session->mesh.node;
-    size_t needed = session_needs(session);
-    session->memory.base = hardware_memory_base(session->device);
-    size_t room = hardware_memory_room(session->device, node, options, session->memory.base);
+    struct comm *world = session->mesh.world, *node = session->mesh.node;
+    const size_t rows = (size_t)session->model->unit_count + ARENA_UNIT_ROWS;
+    memset(memory->rows, 0, rows * sizeof *memory->rows);
+    session_measure(session, batch, source, training, memory->rows);
+    if (memory->snapshot_bytes > 0 && options->checkpoint.background == BACKGROUND_AUTO) {
+        const size_t available = memory_available("") / (size_t)node->size;
+        int64_t lacks = available > 0 && session_host_bytes(session) > available;
+        comm_all_reduce(world, &lacks, 1, COMM_INT64, COMM_MAX);
+        if (lacks != 0) {
+            log_info(
+                "checkpoints: not in the background, because a host has too little memory for it");
+            memory->snapshot_bytes = 0;
+        }
+    }
+    memory_print(session);
+
+    const size_t needed = session_needs(session);
+    memory->base = hardware_memory_base(session->device);
+    const size_t room = hardware_memory_room(session->device, node, options, memory->base);
     const bool fits = error->kind != ERROR_NONE || room == 0 || needed <= room;
     shortage.room = 0;
     if (!fits) {
@@ -426,9 +375,17 @@ static bool memory_check(struct session *session, const struct image_source *sou
                   "`vittrain plan` shows what fits",
                   mib(needed), (long long)session->batch, session->batch == 1 ? "" : "s", where);
     }
-    if (comm_agree(session->mesh.world, error))
+    if (comm_agree(world, error))
         return true;
-    shortage_set(session, source, training, fits ? INT64_MAX : (int64_t)room);
+    int64_t least = fits ? INT64_MAX : (int64_t)room;
+    comm_all_reduce(world, &least, 1, COMM_INT64, COMM_MIN);
+    if (least < INT64_MAX)
+        shortage = (struct memory_shortage){.options = *options,
+                                            .source = *source,
+                                            .training = training,
+                                            .ranks = world->size,
+                                            .node_ranks = node->size,
+                                            .room = least};
     return false;
 }
 
@@ -456,61 +413,35 @@ static void loss_weights_set(struct session *session, const struct image_source 
     backend->stream_synchronize(session->stream);
 }
 
-/* Collective. Measures and prints the memory of the session. Returns false and an error if it is
- * not available. */
-static bool session_fits(struct session *session, int64_t batch, const struct image_source *source,
-                         bool training, struct error *error)
-{
-    const size_t rows = (size_t)session->model->unit_count + ARENA_UNIT_ROWS;
-    memset(session->memory.rows, 0, rows * sizeof *session->memory.rows);
-    session_measure(session, batch, source, training, session->memory.rows);
-    snapshot_decide(session);
-    memory_print(session);
-    return memory_check(session, source, training, error);
-}
-
-/* Collective. Opens the memory that ranks share. Returns false, after logging why, if it cannot be
- * opened or leaves too little of /dev/shm for checkpoint.memory; then measure again. Checkpoints of
- * an earlier attempt count as used. */
-static bool session_share(struct session *session)
-{
-    const struct session_memory *memory = &session->memory;
-    const size_t shared = memory->arena.outside, checkpoints = memory->shared_bytes;
-    const double free = shared_memory_free();
-    const double needed = (double)(shared + checkpoints) * session->mesh.node->size;
-    struct error error = {0};
-    if (shared > 0 && checkpoints > 0 && free >= 0 && free < needed)
-        error_set(&error, ERROR_MEMORY,
-                  "with checkpoint.memory they need %.1f MB of /dev/shm, where %.1f MB are free",
-                  needed / 1e6, free / 1e6);
-    if (comm_agree(session->mesh.world, &error) && flat_share(&session->flat, &error))
-        return true;
-    log_info("ranks do not share memory for weights and gradients: %s", error.text);
-    return false;
-}
-
-/* Collective. True if a rank needs less memory without sharing. Slots can be smaller than this
- * rank's part of whole weights. */
-static bool session_could_unshare(const struct session *session)
-{
-    int64_t could = session->flat.shares_memory && session->mesh.shard_weights;
-    comm_all_reduce(session->mesh.world, &could, 1, COMM_INT64, COMM_MAX);
-    return could != 0;
-}
-
 /* Collective. Measures the memory, opens what ranks share, and checks that all of it is available;
- * without sharing if that is not possible. */
+ * without sharing if that is not possible, or leaves too little of /dev/shm for checkpoint.memory.
+ * Checkpoints of an earlier attempt count as used. */
 static bool memory_settle(struct session *session, int64_t batch, const struct image_source *source,
                           bool training, struct error *error)
 {
+    const struct session_memory *memory = &session->memory;
+    struct comm *world = session->mesh.world;
     if (session_fits(session, batch, source, training, error)) {
-        if (session_share(session))
+        const size_t shared = memory->arena.outside, checkpoints = memory->shared_bytes;
+        const double free = shared_memory_free();
+        const double needed = (double)(shared + checkpoints) * session->mesh.node->size;
+        struct error why = {0};
+        if (shared > 0 && checkpoints > 0 && free >= 0 && free < needed)
+            error_set(
+                &why, ERROR_MEMORY,
+                "with checkpoint.memory they need %.1f MB of /dev/shm, where %.1f MB are free",
+                needed / 1e6, free / 1e6);
+        if (comm_agree(world, &why) && flat_share(&session->flat, &why))
             return true;
-    } else if (session_could_unshare(session)) {
+        log_info("ranks do not share memory for weights and gradients: %s", why.text);
+    } else {
+        /* Slots can be smaller than a rank's part of whole weights. */
+        int64_t could = session->flat.shares_memory && session->mesh.shard_weights;
+        comm_all_reduce(world, &could, 1, COMM_INT64, COMM_MAX);
+        if (could == 0)
+            return false;
         log_info("ranks do not share memory for weights and gradients: slots need less");
         *error = (struct error){0};
-    } else {
-        return false;
     }
     flat_unshare(&session->flat);
     return session_fits(session, batch, source, training, error);
@@ -538,18 +469,23 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
                   : source->type == DATASET_UINT8 ? " (image files always have 3)"
                                                   : "");
     memory->rows = allocate(units + ARENA_UNIT_ROWS, sizeof *memory->rows);
-    if (training && session_sees_times(session)) {
+    if (training && session_sees_times(session))
         session->timer.seconds = allocate(units, sizeof *session->timer.seconds);
-    }
     status_set_phase(PHASE_MEMORY);
     if (!memory_settle(session, batch, source, training, error))
         return false;
     size_t bytes = memory->arena.peak;
-    memory->allocation = session->device->backend->allocate(session->device, bytes, error);
-    if (memory->allocation != NULL)
-        pinned_allocate(session, error);
+    const struct device_backend *backend = session->device->backend;
+    memory->allocation = backend->allocate(session->device, bytes, error);
+    if (memory->allocation != NULL &&
+        step_io_open(&session->io, session->device, session->options->debug.wait, error) &&
+        memory->snapshot_bytes > 0)
+        memory->snapshot = backend->allocate_pinned(session->device, memory->snapshot_bytes, error);
     if (!comm_agree(session->mesh.world, error))
         return false;
+    /* Touch all pages now, so that the first checkpoint does not wait for page faults. */
+    if (memory->snapshot != NULL)
+        memset(memory->snapshot, 0, memory->snapshot_bytes);
     mesh_use_memory(&session->mesh, memory->allocation, bytes);
     session_place(session, memory->allocation, bytes, source, training);
     const double scale = session->io.scaler != NULL ? session->options->train.loss_scale : 1;
@@ -647,6 +583,28 @@ struct model_pass session_pass(struct session *session, int64_t count, bool trai
                                .params = session->io.params,
                                .images = session->input.images,
                                .logits = session->logits};
+}
+
+void session_agree_algorithms(const struct session *session)
+{
+    struct device *device = session->device;
+    const struct device_backend *backend = device->backend;
+    struct comm *world = session->mesh.world;
+    if (backend->choices_are_new == NULL)
+        return;
+    /* Measuring waits for the rank's stream, and so for collectives of all ranks. */
+    backend->stream_synchronize(session->stream);
+    for (;;) {
+        int64_t lowest = backend->choices_are_new(device) ? world->rank : world->size;
+        comm_all_reduce(world, &lowest, 1, COMM_INT64, COMM_MIN);
+        if (lowest == world->size)
+            return;
+        char *own = world->rank == lowest ? backend->choices_export(device) : NULL;
+        char *text = comm_broadcast_text(world, own, (int)lowest);
+        backend->choices_adopt(device, text);
+        free(own);
+        free(text);
+    }
 }
 
 bool session_sees_times(const struct session *session)

@@ -14,7 +14,6 @@
 #include "mesh/mesh.h"
 #include "model/model.h"
 #include "train/input.h"
-#include "train/step_io.h"
 
 /* This rank's memory. */
 struct session_memory {
@@ -148,6 +147,13 @@ void session_activations(struct session *session, bool training);
 
 /* A pass over the `count` samples in session->input. */
 struct model_pass session_pass(struct session *session, int64_t count, bool training);
+
+/* Collective. Makes the algorithms that GPU libraries choose by measurement the same on all ranks:
+ * the lowest rank with new choices sends them to all others, until no rank has any. Then a resumed
+ * run can use them again, for the same bits (device.h: choices_adopt). Waits for the stream. Costs
+ * one all-reduce of 8 bytes if no rank has new choices. A recorded step keeps its algorithms, so
+ * call this before recording. */
+void session_agree_algorithms(const struct session *session);
 
 /* True if the host's clock can measure phases and units: on a CPU, or with debug.profile. A GPU
  * runs behind the host. */

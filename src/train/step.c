@@ -23,7 +23,7 @@ struct micro_batch {
     int64_t count, global_count;
     double running_weight; /* of the pass */
     bool good;             /* all its records were readable */
-    bool first, last;      /* of the step */
+    bool last;             /* of the step */
 };
 
 static const char advice[] = "try a lower optim.lr, schedule.warmup or train.clip_norm";
@@ -53,25 +53,11 @@ void step_close(struct step_context *step)
 /* ---- phases and units: status of the process, profiler ranges, observer, times of units */
 
 /* Seconds that this process has waited for other ranks. */
-static double exposed_now(const struct session *session)
+static double exposed_now(void)
 {
-    struct comm *world = session->mesh.world;
-    double busy, exposed = 0;
-    if (world->size > 1)
-        world->backend->times(world, &busy, &exposed);
+    double busy, exposed;
+    comm_times(&busy, &exposed);
     return exposed;
-}
-
-static void range_begin(const struct session *session, const char *name)
-{
-    if (session->device->backend->range_begin != NULL)
-        session->device->backend->range_begin(name);
-}
-
-static void range_end(const struct session *session)
-{
-    if (session->device->backend->range_end != NULL)
-        session->device->backend->range_end();
 }
 
 static void phase_begin(struct session *session, enum step_phase phase)
@@ -80,11 +66,13 @@ static void phase_begin(struct session *session, enum step_phase phase)
                                             [STEP_FORWARD] = PHASE_FORWARD,
                                             [STEP_BACKWARD] = PHASE_BACKWARD,
                                             [STEP_UPDATE] = PHASE_UPDATE};
+    const struct device_backend *backend = session->device->backend;
     status_set_phase(status[phase]);
-    range_begin(session, status_phase_name(status[phase]));
+    if (backend->range_begin != NULL)
+        backend->range_begin(status_phase_name(status[phase]));
     session->timer.phase = (int)phase;
     if (session->timer.seconds != NULL)
-        session->timer.exposed = exposed_now(session);
+        session->timer.exposed = exposed_now();
     if (session->observer != NULL)
         session->observer->phase(phase, true);
 }
@@ -94,44 +82,47 @@ static void phase_end(struct session *session)
     if (session->observer != NULL)
         session->observer->phase((enum step_phase)session->timer.phase, false);
     session->timer.phase = STEP_PHASES;
-    range_end(session);
+    if (session->device->backend->range_end != NULL)
+        session->device->backend->range_end();
+}
+
+/* Adds the time since the last call that was spent waiting for other ranks, and `passed` seconds
+ * without it, to the times of the timer's unit, if they are measured. */
+static void unit_time(struct session *session, double passed, bool computes)
+{
+    struct step_timer *timer = &session->timer;
+    if (timer->seconds == NULL || timer->phase == STEP_PHASES)
+        return;
+    struct unit_seconds *seconds = &timer->seconds[timer->unit];
+    const bool forward = timer->phase == STEP_FORWARD;
+    const double exposed = exposed_now(), waited = exposed - timer->exposed;
+    *(forward ? &seconds->forward_waiting : &seconds->backward_waiting) += waited;
+    if (computes)
+        *(forward ? &seconds->forward : &seconds->backward) += passed - waited;
+    timer->exposed = exposed;
+    timer->unit_begin = clock_now();
 }
 
 static void unit_begin(struct session *session, int unit)
 {
-    struct step_timer *timer = &session->timer;
     profile_unit(session->profile, unit);
     status_set_unit(unit);
-    range_begin(session, session->model->units[unit].name);
-    timer->unit = unit;
-    if (timer->seconds != NULL && timer->phase != STEP_PHASES) {
-        struct unit_seconds *seconds = &timer->seconds[unit];
-        double exposed = exposed_now(session), waited = exposed - timer->exposed;
-        *(timer->phase == STEP_FORWARD ? &seconds->forward_waiting : &seconds->backward_waiting) +=
-            waited;
-        timer->exposed = exposed;
-        timer->unit_begin = clock_now();
-    }
+    if (session->device->backend->range_begin != NULL)
+        session->device->backend->range_begin(session->model->units[unit].name);
+    session->timer.unit = unit;
+    unit_time(session, 0, false);
     if (session->observer != NULL)
         session->observer->unit(unit, true);
 }
 
 static void unit_end(struct session *session)
 {
-    struct step_timer *timer = &session->timer;
     if (session->observer != NULL)
-        session->observer->unit(timer->unit, false);
-    if (timer->seconds != NULL && timer->phase != STEP_PHASES) {
-        struct unit_seconds *seconds = &timer->seconds[timer->unit];
-        bool forward = timer->phase == STEP_FORWARD;
-        double passed = clock_now() - timer->unit_begin;
-        double exposed = exposed_now(session), waited = exposed - timer->exposed;
-        *(forward ? &seconds->forward : &seconds->backward) += passed - waited;
-        *(forward ? &seconds->forward_waiting : &seconds->backward_waiting) += waited;
-        timer->exposed = exposed;
-    }
-    timer->unit = -1;
-    range_end(session);
+        session->observer->unit(session->timer.unit, false);
+    unit_time(session, clock_now() - session->timer.unit_begin, true);
+    session->timer.unit = -1;
+    if (session->device->backend->range_end != NULL)
+        session->device->backend->range_end();
     profile_unit(session->profile, -1);
 }
 
@@ -276,33 +267,13 @@ static void pass_run(struct step_context *step, const struct micro_batch *micro,
     times->backward += clock_now() - middle;
 }
 
-/* Begins the grains and partial sums of the pass, with train.exact=layout. */
-static void pass_cut(struct session *session, const struct micro_batch *micro)
+uint64_t step_recompute(struct step_context *step, int64_t position, int64_t count)
 {
-    if (session->grains == NULL)
-        return;
-    grains_begin(session->grains, micro->count > 0 ? micro->position : 0, micro->count,
-                 micro->global_count);
-    flat_begin_pass(&session->flat, round_up_division(micro->global_count, session->grain),
-                    micro->number);
-}
-
-/* A step whose grains are checked. */
-struct checked_step {
-    struct step_context *step;
-    int64_t global_count;
-};
-
-/* Computes a grain of a check again (grain_compute). Restores the sums of losses. */
-static uint64_t grain_recompute(void *context, int64_t position, int64_t count)
-{
-    const struct checked_step *checked = context;
-    struct step_context *step = checked->step;
     struct session *session = step->session;
     const struct device_backend *backend = session->device->backend;
     const struct micro_batch grain = {.position = count > 0 ? position : 0,
                                       .count = count,
-                                      .global_count = checked->global_count,
+                                      .global_count = (int64_t)step->params.samples,
                                       .good = true};
     struct step_params params = step->params;
     struct step_times unused = {0};
@@ -323,10 +294,15 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
                        struct step_times *times)
 {
     struct session *session = step->session;
-    if (micro->first)
+    if (micro->number == 0)
         flat_begin_gradients(&session->flat);
-    pass_cut(session, micro);
-    const bool checked = step->checked && micro->first; /* later ones may be empty */
+    if (session->grains != NULL) {
+        grains_begin(session->grains, micro->count > 0 ? micro->position : 0, micro->count,
+                     micro->global_count);
+        flat_begin_pass(&session->flat, round_up_division(micro->global_count, session->grain),
+                        micro->number);
+    }
+    const bool checked = step->checked && micro->number == 0; /* later ones may be empty */
     if (checked)
         grain_check_begin(&step->check, micro->position, micro->good ? micro->count : 0);
     pass_run(step, micro, TARGET_STEP, times);
@@ -338,9 +314,7 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     const double begin = clock_now();
     flat_reduce_wait(&session->flat);
     if (step->checked)
-        error_defer(grain_check_end(&step->check, step->number, grain_recompute,
-                                    &(struct checked_step){step, micro->global_count},
-                                    &step->wrong));
+        error_defer(grain_check_end(&step->check, step, &step->wrong));
     const double reduced = clock_now();
     times->reduce += reduced - begin;
     phase_begin(session, STEP_UPDATE);
@@ -430,7 +404,6 @@ static void micro_batch_run(struct step_context *step, int64_t number, struct st
                                       .global_count = batch->global_count,
                                       .running_weight = running_weight(step, batch, number),
                                       .good = batch->error.kind == ERROR_NONE,
-                                      .first = number == 0,
                                       .last = number == session->accumulate - 1};
     double begin = clock_now();
     step->params.position = (uint32_t)batch->position;
@@ -458,7 +431,6 @@ void step_rehearse(struct step_context *step)
                                           .global_count = global_count,
                                           .running_weight = 1,
                                           .good = true,
-                                          .first = number == 0,
                                           .last = number == accumulate - 1};
         phase_begin(session, STEP_DATA);
         if (!step->records)
@@ -525,12 +497,10 @@ static enum origin nonfinite_explain(struct session *session, int64_t number, st
 }
 
 /* Adds the busy and the exposed time of the communication since `before`. */
-static void communication_times(const struct session *session, const struct step_times *before,
-                                struct step_times *times)
+static void communication_times(const struct step_times *before, struct step_times *times)
 {
-    struct comm *world = session->mesh.world;
     double busy, exposed;
-    world->backend->times(world, &busy, &exposed);
+    comm_times(&busy, &exposed);
     times->communication += busy - before->communication;
     times->exposed += exposed - before->exposed;
 }
@@ -592,7 +562,7 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
     if (session->io.scaler == NULL) /* with a scaler, the device subtracts them */
         params.update -= session->io.result.scaler.skipped;
     struct step_times before = {0}, none = {0};
-    communication_times(session, &none, &before);
+    communication_times(&none, &before);
     step->checked = grain_check_due(&step->check, number);
     step->number = number;
     step->params = params;
@@ -607,7 +577,7 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
                          step->params.samples);
     bool good = results_read(step, false, error);
     times->update += clock_now() - begin;
-    communication_times(session, &before, times);
+    communication_times(&before, times);
     return good;
 }
 
@@ -618,4 +588,31 @@ bool step_finish(struct step_context *step, struct step_times *times, struct err
     input_finish(&step->session->input);
     times->update += clock_now() - begin;
     return good;
+}
+
+/* ---- control flags: one small all-reduce (maximum) for each step */
+
+void control_start(struct control *control, const struct control_flags *flags)
+{
+    enum { FLAGS = sizeof *flags / sizeof(int64_t) };
+    struct comm *world = control->world;
+    ENSURE(!control->started, "control flags: the previous all-reduce was not waited for");
+    control->flags = *flags;
+    control->request =
+        comm_start_all_reduce(world, &control->flags, FLAGS, COMM_INT64, COMM_MAX, NULL);
+    control->started = true;
+}
+
+struct control_flags control_wait(struct control *control)
+{
+    ENSURE(control->started, "control flags: no all-reduce was started");
+    control->world->backend->wait(control->request, NULL);
+    control->started = false;
+    return control->flags;
+}
+
+void control_close(struct control *control)
+{
+    if (control->started)
+        control_wait(control);
 }

@@ -7,7 +7,6 @@
 
 #include "train/feed.h"
 #include "train/grain_check.h"
-#include "train/grain_hashes.h"
 #include "train/optimizer.h"
 #include "train/session.h"
 
@@ -58,6 +57,11 @@ MUST_CHECK bool step_run(struct step_context *step, int64_t number, double rate,
 MUST_CHECK bool step_finish(struct step_context *step, struct step_times *times,
                             struct error *error);
 
+/* For a check of grains: computes the gradients of the grain of `count` samples in the session's
+ * input, from sample `position` of the step's global batch, and returns their hash. Restores the
+ * sums of losses. Collective; count may be 0. */
+uint64_t step_recompute(struct step_context *step, int64_t position, int64_t count);
+
 /* Queues the device operations of a step with full batches, without a loader: for a device and a
  * mesh that only record them (plan/step_script.h). */
 void step_rehearse(struct step_context *step);
@@ -74,5 +78,35 @@ void step_forward(struct session *session, const struct model_pass *pass);
  * classes and, unless NULL, the probabilities [count, classes] are written. */
 void step_loss(struct session *session, int64_t count, double scale, bool gradient,
                float *probabilities);
+
+/* ---- Control flags: events that one rank sees but on which all ranks must act at the same step. A
+ * signal, rank 0's clock or an unfinished checkpoint sets a flag. An all-reduce of the flags starts
+ * at the begin of each step and is waited for at its end, so it overlaps with the step. */
+
+/* 0 or 1 each, of one rank; after the all-reduce 1 if any rank has set the flag. */
+struct control_flags {
+    int64_t stop;       /* a signal requests the end of the run */
+    int64_t time_over;  /* train.max_seconds have passed */
+    int64_t checkpoint; /* a checkpoint is due by checkpoint.every_seconds */
+    int64_t writing;    /* this rank still writes its part of a background checkpoint */
+};
+
+/* Initially zero, except `world`. */
+struct control {
+    struct comm *world;
+    struct comm_request *request;
+    bool started;
+    struct control_flags flags; /* the buffer of the all-reduce */
+};
+
+/* Collective. Starts the all-reduce. Each start is followed by one control_wait. */
+void control_start(struct control *control, const struct control_flags *flags);
+
+/* Collective. Waits for the all-reduce and returns the maximum of each flag over all ranks. */
+struct control_flags control_wait(struct control *control);
+
+/* Collective if an all-reduce was started and not waited for, as after a failed step. Does nothing
+ * on a zeroed struct. */
+void control_close(struct control *control);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Rings of pinned memory between host and device. */
-#include "train/step_io.h"
+#include "train/input.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "train/target_metrics.h"
+#include "train/evaluate.h"
 
 #include <math.h>
 #include <omp.h>

@@ -1,17 +1,246 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* A training run from a deck to a run folder: set-up, resume, epochs of steps and evaluations,
- * checkpoints, results. */
+ * checkpoints, receipts, results. */
 #ifndef VITTRAIN_TRAIN_TRAINER_H
 #define VITTRAIN_TRAIN_TRAINER_H
 
-#include <stdbool.h>
+#include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/memory_checkpoint.h"
+#include "checkpoint/run_folder.h"
+#include "config/options.h"
+#include "runlog/monitor.h"
+#include "runlog/run_log.h"
+#include "train/evaluate.h"
+#include "train/optimizer.h"
+#include "train/pictures.h"
+#include "train/run.h"
+#include "train/step.h"
+#include "train/straggler.h"
 
-struct error;
-struct trainer;
+/* Sums since the last log line. */
+struct interval {
+    double begin; /* clock */
+    int64_t steps, images;
+    struct step_times times;
+    struct loss_sums
+        earlier; /* of this rank: sums that were taken from the device before the end */
+};
 
-/* Collective. Run the training that trainer_open has set up (train/trainer_state.h), record its end
- * and close everything. Return false and an error, also after an attempt that was recorded as
- * failed. */
-bool trainer_train(struct trainer *trainer, struct error *error);
+/* The current epoch, without earlier attempts. */
+struct epoch_clock {
+    double begin, data, training; /* clock; seconds */
+    int64_t images, steps;
+};
+
+/* State of the log lines and table rows (progress.c). */
+struct progress {
+    struct interval interval;
+    struct interval_sums *sums; /* reduced over all ranks at each interval */
+    struct straggler straggler;
+    struct epoch_clock epoch;
+    struct metrics_row last_epoch;
+    double plain_line_at;   /* clock: the newest progress line without a terminal */
+    double rate, norm;      /* of the newest step */
+    int64_t skipped_logged; /* skipped updates that were logged */
+    bool data_wait_logged, missing_targets_logged;
+};
+
+/* Rank 0's outputs. */
+struct run_output {
+    struct run_log *log;
+    struct json_t *record;   /* result.json (run_record.c); NULL: not begun */
+    struct error log_error;  /* the first row that could not be written */
+    struct monitor *monitor; /* on all ranks; NULL: output.monitor=0 */
+    struct upload *upload;   /* NULL: no output.upload */
+};
+
+/* An attempt is one execution of the program; a resumed run has several. */
+struct attempt {
+    double opened_at; /* clock: start of the set-up */
+    char started[32]; /* the same in UTC */
+    int64_t number;   /* from 1, as in result.json (rank 0); 0: not recorded yet */
+    double begin;     /* clock: start of the first step */
+    double evaluation_seconds;
+    struct step_times times; /* of this rank */
+    int64_t steps, images;
+    double step_seconds;
+    /* Sums over the earlier attempts. */
+    double earlier_seconds, earlier_without_setup_seconds, earlier_train_seconds;
+};
+
+struct run_checkpoints {
+    struct checkpoint_target target;
+    struct checkpoint_writer *writer;
+    char resume_path[OPTION_TEXT + 64]; /* the checkpoint to resume from; "": none */
+    bool verified;                      /* its checksums are known to be right */
+    double written_at;                  /* clock */
+    double seconds;                     /* for which this attempt waited for checkpoints */
+    int64_t count;                      /* of this attempt */
+    bool overdue;                       /* by checkpoint.every_seconds */
+    struct memory_checkpoint *memory;
+    bool memory_overdue;              /* a checkpoint in memory is due */
+    bool memory_failed;               /* a write failed: there will be no others */
+    struct memory_found found;        /* path "": resume_path is not in memory */
+    int64_t memory_count;             /* checkpoints in memory of this attempt */
+    double memory_allocation_seconds; /* for the first two of them, which allocate memory */
+    double memory_seconds;            /* for the others */
+};
+
+/* The best evaluation so far, as reported. training_state, which decides what the run does, ignores
+ * an evaluation that was made only because the run ended: a resumed run would not make it. */
+struct best_evaluation {
+    double metric; /* checkpoint.monitor */
+    int64_t step;
+    double top1; /* the highest accuracy, whatever checkpoint.monitor is; NAN: none */
+};
+
+struct run_stop {
+    const char *reason; /* NULL: the run continues */
+    bool out_of_time;   /* by train.max_seconds */
+    bool signalled;     /* by a signal: without an evaluation */
+    bool early;         /* by a signal before the first step */
+    bool succeeded;     /* trainer_run returned true */
+};
+
+/* The evaluation of the test split at the end of the run (train.test). */
+struct test_evaluation {
+    struct evaluation evaluation; /* without a confusion matrix: not done */
+    struct data_feed feed;        /* unless the validation split is the test split */
+    const char *weights;          /* "best" or "last" */
+    int64_t step;                 /* of these weights */
+};
+
+/* The rows of receipt.csv, by ascending step: exact loss and norm of a step, and hashes of the
+ * model's state after it (docs/outputs.md). */
+struct receipt_table {
+    char *header;    /* the first line; owns the text of all lines */
+    char **line;     /* [count] */
+    bool has_grains; /* the last column is `grains`, which files of older versions lack */
+    int64_t count;
+};
+
+/* A run writes receipts. A replay compares its own with those of the run; it has no run folder and
+ * writes no files. */
+struct run_receipts {
+    const struct receipt_table *expected; /* of a replay; NULL: a run */
+    int64_t next;                         /* row of `expected` */
+    struct grain_hashes hashes;           /* of a step with a receipt */
+};
+
+struct trainer {
+    struct run run;
+    char *data;        /* rank 0: description of both splits, for checkpoints (resume.h) */
+    double peak_flops; /* of a rank (train/peak.h); NAN: unknown, and on other ranks than 0 */
+    int64_t steps_per_epoch, total_steps;
+    struct schedule schedule;
+    struct control control;
+    struct training_state state;
+    struct run_folder folder;
+    struct run_checkpoints checkpoints;
+    struct attempt attempt;
+    struct evaluation evaluation; /* the newest */
+    struct best_evaluation best;
+    struct test_evaluation test;
+    struct pictures pictures; /* of the newest evaluation */
+    struct run_stop stop;
+    struct progress progress;
+    struct run_output output;
+    struct run_receipts receipts;
+};
+
+/* Collective. On an error everything is closed again. */
+MUST_CHECK bool trainer_open(struct trainer *trainer, const struct options *options,
+                             struct comm *world, struct error *error);
+
+/* Collective. Train to the end of the run (epochs, steps, time or early stopping). */
+MUST_CHECK bool trainer_run(struct trainer *trainer, struct error *error);
+void trainer_close(struct trainer *trainer);
+
+/* Collective. Run the training, record its end and close everything. Return false and an error,
+ * also after an attempt that was recorded as failed. */
+MUST_CHECK bool trainer_train(struct trainer *trainer, struct error *error);
+
+/* Collective. As trainer_open, for a replay of the run in `folder`, from a checkpoint or, if that
+ * is "", from the start. `expected` must stay valid. */
+MUST_CHECK bool trainer_open_replay(struct trainer *trainer, const struct options *options,
+                                    const char *folder, const char *checkpoint,
+                                    const struct receipt_table *expected, struct comm *world,
+                                    struct error *error);
+
+/* Collective. Replay the steps up to `last`, or fewer if a signal requests the end. Epochs are
+ * evaluated only if the schedule depends on it. */
+MUST_CHECK bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error);
+
+/* Collective. Set path to the newest valid checkpoint, and log those that are skipped. Return false
+ * if there is none or with an error, as checkpoint_find. */
+MUST_CHECK bool trainer_newest_checkpoint(const struct checkpoint_target *target,
+                                          struct comm *world, char *path, size_t size,
+                                          struct error *error);
+
+/* Read the text of receipt.csv; `path` is for messages. An incomplete last line is ignored. */
+MUST_CHECK bool receipt_table_read(struct receipt_table *table, const char *text, const char *path,
+                                   struct error *error);
+/* Fail if the receipts are of another model. */
+MUST_CHECK bool receipt_table_check(const struct receipt_table *table, const char *folder,
+                                    const struct model *model, struct error *error);
+int64_t receipt_table_step(const struct receipt_table *table, int64_t row);
+/* Return the number of receipts up to a step. */
+int64_t receipts_until(const struct receipt_table *table, int64_t step);
+void receipt_table_free(struct receipt_table *table);
+
+/* The rest is private to src/train. */
+
+/* True if the state lacks the evaluation of its epoch: an earlier attempt ended between the last
+ * step of the epoch and the end of the evaluation. */
+bool trainer_epoch_is_unfinished(const struct trainer *trainer, const struct training_state *state);
+
+/* True if no step is left after this state: all are done, or train.early_stop ended the run. */
+bool trainer_is_over(const struct trainer *trainer, const struct training_state *state);
+
+/* Update the seconds in the training state. */
+void trainer_update_seconds(struct trainer *trainer);
+
+/* True if several evaluations on the test set decide which checkpoint is the best one. */
+bool trainer_chooses_on_test(const struct trainer *trainer);
+
+/* Return the metadata of the run's weights (model_metadata.h); the caller frees it. */
+char *trainer_metadata(const struct trainer *trainer);
+
+/* Collective. Set resume_path to the checkpoint of checkpoint.resume, or to "". */
+MUST_CHECK bool trainer_find_checkpoint(struct trainer *trainer, struct error *error);
+
+/* Collective. With mesh.elastic, set the global batch to that of the checkpoint. */
+MUST_CHECK bool trainer_decide_batch(struct trainer *trainer, struct error *error);
+
+/* Collective. Read the checkpoint resume_path. */
+MUST_CHECK bool trainer_resume(struct trainer *trainer, struct error *error);
+
+/* Collective. Write a checkpoint with its links, or start to write it in the background. */
+MUST_CHECK bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
+
+/* Collective. Wait for the checkpoint in the background. */
+MUST_CHECK bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);
+
+/* Collective. Write a checkpoint in memory. After a failure, for example if /dev/shm is full, a
+ * warning is logged and the run continues without checkpoints in memory. */
+void trainer_memory_write(struct trainer *trainer);
+
+/* Rank 0: add this attempt to the log book, if it was recorded. failure: NULL if it succeeded. An
+ * error is a warning. */
+void trainer_logbook_add(struct trainer *trainer, const char *failure);
+
+/* Return the header line of receipt.csv, without its end; the caller frees it. */
+char *receipts_header(const struct model *model);
+
+/* True if the step, counted from 1, has a receipt. */
+bool receipts_due(const struct trainer *trainer, int64_t step);
+
+/* Reset the sums of losses and the hashes of grains. Call it before a step with a receipt. */
+void receipts_begin(struct trainer *trainer);
+
+/* Collective. Call it after a step with a receipt. Waits for the device. A run writes the row. A
+ * replay fails with ERROR_DIFFERENT, the same on all ranks, if a value differs; the error names the
+ * step, the unit, both values, and the first grain whose hash differs. */
+MUST_CHECK bool receipts_take(struct trainer *trainer, struct error *error);
 
 #endif

@@ -14,39 +14,13 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "train/hardware.h"
 #include "train/progress.h"
-#include "train/receipts.h"
-#include "train/trainer_state.h"
 
 enum { BEST_PATH = OPTION_TEXT + 64 };
 /* Ratio of learning rates above which a rise is logged. */
 static const double rise_least = 1.5;
 
 static const char early_stop_reason[] = "no gain for train.early_stop evaluations";
-
-/* Starts the all-reduce of the control flags at the begin of a step. Time limits follow the clock
- * of rank 0. */
-static void flags_start(struct trainer *trainer)
-{
-    const struct options *options = &trainer->run.options;
-    double now = clock_now();
-    double limit = options->train.max_seconds, every = options->checkpoint.every_seconds;
-    bool decides = trainer->run.world->rank == 0;
-    const struct control_flags own = {
-        .stop = comm_stop_wanted(),
-        .time_over = decides && limit > 0 && now - trainer->attempt.opened_at >= limit,
-        .checkpoint = decides && every > 0 && now - trainer->checkpoints.written_at >= every,
-        .writing = checkpoint_writer_is_busy(trainer->checkpoints.writer)};
-    control_start(&trainer->control, &own);
-}
-
-bool trainer_stop_is_wanted(struct trainer *trainer)
-{
-    trainer->control.world = trainer->run.world;
-    control_start(&trainer->control, &(struct control_flags){.stop = comm_stop_wanted()});
-    return control_wait(&trainer->control).stop != 0;
-}
 
 static void stop_by_signal(struct trainer *trainer)
 {
@@ -99,12 +73,6 @@ static void step_capture(const struct trainer *trainer, bool on)
     backend->capture(on);
 }
 
-static void algorithms_agree(const struct trainer *trainer)
-{
-    const struct session *session = &trainer->run.session;
-    hardware_agree_algorithms(session->device, session->stream, trainer->run.world);
-}
-
 static bool step_advance(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
@@ -123,7 +91,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
      * was resumed at a smaller one. Steps are recorded after that. */
     if (trainer->attempt.steps + trainer->progress.interval.steps == 0 ||
         (state->epoch_step == 0 && trainer->run.step.graph == NULL))
-        algorithms_agree(trainer);
+        session_agree_algorithms(&trainer->run.session);
     trainer->progress.rate = rate;
     state->step++;
     state->epoch_step++;
@@ -142,6 +110,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
 /* Trains the rest of the epoch, or less if the run stops. */
 static bool epoch_train(struct trainer *trainer, struct error *error)
 {
+    const struct options *options = &trainer->run.options;
     struct training_state *state = &trainer->state;
     if (state->epoch_step == 0) {
         state->epoch_loss_sum = state->epoch_top1_sum = state->epoch_top5_sum = 0;
@@ -150,7 +119,18 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     state->finished = false;
     session_activations(&trainer->run.session, true);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
-        flags_start(trainer);
+        /* Time limits follow the clock of rank 0. */
+        const double now = clock_now(), limit = options->train.max_seconds;
+        const double every = options->checkpoint.every_seconds;
+        const bool decides = trainer->run.world->rank == 0;
+        control_start(
+            &trainer->control,
+            &(struct control_flags){
+                .stop = comm_stop_wanted(),
+                .time_over = decides && limit > 0 && now - trainer->attempt.opened_at >= limit,
+                .checkpoint =
+                    decides && every > 0 && now - trainer->checkpoints.written_at >= every,
+                .writing = checkpoint_writer_is_busy(trainer->checkpoints.writer)});
         if (!step_advance(trainer, error))
             return false;
         const struct control_flags flags = control_wait(&trainer->control);
@@ -179,7 +159,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         if (!interval_end(trainer, error) || !trainer_checkpoint(trainer, false, error))
             return false;
     }
-    algorithms_agree(trainer);
+    session_agree_algorithms(&trainer->run.session);
     return interval_end(trainer, error);
 }
 
@@ -226,20 +206,12 @@ static bool split_evaluate(struct trainer *trainer, struct data_feed *feed,
                            struct evaluation *evaluation, struct error *error)
 {
     struct session *session = &trainer->run.session;
-    const struct image_source source = input_source(&session->input, &feed->source);
-    const struct evaluation_visitor classes = {
-        .visit = misclassified_visit, .self = &trainer->misclassified, .counts = true};
-    const struct evaluation_visitor planes = {
-        .visit = plane_samples_visit, .self = &trainer->planes, .counts = true};
-    const bool has_planes = session->options->model.head == HEAD_DENSE;
-    const struct evaluation_visitor *visitor = session->model->loss == LOSS_CROSS_ENTROPY ? &classes
-                                               : has_planes                               ? &planes
-                                                                                          : NULL;
-    misclassified_begin(&trainer->misclassified, &source, session->model->classes);
-    if (has_planes)
-        plane_samples_begin(&trainer->planes, session, &feed->dataset);
+    const struct evaluation_visitor visitor = {
+        .visit = pictures_visit, .self = &trainer->pictures, .counts = true};
+    const bool shows = pictures_begin(&trainer->pictures, session, feed);
     average_swap(trainer);
-    bool good = evaluation_run(session, feed, visitor, &trainer->control, evaluation, error);
+    bool good = evaluation_run(session, feed, shows ? &visitor : NULL, &trainer->control,
+                               evaluation, error);
     average_swap(trainer);
     return good;
 }
@@ -249,7 +221,7 @@ static bool validation_run(struct trainer *trainer, struct error *error)
     evaluation_free(&trainer->evaluation);
     bool good = split_evaluate(trainer, &trainer->run.validation, &trainer->evaluation, error);
     if (good)
-        algorithms_agree(trainer);
+        session_agree_algorithms(&trainer->run.session);
     trainer->attempt.evaluation_seconds += trainer->evaluation.seconds;
     if (trainer->evaluation.given_up)
         stop_by_signal(trainer);
@@ -275,22 +247,16 @@ static bool run_is_over(const struct trainer *trainer)
     return trainer->state.step >= trainer->total_steps || trainer->stop.reason != NULL;
 }
 
-/* True if the state lacks the evaluation at the end of its epoch. */
-static bool epoch_is_unfinished(const struct trainer *trainer, const struct training_state *state)
+bool trainer_epoch_is_unfinished(const struct trainer *trainer, const struct training_state *state)
 {
     return state->epoch_step == trainer->steps_per_epoch ||
            (state->step >= trainer->total_steps && state->epoch_step > 0 && !state->finished);
 }
 
-bool trainer_epoch_is_unfinished(const struct trainer *trainer)
-{
-    return epoch_is_unfinished(trainer, &trainer->state);
-}
-
 bool trainer_is_over(const struct trainer *trainer, const struct training_state *state)
 {
     return (state->step >= trainer->total_steps || patience_is_over(trainer, state)) &&
-           !epoch_is_unfinished(trainer, state);
+           !trainer_epoch_is_unfinished(trainer, state);
 }
 
 /* True if train.eval_every requires an evaluation at the end of the current epoch. */
@@ -310,7 +276,7 @@ static void epoch_advance(struct training_state *state)
 static bool epoch_interrupt(struct trainer *trainer, struct error *error)
 {
     evaluation_free(&trainer->evaluation); /* it is of another step */
-    if (trainer_epoch_is_unfinished(trainer))
+    if (trainer_epoch_is_unfinished(trainer, &trainer->state))
         log_info("the evaluation after step %lld is left to the next attempt",
                  (long long)trainer->state.step);
     return trainer_checkpoint(trainer, false, error);
@@ -411,15 +377,6 @@ static void best_require(struct trainer *trainer)
     trainer->state.best_step = trainer->best.step = 0;
 }
 
-/* Collective. Makes the links to checkpoints follow the state (checkpoint_links_restore). */
-static bool links_restore(const struct trainer *trainer, struct error *error)
-{
-    if (trainer->run.world->rank == 0)
-        error_defer(checkpoint_links_restore(trainer->folder.checkpoints, trainer->state.step,
-                                             trainer->best.step, error));
-    return comm_agree(trainer->run.world, error);
-}
-
 /* Collective. Reads the best weights, unless they are those of the newest step. With
  * checkpoint.every=0 they may have no checkpoint; then the session keeps the last weights. */
 static bool best_weights_read(struct trainer *trainer, struct error *error)
@@ -490,23 +447,12 @@ static bool test_run(struct trainer *trainer, struct error *error)
     return good;
 }
 
-/* Ends a run whose steps were all done in earlier attempts. Writes the results if the run was
- * killed between the last checkpoint and the results. */
-static bool run_conclude(struct trainer *trainer, struct error *error)
+/* Collective. Restores the results of a run that was killed between its last checkpoint and the
+ * results. */
+static bool results_restore(struct trainer *trainer, struct error *error)
 {
-    if (trainer->folder.finished_steps == trainer->state.step) {
-        log_info(
-            "nothing to do: the run ended at step %lld of %lld; raise train.epochs, train.steps "
-            "or train.early_stop to continue",
-            (long long)trainer->state.step, (long long)trainer->total_steps);
-        return true;
-    }
-    log_info("the run ended at step %lld before its results were written: writing them now",
-             (long long)trainer->state.step);
     if (patience_is_over(trainer, &trainer->state))
         trainer->stop.reason = early_stop_reason;
-    if (!run_record_begin(trainer, error))
-        return false;
     /* That in memory is removed at the end. */
     if (trainer->checkpoints.found.path[0] != '\0' &&
         (!trainer_checkpoint(trainer, false, error) || !trainer_checkpoint_finish(trainer, error)))
@@ -519,25 +465,7 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
         log_info("the results are left to the next attempt: a signal requested the end");
     else if (trainer->run.validates)
         best_update(trainer, false);
-    return links_restore(trainer, error) && weights_export(trainer, error) &&
-           test_run(trainer, error) && progress_result(trainer, error);
-}
-
-/* Collective. Starts to read the sensors. */
-static void monitor_start(struct trainer *trainer)
-{
-    const struct options *options = &trainer->run.options;
-    const struct mesh *mesh = &trainer->run.session.mesh;
-    const struct monitor_setup setup = {.world = trainer->run.world,
-                                        .of_node = mesh->node->rank == 0,
-                                        .folder = options->output.csv ? trainer->folder.path : NULL,
-                                        .log = trainer->output.log,
-                                        .device = trainer->run.session.device,
-                                        .seconds = options->output.monitor,
-                                        .step = trainer->state.step,
-                                        .root = ""};
-    if (options->output.monitor > 0)
-        trainer->output.monitor = monitor_open(&setup);
+    return true;
 }
 
 /* Runs the epochs. The loader continues across epochs and during evaluations. A background
@@ -549,7 +477,8 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
     if (!run_is_over(trainer))
         loader_start(trainer->run.train.loader, state->epoch, state->epoch_step,
                      trainer->total_steps - state->step);
-    bool good = !trainer_epoch_is_unfinished(trainer) || epoch_finish(trainer, error);
+    bool good =
+        !trainer_epoch_is_unfinished(trainer, &trainer->state) || epoch_finish(trainer, error);
     while (good && !run_is_over(trainer))
         good = epoch_train(trainer, error) && epoch_finish(trainer, error);
     if (trainer_checkpoint_finish(trainer, &late))
@@ -611,33 +540,62 @@ static void schedule_rise_warn(const struct trainer *trainer)
 bool trainer_run(struct trainer *trainer, struct error *error)
 {
     const struct options *options = &trainer->run.options;
+    const struct run_stop *stop = &trainer->stop;
+    const bool over = trainer_is_over(trainer, &trainer->state);
+    const long long step = trainer->state.step, steps = trainer->total_steps;
     trainer->attempt.begin = trainer->checkpoints.written_at = clock_now();
-    status_set_step(trainer->state.step);
+    status_set_step(step);
     trainer->progress.last_epoch = run_log_row("epoch", 0, 0);
-    if (trainer->state.step > 0)
-        trainer->progress.rate = schedule_rate(&trainer->schedule, trainer->state.step - 1);
-    if (trainer->stop.early) {
+    if (step > 0)
+        trainer->progress.rate = schedule_rate(&trainer->schedule, step - 1);
+    if (stop->early) {
         log_info("stopped before the first step: a signal requested it");
         return true;
     }
-    if (trainer_is_over(trainer, &trainer->state))
-        return run_conclude(trainer, error);
+    if (over && trainer->folder.finished_steps == step) {
+        log_info(
+            "nothing to do: the run ended at step %lld of %lld; raise train.epochs, train.steps "
+            "or train.early_stop to continue",
+            step, steps);
+        return true;
+    }
+    if (over)
+        log_info("the run ended at step %lld before its results were written: writing them now",
+                 step);
     if (!run_record_begin(trainer, error))
         return false;
-    best_require(trainer);
-    if (!links_restore(trainer, error))
+    if (over && !results_restore(trainer, error))
         return false;
-    monitor_start(trainer);
-    schedule_rise_warn(trainer);
-    progress_begin(trainer);
-    if (!epochs_run(trainer, error))
+    if (!over)
+        best_require(trainer);
+    if (trainer->run.world->rank == 0)
+        error_defer(
+            checkpoint_links_restore(trainer->folder.checkpoints, step, trainer->best.step, error));
+    if (!comm_agree(trainer->run.world, error))
         return false;
-    if (trainer->stop.reason != NULL)
-        log_info("stopped at step %lld of %lld: %s%s", (long long)trainer->state.step,
-                 (long long)trainer->total_steps, trainer->stop.reason,
-                 trainer->stop.signalled && strcmp(options->checkpoint.resume, "auto") == 0
-                     ? "; the same command resumes the run"
-                     : "");
+    if (!over) {
+        const struct monitor_setup setup = {.world = trainer->run.world,
+                                            .of_node = trainer->run.session.mesh.node->rank == 0,
+                                            .folder =
+                                                options->output.csv ? trainer->folder.path : NULL,
+                                            .log = trainer->output.log,
+                                            .device = trainer->run.session.device,
+                                            .seconds = options->output.monitor,
+                                            .step = step,
+                                            .root = ""};
+        if (options->output.monitor > 0)
+            trainer->output.monitor = monitor_open(&setup);
+        schedule_rise_warn(trainer);
+        progress_begin(trainer);
+        if (!epochs_run(trainer, error))
+            return false;
+        if (stop->reason != NULL)
+            log_info("stopped at step %lld of %lld: %s%s", (long long)trainer->state.step, steps,
+                     stop->reason,
+                     stop->signalled && strcmp(options->checkpoint.resume, "auto") == 0
+                         ? "; the same command resumes the run"
+                         : "");
+    }
     return weights_export(trainer, error) && test_run(trainer, error) &&
            progress_result(trainer, error);
 }

@@ -12,7 +12,7 @@
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/weights_file.h"
 #include "config/run_options.h"
-#include "core/subprocess.h"
+#include "core/hdf5_reader.h"
 #include "model_fixture.h"
 #include "test.h"
 
@@ -23,7 +23,7 @@ static const struct training_state some_state = {
     .epoch = 3,
     .epoch_step = 17,
     .global_batch = 64,
-    .seed = 0xfedcba9876543210u,
+    .seed = 0x7edcba9876543210,
     .best_metric = 0.1,
     .best_step = 1000,
     .evaluations_without_gain = 2,
@@ -499,10 +499,10 @@ TEST(test_unchecked_files)
     struct checkpoint_target target = {.directory = folder};
     FIXTURE(fixture, world->size, &usual, 2, false);
     assert_true(checkpoint_write(&target, &fixture.flat, &some_order, &error));
-    subprocess_set_program("./not-there");
+    hdf5_child_set_program("./not-there");
     assert_false(
         checkpoint_find(&target, world, found, sizeof found, report, sizeof report, &error));
-    subprocess_set_program(NULL);
+    hdf5_child_set_program(NULL);
     assert_int_equal(error.kind, ERROR_MEMORY);
     assert_string_equal(report, "");
 

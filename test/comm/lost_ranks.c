@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Jobs that lose a rank, for test_comm_death.sh:
- *   lost_ranks WAY                            the last rank dies or does not come
+ *   lost_ranks WAY                            the last rank (silent0: rank 0) dies or stops
  *   lost_ranks TRANSPORT RANKS_A_NODE COUNT   the last rank does not come to an all-reduce
  *   lost_ranks                                no rank is lost: the job ends between two heartbeats
  */
@@ -23,19 +23,14 @@ static struct comm *world;
 /* One rank dies or does not come; the others wait for it. */
 static int die(const char *way)
 {
-    bool chosen = world->rank == world->size - 1;
-    /* Pairs of neighbours: the first two ranks, the last two. */
-    struct comm *low = world->backend->split(world, world->rank < 2, world->rank);
-    struct comm *high = world->backend->split(world, world->rank > 0, world->rank);
+    const bool silent = strncmp(way, "silent", strlen("silent")) == 0;
+    const bool chosen = world->rank == (strcmp(way, "silent0") == 0 ? 0 : world->size - 1);
     comm_barrier(world);
     if (chosen && strcmp(way, "kill") == 0)
         raise(SIGKILL);
-    if (strncmp(way, "silent", strlen("silent")) == 0) {
+    if (silent) {
         comm_set_heartbeat_timeout(1.5);
         sleep(1); /* until every rank has sent a heartbeat */
-        if (world->rank == (strcmp(way, "silent0") == 0 ? 0 : world->size - 1))
-            raise(SIGSTOP);
-        comm_barrier(world);
     }
     if (chosen && strcmp(way, "broken") == 0)
         MPI_CHECK(MPI_Send(NULL, 0, MPI_BYTE, world->size, 0, MPI_COMM_WORLD));
@@ -45,29 +40,15 @@ static int die(const char *way)
         raise(SIGSEGV);
     if (chosen && strcmp(way, "ensure") == 0)
         ENSURE(world == NULL, "a condition of the test");
-    comm_set_timeout(0.5);
-    if (chosen && (strcmp(way, "absent") == 0 || strcmp(way, "apart") == 0))
-        pause();
-    if (chosen && strcmp(way, "elsewhere") == 0)
-        comm_receive(world, &(char){0}, 1, 0);
-    if (chosen && (strcmp(way, "stopped") == 0 || strcmp(way, "beyond") == 0))
+    comm_set_timeout(silent ? 0 : 0.5);
+    if (chosen && (silent || strcmp(way, "stopped") == 0))
         raise(SIGSTOP);
     if (strcmp(way, "alone") == 0) {
         if (world->rank == 1)
             comm_receive(world, &(char){0}, 1, world->size - 1);
         pause();
     }
-    if (strcmp(way, "beyond") == 0)
-        comm_barrier(world->rank == 0 ? low : high);
-    static float buffer[100000];
-    if (strcmp(way, "apart") == 0) {
-        static const int parts[3] = {1, 1, 1};
-        static float received[30000];
-        world->backend->wait(world->backend->all_to_all(world, buffer, 30000, parts, received,
-                                                        10000, COMM_FP32, NULL),
-                             NULL);
-    }
-    comm_all_reduce(world, buffer, 100000, COMM_FP32, COMM_SUM);
+    comm_barrier(world);
     return 0;
 }
 
@@ -89,9 +70,8 @@ static int stay_away(const char *transport, int ranks_a_node, int64_t count)
         pause();
     int64_t small = 0;
     struct comm_request *first =
-        world->backend->all_reduce(world, buffer, count, COMM_FP32, COMM_SUM, NULL);
-    world->backend->wait(world->backend->all_reduce(world, &small, 1, COMM_INT64, COMM_SUM, NULL),
-                         NULL);
+        comm_start_all_reduce(world, buffer, count, COMM_FP32, COMM_SUM, NULL);
+    world->backend->wait(comm_start_all_reduce(world, &small, 1, COMM_INT64, COMM_SUM, NULL), NULL);
     world->backend->wait(first, NULL);
     return 0;
 }

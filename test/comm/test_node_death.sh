@@ -31,7 +31,7 @@ no_rank_left() { [ "$(ranks_left)" = 0 ]; }
 # named NAME PATTERN: a line must report the missing heartbeat. A line printed while mpirun ends the job may be lost, so
 # the warning before it is accepted, too.
 named() {
-    grep -qE "(warning|vittrain: failure): $2: no heartbeat for ([3-9]|[1-9][0-9])" "$run_log" || bad="$bad no $2;"
+    grep -qE "(warning|vittrain: failure): $2 \(no heartbeat for ([3-9]|[1-9][0-9])" "$run_log" || bad="$bad no $2;"
     result "$1" "$bad" "$run_log"
 }
 
@@ -47,7 +47,7 @@ start cut two 4 mesh.heartbeat_timeout=3 # shorter than mpirun's keep-alive (7 s
 sleep 1.5                      # until every rank has sent its step
 cluster link 2 down
 bad=$(gone)
-grep -qE "^vittrain: failure: ranks 2-3 on $node_2: .*; last: rank 2 in .*, step [0-9]+, for .*; rank 3 in" "$run_log" ||
+grep -qE "^vittrain: failure: ranks 2-3 on $node_2 .* last in .*, step [0-9]+, for " "$run_log" ||
     bad="$bad no verdict;"
 grep -q 'rank [01] on' "$run_log" && bad="$bad others are named, too;"
 named 'a disconnected cable: the ranks behind it are named, and no rank is left on any node' "ranks 2-3 on $node_2"

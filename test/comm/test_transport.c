@@ -99,9 +99,8 @@ static void all_to_all_start(struct flight *flight, unsigned number)
     free(flight->reference);
     flight->received = calloc(bytes + 1, 1);
     flight->reference = calloc(bytes + 1, 1);
-    flight->request =
-        comm->backend->all_to_all(comm, flight->buffer, flight->total / 2, flight->parts,
-                                  flight->received, flight->count, type->type, NULL);
+    flight->request = comm_start_all_to_all(comm, flight->buffer, flight->total / 2, flight->parts,
+                                            flight->received, flight->count, type->type, NULL);
 }
 
 /* One call of MPI for each number of a partial value. Return 1 if the result differs. */
@@ -142,7 +141,6 @@ static void flight_start(struct flight *flight, struct comm *const group[GROUPS]
                               .number = number,
                               .count = draw_count(sizes.word)};
     struct comm *comm = flight->group;
-    const struct comm_backend *backend = comm->backend;
     const struct comm_test_type *type = &comm_types[flight->type];
     enum comm_operation operation = comm_operations[flight->operation].operation;
     bool blocks = flight->kind == REDUCE_SCATTER || flight->kind == ALL_GATHER;
@@ -154,18 +152,18 @@ static void flight_start(struct flight *flight, struct comm *const group[GROUPS]
     flight->reference = buffer_open(type->type, flight->total, world->rank, number);
     if (flight->kind == ALL_REDUCE)
         flight->request =
-            backend->all_reduce(comm, flight->buffer, flight->count, type->type, operation, NULL);
+            comm_start_all_reduce(comm, flight->buffer, flight->count, type->type, operation, NULL);
     else if (flight->kind == REDUCE_SCATTER)
-        flight->request = backend->reduce_scatter(comm, flight->buffer, flight->count, type->type,
-                                                  operation, NULL);
+        flight->request = comm_start_reduce_scatter(comm, flight->buffer, flight->count, type->type,
+                                                    operation, NULL);
     else if (flight->kind == ALL_GATHER)
         flight->request =
-            backend->all_gather(comm, flight->buffer, flight->count, type->type, NULL);
+            comm_start_all_gather(comm, flight->buffer, flight->count, type->type, NULL);
     else if (flight->kind == ALL_TO_ALL)
         all_to_all_start(flight, number);
     else
-        flight->request =
-            backend->broadcast(comm, flight->buffer, flight->count, type->type, flight->root, NULL);
+        flight->request = comm_start_broadcast(comm, flight->buffer, flight->count, type->type,
+                                               flight->root, NULL);
 }
 
 static int64_t flight_end(struct flight *flight)
@@ -197,7 +195,7 @@ static int64_t flight_end(struct flight *flight)
     return wrong;
 }
 
-enum { FLIGHTS = 5, ROUNDS = 9 };
+enum { FLIGHTS = 5 };
 
 static int64_t fly(const struct layout *layout, unsigned rounds, unsigned first)
 {
@@ -217,24 +215,26 @@ static int64_t fly(const struct layout *layout, unsigned rounds, unsigned first)
 }
 
 /* Two layouts together have every kind with every type and operation. */
-TEST(results_are_mpis_on_every_layout)
+static int64_t all_wrong_on(unsigned rounds, unsigned begin)
 {
     int64_t wrong = 0;
-    for (int i = 0; i < LAYOUTS; i++)
+    for (unsigned i = 0; i < LAYOUTS; i++)
         if (layout_fits(&layouts[i]))
-            wrong += fly(&layouts[i], ROUNDS, (unsigned)i * ROUNDS * FLIGHTS);
-    assert_int_equal(all_wrong(wrong), 0);
+            wrong += fly(&layouts[i], rounds, begin + i * rounds * FLIGHTS);
+    return all_wrong(wrong);
+}
+
+TEST(results_are_mpis_on_every_layout)
+{
+    assert_int_equal(all_wrong_on(9, 0), 0);
 }
 
 TEST(results_are_mpis_over_a_bad_network)
 {
-    int64_t wrong = 0;
     network_delay(true);
-    for (int i = 0; i < LAYOUTS; i++)
-        if (layout_fits(&layouts[i]))
-            wrong += fly(&layouts[i], 3, 10000 + (unsigned)i * 15);
+    const int64_t wrong = all_wrong_on(3, 10000);
     network_delay(false);
-    assert_int_equal(all_wrong(wrong), 0);
+    assert_int_equal(wrong, 0);
 }
 
 /* Run on the first group of the layout. */
@@ -248,38 +248,31 @@ static float *noise_sum(const struct layout *layout, int64_t count)
     return sum;
 }
 
-TEST(a_layout_gives_the_same_bits_always_and_everywhere)
+/* Return 0 if the sums have the same bits on all ranks in both layouts, of which the second has a
+ * bad network. */
+static int64_t sums_differ(const struct layout *one, const struct layout *other, int64_t count)
 {
-    const int64_t count = 30011;
-    const size_t bytes = (size_t)count * sizeof(float);
-    int64_t wrong = 0;
-    for (int i = 0; i < LAYOUTS; i++) {
-        if (!layout_fits(&layouts[i]))
-            continue;
-        float *first = noise_sum(&layouts[i], count);
-        network_delay(true);
-        float *again = noise_sum(&layouts[i], count);
-        network_delay(false);
-        wrong += memcmp(first, again, bytes) != 0;
-        wrong += differs_from_root(first, count);
-        free(first);
-        free(again);
-    }
-    assert_int_equal(all_wrong(wrong), 0);
+    float *first = noise_sum(one, count);
+    network_delay(true);
+    float *again = noise_sum(other, count);
+    network_delay(false);
+    const int64_t wrong = (memcmp(first, again, (size_t)count * sizeof(float)) != 0) +
+                          differs_from_root(first, count);
+    free(first);
+    free(again);
+    return wrong;
 }
 
 /* The available shared memory is not part of the layout. */
-TEST(shared_memory_gives_the_bits_of_the_ring)
+TEST(a_layout_gives_the_same_bits_always_and_everywhere)
 {
     const int64_t counts[] = {1, 10240, 10241, 100003}; /* the first two are exchanges */
     int64_t wrong = 0;
-    for (int i = 0; i < 4; i++) {
-        float *ring = noise_sum(&(struct layout){TRANSPORT_RING, 0, false}, counts[i]);
-        float *shared = noise_sum(&(struct layout){TRANSPORT_SHARED, 0, false}, counts[i]);
-        wrong += memcmp(ring, shared, (size_t)counts[i] * sizeof(float)) != 0;
-        free(ring);
-        free(shared);
-    }
+    for (int i = 0; i < LAYOUTS; i++)
+        if (layout_fits(&layouts[i]))
+            wrong += sums_differ(&layouts[i], &layouts[i], 30011);
+    for (int i = 0; i < 4; i++)
+        wrong += sums_differ(&layouts[0], &layouts[1], counts[i]);
     assert_int_equal(all_wrong(wrong), 0);
 }
 
@@ -301,12 +294,12 @@ TEST(small_ones_may_be_many_and_late)
             if (other != late)
                 MPI_Recv(NULL, 0, MPI_BYTE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         struct comm_request *beside =
-            backend->all_reduce(group[0], large, LARGE, COMM_FP32, COMM_SUM, NULL);
+            comm_start_all_reduce(group[0], large, LARGE, COMM_FP32, COMM_SUM, NULL);
         if (world->rank != late)
             MPI_Send(NULL, 0, MPI_BYTE, late, 0, MPI_COMM_WORLD);
         for (int i = 0; i < SMALL; i++) {
             value[i] = 100 * i + group[0]->rank;
-            request[i] = backend->all_reduce(group[0], &value[i], 1, COMM_INT64, COMM_MAX, NULL);
+            request[i] = comm_start_all_reduce(group[0], &value[i], 1, COMM_INT64, COMM_MAX, NULL);
         }
         for (int i = SMALL - 1; i >= 0; i--) {
             backend->wait(request[i], NULL);
@@ -344,8 +337,8 @@ static int64_t large_run(struct comm *group, uint8_t *data, int64_t count)
     wrong += large_wrong(data, 0, count);
     for (int64_t i = 0; i < count; i++)
         data[i] = first ? large_value(i) : 0;
-    group->backend->wait(
-        group->backend->reduce_scatter(group, data, part, COMM_BYTE, COMM_SUM, NULL), NULL);
+    group->backend->wait(comm_start_reduce_scatter(group, data, part, COMM_BYTE, COMM_SUM, NULL),
+                         NULL);
     wrong += large_wrong(data, begin, begin + part);
     memset(data, 0, (size_t)begin);
     memset(data + begin + part, 0, (size_t)(count - begin - part));
@@ -386,57 +379,39 @@ TEST(counts_go_beyond_2_gib)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* Return 0 if all ranks refuse the layout with an error that contains `words`. */
-static int64_t refused(const struct layout *layout, const char *words)
+/* Set the layout's transport of a group of all ranks. Return 1 unless it is described by `text`, or
+ * refused with an error that contains `refusal`. */
+static int64_t choice_wrong(const struct layout *layout, const char *text, const char *refusal)
 {
     struct error error = {0};
+    char described[256];
+    int64_t ranks = 1;
     network_set_nodes(layout->ranks_a_node, layout->mixed);
     struct comm *group = world->backend->split(world, 0, world->rank);
-    int64_t wrong = group->backend->set_transport(group, layout->transport, &error);
-    wrong += error.kind != ERROR_USAGE || strstr(error.text, words) == NULL;
-    /* The group is still usable. */
-    int64_t ranks = 1;
-    comm_all_reduce(group, &ranks, 1, COMM_INT64, COMM_SUM);
-    wrong += ranks != world->size;
+    const bool good = group->backend->set_transport(group, layout->transport, &error);
+    group->backend->describe_transport(group, described, sizeof described);
+    comm_all_reduce(group, &ranks, 1, COMM_INT64, COMM_SUM); /* the group is usable */
     group->backend->close(group);
     network_set_nodes(0, false);
-    return wrong;
-}
-
-TEST(what_does_not_fit_is_refused)
-{
-    int64_t wrong = 0;
-    if (world->size > 2 && world->size % 2 == 1)
-        wrong += refused(&(struct layout){TRANSPORT_HIERARCHICAL, 2, false},
-                         "different numbers of ranks");
-    if (world->size > 1)
-        wrong += refused(&(struct layout){TRANSPORT_SHARED, 1, false}, "nodes");
-    assert_int_equal(all_wrong(wrong), 0);
-}
-
-/* The description of a group with this layout. */
-static void describe(const struct layout *layout, char *text, size_t size)
-{
-    struct comm *group[GROUPS];
-    groups_open(layout, group);
-    group[0]->backend->describe_transport(group[0], text, size);
-    groups_close(group);
+    return ranks != world->size || good != (refusal == NULL) ||
+           (good ? strcmp(described, text) != 0
+                 : error.kind != ERROR_USAGE || strstr(error.text, refusal) == NULL);
 }
 
 TEST(the_choice_is_told)
 {
-    char text[256], expected[256];
-    int wrong = 0;
-    if (world->size > 2 && world->size % 2 == 0) {
-        describe(&(struct layout){TRANSPORT_AUTO, 2, false}, text, sizeof text);
-        snprintf(expected, sizeof expected, "hierarchical (%d nodes x 2 ranks, shared inside)",
-                 world->size / 2);
-        wrong += strcmp(text, expected) != 0;
-    }
-    describe(&(struct layout){TRANSPORT_AUTO, 1, false}, text, sizeof text);
-    wrong += strcmp(text, "ring") != 0;
-    describe(&(struct layout){TRANSPORT_SHARED, 0, false}, text, sizeof text);
-    wrong += strcmp(text, world->size > 1 ? "shared" : "ring") != 0;
+    const int size = world->size;
+    char nodes[64];
+    snprintf(nodes, sizeof nodes, "hierarchical (%d nodes x 2 ranks, shared inside)", size / 2);
+    int64_t wrong = choice_wrong(&(struct layout){TRANSPORT_AUTO, 1, false}, "ring", NULL) +
+                    choice_wrong(&layouts[1], size > 1 ? "shared" : "ring", NULL);
+    if (size > 2 && size % 2 == 0)
+        wrong += choice_wrong(&(struct layout){TRANSPORT_AUTO, 2, false}, nodes, NULL);
+    if (size > 2 && size % 2 == 1)
+        wrong += choice_wrong(&(struct layout){TRANSPORT_HIERARCHICAL, 2, false}, NULL,
+                              "different numbers of ranks");
+    if (size > 1)
+        wrong += choice_wrong(&(struct layout){TRANSPORT_SHARED, 1, false}, NULL, "nodes");
     assert_int_equal(all_wrong(wrong), 0);
 }
 

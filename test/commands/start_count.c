@@ -128,33 +128,26 @@ struct comm_request *__real_progress_start(const struct comm_request *request);
 struct comm_request *__wrap_progress_start(const struct comm_request *request);
 void __real_transport_run(const struct comm_request *request, unsigned char *scratch);
 void __wrap_transport_run(const struct comm_request *request, unsigned char *scratch);
-void __real_heartbeat_turn(double now);
-void __wrap_heartbeat_turn(double now);
+void __real_heartbeat_turn(const struct comm_request *request, double waited, double now);
+void __wrap_heartbeat_turn(const struct comm_request *request, double waited, double now);
 void __real_status_set_phase(int phase);
 void __wrap_status_set_phase(int phase);
 
-/* Only the main thread starts collectives. Requests that only wait for an exchange are not counted:
- * their number depends on the time. */
+/* Only the main thread starts collectives. */
 struct comm_request *__wrap_progress_start(const struct comm_request *request)
 {
     static const char *const action[] = {"all-reduce", "reduce-scatter", "all-gather",
                                          "broadcast",  "send",           "receive"};
-    if (request->awaits != EXCHANGE_NONE)
-        return __real_progress_start(request);
     pthread_mutex_lock(&count.lock);
     count.order[count.queued++ % RECORDS] = count.records;
-    record_add(action[request->action], request->count * comm_type_size(request->type),
-               request->group->comm.size);
+    record_add(action[request->call.action],
+               request->call.count * comm_type_size(request->call.type), request->group->comm.size);
     pthread_mutex_unlock(&count.lock);
     return __real_progress_start(request);
 }
 
 void __wrap_transport_run(const struct comm_request *request, unsigned char *scratch)
 {
-    if (request->awaits != EXCHANGE_NONE) {
-        __real_transport_run(request, scratch);
-        return;
-    }
     pthread_mutex_lock(&count.lock);
     current = &count.record[count.order[count.begun++ % RECORDS]];
     pthread_mutex_unlock(&count.lock);
@@ -162,10 +155,10 @@ void __wrap_transport_run(const struct comm_request *request, unsigned char *scr
     current = NULL;
 }
 
-void __wrap_heartbeat_turn(double now)
+void __wrap_heartbeat_turn(const struct comm_request *request, double waited, double now)
 {
     in_heartbeat = true;
-    __real_heartbeat_turn(now);
+    __real_heartbeat_turn(request, waited, now);
     in_heartbeat = false;
 }
 

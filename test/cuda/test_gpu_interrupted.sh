@@ -48,7 +48,7 @@ wait_job=$!
 wait_for '^warning: stalled' "$work/stalled.log"
 kill $wait_job
 wait $wait_job
-bad=$(grep -qE '^warning: stalled: rank 1 on .* in the wait for data, step 6, ' "$work/stalled.log" || echo 'not named')
+bad=$(grep -qE '^warning: stalled: rank 1 on .*in the wait for data, step 6, ' "$work/stalled.log" || echo 'not named')
 result 'a rank that the others wait for is named' "$bad" "$work/stalled.log"
 
 # What jobs/first_gpus.sh runs on a node with several GPUs, with a stand-in for nvidia-smi.

@@ -56,8 +56,8 @@ static void *reduced(const void *values, int64_t count, const struct comm_test_t
     backend->zero(stream, memory, bytes);
     backend->copy(stream, memory, values, bytes);
     backend->event_record(ready, stream);
-    group->backend->wait(
-        group->backend->all_reduce(group, memory, count, type->type, operation, ready), stream);
+    group->backend->wait(comm_start_all_reduce(group, memory, count, type->type, operation, ready),
+                         stream);
     void *content = content_of(memory, bytes);
     backend->event_close(ready);
     backend->release(device, memory);
@@ -112,10 +112,10 @@ static int scatter_and_gather_wrong(int type, int64_t count)
     backend->copy(stream, memory, own, bytes);
     backend->event_record(ready, stream);
     struct comm_request *request =
-        group->backend->reduce_scatter(group, memory, count, tested->type, COMM_SUM, ready);
+        comm_start_reduce_scatter(group, memory, count, tested->type, COMM_SUM, ready);
     group->backend->wait(request, stream);
     backend->event_record(ready, stream);
-    request = group->backend->all_gather(group, memory, count, tested->type, ready);
+    request = comm_start_all_gather(group, memory, count, tested->type, ready);
     group->backend->wait(request, stream);
     void *got = content_of(memory, bytes);
     reference_reduce(type, own, count * world->size, MPI_SUM, MPI_COMM_WORLD);
@@ -147,7 +147,7 @@ TEST(broadcast_comes_from_its_root)
         backend->copy(stream, memory, own, LARGE * sizeof *own);
         backend->event_record(ready, stream);
         struct comm_request *request =
-            group->backend->broadcast(group, memory, LARGE, COMM_FP32, root, ready);
+            comm_start_broadcast(group, memory, LARGE, COMM_FP32, root, ready);
         group->backend->wait(request, NULL);
         float *got = content_of(memory, LARGE * sizeof *own);
         wrong += memcmp(got, expected, LARGE * sizeof *own) != 0;
@@ -207,8 +207,8 @@ static int all_to_all_wrong(int pattern, int64_t count, const struct comm_test_t
         if (time == 1)
             backend->graph_begin(stream);
         backend->event_record(ready, stream);
-        struct comm_request *request = group->backend->all_to_all(
-            group, sent, stride, parts, received, count, type->type, ready);
+        struct comm_request *request =
+            comm_start_all_to_all(group, sent, stride, parts, received, count, type->type, ready);
         group->backend->wait(request, stream);
         struct graph *graph = time == 1 ? backend->graph_end(stream) : NULL;
         if (graph != NULL)
@@ -263,10 +263,9 @@ static int mesh_wrong(int shard)
     backend->event_record(ready, stream);
     for (int u = 0; u < UNITS; u++) {
         float *first = values + 2L * u * COUNT;
-        gathering[u] =
-            shards->backend->all_reduce(shards, first, COUNT, COMM_FP32, COMM_SUM, ready);
-        reducing[u] = replicas->backend->all_reduce(replicas, first + COUNT, COUNT, COMM_FP32,
-                                                    COMM_MAX, ready);
+        gathering[u] = comm_start_all_reduce(shards, first, COUNT, COMM_FP32, COMM_SUM, ready);
+        reducing[u] =
+            comm_start_all_reduce(replicas, first + COUNT, COUNT, COMM_FP32, COMM_MAX, ready);
     }
     for (int u = UNITS - 1; u >= 0; u--) {
         replicas->backend->wait(reducing[u], stream);
@@ -313,7 +312,7 @@ TEST(recorded_steps_have_collectives)
     backend->copy(stream, memory + bytes, memory, bytes);
     backend->event_record(ready, stream);
     struct comm_request *request =
-        group->backend->all_reduce(group, memory + bytes, COUNT, COMM_FP64, COMM_SUM, ready);
+        comm_start_all_reduce(group, memory + bytes, COUNT, COMM_FP64, COMM_SUM, ready);
     group->backend->wait(request, stream);
     backend->copy(stream, memory, memory + bytes, bytes);
     struct graph *graph = backend->graph_end(stream);
@@ -325,7 +324,7 @@ TEST(recorded_steps_have_collectives)
     for (int i = 0; i < COUNT; i++)
         wrong += got[i] != i * factor;
     /* Also outside of the graph afterwards. */
-    request = group->backend->all_reduce(group, memory, COUNT, COMM_FP64, COMM_SUM, NULL);
+    request = comm_start_all_reduce(group, memory, COUNT, COMM_FP64, COMM_SUM, NULL);
     group->backend->wait(request, NULL);
     double *again = content_of(memory, bytes);
     for (int i = 0; i < COUNT; i++)
@@ -351,7 +350,7 @@ static void sum_once(void)
 {
     unsigned char *memory = device_memory(sizeof(float));
     struct comm_request *request =
-        group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
+        comm_start_all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
     group->backend->wait(request, stream);
     backend->stream_synchronize(stream);
     backend->release(device, memory);
@@ -373,7 +372,7 @@ static void exchange_once(void)
     unsigned char *memory = device_memory(6 * sizeof(float));
     unsigned char *received = memory + 3 * sizeof(float);
     group->backend->wait(
-        group->backend->all_to_all(group, memory, 3, parts, received, 1, COMM_FP32, NULL), stream);
+        comm_start_all_to_all(group, memory, 3, parts, received, 1, COMM_FP32, NULL), stream);
     backend->stream_synchronize(stream);
     backend->release(device, memory);
 }
@@ -404,7 +403,7 @@ static void recorded_sum(void)
     struct event *ready = backend->event_open(device);
     backend->graph_begin(stream);
     backend->event_record(ready, stream);
-    group->backend->wait(group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, ready),
+    group->backend->wait(comm_start_all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, ready),
                          stream);
     struct graph *graph = backend->graph_end(stream);
     backend->graph_run(graph, stream);
@@ -423,9 +422,9 @@ static int mixed(void)
 static int different(void)
 {
     unsigned char *memory = device_memory(2 * sizeof(float));
-    group->backend->wait(group->backend->all_reduce(group, memory, world->rank == 0 ? 1 : 2,
-                                                    COMM_FP32, COMM_SUM, NULL),
-                         NULL);
+    group->backend->wait(
+        comm_start_all_reduce(group, memory, world->rank == 0 ? 1 : 2, COMM_FP32, COMM_SUM, NULL),
+        NULL);
     return 0;
 }
 
@@ -436,9 +435,9 @@ static int overlapping(void)
     unsigned char *memory = device_memory(2 * sizeof(float));
     for (int i = 0; i < 10; i++) {
         struct comm_request *first =
-            group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
-        struct comm_request *second = replicas->backend->all_reduce(
-            replicas, memory + sizeof(float), 1, COMM_FP32, COMM_SUM, NULL);
+            comm_start_all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
+        struct comm_request *second =
+            comm_start_all_reduce(replicas, memory + sizeof(float), 1, COMM_FP32, COMM_SUM, NULL);
         group->backend->wait(first, NULL);
         replicas->backend->wait(second, NULL);
     }

@@ -119,7 +119,7 @@ static void open_sampler(struct sampler *sampler, int rank, int size)
     sampler_open(sampler, 5, dataset.count, BATCH, 1, options.data.shuffle != SHUFFLE_OFF, false,
                  rank, size);
     if (options.data.shuffle == SHUFFLE_CHUNKS)
-        sampler_use_blocks_of(sampler, chunk_of, NULL);
+        sampler_use_blocks(sampler, chunk_of, NULL);
 }
 
 /* Read three epochs as one rank of `size`, and return the largest number of decoded chunks. */

@@ -73,8 +73,7 @@ static void check_case(struct vector_file *file, int number, bool bicubic)
     snprintf(name, sizeof name, "source%d", number);
     const int64_t height = vector_file_size(file, name, 0), width = vector_file_size(file, name, 1);
     struct crop_source source = {.pixels = vector_file_bytes(file, name, NULL),
-                                 .width = width,
-                                 .height = height,
+                                 .present = {0, 0, width, height},
                                  .row_stride = 3 * width,
                                  .pixel_stride = 3,
                                  .channel_stride = 1,
@@ -94,11 +93,8 @@ static void check_case(struct vector_file *file, int number, bool bicubic)
     /* the requested part of the image suffices, and gives the same result */
     struct image_request request;
     crop_request(&crop, &plan, &request);
-    source.x = request.area.x;
-    source.y = request.area.y;
-    source.width = request.area.width;
-    source.height = request.area.height;
-    source.pixels = (const uint8_t *)source.pixels + 3 * (source.y * width + source.x);
+    source.present = request.area;
+    source.pixels = (const uint8_t *)source.pixels + 3 * (request.area.y * width + request.area.x);
     if (request.scale == 1) {
         assert_true(crop_from_pixels(&crop, &plan, &source, 3, &scratch, planes, &error));
         assert_memory_equal(planes, expected, (size_t)count);
@@ -234,28 +230,32 @@ TEST(random_places_are_all_reached)
 /* Evaluation uses its own options, or else those of training without randomness. */
 TEST(evaluation_follows_the_options)
 {
+    static const struct {
+        const char *settings;
+        int64_t resize, pad;
+        int resize_to, take;
+    } cases[] = {{"augment.random_resized_crop=on", 224, 0, RESIZE_SQUARE, CROP_NONE},
+                 {"augment.random_resized_crop=on eval.resize=256 eval.resize_to=shorter "
+                  "eval.crop=center",
+                  256, 0, RESIZE_SHORTER, CROP_CENTER},
+                 {"augment.resize=256 augment.crop=random augment.crop_pad=4", 256, 0,
+                  RESIZE_SQUARE, CROP_CENTER},
+                 {"augment.resize=256 augment.crop=random augment.crop_pad=4 eval.crop=random "
+                  "eval.crop_pad=4",
+                  256, 4, RESIZE_SQUARE, CROP_RANDOM}};
     assert_false(crop_is_active(&options, false));
     assert_true(crop_is_active(&options, true));
-    open_random_resized("", 224);
-    assert_true(crop_is_active(&options, false));
-    open_square(224, false);
-    assert_false(crop.random_resized);
-    assert_int_equal(crop.resize.height, 224);
-    assert_int_equal(crop.take, CROP_NONE);
-    set("eval.resize=256 eval.resize_to=shorter eval.crop=center");
-    open_square(224, false);
-    assert_int_equal(crop.resize.height, 256);
-    assert_int_equal(crop.resize_to, RESIZE_SHORTER);
-    assert_int_equal(crop.take, CROP_CENTER);
-    options_default(&options);
-    set("augment.resize=256 augment.crop=random augment.crop_pad=4");
-    open_square(224, false);
-    assert_int_equal(crop.take, CROP_CENTER);
-    assert_int_equal(crop.pad, 0);
-    set("eval.crop=random eval.crop_pad=4");
-    open_square(224, false);
-    assert_int_equal(crop.take, CROP_RANDOM);
-    assert_int_equal(crop.pad, 4);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        options_default(&options);
+        set(cases[i].settings);
+        assert_true(crop_is_active(&options, false));
+        open_square(224, false);
+        assert_false(crop.random_resized);
+        assert_int_equal(crop.resize.height, cases[i].resize);
+        assert_int_equal(crop.resize_to, cases[i].resize_to);
+        assert_int_equal(crop.take, cases[i].take);
+        assert_int_equal(crop.pad, cases[i].pad);
+    }
 }
 
 /* timm's ResizeKeepRatio((292, 146)) and CenterCrop((256, 128)): the resized image covers the size
@@ -356,10 +356,12 @@ TEST(scaled_decoding_is_near)
     plan.box.width = plan.box.height = 224 * 30;
     crop_request(&crop, &plan, &request);
     assert_int_equal(request.scale, 8);
-    const struct sample sample = sample_find("jpeg_444");
+    static const char *const kinds[] = {"jpeg_444",  "jpeg_422",         "jpeg_420",
+                                        "jpeg_grey", "jpeg_progressive", "jpeg_cmyk"};
     uint8_t scaled[3 * 8 * 8], exact[3 * 8 * 8];
-    open_random_resized("augment.crop_scale=0.6,1", 8);
-    for (uint32_t i = 0; i < 20; i++) {
+    open_random_resized("augment.crop_scale=0.3,1", 8);
+    for (uint32_t i = 0; i < 60; i++) {
+        const struct sample sample = sample_find(kinds[i % 6]);
         double gap = 0;
         crop.scaled_decode = true;
         assert_true(crop_file(&crop, 0, i, sample.bytes, sample.count, &scratch, scaled, &error));
@@ -369,7 +371,7 @@ TEST(scaled_decoding_is_near)
         for (size_t p = 0; p < sizeof exact; p++)
             gap += abs(scaled[p] - exact[p]);
         if (gap / (double)sizeof exact > 3)
-            fail_msg("sample %u: %g levels apart", i, gap / (double)sizeof exact);
+            fail_msg("%s, sample %u: %g levels apart", sample.name, i, gap / (double)sizeof exact);
     }
 }
 

@@ -155,19 +155,6 @@ TEST(test_official_incomplete)
     split_opens(SPLIT_TRAIN, 50000);
 }
 
-TEST(test_wrong_sizes)
-{
-    make_set("sizes");
-    use_root("sizes");
-    static const int64_t bad[] = {0, 1, RECORD - 1, 2 * RECORD + 1, 3 * RECORD - 1};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        make_file("sizes/data_batch_2.bin", 0, 3, bad[i]);
-        split_fails(SPLIT_TRAIN, "data_batch_2.bin");
-    }
-    make_file("sizes/data_batch_2.bin", 0, 3, 2 * RECORD + 1);
-    split_fails(SPLIT_TRAIN, "record 2 ");
-}
-
 static void set_byte(const char *name, int64_t place, unsigned char value)
 {
     int file = open(temporary_path(name), O_WRONLY);
@@ -176,15 +163,21 @@ static void set_byte(const char *name, int64_t place, unsigned char value)
     close(file);
 }
 
-TEST(test_wrong_labels)
+TEST(test_damaged)
 {
-    make_set("labels");
-    use_root("labels");
-    set_byte("labels/data_batch_3.bin", 11 * RECORD, 10);
+    static const int64_t bad[] = {0, 1, RECORD - 1, 2 * RECORD + 1, 3 * RECORD - 1};
+    make_set("damaged");
+    use_root("damaged");
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        make_file("damaged/data_batch_2.bin", 0, 3, bad[i]);
+        split_fails(SPLIT_TRAIN, bad[i] == 2 * RECORD + 1 ? "record 2 " : "data_batch_2.bin");
+    }
+    make_file("damaged/data_batch_2.bin", 0, 3, 3 * RECORD);
+    set_byte("damaged/data_batch_3.bin", 11 * RECORD, 10);
     split_fails(SPLIT_TRAIN, "record 11 has label 10");
-    set_byte("labels/data_batch_3.bin", 11 * RECORD, 255);
+    set_byte("damaged/data_batch_3.bin", 11 * RECORD, 255);
     split_fails(SPLIT_TRAIN, "record 11 has label 255");
-    set_byte("labels/data_batch_3.bin", 11 * RECORD, 9);
+    set_byte("damaged/data_batch_3.bin", 11 * RECORD, 9);
     split_opens(SPLIT_TRAIN, -1);
 }
 

@@ -9,7 +9,7 @@
 #include "model_fixture.h"
 #include "temporary.h"
 #include "test.h"
-#include "train/trainer_state.h"
+#include "train/trainer.h"
 
 enum { EPOCHS = 3, BATCH = 16, EPOCH_STEPS = 6, SAMPLES = EPOCH_STEPS * BATCH };
 

@@ -5,7 +5,7 @@
  * picture (test/python/check_colours.py):
  *   test_policy KIND AMOUNT HEIGHT WIDTH <PLANES >PLANES */
 #include "config/options.h"
-#include "data/policy.h"
+#include "data/augment.h"
 #include "device_test.h"
 #include "test.h"
 #include "vector_file.h"
@@ -30,21 +30,17 @@ static struct policy policy_of_options(void)
 }
 
 /* ---- Pixels. */
-struct picture {
-    struct colour_image image;
-    const uint8_t *source;
-    size_t bytes;
-};
 
-static void picture_check(struct picture *picture, const struct image_change *change,
-                          const uint8_t *expected, const char *what, int number)
+static void change_check(const struct changed_image *image, const uint8_t *source, size_t bytes,
+                         const struct image_change *change, const uint8_t *expected)
 {
-    memcpy(picture->image.planes, picture->source, picture->bytes);
-    image_change(&picture->image, change);
-    for (size_t i = 0; i < picture->bytes; i++)
-        if (picture->image.planes[i] != expected[i])
-            fail_msg("%s %d (kind %d, %g), byte %zu: %d, torchvision has %d", what, number,
-                     (int)change->kind, change->amount, i, picture->image.planes[i], expected[i]);
+    memcpy(image->planes, source, bytes);
+    image_change(image, change);
+    for (size_t i = 0; i < bytes; i++)
+        if (image->planes[i] != expected[i])
+            fail_msg("kind %d, %g, %d x %d, byte %zu: %d, torchvision has %d", (int)change->kind,
+                     change->amount, (int)image->height, (int)image->width, i, image->planes[i],
+                     expected[i]);
 }
 
 static void check_picture(struct vector_file *file, const char *name, const struct image_host *host)
@@ -52,32 +48,31 @@ static void check_picture(struct vector_file *file, const char *name, const stru
     char key[64];
     int64_t count;
     snprintf(key, sizeof key, "%s.source", name);
-    struct picture picture = {.image = {.height = vector_file_size(file, key, 1),
+    const uint8_t *source = vector_file_bytes(file, key, &count);
+    const size_t bytes = (size_t)count;
+    const struct changed_image image = {.planes = malloc(bytes),
+                                        .scratch = malloc(bytes),
+                                        .height = vector_file_size(file, key, 1),
                                         .width = vector_file_size(file, key, 2),
-                                        .host = *host},
-                              .source = vector_file_bytes(file, key, &count)};
-    const int64_t height = picture.image.height, width = picture.image.width;
-    picture.bytes = (size_t)count;
-    picture.image.planes = malloc(picture.bytes);
-    picture.image.scratch = malloc(picture.bytes);
+                                        .host = *host};
     const double *operation = vector_file_doubles(file, "operations", NULL);
     snprintf(key, sizeof key, "%s.operations", name);
     const uint8_t *expected = vector_file_bytes(file, key, NULL);
     for (int64_t i = 0; i < vector_file_size(file, "operations", 0); i++, operation += 3) {
-        struct image_change change =
+        const struct image_change change =
             policy_operation((enum image_change_kind)operation[0], (int64_t)operation[1],
-                             operation[2] != 0, height, width);
-        picture_check(&picture, &change, expected + i * count, key, (int)i);
+                             operation[2] != 0, image.height, image.width);
+        change_check(&image, source, bytes, &change, expected + i * count);
     }
     const double *given = vector_file_doubles(file, "changes", NULL);
     snprintf(key, sizeof key, "%s.changes", name);
     expected = vector_file_bytes(file, key, NULL);
-    for (int64_t i = 0; i < vector_file_size(file, "changes", 0); i++, given += 2) {
-        struct image_change change = {(enum image_change_kind)given[0], given[1]};
-        picture_check(&picture, &change, expected + i * count, key, (int)i);
-    }
-    free(picture.image.planes);
-    free(picture.image.scratch);
+    for (int64_t i = 0; i < vector_file_size(file, "changes", 0); i++, given += 2)
+        change_check(&image, source, bytes,
+                     &(struct image_change){(enum image_change_kind)given[0], given[1]},
+                     expected + i * count);
+    free(image.planes);
+    free(image.scratch);
 }
 
 TEST(changes_are_torchvisions)
@@ -101,12 +96,6 @@ TEST(changes_are_torchvisions)
 }
 
 /* ---- Draws. */
-static void assert_share(double count, double share)
-{
-    if (fabs(count / DRAWS - share) > 4.5 * sqrt(share * (1 - share) / DRAWS))
-        fail_msg("a share of %.4f, expected %.4f", count / DRAWS, share);
-}
-
 TEST_WITH(operations_are_as_likely, set_up, NULL)
 {
     options.augment.rand_augment = 2;
@@ -122,10 +111,10 @@ TEST_WITH(operations_are_as_likely, set_up, NULL)
         negative += changes[0].kind == CHANGE_SHEAR_X && changes[0].amount < 0;
     }
     for (int i = 0; i < POLICY_OPERATIONS; i++) {
-        assert_share(kinds[0][i], 1.0 / POLICY_OPERATIONS);
-        assert_share(kinds[1][i], 1.0 / POLICY_OPERATIONS);
+        assert_share(DRAWS, kinds[0][i], 1.0 / POLICY_OPERATIONS);
+        assert_share(DRAWS, kinds[1][i], 1.0 / POLICY_OPERATIONS);
     }
-    assert_share(pairs, 1.0 / POLICY_OPERATIONS);
+    assert_share(DRAWS, pairs, 1.0 / POLICY_OPERATIONS);
     assert_true(fabs(negative - sheared / 2.0) < 4.5 * sqrt(sheared / 4.0));
 }
 
@@ -146,10 +135,10 @@ TEST_WITH(three_augments_are_as_likely, set_up, NULL)
         blurred++;
         small += change->amount < 1.05;
     }
-    assert_share(grey, 1.0 / 3);
-    assert_share(solarized, 1.0 / 3);
-    assert_share(blurred, 1.0 / 3);
-    assert_share(small, 1.0 / 6);
+    assert_share(DRAWS, grey, 1.0 / 3);
+    assert_share(DRAWS, solarized, 1.0 / 3);
+    assert_share(DRAWS, blurred, 1.0 / 3);
+    assert_share(DRAWS, small, 1.0 / 6);
 }
 
 static void set_jitter(void)
@@ -161,21 +150,23 @@ static void set_jitter(void)
     options.augment.greyscale = 0.2;
 }
 
-/* Each factor is uniform between its bounds: check mean and variance. */
-TEST_WITH(factors_are_uniform, set_up, NULL)
+/* Each factor is uniform between its bounds: check mean and variance. All 24 orders occur equally
+ * often. */
+TEST_WITH(factors_and_orders_are_uniform, set_up, NULL)
 {
     static const double bounds[POLICY_OPERATIONS + 1][2] = {[CHANGE_BRIGHTNESS] = {0.6, 1.4},
                                                             [CHANGE_CONTRAST] = {0, 2.5},
                                                             [CHANGE_SATURATION] = {0.8, 1.2},
                                                             [CHANGE_HUE] = {-0.1, 0.1}};
     double sums[POLICY_OPERATIONS + 1] = {0}, squares[POLICY_OPERATIONS + 1] = {0};
-    int first[POLICY_OPERATIONS + 1] = {0}, grey = 0;
+    static int orders[16 * 16 * 16];
+    int grey = 0, seen = 0;
     set_jitter();
     struct policy policy = policy_of_options();
     for (uint32_t i = 0; i < DRAWS; i++) {
         struct image_change changes[POLICY_MOST];
         int count = policy_draw(&policy, 0, i, HEIGHT, WIDTH, changes);
-        first[changes[0].kind]++;
+        orders[(changes[0].kind * 16 + changes[1].kind) * 16 + changes[2].kind]++;
         grey += count == 5;
         assert_true(count == 4 || (count == 5 && changes[4].kind == CHANGE_GREYSCALE));
         for (int c = 0; c < 4; c++) {
@@ -186,30 +177,16 @@ TEST_WITH(factors_are_uniform, set_up, NULL)
             squares[changes[c].kind] += place * place;
         }
     }
-    assert_share(grey, 0.2);
+    assert_share(DRAWS, grey, 0.2);
     for (int kind = 0; kind <= POLICY_OPERATIONS; kind++)
         if (bounds[kind][1] > 0) {
-            assert_share(first[kind], 0.25);
             assert_true(fabs(sums[kind] / DRAWS) < 4.5 * sqrt(1.0 / 12 / DRAWS));
             assert_true(fabs(squares[kind] / DRAWS - 1.0 / 12) < 4.5 * sqrt(1.0 / 180 / DRAWS));
         }
-}
-
-/* All 24 orders occur equally often. */
-TEST_WITH(orders_are_as_likely, set_up, NULL)
-{
-    int orders[16 * 16 * 16] = {0}, seen = 0;
-    set_jitter();
-    struct policy policy = policy_of_options();
-    for (uint32_t i = 0; i < DRAWS; i++) {
-        struct image_change changes[POLICY_MOST];
-        policy_draw(&policy, 0, i, HEIGHT, WIDTH, changes);
-        orders[(changes[0].kind * 16 + changes[1].kind) * 16 + changes[2].kind]++;
-    }
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         seen += orders[i] > 0;
         if (orders[i] > 0)
-            assert_share(orders[i], 1.0 / 24);
+            assert_share(DRAWS, orders[i], 1.0 / 24);
     }
     assert_int_equal(seen, 24);
 }
@@ -263,18 +240,12 @@ TEST_WITH(draws_have_their_keys, set_up, NULL)
     struct policy policy = policy_of_options();
     options.run.seed++;
     struct policy other = policy_of_options();
+    struct error error = {0};
+    assert_true(policy_is_on(&policy));
     assert_int_equal(draws_that_differ(&policy, 5, &policy, 5, 0), 0);
     assert_true(draws_that_differ(&policy, 5, &policy, 6, 0) > 90);
     assert_true(draws_that_differ(&policy, 5, &policy, 5, 1) > 90);
     assert_true(draws_that_differ(&policy, 5, &other, 5, 0) > 90);
-}
-
-TEST_WITH(off_is_off, set_up, NULL)
-{
-    struct policy policy = policy_of_options();
-    struct error error = {0};
-    assert_false(policy_is_on(&policy));
-    set_jitter();
     assert_true(policy_open(&policy, &options, false, &error));
     assert_false(policy_is_on(&policy));
 }
@@ -284,7 +255,7 @@ static int change_picture(char **words)
 {
     struct error error = {0};
     const struct image_change change = {(enum image_change_kind)atoi(words[0]), atof(words[1])};
-    struct colour_image image = {.height = atoll(words[2]), .width = atoll(words[3])};
+    struct changed_image image = {.height = atoll(words[2]), .width = atoll(words[3])};
     const size_t bytes = (size_t)(3 * image.height * image.width);
     image.planes = malloc(bytes);
     image.scratch = malloc(bytes);

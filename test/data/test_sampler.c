@@ -146,10 +146,16 @@ TEST(test_repeated)
 enum { SAMPLES = 1003, BLOCK = 7, BATCH = 24 };
 enum { BLOCKS = (SAMPLES + BLOCK - 1) / BLOCK, WINDOWS = (BLOCKS + 15) / 16 };
 
+static int64_t block_of(const void *unused, int64_t sample)
+{
+    assert_null(unused);
+    return sample / BLOCK;
+}
+
 static void open_blocks(struct sampler *sampler, int rank, int size)
 {
     sampler_open(sampler, 5, SAMPLES, BATCH, 2, true, false, rank, size);
-    sampler_use_blocks(sampler, BLOCK);
+    sampler_use_blocks(sampler, block_of, NULL);
 }
 
 /* Each sample occurs once; 16 blocks are used completely before the next 16; a batch is in file
@@ -204,7 +210,7 @@ TEST(test_spread)
     struct sampler sampler;
     double turn = 0, place = 0;
     sampler_open(&sampler, 9, EVEN, 1, 1, true, false, 0, 1); /* batches of one are not sorted */
-    sampler_use_blocks(&sampler, BLOCK);
+    sampler_use_blocks(&sampler, block_of, NULL);
     for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
         const struct sampler_order *order = order_at(&sampler, epoch);
         int begin[EVEN_BLOCKS];

@@ -48,7 +48,7 @@ struct collective {
 
 /* Progress of a call. */
 struct progress {
-    struct collective_call call;
+    struct comm_call call;
     int64_t number, done; /* done: elements of each block */
     bool put, captured;
     std::vector<int> parts; /* copy of call.parts */
@@ -204,10 +204,10 @@ void collective_use_memory(struct collective *, void *memory, size_t bytes)
 /* ---- Chunks */
 
 /* Return the number of blocks of `count` elements that a rank writes. */
-static int blocks_put(const struct collective *collective, const struct collective_call *call)
+static int blocks_put(const struct collective *collective, const struct comm_call *call)
 {
-    return call->kind == CALL_REDUCE_SCATTER || call->kind == CALL_ALL_TO_ALL ? collective->size
-                                                                              : 1;
+    return call->action == COMM_REDUCE_SCATTER || call->action == COMM_ALL_TO_ALL ? collective->size
+                                                                                  : 1;
 }
 
 /* Return the number of elements of a block. In an all-to-all the blocks of all partial values for a
@@ -222,7 +222,7 @@ static int64_t block_count(const struct progress *progress)
 
 static int64_t chunk_count(const struct collective *collective, const struct progress *progress)
 {
-    const struct collective_call *call = &progress->call;
+    const struct comm_call *call = &progress->call;
     const int64_t room = AREA / comm_type_size(call->type) / blocks_put(collective, call);
     const int64_t rest = block_count(progress) - progress->done;
     return rest < room ? rest : room;
@@ -231,7 +231,7 @@ static int64_t chunk_count(const struct collective *collective, const struct pro
 /* Return the address of the chunk in this rank's buffer. */
 static unsigned char *chunk_at(const struct progress *progress, int64_t block)
 {
-    const struct collective_call *call = &progress->call;
+    const struct comm_call *call = &progress->call;
     const int64_t element = block * call->count + progress->done;
     return (unsigned char *)call->buffer + element * comm_type_size(call->type);
 }
@@ -239,7 +239,7 @@ static unsigned char *chunk_at(const struct progress *progress, int64_t block)
 /* Write the elements of all blocks that exist on this rank. */
 static void parts_put(const struct collective *collective, const struct progress *progress)
 {
-    const struct collective_call *call = &progress->call;
+    const struct comm_call *call = &progress->call;
     const int64_t width = comm_type_size(call->type), count = chunk_count(collective, progress);
     unsigned char *area = area_of(collective, collective->rank);
     for (int64_t i = 0; i < collective->size * count; i++, area += width) {
@@ -253,7 +253,7 @@ static void parts_put(const struct collective *collective, const struct progress
 
 static void parts_take(const struct collective *collective, const struct progress *progress)
 {
-    const struct collective_call *call = &progress->call;
+    const struct comm_call *call = &progress->call;
     const int64_t width = comm_type_size(call->type), count = chunk_count(collective, progress);
     for (int rank = 0; rank < collective->size; rank++) {
         const int64_t rest = call->parts[rank] * call->count - progress->done;
@@ -267,12 +267,12 @@ static void parts_take(const struct collective *collective, const struct progres
 
 static void chunk_put(const struct collective *collective, const struct progress *progress)
 {
-    const struct collective_call *call = &progress->call;
+    const struct comm_call *call = &progress->call;
     const size_t bytes = (size_t)(chunk_count(collective, progress) * comm_type_size(call->type));
     unsigned char *area = area_of(collective, collective->rank);
-    if (call->kind == CALL_ALL_TO_ALL)
+    if (call->action == COMM_ALL_TO_ALL)
         parts_put(collective, progress);
-    else if (call->kind == CALL_ALL_GATHER)
+    else if (call->action == COMM_ALL_GATHER)
         memcpy(area, chunk_at(progress, collective->rank), bytes);
     else
         for (int block = 0; block < blocks_put(collective, call); block++)
@@ -281,8 +281,8 @@ static void chunk_put(const struct collective *collective, const struct progress
 
 static void chunk_reduce(const struct collective *collective, const struct progress *progress)
 {
-    const struct collective_call *call = &progress->call;
-    const int block = call->kind == CALL_REDUCE_SCATTER ? collective->rank : 0;
+    const struct comm_call *call = &progress->call;
+    const int block = call->action == COMM_REDUCE_SCATTER ? collective->rank : 0;
     const int64_t count = chunk_count(collective, progress);
     const size_t bytes = (size_t)(count * comm_type_size(call->type));
     const char *in_switch = getenv("NCCL_NVLS_ENABLE");
@@ -300,22 +300,25 @@ static void chunk_reduce(const struct collective *collective, const struct progr
 
 static void chunk_take(const struct collective *collective, const struct progress *progress)
 {
-    const struct collective_call *call = &progress->call;
+    const struct comm_call *call = &progress->call;
     const size_t bytes = (size_t)(chunk_count(collective, progress) * comm_type_size(call->type));
-    switch (call->kind) {
-    case CALL_ALL_REDUCE:
-    case CALL_REDUCE_SCATTER:
+    switch (call->action) {
+    case COMM_ALL_REDUCE:
+    case COMM_REDUCE_SCATTER:
         chunk_reduce(collective, progress);
         break;
-    case CALL_ALL_GATHER:
+    case COMM_ALL_GATHER:
         for (int rank = 0; rank < collective->size; rank++)
             memcpy(chunk_at(progress, rank), area_of(collective, rank), bytes);
         break;
-    case CALL_BROADCAST:
-        memcpy(chunk_at(progress, 0), area_of(collective, call->root), bytes);
+    case COMM_BROADCAST:
+        memcpy(chunk_at(progress, 0), area_of(collective, call->peer), bytes);
         break;
-    case CALL_ALL_TO_ALL:
+    case COMM_ALL_TO_ALL:
         parts_take(collective, progress);
+        break;
+    case COMM_SEND:
+    case COMM_RECEIVE:
         break;
     }
 }
@@ -323,13 +326,13 @@ static void chunk_take(const struct collective *collective, const struct progres
 /* Return a hash of everything that must be the same on all ranks of a call. */
 static uint64_t call_signature(const struct progress *progress)
 {
-    const struct collective_call *call = &progress->call;
+    const struct comm_call *call = &progress->call;
     uint64_t parts = 0;
     for (const int number : progress->parts)
         parts = 31 * parts + (uint64_t)number;
-    return (parts << 32 ^ (uint64_t)call->count << 24) | (uint64_t)call->root << 12 |
-           (uint64_t)call->kind << 9 | (uint64_t)call->type << 5 | (uint64_t)call->operation << 1 |
-           progress->captured;
+    return (parts << 32 ^ (uint64_t)call->count << 24) | (uint64_t)call->peer << 12 |
+           (uint64_t)call->action << 9 | (uint64_t)call->type << 5 |
+           (uint64_t)call->operation << 1 | progress->captured;
 }
 
 static void call_compare(const struct collective *collective, uint64_t own)
@@ -385,13 +388,12 @@ static void order_check(const struct collective *collective)
 }
 
 /* Fault unless the call's buffers are in device memory. */
-static void call_check_memory(const struct collective *collective,
-                              const struct collective_call *call)
+static void call_check_memory(const struct collective *collective, const struct comm_call *call)
 {
-    const bool whole = call->kind == CALL_ALL_REDUCE || call->kind == CALL_BROADCAST;
+    const bool whole = call->action == COMM_ALL_REDUCE || call->action == COMM_BROADCAST;
     const int64_t width = comm_type_size(call->type);
     int64_t elements = call->count * (whole ? 1 : collective->size), received = 0;
-    if (call->kind == CALL_ALL_TO_ALL) {
+    if (call->action == COMM_ALL_TO_ALL) {
         const int parts = call->parts[collective->rank];
         elements = parts > 0 ? elements + (parts - 1) * call->stride : 0;
         received = comm_parts_before(call->parts, collective->size) * call->count;
@@ -415,14 +417,14 @@ static void call_connect(const struct collective *collective, cudaStream_t strea
         }
 }
 
-const char *collective_run(struct collective *collective, const struct collective_call *call,
+const char *collective_run(struct collective *collective, const struct comm_call *call,
                            cudaStream_t stream)
 {
     call_check_memory(collective, call);
     must_not_be_aborted(collective);
     std::shared_ptr<struct progress> progress(new struct progress());
     progress->call = *call;
-    if (call->kind == CALL_ALL_TO_ALL)
+    if (call->action == COMM_ALL_TO_ALL)
         progress->parts.assign(call->parts, call->parts + collective->size);
     progress->call.parts = progress->parts.data();
     progress->number = ++collective->calls;
@@ -432,7 +434,7 @@ const char *collective_run(struct collective *collective, const struct collectiv
     if (fault_is(collective, "refuse", progress->number))
         return "emulated NCCL: unhandled system error";
     order_check(collective);
-    if (call->kind == CALL_ALL_TO_ALL)
+    if (call->action == COMM_ALL_TO_ALL)
         call_connect(collective, stream, progress->captured);
     if (progress->captured)
         collective->captured.push_back(progress);

@@ -9,13 +9,11 @@
 #include "comm_fixture.h"
 #include "core/random.h"
 #include "device/exact_sum.h"
-#include "device_test.h"
-#include "mesh/initial.h"
-#include "rank_tests.h"
+#include "flat_fixture.h"
+#include "mesh/unit.h"
 
 enum { UNITS = 3, SEED = 42 };
 
-static struct device_test test;
 static struct device *device;
 static struct stream *stream;
 
@@ -48,26 +46,12 @@ static struct unit units[UNITS] = {
     {.name = "head", .tensors = head, .tensor_count = 2},
 };
 
-/* Waits until all queued operations have ended. */
-static void queue_wait(void)
-{
-    device->backend->stream_synchronize(stream);
-}
-
-static int device_end(void **state)
-{
-    (void)state;
-    device_test_close(&test);
-    return 0;
-}
-
 static int device_begin(void **state)
 {
-    (void)state;
     uint32_t index = 0;
-    device_test_open_number(&test, world->rank, 1);
-    device = test.device;
-    stream = test.stream;
+    flat_device_open(state);
+    device = flat_device.device;
+    stream = flat_device.stream;
     if (strcmp(device->backend->name, "cpu") != 0) /* the emulated GPU is slow */
         head[0].count = head[0].shape[0] = 1501;
     for (int u = 0; u < UNITS; u++)
@@ -83,84 +67,26 @@ static int device_begin(void **state)
     return 0;
 }
 
-struct flat_fixture {
-    struct mesh mesh;
-    struct flat_model flat;
-    struct arena arena;
-    void *memory;
-};
-
-/* Sharded between uses: nothing; gradients; gradients and weights; the same, with shared memory. */
-enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, SHARE_MEMORY, POLICIES };
-
 /* GPUs use no shared memory. */
 static int policies(void)
 {
-    return device->backend->comm_open == NULL ? POLICIES : SHARE_MEMORY;
+    return device->backend->comm_open == NULL ? SHARE_MEMORY + 1 : SHARE_MEMORY;
 }
 
-static void flat_fixture_open(struct flat_fixture *fixture, int shard, enum policy policy,
-                              enum data_type type, bool training)
+static void model_open(struct flat_fixture *fixture, int shard, enum flat_policy policy,
+                       enum data_type type, bool training)
 {
-    struct error error = {0};
-    mesh_split(&fixture->mesh, world, shard);
-    assert_true(mesh_use_device(&fixture->mesh, device, &error));
-    fixture->mesh.reduce_compute = type != TYPE_FP32;
-    fixture->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
-    fixture->mesh.shard_weights = policy >= KEEP_NOTHING;
-    fixture->mesh.one_node = world->size > 1;
-    if (policy == SHARE_MEMORY)
-        assert_true(world->backend->set_transport(fixture->mesh.shard, TRANSPORT_SHARED, &error) &&
-                    world->backend->set_transport(fixture->mesh.replica, TRANSPORT_SHARED, &error));
-    flat_open(&fixture->flat, units, UNITS, &fixture->mesh, device, stream, type, 2, true,
-              training);
-    if (policy == SHARE_MEMORY && world->size > 1)
-        flat_use_shared_memory(&fixture->flat);
-    arena_measure(&fixture->arena);
-    flat_allocate(&fixture->flat, &fixture->arena);
-    assert_true(flat_share(&fixture->flat, &error));
-    size_t bytes = fixture->arena.peak;
-    fixture->memory =
-        device->backend->allocate_pinned(device, bytes, &error); /* readable by the test */
-    assert_non_null(fixture->memory);
-    memset(fixture->memory, 0xff, bytes);
-    const struct flat_model *flat = &fixture->flat;
-    if (flat->node_memory != NULL)
-        memset(flat->node_memory, 0xff,
-               flat->common_bytes + flat->area_bytes * (size_t)(shard > 1 ? shard : world->size));
-    comm_barrier(world);
-    mesh_use_memory(&fixture->mesh, fixture->memory, bytes);
-    arena_begin(&fixture->arena, fixture->memory, bytes);
-    flat_allocate(&fixture->flat, &fixture->arena);
-    assert_int_equal(fixture->arena.used, bytes);
+    flat_fixture_open(fixture, units, UNITS, shard, policy, type, training, 0, 0);
     flat_set_segments(&fixture->flat, 0.25, 1);
     flat_initialize(&fixture->flat, SEED);
     flat_refresh(&fixture->flat);
     queue_wait();
 }
 
-static void flat_fixture_close(struct flat_fixture *fixture)
-{
-    queue_wait();
-    mesh_leave_device(&fixture->mesh);
-    flat_close(&fixture->flat);
-    device->backend->release_pinned(device, fixture->memory);
-    mesh_close(&fixture->mesh);
-}
-
 /* Declare and open a model that is closed at the end of the block. */
 #define FLAT(name, ...)                                                                            \
     __attribute__((cleanup(flat_fixture_close))) struct flat_fixture name;                         \
-    flat_fixture_open(&name, __VA_ARGS__)
-
-/* Returns the next shard size that divides the number of ranks, 0 after the last. */
-static int next_shard(int shard)
-{
-    for (shard++; shard <= world->size; shard++)
-        if (world->size % shard == 0)
-            return shard;
-    return 0;
-}
+    model_open(&name, __VA_ARGS__)
 
 /* The initial values of a whole unit; gaps and padding are zero. */
 static float *start_of(const struct flat_buffer *buffer)
@@ -253,7 +179,7 @@ TEST(gathered_units_are_whole)
     for (int shard = 1; shard > 0; shard = next_shard(shard))
         for (int policy = KEEP_ALL; policy < policies(); policy++)
             for (int type = TYPE_FP32; type <= TYPE_FP16; type++) {
-                FLAT(fixture, shard, (enum policy)policy, (enum data_type)type, true);
+                FLAT(fixture, shard, (enum flat_policy)policy, (enum data_type)type, true);
                 wrong += passes_wrong(&fixture);
             }
     assert_int_equal(all_wrong(wrong), 0);
@@ -280,7 +206,7 @@ static float element_five(bool narrow, int64_t size, int micro_batches)
     return narrow ? (float)micro_batches : (float)micro_batches * (1 + (float)size * 0x1p-20f);
 }
 
-static int64_t gradients_wrong(int shard, enum policy policy, enum data_type type,
+static int64_t gradients_wrong(int shard, enum flat_policy policy, enum data_type type,
                                int micro_batches)
 {
     int64_t wrong = 0, size = world->size;
@@ -319,7 +245,7 @@ TEST(gradients_are_added_over_the_mesh)
     for (int shard = 1; shard > 0; shard = next_shard(shard))
         for (int policy = KEEP_ALL; policy < policies(); policy++)
             for (int type = TYPE_FP32; type <= TYPE_FP16; type++)
-                wrong += gradients_wrong(shard, (enum policy)policy, (enum data_type)type,
+                wrong += gradients_wrong(shard, (enum flat_policy)policy, (enum data_type)type,
                                          1 + (policy + type) % 2);
     assert_int_equal(all_wrong(wrong), 0);
 }
@@ -346,69 +272,20 @@ static void gradient_fill(const struct flat_buffer *buffer)
     }
 }
 
-/* Sums of squares of whole tensors, computed without a mesh. All members can be read by the device.
- */
-struct whole_sums {
-    struct step_params params;
-    struct exact_sum gradient, tensor[2]; /* tensor: weights, gradient */
-    float values[2][70001];
-};
-
-/* True if the sums are equal before they are rounded. */
-static bool sums_equal(struct exact_sum a, struct exact_sum b)
-{
-    int64_t carry = 0;
-    for (int i = 0; i < EXACT_WORDS; i++) {
-        carry += a.word[i] - b.word[i];
-        if ((uint32_t)carry != 0)
-            return false;
-        carry >>= 32;
-    }
-    return carry == 0 && a.infinities == b.infinities && a.nans == b.nans;
-}
-
-static int64_t tensor_norms_wrong(const struct flat_fixture *fixture,
-                                  const struct unit_tensor *tensor, const struct whole_sums *sums)
-{
-    const struct tensor_norms *norms = &fixture->flat.norms[tensor->index];
-    return !sums_equal(norms->weights, sums->tensor[0]) +
-           !sums_equal(norms->direction, sums->tensor[1]);
-}
-
-/* Compares the norms of the mesh with the sums of squares of whole tensors. */
-static int64_t norms_wrong(const struct flat_fixture *fixture, struct whole_sums *sums)
-{
-    int64_t wrong = 0;
-    memset(&sums->gradient, 0, sizeof sums->gradient);
-    for (int u = UNITS - 1; u >= 0; u--)
-        for (int t = 0; t < units[u].tensor_count; t++) {
-            const struct unit_tensor *tensor = &units[u].tensors[t];
-            memset(sums->tensor, 0, sizeof sums->tensor);
-            initial_draw(tensor, SEED, 0, tensor->count, sums->values[0]);
-            for (int64_t i = 0; i < tensor->count; i++)
-                sums->values[1][i] = gradient_at(tensor, i);
-            for (int i = 0; i < 2; i++)
-                device->backend->sum_squares(stream, sums->values[i], tensor->count,
-                                             &sums->tensor[i]);
-            if (tensor->kind != TENSOR_STATE)
-                device->backend->sum_squares(stream, sums->values[1], tensor->count,
-                                             &sums->gradient);
-            queue_wait();
-            wrong += tensor->adapts ? tensor_norms_wrong(fixture, tensor, sums) : 0;
-        }
-    wrong += !sums_equal(*fixture->flat.norm_sum, sums->gradient);
-    return wrong + (*fixture->flat.norm_squared != exact_sum_value(&sums->gradient));
-}
-
-/* The norm of the gradient, and LARS's norms of the weights and gradients of tensors. */
+/* The norm of the gradient, and LARS's norms of the weights and gradients of tensors.
+ * gradients_are_added_over_the_mesh checks the first one's value. */
 TEST(norms_have_the_same_bits_on_every_mesh)
 {
+    enum { TENSORS = 3 };
+    struct unit_tensor *const adapting[TENSORS] = {&stem[2], &block[2], &head[0]};
+    double first[1 + 2 * TENSORS], found[1 + 2 * TENSORS];
     int64_t wrong = 0;
     struct error error = {0};
-    struct whole_sums *sums = device->backend->allocate_pinned(device, sizeof *sums, &error);
-    assert_non_null(sums);
-    sums->params = (struct step_params){.update = 1};
-    stem[2].adapts = block[2].adapts = head[0].adapts = true;
+    struct step_params *params = device->backend->allocate_pinned(device, sizeof *params, &error);
+    assert_non_null(params);
+    *params = (struct step_params){.update = 1};
+    for (int i = 0; i < TENSORS; i++)
+        adapting[i]->adapts = true;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
         FLAT(fixture, shard, KEEP_WEIGHTS, TYPE_FP32, true);
         flat_norms_begin(&fixture.flat);
@@ -421,17 +298,27 @@ TEST(norms_have_the_same_bits_on_every_mesh)
                                                              .gradient = buffer->gradient,
                                                              .segments = buffer->segments,
                                                              .segment_count = buffer->segment_count,
-                                                             .params = &sums->params,
+                                                             .params = params,
                                                              .norms = fixture.flat.norms,
                                                              .measure = true});
         }
         flat_norms_sum(&fixture.flat);
         flat_norm(&fixture.flat);
         queue_wait();
-        wrong += norms_wrong(&fixture, sums);
+        found[0] = *fixture.flat.norm_squared;
+        for (int i = 0; i < TENSORS; i++) {
+            const struct tensor_norms *norms = &fixture.flat.norms[adapting[i]->index];
+            found[1 + 2 * i] = exact_sum_value(&norms->weights);
+            found[2 + 2 * i] = exact_sum_value(&norms->direction);
+        }
+        if (shard == 1)
+            memcpy(first, found, sizeof first);
+        for (int i = 0; i < 1 + 2 * TENSORS; i++)
+            wrong += !(found[i] > 0) || found[i] != first[i];
     }
-    stem[2].adapts = block[2].adapts = head[0].adapts = false;
-    device->backend->release_pinned(device, sums);
+    for (int i = 0; i < TENSORS; i++)
+        adapting[i]->adapts = false;
+    device->backend->release_pinned(device, params);
     assert_int_equal(all_wrong(wrong), 0);
 }
 
@@ -461,7 +348,7 @@ static int64_t opened_wrong(const struct flat_buffer *buffer, bool samples)
 
 /* Two passes. If whole gradients stay, the second pass adds. All memory contains NaN before a
  * gradient is opened. */
-static int64_t overwriting_wrong(int shard, enum policy policy, bool samples)
+static int64_t overwriting_wrong(int shard, enum flat_policy policy, bool samples)
 {
     int64_t wrong = 0;
     FLAT(fixture, shard, policy, TYPE_FP32, true);
@@ -488,31 +375,8 @@ TEST(the_first_pass_overwrites_gradients)
     for (int shard = 1; shard > 0; shard = next_shard(shard))
         for (int policy = KEEP_ALL; policy < policies(); policy++)
             for (int samples = 0; samples < 2; samples++)
-                wrong += overwriting_wrong(shard, (enum policy)policy, samples);
+                wrong += overwriting_wrong(shard, (enum flat_policy)policy, samples);
     assert_int_equal(all_wrong(wrong), 0);
-}
-
-/* If the values fit fp16 but their sum does not, all ranks get infinity. */
-TEST(a_sum_that_overflows_is_seen_by_all)
-{
-    for (int shard = 1; shard > 0; shard = next_shard(shard))
-        for (int policy = KEEP_ALL; policy < policies(); policy++) {
-            FLAT(fixture, shard, (enum policy)policy, TYPE_FP16, true);
-            flat_begin_gradients(&fixture.flat);
-            for (int u = UNITS - 1; u >= 0; u--) {
-                struct flat_buffer *buffer = &fixture.flat.buffers[u];
-                flat_gradient_open(&fixture.flat, u, false);
-                queue_wait();
-                if (u == 1)
-                    buffer->whole_gradient[0] += 60000;
-                flat_gradient_close(&fixture.flat, u, true);
-            }
-            flat_reduce_wait(&fixture.flat);
-            flat_norm(&fixture.flat);
-            queue_wait();
-            const bool finite = isfinite(*fixture.flat.norm_squared);
-            assert_int_equal(all_wrong(finite), world->size > 1 ? 0 : 1);
-        }
 }
 
 /* The expected segment of an element of the whole unit; -1: in a gap. */
@@ -574,21 +438,6 @@ TEST(running_statistics_weigh_one)
             }
             assert_true(fabs(all - 1) < 1e-14);
         }
-}
-
-TEST(sums_are_added_over_all_ranks)
-{
-    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
-        FLAT(fixture, shard, KEEP_ALL, TYPE_FP32, true);
-        double *sums = (double *)(void *)fixture.flat.buffers[2].whole_gradient;
-        sums[0] = 1 + world->rank;
-        sums[1] = 0.1;
-        flat_add_sums(&fixture.flat, sums, 2);
-        queue_wait();
-        assert_true(sums[0] == world->size * (world->size + 1) / 2);
-        assert_true(fabs(sums[1] - 0.1 * world->size) < 1e-15);
-        assert_true(comm_same(world, sums, 2 * sizeof *sums));
-    }
 }
 
 TEST(a_flipped_bit_is_found_and_named)
@@ -683,7 +532,7 @@ TEST(averages_and_masters_change_places)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-TEST(memory_is_what_the_mesh_needs)
+TEST(gradients_exist_where_they_are_needed)
 {
     FLAT(fixture, 1, KEEP_ALL, TYPE_FP32, false);
     const struct flat_buffer *buffer = &fixture.flat.buffers[1];
@@ -691,21 +540,12 @@ TEST(memory_is_what_the_mesh_needs)
     assert_null(buffer->gradient);
     assert_null(buffer->moment1);
     assert_null(flat_gradient(&fixture.flat, 1, 0));
-    assert_int_equal(fixture.arena.by_class[MEMORY_GRADIENTS], 0);
-
     FLAT(trained, world->size, KEEP_ALL, TYPE_BF16, true);
-    buffer = &trained.flat.buffers[2];
-    size_t part = (size_t)buffer->shard_count * 4, whole = (size_t)buffer->padded;
-    assert_int_equal(buffer->padded, buffer->shard_count * world->size);
-    assert_true(trained.arena.by_class[MEMORY_WEIGHTS] >= part + 2 * whole);
-    assert_true(trained.arena.by_class[MEMORY_WEIGHTS] < part + 2 * whole + 32768);
-    assert_true(trained.arena.by_class[MEMORY_GRADIENTS] <
-                (world->size > 1 ? 6 : 4) * whole + 65536);
-    assert_true(trained.arena.by_class[MEMORY_OPTIMIZER] < 3 * part + 65536);
-    assert_ptr_equal(flat_gradient(&trained.flat, 2, 0), buffer->whole_gradient);
+    buffer = &trained.flat.buffers[1];
+    assert_ptr_equal(flat_gradient(&trained.flat, 1, 0), buffer->whole_gradient);
     assert_null(flat_gradient(&trained.flat, 1, 3)); /* frozen */
     assert_ptr_equal(flat_gradient(&trained.flat, 1, 4),
-                     trained.flat.buffers[1].whole_gradient + block[4].offset); /* statistics */
+                     buffer->whole_gradient + block[4].offset); /* statistics */
 }
 
 /* A rank stores 1/N of all units, and two whole units with their gradients. */
@@ -725,4 +565,4 @@ TEST(sharded_memory_is_a_part_and_two_units)
     assert_in_range(by_class[MEMORY_GATHERED], 2 * slots, 2 * slots + slack);
 }
 
-TEST_MAIN_WORLD(.setup = device_begin, .teardown = device_end)
+TEST_MAIN_WORLD(.setup = device_begin, .teardown = flat_device_close)

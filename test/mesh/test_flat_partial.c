@@ -7,14 +7,9 @@
 #include "mesh/flat.h"
 
 #include "comm_fixture.h"
-#include "device_test.h"
-#include "rank_tests.h"
+#include "flat_fixture.h"
 
 enum { UNITS = 5, FROZEN_UNIT = 1, MOST = 13, PASSES = 3 };
-
-static struct device_test test;
-static struct device *device;
-static struct stream *stream;
 
 #define PARAMETER(tensor_name, elements, place)                                                    \
     {                                                                                              \
@@ -38,61 +33,8 @@ static struct unit units[UNITS] = {
 
 static int device_begin(void **state)
 {
-    (void)state;
     frozen[0].trainable = first[1].trainable = false;
-    device_test_open_number(&test, world->rank, 1);
-    device = test.device;
-    stream = test.stream;
-    return 0;
-}
-
-static int device_end(void **state)
-{
-    (void)state;
-    device_test_close(&test);
-    return 0;
-}
-
-struct fixture {
-    struct mesh mesh;
-    struct flat_model flat;
-    struct arena arena;
-    void *memory;
-};
-
-/* Sharded between uses: nothing; gradients; gradients and weights. */
-enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, POLICIES };
-
-static void fixture_open(struct fixture *fixture, int shard, enum policy policy, int64_t passes)
-{
-    struct error error = {0};
-    mesh_split(&fixture->mesh, world, shard);
-    assert_true(mesh_use_device(&fixture->mesh, device, &error));
-    fixture->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
-    fixture->mesh.shard_weights = policy == KEEP_NOTHING;
-    flat_open(&fixture->flat, units, UNITS, &fixture->mesh, device, stream, TYPE_FP32, 0, false,
-              true);
-    if (passes > 0)
-        flat_use_grains(&fixture->flat, MOST, passes, false);
-    arena_measure(&fixture->arena);
-    flat_allocate(&fixture->flat, &fixture->arena);
-    size_t bytes = fixture->arena.peak;
-    fixture->memory = device->backend->allocate_pinned(device, bytes, &error);
-    assert_non_null(fixture->memory);
-    memset(fixture->memory, 0xff, bytes);
-    mesh_use_memory(&fixture->mesh, fixture->memory, bytes);
-    arena_begin(&fixture->arena, fixture->memory, bytes);
-    flat_allocate(&fixture->flat, &fixture->arena);
-    assert_int_equal(fixture->arena.used, bytes);
-}
-
-static void fixture_close(struct fixture *fixture)
-{
-    device->backend->stream_synchronize(stream);
-    mesh_leave_device(&fixture->mesh);
-    flat_close(&fixture->flat);
-    device->backend->release_pinned(device, fixture->memory);
-    mesh_close(&fixture->mesh);
+    return flat_device_open(state);
 }
 
 /* Return an element of the gradient of a grain: random sign, magnitudes of 2^-16 to 1. */
@@ -116,7 +58,7 @@ static float tree_sum(int unit, int64_t element, int64_t begin, int64_t size, in
 }
 
 /* Write the partial sums of an open unit, as a backward pass in grains does. */
-static void partials_write(const struct fixture *fixture, int unit)
+static void partials_write(const struct flat_fixture *fixture, int unit)
 {
     const struct flat_partials *partials = &fixture->flat.partials;
     const struct flat_buffer *buffer = &fixture->flat.buffers[unit];
@@ -130,7 +72,7 @@ static void partials_write(const struct fixture *fixture, int unit)
     }
 }
 
-static void step_run(struct fixture *fixture, int64_t total, int64_t passes)
+static void step_run(struct flat_fixture *fixture, int64_t total, int64_t passes)
 {
     struct flat_model *flat = &fixture->flat;
     flat_begin_gradients(flat);
@@ -138,13 +80,13 @@ static void step_run(struct fixture *fixture, int64_t total, int64_t passes)
         flat_begin_pass(flat, total, pass);
         for (int u = UNITS - 1; u >= 0; u--) {
             flat_gradient_open(flat, u, flat->partials.count > 0);
-            device->backend->stream_synchronize(stream);
+            queue_wait();
             partials_write(fixture, u);
             flat_gradient_close(flat, u, pass == passes - 1);
         }
     }
     flat_reduce_wait(flat);
-    device->backend->stream_synchronize(stream);
+    queue_wait();
 }
 
 /* Return the element of the global gradient. It is zero in frozen tensors, gaps and padding. */
@@ -159,7 +101,7 @@ static float expected(int unit, int64_t element, int64_t total)
     return 0;
 }
 
-static int64_t gradients_wrong(const struct fixture *fixture, int64_t total)
+static int64_t gradients_wrong(const struct flat_fixture *fixture, int64_t total)
 {
     int64_t wrong = 0;
     for (int u = 0; u < UNITS; u++) {
@@ -177,19 +119,18 @@ TEST(every_mesh_has_the_sum_of_the_tree)
 {
     static const int64_t totals[] = {MOST, 1, 12, 8, 2, 3, 5, 6, 7, MOST};
     int64_t wrong = 0;
-    for (int shard = 1; shard <= world->size; shard++)
-        for (int variant = 0; variant < POLICIES * PASSES; variant++) {
-            const int64_t passes = 1 + variant / POLICIES;
-            if (world->size % shard != 0)
-                continue;
-            struct fixture fixture;
-            fixture_open(&fixture, shard, (enum policy)(variant % POLICIES), passes);
-            for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
-                step_run(&fixture, totals[i], passes);
-                wrong += gradients_wrong(&fixture, totals[i]);
+    for (int shard = 1; shard > 0; shard = next_shard(shard))
+        for (int policy = KEEP_ALL; policy <= KEEP_NOTHING; policy++)
+            for (int64_t passes = 1; passes <= PASSES; passes++) {
+                struct flat_fixture fixture;
+                flat_fixture_open(&fixture, units, UNITS, shard, (enum flat_policy)policy,
+                                  TYPE_FP32, true, MOST, passes);
+                for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
+                    step_run(&fixture, totals[i], passes);
+                    wrong += gradients_wrong(&fixture, totals[i]);
+                }
+                flat_fixture_close(&fixture);
             }
-            fixture_close(&fixture);
-        }
     assert_int_equal(all_wrong(wrong), 0);
 }
 
@@ -206,4 +147,4 @@ TEST(the_sum_depends_on_the_order)
     assert_in_range(different, 100, 960);
 }
 
-TEST_MAIN_WORLD(.setup = device_begin, .teardown = device_end)
+TEST_MAIN_WORLD(.setup = device_begin, .teardown = flat_device_close)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Initial values: their distributions, and filters of convolutions. */
-#include "mesh/initial.h"
+#include "mesh/unit.h"
 
 #include "core/random.h"
 #include "test.h"

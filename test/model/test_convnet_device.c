@@ -110,32 +110,27 @@ static double train(struct vit_fixture *fixture, int part, int parts)
 
 /* 16-bit types run one step: in a second one, rounding would move values across a ReLU's threshold.
  */
-static void check(enum data_type compute, bool dense, int64_t steps, double tolerance)
+TEST(steps_are_those_of_the_cpu)
 {
-    struct vit_fixture cpu, gpu;
-    model_open_on(&cpu, "cpu", NULL, compute, dense);
-    model_open_on(&gpu, "cuda", world, compute, dense);
-    for (int64_t step = 0; step < steps; step++) {
-        double own = train(&cpu, 0, 1), other = train(&gpu, world->rank, world->size);
-        vit_fixture_compare_step(&cpu, &gpu, own, other, step, tolerance);
+    static const struct {
+        enum data_type compute;
+        bool dense;
+        int64_t steps;
+        double tolerance;
+    } rows[] = {{TYPE_FP32, false, 2, 1e-5},
+                {TYPE_FP32, true, 2, 1e-5},
+                {TYPE_BF16, false, 1, 1e-2},
+                {TYPE_FP16, false, 1, 2e-3}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct vit_fixture cpu, gpu;
+        model_open_on(&cpu, "cpu", NULL, rows[i].compute, rows[i].dense);
+        model_open_on(&gpu, "cuda", world, rows[i].compute, rows[i].dense);
+        for (int64_t step = 0; step < rows[i].steps; step++) {
+            double own = train(&cpu, 0, 1), other = train(&gpu, world->rank, world->size);
+            vit_fixture_compare_step(&cpu, &gpu, own, other, step, rows[i].tolerance);
+        }
+        vit_fixture_compare_end(&cpu, &gpu, rows[i].tolerance);
     }
-    vit_fixture_compare_end(&cpu, &gpu, tolerance);
-}
-
-TEST(steps_in_fp32)
-{
-    check(TYPE_FP32, false, 2, 1e-5);
-    check(TYPE_FP32, true, 2, 1e-5);
-}
-
-TEST(steps_in_bf16)
-{
-    check(TYPE_BF16, false, 1, 1e-2);
-}
-
-TEST(steps_in_fp16)
-{
-    check(TYPE_FP16, false, 1, 2e-3);
 }
 
 int main(int argc, char **argv)

@@ -4,6 +4,7 @@
  * step; the largest batch fits, and one more does not. */
 #include "plan/plan.h"
 
+#include "comm/combine.h"
 #include "comm_fixture.h"
 #include "config/options.h"
 #include "model_fixture.h"
@@ -64,46 +65,21 @@ static struct counted_group *counted_of(const struct comm *comm)
     return comm->backend == &shard_counted.counting ? &shard_counted : &replica_counted;
 }
 
-static double element_bytes(enum comm_type type)
+static struct comm_request *count_start(struct comm *comm, const struct comm_call *call)
 {
-    return type == COMM_BF16 || type == COMM_FP16 ? 2
-           : type == COMM_FP32                    ? 4
-           : type == COMM_BYTE                    ? 1
-                                                  : 8;
+    struct counted_group *counted = counted_of(comm);
+    const double bytes = (double)(call->count * comm_type_size(call->type)),
+                 others = comm->size - 1;
+    counted->sent += call->action == COMM_ALL_REDUCE   ? 2 * bytes * others / comm->size
+                     : call->action == COMM_ALL_TO_ALL ? bytes * call->parts[comm->rank] * others
+                                                       : bytes * others;
+    return counted->real->start(comm, call);
 }
-
-/* A collective of which each rank sends `times` * (size - 1) * count elements. */
-#define COUNTED(call, times, parameters, ...)                                                      \
-    static struct comm_request *count_##call(struct comm *comm, parameters)                        \
-    {                                                                                              \
-        struct counted_group *counted = counted_of(comm);                                          \
-        counted->sent += element_bytes(type) * (double)count * (times) * (comm->size - 1);         \
-        return counted->real->call(comm, __VA_ARGS__);                                             \
-    }
-#define LIST(...) __VA_ARGS__
-
-COUNTED(all_reduce, 2.0 / comm->size,
-        LIST(void *buffer, int64_t count, enum comm_type type, enum comm_operation operation,
-             struct event *after),
-        buffer, count, type, operation, after)
-COUNTED(reduce_scatter, 1,
-        LIST(void *buffer, int64_t count, enum comm_type type, enum comm_operation operation,
-             struct event *after),
-        buffer, count, type, operation, after)
-COUNTED(all_gather, 1, LIST(void *buffer, int64_t count, enum comm_type type, struct event *after),
-        buffer, count, type, after)
-COUNTED(all_to_all, parts[comm->rank],
-        LIST(const void *sent, int64_t stride, const int *parts, void *received, int64_t count,
-             enum comm_type type, struct event *after),
-        sent, stride, parts, received, count, type, after)
 
 static void counting_begin(struct counted_group *counted, struct comm *comm)
 {
     *counted = (struct counted_group){.real = comm->backend, .counting = *comm->backend};
-    counted->counting.all_reduce = count_all_reduce;
-    counted->counting.reduce_scatter = count_reduce_scatter;
-    counted->counting.all_gather = count_all_gather;
-    counted->counting.all_to_all = count_all_to_all;
+    counted->counting.start = count_start;
     comm->backend = &counted->counting;
 }
 

@@ -42,8 +42,8 @@ for letter, row in zip("AB", csv.DictReader(open("pair.csv"))):
     for key in "total_seconds images_per_second steps parameters test_top1 test_loss macro_f1".split():
         if abs(float(row[key]) - wanted[key]) > 1e-8 * abs(wanted[key]):
             print("%s of %s: %s, not %s;" % (key, row["run"], row[key], wanted[key]))
-    body = re.search('<tbody id="confusion-%s">(.*?)</tbody>' % letter, page, re.S).group(1)
-    if re.findall(">([0-9]+)</td>", body) != [str(cell) for line in test["confusion_matrix"] for cell in line]:
+    body = re.search('<div id="confusion-%s">(.*?)</table>' % letter, page, re.S).group(1)
+    if re.findall(">([0-9]+)</b>", body) != [str(cell) for line in test["confusion_matrix"] for cell in line]:
         print("the matrix of %s;" % row["run"])
     if page.count("weights, step %d" % test["step"]) < 2:
         print("no weights of %s;" % row["run"])

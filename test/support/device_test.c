@@ -6,7 +6,6 @@
 
 #include "comm/comm.h"
 #include "core/random.h"
-#include "core/subprocess.h"
 #include "test.h"
 
 /* The module for GPUs calls these functions of the program that opens it, which includes their
@@ -308,25 +307,28 @@ __attribute__((constructor)) static void ending_call_run(void)
 
 void device_test_ends(void (*call)(struct device_test *test), const char *message)
 {
-    struct error error = {0};
-    struct subprocess child;
     char distance[32], output[4096];
-    int status = 0;
+    int status = 0, ends[2];
     size_t length = 0;
     ssize_t got;
     snprintf(distance, sizeof distance, "%llu",
              (unsigned long long)((uintptr_t)call - (uintptr_t)device_test_ends));
     setenv(ENDING_CALL, distance, 1);
-    subprocess_set_program("/proc/self/exe");
-    assert_true(subprocess_start(&child, (const char *const[]){NULL}, &error));
-    subprocess_set_program(NULL);
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        execl("/proc/self/exe", "test", (char *)NULL);
+        _exit(1);
+    }
+    close(ends[1]);
     unsetenv(ENDING_CALL);
     while (length + 1 < sizeof output &&
-           (got = read(child.output, output + length, sizeof output - 1 - length)) > 0)
+           (got = read(ends[0], output + length, sizeof output - 1 - length)) > 0)
         length += (size_t)got;
     output[length] = '\0';
-    close(child.output);
-    assert_true(waitpid(child.pid, &status, 0) == child.pid);
+    close(ends[0]);
+    assert_true(waitpid(child, &status, 0) == child);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != ERROR_INTERNAL ||
         strstr(output, message) == NULL)
         fail_msg("not \"%s\" but wait status %d: %s", message, status, output);

@@ -70,3 +70,9 @@ int child_run(void (*run)(void *context), void *context, char *text, size_t size
     assert_true(WIFEXITED(status));
     return WEXITSTATUS(status);
 }
+
+void assert_share(double draws, double count, double share)
+{
+    if (fabs(count / draws - share) > 4.5 * sqrt(share * (1 - share) / draws))
+        fail_msg("a share of %.4f, expected %.4f", count / draws, share);
+}

@@ -82,6 +82,10 @@ void assert_has(const char *text, const char *part);
 /* Fail unless the error is of this kind, and its text is one line that contains the part. */
 void assert_error(const struct error *error, enum error_kind kind, const char *part);
 
+/* Fail unless `count` of `draws` random draws is this share of them within 4.5 standard deviations.
+ */
+void assert_share(double draws, double count, double share);
+
 /* Run a function in a child process and return its exit status: 0 if the function returns. `text`
  * gets what the child writes to stdout and stderr. */
 int child_run(void (*run)(void *context), void *context, char *text, size_t size);

@@ -155,48 +155,29 @@ TEST(masters_that_are_read_themselves_have_no_copy)
     assert_ptr_equal(asked[1].copy, (float *)(void *)copies[1] + SHARD);
 }
 
+/* The moments that a rule needs, and where the device gets them: RMSprop without momentum stores
+ * the squares in the first one. */
 TEST(rules_keep_the_moments_they_need)
 {
-    options.optim.name = OPTIMIZER_SGD;
-    assert_int_equal(optimizer_moments(&options), 0);
-    options.optim.name = OPTIMIZER_RMSPROP;
-    assert_int_equal(optimizer_moments(&options), 1);
-    options.optim.momentum = 0.9;
-    assert_int_equal(optimizer_moments(&options), 2);
-    options.optim.name = OPTIMIZER_SGD;
-    assert_int_equal(optimizer_moments(&options), 1);
-    options.optim.name = OPTIMIZER_ADAM;
-    assert_int_equal(optimizer_moments(&options), 2);
-    options.optim.name = OPTIMIZER_ADAMW;
-    assert_int_equal(optimizer_moments(&options), 2);
-}
-
-TEST(sgd_moves_with_momentum)
-{
-    options.optim.name = OPTIMIZER_SGD;
-    options.optim.momentum = 0.75;
-    options.optim.nesterov = true;
-    step_once();
-    assert_int_equal(asked[0].rule, UPDATE_SGD);
-    assert_true(asked[0].nesterov);
-    assert_ptr_equal(asked[0].moment1, memory[0] + 1);
-    assert_null(asked[0].moment2);
-}
-
-/* The device gets the squares as moment2, wherever they are stored. */
-TEST(rmsprop_without_momentum_keeps_squares_in_the_first_moment)
-{
-    options.optim.name = OPTIMIZER_RMSPROP;
-    step_once();
-    assert_int_equal(asked[0].rule, UPDATE_RMSPROP);
-    assert_null(asked[0].moment1);
-    assert_ptr_equal(asked[0].moment2, memory[0] + 1);
-    assert_true(asked[0].alpha == 0.95);
-    asked_count = 0;
-    options.optim.momentum = 0.5;
-    step_once();
-    assert_ptr_equal(asked[0].moment1, memory[0] + 1);
-    assert_ptr_equal(asked[0].moment2, memory[0] + 2);
+    static const struct {
+        enum optimizer_choice name;
+        double momentum;
+        int moments, moment1, moment2; /* number of the stored moment, 0: NULL */
+    } rows[] = {{OPTIMIZER_SGD, 0, 0, 0, 0},     {OPTIMIZER_SGD, 0.75, 1, 1, 0},
+                {OPTIMIZER_RMSPROP, 0, 1, 0, 1}, {OPTIMIZER_RMSPROP, 0.5, 2, 1, 2},
+                {OPTIMIZER_ADAM, 0, 2, 1, 2},    {OPTIMIZER_ADAMW, 0, 2, 1, 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        options.optim.name = (int)rows[i].name;
+        options.optim.momentum = rows[i].momentum;
+        options.optim.nesterov = rows[i].momentum > 0;
+        asked_count = 0;
+        assert_int_equal(optimizer_moments(&options), rows[i].moments);
+        step_once();
+        assert_int_equal(asked[0].rule, (int)rows[i].name);
+        assert_ptr_equal(asked[0].moment1, rows[i].moment1 ? memory[0] + rows[i].moment1 : NULL);
+        assert_ptr_equal(asked[0].moment2, rows[i].moment2 ? memory[0] + rows[i].moment2 : NULL);
+        assert_true(asked[0].alpha == 0.95 && asked[0].nesterov == options.optim.nesterov);
+    }
 }
 
 TEST(the_scaler_follows_the_updates)
@@ -223,26 +204,21 @@ TEST(a_place_says_what_schedules_move)
     assert_true(at.rate == 0.25 && at.beta1 == 0.9 && at.momentum == 0.75);
 }
 
+/* With schedule.name=onecycle; test_schedule checks the values. */
 TEST(onecycle_moves_momentum_and_beta1)
 {
     struct optimizer optimizer;
     struct schedule schedule;
-
     options.optim.name = OPTIMIZER_ADAM;
-    options.schedule.name = SCHEDULE_ONECYCLE;
-    options.schedule.pct_start = 0.5;
-    options.schedule.div_factor = 25;
-    options.schedule.final_div_factor = 1e4;
-    schedule_open(&schedule, &options, 1, 1, 20);
-    optimizer_open(&optimizer, &options);
-    optimizer_set_momentum(&optimizer, &schedule, 0);
-    assert_true(optimizer.beta1 == 0.95 && optimizer.momentum == 0);
-    optimizer_set_momentum(&optimizer, &schedule, 9);
-    assert_true(optimizer.beta1 == 0.85);
-    options.schedule.name = SCHEDULE_COSINE;
-    optimizer_open(&optimizer, &options);
-    optimizer_set_momentum(&optimizer, &schedule, 9);
-    assert_true(optimizer.beta1 == 0.9);
+    for (int choice = SCHEDULE_COSINE; choice <= SCHEDULE_ONECYCLE; choice++) {
+        options.schedule = (struct schedule_options){
+            .name = choice, .pct_start = 0.5, .div_factor = 25, .final_div_factor = 1e4};
+        schedule_open(&schedule, &options, 1, 1, 20);
+        optimizer_open(&optimizer, &options);
+        optimizer_set_momentum(&optimizer, &schedule, 9);
+        assert_true(optimizer.beta1 == (choice == SCHEDULE_ONECYCLE ? 0.85 : 0.9));
+        assert_true(optimizer.momentum == 0);
+    }
 }
 
 TEST_MAIN(.before = set_options)

@@ -5,7 +5,7 @@
  *   test_recipe MODEL FILE [section.key=value ...]
  * writes the pixels of an evaluation of an image file by the model's recipe to standard output:
  * [3, image, image] bytes. test/python/check_evaluation.py compares them with timm's. */
-#include "train/resolve.h"
+#include "train/run.h"
 
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"
@@ -152,84 +152,52 @@ TEST(resolved_decks_are_stable)
            &files, "augment.random_resized_crop=off augment.rotate=15 eval.crop=auto");
 }
 
-/* Crop of a split that a deck made before recipes existed. */
-struct old_crop {
-    int64_t resize;
-    int to, take;
-    bool random;
-};
-
-static void check_crop(bool encoded, int64_t image, bool training, const struct old_crop *old)
-{
-    struct error error = {0};
-    struct crop crop;
-    assert_true(
-        crop_open(&crop, &options, encoded, (struct image_size){image, image}, training, &error));
-    assert_int_equal(crop.active, encoded);
-    assert_int_equal(crop.random_resized, old->random);
-    assert_int_equal(crop.filter, FILTER_BILINEAR);
-    assert_true(crop.scaled_decode);
-    assert_int_equal(crop.take, old->take);
-    assert_int_equal(crop.resize_to, old->to);
-    assert_true(crop.resize.height == old->resize && crop.resize.width == old->resize);
-}
-
+/* Decks that were made before recipes existed keep their crops. */
 TEST(decks_keep_their_results)
 {
-    enum {
-        SQUARE = RESIZE_SQUARE,
-        SHORTER = RESIZE_SHORTER,
-        NONE = CROP_NONE,
-        CENTER = CROP_CENTER
-    };
     static const struct {
-        const char *deck;
+        const char *deck, *augment;
         bool encoded;
-        int64_t image;
-        struct old_crop crop[2]; /* of evaluation, of training */
-        const char *augment;
+        int64_t image, resize; /* resize: of evaluations */
+        int resize_to, take;
+        bool random; /* random resized crop in training; else training crops as evaluations do */
     } decks[] = {
-        {"vit_cifar",
-         false,
-         32,
-         {{32, SQUARE, NONE, false}, {32, SQUARE, NONE, false}},
-         "augment.rotate=15 augment.translate=0.1 augment.erase=0.5"},
-        {"quickstart",
-         false,
-         32,
-         {{32, SQUARE, NONE, false}, {32, SQUARE, NONE, false}},
-         "augment.rotate=0 augment.translate=0.1 augment.erase=0"},
-        {"vit_base32_ddp",
-         false,
-         224,
-         {{224, SQUARE, NONE, false}, {224, SQUARE, NONE, false}},
-         "augment.rotate=0 augment.translate=0 augment.erase=0 augment.mean=auto"},
-        {"resnet152_cinic10",
-         true,
-         32,
-         {{32, SQUARE, NONE, false}, {32, SQUARE, NONE, false}},
-         "augment.rotate=0 augment.translate=0 augment.erase=0"},
-        {"resnet18_imagenet",
-         true,
-         224,
-         {{256, SHORTER, CENTER, false}, {224, SQUARE, NONE, true}},
-         "augment.rotate=0 augment.mean=0.485,0.456,0.406"},
-        {"resnet18_imagenet_course",
-         true,
-         224,
-         {{256, SQUARE, CENTER, false}, {256, SQUARE, CENTER, false}},
-         "augment.rotate=0 augment.mean=0.485,0.456,0.406"},
+        {"vit_cifar", "augment.rotate=15 augment.translate=0.1 augment.erase=0.5", false, 32, 32,
+         RESIZE_SQUARE, CROP_NONE, false},
+        {"quickstart", "augment.rotate=0 augment.translate=0.1 augment.erase=0", false, 32, 32,
+         RESIZE_SQUARE, CROP_NONE, false},
+        {"vit_base32_ddp", "augment.rotate=0 augment.translate=0 augment.erase=0 augment.mean=auto",
+         false, 224, 224, RESIZE_SQUARE, CROP_NONE, false},
+        {"resnet152_cinic10", "augment.rotate=0 augment.translate=0 augment.erase=0", true, 32, 32,
+         RESIZE_SQUARE, CROP_NONE, false},
+        {"resnet18_imagenet", "augment.rotate=0 augment.mean=0.485,0.456,0.406", true, 224, 256,
+         RESIZE_SHORTER, CROP_CENTER, true},
+        {"resnet18_imagenet_course", "augment.rotate=0 augment.mean=0.485,0.456,0.406", true, 224,
+         256, RESIZE_SQUARE, CROP_CENTER, false},
     };
     for (size_t i = 0; i < sizeof decks / sizeof decks[0]; i++) {
         struct error error = {0};
         char path[1024];
+        const int64_t image = decks[i].image;
         snprintf(path, sizeof path, "%s/input/%s.ini", getenv("TEST_SOURCE"), decks[i].deck);
         options_default(&options);
         assert_ok(options_read_file(path, &options, &error), &error);
         resolve(decks[i].encoded ? &files : &pixels);
         check(decks[i].augment);
-        for (int training = 0; training < 2; training++)
-            check_crop(decks[i].encoded, decks[i].image, training, &decks[i].crop[training]);
+        for (int training = 0; training < 2; training++) {
+            const bool random = training && decks[i].random;
+            struct crop crop;
+            assert_true(crop_open(&crop, &options, decks[i].encoded,
+                                  (struct image_size){image, image}, training, &error));
+            assert_int_equal(crop.active, decks[i].encoded);
+            assert_int_equal(crop.random_resized, random);
+            assert_int_equal(crop.filter, FILTER_BILINEAR);
+            assert_true(crop.scaled_decode);
+            assert_int_equal(crop.take, random ? CROP_NONE : decks[i].take);
+            assert_int_equal(crop.resize_to, random ? RESIZE_SQUARE : decks[i].resize_to);
+            assert_int_equal(crop.resize.height, random ? image : decks[i].resize);
+            assert_int_equal(crop.resize.width, crop.resize.height);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Learning rates compared with torch.optim.lr_scheduler (vectors/make_schedule.py): every
  * schedule, by step and by epoch, with and without warm-up. */
-#include "train/schedule.h"
+#include "train/optimizer.h"
 
 #include "config/options.h"
 #include "settings.h"
@@ -60,29 +60,28 @@ TEST(rates_are_torchs)
     vector_file_close(file);
 }
 
-TEST(warmup_of_epochs_rises_by_epoch)
+/* A warm-up of epochs, and one that is longer than the run. */
+TEST(warmup_rises)
 {
-    struct options options;
-    struct schedule schedule;
-
-    settings_set(&options, "schedule.name=constant schedule.per=epoch schedule.warmup=4");
-    schedule_open(&schedule, &options, 1, 10, 100);
-    assert_true(schedule_rate(&schedule, 0) == 0.25);
-    assert_true(schedule_rate(&schedule, 9) == 0.25);
-    assert_true(schedule_rate(&schedule, 10) == 0.5);
-    assert_true(schedule_rate(&schedule, 39) == 1);
-    assert_true(schedule_rate(&schedule, 99) == 1);
-}
-
-TEST(warmup_longer_than_the_run_only_rises)
-{
-    struct options options;
-    struct schedule schedule;
-
-    settings_set(&options, "schedule.name=cosine schedule.warmup=100");
-    schedule_open(&schedule, &options, 1, 5, 10);
-    for (int64_t step = 0; step < 10; step++)
-        assert_close(schedule_rate(&schedule, step), (double)(step + 1) / 100, "warm-up", step);
+    static const struct {
+        const char *settings;
+        int64_t per_epoch, total, step;
+        double rate;
+    } rows[] = {{"schedule.name=constant schedule.per=epoch schedule.warmup=4", 10, 100, 0, 0.25},
+                {"schedule.name=constant schedule.per=epoch schedule.warmup=4", 10, 100, 9, 0.25},
+                {"schedule.name=constant schedule.per=epoch schedule.warmup=4", 10, 100, 10, 0.5},
+                {"schedule.name=constant schedule.per=epoch schedule.warmup=4", 10, 100, 39, 1},
+                {"schedule.name=constant schedule.per=epoch schedule.warmup=4", 10, 100, 99, 1},
+                {"schedule.name=cosine schedule.warmup=100", 5, 10, 0, 0.01},
+                {"schedule.name=cosine schedule.warmup=100", 5, 10, 9, 0.1}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct options options;
+        struct schedule schedule;
+        settings_set(&options, rows[i].settings);
+        schedule_open(&schedule, &options, 1, rows[i].per_epoch, rows[i].total);
+        assert_close(schedule_rate(&schedule, rows[i].step), rows[i].rate, rows[i].settings,
+                     rows[i].step);
+    }
 }
 
 /* After the last step of the schedule the rate is constant. */

@@ -56,13 +56,13 @@ signal_ranks stopped CONT 1
 sleep 0.4
 signal_ranks stopped USR1 1
 ended stuck
-bad=$(named stuck 1 'rank 1 on [^ ]+ in backward[^;]*, step 20, for [0-9]+\.[0-9] s; [12] ranks? waits? for (it|them); .* mesh.timeout=600 s')
+bad=$(named stuck 1 'rank 1 on [^ ]+ \(in backward[^;]*, step 20, for [0-9]+\.[0-9] s; .*; [12] ranks? waits? for (it|them); .* mesh.timeout=600 s')
 [ $status = 0 ] || bad="$bad exit status $status;"
 grep -q '^warning: stalled: rank 1 on .* continues after [0-9]' "$work/stuck.log" || bad="$bad it does not continue"
 result 'a rank that is stuck is named' "$bad" "$work/stuck.log"
 
 ended data
-bad=$(named data 1 'rank 0 on [^ ]+ in the wait for data, step 20, ')
+bad=$(named data 1 'rank 0 on [^ ]+ \(in the wait for data, step 20, ')
 [ $status != 0 ] && [ $status != 124 ] || bad="$bad exit status $status;"
 grep -q '^vittrain: failure: .*missing: rank 0 on .*in the wait for data' "$work/data.log" || bad="$bad not ended by mesh.timeout"
 result 'rank 0 that waits for its data is named before mesh.timeout ends the run' "$bad" "$work/data.log"

@@ -18,7 +18,7 @@
 #include "settings.h"
 #include "temporary.h"
 #include "test.h"
-#include "train/trainer_state.h"
+#include "train/trainer.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define COUNTS_ALLOCATIONS 0

@@ -49,13 +49,13 @@ static struct comm_request *ours_start(const struct comm_bench *self, const stru
     float *buffer = way->memory != NULL ? way->memory : self->buffer;
     switch (self->kind) {
     case ALL_REDUCE:
-        return group->backend->all_reduce(group, buffer, self->count, COMM_FP32, COMM_SUM, NULL);
+        return comm_start_all_reduce(group, buffer, self->count, COMM_FP32, COMM_SUM, NULL);
     case REDUCE_SCATTER:
-        return group->backend->reduce_scatter(group, buffer, self->part, COMM_FP32, COMM_SUM, NULL);
+        return comm_start_reduce_scatter(group, buffer, self->part, COMM_FP32, COMM_SUM, NULL);
     case ALL_GATHER:
-        return group->backend->all_gather(group, buffer, self->part, COMM_FP32, NULL);
+        return comm_start_all_gather(group, buffer, self->part, COMM_FP32, NULL);
     default:
-        return group->backend->broadcast(group, buffer, self->count, COMM_FP32, 0, NULL);
+        return comm_start_broadcast(group, buffer, self->count, COMM_FP32, 0, NULL);
     }
 }
 

@@ -15,7 +15,6 @@
 #include "plan/machine.h"
 #include "tools/bench/bench.h"
 #include "train/hardware.h"
-#include "train/peak.h"
 
 enum { ROUNDS = 12, HEADS = 12, HEAD_DIM = 64 };
 

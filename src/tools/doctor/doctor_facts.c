@@ -24,7 +24,7 @@
 #include "core/memory.h"
 #include "data/array_path.h"
 #include "data/listing.h"
-#include "data/tar_shards.h"
+#include "data/split_files.h"
 #include "tools/doctor/doctor.h"
 #include "train/hardware.h"
 
@@ -257,7 +257,7 @@ void doctor_read_data(struct doctor *doctor, struct doctor_data *data, double se
     root = root[0] != '\0' ? root : dataset_sample_directory();
     if (shards || strcmp(format, "arrays") == 0) {
         /* Names are compared with their folders, which may be those of splits. */
-        error_defer(shards ? tar_shards_find(root, &files, NULL, &error)
+        error_defer(shards ? split_files_find(root, &split_files_shards, &files, NULL, &error)
                            : array_path_find(root, &files, NULL, &error));
         for (int64_t i = 0; error.kind == ERROR_NONE && i < files.count && !is_late(&scan); i++)
             if (!path_add(&scan, files.file[i].path, 0))

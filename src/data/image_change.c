@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Pillow's ImageEnhance and ImageOps on planes. Changes of single levels use tables of 256 entries;
- * the others are in kernels_colour.c. */
-#include "data/colour.h"
+/* Pillow's ImageEnhance, ImageOps and affine transforms on planes. Changes of single levels use
+ * tables of 256 entries; the others are in kernels_colour.c. */
+#include "data/image_change.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "core/integer.h"
+#include "data/augment.h"
 
 enum { LEVELS = 256, CHANNELS = 3 };
 
-static int64_t plane_of(const struct colour_image *image)
+static int64_t plane_of(const struct changed_image *image)
 {
     return image->height * image->width;
 }
@@ -21,13 +22,13 @@ static void plane_look_up(uint8_t *plane, int64_t count, const uint8_t *table)
         plane[i] = table[plane[i]];
 }
 
-static void look_up(const struct colour_image *image, const uint8_t *table)
+static void look_up(const struct changed_image *image, const uint8_t *table)
 {
     plane_look_up(image->planes, CHANNELS * plane_of(image), table);
 }
 
 /* Blend with an image of one level. */
-static void blend_level(const struct colour_image *image, int level, double factor)
+static void blend_level(const struct changed_image *image, int level, double factor)
 {
     uint8_t from[LEVELS], table[LEVELS];
     memset(from, level, sizeof from);
@@ -37,12 +38,14 @@ static void blend_level(const struct colour_image *image, int level, double fact
     look_up(image, table);
 }
 
-void colour_brightness(const struct colour_image *image, double factor)
+/* Blend the image with black, its mean grey, its greyscale version, or its smoothed version. factor
+ * >= 0; 0 gives that image, 1 changes nothing. */
+static void colour_brightness(const struct changed_image *image, double factor)
 {
     blend_level(image, 0, factor);
 }
 
-void colour_contrast(const struct colour_image *image, double factor)
+static void colour_contrast(const struct changed_image *image, double factor)
 {
     const int64_t plane = plane_of(image);
     int64_t sum = 0;
@@ -52,7 +55,7 @@ void colour_contrast(const struct colour_image *image, double factor)
     blend_level(image, plane > 0 ? (int)((double)sum / (double)plane + 0.5) : 0, factor);
 }
 
-void colour_saturation(const struct colour_image *image, double factor)
+static void colour_saturation(const struct changed_image *image, double factor)
 {
     const int64_t plane = plane_of(image);
     image->host.colour->grey(plane, image->planes, image->scratch);
@@ -61,7 +64,7 @@ void colour_saturation(const struct colour_image *image, double factor)
                                   image->planes + channel * plane);
 }
 
-void colour_sharpness(const struct colour_image *image, double factor)
+static void colour_sharpness(const struct changed_image *image, double factor)
 {
     const int64_t plane = plane_of(image);
     memcpy(image->scratch, image->planes, (size_t)(CHANNELS * plane));
@@ -71,12 +74,13 @@ void colour_sharpness(const struct colour_image *image, double factor)
     image->host.colour->blend(CHANNELS * plane, image->scratch, (float)factor, image->planes);
 }
 
-void colour_hue(const struct colour_image *image, double part)
+/* Rotate all hues by a fraction of the colour wheel, -0.5 to 0.5. */
+static void colour_hue(const struct changed_image *image, double part)
 {
     image->host.colour->hue(plane_of(image), image->planes, (uint8_t)(int32_t)(part * 255));
 }
 
-void colour_greyscale(const struct colour_image *image)
+static void colour_greyscale(const struct changed_image *image)
 {
     const int64_t plane = plane_of(image);
     image->host.colour->grey(plane, image->planes, image->scratch);
@@ -84,14 +88,16 @@ void colour_greyscale(const struct colour_image *image)
         memcpy(image->planes + channel * plane, image->scratch, (size_t)plane);
 }
 
-void colour_posterize(const struct colour_image *image, int bits)
+/* Keep the upper `bits` bits of each level, 0 to 8. */
+static void colour_posterize(const struct changed_image *image, int bits)
 {
     const uint8_t mask = (uint8_t)(0xff << (8 - bits));
     for (int64_t i = 0; i < CHANNELS * plane_of(image); i++)
         image->planes[i] &= mask;
 }
 
-void colour_solarize(const struct colour_image *image, double threshold)
+/* Invert levels that are not below `threshold`. */
+static void colour_solarize(const struct changed_image *image, double threshold)
 {
     uint8_t table[LEVELS];
     for (int i = 0; i < LEVELS; i++)
@@ -99,6 +105,7 @@ void colour_solarize(const struct colour_image *image, double threshold)
     look_up(image, table);
 }
 
+/* Stretch the levels of a plane to 0 to 255, linearly or by histogram equalization. */
 static void plane_autocontrast(uint8_t *plane, int64_t count)
 {
     uint8_t lowest = 255, highest = 0, table[LEVELS];
@@ -116,12 +123,6 @@ static void plane_autocontrast(uint8_t *plane, int64_t count)
         table[i] = (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
     }
     plane_look_up(plane, count, table);
-}
-
-void colour_autocontrast(const struct colour_image *image)
-{
-    for (int64_t channel = 0; channel < CHANNELS; channel++)
-        plane_autocontrast(image->planes + channel * plane_of(image), plane_of(image));
 }
 
 static void plane_equalize(uint8_t *plane, int64_t count)
@@ -149,10 +150,11 @@ static void plane_equalize(uint8_t *plane, int64_t count)
     plane_look_up(plane, count, table);
 }
 
-void colour_equalize(const struct colour_image *image)
+static void each_plane(const struct changed_image *image,
+                       void (*change)(uint8_t *plane, int64_t count))
 {
     for (int64_t channel = 0; channel < CHANNELS; channel++)
-        plane_equalize(image->planes + channel * plane_of(image), plane_of(image));
+        change(image->planes + channel * plane_of(image), plane_of(image));
 }
 
 /* A box filter of 2 * radius + 1 pixels with `weight` and one more pixel at each end with
@@ -195,7 +197,9 @@ static void line_blur(const struct box *box, int64_t count, int64_t step, const 
     }
 }
 
-void colour_blur(const struct colour_image *image, double radius)
+/* Pillow's GaussianBlur: three box blurs in each direction (Gwosdek et al. 2011). radius: standard
+ * deviation in pixels. */
+static void colour_blur(const struct changed_image *image, double radius)
 {
     enum { PASSES = 6 };
     const struct box box = box_of(radius);
@@ -213,5 +217,97 @@ void colour_blur(const struct colour_image *image, double radius)
             }
         from = to;
         to = pass % 2 == 0 ? image->planes : image->scratch;
+    }
+}
+
+/* ---- Geometric changes: torchvision's affine and rotate of PIL images. Whole pixels are moved by
+ * a pixel_plan with one stage. */
+
+enum { PIECE = 256 /* pixels per call of the kernel */ };
+
+/* Apply a plan to all channels. */
+static void image_move(const struct changed_image *image, const struct pixel_plan *plan)
+{
+    const int64_t width = image->width, plane = image->height * width;
+    int32_t origin[PIECE];
+    memcpy(image->scratch, image->planes, (size_t)(CHANNELS * plane));
+    for (int64_t y = 0; y < image->height; y++)
+        for (int64_t x = 0; x < width; x += PIECE) {
+            int64_t count = x + PIECE < width ? PIECE : width - x;
+            image->host.image->follow(plan, (int32_t)width, (int32_t)image->height, (int32_t)x,
+                                      (int32_t)y, (int32_t)count, origin);
+            for (int64_t channel = 0; channel < CHANNELS; channel++) {
+                const uint8_t *from = image->scratch + channel * plane;
+                uint8_t *to = image->planes + channel * plane + y * width + x;
+                for (int64_t i = 0; i < count; i++)
+                    to[i] = origin[i] < 0 ? 0 : from[origin[i]];
+            }
+        }
+}
+
+/* Same rounding as Pillow. */
+static int32_t fixed_point(double value)
+{
+    return (int32_t)floor(value * 65536.0 + 0.5);
+}
+
+/* Shear around the upper left corner; x and y are the tangents of the angles. The matrix is the
+ * inverse mapping of a pixel's centre, with the signs that torchvision's affine passes to
+ * Pillow. */
+static void image_shear(const struct changed_image *image, double x, double y)
+{
+    struct pixel_plan plan = {.rotate = true,
+                              .matrix = {fixed_point(1), fixed_point(x), fixed_point(0.5 + x * 0.5),
+                                         fixed_point(y), fixed_point(1),
+                                         fixed_point(y * 0.5 + 0.5)}};
+    image_move(image, &plan);
+}
+
+static void image_translate(const struct changed_image *image, int64_t x, int64_t y)
+{
+    struct pixel_plan plan = {.translate_x = (int16_t)x, .translate_y = (int16_t)y};
+    image_move(image, &plan);
+}
+
+void image_change(const struct changed_image *image, const struct image_change *change)
+{
+    const double amount = change->amount;
+    struct pixel_plan rotation = {0};
+    switch (change->kind) {
+    case CHANGE_IDENTITY:
+        return;
+    case CHANGE_SHEAR_X:
+        return image_shear(image, amount, 0);
+    case CHANGE_SHEAR_Y:
+        return image_shear(image, 0, amount);
+    case CHANGE_TRANSLATE_X:
+        return image_translate(image, (int64_t)amount, 0);
+    case CHANGE_TRANSLATE_Y:
+        return image_translate(image, 0, (int64_t)amount);
+    case CHANGE_ROTATE:
+        augment_rotation(amount, image->width, image->height, &rotation);
+        return image_move(image, &rotation);
+    case CHANGE_BRIGHTNESS:
+        return colour_brightness(image, amount);
+    case CHANGE_SATURATION:
+        return colour_saturation(image, amount);
+    case CHANGE_CONTRAST:
+        return colour_contrast(image, amount);
+    case CHANGE_SHARPNESS:
+        return colour_sharpness(image, amount);
+    case CHANGE_POSTERIZE:
+        return colour_posterize(image, (int)amount);
+    case CHANGE_SOLARIZE:
+        return colour_solarize(image, amount);
+    case CHANGE_AUTOCONTRAST:
+        return each_plane(image, plane_autocontrast);
+    case CHANGE_EQUALIZE:
+        return each_plane(image, plane_equalize);
+    case CHANGE_HUE:
+        return colour_hue(image, amount);
+    case CHANGE_GREYSCALE:
+        return colour_greyscale(image);
+    case CHANGE_BLUR:
+        return colour_blur(image, amount);
     }
 }

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Checkpoints of a run: finds and reads the one to resume from, writes new ones. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/checkpoint_name.h"
+#include "checkpoint/checkpoint_read.h"
+#include "checkpoint/model_metadata.h"
+#include "config/options.h"
+#include "core/clock.h"
+#include "core/integer.h"
+#include "core/log.h"
+#include "train/progress.h"
+#include "train/resume.h"
+
+/* Logs the lines about checkpoints that were skipped. */
+static void ignored_log(char *report)
+{
+    for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        log_warn("ignored: %s", line);
+}
+
+bool trainer_newest_checkpoint(const struct checkpoint_target *target, struct comm *world,
+                               char *path, size_t size, struct error *error)
+{
+    char report[4096] = "";
+    const bool found = checkpoint_find(target, world, path, size, report, sizeof report, error);
+    ignored_log(report);
+    return found;
+}
+
+/* Collective. Finds the newest complete checkpoint in the memory of the nodes. */
+static bool memory_look(struct trainer *trainer, struct error *error)
+{
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
+    struct comm *world = trainer->run.world;
+    char report[4096], id[MEMORY_ID] = "";
+    bool unusable = false;
+    if (world->rank == 0 && !trainer->folder.fresh)
+        checkpoint_memory_id(trainer->folder.path, id, &unusable);
+    if (unusable)
+        log_warn("checkpoints in memory are not used: %s/.memory is damaged or was copied from "
+                 "another run folder",
+                 trainer->folder.path);
+    comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
+    if (id[0] == '\0')
+        return true;
+    const bool good = memory_find(id, &trainer->run.session.mesh, &checkpoints->found, report,
+                                  sizeof report, error);
+    ignored_log(report);
+    if (good && !checkpoints->found.exists)
+        log_warn("the checkpoints in memory of the last attempt are lost: no node has "
+                 "/dev/shm/vittrain-*-%s",
+                 id);
+    else if (good && checkpoints->found.path[0] == '\0')
+        log_info("the last attempt left no checkpoint in memory");
+    return good;
+}
+
+/* With checkpoint.resume=auto: the newest valid one in memory or on disk. Those on disk are not
+ * verified if one in memory is newer than all of them. */
+bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
+{
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
+    struct memory_found *found = &checkpoints->found;
+    struct comm *world = trainer->run.world;
+    const char *resume = trainer->run.options.checkpoint.resume;
+    char *path = checkpoints->resume_path;
+    const size_t size = sizeof checkpoints->resume_path;
+    if (strcmp(resume, "never") == 0)
+        return true;
+    const int64_t disk = checkpoint_newest_step(&checkpoints->target, world);
+    if (!memory_look(trainer, error))
+        return false;
+    if (strcmp(resume, "auto") != 0) {
+        snprintf(path, size, "%s", resume);
+        found->path[0] = '\0'; /* only its step is needed (state_check) */
+        return true;
+    }
+    if ((found->path[0] == '\0' || found->step <= disk) && trainer->folder.resuming) {
+        checkpoints->verified =
+            trainer_newest_checkpoint(&checkpoints->target, world, path, size, error);
+        if (error->kind != ERROR_NONE)
+            return false;
+    }
+    if (found->path[0] != '\0' && (path[0] == '\0' || checkpoint_name_step(path) < found->step)) {
+        snprintf(path, size, "%s", found->path);
+        checkpoints->verified = true;
+    } else {
+        found->path[0] = '\0';
+    }
+    return !trainer->folder.resuming || path[0] != '\0' ||
+           error_set(
+               error, ERROR_CHECKPOINT,
+               "cannot resume from %s: no valid checkpoint (see the lines above); set "
+               "checkpoint.resume=FILE, or start over with checkpoint.resume=never and another "
+               "run.dir",
+               trainer->folder.checkpoints);
+}
+
+bool trainer_decide_batch(struct trainer *trainer, struct error *error)
+{
+    struct run *run = &trainer->run;
+    const struct options *options = &run->options;
+    const int64_t ranks = run->world->size, batch = options->train.batch;
+    struct training_state state;
+    if (!options->mesh.elastic || options->train.global_batch > 0 ||
+        trainer->checkpoints.resume_path[0] == '\0')
+        return true;
+    if (!checkpoint_read_state(trainer->checkpoints.resume_path, run->world, &state, error))
+        return false;
+    if (state.step == 0 || state.global_batch == run->global_batch)
+        return true;
+    run->global_batch = state.global_batch;
+    /* Micro-batches are no larger than train.batch, unless batch norm would give other results. */
+    const int64_t share = round_up_division(run->global_batch, ranks);
+    if (share > batch && !run->session.model->batch_norms)
+        run->session.accumulate *= round_up_division(share, batch);
+    log_info(
+        "mesh.elastic: the global batch of %lld is kept, up to %lld per rank in micro-batches "
+        "of up to %lld",
+        (long long)run->global_batch, (long long)share,
+        (long long)feed_pass_samples(options, run->global_batch, ranks, run->session.accumulate));
+    return true;
+}
+
+/* Collective. Fails if the run would not continue as before from this state, or if it has a later
+ * one, in result.json or in checkpoints (with the name of a FILE). */
+static bool state_check(const struct trainer *trainer, const char *path, bool names_file,
+                        struct error *error)
+{
+    const struct training_state *state = &trainer->state;
+    const struct run *run = &trainer->run;
+    const long long step = state->step, finished = trainer->folder.finished_steps;
+    int exponent;
+    if (step > 0 && state->global_batch != run->global_batch)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s was made with a global batch of %lld, this run has %lld: set "
+                         "train.global_batch=%lld, or mesh.elastic=yes in its place",
+                         path, (long long)state->global_batch, (long long)run->global_batch,
+                         (long long)state->global_batch);
+    if (step > 0 && state->seed != (uint64_t)run->options.run.seed)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s was made with run.seed=%llu, this run has %lld: set the same seed",
+                         path, (unsigned long long)state->seed, (long long)run->options.run.seed);
+    if (step > 0 && state->epoch_step > trainer->steps_per_epoch)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s is of step %lld of an epoch, but an epoch has %lld steps now: use the "
+                         "same data",
+                         path, (long long)state->epoch_step, (long long)trainer->steps_per_epoch);
+    if (step > 0 && (state->skipped_steps < 0 || state->skipped_steps > step ||
+                     state->loss_scale_good_steps < 0 || state->loss_scale_good_steps > step ||
+                     (state->loss_scale != 0 && frexp(state->loss_scale, &exponent) != 0.5)))
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s: a loss scale of %g with %lld good and %lld skipped of %lld steps "
+                         "is invalid",
+                         path, state->loss_scale, (long long)state->loss_scale_good_steps,
+                         (long long)state->skipped_steps, step);
+    /* The next start would resume from later checkpoints, which belong to another history. */
+    const int64_t memory = trainer->checkpoints.found.step;
+    const int64_t disk =
+        names_file ? checkpoint_newest_step(&trainer->checkpoints.target, run->world) : 0;
+    if (names_file && larger(disk, memory) > step)
+        return error_set(
+            error, ERROR_USAGE,
+            "%s is of step %lld, but the run folder %s has checkpoints up to step %lld%s: "
+            "resume from those with checkpoint.resume=auto,%s or choose another run.dir",
+            path, step, trainer->folder.path, (long long)larger(disk, memory),
+            memory > disk ? " in memory" : "",
+            memory > disk && disk <= step
+                ? " remove the file .memory there to continue without them,"
+                : "");
+    /* The rows of metrics.csv after the checkpoint belong to that result, and resuming would remove
+     * them. */
+    return finished <= step ||
+           error_set(error, ERROR_CHECKPOINT,
+                     "cannot resume from %s: it is of step %lld, but %s/result.json is of a run of "
+                     "%lld steps; restore a checkpoint of that step, or write \"finished\": false "
+                     "into it to repeat the steps in between",
+                     path, step, trainer->folder.path, finished);
+}
+
+/* Collective. Takes the statistics of the training samples from the checkpoint. That of step 0 may
+ * have been made from weights of other data. */
+static bool statistics_read(struct run *run, const char *path, int64_t step, struct error *error)
+{
+    struct dataset *dataset = &run->train.dataset;
+    struct model_metadata metadata;
+    if (!run_needs_statistics(run, dataset))
+        return true;
+    if (step == 0)
+        return run_find_statistics(run, error);
+    const bool good = model_metadata_read(path, run->world, &metadata, error) &&
+                      run_use_statistics(run, dataset, &metadata.statistics, error);
+    model_metadata_free(&metadata);
+    return good;
+}
+
+bool trainer_resume(struct trainer *trainer, struct error *error)
+{
+    const char *path = trainer->checkpoints.resume_path;
+    struct run *run = &trainer->run;
+    struct training_state *state = &trainer->state;
+    struct checkpoint_target target = trainer->checkpoints.target;
+    const bool names_file = strcmp(run->options.checkpoint.resume, "auto") != 0;
+    bool other_monitor;
+    target.verified = trainer->checkpoints.verified;
+    if (trainer->checkpoints.found.path[0] != '\0')
+        target.writers = WRITERS_ALL;
+    if (!resume_check(trainer, path, names_file, &other_monitor, error) ||
+        !checkpoint_read(path, &target, &run->session.flat, state, false, error) ||
+        !state_check(trainer, path, names_file, error) ||
+        !statistics_read(run, path, state->step, error))
+        return false;
+    if (other_monitor) { /* the best evaluation is of another metric */
+        state->best_metric = state->plateau_best = NAN;
+        state->best_step = state->evaluations_without_gain = state->plateau_bad = 0;
+    }
+    /* If the run used another compute type before, train.loss_scale applies. */
+    struct loss_scaler scaler = run->session.io.result.scaler;
+    scaler.skipped = state->skipped_steps;
+    if (state->loss_scale > 0 && run->session.io.scaler != NULL) {
+        scaler.scale = (float)state->loss_scale;
+        scaler.good_steps = (int32_t)state->loss_scale_good_steps;
+    }
+    session_set_scaler(&run->session, &scaler);
+    if (state->step == 0) { /* no random numbers were drawn yet */
+        state->global_batch = run->global_batch;
+        state->seed = (uint64_t)run->options.run.seed;
+    }
+    const bool ended = state->epoch_step == 0 && trainer_is_over(trainer, state);
+    log_info("resuming from %s: step %lld, epoch %lld", path, (long long)state->step,
+             (long long)state->epoch + (ended ? 0 : 1));
+    const long long reached = trainer->checkpoints.found.reached, lost = reached - state->step;
+    if (lost > 0 && reached <= trainer->total_steps)
+        log_info("the run was interrupted in step %lld: %lld step%s repeated", reached, lost,
+                 lost == 1 ? " is" : "s are");
+    return true;
+}
+
+void trainer_update_seconds(struct trainer *trainer)
+{
+    struct training_state *state = &trainer->state;
+    double now = clock_now();
+    state->total_seconds = trainer->attempt.earlier_seconds + now - trainer->attempt.opened_at;
+    state->without_setup_seconds =
+        trainer->attempt.earlier_without_setup_seconds + now - trainer->attempt.begin;
+    state->train_seconds = trainer->attempt.earlier_train_seconds + now - trainer->attempt.begin -
+                           trainer->attempt.evaluation_seconds - trainer->checkpoints.seconds;
+}
+
+/* Counts the time since `since` as waiting for checkpoints. */
+static void checkpoint_pause(struct trainer *trainer, double since)
+{
+    double seconds = clock_now() - since;
+    trainer->checkpoints.seconds += seconds;
+    progress_pause(trainer, seconds);
+}
+
+char *trainer_metadata(const struct trainer *trainer)
+{
+    return model_metadata_describe(&trainer->run.options, trainer->run.session.model,
+                                   &trainer->run.train.dataset);
+}
+
+/* Collective. Writes the state as a checkpoint on disk or in memory. */
+static bool state_write(struct trainer *trainer, bool best, bool in_memory, struct error *error)
+{
+    struct training_state *state = &trainer->state;
+    const struct step_io *io = &trainer->run.session.io;
+    char name[CHECKPOINT_NAME];
+    trainer_update_seconds(trainer);
+    state->plateau_rate_factor = trainer->schedule.plateau_factor;
+    state->plateau_best = trainer->schedule.plateau_best;
+    state->plateau_bad = trainer->schedule.plateau_bad;
+    state->loss_scale = io->scaler != NULL ? (double)io->result.scaler.scale : 0;
+    state->loss_scale_good_steps = io->result.scaler.good_steps;
+    state->skipped_steps = io->result.scaler.skipped;
+    /* A run that resumes from this checkpoint does not write the rows up to this step again. */
+    error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
+    checkpoint_name(name, trainer->state.step);
+    char *deck = options_to_run_deck(&trainer->run.options);
+    char *metadata = trainer_metadata(trainer);
+    const struct checkpoint_order order = {.name = name,
+                                           .model_name = trainer->run.options.model.name,
+                                           .state = &trainer->state,
+                                           .deck_text = deck,
+                                           .metadata = metadata,
+                                           .data = trainer->data,
+                                           .best = best,
+                                           .keep = trainer->run.options.checkpoint.keep};
+    const bool good = in_memory
+                          ? memory_checkpoint_write(trainer->checkpoints.memory, &order, error)
+                          : checkpoint_writer_start(trainer->checkpoints.writer, &order, error);
+    free(deck);
+    free(metadata);
+    return good;
+}
+
+bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
+{
+    double begin = clock_now();
+    if (!state_write(trainer, best, false, error))
+        return false;
+    trainer->checkpoints.overdue = false;
+    trainer->checkpoints.count++;
+    trainer->checkpoints.written_at = clock_now();
+    checkpoint_pause(trainer, begin);
+    return true;
+}
+
+void trainer_memory_write(struct trainer *trainer)
+{
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
+    struct error error = {.kind = ERROR_NONE};
+    const double begin = clock_now();
+    checkpoints->memory_overdue = false;
+    if (!state_write(trainer, false, true, &error)) {
+        log_warn("no more checkpoints in memory: %s", error.text);
+        checkpoints->memory_failed = true;
+    }
+    *(checkpoints->memory_count < 2 ? &checkpoints->memory_allocation_seconds
+                                    : &checkpoints->memory_seconds) += clock_now() - begin;
+    checkpoints->memory_count += !checkpoints->memory_failed;
+    checkpoint_pause(trainer, begin);
+}
+
+bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error)
+{
+    double begin = clock_now();
+    bool good = checkpoint_writer_finish(trainer->checkpoints.writer, error);
+    checkpoint_pause(trainer, begin);
+    return good;
+}
