@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/checkpoint_read.h"
-#include "checkpoint/checkpoint_writer.h"
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"

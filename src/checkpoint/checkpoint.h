@@ -3,13 +3,14 @@
  * with its final name is complete. Each unit is a group with one vector for its parameters, each
  * moment and the EMA; attributes hold the rest of the training state. A checkpoint can be read on
  * any mesh. Layout: docs/checkpoint.md. A process calls HDF5 only from its main thread.
- * This file: the training state, and the folder of checkpoints. */
+ * This file: the training state, the folder of checkpoints, reading and writing. */
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_H
 #define VITTRAIN_CHECKPOINT_CHECKPOINT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "checkpoint/checkpoint_name.h"
 #include "config/run_options.h"
 #include "core/error.h"
 #include "mesh/flat.h"
@@ -35,13 +36,14 @@ struct training_state {
     int64_t parts;                                              /* attempts: starts of the run */
     double loss_scale;                                          /* of fp16; 0 for other types */
     int64_t loss_scale_good_steps, skipped_steps;
-    bool finished;
+    int64_t finished; /* 0 or 1 */
 };
 
 /* The state of a run before its first step. */
 struct training_state training_state_begin(int64_t global_batch, uint64_t seed);
 
 struct options;
+struct comm;
 
 struct checkpoint_target {
     const char *directory;         /* of the checkpoints; with NODE0 used by rank 0 only */
@@ -50,8 +52,6 @@ struct checkpoint_target {
     const char *model;             /* model.name that a file must have to be read; NULL: any */
     int64_t before;                /* checkpoint_find: only steps below this; 0: all */
     const struct options *options; /* optim.name that moments must have; NULL: any */
-    bool verified;                 /* checkpoint_read: checkpoint_find or memory_find has verified
-                                    * the checksums of the file */
 };
 
 /* A checkpoint to write. Its pointers are not used after checkpoint_write or
@@ -67,13 +67,14 @@ struct checkpoint_order {
     int64_t keep;         /* for checkpoint_prune */
 };
 
+/* ---- the folder of checkpoints */
+
 /* Collective. Find the newest valid checkpoint of a directory (by step, then time) and set path.
- * `report` gets one line for each file that was skipped, with the reason. Returns false without an
- * error if there is no valid checkpoint. ERROR_MEMORY if a file cannot be checked on this machine:
- * an older checkpoint is then not taken instead. */
+ * Files that are skipped are logged. Returns false without an error if there is no valid
+ * checkpoint. ERROR_MEMORY if a file cannot be checked on this machine: an older checkpoint is then
+ * not taken instead. */
 MUST_CHECK bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
-                                char *path, size_t size, char *report, size_t report_size,
-                                struct error *error);
+                                char *path, size_t size, struct error *error);
 
 /* Collective. The highest N of the files step-N.h5 in the directory, or -1. */
 int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct comm *world);
@@ -100,5 +101,81 @@ void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep);
 MUST_CHECK bool checkpoint_probe(const char *directory, struct comm *world,
                                  enum writers_choice asked, enum writers_choice *decided,
                                  struct error *error);
+
+/* ---- reading */
+
+/* Collective. Read the model's state into flat and the training state into *state. Format, model,
+ * names and shapes are verified before flat changes, the checksum of each piece when it is read.
+ * The device adopts the algorithms in the file (device.h: choices_adopt). weights_only (evaluation,
+ * model.init): moments, training state and algorithms are skipped, and `state` may be NULL. If flat
+ * keeps an EMA and the file has none, it is set to the parameters. */
+MUST_CHECK bool checkpoint_read(const char *path, const struct checkpoint_target *target,
+                                struct flat_model *flat, struct training_state *state,
+                                bool weights_only, struct error *error);
+
+/* Collective. Read the training state and the deck, which the caller frees; checksums of vectors
+ * are not verified. After an error *deck is NULL. */
+MUST_CHECK bool checkpoint_read_deck(const char *path, struct comm *world,
+                                     struct training_state *state, char **deck,
+                                     struct error *error);
+
+/* Set the options from the deck of a checkpoint. An invalid deck is ERROR_CHECKPOINT. */
+MUST_CHECK bool checkpoint_deck_parse(const char *text, const char *path, struct options *options,
+                                      struct error *error);
+
+/* ---- writing */
+
+/* Collective. Write the file in the foreground, without links. On failure older files are
+ * untouched, the part is removed and all ranks get the error. */
+MUST_CHECK bool checkpoint_write(const struct checkpoint_target *target,
+                                 const struct flat_model *flat,
+                                 const struct checkpoint_order *order, struct error *error);
+
+/* Writes the checkpoints of a run, in the foreground or in the background of the next steps. In the
+ * background a rank first copies its pieces to a snapshot, in the order of its device's stream.
+ * Then a thread computes checksums, writes and syncs while training continues. The thread calls
+ * neither MPI nor HDF5: the main threads do, at steps where all ranks know that all threads are
+ * idle. */
+struct checkpoint_writer;
+
+/* Size in bytes of the largest snapshot of any rank. All snapshots together are as large as the
+ * file, since ranks that hold the same shard divide it. */
+size_t checkpoint_snapshot_bytes(const struct flat_model *flat);
+
+/* snapshot: pinned host memory of checkpoint_snapshot_bytes, owned by the caller. If it is NULL, or
+ * target->writers is WRITERS_NODE0, all checkpoints are written in the foreground. */
+struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target *target,
+                                                 const struct flat_model *flat, float *snapshot);
+
+/* Collective. Wait until the previous checkpoint is complete, then start this one. All ranks get an
+ * error if either failed. Writes the state as of the current position of the stream. */
+MUST_CHECK bool checkpoint_writer_start(struct checkpoint_writer *writer,
+                                        const struct checkpoint_order *order, struct error *error);
+
+/* Not collective. True while this rank's thread works. writer may be NULL. */
+bool checkpoint_writer_is_busy(const struct checkpoint_writer *writer);
+
+/* True on all ranks while a checkpoint is incomplete. */
+bool checkpoint_writer_is_writing(const struct checkpoint_writer *writer);
+
+/* True on all ranks while a checkpoint of the best evaluation is incomplete. */
+bool checkpoint_writer_writes_best(const struct checkpoint_writer *writer);
+
+/* Collective, once per step. busy: true if any rank's thread was busy when the step began. If none
+ * was, do the next stage of the checkpoint. Returns false on all ranks if the checkpoint failed.
+ * writer may be NULL. */
+MUST_CHECK bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy,
+                                         struct error *error);
+
+/* Collective. Wait until the checkpoint that was started is complete. */
+MUST_CHECK bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *error);
+
+/* Seconds that training was blocked in these functions so far, and the part of them that it waited
+ * for a checkpoint in the background. */
+void checkpoint_writer_times(const struct checkpoint_writer *writer, double *blocked,
+                             double *waited);
+
+/* Not collective. Discards an unfinished checkpoint. writer may be NULL. */
+void checkpoint_writer_close(struct checkpoint_writer *writer);
 
 #endif

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The contents of a checkpoint file, and its HDF5 frame: groups, attributes, tables, and space for
- * the state vectors, which are read and written with pread and pwrite at the offsets that HDF5
- * assigned. Nothing here is collective: one rank calls it, from
- * its main thread. Layout of the file: docs/checkpoint.md. */
+/* For the files of this module: the contents of a checkpoint file, its HDF5 frame (groups,
+ * attributes, tables, and space for the state vectors), and the vectors, which are read and written
+ * with pread and pwrite at the offsets that HDF5 assigned. Only functions that are marked so are
+ * collective. Layout of the file: docs/checkpoint.md. */
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_FILE_H
 #define VITTRAIN_CHECKPOINT_CHECKPOINT_FILE_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/vectors.h"
+#include "comm/comm.h"
 #include "core/error.h"
 #include "mesh/unit.h"
+
+/* Elements of the largest block that is read, written or sent at once: 4 MiB. */
+enum { VECTOR_BLOCK = 1 << 20 };
 
 /* Elements [begin, begin + count) of a unit, at most VECTOR_BLOCK, written by one rank; and their
  * CRC32C in the vector of each kind (0 if there is none). */
@@ -36,21 +40,20 @@ struct checkpoint_contents {
     char model[CHECKPOINT_TEXT];
     int64_t format; /* of a file that was read */
     struct training_state state;
-    int64_t finished; /* state.finished as an attribute */
     int64_t moments, averaged, replica, shard;
     /* Information for users: compute type, version of the program, local time. */
     char compute[CHECKPOINT_TEXT], program[CHECKPOINT_TEXT], date[CHECKPOINT_TEXT];
+    int64_t unit_count, piece_count;
+    int64_t bytes; /* of the whole file */
+    /* Other ranks than that which read the file have only the members above, layout and pieces. */
     char *deck;
     char *metadata;   /* model_metadata.h, or NULL */
     char *data;       /* train/resume.h; NULL: unknown */
     char *algorithms; /* chosen by the device (device.h: choices_export), or NULL */
     struct unit *units;
-    bool units_borrowed; /* the units' tensors are not freed with the contents */
-    int64_t unit_count;
+    bool units_borrowed;              /* the units' tensors are not freed with the contents */
     struct checkpoint_layout *layout; /* [unit_count] */
     struct checkpoint_piece *pieces;  /* [piece_count], by unit, then by `begin` */
-    int64_t piece_count;
-    int64_t bytes; /* of the whole file */
 };
 
 /* Begin the contents of a new file: units, texts, and name and count of the layout; all else is
@@ -58,18 +61,31 @@ struct checkpoint_contents {
 void checkpoint_contents_open(struct checkpoint_contents *contents, const struct unit *units,
                               int unit_count, const char *model, const char *compute,
                               const char *deck);
+void checkpoint_contents_free(struct checkpoint_contents *contents);
+
+/* Set the pieces of all units for the mesh of `replica` and `shard`. Return [piece_count] mesh
+ * positions, shard * replicas + replica: the rank that writes the piece. The caller frees it. */
+int *checkpoint_contents_divide(struct checkpoint_contents *contents);
+
+/* Elements [*begin, *end) of a unit of `count` elements that the rank at this mesh position writes.
+ * Ranks that hold the same shard divide it. May be empty. */
+void checkpoint_range(int64_t count, int64_t shards, int64_t replicas, int64_t position,
+                      int64_t *begin, int64_t *end);
 
 /* True if the file has vectors of this kind. */
 bool checkpoint_has(const struct checkpoint_contents *contents, enum flat_vector kind);
 
-/* The offset in the file, in bytes, of piece p, which belongs to unit u. */
-int64_t checkpoint_piece_offset(const struct checkpoint_contents *contents, int64_t u,
-                                enum flat_vector kind, int64_t p);
+/* One piece of one vector; begin with zero. */
+struct checkpoint_block {
+    int64_t u, p; /* index of the unit and of the piece */
+    enum flat_vector kind;
+    struct checkpoint_piece *piece; /* pieces[p] */
+    size_t bytes;                   /* of the elements */
+    int64_t offset;                 /* of the first one in the file */
+};
 
-/* Elements [*begin, *end) of unit u that the rank at this mesh position writes. Ranks that hold the
- * same shard divide it. May be empty. */
-void checkpoint_range(const struct checkpoint_contents *contents, int64_t u, int64_t shard,
-                      int64_t replica, int64_t *begin, int64_t *end);
+/* Set the next block, by unit, then by kind, then by piece. Return false after the last one. */
+bool checkpoint_next(const struct checkpoint_contents *contents, struct checkpoint_block *block);
 
 /* Create the file with everything except the vectors and the tables of pieces, and set
  * layout[].offset, table_offset and bytes. Reserves the disk space of the whole file if the file
@@ -83,17 +99,102 @@ MUST_CHECK bool checkpoint_frame_write(int descriptor, const char *path,
                                        struct checkpoint_contents *contents, bool reserves,
                                        struct error *error);
 
+/* Write the tables of pieces. */
+MUST_CHECK bool checkpoint_tables_write(int descriptor, const char *path,
+                                        const struct checkpoint_contents *contents,
+                                        struct error *error);
+
 /* Read everything except the vectors, and check that it is consistent: all offsets and counts can
  * be trusted. Always pass the contents to checkpoint_contents_free, also on failure. */
 MUST_CHECK bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents,
                                      struct error *error);
 
-/* Read piece p, which belongs to unit u, of one vector and verify its CRC32C. */
-MUST_CHECK bool checkpoint_piece_read(int descriptor, const char *path,
-                                      const struct checkpoint_contents *contents, int64_t u,
-                                      int64_t p, enum flat_vector kind, float *block,
+/* Read the elements of a block and verify their CRC32C. */
+MUST_CHECK bool checkpoint_block_read(int descriptor, const char *path,
+                                      const struct checkpoint_contents *contents,
+                                      const struct checkpoint_block *block, float *to,
                                       struct error *error);
 
-void checkpoint_contents_free(struct checkpoint_contents *contents);
+/* ---- vectors of a model, in blocks through host memory, so that no rank holds a whole model */
+
+/* Write "[2, 3]" to text. */
+void vector_shape_text(const int64_t *shape, int dimensions, char *text, size_t size);
+
+/* Intersect elements [begin, begin + count) with [other, other + other_count). Return the first
+ * common element; *length may be 0. */
+int64_t vector_overlap(int64_t begin, int64_t count, int64_t other, int64_t other_count,
+                       int64_t *length);
+
+/* Collective. Return the world rank of each mesh position, at [shard * replicas + replica]. The
+ * caller frees it. */
+int *vector_ranks(const struct mesh *mesh);
+
+/* Copy from `block`, which holds elements [begin, begin + count) of unit u, to this rank's shard;
+ * elements of other shards are skipped. Blocks until done. */
+void vector_store(const struct flat_model *flat, int64_t u, enum flat_vector kind, int64_t begin,
+                  int64_t count, const float *block);
+
+/* Copy elements [begin, begin + count) of unit u to `block`. This rank must hold all of them.
+ * vector_copy blocks until done; vector_copy_start queues the copy on the model's stream. */
+void vector_copy(const struct flat_model *flat, int64_t u, enum flat_vector kind, int64_t begin,
+                 int64_t count, float *block);
+void vector_copy_start(const struct flat_model *flat, int64_t u, enum flat_vector kind,
+                       int64_t begin, int64_t count, float *block);
+
+/* Set the EMA, if there is one, to the parameters. */
+void vector_reset_ema(const struct flat_model *flat);
+
+/* ---- a file while it is written, and contents on several ranks */
+
+/* A checkpoint while it is written: NAME.part, which is renamed when it is complete, or a file in
+ * memory. */
+struct checkpoint_part {
+    const struct flat_model *flat;
+    struct comm *world;
+    struct checkpoint_contents contents;
+    char path[PATH_MAX], final_path[PATH_MAX];
+    int descriptor;        /* of the file on a disk; -1: not open on this rank */
+    int *owner;            /* [piece_count]: the rank that holds the piece and sums it up */
+    int *receiver;         /* [ranks]: gets the pieces of each rank; itself: they are not sent */
+    float *snapshot;       /* the owned pieces in the order of checkpoint_next, or NULL */
+    unsigned char *mapped; /* the file in memory, or NULL */
+};
+
+/* Collective. Set `contents` and `owner` without creating a file; each rank is its receiver. They
+ * are the same on all ranks, except the names of algorithms. */
+void checkpoint_part_plan(struct checkpoint_part *part, const struct flat_model *flat,
+                          const struct checkpoint_order *order);
+
+/* Write the vectors of all pieces that this rank owns or receives, with their checksums: from the
+ * snapshot or the model to the mapped file, or to the file on the disk on the ranks that receive
+ * them. Collective if pieces are sent; also after an error. */
+void checkpoint_part_write(struct checkpoint_part *part, struct error *error);
+
+/* Collective. Combine the checksums that the ranks computed, on all ranks. */
+void checkpoint_part_gather_sums(struct checkpoint_part *part);
+
+/* Not collective. Close the file and free everything; if not `good`, rank 0 removes the file. */
+void checkpoint_part_end(struct checkpoint_part *part, bool good);
+
+/* Collective. Broadcast the positions in the file that checkpoint_frame_write has set on rank 0. */
+void checkpoint_layout_share(struct checkpoint_contents *contents, struct comm *world);
+
+/* Collective. Read the file on rank `root`; the other ranks get the contents without texts, units
+ * and tensors. Always pass the contents to checkpoint_contents_free. */
+MUST_CHECK bool checkpoint_contents_read(const char *path, struct comm *world, int root,
+                                         struct checkpoint_contents *contents, struct error *error);
+
+/* Collective. Read the vectors of the kinds in the bit mask `wanted` and verify their checksums.
+ * Without `flat` the ranks share the work; else each rank reads its shard, whose padding becomes
+ * zero. by_all: each rank reads; else rank 0 reads for all. */
+MUST_CHECK bool checkpoint_vectors_read(const char *path, bool by_all, struct comm *world,
+                                        const struct checkpoint_contents *contents,
+                                        const struct flat_model *flat, unsigned wanted,
+                                        struct error *error);
+
+/* Compare the tensors of a file with those of the model. Return false and describe the first
+ * difference. */
+bool checkpoint_fits(const struct checkpoint_contents *contents, const struct flat_model *flat,
+                     char *text, size_t size);
 
 #endif

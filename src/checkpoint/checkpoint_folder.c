@@ -2,14 +2,10 @@
 /* The folder of checkpoints: links, the newest valid file, pruning, and whether all nodes share it.
  * Only rank 0 lists the folder, since nodes may see different contents of a network file system for
  * a while. */
-#include "checkpoint/checkpoint.h"
-
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_name.h"
-#include "checkpoint/checkpoint_read.h"
-#include "comm/comm.h"
+#include "checkpoint/checkpoint_file.h"
 #include "config/run_options.h"
 #include "core/file.h"
+#include "core/folder.h"
 #include "core/log.h"
 #include "core/text.h"
 
@@ -32,6 +27,20 @@ struct training_state training_state_begin(int64_t global_batch, uint64_t seed)
                                    .best_metric = NAN,
                                    .plateau_rate_factor = 1,
                                    .plateau_best = NAN};
+}
+
+void checkpoint_name(char name[CHECKPOINT_NAME], int64_t step)
+{
+    snprintf(name, CHECKPOINT_NAME, "step-%08lld.h5", (long long)step);
+}
+
+int64_t checkpoint_name_step(const char *path)
+{
+    const char *name = text_base_name(path);
+    long long step = -1;
+    int end = 0;
+    return sscanf(name, "step-%lld.h5%n", &step, &end) == 1 && end > 0 && name[end] == '\0' ? step
+                                                                                            : -1;
 }
 
 static bool path_join(char *path, size_t size, const char *directory, const char *name)
@@ -50,6 +59,7 @@ struct listed {
 
 struct listing {
     struct listed *entry;
+    size_t capacity;
     int count;
 };
 
@@ -61,10 +71,9 @@ static void listing_add(const char *directory, const char *name, struct listing 
     if (!(text_ends_with(name, ".h5") || text_ends_with(name, ".h5.part")) ||
         !path_join(path, sizeof path, directory, name) || lstat(path, &file) != 0)
         return;
-    struct listed *grown = realloc(listing->entry, (size_t)(listing->count + 1) * sizeof *grown);
-    ENSURE_MEMORY(grown != NULL, "no memory for the list of checkpoints");
-    listing->entry = grown;
-    struct listed *entry = &grown[listing->count++];
+    listing->entry = allocate_more(listing->entry, &listing->capacity, (size_t)listing->count,
+                                   sizeof *listing->entry);
+    struct listed *entry = &listing->entry[listing->count++];
     snprintf(entry->name, sizeof entry->name, "%s", name);
     ssize_t length =
         S_ISLNK(file.st_mode) ? readlink(path, entry->points_to, sizeof entry->points_to - 1) : 0;
@@ -85,15 +94,21 @@ static int newest_first(const void *a, const void *b)
     return strcmp(left->name, right->name);
 }
 
-/* List a folder; a missing folder counts as empty. */
+static void listing_sort(struct listing *listing)
+{
+    if (listing->count > 0)
+        qsort(listing->entry, (size_t)listing->count, sizeof *listing->entry, newest_first);
+}
+
+/* List a folder, the newest step first; a missing folder counts as empty. */
 static bool list_folder(const char *directory, struct listing *listing, struct error *error)
 {
     DIR *folder = opendir(directory);
     if (folder == NULL)
         return errno == ENOENT || durable_unreadable(error, ERROR_CHECKPOINT, directory, errno);
-    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
-        listing_add(directory, entry->d_name, listing);
-    closedir(folder);
+    for (const char *name; (name = folder_next(&folder, directory)) != NULL;)
+        listing_add(directory, name, listing);
+    listing_sort(listing);
     return true;
 }
 
@@ -104,25 +119,10 @@ static bool is_link(const struct listed *entry)
 
 /* ---- the newest valid checkpoint ---- */
 
-struct report {
-    char *text;
-    size_t size;
-};
-
-__attribute__((format(printf, 2, 3))) static void report_line(struct report *report,
-                                                              const char *format, ...)
-{
-    va_list arguments;
-    size_t used = strlen(report->text);
-    va_start(arguments, format);
-    vsnprintf(report->text + used, report->size - used, format, arguments);
-    va_end(arguments);
-}
-
-/* Keep the files with a valid frame, newest first, and report the others. ERROR_MEMORY is a fault
- * of the machine, not of a file: the newest checkpoint may be valid. */
+/* Keep the files with a valid frame, newest first, and log the others. ERROR_MEMORY is a fault of
+ * the machine, not of a file: the newest checkpoint may be valid. */
 static bool keep_candidates(const struct checkpoint_target *target, struct listing *listing,
-                            struct report *report, struct error *error)
+                            struct error *error)
 {
     const char *directory = target->directory, *model = target->model;
     int kept = 0;
@@ -134,15 +134,15 @@ static bool keep_candidates(const struct checkpoint_target *target, struct listi
         if (is_link(entry) || !path_join(path, sizeof path, directory, entry->name))
             continue;
         if (text_ends_with(entry->name, ".part"))
-            report_line(report, "%s: it was not written completely\n", path);
+            log_warn("ignored: %s: it was not written completely", path);
         else if (!checkpoint_file_read(path, &contents, &trouble)) {
             if (trouble.kind == ERROR_MEMORY)
                 *error = trouble;
             else
-                report_line(report, "%s\n", trouble.text);
+                log_warn("ignored: %s", trouble.text);
         } else if (model != NULL && strcmp(model, contents.model) != 0)
-            report_line(report, "%s: it is of model %s, this run's is %s\n", path, contents.model,
-                        model);
+            log_warn("ignored: %s: it is of model %s, this run's is %s", path, contents.model,
+                     model);
         else if (target->before == 0 || contents.state.step < target->before) {
             entry->number = contents.state.step;
             listing->entry[kept++] = *entry;
@@ -150,57 +150,48 @@ static bool keep_candidates(const struct checkpoint_target *target, struct listi
         checkpoint_contents_free(&contents);
     }
     listing->count = kept;
-    if (kept > 0)
-        qsort(listing->entry, (size_t)kept, sizeof *listing->entry, newest_first);
+    listing_sort(listing); /* by the steps in the files */
     return error->kind == ERROR_NONE;
 }
 
-/* Collective. Verify all checksums of a file; on failure rank 0 reports the reason. */
+/* Collective. Verify all checksums of a file; on failure rank 0 logs the reason. */
 static bool is_valid(const char *path, const struct checkpoint_target *target, struct comm *world,
-                     struct report *report, struct error *error)
+                     struct error *error)
 {
-    struct checkpoint_contents contents = {.unit_count = 0};
+    struct checkpoint_contents contents;
     struct error trouble = {.kind = ERROR_NONE};
-    if (world->rank == 0)
-        error_defer(checkpoint_file_read(path, &contents, &trouble));
-    bool good = comm_agree(world, &trouble);
-    if (good) {
-        checkpoint_contents_share(&contents, world, 0);
-        good = checkpoint_contents_verify(path, target->writers, world, &contents,
-                                          (1u << FLAT_VECTORS) - 1, &trouble);
-    }
+    const bool good = checkpoint_contents_read(path, world, 0, &contents, &trouble) &&
+                      checkpoint_vectors_read(path, target->writers != WRITERS_NODE0, world,
+                                              &contents, NULL, (1u << FLAT_VECTORS) - 1, &trouble);
     checkpoint_contents_free(&contents);
     if (!good && trouble.kind == ERROR_MEMORY)
         *error = trouble;
     else if (!good && world->rank == 0)
-        report_line(report, "%s\n", trouble.text);
+        log_warn("ignored: %s", trouble.text);
     return good;
 }
 
 bool checkpoint_find(const struct checkpoint_target *target, struct comm *world, char *path,
-                     size_t size, char *report_text, size_t report_size, struct error *error)
+                     size_t size, struct error *error)
 {
     struct listing listing = {.count = 0};
-    struct report report = {.text = report_text, .size = report_size};
+    int64_t count;
     bool found = false;
-    path[0] = '\0';
-    report_text[0] = '\0';
     if (world->rank == 0 && list_folder(target->directory, &listing, error))
-        error_defer(keep_candidates(target, &listing, &report, error));
-    if (comm_agree(world, error)) {
-        int64_t count = listing.count;
-        comm_broadcast(world, &count, 1, COMM_INT64, 0);
-        for (int64_t n = 0; n < count && !found && error->kind == ERROR_NONE; n++) {
-            char candidate[PATH_MAX] = "";
-            if (world->rank == 0)
-                path_join(candidate, sizeof candidate, target->directory, listing.entry[n].name);
-            comm_broadcast(world, candidate, sizeof candidate, COMM_BYTE, 0);
-            found = is_valid(candidate, target, world, &report, error);
-            if (found)
-                snprintf(path, size, "%s", candidate);
-        }
-        comm_broadcast(world, report_text, (int64_t)report_size, COMM_BYTE, 0);
+        error_defer(keep_candidates(target, &listing, error));
+    if (!comm_agree(world, error))
+        listing.count = 0;
+    count = listing.count;
+    comm_broadcast(world, &count, 1, COMM_INT64, 0);
+    for (int64_t n = 0; n < count && !found && error->kind == ERROR_NONE; n++) {
+        memset(path, 0, size);
+        if (world->rank == 0)
+            path_join(path, size, target->directory, listing.entry[n].name);
+        comm_broadcast(world, path, (int64_t)size, COMM_BYTE, 0);
+        found = is_valid(path, target, world, error);
     }
+    if (!found)
+        path[0] = '\0';
     free(listing.entry);
     return found;
 }
@@ -209,12 +200,9 @@ int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct co
 {
     struct listing listing = {.count = 0};
     struct error ignored = {.kind = ERROR_NONE};
-    int64_t newest = -1;
     if (world->rank == 0)
         list_folder(target->directory, &listing, &ignored);
-    for (int n = 0; n < listing.count; n++)
-        if (listing.entry[n].number > newest)
-            newest = listing.entry[n].number;
+    int64_t newest = listing.count > 0 ? listing.entry[0].number : -1;
     free(listing.entry);
     comm_broadcast(world, &newest, 1, COMM_INT64, 0);
     return newest;
@@ -261,8 +249,7 @@ void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep)
     struct listing listing = {.count = 0};
     struct error error = {.kind = ERROR_NONE};
     int64_t seen = 0;
-    if (list_folder(directory, &listing, &error) && listing.count > 0)
-        qsort(listing.entry, (size_t)listing.count, sizeof *listing.entry, newest_first);
+    list_folder(directory, &listing, &error);
     for (int n = 0; n < listing.count; n++) {
         const struct listed *entry = &listing.entry[n];
         char path[PATH_MAX];
@@ -291,20 +278,19 @@ bool checkpoint_links_restore(const char *directory, int64_t step, int64_t best_
                               struct error *error)
 {
     struct listing listing = {.count = 0};
-    const struct listed *last = NULL;
+    bool last = false;
     if (list_folder(directory, &listing, error))
         checkpoint_prune(directory, best_step, 0);
-    for (int n = 0; n < listing.count; n++) {
+    for (int n = 0; n < listing.count && error->kind == ERROR_NONE; n++) {
         const struct listed *entry = &listing.entry[n];
         if (is_link(entry) || entry->number < 0 || entry->number > step)
             continue;
-        if (last == NULL || entry->number > last->number)
-            last = entry;
+        if (!last)
+            make_link(directory, entry->name, "last.h5", error);
         if (entry->number == best_step && error->kind == ERROR_NONE)
             make_link(directory, entry->name, "best.h5", error);
+        last = true;
     }
-    if (last != NULL && error->kind == ERROR_NONE)
-        make_link(directory, last->name, "last.h5", error);
     free(listing.entry);
     return error->kind == ERROR_NONE;
 }

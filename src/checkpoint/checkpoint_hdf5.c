@@ -107,7 +107,7 @@ static const struct number numbers[] = {
     STATE_SINCE(2, loss_scale, REAL, 0, DBL_MAX),
     STATE_SINCE(2, loss_scale_good_steps, INTEGER, COUNT),
     STATE_SINCE(2, skipped_steps, INTEGER, COUNT),
-    NUMBER(finished, 0, 1),
+    STATE(finished, INTEGER, 0, 1),
     NUMBER(moments, 0, 2),
     NUMBER(averaged, 0, 1),
     NUMBER(replica, 1, MOST_RANKS),
@@ -126,8 +126,7 @@ _Static_assert(sizeof(struct training_state) == 23 * 8, "struct training_state h
 
 static void tensors_write(hid_t group, const struct unit *unit)
 {
-    struct tensor_row *rows = calloc((size_t)unit->tensor_count, sizeof *rows);
-    ENSURE_MEMORY(rows != NULL, "no memory for a table of tensors");
+    struct tensor_row *rows = allocate((size_t)unit->tensor_count, sizeof *rows);
     for (int t = 0; t < unit->tensor_count; t++) {
         const struct unit_tensor *tensor = &unit->tensors[t];
         snprintf(rows[t].name, sizeof rows[t].name, "%s", tensor->name);
@@ -224,7 +223,6 @@ static bool numbers_read(const struct hdf5_reader *file, struct checkpoint_conte
         if (contents->format >= numbers[n].since &&
             !hdf5_number_read(file, &numbers[n].number, contents, error))
             return false;
-    contents->state.finished = contents->finished != 0;
     if (contents->replica * contents->shard > MOST_RANKS)
         return hdf5_refuse(file, error,
                            "its mesh of replica=%lld x shard=%lld has more than %d ranks",
@@ -300,8 +298,7 @@ static bool tensors_read(struct hdf5_reader *file, struct unit *unit, struct err
     const int rows = (int)hdf5_elements(&table);
     int64_t end = 0;
     bool good = true;
-    unit->tensors = calloc((size_t)rows, sizeof *unit->tensors);
-    ENSURE_MEMORY(unit->tensors != NULL, "no memory for a table of tensors");
+    unit->tensors = allocate((size_t)rows, sizeof *unit->tensors);
     for (int t = 0; good && t < rows; t++) {
         good = tensor_parse(&unit->tensors[t], &row[t], end, unit->count);
         end = good ? row[t].offset + row[t].count : end;
@@ -330,9 +327,8 @@ static bool pieces_read(struct hdf5_reader *file, const struct unit *unit,
     layout->first_piece = contents->piece_count;
     layout->piece_count = hdf5_elements(&table);
     contents->piece_count += layout->piece_count;
-    contents->pieces =
-        realloc(contents->pieces, (size_t)contents->piece_count * sizeof *contents->pieces);
-    ENSURE_MEMORY(contents->pieces != NULL, "no memory for a table of pieces");
+    contents->pieces = allocate_resized(contents->pieces,
+                                        (size_t)contents->piece_count * sizeof *contents->pieces);
     memcpy(contents->pieces + layout->first_piece, rows,
            (size_t)layout->piece_count * sizeof *rows);
     for (int64_t p = 0; good && p < layout->piece_count; p++) {
@@ -394,10 +390,8 @@ static bool units_read(struct hdf5_reader *file, struct checkpoint_contents *con
     {
         count += unit_of(path) != NULL;
     }
-    contents->units = calloc(count + 1, sizeof *contents->units);
-    contents->layout = calloc(count + 1, sizeof *contents->layout);
-    ENSURE_MEMORY(contents->units != NULL && contents->layout != NULL,
-                  "no memory for the units of a checkpoint");
+    contents->units = allocate(count, sizeof *contents->units);
+    contents->layout = allocate(count, sizeof *contents->layout);
     json_object_foreach(file->objects, path, object)
     {
         if (unit_of(path) != NULL && !unit_read(file, unit_of(path), contents, error))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Names of a run's checkpoints (step-NNNNNNNN.h5) and of its folder for checkpoints in memory. */
+/* Names in a run folder: its checkpoints (step-NNNNNNNN.h5), and the id of its folder for
+ * checkpoints in memory. The only header of this module that `launch` includes. */
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_NAME_H
 #define VITTRAIN_CHECKPOINT_CHECKPOINT_NAME_H
 
@@ -11,6 +12,7 @@
 
 enum { CHECKPOINT_NAME = 32 };
 
+/* Set the name of the file of a step. */
 void checkpoint_name(char name[CHECKPOINT_NAME], int64_t step);
 
 /* Return the step of a path whose file name has this form, else -1. */
@@ -18,19 +20,13 @@ int64_t checkpoint_name_step(const char *path);
 
 enum { MEMORY_ID = 17 }; /* 16 hexadecimal digits and a terminating NUL */
 
-/* Set `path` to the folder in memory of the run with this id (checkpoint_memory_id), the same on
- * each node. */
-void checkpoint_memory_folder(const char *id, char *path, size_t size);
-
 /* Read the id of the folders in memory from RUN/.memory, which exists while they may contain
  * checkpoints. Return false and set `id` to "" without a valid id of this folder; `unusable`, which
  * may be NULL: the file is damaged, or the run folder is a copy of another one. */
-bool checkpoint_memory_id(const char *run, char id[MEMORY_ID], bool *unusable);
+bool memory_id(const char *run, char id[MEMORY_ID], bool *unusable);
 
-/* Write the id, and the inode of the run folder, to RUN/.memory. */
-MUST_CHECK bool checkpoint_memory_id_write(const char *run, const char *id, struct error *error);
-
-/* Remove RUN/.memory. */
-void checkpoint_memory_id_remove(const char *run);
+/* Write the id, and the inode of the run folder, to RUN/.memory; remove this file. */
+MUST_CHECK bool memory_id_write(const char *run, const char *id, struct error *error);
+void memory_id_remove(const char *run);
 
 #endif

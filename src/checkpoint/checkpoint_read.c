@@ -1,95 +1,96 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Rank 0 reads the frame and compares it with the model. Then all ranks together read all pieces to
- * verify their checksums, and only if all are valid each rank reads its shard: usually from the
- * page cache, as the file was just read. If the folder is private to rank 0's node, rank 0 reads
- * and broadcasts each piece. */
+/* Rank 0 reads the frame and compares it with the model. Then each rank reads the pieces of its
+ * shard and verifies their checksums. If the folder is private to rank 0's node, rank 0 reads and
+ * broadcasts each piece. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_read.h"
+#include "checkpoint/checkpoint_file.h"
 #include "config/options.h"
 #include "core/file.h"
+#include "core/integer.h"
 
-void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world, int root)
+/* ---- the frame ---- */
+
+void checkpoint_layout_share(struct checkpoint_contents *contents, struct comm *world)
 {
-    struct checkpoint_contents mine = *contents;
-    comm_broadcast(world, contents, sizeof *contents, COMM_BYTE, root);
-    contents->units_borrowed = mine.units_borrowed;
-    contents->deck = mine.deck;
-    contents->metadata = mine.metadata;
-    contents->data = mine.data;
-    contents->algorithms = mine.algorithms;
-    contents->units = mine.units;
-    contents->layout = mine.layout;
-    contents->pieces = mine.pieces;
-    if (world->rank != root) {
-        contents->layout = calloc((size_t)contents->unit_count, sizeof *contents->layout);
-        contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
-        ENSURE_MEMORY(contents->layout != NULL && contents->pieces != NULL,
-                      "no memory for the tables of a checkpoint");
-    }
     comm_broadcast(world, contents->layout,
-                   contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, root);
-    comm_broadcast(world, contents->pieces,
-                   contents->piece_count * (int64_t)sizeof *contents->pieces, COMM_BYTE, root);
+                   contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, 0);
+    comm_broadcast(world, &contents->bytes, 1, COMM_INT64, 0);
+}
+
+bool checkpoint_contents_read(const char *path, struct comm *world, int root,
+                              struct checkpoint_contents *contents, struct error *error)
+{
+    memset(contents, 0, sizeof *contents);
+    if (world->rank == root)
+        error_defer(checkpoint_file_read(path, contents, error));
+    if (!comm_agree(world, error))
+        return false;
+    comm_broadcast(world, contents, offsetof(struct checkpoint_contents, deck), COMM_BYTE, root);
+    const size_t units = (size_t)contents->unit_count, pieces = (size_t)contents->piece_count;
+    if (world->rank != root) {
+        contents->layout = allocate(units, sizeof *contents->layout);
+        contents->pieces = allocate(pieces, sizeof *contents->pieces);
+    }
+    comm_broadcast(world, contents->layout, (int64_t)(units * sizeof *contents->layout), COMM_BYTE,
+                   root);
+    comm_broadcast(world, contents->pieces, (int64_t)(pieces * sizeof *contents->pieces), COMM_BYTE,
+                   root);
+    return true;
 }
 
 static bool tensors_equal(const struct unit_tensor *a, const struct unit_tensor *b)
 {
-    if (strcmp(a->name, b->name) != 0 || a->dimensions != b->dimensions || a->count != b->count ||
-        a->offset != b->offset || a->kind != b->kind)
-        return false;
-    for (int d = 0; d < a->dimensions; d++)
-        if (a->shape[d] != b->shape[d])
-            return false;
-    return true;
+    return strcmp(a->name, b->name) == 0 && a->dimensions == b->dimensions &&
+           a->count == b->count && a->offset == b->offset && a->kind == b->kind &&
+           memcmp(a->shape, b->shape, (size_t)a->dimensions * sizeof *a->shape) == 0;
 }
 
-/* Compare a unit of the file with the model's. Return false and describe the first difference. */
-static bool compare_unit(const struct unit *theirs, const struct unit *ours, char *text,
-                         size_t size)
+/* Write the name and the shape of a tensor, which may be NULL. */
+static void tensor_text(const struct unit_tensor *tensor, char *text, size_t size)
 {
-    char there[64], here[64];
-    if (strcmp(theirs->name, ours->name) != 0) {
-        snprintf(text, size, "it holds unit %s where this model has %s", theirs->name, ours->name);
-        return false;
-    }
-    for (int t = 0; t < theirs->tensor_count && t < ours->tensor_count; t++) {
-        const struct unit_tensor *a = &theirs->tensors[t], *b = &ours->tensors[t];
-        if (tensors_equal(a, b))
-            continue;
-        vector_shape_text(a->shape, a->dimensions, there, sizeof there);
-        vector_shape_text(b->shape, b->dimensions, here, sizeof here);
-        snprintf(text, size, "it holds %s %s where this model has %s %s", a->name, there, b->name,
-                 here);
-        return false;
-    }
-    if (theirs->tensor_count == ours->tensor_count && theirs->count == ours->count)
-        return true;
-    snprintf(text, size, "its unit %s has %d tensors, this model's has %d", theirs->name,
-             theirs->tensor_count, ours->tensor_count);
-    return false;
+    char shape[64] = "";
+    if (tensor != NULL)
+        vector_shape_text(tensor->shape, tensor->dimensions, shape, sizeof shape);
+    snprintf(text, size, "%s %s", tensor != NULL ? tensor->name : "no tensor", shape);
 }
 
 bool checkpoint_fits(const struct checkpoint_contents *contents, const struct flat_model *flat,
                      char *text, size_t size)
 {
-    for (int64_t u = 0; u < contents->unit_count && u < flat->count; u++)
-        if (!compare_unit(&contents->units[u], flat->buffers[u].unit, text, size))
+    char there[TENSOR_NAME + 64], here[TENSOR_NAME + 64];
+    for (int64_t u = 0; u < contents->unit_count || u < flat->count; u++) {
+        const struct unit *theirs = u < contents->unit_count ? &contents->units[u] : NULL;
+        const struct unit *ours = u < flat->count ? flat->buffers[u].unit : NULL;
+        if (theirs == NULL || ours == NULL || strcmp(theirs->name, ours->name) != 0) {
+            snprintf(text, size, "it holds unit %s where this model has %s",
+                     theirs != NULL ? theirs->name : "none", ours != NULL ? ours->name : "none");
             return false;
-    if (contents->unit_count == flat->count)
-        return true;
-    const bool lacks = contents->unit_count < flat->count;
-    snprintf(text, size, "it has %lld units, this model has %d, and %s %s",
-             (long long)contents->unit_count, flat->count, lacks ? "it lacks" : "no",
-             lacks ? flat->buffers[contents->unit_count].unit->name
-                   : contents->units[flat->count].name);
-    return false;
+        }
+        for (int t = 0; t < theirs->tensor_count || t < ours->tensor_count; t++) {
+            const struct unit_tensor *a = t < theirs->tensor_count ? &theirs->tensors[t] : NULL;
+            const struct unit_tensor *b = t < ours->tensor_count ? &ours->tensors[t] : NULL;
+            if (a != NULL && b != NULL && tensors_equal(a, b))
+                continue;
+            tensor_text(a, there, sizeof there);
+            tensor_text(b, here, sizeof here);
+            snprintf(text, size, "it holds %s where this model has %s", there, here);
+            return false;
+        }
+        if (theirs->count != ours->count) {
+            snprintf(text, size, "its unit %s has %lld elements, this model's %lld", ours->name,
+                     (long long)theirs->count, (long long)ours->count);
+            return false;
+        }
+    }
+    return true;
 }
 
 static bool check_model(const char *path, const struct checkpoint_contents *contents,
@@ -114,168 +115,103 @@ static bool check_model(const char *path, const struct checkpoint_contents *cont
     return true;
 }
 
-/* Check that the moments are those of this run's optimizer. Adam and AdamW can exchange theirs. */
-static bool check_optimizer(const char *path, const struct options *saved,
-                            const struct options *options, struct error *error)
-{
-    char theirs[OPTION_TEXT], ours[OPTION_TEXT];
-    options_value_text(saved, "optim.name", theirs, sizeof theirs);
-    options_value_text(options, "optim.name", ours, sizeof ours);
-    if (strcmp(theirs, ours) == 0 ||
-        (strncmp(theirs, "adam", 4) == 0 && strncmp(ours, "adam", 4) == 0))
-        return true;
-    return error_set(
-        error, ERROR_CHECKPOINT,
-        "%s holds the moments of optim.name=%s, not of %s; set optim.name=%s, or start "
-        "a new run with these weights in model.init",
-        path, theirs, ours, theirs);
-}
-
-static bool check_grain(const char *path, const struct options *saved,
-                        const struct options *options, struct error *error)
-{
-    const long long theirs = options_grain(saved, saved->train.global_batch);
-    const long long ours = options_grain(options, options->train.global_batch);
-    return theirs == ours || theirs == 0 || ours == 0 ||
-           error_set(error, ERROR_CHECKPOINT,
-                     "%s was made with grains of %lld samples, this run has %lld, which changes "
-                     "the result; set train.grain=%lld",
-                     path, theirs, ours, theirs);
-}
-
-static bool check_deck(const char *path, const struct checkpoint_contents *contents,
-                       const struct flat_model *flat, const struct options *options,
-                       struct error *error)
-{
-    const bool has_moments = contents->moments > 0 || flat->moments > 0;
-    struct options saved;
-    struct error fault = {.kind = ERROR_NONE};
-    options_default(&saved);
-    if (options == NULL)
-        return true;
-    if (!checkpoint_deck_parse(contents->deck, path, &saved, &fault)) {
-        error_clear(&fault); /* the deck is from a version with other options: not checked */
-        return true;
-    }
-    return (!has_moments || check_optimizer(path, &saved, options, error)) &&
-           check_grain(path, &saved, options, error);
-}
-
+/* Check that the moments are those of this run's optimizer, and the size of the grains. Adam and
+ * AdamW can exchange theirs. A deck of a version with other options is not checked. */
 static bool check_state(const char *path, const struct checkpoint_contents *contents,
                         const struct flat_model *flat, const struct options *options,
                         struct error *error)
 {
-    if (!check_deck(path, contents, flat, options, error))
-        return false;
+    char theirs[OPTION_TEXT], ours[OPTION_TEXT];
+    struct options saved;
+    struct error ignored = {.kind = ERROR_NONE};
+    options_default(&saved);
+    if (options != NULL && checkpoint_deck_parse(contents->deck, path, &saved, &ignored)) {
+        const long long grain = options_grain(&saved, saved.train.global_batch);
+        const long long our_grain = options_grain(options, options->train.global_batch);
+        options_value_text(&saved, "optim.name", theirs, sizeof theirs);
+        options_value_text(options, "optim.name", ours, sizeof ours);
+        if ((contents->moments > 0 || flat->moments > 0) && strcmp(theirs, ours) != 0 &&
+            (strncmp(theirs, "adam", 4) != 0 || strncmp(ours, "adam", 4) != 0))
+            return error_set(error, ERROR_CHECKPOINT,
+                             "%s holds the moments of optim.name=%s, not of %s; set optim.name=%s, "
+                             "or start a new run with these weights in model.init",
+                             path, theirs, ours, theirs);
+        if (grain != our_grain && grain != 0 && our_grain != 0)
+            return error_set(error, ERROR_CHECKPOINT,
+                             "%s was made with grains of %lld samples, this run has %lld, which "
+                             "changes the result; set train.grain=%lld",
+                             path, grain, our_grain, grain);
+    }
     if (contents->moments != flat->moments)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s holds %lld moments a weight, the optimizer of this run keeps %d; set "
                          "optim as in the deck saved in it",
                          path, (long long)contents->moments, flat->moments);
-    if (flat->averaged && !contents->averaged)
-        return error_set(error, ERROR_CHECKPOINT,
-                         "%s holds no moving average of the weights; set optim.ema=0 to continue "
-                         "without one",
-                         path);
-    return true;
-}
-
-/* ---- checksums ---- */
-
-static int open_file(const char *path, struct error *error)
-{
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
-    return descriptor;
-}
-
-bool checkpoint_contents_verify(const char *path, enum writers_choice writers, struct comm *world,
-                                const struct checkpoint_contents *contents, unsigned wanted,
-                                struct error *error)
-{
-    int sharers = writers == WRITERS_NODE0 ? 1 : world->size;
-    int descriptor = world->rank < sharers ? open_file(path, error) : -1;
-    float *staging = malloc(VECTOR_BLOCK * sizeof(float));
-    ENSURE_MEMORY(staging != NULL, "no memory to check a checkpoint");
-    for (int64_t u = 0; descriptor >= 0 && u < contents->unit_count; u++) {
-        const struct checkpoint_layout *layout = &contents->layout[u];
-        int64_t end = layout->first_piece + layout->piece_count;
-        for (int64_t p = layout->first_piece; error->kind == ERROR_NONE && p < end; p++)
-            for (enum flat_vector kind = 0; p % sharers == world->rank && kind < FLAT_VECTORS;
-                 kind++)
-                if ((wanted >> kind & 1) != 0 && layout->offset[kind] >= 0 &&
-                    error->kind == ERROR_NONE)
-                    error_defer(checkpoint_piece_read(descriptor, path, contents, u, p, kind,
-                                                      staging, error));
-    }
-    free(staging);
-    if (descriptor >= 0)
-        close(descriptor);
-    return comm_agree(world, error);
+    return !flat->averaged || contents->averaged ||
+           error_set(error, ERROR_CHECKPOINT,
+                     "%s holds no moving average of the weights; set optim.ema=0 to continue "
+                     "without one",
+                     path);
 }
 
 /* ---- vectors ---- */
 
-struct loading {
-    const char *path;
-    const struct checkpoint_contents *contents;
-    const struct flat_model *flat;
-    float *staging;
-    int descriptor; /* -1: this rank does not read */
-    bool by_all;    /* each rank reads its shard; else rank 0 broadcasts pieces */
-};
-
-/* Read part of a vector, from the file or by broadcast from rank 0, and store it. */
-static void load_block(const struct loading *loading, int u, enum flat_vector kind, int64_t begin,
-                       int64_t count, struct error *error)
+/* True if this rank reads the block: to verify it, or for its shard. */
+static bool reads_block(const struct checkpoint_block *block, bool by_all, const struct comm *world,
+                        const struct flat_model *flat)
 {
-    struct comm *world = loading->flat->mesh->world;
-    const int64_t offset = loading->contents->layout[u].offset[kind];
-    if (loading->descriptor >= 0 && error->kind == ERROR_NONE)
-        error_defer(durable_read(loading->descriptor, loading->path, loading->staging,
-                                 (size_t)count * sizeof(float),
-                                 offset + begin * (int64_t)sizeof(float), error));
-    if (!loading->by_all)
-        comm_broadcast(world, loading->staging, count, COMM_FP32, 0);
-    vector_store(loading->flat, u, kind, begin, count, loading->staging);
+    int64_t length;
+    if (!by_all)
+        return world->rank == 0;
+    if (flat == NULL)
+        return block->p % world->size == world->rank;
+    const struct flat_buffer *buffer = &flat->buffers[block->u];
+    vector_overlap(block->piece->begin, block->piece->count, buffer->shard_begin,
+                   buffer->shard_count, &length);
+    return length > 0;
 }
 
-static void load_vector(const struct loading *loading, int u, enum flat_vector kind,
-                        struct error *error)
+/* Zero the padding after the unit's last element. */
+static void padding_clear(const struct flat_model *flat, int u, enum flat_vector kind)
 {
-    const struct flat_model *flat = loading->flat;
     const struct flat_buffer *buffer = &flat->buffers[u];
-    const struct checkpoint_layout *layout = &loading->contents->layout[u];
-    const struct checkpoint_piece *pieces = &loading->contents->pieces[layout->first_piece];
-    int64_t begin = buffer->shard_begin, end = begin + buffer->shard_count;
-    end = end < buffer->unit->count ? end : buffer->unit->count;
-    for (; loading->by_all && begin < end; begin += VECTOR_BLOCK) {
-        const int64_t count = end - begin < VECTOR_BLOCK ? end - begin : VECTOR_BLOCK;
-        load_block(loading, u, kind, begin, count, error);
-    }
-    for (int64_t p = 0; !loading->by_all && p < layout->piece_count; p++)
-        load_block(loading, u, kind, pieces[p].begin, pieces[p].count, error);
-    vector_clear_padding(flat, u, kind);
+    const int64_t used =
+        integer_clamp(buffer->unit->count - buffer->shard_begin, 0, buffer->shard_count);
+    if (used < buffer->shard_count)
+        flat->device->backend->zero(flat->stream, flat_vector_memory(buffer, kind) + used,
+                                    (size_t)(buffer->shard_count - used) * sizeof(float));
 }
 
-/* Collective. */
-static bool load_vectors(const char *path, bool by_all, const struct checkpoint_contents *contents,
-                         const struct flat_model *flat, unsigned wanted, struct error *error)
+bool checkpoint_vectors_read(const char *path, bool by_all, struct comm *world,
+                             const struct checkpoint_contents *contents,
+                             const struct flat_model *flat, unsigned wanted, struct error *error)
 {
-    struct comm *world = flat->mesh->world;
-    struct loading loading = {.path = path, .contents = contents, .flat = flat, .by_all = by_all};
-    loading.descriptor = by_all || world->rank == 0 ? open_file(path, error) : -1;
-    loading.staging = calloc(VECTOR_BLOCK, sizeof(float));
-    ENSURE_MEMORY(loading.staging != NULL, "no memory to read a checkpoint");
-    for (int u = 0; u < flat->count; u++)
+    const bool reads = by_all || world->rank == 0;
+    const int descriptor = reads ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    float *staging = allocate(VECTOR_BLOCK, sizeof *staging);
+    if (reads && descriptor < 0)
+        durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
+    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(contents, &block);) {
+        if ((wanted >> block.kind & 1) == 0)
+            continue;
+        const bool reads_it = reads_block(&block, by_all, world, flat);
+        if (reads_it && error->kind == ERROR_NONE)
+            error_defer(checkpoint_block_read(descriptor, path, contents, &block, staging, error));
+        if (flat != NULL && !by_all)
+            comm_broadcast(world, staging, block.piece->count, COMM_FP32, 0);
+        if (flat != NULL && (reads_it || !by_all))
+            vector_store(flat, block.u, block.kind, block.piece->begin, block.piece->count,
+                         staging);
+    }
+    for (int u = 0; flat != NULL && u < flat->count; u++)
         for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
             if (wanted >> kind & 1)
-                load_vector(&loading, u, kind, error);
-    flat->device->backend->stream_synchronize(flat->stream);
-    free(loading.staging);
-    if (loading.descriptor >= 0)
-        close(loading.descriptor);
+                padding_clear(flat, u, kind);
+    if (flat != NULL)
+        flat->device->backend->stream_synchronize(flat->stream);
+    free(staging);
+    if (descriptor >= 0)
+        close(descriptor);
     return comm_agree(world, error);
 }
 
@@ -283,14 +219,10 @@ static bool load_vectors(const char *path, bool by_all, const struct checkpoint_
 static unsigned wanted_vectors(const struct checkpoint_contents *contents,
                                const struct flat_model *flat, bool weights_only)
 {
-    unsigned wanted = 1u << FLAT_MASTER;
-    if (!weights_only && flat->moments >= 1)
-        wanted |= 1u << FLAT_MOMENT1;
-    if (!weights_only && flat->moments >= 2)
-        wanted |= 1u << FLAT_MOMENT2;
-    if (flat->averaged && contents->averaged)
-        wanted |= 1u << FLAT_AVERAGE;
-    return wanted;
+    unsigned wanted = flat->averaged && contents->averaged ? 1u << FLAT_AVERAGE : 0;
+    for (int moment = 0; !weights_only && moment < flat->moments; moment++)
+        wanted |= 1u << (FLAT_MOMENT1 + moment);
+    return wanted | 1u << FLAT_MASTER;
 }
 
 /* Collective. True if all ranks see the same file, by size and modification time. */
@@ -327,17 +259,16 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
     enum writers_choice readers = target->writers;
     if (readers == WRITERS_AUTO)
         readers = seen_by_all(path, world) ? WRITERS_ALL : WRITERS_NODE0;
-    struct checkpoint_contents contents = {.unit_count = 0};
-    if (world->rank == 0 && checkpoint_file_read(path, &contents, error) &&
+    const bool by_all = readers == WRITERS_ALL;
+    struct checkpoint_contents contents;
+    bool good = checkpoint_contents_read(path, world, 0, &contents, error);
+    if (good && world->rank == 0 &&
         check_model(path, &contents, flat, target->model, weights_only, error) && !weights_only)
-        check_state(path, &contents, flat, target->options, error);
-    bool good = comm_agree(world, error);
+        error_defer(check_state(path, &contents, flat, target->options, error));
+    good = good && comm_agree(world, error);
     if (good) {
-        checkpoint_contents_share(&contents, world, 0);
-        unsigned wanted = wanted_vectors(&contents, flat, weights_only);
-        good = (target->verified ||
-                checkpoint_contents_verify(path, readers, world, &contents, wanted, error)) &&
-               load_vectors(path, readers == WRITERS_ALL, &contents, flat, wanted, error);
+        const unsigned wanted = wanted_vectors(&contents, flat, weights_only);
+        good = checkpoint_vectors_read(path, by_all, world, &contents, flat, wanted, error);
     }
     if (good && !contents.averaged)
         vector_reset_ema(flat);
@@ -349,29 +280,16 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
     return good;
 }
 
-bool checkpoint_read_state(const char *path, struct comm *world, struct training_state *state,
-                           struct error *error)
+bool checkpoint_read_deck(const char *path, struct comm *world, struct training_state *state,
+                          char **deck, struct error *error)
 {
-    struct checkpoint_contents contents = {.unit_count = 0};
-    if (world->rank == 0)
-        error_defer(checkpoint_file_read(path, &contents, error));
-    bool good = comm_agree(world, error);
-    *state = contents.state;
-    comm_broadcast(world, state, sizeof *state, COMM_BYTE, 0);
-    checkpoint_contents_free(&contents);
-    return good;
-}
-
-bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text,
-                          struct error *error)
-{
-    struct checkpoint_contents contents = {.unit_count = 0};
-    *deck_text = NULL;
-    if (world->rank == 0)
-        error_defer(checkpoint_file_read(path, &contents, error));
-    bool good = comm_agree(world, error);
-    if (good)
-        *deck_text = comm_broadcast_text(world, contents.deck, 0);
+    struct checkpoint_contents contents;
+    const bool good = checkpoint_contents_read(path, world, 0, &contents, error);
+    *deck = NULL;
+    if (good) {
+        *state = contents.state;
+        *deck = comm_broadcast_text(world, contents.deck, 0);
+    }
     checkpoint_contents_free(&contents);
     return good;
 }

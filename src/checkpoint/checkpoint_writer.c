@@ -1,24 +1,233 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* A checkpoint in the background has two stages: the threads of all ranks write and sync their
- * pieces; then rank 0's thread writes the tables and renames the file. Between them the main
- * threads agree on errors and combine the checksums. Only main threads start collectives, since two
- * threads would start them in a different order on each rank. */
-#include "checkpoint/checkpoint_writer.h"
-
+/* Rank 0 creates the frame of NAME.part; then each rank writes its pieces of each vector at their
+ * offsets in the file. Ranks that hold the same shard divide it. If the folder is private to rank
+ * 0's node, the pieces are sent there. Then rank 0 writes the tables and renames the file. After
+ * each stage all ranks agree on errors, so that no rank waits for one that failed.
+ *
+ * In the background threads do the work of both stages. Between them the main threads agree on
+ * errors and combine the checksums. Only main threads start collectives, since two threads would
+ * start them in a different order on each rank. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "checkpoint/checkpoint_part.h"
+#include "checkpoint/checkpoint_file.h"
 #include "config/phase.h"
 #include "config/run_options.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/file.h"
+#include "core/integer.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "core/thread.h"
+
+size_t checkpoint_snapshot_bytes(const struct flat_model *flat)
+{
+    const int64_t shards = flat->mesh->shard->size, replicas = flat->mesh->replica->size;
+    int64_t elements = 0, vectors = 1 + flat->moments + flat->averaged;
+    for (int u = 0; u < flat->count; u++) {
+        int64_t most = 0;
+        for (int64_t replica = 0; replica < replicas; replica++) {
+            int64_t begin, end; /* in shard 0; no shard is longer */
+            checkpoint_range(flat->buffers[u].unit->count, shards, replicas, replica, &begin, &end);
+            most = larger(most, end - begin);
+        }
+        elements += most;
+    }
+    return (size_t)(elements * vectors) * sizeof(float);
+}
+
+/* ---- one file ---- */
+
+void checkpoint_part_plan(struct checkpoint_part *part, const struct flat_model *flat,
+                          const struct checkpoint_order *order)
+{
+    struct checkpoint_contents *contents = &part->contents;
+    const struct device_backend *backend = flat->device->backend;
+    struct comm *world = flat->mesh->world;
+    *part = (struct checkpoint_part){.flat = flat,
+                                     .world = world,
+                                     .descriptor = -1,
+                                     .receiver = allocate((size_t)world->size, sizeof(int))};
+    checkpoint_contents_open(contents, flat->buffers[0].unit, flat->count, order->model_name,
+                             type_name(flat->type), order->deck_text);
+    contents->metadata = order->metadata != NULL ? allocate_copy(order->metadata) : NULL;
+    contents->data = order->data != NULL ? allocate_copy(order->data) : NULL;
+    if (backend->choices_export != NULL && world->rank == 0)
+        contents->algorithms = backend->choices_export(flat->device);
+    contents->state = *order->state;
+    contents->moments = flat->moments;
+    contents->averaged = flat->averaged;
+    contents->replica = flat->mesh->replica->size;
+    contents->shard = flat->mesh->shard->size;
+    part->owner = checkpoint_contents_divide(contents);
+    int *rank_at = vector_ranks(flat->mesh);
+    for (int64_t p = 0; p < contents->piece_count; p++)
+        part->owner[p] = rank_at[part->owner[p]];
+    for (int rank = 0; rank < world->size; rank++)
+        part->receiver[rank] = rank;
+    free(rank_at);
+}
+
+/* True if this rank writes a piece. */
+static bool part_writes(const struct checkpoint_part *part)
+{
+    for (int64_t p = 0; p < part->contents.piece_count; p++)
+        if (part->receiver[part->owner[p]] == part->world->rank)
+            return true;
+    return false;
+}
+
+/* Open the file and check that it is the one that rank 0 created. */
+static bool part_open(struct checkpoint_part *part, struct error *error)
+{
+    struct stat file;
+    part->descriptor = durable_open(part->path, error);
+    if (part->descriptor < 0)
+        return false;
+    if (fstat(part->descriptor, &file) != 0)
+        return durable_failed(error, "examine", part->path, errno);
+    return file.st_size == part->contents.bytes ||
+           error_set(error, ERROR_FILE,
+                     "%s is not the file that rank 0 created: the folder is not shared by all "
+                     "nodes; set checkpoint.writers=node0",
+                     part->path);
+}
+
+/* Collective. Plan the file, create its frame (rank 0, HDF5) and open it on rank 0 and on the ranks
+ * that write pieces. Always call checkpoint_part_end, also on failure. */
+static bool part_begin(struct checkpoint_part *part, const struct checkpoint_target *target,
+                       const struct flat_model *flat, const struct checkpoint_order *order,
+                       struct error *error)
+{
+    checkpoint_part_plan(part, flat, order);
+    struct comm *world = part->world;
+    const bool by_all = target->writers != WRITERS_NODE0;
+    if (!by_all)
+        memset(part->receiver, 0, (size_t)world->size * sizeof *part->receiver);
+    if (by_all || world->rank == 0) {
+        snprintf(part->final_path, sizeof part->final_path, "%s/%s", target->directory,
+                 order->name);
+        if (snprintf(part->path, sizeof part->path, "%s/%s.part", target->directory, order->name) >=
+            (int)sizeof part->path)
+            error_set(error, ERROR_FILE, "the name %s/%s is too long", target->directory,
+                      order->name);
+        else if (world->rank == 0)
+            error_defer(checkpoint_file_create(part->path, &part->contents, error));
+    }
+    if (!comm_agree(world, error))
+        return false;
+    checkpoint_layout_share(&part->contents, world);
+    if (world->rank == 0 || part_writes(part))
+        error_defer(part_open(part, error));
+    return comm_agree(world, error);
+}
+
+void checkpoint_part_write(struct checkpoint_part *part, struct error *error)
+{
+    const int self = part->world->rank;
+    float *staging = allocate(part->snapshot == NULL && part->mapped == NULL ? VECTOR_BLOCK : 0,
+                              sizeof *staging);
+    float *taken = part->snapshot;
+    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(&part->contents, &block);) {
+        struct checkpoint_piece *piece = block.piece;
+        const int owner = part->owner[block.p], receiver = part->receiver[owner];
+        float *memory = part->mapped != NULL ? (float *)(void *)(part->mapped + block.offset)
+                        : taken != NULL      ? taken
+                                             : staging;
+        if (owner == self) {
+            if (taken == NULL)
+                vector_copy(part->flat, block.u, block.kind, piece->begin, piece->count, memory);
+            else
+                taken += piece->count;
+            piece->crc[block.kind] = crc32c_update(0, memory, block.bytes);
+            if (receiver != self)
+                comm_send(part->world, memory, block.bytes, receiver);
+        } else if (receiver == self) {
+            comm_receive(part->world, memory, block.bytes, owner);
+        }
+        if (receiver == self && part->mapped == NULL && error->kind == ERROR_NONE)
+            error_defer(durable_write(part->descriptor, part->path, memory, block.bytes,
+                                      block.offset, error));
+    }
+    free(staging);
+}
+
+void checkpoint_part_gather_sums(struct checkpoint_part *part)
+{
+    const struct checkpoint_contents *contents = &part->contents;
+    int64_t sums = contents->piece_count * FLAT_VECTORS;
+    int64_t *sum = allocate((size_t)sums, sizeof *sum);
+    for (int64_t n = 0; n < sums; n++)
+        sum[n] = contents->pieces[n / FLAT_VECTORS].crc[n % FLAT_VECTORS];
+    comm_all_reduce(part->world, sum, sums, COMM_INT64, COMM_SUM);
+    for (int64_t n = 0; n < sums; n++)
+        contents->pieces[n / FLAT_VECTORS].crc[n % FLAT_VECTORS] = (uint32_t)sum[n];
+    free(sum);
+}
+
+static bool part_close(struct checkpoint_part *part, struct error *error)
+{
+    const int descriptor = part->descriptor;
+    part->descriptor = -1;
+    return durable_close(descriptor, part->path, error);
+}
+
+/* The first stage: write the pieces. Rank 0, which also writes the tables, syncs the file in the
+ * second stage. */
+static void part_pieces(struct checkpoint_part *part, struct error *error)
+{
+    checkpoint_part_write(part, error);
+    if (part->world->rank != 0 && part->descriptor >= 0 && error->kind == ERROR_NONE)
+        error_defer(durable_sync(part->descriptor, part->path, error) && part_close(part, error));
+}
+
+/* The second stage, on rank 0, after all other ranks have synced their pieces. */
+static bool part_name(struct checkpoint_part *part, struct error *error)
+{
+    return checkpoint_tables_write(part->descriptor, part->path, &part->contents, error) &&
+           durable_sync(part->descriptor, part->path, error) && part_close(part, error) &&
+           durable_rename(part->path, part->final_path, error);
+}
+
+void checkpoint_part_end(struct checkpoint_part *part, bool good)
+{
+    if (part->descriptor >= 0)
+        close(part->descriptor);
+    if (!good && part->world->rank == 0)
+        unlink(part->path);
+    checkpoint_contents_free(&part->contents);
+    free(part->owner);
+    free(part->receiver);
+}
+
+bool checkpoint_write(const struct checkpoint_target *target, const struct flat_model *flat,
+                      const struct checkpoint_order *order, struct error *error)
+{
+    struct checkpoint_part part;
+    status_set_phase(PHASE_CHECKPOINT_WRITE);
+    bool good = part_begin(&part, target, flat, order, error);
+    if (good) {
+        part_pieces(&part, error);
+        good = comm_agree(part.world, error);
+    }
+    if (good) {
+        checkpoint_part_gather_sums(&part);
+        status_set_phase(PHASE_CHECKPOINT_NAME);
+        if (part.world->rank == 0)
+            error_defer(part_name(&part, error));
+        good = comm_agree(part.world, error);
+    }
+    checkpoint_part_end(&part, good);
+    return good;
+}
+
+/* ---- in the background ---- */
 
 enum stage { STAGE_NONE, STAGE_PIECES, STAGE_NAME };
 
@@ -38,146 +247,72 @@ struct checkpoint_writer {
     double began, blocked_before;
     struct error error; /* of the thread */
 
+    pthread_t thread; /* of the current stage */
     bool has_thread;
-    pthread_t thread;
-    pthread_mutex_t lock; /* protects the members below */
-    pthread_cond_t work, rest;
-    bool busy, stop;
+    _Atomic bool busy; /* the thread works */
 };
 
-size_t checkpoint_snapshot_bytes(const struct flat_model *flat)
+static bool checkpoint_link(const struct checkpoint_writer *writer, struct error *error)
 {
-    int64_t elements = 0, vectors = 1 + flat->moments + flat->averaged;
-    for (int u = 0; u < flat->count; u++) {
-        struct unit unit = *flat->buffers[u].unit;
-        const struct checkpoint_contents one = {
-            .units = &unit, .shard = flat->mesh->shard->size, .replica = flat->mesh->replica->size};
-        int64_t most = 0;
-        for (int64_t replica = 0; replica < one.replica; replica++) {
-            int64_t begin, end; /* in shard 0; no shard is longer */
-            checkpoint_range(&one, 0, 0, replica, &begin, &end);
-            most = end - begin > most ? end - begin : most;
-        }
-        elements += most;
-    }
-    return (size_t)(elements * vectors) * sizeof(float);
+    return checkpoint_publish(writer->target.directory, writer->name, writer->best,
+                              writer->best_step, writer->keep, error);
 }
 
-/* ---- pieces ---- */
-
-/* Called for each piece p (of unit u) that this rank owns, with its memory in the snapshot. */
-typedef void piece_action(struct checkpoint_writer *writer, int64_t u, enum flat_vector kind,
-                          int64_t p, float *memory);
-
-static void owned_pieces_visit(struct checkpoint_writer *writer, piece_action *action)
+/* Copy the pieces of this rank to the snapshot, in the order of the stream. */
+static void snapshot_take(struct checkpoint_writer *writer)
 {
-    const struct checkpoint_part *part = &writer->part;
-    const struct checkpoint_contents *contents = &part->contents;
-    float *memory = writer->snapshot;
-    for (int64_t u = 0; u < contents->unit_count; u++) {
-        int64_t first = contents->layout[u].first_piece, count = contents->layout[u].piece_count;
-        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
-            for (int64_t p = first; checkpoint_has(contents, kind) && p < first + count; p++)
-                if (part->owner[p] == part->world->rank) {
-                    action(writer, u, kind, p, memory);
-                    memory += contents->pieces[p].count;
-                }
-    }
+    struct checkpoint_part *part = &writer->part;
+    float *memory = part->snapshot = writer->snapshot;
+    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(&part->contents, &block);)
+        if (part->owner[block.p] == part->world->rank) {
+            vector_copy_start(writer->flat, block.u, block.kind, block.piece->begin,
+                              block.piece->count, memory);
+            memory += block.piece->count;
+        }
     ENSURE((size_t)(memory - writer->snapshot) * sizeof *memory <=
                checkpoint_snapshot_bytes(writer->flat),
            "a snapshot is larger than was planned");
-}
-
-static void piece_copy(struct checkpoint_writer *writer, int64_t u, enum flat_vector kind,
-                       int64_t p, float *memory)
-{
-    const struct checkpoint_piece *piece = &writer->part.contents.pieces[p];
-    vector_copy_start(writer->flat, (int)u, kind, piece->begin, piece->count, memory);
-}
-
-static void piece_write(struct checkpoint_writer *writer, int64_t u, enum flat_vector kind,
-                        int64_t p, float *memory)
-{
-    struct checkpoint_part *part = &writer->part;
-    struct checkpoint_piece *piece = &part->contents.pieces[p];
-    size_t bytes = (size_t)piece->count * sizeof(float);
-    if (writer->error.kind != ERROR_NONE)
-        return;
-    piece->crc[kind] = crc32c_update(0, memory, bytes);
-    error_defer(durable_write(part->descriptor, part->path, memory, bytes,
-                              checkpoint_piece_offset(&part->contents, u, kind, p),
-                              &writer->error));
-}
-
-/* ---- the thread ---- */
-
-static void pieces_work(struct checkpoint_writer *writer)
-{
-    struct checkpoint_part *part = &writer->part;
-    writer->flat->device->backend->event_synchronize(writer->taken);
-    owned_pieces_visit(writer, piece_write);
-    if (writer->error.kind == ERROR_NONE && part->descriptor >= 0)
-        error_defer(durable_sync(part->descriptor, part->path, &writer->error));
-    if (part->world->rank != 0)
-        error_defer(checkpoint_part_close(part, &writer->error));
-}
-
-/* Rank 0, after all ranks have synced their pieces. */
-static void name_work(struct checkpoint_writer *writer)
-{
-    struct checkpoint_part *part = &writer->part;
-    struct error *error = &writer->error;
-    if (checkpoint_part_put_tables(part, error) &&
-        durable_sync(part->descriptor, part->path, error) && checkpoint_part_close(part, error) &&
-        durable_rename(part->path, part->final_path, error))
-        error_defer(checkpoint_publish(writer->target.directory, writer->name, writer->best,
-                                       writer->best_step, writer->keep, error));
+    writer->flat->device->backend->event_record(writer->taken, writer->flat->stream);
 }
 
 static void *thread_main(void *argument)
 {
     struct checkpoint_writer *writer = argument;
-    pthread_mutex_lock(&writer->lock);
-    while (writer->busy || !writer->stop) {
-        if (!writer->busy) {
-            pthread_cond_wait(&writer->work, &writer->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&writer->lock);
-        status_set_background(writer->stage == STAGE_PIECES ? PHASE_CHECKPOINT_WRITE
-                                                            : PHASE_CHECKPOINT_NAME);
-        (writer->stage == STAGE_PIECES ? pieces_work : name_work)(writer);
-        status_set_background(PHASE_START);
-        pthread_mutex_lock(&writer->lock);
-        writer->busy = false;
-        pthread_cond_signal(&writer->rest);
+    struct error *error = &writer->error;
+    if (writer->stage == STAGE_PIECES) {
+        status_set_background(PHASE_CHECKPOINT_WRITE);
+        writer->flat->device->backend->event_synchronize(writer->taken);
+        part_pieces(&writer->part, error);
+    } else {
+        status_set_background(PHASE_CHECKPOINT_NAME);
+        error_defer(part_name(&writer->part, error) && checkpoint_link(writer, error));
     }
-    pthread_mutex_unlock(&writer->lock);
+    status_set_background(PHASE_START);
+    writer->busy = false;
     return NULL;
 }
 
+/* Begin the work of a stage. If the system has no thread for it, it is done at once. */
 static void thread_begin(struct checkpoint_writer *writer)
 {
-    pthread_mutex_lock(&writer->lock);
     writer->busy = true;
-    pthread_cond_signal(&writer->work);
-    pthread_mutex_unlock(&writer->lock);
+    writer->has_thread = thread_start(&writer->thread, "checkpoint", thread_main, writer) == 0;
+    if (!writer->has_thread)
+        thread_main(writer);
 }
 
 static void thread_wait(struct checkpoint_writer *writer)
 {
-    pthread_mutex_lock(&writer->lock);
-    while (writer->busy)
-        pthread_cond_wait(&writer->rest, &writer->lock);
-    pthread_mutex_unlock(&writer->lock);
+    if (writer->has_thread)
+        pthread_join(writer->thread, NULL);
+    writer->has_thread = false;
 }
 
-/* ---- collective stages ---- */
-
-/* Collective, when all threads are idle: agree on errors and begin the next stage. */
+/* Collective. Wait for the threads, agree on errors and begin the next stage. */
 static bool stage_end(struct checkpoint_writer *writer, struct error *error)
 {
     struct checkpoint_part *part = &writer->part;
+    thread_wait(writer);
     if (writer->error.kind != ERROR_NONE)
         *error = writer->error;
     bool good = comm_agree(part->world, error);
@@ -193,6 +328,20 @@ static bool stage_end(struct checkpoint_writer *writer, struct error *error)
     return good;
 }
 
+/* ---- the interface ---- */
+
+struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target *target,
+                                                 const struct flat_model *flat, float *snapshot)
+{
+    struct checkpoint_writer *writer = allocate(1, sizeof *writer);
+    writer->target = *target;
+    writer->flat = flat;
+    writer->snapshot = target->writers != WRITERS_NODE0 ? snapshot : NULL;
+    if (writer->snapshot != NULL)
+        writer->taken = flat->device->backend->event_open(flat->device);
+    return writer;
+}
+
 static void completion_log(const struct checkpoint_writer *writer)
 {
     log_debug("checkpoint %s in %.2f s, of which training was blocked for %.2f s%s", writer->name,
@@ -206,10 +355,8 @@ bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *er
     bool good = true, waits = writer->stage != STAGE_NONE;
     if (waits)
         status_set_phase(PHASE_CHECKPOINT_WAIT);
-    while (good && writer->stage != STAGE_NONE) {
-        thread_wait(writer);
+    while (good && writer->stage != STAGE_NONE)
         good = stage_end(writer, error);
-    }
     double seconds = clock_now() - begin;
     writer->waited += seconds;
     writer->blocked += seconds;
@@ -218,86 +365,14 @@ bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *er
     return good;
 }
 
-/* ---- in the foreground ---- */
-
-/* Send a piece from its owner to the rank that writes, and write it. After an error pieces are
- * still sent, since other ranks wait for them, but not written. */
-static void put_piece(struct checkpoint_part *part, float *staging, int64_t u,
-                      enum flat_vector kind, int64_t p, struct error *error)
-{
-    struct checkpoint_piece *piece = &part->contents.pieces[p];
-    size_t bytes = (size_t)piece->count * sizeof(float);
-    int rank = part->world->rank, owner = part->owner[p];
-    int writer = part->by_all ? owner : 0;
-    if (owner == rank) {
-        vector_copy(part->flat, (int)u, kind, piece->begin, piece->count, staging);
-        piece->crc[kind] = crc32c_update(0, staging, bytes);
-        if (writer != rank)
-            comm_send(part->world, staging, bytes, writer);
-    }
-    if (writer != rank)
-        return;
-    if (owner != rank)
-        comm_receive(part->world, staging, bytes, owner);
-    int64_t offset = checkpoint_piece_offset(&part->contents, u, kind, p);
-    if (error->kind == ERROR_NONE)
-        error_defer(durable_write(part->descriptor, part->path, staging, bytes, offset, error));
-}
-
-/* Collective. Write all vectors. */
-static bool put_vectors(struct checkpoint_part *part, struct error *error)
-{
-    const struct checkpoint_contents *contents = &part->contents;
-    float *staging = malloc(VECTOR_BLOCK * sizeof(float));
-    ENSURE_MEMORY(staging != NULL, "no memory for a piece of a checkpoint");
-    for (int64_t u = 0; u < contents->unit_count; u++) {
-        const struct checkpoint_layout *layout = &contents->layout[u];
-        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
-            for (int64_t p = 0; checkpoint_has(contents, kind) && p < layout->piece_count; p++)
-                put_piece(part, staging, u, kind, layout->first_piece + p, error);
-    }
-    free(staging);
-    return comm_agree(part->world, error);
-}
-
-/* Collective. Write the tables, sync and rename. One rank per node syncs, the first that has the
- * file open, since the page cache is the node's. */
-static bool part_finish(struct checkpoint_part *part, struct error *error)
-{
-    struct comm *world = part->world;
-    checkpoint_part_gather_sums(part);
-    if (world->rank == 0)
-        error_defer(checkpoint_part_put_tables(part, error));
-    if (!comm_agree(world, error))
-        return false;
-    struct comm *node = part->flat->mesh->node;
-    int64_t first = part->descriptor >= 0 ? node->rank : node->size;
-    comm_all_reduce(node, &first, 1, COMM_INT64, COMM_MIN);
-    if (node->rank == first)
-        error_defer(durable_sync(part->descriptor, part->path, error));
-    error_defer(checkpoint_part_close(part, error));
-    if (!comm_agree(world, error))
-        return false;
-    status_set_phase(PHASE_CHECKPOINT_NAME);
-    if (world->rank == 0)
-        error_defer(durable_rename(part->path, part->final_path, error));
-    return comm_agree(world, error);
-}
-
-bool checkpoint_write(const struct checkpoint_target *target, const struct flat_model *flat,
-                      const struct checkpoint_order *order, struct error *error)
-{
-    struct checkpoint_part part;
-    bool good = checkpoint_part_begin(&part, target, flat, order, error) &&
-                put_vectors(&part, error) && part_finish(&part, error);
-    checkpoint_part_end(&part, good);
-    return good;
-}
-
-static bool checkpoint_start(struct checkpoint_writer *writer, const struct checkpoint_order *order,
+bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct checkpoint_order *order,
                              struct error *error)
 {
-    struct comm *world = writer->flat->mesh->world;
+    if (!checkpoint_writer_finish(writer, error))
+        return false;
+    bool good;
+    writer->began = clock_now();
+    writer->blocked_before = writer->blocked;
     status_set_phase(PHASE_CHECKPOINT_BEGIN);
     snprintf(writer->name, sizeof writer->name, "%s", order->name);
     writer->best = order->best;
@@ -305,77 +380,30 @@ static bool checkpoint_start(struct checkpoint_writer *writer, const struct chec
     writer->keep = order->keep;
     error_clear(&writer->error);
     if (writer->snapshot == NULL) {
-        status_set_phase(PHASE_CHECKPOINT_WRITE);
-        if (!checkpoint_write(&writer->target, writer->flat, order, error))
-            return false;
+        good = checkpoint_write(&writer->target, writer->flat, order, error);
         status_set_phase(PHASE_CHECKPOINT_LINK);
-        if (world->rank == 0)
-            error_defer(checkpoint_publish(writer->target.directory, writer->name, writer->best,
-                                           writer->best_step, writer->keep, error));
-        return comm_agree(world, error);
+        if (good && writer->flat->mesh->world->rank == 0)
+            error_defer(checkpoint_link(writer, error));
+        good = good && comm_agree(writer->flat->mesh->world, error);
+    } else {
+        good = part_begin(&writer->part, &writer->target, writer->flat, order, error);
+        if (good) {
+            snapshot_take(writer);
+            writer->stage = STAGE_PIECES;
+            thread_begin(writer);
+        } else {
+            checkpoint_part_end(&writer->part, false);
+        }
     }
-    if (!checkpoint_part_begin(&writer->part, &writer->target, writer->flat, order, error)) {
-        checkpoint_part_end(&writer->part, false);
-        return false;
-    }
-    owned_pieces_visit(writer, piece_copy);
-    writer->flat->device->backend->event_record(writer->taken, writer->flat->stream);
-    writer->stage = STAGE_PIECES;
-    thread_begin(writer);
-    return true;
-}
-
-/* ---- the interface ---- */
-
-struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target *target,
-                                                 const struct flat_model *flat, float *snapshot,
-                                                 struct error *error)
-{
-    struct checkpoint_writer *writer = calloc(1, sizeof *writer);
-    ENSURE_MEMORY(writer != NULL, "no memory for a writer of checkpoints");
-    writer->target = *target;
-    writer->flat = flat;
-    pthread_mutex_init(&writer->lock, NULL);
-    pthread_cond_init(&writer->work, NULL);
-    pthread_cond_init(&writer->rest, NULL);
-    if (snapshot == NULL || target->writers == WRITERS_NODE0)
-        return writer;
-    writer->snapshot = snapshot;
-    writer->taken = flat->device->backend->event_open(flat->device);
-    int failed = thread_start(&writer->thread, "checkpoint", thread_main, writer);
-    writer->has_thread = failed == 0;
-    if (writer->has_thread)
-        return writer;
-    error_set(error, ERROR_MEMORY,
-              "cannot start the thread that writes checkpoints: %s; set checkpoint.background=no",
-              strerror(failed));
-    checkpoint_writer_close(writer);
-    return NULL;
-}
-
-bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct checkpoint_order *order,
-                             struct error *error)
-{
-    if (!checkpoint_writer_finish(writer, error))
-        return false;
-    double begin = clock_now();
-    writer->began = begin;
-    writer->blocked_before = writer->blocked;
-    bool good = checkpoint_start(writer, order, error);
-    writer->blocked += clock_now() - begin;
+    writer->blocked += clock_now() - writer->began;
     if (good && writer->stage == STAGE_NONE)
         completion_log(writer);
     return good;
 }
 
-bool checkpoint_writer_is_busy(struct checkpoint_writer *writer)
+bool checkpoint_writer_is_busy(const struct checkpoint_writer *writer)
 {
-    if (writer == NULL || writer->stage == STAGE_NONE)
-        return false;
-    pthread_mutex_lock(&writer->lock);
-    bool busy = writer->busy;
-    pthread_mutex_unlock(&writer->lock);
-    return busy;
+    return writer != NULL && writer->busy;
 }
 
 bool checkpoint_writer_is_writing(const struct checkpoint_writer *writer)
@@ -415,17 +443,7 @@ void checkpoint_writer_close(struct checkpoint_writer *writer)
         thread_wait(writer);
         checkpoint_part_end(&writer->part, false);
     }
-    if (writer->has_thread) {
-        pthread_mutex_lock(&writer->lock);
-        writer->stop = true;
-        pthread_cond_signal(&writer->work);
-        pthread_mutex_unlock(&writer->lock);
-        pthread_join(writer->thread, NULL);
-    }
     if (writer->taken != NULL)
         writer->flat->device->backend->event_close(writer->taken);
-    pthread_cond_destroy(&writer->work);
-    pthread_cond_destroy(&writer->rest);
-    pthread_mutex_destroy(&writer->lock);
     free(writer);
 }

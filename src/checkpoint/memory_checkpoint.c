@@ -8,8 +8,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* fallocate */
 #endif
-#include "checkpoint/memory_checkpoint.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,18 +17,14 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_name.h"
-#include "checkpoint/checkpoint_part.h"
-#include "checkpoint/checkpoint_writer.h"
-#include "checkpoint/memory_frame.h"
+#include "checkpoint/checkpoint_file.h"
+#include "checkpoint/memory_checkpoint.h"
 #include "config/phase.h"
 #include "config/run_options.h"
 #include "core/allocate.h"
-#include "core/crc32c.h"
 #include "core/file.h"
 #include "core/folder.h"
 #include "core/log.h"
@@ -54,7 +48,7 @@ struct memory_checkpoint {
     char earlier[MEMORY_ID]; /* id of earlier attempts; "": none */
     char folder[128];        /* "": not begun, or not needed */
     char resumed[PATH_MAX];  /* the file from which the run has resumed; "": not in memory */
-    int *partner; /* [ranks]: the rank that keeps the copy of a rank's pieces; NULL: one node */
+    int *partner;            /* [ranks]: the rank that keeps the copy of a rank's pieces, or NULL */
     struct memory_file file[2];
     int next;                 /* index in `file` of the next checkpoint */
     _Atomic int64_t *reached; /* the mapped file `reached`; NULL: not the first rank of a node */
@@ -79,14 +73,14 @@ double memory_checkpoint_interval(double checkpoint, double step)
 }
 
 /* Collective. Return the partner of each rank: the rank of the next node with the same local rank,
- * modulo the number of ranks there. NULL with one node. */
+ * modulo the number of ranks there. With one node a rank is its own partner. */
 static int *partners_find(struct comm *world)
 {
     int nodes, *node_of = allocate((size_t)world->size, sizeof *node_of);
     struct comm *here = comm_split_nodes(world, node_of, &nodes);
     here->backend->close(here);
-    int *partner = nodes > 1 ? allocate((size_t)world->size, sizeof *partner) : NULL;
-    for (int rank = 0; nodes > 1 && rank < world->size; rank++) {
+    int *partner = allocate((size_t)world->size, sizeof *partner);
+    for (int rank = 0; rank < world->size; rank++) {
         int local = 0, there = 0, next = (node_of[rank] + 1) % nodes;
         for (int other = 0; other < world->size; other++) {
             local += other < rank && node_of[other] == node_of[rank];
@@ -101,28 +95,14 @@ static int *partners_find(struct comm *world)
     return partner;
 }
 
-/* Return the bytes of the files in a folder. */
-static double folder_bytes(const char *folder)
-{
-    char path[PATH_MAX];
-    struct stat status;
-    double bytes = 0;
-    DIR *entries = NULL;
-    for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
-        snprintf(path, sizeof path, "%s/%s", folder, name);
-        bytes += lstat(path, &status) == 0 ? (double)status.st_blocks * 512 : 0;
-    }
-    return bytes;
-}
-
 /* Collective. Fail if /dev/shm of a node has too little free memory for both files. */
 static bool free_memory_check(const struct memory_checkpoint *memory, struct error *error)
 {
     const struct mesh *mesh = memory->flat->mesh;
     const double free = shared_memory_free();
-    int64_t parts = 1; /* the part of this rank, and the copies of parts of others */
-    for (int rank = 0; memory->partner != NULL && rank < mesh->world->size; rank++)
-        parts += memory->partner[rank] == mesh->world->rank;
+    int64_t parts = 0; /* the part of this rank, and the copies of parts of others */
+    for (int rank = 0; rank < mesh->world->size; rank++)
+        parts += rank == mesh->world->rank || memory->partner[rank] == mesh->world->rank;
     int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(memory->flat);
     comm_all_reduce(mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
     if (is_first(memory) && free < 0) {
@@ -131,9 +111,10 @@ static bool free_memory_check(const struct memory_checkpoint *memory, struct err
                   strerror(errno));
     } else if (is_first(memory)) {
         char earlier[128];
-        checkpoint_memory_folder(memory->earlier, earlier, sizeof earlier);
+        memory_folder(memory->earlier, earlier, sizeof earlier);
         /* Files of earlier attempts are removed before the second checkpoint is created. */
-        const double available = free + (memory->earlier[0] != '\0' ? folder_bytes(earlier) : 0);
+        const double available =
+            free + (memory->earlier[0] != '\0' ? memory_folder_bytes(earlier) : 0);
         if ((double)needed > available)
             error_set(error, ERROR_MEMORY,
                       "checkpoint.memory: two checkpoints take %.1f MB in /dev/shm of this node, "
@@ -145,112 +126,6 @@ static bool free_memory_check(const struct memory_checkpoint *memory, struct err
 }
 
 /* ---- the folder ---- */
-
-/* Digits at the start of an id that remain when a run gets a new id. */
-enum { ID_OF_RUN = 8 };
-
-/* Set `id` to a new id of the run whose id was `earlier`; "": none. */
-static void id_create(const char *earlier, char id[MEMORY_ID])
-{
-    uint32_t number[2];
-    ENSURE(getrandom(number, sizeof number, 0) == sizeof number, "no random number");
-    snprintf(id, MEMORY_ID, "%08x%08x", number[0], number[1]);
-    memcpy(id, earlier, earlier[0] != '\0' ? ID_OF_RUN : 0);
-}
-
-enum { SHM_PATH = sizeof "/dev/shm/" + NAME_MAX };
-
-/* Set `path` to the next folder of this user in /dev/shm whose id begins with `begin`; false after
- * the last one. */
-static bool folders_next(DIR **entries, const char *begin, char path[SHM_PATH])
-{
-    char start[128];
-    checkpoint_memory_folder(begin, start, sizeof start);
-    for (const char *name; (name = folder_next(entries, "/dev/shm")) != NULL;) {
-        snprintf(path, SHM_PATH, "/dev/shm/%s", name);
-        if (strncmp(path, start, strlen(start)) == 0 &&
-            strlen(path) == strlen(start) - strlen(begin) + MEMORY_ID - 1 &&
-            memory_folder_is_own(path))
-            return true;
-    }
-    return false;
-}
-
-/* On the first rank of a node: remove the folders whose id begins like `earlier`, which are those
- * of the run, except that of `id`. */
-static void others_remove(const char *earlier, const char *id)
-{
-    char begin[ID_OF_RUN + 1], path[SHM_PATH], kept[128];
-    DIR *entries = NULL;
-    snprintf(begin, sizeof begin, "%.*s", ID_OF_RUN, earlier);
-    checkpoint_memory_folder(id, kept, sizeof kept);
-    while (folders_next(&entries, begin, path))
-        if (strcmp(path, kept) != 0)
-            folder_remove(path);
-}
-
-/* True if a process uses the folder. */
-static bool folder_is_held(const char *folder)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/" MEMORY_REACHED, folder);
-    const int file = output_file_open(path, O_RDWR);
-    const bool held = file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0;
-    if (file >= 0)
-        close(file);
-    return held;
-}
-
-/* Set `run` to the run folder; "": unknown. Return true if a run may resume from the folder: it is
- * unknown, or the run folder, or one next to it if it was renamed, has the id. */
-static bool folder_is_needed(const char *folder, char run[PATH_MAX])
-{
-    char path[PATH_MAX], parent[PATH_MAX], id[MEMORY_ID];
-    DIR *entries = NULL;
-    snprintf(path, sizeof path, "%s/" MEMORY_RUN, folder);
-    const ssize_t length = readlink(path, run, PATH_MAX - 1);
-    run[length > 0 ? length : 0] = '\0';
-    bool needed = run[0] != '/';
-    snprintf(parent, sizeof parent, "%.*s", needed ? 0 : (int)(strrchr(run, '/') + 1 - run), run);
-    for (const char *name; (name = folder_next(&entries, parent)) != NULL;)
-        needed = needed || (snprintf(path, sizeof path, "%s%s", parent, name) < (int)sizeof path &&
-                            checkpoint_memory_id(path, id, NULL) && text_ends_with(folder, id));
-    return needed;
-}
-
-/* On the first rank of a node: remove the folders of killed runs that are not needed. */
-static void unneeded_remove(void)
-{
-    char path[SHM_PATH], run[PATH_MAX];
-    DIR *entries = NULL;
-    while (folders_next(&entries, "", path))
-        if (!folder_is_held(path) && !folder_is_needed(path, run)) {
-            log_info("%s is removed: a killed run left it, and %s does not need it", path, run);
-            folder_remove(path);
-        }
-}
-
-void memory_folders_list(char *text, size_t size)
-{
-    char path[SHM_PATH], run[PATH_MAX];
-    DIR *entries = NULL;
-    size_t used = 0;
-    text[0] = '\0';
-    while (folders_next(&entries, "", path))
-        if (!folder_is_held(path) && used < size) {
-            folder_is_needed(path, run);
-            used += (size_t)snprintf(text + used, size - used, "%s%s (%.1f MB, of %s)",
-                                     used > 0 ? ", " : "", path, folder_bytes(path) / 1e6,
-                                     run[0] != '\0' ? run : "an unknown run");
-        }
-}
-
-bool memory_folder_is_own(const char *path)
-{
-    struct stat status;
-    return lstat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
-           (status.st_mode & 077) == 0;
-}
 
 /* On the first rank of a node: create the file `reached`, or open that of earlier attempts, and map
  * it. */
@@ -280,7 +155,7 @@ static void run_link(const struct memory_checkpoint *memory, const char *id)
 {
     char found[MEMORY_ID], run[PATH_MAX], path[PATH_MAX];
     snprintf(path, sizeof path, "%s/" MEMORY_RUN, memory->folder);
-    if (checkpoint_memory_id(memory->run, found, NULL) && strcmp(found, id) == 0 &&
+    if (memory_id(memory->run, found, NULL) && strcmp(found, id) == 0 &&
         realpath(memory->run, run) != NULL && symlink(run, path) != 0)
         log_detail("cannot create the link %s: %s", path, strerror(errno));
 }
@@ -296,7 +171,7 @@ static bool folder_create(const struct memory_checkpoint *memory, struct error *
                          memory->folder, strerror(errno));
     if (memory->resumed[0] == '\0')
         return true;
-    checkpoint_memory_folder(memory->earlier, earlier, sizeof earlier);
+    memory_folder(memory->earlier, earlier, sizeof earlier);
     snprintf(from, sizeof from, "%s/" MEMORY_REACHED, earlier);
     snprintf(to, sizeof to, "%s/" MEMORY_REACHED, memory->folder);
     if (link(from, to) != 0) /* then the log does not name the step at the interruption */
@@ -318,9 +193,9 @@ struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct f
         memory->file[i].descriptor = -1;
     memory->lock = -1;
     if (is_first(memory))
-        unneeded_remove();
+        memory_folders_remove_unneeded();
     if (flat->mesh->world->rank == 0)
-        checkpoint_memory_id(run, memory->earlier, NULL);
+        memory_id(run, memory->earlier, NULL);
     comm_broadcast(flat->mesh->world, memory->earlier, sizeof memory->earlier, COMM_BYTE, 0);
     memory->partner = writes ? partners_find(flat->mesh->world) : NULL;
     if (!writes || free_memory_check(memory, error))
@@ -335,14 +210,14 @@ bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *err
     char id[MEMORY_ID] = "", name[CHECKPOINT_NAME];
     if (!memory->writes && memory->earlier[0] == '\0') {
         if (world->rank == 0)
-            checkpoint_memory_id_remove(memory->run); /* that of another folder, or damaged */
+            memory_id_remove(memory->run); /* that of another folder, or damaged */
         return true;
     }
     if (world->rank == 0 && (memory->writes || memory->resumed[0] != '\0'))
-        id_create(memory->earlier, id);
+        memory_id_create(memory->earlier, id);
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
     if (id[0] != '\0') {
-        checkpoint_memory_folder(id, memory->folder, sizeof memory->folder);
+        memory_folder(id, memory->folder, sizeof memory->folder);
         if (is_first(memory) && folder_create(memory, error))
             error_defer(reached_open(memory, error));
     }
@@ -354,15 +229,15 @@ bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *err
     }
     /* With the new id in RUN/.memory, the run uses the new folder. */
     if (world->rank == 0 && id[0] != '\0')
-        error_defer(checkpoint_memory_id_write(memory->run, id, error));
+        error_defer(memory_id_write(memory->run, id, error));
     else if (world->rank == 0)
-        checkpoint_memory_id_remove(memory->run);
+        memory_id_remove(memory->run);
     if (!comm_agree(world, error))
         return false;
     if (is_first(memory) && id[0] != '\0')
         run_link(memory, id);
     if (is_first(memory) && memory->earlier[0] != '\0')
-        others_remove(memory->earlier, id);
+        memory_folders_remove_others(memory->earlier, id);
     if (memory->resumed[0] != '\0') {
         snprintf(name, sizeof name, "%s", text_base_name(memory->resumed));
         snprintf(memory->resumed, sizeof memory->resumed, "%s/%s", memory->folder, name);
@@ -399,7 +274,7 @@ void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
     if (removes && is_first(memory) && memory_folder_is_own(memory->folder))
         folder_remove(memory->folder);
     if (removes && memory->folder[0] != '\0' && memory->flat->mesh->world->rank == 0)
-        checkpoint_memory_id_remove(memory->run);
+        memory_id_remove(memory->run);
     free(memory->partner);
     free(memory);
 }
@@ -431,73 +306,25 @@ static bool frame_create(struct memory_checkpoint *memory, struct memory_file *f
         error_defer(checkpoint_frame_write(file->descriptor, file->path, contents, false, error));
     if (!comm_agree(world, error))
         return false;
-    comm_broadcast(world, contents->layout,
-                   contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, 0);
-    comm_broadcast(world, &contents->bytes, 1, COMM_INT64, 0);
+    checkpoint_layout_share(contents, world);
     return memory_frame_share(world, 0, contents, is_first(memory) ? file->descriptor : -1,
                               file->path, error);
 }
 
-/* True if this rank writes the piece: its own, or one of which it keeps the copy. */
-static bool writes_piece(const struct memory_checkpoint *memory, const struct checkpoint_part *part,
-                         int64_t p)
+/* Reserve memory for the pieces that this rank writes: its own, and those of which it keeps the
+ * copy. Without it, a write to a mapped hole raises SIGBUS if the file system is full. */
+static bool pieces_reserve(const struct memory_file *file, const struct checkpoint_part *part,
+                           struct error *error)
 {
-    const int self = part->world->rank, owner = part->owner[p];
-    return owner == self || (memory->partner != NULL && memory->partner[owner] == self);
-}
-
-typedef void piece_action(struct memory_checkpoint *memory, struct checkpoint_part *part, int64_t u,
-                          enum flat_vector kind, int64_t p, struct error *error);
-
-/* Call `action` for each vector of each piece that this rank writes. All ranks have the same order,
- * so that blocking transfers between them cannot deadlock. */
-static void pieces_visit(struct memory_checkpoint *memory, struct checkpoint_part *part,
-                         piece_action *action, struct error *error)
-{
-    const struct checkpoint_contents *contents = &part->contents;
-    for (int64_t u = 0; u < contents->unit_count; u++)
-        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
-            for (int64_t i = 0;
-                 checkpoint_has(contents, kind) && i < contents->layout[u].piece_count; i++) {
-                const int64_t p = contents->layout[u].first_piece + i;
-                if (writes_piece(memory, part, p))
-                    action(memory, part, u, kind, p, error);
-            }
-}
-
-/* Reserve memory for a piece. Without it, a write to a mapped hole raises SIGBUS if the file system
- * is full. */
-static void piece_reserve(struct memory_checkpoint *memory, struct checkpoint_part *part, int64_t u,
-                          enum flat_vector kind, int64_t p, struct error *error)
-{
-    const struct memory_file *file = &memory->file[memory->next];
-    const int64_t offset = checkpoint_piece_offset(&part->contents, u, kind, p);
-    if (error->kind == ERROR_NONE &&
-        fallocate(file->descriptor, 0, offset,
-                  part->contents.pieces[p].count * (int64_t)sizeof(float)) != 0)
-        error_set(error, ERROR_MEMORY, "cannot reserve memory for %s: %s", file->path,
-                  strerror(errno));
-}
-
-/* Copy a piece of this rank to the file and send it to the partner, or receive the piece of another
- * rank. */
-static void piece_write(struct memory_checkpoint *memory, struct checkpoint_part *part, int64_t u,
-                        enum flat_vector kind, int64_t p, struct error *error)
-{
-    struct checkpoint_piece *piece = &part->contents.pieces[p];
-    const size_t bytes = (size_t)piece->count * sizeof(float);
-    unsigned char *to =
-        memory->file[memory->next].mapped + checkpoint_piece_offset(&part->contents, u, kind, p);
-    const int owner = part->owner[p], self = part->world->rank;
-    (void)error;
-    if (owner == self) {
-        vector_copy(part->flat, (int)u, kind, piece->begin, piece->count, (float *)(void *)to);
-        piece->crc[kind] = crc32c_update(0, to, bytes);
-        if (memory->partner != NULL)
-            comm_send(part->world, to, bytes, memory->partner[owner]);
-    } else {
-        comm_receive(part->world, to, bytes, owner);
+    const int self = part->world->rank;
+    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(&part->contents, &block);) {
+        const int owner = part->owner[block.p];
+        if ((owner == self || part->receiver[owner] == self) &&
+            fallocate(file->descriptor, 0, block.offset, (off_t)block.bytes) != 0)
+            return error_set(error, ERROR_MEMORY, "cannot reserve memory for %s: %s", file->path,
+                             strerror(errno));
     }
+    return true;
 }
 
 /* Collective. Reserve memory for the pieces and map the file on all ranks, unless this was done for
@@ -520,7 +347,8 @@ static bool file_map(struct memory_checkpoint *memory, struct checkpoint_part *p
         if (file->descriptor < 0)
             durable_failed(error, "open", file->path, errno);
     }
-    pieces_visit(memory, part, piece_reserve, error);
+    if (error->kind == ERROR_NONE)
+        error_defer(pieces_reserve(file, part, error));
     if (!comm_agree(part->world, error))
         return false;
     void *mapped = mmap(NULL, (size_t)contents->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -542,27 +370,27 @@ bool memory_checkpoint_write(struct memory_checkpoint *memory, const struct chec
 {
     struct memory_file *file = &memory->file[memory->next];
     struct checkpoint_part part;
-    char path[PATH_MAX], temporary[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", memory->folder, order->name);
-    snprintf(temporary, sizeof temporary, "%s/%s.part", memory->folder, order->name);
     checkpoint_part_plan(&part, memory->flat, order);
-    error_defer(file_begin(memory, file, temporary, error));
-    bool good = comm_agree(part.world, error) &&
-                frame_create(memory, file, &part.contents, error) && file_map(memory, &part, error);
+    struct comm *world = part.world;
+    memcpy(part.receiver, memory->partner, (size_t)world->size * sizeof *part.receiver);
+    snprintf(part.final_path, sizeof part.final_path, "%s/%s", memory->folder, order->name);
+    snprintf(part.path, sizeof part.path, "%s/%s.part", memory->folder, order->name);
+    error_defer(file_begin(memory, file, part.path, error));
+    bool good = comm_agree(world, error) && frame_create(memory, file, &part.contents, error) &&
+                file_map(memory, &part, error);
     if (good) {
+        part.mapped = file->mapped;
         status_set_phase(PHASE_CHECKPOINT_MEMORY);
-        pieces_visit(memory, &part, piece_write, error);
+        checkpoint_part_write(&part, error);
         status_set_phase(PHASE_CHECKPOINT_NAME);
         checkpoint_part_gather_sums(&part);
-        if (is_first(memory)) {
-            part.descriptor = file->descriptor;
-            if (checkpoint_part_put_tables(&part, error) && rename(temporary, path) != 0)
-                durable_failed(error, "rename", temporary, errno);
-            part.descriptor = -1;
-        }
-        good = comm_agree(part.world, error);
+        if (is_first(memory) &&
+            checkpoint_tables_write(file->descriptor, part.path, &part.contents, error) &&
+            rename(part.path, part.final_path) != 0)
+            durable_failed(error, "rename", part.path, errno);
+        good = comm_agree(world, error);
     }
-    snprintf(file->path, sizeof file->path, "%s", good ? path : temporary);
+    snprintf(file->path, sizeof file->path, "%s", good ? part.final_path : part.path);
     checkpoint_part_end(&part, true);
     memory->next = 1 - memory->next;
     return good;

@@ -8,6 +8,38 @@
 #define VITTRAIN_CHECKPOINT_MEMORY_CHECKPOINT_H
 
 #include "checkpoint/checkpoint.h"
+#include "comm/comm.h"
+
+/* ---- the folders in /dev/shm */
+
+/* Files in the folder: the number of the step that began last, an int64_t; and a link to the run
+ * folder. */
+#define MEMORY_REACHED "reached"
+#define MEMORY_RUN "run"
+
+/* Set `path` to the folder in memory of the run with this id, the same on each node. */
+void memory_folder(const char *id, char *path, size_t size);
+
+/* Set `id` to a new id of the run whose id was `earlier`; "": none. */
+void memory_id_create(const char *earlier, char id[MEMORY_ID]);
+
+/* True if `path` is a folder of this user to which no other user has access. */
+bool memory_folder_is_own(const char *path);
+
+/* Return the bytes of the files in a folder. */
+double memory_folder_bytes(const char *folder);
+
+/* On the first rank of a node: remove the folders of the run whose id was `earlier`, except that of
+ * `id`; or those of killed runs of this user that no process holds and that no run can resume from:
+ * no folder next to the run folder has their id. */
+void memory_folders_remove_others(const char *earlier, const char *id);
+void memory_folders_remove_unneeded(void);
+
+/* Not collective. Describe the folders in /dev/shm of this node that runs of this user have left
+ * and no process holds: "PATH (0.8 MB, of RUN), ...". "": none. */
+void memory_folders_list(char *text, size_t size);
+
+/* ---- checkpoints */
 
 struct memory_checkpoint;
 
@@ -21,14 +53,17 @@ struct memory_found {
 
 /* Collective. Find the newest complete checkpoint in the folders with this id. All checksums are
  * verified, and the file of each node gets the pieces that its ranks read on this mesh, so that
- * checkpoint_read can use it with WRITERS_ALL and `verified`. `report` gets one line for each
- * checkpoint that was skipped. */
+ * checkpoint_read can use it with WRITERS_ALL. Checkpoints that are skipped are logged. */
 MUST_CHECK bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *found,
-                            char *report, size_t report_size, struct error *error);
+                            struct error *error);
 
-/* Not collective. Describe the folders in /dev/shm of this node that runs of this user have left
- * and no process holds: "PATH (0.8 MB, of RUN), ...". "": none. */
-void memory_folders_list(char *text, size_t size);
+struct checkpoint_contents;
+
+/* Collective. Copy the frame, all bytes outside of the vectors, from the file of rank `root` to the
+ * files of the other ranks. A rank with descriptor -1 has no file. */
+MUST_CHECK bool memory_frame_share(struct comm *world, int root,
+                                   const struct checkpoint_contents *contents, int descriptor,
+                                   const char *path, struct error *error);
 
 /* Bytes in /dev/shm for the two checkpoints of one rank, with the copies on another node: the
  * largest value of any rank (checkpoint_snapshot_bytes). The frames, less than 1 MB, are not
@@ -40,8 +75,7 @@ size_t memory_checkpoint_bytes(const struct flat_model *flat);
 double memory_checkpoint_interval(double checkpoint, double step);
 
 /* Collective. Fail with ERROR_MEMORY if /dev/shm of a node has too little free memory for two
- * checkpoints. Remove the folders of killed runs of this user that no process holds and that no run
- * can resume from: no folder next to the run folder has their id.
+ * checkpoints. Calls memory_folders_remove_unneeded.
  * - run: the run folder.
  * - resumed: the file in memory that the run resumed from (memory_found.path), or "".
  * - writes: checkpoints will be written; else those of earlier attempts will only be removed. */

@@ -11,20 +11,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_name.h"
-#include "checkpoint/checkpoint_read.h"
+#include "checkpoint/checkpoint_file.h"
 #include "checkpoint/memory_checkpoint.h"
-#include "checkpoint/memory_frame.h"
 #include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/file.h"
 #include "core/folder.h"
+#include "core/integer.h"
 #include "core/log.h"
 
 /* ---- copying a frame ---- */
 
+/* A vector: bytes of the file. */
 struct range {
-    int64_t begin, end; /* bytes of the file */
+    int64_t begin, end;
 };
 
 static int ascending(const void *a, const void *b)
@@ -33,59 +33,36 @@ static int ascending(const void *a, const void *b)
     return (left->begin > right->begin) - (left->begin < right->begin);
 }
 
-/* Return the ranges of the file that are not vectors. The caller frees them. */
-static struct range *frame_ranges(const struct checkpoint_contents *contents, int64_t *count)
-{
-    struct range *range = allocate((size_t)contents->unit_count * FLAT_VECTORS + 1, sizeof *range);
-    int64_t vectors = 0, end = 0;
-    for (int64_t u = 0; u < contents->unit_count; u++)
-        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
-            const int64_t begin = contents->layout[u].offset[kind];
-            if (begin >= 0)
-                range[vectors++] = (struct range){begin, begin + contents->layout[u].count *
-                                                                     (int64_t)sizeof(float)};
-        }
-    qsort(range, (size_t)vectors, sizeof *range, ascending);
-    for (int64_t i = 0; i < vectors; i++) {
-        const struct range vector = range[i];
-        range[i] = (struct range){end, vector.begin};
-        end = vector.end;
-    }
-    range[vectors] = (struct range){end, contents->bytes};
-    *count = vectors + 1;
-    return range;
-}
-
 bool memory_frame_share(struct comm *world, int root, const struct checkpoint_contents *contents,
                         int descriptor, const char *path, struct error *error)
 {
-    int64_t count = 0, bytes = 0;
-    const bool is_root = world->rank == root;
-    struct range *range = is_root ? frame_ranges(contents, &count) : NULL;
-    comm_broadcast(world, &count, 1, COMM_INT64, root);
-    range = is_root ? range : allocate((size_t)count, sizeof *range);
-    comm_broadcast(world, range, count * (int64_t)sizeof *range, COMM_BYTE, root);
-    for (int64_t i = 0; i < count; i++)
-        bytes += range[i].end - range[i].begin;
-    char *data = allocate((size_t)bytes, 1), *next = data;
-    for (int64_t i = 0; is_root && i < count; next += range[i].end - range[i].begin, i++)
-        if (error->kind == ERROR_NONE)
-            error_defer(durable_read(descriptor, path, next,
-                                     (size_t)(range[i].end - range[i].begin), range[i].begin,
-                                     error));
-    comm_broadcast(world, data, bytes, COMM_BYTE, root);
-    next = data;
-    for (int64_t i = 0; !is_root && descriptor >= 0 && i < count; i++) {
-        const size_t length = (size_t)(range[i].end - range[i].begin);
-        if (error->kind == ERROR_NONE)
-            error_defer(durable_write(descriptor, path, next, length, range[i].begin, error));
-        next += length;
+    struct range *vector =
+        allocate((size_t)contents->unit_count * FLAT_VECTORS + 1, sizeof *vector);
+    int64_t vectors = 0, begin = 0;
+    for (int64_t u = 0; u < contents->unit_count; u++)
+        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
+            const struct checkpoint_layout *layout = &contents->layout[u];
+            const int64_t bytes = layout->count * (int64_t)sizeof(float);
+            if (checkpoint_has(contents, kind))
+                vector[vectors++] =
+                    (struct range){layout->offset[kind], layout->offset[kind] + bytes};
+        }
+    qsort(vector, (size_t)vectors, sizeof *vector, ascending);
+    vector[vectors++] = (struct range){contents->bytes, contents->bytes};
+    for (int64_t i = 0; i < vectors; begin = vector[i++].end) {
+        const int64_t bytes = larger(vector[i].begin - begin, 0);
+        char *data = allocate((size_t)bytes, 1);
+        if (world->rank == root && error->kind == ERROR_NONE)
+            error_defer(durable_read(descriptor, path, data, (size_t)bytes, begin, error));
+        comm_broadcast(world, data, bytes, COMM_BYTE, root);
+        if (world->rank != root && descriptor >= 0 && error->kind == ERROR_NONE)
+            error_defer(durable_write(descriptor, path, data, (size_t)bytes, begin, error));
+        free(data);
     }
-    if (!is_root && descriptor >= 0 && error->kind == ERROR_NONE &&
-        ftruncate(descriptor, range[count - 1].end) != 0)
+    if (world->rank != root && descriptor >= 0 && error->kind == ERROR_NONE &&
+        ftruncate(descriptor, contents->bytes) != 0)
         error_set(error, ERROR_MEMORY, "cannot set the size of %s: %s", path, strerror(errno));
-    free(data);
-    free(range);
+    free(vector);
     return comm_agree(world, error);
 }
 
@@ -157,81 +134,61 @@ static int64_t reached_read(const char *folder)
 
 /* ---- one checkpoint ---- */
 
-/* The pieces of a checkpoint, as arrays with one element per piece. */
-struct pieces {
-    int64_t *source; /* the lowest rank that found it valid; the number of ranks: none */
-    int64_t *lacks;  /* 1: this rank found that its node's file lacks it */
-    int64_t *reads;  /* 1: its elements belong to a shard of a rank of this node */
-};
-
 /* Collective. Verify all pieces in the file of each node. The ranks of a node divide the pieces
- * among them. `here`: false on nodes without a file of this checkpoint. */
+ * among them. `here`: false on nodes without a file of this checkpoint.
+ * - source[pieces]: the lowest rank that found the piece valid; the number of ranks: none
+ * - lacks[pieces]: this rank found that its node's file lacks the piece */
 static void pieces_verify(const char *path, bool here, const struct checkpoint_contents *contents,
-                          const struct mesh *mesh, const struct pieces *pieces)
+                          const struct mesh *mesh, int64_t *source, bool *lacks)
 {
     const struct comm *node = mesh->node;
     const int file = here ? output_file_open(path, O_RDONLY) : -1;
-    float *block = allocate(VECTOR_BLOCK, sizeof *block);
-    for (int64_t u = 0; u < contents->unit_count; u++)
-        for (int64_t i = 0; i < contents->layout[u].piece_count; i++) {
-            const int64_t p = contents->layout[u].first_piece + i;
-            struct error ignored = {.kind = ERROR_NONE};
-            pieces->source[p] = mesh->world->size;
-            if (p % node->size != node->rank)
-                continue;
-            for (enum flat_vector kind = 0; kind < FLAT_VECTORS && file >= 0; kind++)
-                if (checkpoint_has(contents, kind) && ignored.kind == ERROR_NONE)
-                    error_defer(
-                        checkpoint_piece_read(file, path, contents, u, p, kind, block, &ignored));
-            pieces->lacks[p] = file < 0 || ignored.kind != ERROR_NONE;
-            if (pieces->lacks[p] == 0)
-                pieces->source[p] = mesh->world->rank;
-        }
-    comm_all_reduce(mesh->world, pieces->source, contents->piece_count, COMM_INT64, COMM_MIN);
+    float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
+    struct error ignored = {.kind = ERROR_NONE};
+    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(contents, &block);)
+        if (block.p % node->size == node->rank && !lacks[block.p])
+            lacks[block.p] =
+                file < 0 || !checkpoint_block_read(file, path, contents, &block, memory, &ignored);
+    for (int64_t p = 0; p < contents->piece_count; p++)
+        source[p] =
+            p % node->size == node->rank && !lacks[p] ? mesh->world->rank : mesh->world->size;
+    comm_all_reduce(mesh->world, source, contents->piece_count, COMM_INT64, COMM_MIN);
     if (file >= 0)
         close(file);
-    free(block);
+    free(memory);
 }
 
-/* Collective. Set pieces->reads. */
-static void pieces_choose(const struct checkpoint_contents *contents, const struct mesh *mesh,
-                          const struct pieces *pieces)
+/* Collective. Return [pieces]: 1 if elements of the piece belong to a shard of a rank of this node.
+ * The caller frees it. */
+static int64_t *pieces_choose(const struct checkpoint_contents *contents, const struct mesh *mesh)
 {
-    for (int64_t u = 0; u < contents->unit_count; u++) {
-        const struct checkpoint_layout *layout = &contents->layout[u];
-        const int64_t length = flat_shard_count(layout->count, mesh->shard->size);
-        const int64_t begin = mesh->shard->rank * length;
-        for (int64_t p = layout->first_piece; p < layout->first_piece + layout->piece_count; p++)
-            pieces->reads[p] = contents->pieces[p].begin < begin + length &&
-                               contents->pieces[p].begin + contents->pieces[p].count > begin;
+    int64_t *reads = allocate((size_t)contents->piece_count, sizeof *reads);
+    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(contents, &block);) {
+        const int64_t shard = flat_shard_count(contents->layout[block.u].count, mesh->shard->size);
+        int64_t length;
+        vector_overlap(block.piece->begin, block.piece->count, mesh->shard->rank * shard, shard,
+                       &length);
+        reads[block.p] = length > 0;
     }
-    comm_all_reduce(mesh->node, pieces->reads, contents->piece_count, COMM_INT64, COMM_MAX);
+    comm_all_reduce(mesh->node, reads, contents->piece_count, COMM_INT64, COMM_MAX);
+    return reads;
 }
 
-/* Copy piece p from the file of rank `from` to the file of rank `to`. Does nothing on other
+/* Copy a block from the file of rank `from` to the file of rank `to`. Does nothing on other
  * ranks. */
-static void piece_copy(int file, const char *path, const struct checkpoint_contents *contents,
-                       struct comm *world, int64_t u, int64_t p, int from, int to,
-                       struct error *error)
+static void block_copy(int file, const char *path, const struct checkpoint_contents *contents,
+                       const struct checkpoint_block *block, struct comm *world, int from, int to,
+                       float *memory, struct error *error)
 {
-    float *block =
-        world->rank == from || world->rank == to ? allocate(VECTOR_BLOCK, sizeof *block) : NULL;
-    const size_t bytes = (size_t)contents->pieces[p].count * sizeof *block;
-    for (enum flat_vector kind = 0; block != NULL && kind < FLAT_VECTORS; kind++) {
-        if (!checkpoint_has(contents, kind))
-            continue;
-        if (world->rank == from) {
-            if (error->kind == ERROR_NONE)
-                error_defer(checkpoint_piece_read(file, path, contents, u, p, kind, block, error));
-            comm_send(world, block, bytes, to);
-        } else {
-            comm_receive(world, block, bytes, from);
-            if (error->kind == ERROR_NONE)
-                error_defer(durable_write(file, path, block, bytes,
-                                          checkpoint_piece_offset(contents, u, kind, p), error));
-        }
+    if (world->rank == from) {
+        if (error->kind == ERROR_NONE)
+            error_defer(checkpoint_block_read(file, path, contents, block, memory, error));
+        comm_send(world, memory, block->bytes, to);
+    } else if (world->rank == to) {
+        comm_receive(world, memory, block->bytes, from);
+        if (error->kind == ERROR_NONE)
+            error_defer(durable_write(file, path, memory, block->bytes, block->offset, error));
     }
-    free(block);
 }
 
 /* Collective. Copy the frame from rank `root` to a new file on each node that has no file of this
@@ -261,29 +218,31 @@ static bool frame_spread(const char *path, bool here, int root,
  * damaged in its file. All ranks have the same order, so that blocking transfers between them
  * cannot deadlock. */
 static bool pieces_fetch(const char *path, const struct checkpoint_contents *contents,
-                         const struct mesh *mesh, const struct pieces *pieces, struct error *error)
+                         const struct mesh *mesh, const int64_t *source, const bool *lacks,
+                         struct error *error)
 {
     struct comm *world = mesh->world;
     const int64_t count = contents->piece_count;
+    int64_t *reads = pieces_choose(contents, mesh);
     char *wanted = allocate((size_t)world->size * (size_t)count, 1); /* [ranks, pieces] */
+    float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
     for (int64_t p = 0; p < count; p++)
-        wanted[world->rank * count + p] = pieces->lacks[p] != 0 && pieces->reads[p] != 0;
+        wanted[world->rank * count + p] = lacks[p] && reads[p] != 0;
     comm_all_gather(world, wanted, count, COMM_BYTE);
     const int file = output_file_open(path, O_RDWR);
     if (file < 0)
         durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
-    const bool good = comm_agree(world, error);
-    for (int64_t u = 0; good && u < contents->unit_count; u++)
-        for (int64_t i = 0; i < contents->layout[u].piece_count; i++) {
-            const int64_t p = contents->layout[u].first_piece + i;
-            for (int rank = 0; rank < world->size; rank++)
-                if (wanted[rank * count + p] != 0)
-                    piece_copy(file, path, contents, world, u, p, (int)pieces->source[p], rank,
-                               error);
-        }
+    struct checkpoint_block block = {.u = 0};
+    for (bool good = comm_agree(world, error); good && checkpoint_next(contents, &block);)
+        for (int rank = 0; rank < world->size; rank++)
+            if (wanted[rank * count + block.p] != 0)
+                block_copy(file, path, contents, &block, world, (int)source[block.p], rank, memory,
+                           error);
     if (file >= 0)
         close(file);
+    free(memory);
     free(wanted);
+    free(reads);
     return comm_agree(world, error);
 }
 
@@ -293,29 +252,21 @@ static bool pieces_fetch(const char *path, const struct checkpoint_contents *con
 static bool checkpoint_complete(const char *path, bool here, int root, const struct mesh *mesh,
                                 struct error *error)
 {
-    struct comm *world = mesh->world;
-    struct checkpoint_contents contents = {.unit_count = 0};
-    bool complete = true;
-    if (world->rank == root)
-        error_defer(checkpoint_file_read(path, &contents, error));
-    if (comm_agree(world, error)) {
-        checkpoint_contents_share(&contents, world, root);
-        const size_t count = (size_t)contents.piece_count;
-        const struct pieces pieces = {.source = allocate(count, sizeof(int64_t)),
-                                      .lacks = allocate(count, sizeof(int64_t)),
-                                      .reads = allocate(count, sizeof(int64_t))};
-        pieces_verify(path, here, &contents, mesh, &pieces);
-        pieces_choose(&contents, mesh, &pieces);
+    struct checkpoint_contents contents;
+    bool complete = checkpoint_contents_read(path, mesh->world, root, &contents, error);
+    if (complete) {
+        int64_t *source = allocate((size_t)contents.piece_count, sizeof *source);
+        bool *lacks = allocate((size_t)contents.piece_count, sizeof *lacks);
+        pieces_verify(path, here, &contents, mesh, source, lacks);
         for (int64_t p = 0; p < contents.piece_count; p++)
-            complete = complete && pieces.source[p] < world->size;
+            complete = complete && source[p] < mesh->world->size;
         complete = complete && frame_spread(path, here, root, &contents, mesh, error) &&
-                   pieces_fetch(path, &contents, mesh, &pieces, error);
-        free(pieces.source);
-        free(pieces.lacks);
-        free(pieces.reads);
+                   pieces_fetch(path, &contents, mesh, source, lacks, error);
+        free(source);
+        free(lacks);
     }
     checkpoint_contents_free(&contents);
-    return complete && error->kind == ERROR_NONE;
+    return complete;
 }
 
 /* Collective. Verify the checkpoint `wanted`, of which at least one node has a file. True if it is
@@ -342,8 +293,8 @@ static bool candidate_try(const char *folder, const struct listed *listed,
     return true;
 }
 
-bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *found, char *report,
-                 size_t report_size, struct error *error)
+bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *found,
+                 struct error *error)
 {
     struct comm *world = mesh->world;
     char folder[128];
@@ -352,8 +303,7 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
     struct listed *mine = &listed[world->rank * LISTED_MOST];
     int64_t reached = 0, exists = 0;
     memset(found, 0, sizeof *found);
-    report[0] = '\0';
-    checkpoint_memory_folder(id, folder, sizeof folder);
+    memory_folder(id, folder, sizeof folder);
     for (int i = 0; i < LISTED_MOST; i++)
         mine[i].step = -1;
     if (mesh->node->rank == 0) {
@@ -383,9 +333,7 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
             continue;
         if (trouble.kind == ERROR_MEMORY)
             *error = trouble;
-        const size_t used = strlen(report);
-        snprintf(report + used, report_size - used, "checkpoint in memory of step %lld: %s\n",
-                 (long long)sorted[i].step,
+        log_warn("ignored: checkpoint in memory of step %lld: %s", (long long)sorted[i].step,
                  trouble.kind != ERROR_NONE ? trouble.text : "some pieces are on no node");
     }
     found->reached = reached;

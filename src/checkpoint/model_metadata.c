@@ -3,8 +3,6 @@
  * strings. Options of the model's shape and of evaluation have the names and values of a deck. */
 #include "checkpoint/model_metadata.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
@@ -13,64 +11,56 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_file.h"
-#include "checkpoint/safetensors_header.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/weights_file.h"
 #include "config/option.h"
-#include "config/options.h"
-#include "core/allocate.h"
 #include "core/file.h"
 #include "core/json_value.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "data/crop.h"
 #include "data/grid.h"
-#include "data/statistics.h"
 #include "model/model.h"
 #include "model/vit.h"
 
-/* Options without a key of timm (those of architecture, size, channels and classes have one). */
+/* The options that are keys (those of architecture, size, channels and classes have other keys). */
+/* clang-format off */
 static const char *const option_names[] = {
-    "model.patch",     "model.dim",      "model.depth",       "model.heads",
-    "model.mlp_ratio", "model.qkv_bias", "model.qk_norm",     "model.class_token",
-    "model.registers", "model.position", "model.embed_norm",  "model.head",
-    "model.pool",      "model.fc_norm",  "model.layer_scale", "model.mlp",
-    "model.gelu",      "model.width",    "eval.resize",       "eval.resize_to",
-    "eval.crop",       "eval.crop_pad",  "data.exif",         "data.format",
-    "data.x",          "data.y",         "data.order",        "data.join",
-    "data.transform",  "data.task",      "train.loss",        "train.ignore_label",
+    "augment.interpolation", "model.patch", "model.dim", "model.depth", "model.heads",
+    "model.mlp_ratio", "model.qkv_bias", "model.qk_norm", "model.class_token", "model.registers",
+    "model.position", "model.embed_norm", "model.head", "model.pool", "model.fc_norm",
+    "model.layer_scale", "model.mlp", "model.gelu", "model.width", "eval.resize", "eval.resize_to",
+    "eval.crop", "eval.crop_pad", "data.exif", "data.format", "data.x", "data.y", "data.order",
+    "data.join", "data.transform", "data.task", "train.loss", "train.ignore_label",
     "data.coordinates"};
+/* clang-format on */
+enum { OPTION_NAMES = sizeof option_names / sizeof *option_names };
 
-static bool is_of_arrays(const struct data_options *data)
+/* timm has a key for the interpolation. */
+static const char *key_of(const char *option)
 {
-    return strcmp(data->format, "arrays") == 0;
+    return strcmp(option, "augment.interpolation") == 0 ? "interpolation" : option;
 }
 
-/* Copy the options that state what a sample of arrays is. */
-static void data_copy(struct data_options *to, const struct data_options *from)
+/* True if the options state what a sample of arrays is. */
+static bool is_of_arrays(const struct options *options)
 {
-    snprintf(to->format, sizeof to->format, "%s", from->format);
-    snprintf(to->x, sizeof to->x, "%s", from->x);
-    snprintf(to->y, sizeof to->y, "%s", from->y);
-    snprintf(to->transform, sizeof to->transform, "%s", from->transform);
-    to->order = from->order;
-    to->join = from->join;
-    to->coordinates = from->coordinates;
-    to->task = from->task;
+    return strcmp(options->data.format, "arrays") == 0;
 }
 
-/* Set the members for data: of arrays all, of images only data.exif. */
-static void data_take(struct model_metadata *metadata, const struct options *options)
+/* Copy the options that are keys; of those for data only data.exif, unless the data are arrays. */
+static void options_copy(struct options *to, const struct options *from)
 {
-    struct options defaults;
-    options_default(&defaults);
-    metadata->data = defaults.data;
-    metadata->loss = defaults.train.loss;
-    metadata->ignore_label = defaults.train.ignore_label;
-    metadata->data.exif = options->data.exif;
-    if (is_of_arrays(&options->data)) {
-        data_copy(&metadata->data, &options->data);
-        metadata->loss = options->train.loss;
-        metadata->ignore_label = options->train.ignore_label;
+    char value[OPTION_TEXT];
+    struct error ignored = {0};
+    for (int i = 0; i < OPTION_NAMES; i++) {
+        const char *name = option_names[i];
+        const bool of_data = strncmp(name, "data.", strlen("data.")) == 0 ||
+                             strncmp(name, "train.", strlen("train.")) == 0;
+        if (of_data && strcmp(name, "data.exif") != 0 && !is_of_arrays(from))
+            continue;
+        options_value_text(from, name, value, sizeof value);
+        error_defer(option_read(option_find(name), "", value, to, &ignored));
     }
 }
 
@@ -100,127 +90,101 @@ static void put_list(json_t *object, const char *key, const struct channel_value
     free(text);
 }
 
-/* Put a value as JSON in a string; frees the value. */
-static void put_as_text(json_t *object, const char *key, json_t *value)
+/* Return the value as JSON on one line, to be freed by the caller; frees the value. */
+static char *to_line(json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     ENSURE_MEMORY(text != NULL, "no memory for metadata");
+    json_decref(value);
+    return text;
+}
+
+/* Put a value as JSON in a string; frees the value. */
+static void put_as_text(json_t *object, const char *key, json_t *value)
+{
+    char *text = to_line(value);
     value_put(object, key, json_string(text));
     free(text);
-    json_decref(value);
-}
-
-static void put_names(json_t *object, const struct model_metadata *metadata)
-{
-    json_t *names = json_array();
-    for (int64_t i = 0; i < metadata->class_count; i++)
-        value_append(names, value_name(metadata->class_name[i]));
-    put_as_text(object, "label_names", names);
-}
-
-static void put_rows(json_t *object, const struct model_metadata *metadata)
-{
-    json_t *weights = json_array();
-    for (int64_t y = 0; y < metadata->rows; y++)
-        value_append(weights, json_real((double)metadata->row_weights[y]));
-    put_as_text(object, "row_weights", weights);
-}
-
-/* Put the options that differ from their defaults. */
-static void put_options(json_t *object, const struct model_metadata *metadata)
-{
-    struct options defaults, options;
-    char value[OPTION_TEXT], preset[OPTION_TEXT];
-    options_default(&defaults);
-    options = defaults;
-    options.model = metadata->model;
-    options.eval = metadata->eval;
-    options.data = metadata->data;
-    options.train.loss = metadata->loss;
-    options.train.ignore_label = metadata->ignore_label;
-    for (size_t i = 0; i < sizeof option_names / sizeof *option_names; i++) {
-        options_value_text(&options, option_names[i], value, sizeof value);
-        options_value_text(&defaults, option_names[i], preset, sizeof preset);
-        if (strcmp(value, preset) != 0)
-            value_put(object, option_names[i], json_string(value));
-    }
 }
 
 static char *metadata_to_text(const struct model_metadata *metadata)
 {
-    const struct model_options *model = &metadata->model;
-    const json_int_t height = model->image, channels = model->channels, classes = model->classes;
-    const json_int_t width = model->image_width;
-    json_t *object = json_pack("{s:s}", "format", "pt");
-    if (metadata->program[0] != '\0')
-        value_put(object, "program", value_name(metadata->program));
-    if (model->name[0] != '\0')
-        value_put(object, "architecture", value_name(model->name));
-    if (classes > 0)
-        put_as_text(object, "num_classes", json_integer(classes));
-    if (height > 0 && channels > 0)
-        put_as_text(object, "input_size", json_pack("[I,I,I]", channels, height, width));
+    const struct model_options *model = &metadata->options.model;
     const struct value_statistics *statistics = &metadata->statistics;
+    struct options defaults;
+    char value[OPTION_TEXT], preset[OPTION_TEXT];
+    json_t *object = json_object(), *names = json_array(), *weights = json_array();
+    value_put(object, "format", json_string("pt"));
+    value_put(object, "program", value_name(metadata->program));
+    value_put(object, "architecture", value_name(model->name));
+    if (model->classes > 0)
+        put_as_text(object, "num_classes", json_integer(model->classes));
+    put_as_text(object, "input_size",
+                json_pack("[I,I,I]", (json_int_t)model->channels, (json_int_t)model->image,
+                          (json_int_t)model->image_width));
     put_list(object, "mean", &statistics->mean, &statistics->std);
     put_list(object, "std", &statistics->std, NULL);
     put_list(object, "target_mean", &statistics->target_mean, &statistics->target_std);
     put_list(object, "target_std", &statistics->target_std, NULL);
-    if (metadata->interpolation[0] != '\0')
-        value_put(object, "interpolation", value_name(metadata->interpolation));
-    put_options(object, metadata);
+    options_default(&defaults);
+    for (int i = 0; i < OPTION_NAMES; i++) {
+        options_value_text(&metadata->options, option_names[i], value, sizeof value);
+        options_value_text(&defaults, option_names[i], preset, sizeof preset);
+        if (strcmp(value, preset) != 0)
+            value_put(object, key_of(option_names[i]), json_string(value));
+    }
+    for (int64_t i = 0; i < metadata->class_count; i++)
+        value_append(names, value_name(metadata->class_name[i]));
+    for (int64_t y = 0; y < metadata->rows; y++)
+        value_append(weights, json_real((double)metadata->row_weights[y]));
     if (metadata->class_count > 0)
-        put_names(object, metadata);
+        put_as_text(object, "label_names", json_incref(names));
     if (metadata->rows > 0)
-        put_rows(object, metadata);
+        put_as_text(object, "row_weights", json_incref(weights));
     if (metadata->grid != NULL)
         value_put(object, "grid", value_text(metadata->grid));
-    char *text = json_dumps(object, JSON_COMPACT);
-    ENSURE_MEMORY(text != NULL, "no memory for metadata");
-    json_decref(object);
-    return text;
-}
-
-/* Set resize and crop, unless images are only resized to squares of the model's size, which is the
- * default. */
-static void describe_eval(struct eval_options *eval, const struct options *options,
-                          struct image_size image)
-{
-    struct crop crop;
-    struct error unusable = {0};
-    if (!crop_open(&crop, options, true, image, false, &unusable) ||
-        (crop.take == CROP_NONE && crop.resize.height == image.height))
-        return;
-    eval->resize = crop.resize.height;
-    eval->resize_to = crop.resize_to;
-    eval->crop = crop.take;
-    eval->crop_pad = crop.pad;
+    json_decref(names);
+    json_decref(weights);
+    return to_line(object);
 }
 
 char *model_metadata_describe(const struct options *options, const struct model *model,
                               const struct dataset *dataset)
 {
     const struct dataset none = {0}, *data = dataset != NULL ? dataset : &none;
-    const bool bicubic = options->augment.interpolation == INTERPOLATION_BICUBIC;
     struct error unusable = {0};
-    struct model_metadata metadata = {.model = options->model,
-                                      .class_name = data->class_name,
+    struct crop crop;
+    struct model_metadata metadata = {.class_name = data->class_name,
                                       .class_count = data->class_name != NULL ? data->classes : 0,
                                       .row_weights = data->row_weights,
                                       .rows = data->row_weights != NULL ? model->output.height : 0,
-                                      .grid = data->grid != NULL ? grid_write(data->grid) : NULL};
-    snprintf(metadata.interpolation, sizeof metadata.interpolation, "%s",
-             bicubic ? "bicubic" : "bilinear");
+                                      .grid = data->grid != NULL ? grid_write(data->grid) : NULL,
+                                      .statistics = model->statistics};
+    struct options *own = &metadata.options;
+    struct eval_options *eval = &own->eval;
+    options_default(own);
+    const struct eval_options square = *eval;
+    options_copy(own, options);
+    own->model = options->model;
+    own->model.image = model->image.height;
+    own->model.image_width = model->image.width;
+    own->model.channels = model->channels;
+    own->model.classes = model->classes;
+    own->eval = square;
+    if (own->augment.interpolation == INTERPOLATION_AUTO)
+        own->augment.interpolation = INTERPOLATION_BILINEAR;
     snprintf(metadata.program, sizeof metadata.program, "vittrain %s", version_number);
-    metadata.model.image = model->image.height;
-    metadata.model.image_width = model->image.width;
-    metadata.model.channels = model->channels;
-    metadata.model.classes = model->classes;
-    metadata.statistics = model->statistics;
-    data_take(&metadata, options);
     if (!model_normalisation(model, options, &metadata.statistics.mean, &metadata.statistics.std,
                              &unusable))
         metadata.statistics = (struct value_statistics){.mean = {.count = 0}};
-    describe_eval(&metadata.eval, options, model->image);
+    /* Without values images are only resized to squares of the model's size. */
+    if (crop_open(&crop, options, true, model->image, false, &unusable) &&
+        (crop.take != CROP_NONE || crop.resize.height != model->image.height)) {
+        eval->resize = crop.resize.height;
+        eval->resize_to = crop.resize_to;
+        eval->crop = crop.take;
+        eval->crop_pad = crop.pad;
+    }
     char *text = metadata_to_text(&metadata);
     free(metadata.grid);
     return text;
@@ -279,20 +243,14 @@ static bool parse_list(const json_t *object, const char *key, double least, int6
 
 static void parse_preprocessing(const json_t *object, struct model_metadata *metadata)
 {
-    const int64_t channels = metadata->model.channels;
-    if (!parse_list(object, "mean", -INFINITY, channels, &metadata->statistics.mean))
+    const struct model_options *model = &metadata->options.model;
+    struct value_statistics *statistics = &metadata->statistics;
+    if (!parse_list(object, "mean", -INFINITY, model->channels, &statistics->mean))
         fault_add(metadata, object, "mean", "one number per channel", "augment.mean");
-    if (!parse_list(object, "std", 0, channels, &metadata->statistics.std))
+    if (!parse_list(object, "std", 0, model->channels, &statistics->std))
         fault_add(metadata, object, "std", "one number above 0 per channel", "augment.std");
-    const int64_t outputs = metadata->model.classes;
-    parse_list(object, "target_mean", -INFINITY, outputs, &metadata->statistics.target_mean);
-    parse_list(object, "target_std", 0, outputs, &metadata->statistics.target_std);
-    snprintf(metadata->interpolation, sizeof metadata->interpolation, "%s",
-             text_at(object, "interpolation"));
-    if (is_given(object, "interpolation") &&
-        model_metadata_interpolation(metadata) == INTERPOLATION_AUTO)
-        fault_add(metadata, object, "interpolation", "bilinear or bicubic",
-                  "augment.interpolation");
+    parse_list(object, "target_mean", -INFINITY, model->classes, &statistics->target_mean);
+    parse_list(object, "target_std", 0, model->classes, &statistics->target_std);
 }
 
 static void parse_size(const json_t *object, struct model_metadata *metadata)
@@ -303,22 +261,13 @@ static void parse_size(const json_t *object, struct model_metadata *metadata)
     const json_int_t width = json_integer_value(json_array_get(size, 2));
     if (json_array_size(size) == 3 && height > 0 && height <= IMAGE_LARGEST && width > 0 &&
         width <= IMAGE_LARGEST && channels > 0 && channels <= IMAGE_CHANNELS) {
-        metadata->model.image = height;
-        metadata->model.image_width = width == height ? 0 : width;
-        metadata->model.channels = channels;
+        metadata->options.model.image = height;
+        metadata->options.model.image_width = width == height ? 0 : width;
+        metadata->options.model.channels = channels;
     } else if (is_given(object, "input_size")) {
         fault_add(metadata, object, "input_size", "[CHANNELS, HEIGHT, WIDTH]", "model.image");
     }
     json_decref(size);
-}
-
-static bool are_names(const json_t *names)
-{
-    const size_t count = json_array_size(names);
-    bool good = count > 0 && count <= CLASSES_MOST;
-    for (size_t i = 0; good && i < count; i++)
-        good = json_is_string(json_array_get(names, i));
-    return good;
 }
 
 /* timm writes num_classes=0 for a model without a head. */
@@ -328,25 +277,22 @@ static void parse_classes(const json_t *object, struct model_metadata *metadata)
     const json_int_t classes = json_integer_value(number);
     const size_t count = json_array_size(names);
     const bool numbered = json_is_integer(number) && classes >= 0 && classes <= CLASSES_MOST;
+    bool named = count > 0 && count <= CLASSES_MOST && (!numbered || count == (size_t)classes);
     if (numbered)
-        metadata->model.classes = classes;
+        metadata->options.model.classes = classes;
     else if (is_given(object, "num_classes"))
         fault_add(metadata, object, "num_classes", "a number of classes", "model.classes");
-    if (is_given(object, "label_names") &&
-        (!are_names(names) || (numbered && count != (size_t)classes))) {
-        char expected[64];
-        if (classes > 0)
-            snprintf(expected, sizeof expected, "%lld names", (long long)classes);
-        else
-            snprintf(expected, sizeof expected, "absent with num_classes=0");
-        fault_add(metadata, object, "label_names", numbered ? expected : "names", "model.classes");
-        metadata->model.classes = 0;
-    } else if (count > 0) {
+    for (size_t i = 0; i < count; i++)
+        named = named && json_is_string(json_array_get(names, i));
+    if (named) {
         metadata->class_name = allocate(count, sizeof *metadata->class_name);
-        for (; (size_t)metadata->class_count < count; metadata->class_count++) {
-            const json_t *name = json_array_get(names, (size_t)metadata->class_count);
-            metadata->class_name[metadata->class_count] = allocate_copy(json_string_value(name));
-        }
+        for (size_t i = 0; i < count; i++)
+            metadata->class_name[i] = allocate_copy(json_string_value(json_array_get(names, i)));
+        metadata->class_count = (int64_t)count;
+    } else if (is_given(object, "label_names")) {
+        fault_add(metadata, object, "label_names", "as many names as there are classes",
+                  "model.classes");
+        metadata->options.model.classes = 0;
     }
     json_decref(number);
     json_decref(names);
@@ -357,20 +303,20 @@ static void parse_classes(const json_t *object, struct model_metadata *metadata)
 static void parse_crop(const json_t *object, struct model_metadata *metadata)
 {
     json_t *share = value_at(object, "crop_pct");
-    const double image = (double)metadata->model.image, part = json_number_value(share);
+    const double image = (double)metadata->options.model.image, part = json_number_value(share);
     const char *mode = text_at(object, "crop_mode");
     const bool squash = strcmp(mode, "squash") == 0;
     const bool good = part > 0 && part <= 1 && floor(image / part) <= IMAGE_LARGEST;
     if (good && image > 0) {
-        metadata->eval.resize = (int64_t)floor(image / part);
-        metadata->eval.resize_to = squash ? RESIZE_SQUARE : RESIZE_SHORTER;
-        metadata->eval.crop = CROP_CENTER;
+        metadata->options.eval.resize = (int64_t)floor(image / part);
+        metadata->options.eval.resize_to = squash ? RESIZE_SQUARE : RESIZE_SHORTER;
+        metadata->options.eval.crop = CROP_CENTER;
     }
     if (!good && is_given(object, "crop_pct"))
         fault_add(metadata, object, "crop_pct", "above 0 and at most 1", "eval.resize");
     if (!squash && strcmp(mode, "center") != 0 && is_given(object, "crop_mode")) {
         fault_add(metadata, object, "crop_mode", "center or squash", "eval.resize_to");
-        metadata->eval.resize_to = RESIZE_AUTO;
+        metadata->options.eval.resize_to = RESIZE_AUTO;
     }
     json_decref(share);
 }
@@ -392,36 +338,30 @@ static void parse_rows(const json_t *object, struct model_metadata *metadata)
 
 static void parse_options(const json_t *object, struct model_metadata *metadata)
 {
-    struct options options;
-    options_default(&options);
-    options.model = metadata->model;
-    options.eval = metadata->eval;
-    for (size_t i = 0; i < sizeof option_names / sizeof *option_names; i++) {
+    struct options options = metadata->options;
+    for (int i = 0; i < OPTION_NAMES; i++) {
         struct error unusable = {0};
         char expected[512];
         const struct option_entry *entry = option_find(option_names[i]);
-        if (!is_given(object, entry->name) ||
-            option_read(entry, "", text_at(object, entry->name), &options, &unusable))
+        const char *key = key_of(entry->name);
+        if (!is_given(object, key) ||
+            option_read(entry, "", text_at(object, key), &options, &unusable))
             continue;
-        error_clear(&unusable);
         option_describe(entry, expected, sizeof expected);
-        fault_add(metadata, object, entry->name, expected, entry->name);
+        fault_add(metadata, object, key, expected, entry->name);
     }
-    metadata->model = options.model;
-    metadata->eval = options.eval;
-    data_take(metadata, &options);
+    options_copy(&metadata->options, &options);
 }
 
 void model_metadata_parse(const char *text, struct model_metadata *metadata)
 {
-    struct options defaults;
     json_t *object = text != NULL ? json_loads(text, 0, NULL) : NULL;
-    options_default(&defaults);
-    *metadata = (struct model_metadata){
-        .model = defaults.model, .eval = defaults.eval, .data = defaults.data};
+    *metadata = (struct model_metadata){.class_count = 0};
+    struct model_options *model = &metadata->options.model;
+    options_default(&metadata->options);
     snprintf(metadata->program, sizeof metadata->program, "%s", text_at(object, "program"));
-    snprintf(metadata->model.name, sizeof metadata->model.name, "%s",
-             text_at(object, "architecture"));
+    memset(model->name, 0, sizeof model->name);
+    snprintf(model->name, sizeof model->name, "%s", text_at(object, "architecture"));
     parse_size(object, metadata);
     parse_preprocessing(object, metadata);
     parse_crop(object, metadata);
@@ -459,7 +399,7 @@ bool model_metadata_check(const struct model_metadata *metadata, const char *pat
                           const struct options *options, bool trains, struct error *error)
 {
     struct options defaults;
-    if (registry_find(metadata->model.name) == NULL)
+    if (registry_find(metadata->options.model.name) == NULL)
         return true;
     options_default(&defaults);
     for (int i = 0; i < METADATA_FAULTS && metadata->fault[i].option != NULL; i++) {
@@ -473,7 +413,7 @@ bool model_metadata_check(const struct model_metadata *metadata, const char *pat
                              "the metadata of %s cannot be used: %s; correct the file or set %s",
                              path, metadata->fault[i].text, option);
     }
-    return heads_check(&metadata->model, path, &options->model, error);
+    return heads_check(&metadata->options.model, path, &options->model, error);
 }
 
 /* ---- files */
@@ -533,28 +473,25 @@ static void head_compare(json_t *object, const struct safetensors_header *header
 
 static bool safetensors_metadata(const char *path, char **text, struct error *error)
 {
-    struct safetensors_header header = {.count = 0};
-    /* O_NONBLOCK: opening a FIFO must not block. */
-    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (descriptor < 0)
-        return durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
-    const bool good = safetensors_header_read(descriptor, path, &header, error);
-    close(descriptor);
+    struct safetensors_header header;
+    const int descriptor = safetensors_header_open(path, &header, error);
     json_t *object = json_incref(json_object_get(header.json, "__metadata__"));
-    if (good && text_at(object, "architecture")[0] == '\0') {
+    if (descriptor >= 0)
+        close(descriptor);
+    if (error->kind == ERROR_NONE && text_at(object, "architecture")[0] == '\0') {
         json_t *config = config_read(path);
         if (config != NULL) {
             json_decref(object);
             object = config;
         }
     }
-    if (good && json_is_object(object)) {
+    if (error->kind == ERROR_NONE && json_is_object(object)) {
         head_compare(object, &header);
-        *text = json_dumps(object, JSON_COMPACT);
+        *text = to_line(json_incref(object));
     }
     json_decref(object);
     safetensors_header_free(&header);
-    return good;
+    return error->kind == ERROR_NONE;
 }
 
 bool model_metadata_read_text(const char *path, char **text, struct error *error)
@@ -586,14 +523,6 @@ bool model_metadata_read(const char *path, struct comm *world, struct model_meta
     return good;
 }
 
-enum interpolation_choice model_metadata_interpolation(const struct model_metadata *metadata)
-{
-    if (strcmp(metadata->interpolation, "bicubic") == 0)
-        return INTERPOLATION_BICUBIC;
-    return strcmp(metadata->interpolation, "bilinear") == 0 ? INTERPOLATION_BILINEAR
-                                                            : INTERPOLATION_AUTO;
-}
-
 /* Longer lists than options have are applied by inference_open. */
 static void list_apply(const struct channel_values *values, struct option_list *list)
 {
@@ -604,23 +533,18 @@ static void list_apply(const struct channel_values *values, struct option_list *
 void model_metadata_apply(const struct model_metadata *metadata, struct options *options)
 {
     struct options defaults;
-    if (registry_find(metadata->model.name) == NULL)
+    if (registry_find(metadata->options.model.name) == NULL)
         return;
     options_default(&defaults);
-    options->model = metadata->model;
-    options->eval = metadata->eval;
-    options->data.exif = metadata->data.exif;
-    if (is_of_arrays(&metadata->data)) {
-        data_copy(&options->data, &metadata->data);
-        options->train.loss = metadata->loss;
-        options->train.ignore_label = metadata->ignore_label;
+    options->model = metadata->options.model;
+    options->eval = metadata->options.eval;
+    options_copy(options, &metadata->options);
+    if (is_of_arrays(&metadata->options))
         options->train.row_weight = metadata->rows > 0 ? ROW_WEIGHT_LATITUDE : ROW_WEIGHT_NONE;
-    }
     list_apply(&metadata->statistics.mean, &options->augment.mean);
     list_apply(&metadata->statistics.std, &options->augment.std);
-    options->augment.interpolation = (int)model_metadata_interpolation(metadata);
     /* Metadata of this program without a crop: images are resized to squares. */
-    options->augment.recipe = metadata->program[0] != '\0' && metadata->eval.crop == CROP_AUTO
+    options->augment.recipe = metadata->program[0] != '\0' && options->eval.crop == CROP_AUTO
                                   ? RECIPE_PLAIN
                                   : RECIPE_AUTO;
     options->augment.resize = defaults.augment.resize;

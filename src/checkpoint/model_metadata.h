@@ -10,12 +10,10 @@
 #include <stdint.h>
 
 #include "comm/comm.h"
-#include "config/data_options.h"
-#include "config/model_options.h"
+#include "config/options.h"
 #include "core/error.h"
 
 struct model;
-struct options;
 struct dataset;
 
 enum { METADATA_WORD = 64, METADATA_FAULTS = 4 };
@@ -28,14 +26,11 @@ struct metadata_fault {
 
 /* A member without a valid value in the file is zero, empty or auto. */
 struct model_metadata {
-    char program[METADATA_WORD];        /* "vittrain 0.2.0" */
-    struct model_options model;         /* name and shape */
-    struct eval_options eval;           /* resize and crop in evaluation */
-    struct data_options data;           /* exif; of arrays also format, x, y, order and task */
-    int loss;                           /* train.loss of arrays, else auto */
-    int64_t ignore_label;               /* train.ignore_label of arrays, else IGNORE_NONE */
+    char program[METADATA_WORD]; /* "vittrain 0.2.0" */
+    /* Name and shape of the model, resize and crop in evaluation, interpolation, data.exif; of
+     * arrays also what a sample is and the loss. All other options have their defaults. */
+    struct options options;
     struct value_statistics statistics; /* for pixels from 0 to 1, or for float32 values */
-    char interpolation[METADATA_WORD];  /* of the resize: "bilinear", "bicubic", ... */
     char **class_name;                  /* [class_count], or NULL */
     int64_t class_count;
     int64_t rows;
@@ -74,9 +69,6 @@ MUST_CHECK bool model_metadata_read_text(const char *path, char **text, struct e
 /* Set the options of the model and of the preprocessing in evaluation from the metadata; those
  * without a value get their defaults. Does nothing if the architecture is unknown. */
 void model_metadata_apply(const struct model_metadata *metadata, struct options *options);
-
-/* Return the interpolation; INTERPOLATION_AUTO if it is not given. */
-enum interpolation_choice model_metadata_interpolation(const struct model_metadata *metadata);
 
 void model_metadata_free(struct model_metadata *metadata);
 

@@ -3,6 +3,9 @@
  * writes a test file, so that a full or read-only disk is found at the start and not at the first
  * checkpoint.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* strverscmp */
+#endif
 #include "checkpoint/run_folder.h"
 
 #include <errno.h>
@@ -15,13 +18,13 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_name.h"
 #include "config/option_changes.h"
 #include "config/options.h"
 #include "config/phase.h"
-#include "core/clock.h"
 #include "core/file.h"
 #include "core/folder.h"
 #include "core/log.h"
@@ -59,7 +62,7 @@ static bool holds_checkpoints(const char *folder)
 static bool may_resume(const char *folder)
 {
     char id[MEMORY_ID];
-    return holds_checkpoints(folder) || checkpoint_memory_id(folder, id, NULL);
+    return holds_checkpoints(folder) || memory_id(folder, id, NULL);
 }
 
 static bool holds_run(const char *folder)
@@ -280,26 +283,19 @@ static bool use_given(struct run_folder *folder, const struct options *options, 
     return true;
 }
 
-/* Parse NAME-DATE[-SUFFIX]. Return false if the folder has another form. */
-static bool folder_name_parse(const char *folder, const char *name, char date[DATE_LENGTH + 1],
-                              long *suffix)
+/* True for the folders NAME-DATE and NAME-DATE-SUFFIX. */
+static bool is_of(const char *folder, const char *name)
 {
-    size_t length = strlen(name);
-    char *end;
-    if (strncmp(folder, name, length) != 0 || folder[length] != '-')
+    static const char digits[] = "0123456789";
+    if (strncmp(folder, name, strlen(name)) != 0)
         return false;
-    folder += length + 1;
-    if (strlen(folder) < DATE_LENGTH || strspn(folder, "0123456789") != 8 || folder[8] != '-' ||
-        strspn(folder + 9, "0123456789") != 6)
+    const char *date = folder + strlen(name);
+    if (date[0] != '-' || strspn(date + 1, digits) != 8 || date[9] != '-' ||
+        strspn(date + 10, digits) != 6)
         return false;
-    memcpy(date, folder, DATE_LENGTH);
-    date[DATE_LENGTH] = '\0';
-    folder += DATE_LENGTH;
-    *suffix = 1;
-    if (*folder == '\0')
-        return true;
-    *suffix = strtol(folder + 1, &end, 10);
-    return *folder == '-' && end != folder + 1 && *end == '\0';
+    const char *suffix = date + 1 + DATE_LENGTH;
+    return suffix[0] == '\0' || (suffix[0] == '-' && suffix[1] != '\0' &&
+                                 suffix[1 + strspn(suffix + 1, digits)] == '\0');
 }
 
 /* True if a run with these options would resume in this folder: it has checkpoints, is unfinished
@@ -309,28 +305,18 @@ static bool is_unfinished(const char *path, const struct options *options)
     return may_resume(path) && run_folder_finished_steps(path) < 0 && same_deck(path, options);
 }
 
-static bool is_of(const char *folder, const char *name)
-{
-    char date[DATE_LENGTH + 1];
-    long suffix;
-    return folder_name_parse(folder, name, date, &suffix);
-}
-
 /* Find and lock the newest unfinished run with the same name and deck. */
 static bool find_unfinished(struct run_folder *folder, const struct options *options)
 {
-    char best_date[DATE_LENGTH + 1] = "", date[DATE_LENGTH + 1];
-    long best_suffix = 0, suffix;
+    char newest[NAME_MAX + 1] = "";
     struct error ignored = {0};
     DIR *entries = NULL;
     for (const char *name; (name = folder_next(&entries, runs_folder)) != NULL;) {
         char path[sizeof runs_folder + 1 + NAME_MAX];
         struct run_folder candidate = {.locked = false};
-        if (!folder_name_parse(name, options->run.name, date, &suffix))
-            continue;
-        int newer = strcmp(date, best_date);
         snprintf(path, sizeof path, "%s/%s", runs_folder, name);
-        if (newer < 0 || (newer == 0 && suffix < best_suffix) || !is_unfinished(path, options))
+        if (!is_of(name, options->run.name) || strverscmp(name, newest) < 0 ||
+            !is_unfinished(path, options))
             continue;
         status_set_phase(PHASE_FOLDER_LOCK);
         if (!lock_folder(path, &candidate, &ignored))
@@ -343,11 +329,10 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
         folder->lock = candidate.lock;
         folder->locked = true;
         snprintf(folder->path, sizeof folder->path, "%s", path);
-        memcpy(best_date, date, sizeof date);
-        best_suffix = suffix;
+        snprintf(newest, sizeof newest, "%s", name);
     }
-    folder->resuming = best_suffix > 0 && holds_checkpoints(folder->path);
-    return best_suffix > 0;
+    folder->resuming = newest[0] != '\0' && holds_checkpoints(folder->path);
+    return newest[0] != '\0';
 }
 
 bool run_folder_may_resume(const struct options *options)
@@ -370,15 +355,10 @@ bool run_folder_may_resume(const struct options *options)
 /* Create runs/NAME-DATE. If two jobs choose the same name, mkdir fails for one of them. */
 static bool make_new(struct run_folder *folder, const struct options *options, struct error *error)
 {
-    char stamp[32], date[DATE_LENGTH + 1];
-    size_t used = 0;
-    clock_stamp(stamp, sizeof stamp);
-    for (const char *letter = stamp; *letter != '\0' && used < DATE_LENGTH; letter++)
-        if (*letter == 'T')
-            date[used++] = '-';
-        else if (*letter >= '0' && *letter <= '9')
-            date[used++] = *letter;
-    date[used] = '\0';
+    char date[DATE_LENGTH + 1];
+    const time_t now = time(NULL);
+    struct tm local;
+    strftime(date, sizeof date, "%Y%m%d-%H%M%S", localtime_r(&now, &local));
     if (!folder_make(runs_folder, advice, error))
         return false;
     for (int suffix = 1; suffix <= LAST_SUFFIX; suffix++) {

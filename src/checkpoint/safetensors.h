@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Weights in the safetensors format (https://github.com/huggingface/safetensors): 8 bytes of header
- * length, a JSON header, the tensors. Here: read and write them on a mesh. */
+ * length, a JSON header, the tensors. Only the functions for a mesh are collective. */
 #ifndef VITTRAIN_CHECKPOINT_SAFETENSORS_H
 #define VITTRAIN_CHECKPOINT_SAFETENSORS_H
 
+#include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "core/error.h"
 #include "mesh/flat.h"
+
+/* ---- on a mesh ---- */
 
 /* Collective. Rank 0 writes the parameters in fp32 to path.part, syncs and renames. Uses a few MiB,
  * whatever the size of the model. metadata: see safetensors_output_open. */
@@ -21,5 +26,112 @@ MUST_CHECK bool safetensors_write(const char *path, const struct flat_model *fla
  * a warning. The EMA, if there is one, is set to the parameters. */
 MUST_CHECK bool safetensors_read(const char *path, bool accepts_other_head, struct flat_model *flat,
                                  struct error *error);
+
+/* ---- header ---- */
+
+enum { SAFETENSORS_DIMENSIONS = 8 };
+
+enum safetensors_type { SAFETENSORS_F32, SAFETENSORS_F16, SAFETENSORS_BF16, SAFETENSORS_F64 };
+
+struct safetensors_entry {
+    const char *name;  /* owned by the header */
+    const char *dtype; /* as in the file; owned by the header */
+    int64_t element;   /* bytes per element */
+    int dimensions;
+    int64_t shape[SAFETENSORS_DIMENSIONS];
+    int64_t count; /* elements */
+    int64_t begin; /* of its bytes, after the header */
+};
+
+struct safetensors_header {
+    json_t *json;
+    struct safetensors_entry *entry; /* [count], sorted by `begin` */
+    int64_t count;
+    int64_t data_offset; /* of the first byte after the header */
+};
+
+/* Parse the text of a header for a file with `data_bytes` bytes after it. Checks that the size of
+ * each tensor agrees with its type and shape, and that the tensors fill the data without overlaps
+ * or gaps, as the format requires. `path` is for messages. Always call safetensors_header_free. */
+MUST_CHECK bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes,
+                                         const char *path, struct safetensors_header *header,
+                                         struct error *error);
+
+/* Open a file for reading, and read and parse its header. Return the descriptor; -1 if it cannot be
+ * opened. Always call safetensors_header_free. */
+int safetensors_header_open(const char *path, struct safetensors_header *header,
+                            struct error *error);
+
+void safetensors_header_free(struct safetensors_header *header);
+
+/* Return the entry of this name, or NULL. */
+const struct safetensors_entry *safetensors_find(const struct safetensors_header *header,
+                                                 const char *name);
+
+/* True if weights of this data type can be read; sets *type. */
+bool safetensors_is_weight(const struct safetensors_entry *entry, enum safetensors_type *type);
+
+/* ---- reading as a stream of blocks, with a few MiB whatever the size of the model ---- */
+
+/* The source of one of the model's tensors: its random initialisation, the file, the file's
+ * position embeddings after resizing, or its first convolution for other input channels. */
+enum safetensors_source_kind { SOURCE_NONE, SOURCE_COPY, SOURCE_RESIZE, SOURCE_CHANNELS };
+
+struct safetensors_source {
+    int64_t kind; /* enum safetensors_source_kind */
+    int u;
+    const struct unit_tensor *tensor;
+    const struct safetensors_entry *entry; /* NULL until the file is open */
+    int64_t grid[2];                       /* rows and columns of the file's position embeddings */
+    float *converted;                      /* the whole tensor, or NULL */
+};
+
+struct safetensors_input {
+    const char *path;
+    const struct unit *units;
+    int unit_count;
+    bool accepts_other_head; /* else a head for another number of classes is an error */
+    int descriptor;          /* -1: not open */
+    struct safetensors_header header;
+    struct safetensors_source *source; /* [source_count]: by unit, then by tensor */
+    int source_count;
+    unsigned char *raw; /* a block in the file's data type */
+};
+
+/* List the model's tensors without opening the file. Always call safetensors_input_close. */
+void safetensors_input_list(struct safetensors_input *input, const char *path,
+                            const struct unit *units, int unit_count, bool accepts_other_head);
+
+/* Open the file and choose the source of each tensor. Fails as safetensors_read does. */
+MUST_CHECK bool safetensors_input_open(struct safetensors_input *input, struct error *error);
+
+/* Read elements [begin, begin + count) of a tensor as fp32; count is at most VECTOR_BLOCK. The
+ * source must not be SOURCE_NONE. Does nothing if `error` is set. */
+void safetensors_input_read(struct safetensors_input *input, struct safetensors_source *source,
+                            int64_t begin, int64_t count, float *to, struct error *error);
+
+void safetensors_input_close(struct safetensors_input *input);
+
+/* ---- writing ---- */
+
+struct safetensors_output {
+    int descriptor;
+    int64_t offset; /* of the next element */
+    char path[PATH_MAX], part[PATH_MAX];
+};
+
+/* Create path.part with a header for the units' tensors. Then append their elements in order.
+ * metadata: the JSON object of `__metadata__` (model_metadata.h); NULL: only the format. On failure
+ * the part is removed. */
+MUST_CHECK bool safetensors_output_open(struct safetensors_output *output, const char *path,
+                                        const struct unit *units, int unit_count,
+                                        const char *metadata, struct error *error);
+
+/* Does nothing if `error` is set. */
+void safetensors_output_append(struct safetensors_output *output, const float *block, int64_t count,
+                               struct error *error);
+
+/* Sync and rename; remove the part if `error` is set or that fails. */
+MUST_CHECK bool safetensors_output_close(struct safetensors_output *output, struct error *error);
 
 #endif

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The header is not trusted. Its length is checked first, then the JSON, each tensor, and that the
  * tensors fill the file. */
-#include "checkpoint/safetensors_header.h"
-
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "checkpoint/safetensors.h"
 #include "core/file.h"
 
 /* The format allows 100 MB, but parsed JSON takes up to 82 times the memory of its text. */
@@ -38,64 +39,39 @@ static bool tensor_refuse(struct error *error, const char *path, const char *nam
                      path, name, what);
 }
 
-static bool type_parse(const json_t *json, struct safetensors_entry *entry)
-{
-    const char *dtype = json_string_value(json_object_get(json, "dtype"));
-    for (size_t n = 0; dtype != NULL && n < sizeof dtypes / sizeof *dtypes; n++)
-        if (strcmp(dtype, dtypes[n].name) == 0) {
-            entry->dtype = dtype;
-            entry->element = dtypes[n].bytes;
-            return true;
-        }
-    return false;
-}
-
-/* Parse the shape and compute the number of elements; false if it overflows 63 bits. */
-static bool shape_parse(const json_t *json, struct safetensors_entry *entry)
-{
-    const json_t *shape = json_object_get(json, "shape");
-    size_t dimensions = json_array_size(shape);
-    if (!json_is_array(shape) || dimensions > SAFETENSORS_DIMENSIONS)
-        return false;
-    entry->dimensions = (int)dimensions;
-    entry->count = 1;
-    for (size_t d = 0; d < dimensions; d++) {
-        const json_t *extent = json_array_get(shape, d);
-        entry->shape[d] = json_integer_value(extent);
-        if (!json_is_integer(extent) || entry->shape[d] < 0 ||
-            __builtin_mul_overflow(entry->count, entry->shape[d], &entry->count))
-            return false;
-    }
-    return true;
-}
-
-static bool offsets_parse(const json_t *json, int64_t *begin, int64_t *end)
-{
-    const json_t *offsets = json_object_get(json, "data_offsets");
-    const json_t *first = json_array_get(offsets, 0), *second = json_array_get(offsets, 1);
-    if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(second))
-        return false;
-    *begin = json_integer_value(first);
-    *end = json_integer_value(second);
-    return *begin >= 0 && *begin <= *end;
-}
-
+/* Parse the description of a tensor. `data_bytes` follow the header. */
 static bool entry_parse(const char *path, const char *name, const json_t *json, int64_t data_bytes,
                         struct safetensors_entry *entry, struct error *error)
 {
-    int64_t end, bytes;
-    entry->name = name;
-    if (!json_is_object(json))
-        return tensor_refuse(error, path, name, "is not described by an object");
-    if (!type_parse(json, entry))
+    const char *dtype = json_string_value(json_object_get(json, "dtype"));
+    const json_t *shape = json_object_get(json, "shape");
+    const json_t *offsets = json_object_get(json, "data_offsets");
+    const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+    const size_t dimensions = json_array_size(shape);
+    bool good = json_is_array(shape) && dimensions <= SAFETENSORS_DIMENSIONS;
+    *entry = (struct safetensors_entry){.name = name, .dtype = dtype, .count = 1};
+    for (size_t n = 0; dtype != NULL && n < sizeof dtypes / sizeof *dtypes; n++)
+        if (strcmp(dtype, dtypes[n].name) == 0)
+            entry->element = dtypes[n].bytes;
+    if (entry->element == 0)
         return tensor_refuse(error, path, name, "has a missing or unknown dtype");
-    if (!shape_parse(json, entry))
+    for (size_t d = 0; good && d < dimensions; d++) {
+        const json_t *extent = json_array_get(shape, d);
+        entry->shape[d] = json_integer_value(extent);
+        good = json_is_integer(extent) && entry->shape[d] >= 0 &&
+               !__builtin_mul_overflow(entry->count, entry->shape[d], &entry->count);
+    }
+    if (!good)
         return tensor_refuse(error, path, name, "has a missing, negative or too large shape");
-    if (!offsets_parse(json, &entry->begin, &end))
+    entry->dimensions = (int)dimensions;
+    entry->begin = json_integer_value(begin);
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        entry->begin < 0 || json_integer_value(end) < entry->begin)
         return tensor_refuse(error, path, name, "has missing, negative or reversed data_offsets");
-    if (end > data_bytes)
+    if (json_integer_value(end) > data_bytes)
         return tensor_refuse(error, path, name, "is beyond the end of the file");
-    if (__builtin_mul_overflow(entry->count, entry->element, &bytes) || bytes != end - entry->begin)
+    const int64_t bytes = json_integer_value(end) - entry->begin;
+    if (bytes % entry->element != 0 || bytes / entry->element != entry->count)
         return tensor_refuse(error, path, name,
                              "has data_offsets that do not agree with its dtype and shape");
     return true;
@@ -136,9 +112,7 @@ static bool entries_parse(struct safetensors_header *header, int64_t data_bytes,
 {
     const char *name;
     json_t *value;
-    header->entry = calloc(json_object_size(header->json) + 1, sizeof *header->entry);
-    if (header->entry == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for the header of %s", path);
+    header->entry = allocate(json_object_size(header->json), sizeof *header->entry);
     json_object_foreach(header->json, name, value)
     {
         if (strcmp(name, "__metadata__") == 0)
@@ -168,38 +142,47 @@ bool safetensors_header_parse(const char *text, size_t length, int64_t data_byte
     return entries_parse(header, data_bytes, path, error);
 }
 
-bool safetensors_header_read(int descriptor, const char *path, struct safetensors_header *header,
-                             struct error *error)
+/* Read the header of a file of `bytes` bytes. */
+static bool header_read(int descriptor, const char *path, int64_t bytes,
+                        struct safetensors_header *header, struct error *error)
 {
     unsigned char prefix[8];
-    struct stat file;
     uint64_t length = 0;
-    *header = (struct safetensors_header){.count = 0};
-    if (fstat(descriptor, &file) != 0)
-        return durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
-    if (!S_ISREG(file.st_mode))
-        return error_set(error, ERROR_CHECKPOINT, "cannot read %s: it is not a regular file", path);
-    if (file.st_size < 8)
+    if (bytes < 8)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s is not a safetensors file: it is shorter than 8 bytes", path);
     if (!durable_read(descriptor, path, prefix, sizeof prefix, 0, error))
         return false;
     for (int byte = 7; byte >= 0; byte--)
         length = length << 8 | prefix[byte];
-    if (length > HEADER_LIMIT || (int64_t)length > file.st_size - 8)
+    if (length > HEADER_LIMIT || (int64_t)length > bytes - 8)
         return error_set(
             error, ERROR_CHECKPOINT,
             "%s is not a valid safetensors file: it states that its header has %llu bytes, "
             "the file has %lld and this program reads at most %d",
-            path, (unsigned long long)length, (long long)file.st_size, HEADER_LIMIT);
-    char *text = malloc(length + 1);
-    if (text == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for the header of %s", path);
-    bool good = durable_read(descriptor, path, text, length, 8, error) &&
-                safetensors_header_parse(text, length, file.st_size - 8 - (int64_t)length, path,
-                                         header, error);
+            path, (unsigned long long)length, (long long)bytes, HEADER_LIMIT);
+    char *text = allocate(length, 1);
+    const bool good =
+        durable_read(descriptor, path, text, length, 8, error) &&
+        safetensors_header_parse(text, length, bytes - 8 - (int64_t)length, path, header, error);
     free(text);
     return good;
+}
+
+int safetensors_header_open(const char *path, struct safetensors_header *header,
+                            struct error *error)
+{
+    /* O_NONBLOCK: opening a FIFO must not block. */
+    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat file;
+    *header = (struct safetensors_header){.count = 0};
+    if (descriptor < 0 || fstat(descriptor, &file) != 0)
+        durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
+    else if (!S_ISREG(file.st_mode))
+        error_set(error, ERROR_CHECKPOINT, "cannot read %s: it is not a regular file", path);
+    else
+        error_defer(header_read(descriptor, path, file.st_size, header, error));
+    return descriptor;
 }
 
 void safetensors_header_free(struct safetensors_header *header)

@@ -100,13 +100,11 @@ bool weights_file_find(const char *name, bool initial, struct comm *world, char 
 /* Read the first 9 bytes of a file. Return false if it is not a regular file of that size. */
 static bool start_read(const char *path, unsigned char start[9])
 {
-    struct stat status;
-    /* O_NONBLOCK: opening a FIFO must not block. */
-    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int64_t bytes;
+    const int descriptor = text_file_descriptor(path, &bytes);
     if (descriptor < 0)
         return false;
-    const bool good = fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
-                      pread(descriptor, start, 9, 0) == 9;
+    const bool good = durable_pread(descriptor, start, 9, 0) == 9;
     close(descriptor);
     return good;
 }

@@ -166,21 +166,19 @@ void progress_wait_event(const struct comm_request *request)
 void progress_copy(const struct comm_request *request, struct stream *stream)
 {
     const struct device_backend *device = request->group->comm.device;
-    const int64_t width = comm_type_size(request->call.type);
-    if (stream == NULL) {
+    const size_t bytes = (size_t)(request->call.count * comm_type_size(request->call.type));
+    ENSURE(stream == NULL || device != NULL, "a copy on a stream, but the group has no device");
+    if (stream == NULL)
         progress_wait_event(request);
-        blocks_copy(request, 0, 0, request->call.parts[0] * request->call.count,
-                    request->call.received);
-        return;
-    }
-    ENSURE(device != NULL, "a copy on a stream, but the group has no device");
-    if (request->call.after != NULL)
+    else if (request->call.after != NULL)
         device->stream_wait(stream, request->call.after);
-    for (int part = 0; part < request->call.parts[0]; part++)
-        device->copy(stream,
-                     (unsigned char *)request->call.received + part * request->call.count * width,
-                     (unsigned char *)request->call.buffer + part * request->call.stride * width,
-                     (size_t)(request->call.count * width));
+    for (int part = 0; part < request->call.parts[0]; part++) {
+        void *into = part_received(request, 0, part), *from = part_sent(request, 0, part);
+        if (stream == NULL)
+            memcpy(into, from, bytes);
+        else
+            device->copy(stream, into, from, bytes);
+    }
 }
 
 struct comm_request *progress_start(const struct comm_request *wanted)

@@ -289,10 +289,17 @@ static void table_read(const struct report *own, double now)
         stalled_warn(now);
 }
 
+/* Return the seconds between the reports of a rank. */
+static double period_now(void)
+{
+    const double shortest = 1, ranks_per_second = 1000, timeout = heartbeat_timeout;
+    const double period = fmax(shortest, heart.size / ranks_per_second);
+    return timeout > 0 ? fmin(period, timeout / 4) : period;
+}
+
 void heartbeat_turn(const struct comm_request *current, double waited, double now)
 {
-    const double every = 0.2, pause = 1, shortest = 1, ranks_per_second = 1000;
-    const double timeout = heartbeat_timeout;
+    const double every = 0.2, pause = 1, shortest = 3;
     if (!heart.open || now < heart.turned + every)
         return;
     pthread_mutex_lock(&lock);
@@ -300,10 +307,8 @@ void heartbeat_turn(const struct comm_request *current, double waited, double no
     if (now - heart.turned > pause)
         watch_shift(&heart.watch, now - heart.turned);
     heart.turned = now;
-    heart.watch.period = fmax(shortest, heart.size / ranks_per_second);
-    if (timeout > 0)
-        heart.watch.period = fmin(heart.watch.period, timeout / 4);
-    heart.watch.silence = 3 * fmax(heart.watch.period, shortest);
+    heart.watch.period = period_now();
+    heart.watch.silence = fmax(3 * heart.watch.period, shortest);
     const struct report report = report_make(current, waited, now);
     reports_exchange(&report, now);
     table_read(&report, now);
@@ -313,7 +318,6 @@ void heartbeat_turn(const struct comm_request *current, double waited, double no
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
                   const char *why, void (*before_end)(void))
 {
-    const double patience = 5;
     ENSURE(comm->backend == &comm_mpi, "the watch needs a group of MPI");
     const struct comm_request request = {.group = (struct group *)comm,
                                          .what = what,
@@ -327,9 +331,11 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
     }
     char text[REPORT_WHAT];
     request_describe(&request, text, sizeof text);
-    /* NCCL's error on the other ranks, after one has aborted its communicators, comes later. */
+    /* NCCL's error on the other ranks, after one has aborted its communicators, comes after the
+     * message of rank 0. */
     const bool later = strstr(why, "remote process") != NULL;
-    const double delay = later ? patience + report_delay(comm->rank) : report_delay(comm->rank + 1);
+    const double delay =
+        later ? 2 + 3 * period_now() + report_delay(comm->rank) : report_delay(comm->rank + 1);
     usleep((useconds_t)(delay * 1e6));
     fprintf(stderr, "vittrain: failure: rank %d on %s: %s failed after %.1f s: %s\n", heart.rank,
             comm_host(), text, seconds, why);

@@ -64,14 +64,9 @@ struct stage {
 int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int64_t count,
                    unsigned char **part);
 
-/* The blocks of an all-to-all for rank `to`, in all partial values of this rank, are numbered as
- * one array. Copy its elements first .. first + count - 1 to `into` and return how many of them
- * exist. */
-int64_t blocks_copy(const struct comm_request *request, int to, int64_t first, int64_t count,
-                    unsigned char *into);
-/* Return the address of the values from rank `from` in the result of an all-to-all, and their
- * number. */
-unsigned char *blocks_from(const struct comm_request *request, int from, int64_t *count);
+/* All-to-all: the address of this rank's partial value for rank `to`, and of that from a rank. */
+unsigned char *part_sent(const struct comm_request *request, int to, int part);
+unsigned char *part_received(const struct comm_request *request, int from, int part);
 
 /* Tags on a group's communicator. */
 enum { TAG_COLLECTIVE = 1, TAG_BYTES = 2 };
@@ -117,8 +112,6 @@ void lane_send(struct lane *lane, const void *data, int64_t bytes);
 void lane_receive(struct lane *lane, void *data, int64_t bytes);
 /* True if the oldest message in flight has completed; increments lane->done. */
 bool lane_test(struct lane *lane);
-/* Wait for all messages in flight. */
-void lane_drain(struct lane *lane, struct idle *idle);
 
 /* The algorithms. scratch: SCRATCH_BYTES. */
 enum { SEGMENT_BYTES = 1 << 20, SCRATCH_BYTES = LANE_WINDOW * SEGMENT_BYTES };
@@ -129,8 +122,9 @@ void ring_run(const struct stage *stage, unsigned char *scratch);
 void tree_all_reduce(const struct comm_request *request, unsigned char *scratch);
 void tree_broadcast(const struct comm_request *request, int root);
 void tree_all_gather(const struct comm_request *request, unsigned char *scratch);
-void chain_run(const struct comm_request *request);
-void pairwise_all_to_all(const struct comm_request *request, unsigned char *scratch);
+void chain_broadcast(const struct comm_request *request);
+void pairwise_all_to_all(const struct comm_request *request);
+void message_run(const struct comm_request *request);
 /* For groups with a window. */
 void shared_run(const struct stage *stage);
 void shared_all_to_all(const struct comm_request *request);

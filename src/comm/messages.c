@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Messages between ranks, and the collectives that need no reduction order of a ring. Small buffers
  * take log2(size) steps: along a binomial tree or, in an all-gather, by doubling. Large broadcasts
- * and point-to-point transfers use a chain in segments, so that a rank forwards one segment while
- * it receives the next. An all-to-all exchanges messages with one rank after the other. */
+ * use a chain of ranks. An all-to-all exchanges messages with one rank after the other. */
 #include "comm/internal.h"
 
 #include <string.h>
@@ -42,31 +41,61 @@ bool lane_test(struct lane *lane)
     return over != 0;
 }
 
-void lane_drain(struct lane *lane, struct idle *idle)
+/* ---- collectives */
+
+/* One direction of an exchange; without a peer or bytes: none. */
+struct flow {
+    int peer;
+    unsigned char *data;
+    int64_t bytes;
+};
+
+/* Send and receive at the same time, in segments. forwards: a segment is sent once it was received,
+ * so that a chain of ranks receives one segment while it sends the one before. */
+static void exchange(const struct comm_request *request, struct flow from, struct flow to,
+                     bool forwards)
 {
-    while (lane->done < lane->posted)
-        progress_idle(idle, lane_test(lane));
+    const int tag = request->sequence > 0 ? TAG_COLLECTIVE : TAG_BYTES;
+    const int64_t receives = (from.bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES;
+    const int64_t sends = (to.bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES;
+    struct lane in, out;
+    struct idle idle = {.request = request};
+    lane_open(&in, request->group->communicator, from.peer, tag);
+    lane_open(&out, request->group->communicator, to.peer, tag);
+    while (in.done < receives || out.done < sends) {
+        while (in.posted < receives && !lane_full(&in)) {
+            int64_t begin = in.posted * SEGMENT_BYTES, left = from.bytes - begin;
+            lane_receive(&in, from.data + begin, left < SEGMENT_BYTES ? left : SEGMENT_BYTES);
+        }
+        while (out.posted < sends && !lane_full(&out) && !(forwards && out.posted == in.done)) {
+            int64_t begin = out.posted * SEGMENT_BYTES, left = to.bytes - begin;
+            lane_send(&out, to.data + begin, left < SEGMENT_BYTES ? left : SEGMENT_BYTES);
+        }
+        bool came = lane_test(&in), went = lane_test(&out);
+        progress_idle(&idle, came || went);
+    }
 }
 
-/* ---- binomial tree */
+static const struct flow NONE;
 
-static void message_send(const struct comm_request *request, int to)
+static int64_t request_bytes(const struct comm_request *request)
 {
-    struct lane lane;
-    struct idle idle = {.request = request};
-    lane_open(&lane, request->group->communicator, to, TAG_COLLECTIVE);
-    lane_send(&lane, request->call.buffer,
-              request->call.count * comm_type_size(request->call.type));
-    lane_drain(&lane, &idle);
+    return request->call.count * comm_type_size(request->call.type);
 }
 
-static void message_receive(const struct comm_request *request, int from, void *buffer)
+/* The request's whole buffer. */
+static struct flow whole(const struct comm_request *request, int peer)
 {
-    struct lane lane;
-    struct idle idle = {.request = request};
-    lane_open(&lane, request->group->communicator, from, TAG_COLLECTIVE);
-    lane_receive(&lane, buffer, request->call.count * comm_type_size(request->call.type));
-    lane_drain(&lane, &idle);
+    return (struct flow){peer, request->call.buffer, request_bytes(request)};
+}
+
+void message_run(const struct comm_request *request)
+{
+    const struct flow flow = whole(request, request->call.peer);
+    if (request->call.action == COMM_SEND)
+        exchange(request, NONE, flow, false);
+    else
+        exchange(request, flow, NONE, false);
 }
 
 /* Reduce to rank 0, then broadcast, so that all ranks get the same bits. */
@@ -75,11 +104,12 @@ void tree_all_reduce(const struct comm_request *request, unsigned char *scratch)
     int rank = request->group->comm.rank, size = request->group->comm.size;
     for (int distance = 1; distance < size; distance *= 2) {
         if (rank & distance) {
-            message_send(request, rank - distance);
+            exchange(request, NONE, whole(request, rank - distance), false);
             break;
         }
         if (rank + distance < size) {
-            message_receive(request, rank + distance, scratch);
+            exchange(request, (struct flow){rank + distance, scratch, request_bytes(request)}, NONE,
+                     false);
             combine(request->call.type, request->call.operation, request->call.buffer, scratch,
                     request->call.count);
         }
@@ -95,10 +125,18 @@ void tree_broadcast(const struct comm_request *request, int root)
     while (distance < size && !(position & distance))
         distance *= 2;
     if (position != 0)
-        message_receive(request, (position - distance + root) % size, request->call.buffer);
+        exchange(request, whole(request, (position - distance + root) % size), NONE, false);
     for (distance /= 2; distance > 0; distance /= 2)
         if (position + distance < size)
-            message_send(request, (position + distance + root) % size);
+            exchange(request, NONE, whole(request, (position + distance + root) % size), false);
+}
+
+void chain_broadcast(const struct comm_request *request)
+{
+    const int rank = request->group->comm.rank, size = request->group->comm.size;
+    const int position = (rank - request->call.peer + size) % size;
+    exchange(request, position > 0 ? whole(request, (rank + size - 1) % size) : NONE,
+             position < size - 1 ? whole(request, (rank + 1) % size) : NONE, position > 0);
 }
 
 /* Bruck's algorithm. scratch: the block of this rank, followed by the blocks received from the next
@@ -106,105 +144,35 @@ void tree_broadcast(const struct comm_request *request, int root)
 void tree_all_gather(const struct comm_request *request, unsigned char *scratch)
 {
     int rank = request->group->comm.rank, size = request->group->comm.size;
-    int64_t block = request->call.count * comm_type_size(request->call.type);
+    int64_t block = request_bytes(request);
     unsigned char *data = request->call.buffer;
-    struct idle idle = {.request = request};
     memcpy(scratch, data + rank * block, (size_t)block);
     for (int have = 1; have < size; have *= 2) {
-        struct lane in, out;
         int64_t bytes = (have < size - have ? have : size - have) * block;
-        lane_open(&in, request->group->communicator, (rank + have) % size, TAG_COLLECTIVE);
-        lane_open(&out, request->group->communicator, (rank - have + size) % size, TAG_COLLECTIVE);
-        lane_receive(&in, scratch + have * block, bytes);
-        lane_send(&out, scratch, bytes);
-        lane_drain(&in, &idle);
-        lane_drain(&out, &idle);
+        exchange(request, (struct flow){(rank + have) % size, scratch + have * block, bytes},
+                 (struct flow){(rank - have + size) % size, scratch, bytes}, false);
     }
     memcpy(data + rank * block, scratch, (size_t)((size - rank) * block));
     memcpy(data, scratch + (size - rank) * block, (size_t)(rank * block));
 }
 
-/* Find this rank's neighbours in the chain; -1: none. */
-static void chain_ends(const struct comm_request *request, int *from, int *to)
-{
-    int rank = request->group->comm.rank, size = request->group->comm.size;
-    *from = request->call.action == COMM_RECEIVE ? request->call.peer : -1;
-    *to = request->call.action == COMM_SEND ? request->call.peer : -1;
-    if (request->call.action == COMM_BROADCAST) {
-        int position = (rank - request->call.peer + size) % size;
-        *from = position > 0 ? (rank + size - 1) % size : -1;
-        *to = position < size - 1 ? (rank + 1) % size : -1;
-    }
-}
-
-void chain_run(const struct comm_request *request)
-{
-    int tag = request->call.action == COMM_BROADCAST ? TAG_COLLECTIVE : TAG_BYTES;
-    int64_t bytes = request->call.count * comm_type_size(request->call.type);
-    int64_t messages = (bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES;
-    unsigned char *data = request->call.buffer;
-    struct lane in, out;
-    struct idle idle = {.request = request};
-    int from, to;
-    chain_ends(request, &from, &to);
-    lane_open(&in, request->group->communicator, from, tag);
-    lane_open(&out, request->group->communicator, to, tag);
-    if (from < 0)
-        in.posted = in.done = messages;
-    if (to < 0)
-        out.posted = out.done = messages;
-    while (in.done < messages || out.done < messages) {
-        while (in.posted < messages && !lane_full(&in)) {
-            int64_t begin = in.posted * SEGMENT_BYTES, left = bytes - begin;
-            lane_receive(&in, data + begin, left < SEGMENT_BYTES ? left : SEGMENT_BYTES);
-        }
-        while (out.posted < in.done && !lane_full(&out)) {
-            int64_t begin = out.posted * SEGMENT_BYTES, left = bytes - begin;
-            lane_send(&out, data + begin, left < SEGMENT_BYTES ? left : SEGMENT_BYTES);
-        }
-        bool came = lane_test(&in), went = lane_test(&out);
-        progress_idle(&idle, came || went);
-    }
-}
-
-/* ---- all-to-all */
-
-/* Send this rank's blocks to rank `to` while those of rank `from` are received. */
-static void blocks_exchange(const struct comm_request *request, int from, int to,
-                            unsigned char *scratch)
-{
-    const int64_t width = comm_type_size(request->call.type), segment = SEGMENT_BYTES / width;
-    int64_t going = request->call.parts[request->group->comm.rank] * request->call.count, coming;
-    unsigned char *received = blocks_from(request, from, &coming);
-    const int64_t sends = (going + segment - 1) / segment;
-    const int64_t receives = (coming + segment - 1) / segment;
-    struct lane in, out;
-    struct idle idle = {.request = request};
-    lane_open(&in, request->group->communicator, from, TAG_COLLECTIVE);
-    lane_open(&out, request->group->communicator, to, TAG_COLLECTIVE);
-    while (in.done < receives || out.done < sends) {
-        while (in.posted < receives && !lane_full(&in)) {
-            int64_t first = in.posted * segment, left = coming - first;
-            lane_receive(&in, received + first * width, (left < segment ? left : segment) * width);
-        }
-        while (out.posted < sends && !lane_full(&out)) {
-            unsigned char *slot = scratch + out.posted % LANE_WINDOW * SEGMENT_BYTES;
-            int64_t count = blocks_copy(request, to, out.posted * segment, segment, slot);
-            lane_send(&out, slot, count * width);
-        }
-        bool came = lane_test(&in), went = lane_test(&out);
-        progress_idle(&idle, came || went);
-    }
-}
-
 /* Pairwise exchange: in step t each rank sends to the t-th rank after it and receives from the t-th
- * rank before it. */
-void pairwise_all_to_all(const struct comm_request *request, unsigned char *scratch)
+ * rank before it, one partial value after the other. */
+void pairwise_all_to_all(const struct comm_request *request)
 {
-    int rank = request->group->comm.rank, size = request->group->comm.size;
-    int64_t count;
-    unsigned char *own = blocks_from(request, rank, &count);
-    blocks_copy(request, rank, 0, count, own);
-    for (int step = 1; step < size; step++)
-        blocks_exchange(request, (rank - step + size) % size, (rank + step) % size, scratch);
+    const int rank = request->group->comm.rank, size = request->group->comm.size;
+    const int *parts = request->call.parts;
+    for (int step = 0; step < size; step++) {
+        const int from = (rank - step + size) % size, to = (rank + step) % size;
+        for (int part = 0; part < parts[from] || part < parts[rank]; part++) {
+            const struct flow in = {from, part_received(request, from, part),
+                                    part < parts[from] ? request_bytes(request) : 0};
+            const struct flow out = {to, part_sent(request, to, part),
+                                     part < parts[rank] ? request_bytes(request) : 0};
+            if (step == 0)
+                memcpy(in.data, out.data, (size_t)out.bytes);
+            else
+                exchange(request, in, out, false);
+        }
+    }
 }

@@ -234,58 +234,52 @@ void shared_run(const struct stage *stage)
     }
 }
 
-/* This rank's own blocks do not use the slot. */
-static bool blocks_copy_in(struct shared *shared, const struct comm_request *request)
+static bool parts_copy_out(struct shared *shared, int part)
 {
+    const struct comm_request *request = shared->stage->request;
     struct window *window = shared->window;
-    if (shared->copied == shared->end || !slot_is_free(window, CHUNK_REDUCED, shared->copied))
-        return false;
-    int64_t first = (int64_t)(shared->copied - shared->begin) * shared->part, count;
-    unsigned char *slot = slot_of(window, window->rank, shared->copied);
-    unsigned char *own = blocks_from(request, window->rank, &count);
-    for (int rank = 0; rank < window->size; rank++)
-        blocks_copy(request, rank, first, shared->part,
-                    rank == window->rank ? own + first * comm_type_size(request->call.type)
-                                         : slot + window->part_bytes * (size_t)rank);
-    counter_set(&window_counters(window, window->rank)->copied, ++shared->copied);
-    return true;
-}
-
-static bool blocks_copy_out(struct shared *shared, const struct comm_request *request)
-{
-    struct window *window = shared->window;
-    int64_t first = (int64_t)(shared->reduced - shared->begin) * shared->part, count;
-    int64_t width = comm_type_size(request->call.type);
+    const int64_t width = comm_type_size(request->call.type);
+    const int64_t first = (int64_t)(shared->reduced - shared->begin) * shared->part;
+    const int64_t left = request->call.count - first;
+    const size_t bytes = (size_t)((left < shared->part ? left : shared->part) * width);
     if (shared->reduced == shared->end || !all_beyond(window, CHUNK_COPIED, shared->reduced))
         return false;
-    for (int i = 1; i < window->size; i++) {
-        int rank = (window->rank + i) % window->size;
-        unsigned char *into = blocks_from(request, rank, &count);
-        int64_t part = count - first < shared->part ? count - first : shared->part;
-        if (part > 0)
-            memcpy(into + first * width,
-                   slot_of(window, rank, shared->reduced) +
-                       window->part_bytes * (size_t)window->rank,
-                   (size_t)(part * width));
+    for (int i = 0; i < window->size; i++) {
+        const int rank = (window->rank + i) % window->size;
+        const unsigned char *from = i == 0 ? part_sent(request, rank, part) + first * width
+                                           : slot_of(window, rank, shared->reduced) +
+                                                 window->part_bytes * (size_t)window->rank;
+        if (part < request->call.parts[rank])
+            memcpy(part_received(request, rank, part) + first * width, from, bytes);
     }
     counter_set(&window_counters(window, window->rank)->reduced, ++shared->reduced);
     return true;
 }
 
-/* Like a reduction, but the values of the other ranks are copied and not added. A chunk that was
- * read counts as reduced. The rank with the most values determines the number of chunks. */
+/* Like a reduction, one partial value after the other, but the values of the other ranks are copied
+ * and not added. A chunk that was read counts as reduced. */
 void shared_all_to_all(const struct comm_request *request)
 {
-    struct shared shared = {.window = request->group->window};
+    const struct comm_call *call = &request->call;
+    struct window *window = request->group->window;
     struct idle idle = {.request = request};
-    int64_t most = 0;
-    for (int rank = 0; rank < shared.window->size; rank++)
-        most = request->call.parts[rank] > most ? request->call.parts[rank] : most;
-    shared_begin(&shared, shared_divide(&shared, most * request->call.count, request->call.type),
-                 true, true, false);
-    while (shared.copied < shared.end || shared.reduced < shared.end) {
-        bool moved = blocks_copy_out(&shared, request);
-        moved = blocks_copy_in(&shared, request) || moved;
-        progress_idle(&idle, moved);
+    int most = 0;
+    for (int rank = 0; rank < window->size; rank++)
+        most = call->parts[rank] > most ? call->parts[rank] : most;
+    for (int part = 0; part < most; part++) {
+        const struct stage stage = {
+            .request = request,
+            .group = request->group,
+            .buffer = part_sent(request, 0, part),
+            .block = call->count,
+            .stride = call->count,
+            .total = part < call->parts[window->rank] ? call->count * window->size : 0};
+        struct shared shared = {.stage = &stage, .window = window};
+        shared_begin(&shared, shared_divide(&shared, call->count, call->type), true, true, false);
+        while (shared.copied < shared.end || shared.reduced < shared.end) {
+            bool moved = parts_copy_out(&shared, part);
+            moved = copy_in(&shared) || moved;
+            progress_idle(&idle, moved);
+        }
     }
 }

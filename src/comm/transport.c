@@ -24,27 +24,18 @@ int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int6
     return begin < end ? end - begin : 0;
 }
 
-int64_t blocks_copy(const struct comm_request *request, int to, int64_t first, int64_t count,
-                    unsigned char *into)
+unsigned char *part_sent(const struct comm_request *request, int to, int part)
 {
-    const int64_t width = comm_type_size(request->call.type);
-    const int64_t all = request->call.parts[request->group->comm.rank] * request->call.count;
-    const int64_t end = first + count < all ? first + count : all;
-    for (int64_t i = first, next; i < end; i = next) {
-        int64_t part = i / request->call.count, element = i % request->call.count;
-        next = (part + 1) * request->call.count < end ? (part + 1) * request->call.count : end;
-        int64_t from = part * request->call.stride + to * request->call.count + element;
-        memcpy(into + (i - first) * width, (unsigned char *)request->call.buffer + from * width,
-               (size_t)((next - i) * width));
-    }
-    return first < end ? end - first : 0;
+    const struct comm_call *call = &request->call;
+    return (unsigned char *)call->buffer +
+           (part * call->stride + to * call->count) * comm_type_size(call->type);
 }
 
-unsigned char *blocks_from(const struct comm_request *request, int from, int64_t *count)
+unsigned char *part_received(const struct comm_request *request, int from, int part)
 {
-    int64_t first = comm_parts_before(request->call.parts, from) * request->call.count;
-    *count = request->call.parts[from] * request->call.count;
-    return (unsigned char *)request->call.received + first * comm_type_size(request->call.type);
+    const struct comm_call *call = &request->call;
+    return (unsigned char *)call->received +
+           (comm_parts_before(call->parts, from) + part) * call->count * comm_type_size(call->type);
 }
 
 void transport_run_stage(const struct stage *stage, unsigned char *scratch)
@@ -161,7 +152,7 @@ void transport_run(const struct comm_request *request, unsigned char *scratch)
     if (request->call.action == COMM_ALL_TO_ALL && group->window != NULL)
         shared_all_to_all(request);
     else if (request->call.action == COMM_ALL_TO_ALL)
-        pairwise_all_to_all(request, scratch);
+        pairwise_all_to_all(request);
     else if (request->call.action == COMM_ALL_REDUCE && small)
         tree_all_reduce(request, scratch);
     else if (request->call.action == COMM_BROADCAST && small)
@@ -169,8 +160,10 @@ void transport_run(const struct comm_request *request, unsigned char *scratch)
     else if (request->call.action == COMM_ALL_GATHER && group->window == NULL &&
              bytes <= SMALL_BLOCK && bytes * group->comm.size <= SCRATCH_BYTES)
         tree_all_gather(request, scratch);
-    else if (request->call.action >= COMM_BROADCAST)
-        chain_run(request);
+    else if (request->call.action == COMM_BROADCAST)
+        chain_broadcast(request);
+    else if (request->call.action >= COMM_SEND)
+        message_run(request);
     else if (group->across != NULL && (group->by_node || request->call.action == COMM_ALL_REDUCE))
         hierarchical_run(request, scratch);
     else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The watch: one table with the newest report of each rank, from which a monitor rank reads who is
- * silent (sends no reports), who is missing (others wait for it in a collective for longer than
+/* The watch: one table with the newest report of each rank, from which rank 0 reads who is silent
+ * (sends no reports), who is missing (others wait for it in a collective for longer than
  * mesh.timeout) and who is stalled (sends reports, but makes no progress while others wait). The
  * readings depend on the table and the time only. heartbeat.c sends and receives the reports. */
 #ifndef VITTRAIN_COMM_WATCH_H

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `convert`. One rank converts a checkpoint to weights or weights to a checkpoint, with
  * a few MiB of memory. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "app/app.h"
-#include "checkpoint/convert.h"
+#include "checkpoint/checkpoint_file.h"
 #include "checkpoint/model_metadata.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/weights_file.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
+#include "core/crc32c.h"
+#include "core/file.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "mesh/unit.h"
 #include "model/model.h"
 #include "train/optimizer.h"
 
@@ -39,14 +46,154 @@ static bool files_check(const struct command_line *line, struct error *error)
     return true;
 }
 
-/* Options that a run takes from the data set are taken from the weights, because the data set may
+/* ---- checkpoint to weights ---- */
+
+/* Append the elements of the tensors. They have the same order in both files. */
+static void vectors_copy(int descriptor, const char *path,
+                         const struct checkpoint_contents *contents, enum flat_vector kind,
+                         struct safetensors_output *output, struct error *error)
+{
+    float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
+    struct checkpoint_block block = {.u = 0};
+    while (error->kind == ERROR_NONE && checkpoint_next(contents, &block)) {
+        const struct unit *unit = &contents->units[block.u];
+        const int64_t begin = block.piece->begin;
+        if (block.kind != kind ||
+            !checkpoint_block_read(descriptor, path, contents, &block, memory, error))
+            continue;
+        for (int t = 0; t < unit->tensor_count; t++) {
+            int64_t length;
+            const int64_t first = vector_overlap(unit->tensors[t].offset, unit->tensors[t].count,
+                                                 begin, block.piece->count, &length);
+            if (length > 0)
+                safetensors_output_append(output, memory + (first - begin), length, error);
+        }
+    }
+    free(memory);
+}
+
+/* Write the parameters of a checkpoint to a safetensors file, bit for bit; or its EMA, if `average`
+ * and it has one. The file equals that of safetensors_write. */
+static void weights_make(const char *checkpoint, const char *weights, bool average,
+                         struct error *error)
+{
+    struct checkpoint_contents contents;
+    struct safetensors_output output;
+    int descriptor = -1;
+    if (checkpoint_file_read(checkpoint, &contents, error) &&
+        (descriptor = open(checkpoint, O_RDONLY | O_CLOEXEC)) < 0)
+        durable_unreadable(error, ERROR_CHECKPOINT, checkpoint, errno);
+    if (descriptor >= 0 &&
+        safetensors_output_open(&output, weights, contents.units, (int)contents.unit_count,
+                                contents.metadata, error)) {
+        vectors_copy(descriptor, checkpoint, &contents,
+                     average && contents.averaged ? FLAT_AVERAGE : FLAT_MASTER, &output, error);
+        error_defer(safetensors_output_close(&output, error));
+    }
+    if (descriptor >= 0)
+        close(descriptor);
+    checkpoint_contents_free(&contents);
+}
+
+/* ---- weights to checkpoint ---- */
+
+/* Read a block of the parameters, with zeros between tensors. */
+static void block_gather(struct safetensors_input *input, const struct checkpoint_block *block,
+                         uint64_t seed, float *memory, struct error *error)
+{
+    const int64_t begin = block->piece->begin;
+    memset(memory, 0, block->bytes);
+    for (int s = 0; s < input->source_count; s++) {
+        struct safetensors_source *source = &input->source[s];
+        const struct unit_tensor *tensor = source->tensor;
+        int64_t length;
+        const int64_t first =
+            vector_overlap(tensor->offset, tensor->count, begin, block->piece->count, &length);
+        if (source->u != block->u || length == 0)
+            continue;
+        if (source->kind == SOURCE_NONE)
+            initial_draw(tensor, seed, first - tensor->offset, length, memory + (first - begin));
+        else
+            safetensors_input_read(input, source, first - tensor->offset, length,
+                                   memory + (first - begin), error);
+    }
+}
+
+/* Write the file. Moments are zero, and an EMA equals the parameters. */
+static void contents_write(struct checkpoint_contents *contents, struct safetensors_input *input,
+                           const char *checkpoint, uint64_t seed, struct error *error)
+{
+    char part[WEIGHTS_PATH];
+    int descriptor = -1;
+    if (snprintf(part, sizeof part, "%s.part", checkpoint) >= (int)sizeof part) {
+        error_set(error, ERROR_FILE, "the name %s is too long", checkpoint);
+        return;
+    }
+    if (checkpoint_file_create(part, contents, error) &&
+        (descriptor = durable_open(part, error)) >= 0) {
+        float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
+        struct checkpoint_block block = {.u = 0};
+        while (error->kind == ERROR_NONE && checkpoint_next(contents, &block)) {
+            if (block.kind == FLAT_MASTER || block.kind == FLAT_AVERAGE)
+                block_gather(input, &block, seed, memory, error);
+            else
+                memset(memory, 0, block.bytes);
+            block.piece->crc[block.kind] = crc32c_update(0, memory, block.bytes);
+            if (error->kind == ERROR_NONE)
+                error_defer(
+                    durable_write(descriptor, part, memory, block.bytes, block.offset, error));
+        }
+        free(memory);
+        const bool good = error->kind == ERROR_NONE &&
+                          checkpoint_tables_write(descriptor, part, contents, error) &&
+                          durable_sync(descriptor, part, error);
+        if (durable_close(descriptor, part, error) && good)
+            error_defer(durable_rename(part, checkpoint, error));
+    }
+    if (error->kind != ERROR_NONE)
+        unlink(part);
+}
+
+/* Return the metadata of the weights, or those of the model if the weights name no architecture.
+ * NULL after an error. */
+static char *metadata_choose(const char *weights, const struct options *options,
+                             const struct model *model, struct error *error)
+{
+    struct model_metadata metadata;
+    char *text;
+    if (!model_metadata_read_text(weights, &text, error))
+        return NULL;
+    model_metadata_parse(text, &metadata);
+    if (metadata.options.model.name[0] == '\0') {
+        free(text);
+        text = model_metadata_describe(options, model, NULL);
+    }
+    model_metadata_free(&metadata);
+    return text;
+}
+
+/* Return the number of classes of the head (head.weight); 0 if it has no head or on error. */
+static int64_t classes_count(const char *weights, struct error *error)
+{
+    struct safetensors_header header;
+    const int descriptor = safetensors_header_open(weights, &header, error);
+    const struct safetensors_entry *head = safetensors_find(&header, "head.weight");
+    const int64_t classes = head != NULL && head->dimensions == 2 ? head->shape[0] : 0;
+    safetensors_header_free(&header);
+    if (descriptor >= 0)
+        close(descriptor);
+    return classes;
+}
+
+/* Write a checkpoint at step 0. Tensors are checked, resized or initialised as by safetensors_read.
+ * Options that a run takes from the data set are taken from the weights, because the data set may
  * be missing. */
 static void checkpoint_make(const char *weights, const char *checkpoint,
                             const struct options *given, struct error *error)
 {
     struct options options = *given;
     if (options.model.classes == 0)
-        options.model.classes = convert_classes(weights, error);
+        options.model.classes = classes_count(weights, error);
     if (options.model.image == 0 && options.augment.crop != CROP_CENTER &&
         options.augment.crop != CROP_RANDOM)
         options.model.image = options.augment.resize;
@@ -54,19 +201,24 @@ static void checkpoint_make(const char *weights, const char *checkpoint,
         error->kind == ERROR_NONE ? model_open(&options, NULL, TYPE_FP32, error) : NULL;
     if (model == NULL)
         return;
+    const uint64_t seed = (uint64_t)options.run.seed;
+    struct safetensors_input input;
+    struct checkpoint_contents contents;
     char *deck = options_to_run_deck(&options);
-    char *metadata = model_metadata_describe(&options, model, NULL);
-    const struct convert_start start = {.model = options.model.name,
-                                        .units = model->units,
-                                        .unit_count = model->unit_count,
-                                        .moments = optimizer_moments(&options),
-                                        .averaged = options.optim.ema > 0,
-                                        .seed = (uint64_t)options.run.seed,
-                                        .deck = deck,
-                                        .metadata = metadata};
-    error_defer(convert_to_checkpoint(weights, checkpoint, &start, error));
+    safetensors_input_list(&input, weights, model->units, model->unit_count, true);
+    checkpoint_contents_open(&contents, model->units, model->unit_count, options.model.name, "fp32",
+                             deck);
+    contents.state = training_state_begin(0, seed);
+    contents.moments = optimizer_moments(&options);
+    contents.averaged = options.optim.ema > 0;
+    contents.replica = contents.shard = 1;
+    free(checkpoint_contents_divide(&contents));
+    if (safetensors_input_open(&input, error) &&
+        (contents.metadata = metadata_choose(weights, &options, model, error)) != NULL)
+        contents_write(&contents, &input, checkpoint, seed, error);
+    safetensors_input_close(&input);
+    checkpoint_contents_free(&contents);
     free(deck);
-    free(metadata);
     model_close(model);
 }
 
@@ -79,7 +231,7 @@ static void convert_files(const struct options *options, const char *in, const c
     snprintf(checkpoint, sizeof checkpoint, "%s", in);
     weights_file_hold(checkpoint);
     if (text_ends_with(in, ".h5"))
-        error_defer(convert_to_weights(checkpoint, out, options->convert.average, error));
+        weights_make(checkpoint, out, options->convert.average, error);
     else
         checkpoint_make(in, out, options, error);
     if (error->kind != ERROR_NONE || stat(out, &file) != 0)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "app/app.h"
-#include "checkpoint/checkpoint_name.h"
+#include "checkpoint/checkpoint.h"
 #include "config/command_line.h"
 #include "core/file.h"
 #include "train/trainer.h"
@@ -95,7 +95,7 @@ static bool checkpoint_choose(const char *folder, const struct options *options,
                                              .writers = WRITERS_AUTO,
                                              .model = options->model.name,
                                              .before = last};
-    return trainer_newest_checkpoint(&target, world, path, size, error) ||
+    return checkpoint_find(&target, world, path, size, error) ||
            error_set(
                error, ERROR_CHECKPOINT,
                "%s has no valid checkpoint before the receipt of step %lld; set verify.from=0 "

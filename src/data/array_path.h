@@ -5,7 +5,7 @@
 
 #include "core/hdf5_reader.h"
 #include "data/array.h"
-#include "data/split_files.h"
+#include "data/split.h"
 
 /* Endings of the names of HDF5 and NetCDF-4 files, NULL-terminated. */
 extern const char *const array_hdf5_endings[];
@@ -18,7 +18,7 @@ struct array_path {
     struct open_file *file;     /* an HDF5 file, else NULL */
 };
 
-/* Find the files and folders of data.root (split_files.h). */
+/* Find the files and folders of data.root (split.h). */
 MUST_CHECK bool array_path_find(const char *root, struct split_files *files, struct comm *comm,
                                 struct error *error);
 

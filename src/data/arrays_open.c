@@ -291,22 +291,11 @@ struct description {
     char time_name[64];
 };
 
-struct part_list {
-    uint8_t *data;
-    size_t bytes, capacity;
-};
-
-static void part_put(struct part_list *list, const void *part, int64_t bytes)
+static void part_put(struct byte_buffer *list, const void *part, int64_t bytes)
 {
-    const size_t end = list->bytes + (size_t)round_up(bytes, 8);
-    if (end > list->capacity) {
-        list->capacity = 2 * end;
-        list->data = allocate_resized(list->data, list->capacity);
-    }
-    if (bytes > 0)
-        memcpy(list->data + list->bytes, part, (size_t)bytes);
-    memset(list->data + list->bytes + bytes, 0, end - list->bytes - (size_t)bytes);
-    list->bytes = end;
+    static const char zeros[8];
+    byte_buffer_append(list, part, (size_t)bytes);
+    byte_buffer_append(list, zeros, (size_t)(round_up(bytes, 8) - bytes));
 }
 
 static void *part_take(uint8_t **at, int64_t bytes)
@@ -322,7 +311,7 @@ static int64_t data_bytes(const struct array *array)
     return array->data != NULL ? array_elements(array) * array->element_bytes : 0;
 }
 
-static void file_put(struct part_list *list, int64_t number, const struct arrays_file *file)
+static void file_put(struct byte_buffer *list, int64_t number, const struct arrays_file *file)
 {
     struct description description = {.number = number,
                                       .opened = file->opened,
@@ -406,7 +395,7 @@ static bool descriptions_share(struct dataset *dataset, const struct split_file 
 {
     struct arrays *self = dataset->self;
     struct comm *comm = dataset->comm;
-    struct part_list list = {0};
+    struct byte_buffer list = {0};
     int64_t least[] = {self->series.is_ordered, first, -first};
     struct joined_bytes *joined = &self->joined[self->joined_count++];
     for (int64_t i = 0; i < count; i++)
@@ -416,7 +405,7 @@ static bool descriptions_share(struct dataset *dataset, const struct split_file 
     self->series.is_ordered = least[0] != 0;
     if (least[1] != -least[2])
         error_set(error, ERROR_DATA, "ranks find different data: use the same data on all nodes");
-    comm_join(comm, list.data, (int64_t)list.bytes, joined);
+    comm_join(comm, list.data, (int64_t)list.count, joined);
     if (error->kind != ERROR_NONE)
         return false;
     for (uint8_t *at = joined->data; at < joined->data + joined->bytes;)

@@ -10,7 +10,7 @@
 #include "data/dataset.h"
 #include "data/file_series.h"
 #include "data/grid.h"
-#include "data/split_files.h"
+#include "data/split.h"
 
 struct arrays_file {
     char *path;

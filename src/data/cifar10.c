@@ -66,12 +66,11 @@ static bool find_directory(const char *root, char *directory, size_t size, struc
 {
     if (!data_root_check(root, advice, error))
         return false;
-    snprintf(directory, size, "%s", root);
-    if (has_files(directory))
-        return true;
-    snprintf(directory, size, "%s/cifar-10-batches-bin", root);
-    if (has_files(directory))
-        return true;
+    for (int below = 0; below < 2; below++) {
+        snprintf(directory, size, "%s%s", root, below ? "/cifar-10-batches-bin" : "");
+        if (has_files(directory))
+            return true;
+    }
     struct listing folders = {0};
     error_defer(listing_read(root, &folders, NULL, NULL, error));
     bool has_folders = false;
@@ -129,18 +128,6 @@ static bool check_records(struct dataset *dataset, struct cifar_file *file, stru
     return good;
 }
 
-static bool check_size(struct cifar_file *file, int64_t bytes, struct error *error)
-{
-    if (bytes == 0 || bytes % RECORD != 0)
-        return error_set(
-            error, ERROR_DATA,
-            "%s: %lld bytes are not a multiple of the record size of %d bytes (record %lld is "
-            "incomplete): the file is truncated or has extra data; fetch it again",
-            file->path, (long long)bytes, RECORD, (long long)bytes / RECORD);
-    file->records = bytes / RECORD;
-    return true;
-}
-
 static bool open_file(struct dataset *dataset, const char *directory, const char *name,
                       struct error *error)
 {
@@ -155,7 +142,14 @@ static bool open_file(struct dataset *dataset, const char *directory, const char
             errno == EINVAL || errno == EISDIR ? "not a regular file" : strerror(errno), advice);
     self->file_count++;
     file->first = dataset->count;
-    if (!check_size(file, bytes, error) || !check_records(dataset, file, error))
+    if (bytes == 0 || bytes % RECORD != 0)
+        return error_set(
+            error, ERROR_DATA,
+            "%s: %lld bytes are not a multiple of the record size of %d bytes (record %lld is "
+            "incomplete): the file is truncated or has extra data; fetch it again",
+            file->path, (long long)bytes, RECORD, (long long)bytes / RECORD);
+    file->records = bytes / RECORD;
+    if (!check_records(dataset, file, error))
         return false;
     dataset->count += file->records;
     return true;

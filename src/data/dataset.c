@@ -15,7 +15,6 @@
 #include "core/integer.h"
 #include "core/log.h"
 #include "data/split.h"
-#include "data/statistics.h"
 #include "data/window.h"
 
 static const struct dataset_format *const formats[] = {
@@ -199,7 +198,7 @@ bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label, struc
     return true;
 }
 
-/* The standard deviation of values that are equal as float32 is 1 (statistics.h). */
+/* The standard deviation of values that are equal as float32 is 1. */
 static double origin_of(bool is_wide, const struct channel_values *mean,
                         const struct channel_values *std, int64_t channel)
 {

@@ -40,7 +40,6 @@ libvittrain_a_SOURCES += \
 	src/data/crop.h \
 	src/data/dataset.c \
 	src/data/dataset.h \
-	src/data/file_list.c \
 	src/data/file_series.c \
 	src/data/file_series.h \
 	src/data/grid.c \
@@ -58,8 +57,6 @@ libvittrain_a_SOURCES += \
 	src/data/listing.h \
 	src/data/loader.c \
 	src/data/loader.h \
-	src/data/mix.c \
-	src/data/policy.c \
 	src/data/record_check.c \
 	src/data/record_check.h \
 	src/data/sampler.c \
@@ -67,9 +64,7 @@ libvittrain_a_SOURCES += \
 	src/data/split.c \
 	src/data/split.h \
 	src/data/split_files.c \
-	src/data/split_files.h \
 	src/data/statistics.c \
-	src/data/statistics.h \
 	src/data/synthetic.c \
 	src/data/time.c \
 	src/data/time.h \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/split_files.h"
+#include "data/split.h"
 
 #include <ctype.h>
 #include <glob.h>
@@ -13,7 +13,6 @@
 #include "core/integer.h"
 #include "core/text.h"
 #include "data/listing.h"
-#include "data/split.h"
 
 enum { FILES_MOST = 1 << 20 };
 

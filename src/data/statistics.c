@@ -2,7 +2,7 @@
 /* Each plane, the values of one channel of a record, is summed in fp64 in a fixed order; the sums
  * of planes are added exactly (device/exact_sum.h). The first finite value of each channel is
  * subtracted from all of its values, so that the variance of values far from zero is accurate. */
-#include "data/statistics.h"
+#include "data/dataset.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm.h"
 #include "core/allocate.h"
 #include "core/clock.h"
 #include "core/integer.h"

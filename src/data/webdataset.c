@@ -29,7 +29,7 @@
 #include "core/thread.h"
 #include "data/listing.h"
 #include "data/record_check.h"
-#include "data/split_files.h"
+#include "data/split.h"
 
 enum {
     THREADS = 8,

@@ -63,20 +63,6 @@ static void buffer_describe(const struct flat_model *flat, const struct unit *un
                                    .ready = flat->device->backend->event_open(flat->device)};
 }
 
-/* Returns the number of struct tensor_norms: 0 if no tensor adapts, else the number of tensors. */
-static int norms_count(const struct flat_model *flat)
-{
-    uint32_t count = 0;
-    bool adapts = false;
-    for (int i = 0; i < flat->count; i++)
-        for (int t = 0; t < flat->buffers[i].unit->tensor_count; t++) {
-            const struct unit_tensor *tensor = &flat->buffers[i].unit->tensors[t];
-            adapts = adapts || tensor->adapts;
-            count = tensor->index >= count ? tensor->index + 1 : count;
-        }
-    return adapts ? (int)count : 0;
-}
-
 void flat_open(struct flat_model *flat, const struct unit *units, int unit_count, struct mesh *mesh,
                struct device *device, struct stream *stream, enum data_type type, int moments,
                bool averaged, bool training)
@@ -100,10 +86,17 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
     mesh->shard_data->device = mesh->replica_data->device = device->backend;
     flat->norm_ready = device->backend->event_open(device);
     flat->sums_ready = device->backend->event_open(device);
-    for (int i = 0; i < unit_count; i++)
+    bool adapts = false;
+    int tensors = 0;
+    for (int i = 0; i < unit_count; i++) {
         buffer_describe(flat, &units[i], &flat->buffers[i]);
+        for (int t = 0; t < units[i].tensor_count; t++) {
+            adapts = adapts || units[i].tensors[t].adapts;
+            tensors = (int)larger(tensors, units[i].tensors[t].index + 1);
+        }
+    }
+    flat->norm_count = training && adapts ? tensors : 0;
     flat_orthogonal_open(flat);
-    flat->norm_count = training ? norms_count(flat) : 0;
 }
 
 void flat_close(struct flat_model *flat)

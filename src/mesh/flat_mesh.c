@@ -307,36 +307,30 @@ bool flat_check_same(struct flat_model *flat, struct error *error)
         (long long)(world->size - rank), tensor_at(flat, count - (int)tensor)->name);
 }
 
-/* Returns the index in the whole tensor of the first value that is not finite, or -1. */
-static int64_t tensor_find_nonfinite(const struct flat_model *flat,
-                                     const struct flat_buffer *buffer,
-                                     const struct unit_tensor *tensor, bool gradients)
-{
-    const struct device_backend *backend = flat->device->backend;
-    const float *values = gradients ? buffer->gradient : buffer->master;
-    int64_t begin, end, index = -1;
-    if (!flat_tensor_part(buffer, tensor, &begin, &end))
-        return -1;
-    OPERATION_RUN(flat->device, flat->stream, nonfinite, .type = TYPE_FP32, .count = end - begin,
-                  .values = values + begin, .index = flat->nonfinite_index);
-    backend->copy(flat->stream, &index, flat->nonfinite_index, sizeof index);
-    backend->stream_synchronize(flat->stream);
-    return index < 0 ? -1 : index + begin + buffer->shard_begin - tensor->offset;
-}
-
 bool flat_find_nonfinite(struct flat_model *flat, bool gradients, char *text, size_t size)
 {
-    int64_t found = -1;
-    for (int i = 0; i < flat->count && found < 0; i++) {
+    const struct device_backend *backend = flat->device->backend;
+    for (int i = 0; i < flat->count; i++) {
         const struct flat_buffer *buffer = &flat->buffers[gradients ? flat->count - 1 - i : i];
-        int tensors = buffer->unit->tensor_count;
-        for (int t = 0; t < tensors && found < 0; t++) {
+        const float *values = gradients ? buffer->gradient : buffer->master;
+        const int tensors = buffer->unit->tensor_count;
+        for (int t = 0; t < tensors; t++) {
             const struct unit_tensor *tensor =
                 &buffer->unit->tensors[gradients ? tensors - 1 - t : t];
-            found = tensor_find_nonfinite(flat, buffer, tensor, gradients);
-            if (found >= 0)
-                snprintf(text, size, "%s[%lld]", tensor->name, (long long)found);
+            int64_t begin, end, index = -1;
+            if (!flat_tensor_part(buffer, tensor, &begin, &end))
+                continue;
+            OPERATION_RUN(flat->device, flat->stream, nonfinite, .type = TYPE_FP32,
+                          .count = end - begin, .values = values + begin,
+                          .index = flat->nonfinite_index);
+            backend->copy(flat->stream, &index, flat->nonfinite_index, sizeof index);
+            backend->stream_synchronize(flat->stream);
+            if (index < 0)
+                continue;
+            snprintf(text, size, "%s[%lld]", tensor->name,
+                     (long long)(index + begin + buffer->shard_begin - tensor->offset));
+            return true;
         }
     }
-    return found >= 0;
+    return false;
 }

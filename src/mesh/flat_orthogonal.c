@@ -23,14 +23,6 @@ static struct matrix matrix_of(const struct unit_tensor *tensor)
     return (struct matrix){rows, columns, smaller(rows, columns)};
 }
 
-/* Returns the FLOPs of one step of the iteration. */
-static double matrix_flops(const struct unit_tensor *tensor)
-{
-    struct matrix matrix = matrix_of(tensor);
-    double side = (double)matrix.side;
-    return 2 * side * (2 * (double)tensor->count + side * side);
-}
-
 /* Assigns each matrix to the rank that has the fewest FLOPs so far (greedy). */
 void flat_orthogonal_open(struct flat_model *flat)
 {
@@ -49,8 +41,10 @@ void flat_orthogonal_open(struct flat_model *flat)
             bool orthogonal = flat->training && tensor->matrix && tensor->trainable;
             buffer->owner[t] = orthogonal ? owner : -1;
             buffer->orthogonal = buffer->orthogonal || orthogonal;
-            if (orthogonal)
-                work[owner] += matrix_flops(tensor);
+            if (orthogonal) { /* FLOPs of one step of the iteration */
+                double side = (double)matrix_of(tensor).side;
+                work[owner] += 2 * side * (2 * (double)tensor->count + side * side);
+            }
         }
     }
     free(work);

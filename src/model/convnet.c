@@ -186,14 +186,6 @@ static void unit_describe(struct tensors *tensors, int number)
     }
 }
 
-static void units_describe(struct convnet *convnet)
-{
-    struct tensors tensors = {.convnet = convnet};
-    convnet->model.units = allocate((size_t)convnet->model.unit_count, sizeof(struct unit));
-    for (int u = 0; u < convnet->model.unit_count; u++)
-        unit_describe(&tensors, u);
-}
-
 /* ---- activations. In training each node keeps its output for the backward pass. In evaluation
  * outputs share a few slots, and gradients always do: a slot is allocated when a node writes it and
  * released after its last reader. */
@@ -421,7 +413,10 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
     const struct convnet_node *last = &convnet->nodes[convnet->node_count - 1];
     convnet->model.output = (struct image_size){last->height, last->width};
     convnet->model.flops_per_image = flops_per_image(convnet);
-    units_describe(convnet);
+    struct tensors tensors = {.convnet = convnet};
+    convnet->model.units = allocate((size_t)convnet->model.unit_count, sizeof(struct unit));
+    for (int u = 0; u < convnet->model.unit_count; u++)
+        unit_describe(&tensors, u);
     outputs_plan(convnet);
     gradients_plan(convnet);
     return &convnet->model;

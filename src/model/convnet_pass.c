@@ -153,24 +153,6 @@ static void max_pool_backward(const struct convnet *convnet, const struct model_
                   .add = added_gradient(convnet, pass, node), .index = node->index, .dx = dx);
 }
 
-static void mean_pool_forward(const struct convnet *convnet, const struct model_pass *pass,
-                              const struct convnet_node *node, const void *x, void *y)
-{
-    MODEL_RUN(convnet, pass, pool_forward, .batch = pass->batch,
-              .tokens = node->in_height * node->in_width, .width = node->channels, .mean = true,
-              .x = x, .y = y);
-}
-
-static void mean_pool_backward(const struct convnet *convnet, const struct model_pass *pass,
-                               const struct convnet_node *node, const void *dy)
-{
-    void *dx = input_gradient(convnet, pass, node);
-    if (dx != NULL)
-        MODEL_RUN(convnet, pass, pool_backward, .batch = pass->batch,
-                  .tokens = node->in_height * node->in_width, .width = node->channels, .mean = true,
-                  .dy = dy, .dx = dx);
-}
-
 /* Transpose [rows, columns] of each sample. */
 static void samples_transpose(const struct convnet *convnet, const struct model_pass *pass,
                               int64_t rows, int64_t columns, const void *x, void *y)
@@ -238,7 +220,8 @@ static void node_forward(const struct convnet *convnet, const struct model_pass 
         max_pool_forward(convnet, pass, node, x, y);
         break;
     case CONVNET_MEAN_POOL:
-        mean_pool_forward(convnet, pass, node, x, y);
+        MODEL_RUN(convnet, pass, pool_forward, .batch = pass->batch, .tokens = pixels,
+                  .width = node->channels, .mean = true, .x = x, .y = y);
         break;
     case CONVNET_FLATTEN:
         samples_transpose(convnet, pass, pixels, node->in, x, y);
@@ -257,6 +240,8 @@ static void node_backward(const struct convnet *convnet, const struct model_pass
     const struct convnet_node *node = &convnet->nodes[number];
     const void *x = output_of(convnet, pass, node->input);
     void *dy = gradient_memory(convnet, pass, node->gradient[0]);
+    void *dx = input_gradient(convnet, pass, node);
+    const int64_t pixels = node->in_height * node->in_width;
     switch (node->kind) {
     case CONVNET_IMAGES:
         break;
@@ -270,11 +255,12 @@ static void node_backward(const struct convnet *convnet, const struct model_pass
         max_pool_backward(convnet, pass, node, dy);
         break;
     case CONVNET_MEAN_POOL:
-        mean_pool_backward(convnet, pass, node, dy);
+        if (dx != NULL)
+            MODEL_RUN(convnet, pass, pool_backward, .batch = pass->batch, .tokens = pixels,
+                      .width = node->channels, .mean = true, .dy = dy, .dx = dx);
         break;
     case CONVNET_FLATTEN:
-        samples_transpose(convnet, pass, node->in, node->in_height * node->in_width, dy,
-                          input_gradient(convnet, pass, node));
+        samples_transpose(convnet, pass, node->in, pixels, dy, dx);
         break;
     case CONVNET_LINEAR:
         linear_backward(convnet, pass, node, x, dy);

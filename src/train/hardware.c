@@ -82,11 +82,11 @@ bool hardware_has_memory(const struct device *device)
     return device->backend->memory_free != NULL;
 }
 
-size_t hardware_memory_now(struct device *device)
+size_t hardware_memory(struct device *device, bool peak)
 {
     struct device_limits limits;
     if (!hardware_has_memory(device))
-        return resident_now() - resident_shared();
+        return (peak ? resident_peak() : resident_now()) - resident_shared();
     device->backend->limits(device, &limits);
     return limits.memory_bytes - device->backend->memory_free(device);
 }
@@ -96,15 +96,9 @@ size_t hardware_memory_base(struct device *device)
     const size_t mebibyte = 1 << 20;
     struct device_limits limits;
     if (hardware_has_memory(device))
-        return hardware_memory_now(device);
+        return hardware_memory(device, false);
     device->backend->limits(device, &limits);
     return limits.library_bytes + (resident_private() + mebibyte - 1) / mebibyte * mebibyte;
-}
-
-size_t hardware_memory_peak(struct device *device)
-{
-    return hardware_has_memory(device) ? hardware_memory_now(device)
-                                       : resident_peak() - resident_shared();
 }
 
 size_t hardware_memory_room(struct device *device, struct comm *node, const struct options *options,

@@ -34,11 +34,10 @@ bool hardware_has_memory(const struct device *device);
  * host: the private memory of this process in whole MiB, which does not vary between starts, and
  * the library_bytes of struct device_limits. */
 size_t hardware_memory_base(struct device *device);
-/* Return the bytes in use now, and the peak so far. On a GPU, both are all that is not free now. On
+/* Return the bytes in use now, or the peak so far. On a GPU, both are all that is not free now. On
  * a host, they are the resident set size of this process without the pages of files and of shared
  * memory that are resident now. */
-size_t hardware_memory_now(struct device *device);
-size_t hardware_memory_peak(struct device *device);
+size_t hardware_memory(struct device *device, bool peak);
 
 /* Percent of the free memory that stays unused: libraries load kernels at their first use, and the
  * other processes of a node need memory, too. */

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_read.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/weights_file.h"
 #include "config/command_line.h"
 #include "config/options.h"
@@ -47,7 +47,7 @@ static bool options_read(struct inference *inference, const char *weights, bool 
                          const struct command_line *line, struct comm *world, struct error *error)
 {
     struct options *options = &inference->run.options;
-    const char *architecture = inference->metadata.model.name;
+    const char *architecture = inference->metadata.options.model.name;
     if (!model_metadata_read(weights, world, &inference->metadata, error))
         return false;
     struct options defaults;
@@ -55,8 +55,9 @@ static bool options_read(struct inference *inference, const char *weights, bool 
     if (text_ends_with(weights, ".safetensors")) {
         model_metadata_apply(&inference->metadata, options);
     } else {
-        char *deck = NULL;
-        if (!checkpoint_read_deck(weights, world, &deck, error))
+        struct training_state state;
+        char *deck;
+        if (!checkpoint_read_deck(weights, world, &state, &deck, error))
             return false;
         *options = defaults;
         error_defer(checkpoint_deck_parse(deck, weights, options, error));

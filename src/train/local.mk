@@ -37,7 +37,6 @@ libvittrain_a_SOURCES += \
 	src/train/step_io.c \
 	src/train/straggler.c \
 	src/train/straggler.h \
-	src/train/target_metrics.c \
 	src/train/trainer.c \
 	src/train/trainer.h \
 	src/train/trainer_checkpoint.c \

@@ -24,25 +24,20 @@ static void key_write(const struct device_limits *limits, enum data_type type, c
              end != NULL ? (int)(end - limits->name) : (int)strlen(limits->name), limits->name);
 }
 
-/* Return the rate of a line with this key; NAN if the line has another key or is damaged. */
-static double line_rate(const char *line, const char *key)
-{
-    char *end;
-    const double rate = strtod(line, &end);
-    return end != line && *end == ' ' && strcmp(end + 1, key) == 0 && rate > 0 && rate < rate_most
-               ? rate
-               : (double)NAN;
-}
-
+/* Return the rate of the first line with this key that is not damaged; NAN: there is none. */
 static double rate_read(const char *path, const char *key)
 {
-    double rate = NAN;
+    double found = NAN;
     char *rest = NULL, *text = text_file_read(path, NULL);
     for (char *line = text != NULL ? strtok_r(text, "\n", &rest) : NULL;
-         line != NULL && isnan(rate); line = strtok_r(NULL, "\n", &rest))
-        rate = line_rate(line, key);
+         line != NULL && isnan(found); line = strtok_r(NULL, "\n", &rest)) {
+        char *end;
+        const double rate = strtod(line, &end);
+        if (end != line && *end == ' ' && strcmp(end + 1, key) == 0 && rate > 0 && rate < rate_most)
+            found = rate;
+    }
     free(text);
-    return rate;
+    return found;
 }
 
 /* Replace the line of the key; NAN: remove it. A folder that cannot be written is no error. */

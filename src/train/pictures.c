@@ -22,8 +22,10 @@ enum panel { PANEL_INPUT, PANEL_TARGET, PANEL_PREDICTION, PANEL_ERROR, PANELS };
 
 /* Sizes are multiples of 8 bytes: pictures are added as integers. */
 struct wrong_sample {
-    float probability; /* of the predicted class */
-    uint32_t record;
+    struct wrong_key {
+        float probability; /* of the predicted class */
+        uint32_t record;
+    } key;
     int32_t label, predicted;
     int64_t channels, height, width;                     /* of the thumbnail */
     uint8_t pixels[THUMBNAIL_SIDE * THUMBNAIL_SIDE * 3]; /* [height, width, channels] */
@@ -64,10 +66,10 @@ void pictures_free(struct pictures *pictures)
 
 /* ---- misclassified samples */
 
-static bool wrong_precedes(const struct wrong_sample *one, const struct wrong_sample *other)
+static bool key_precedes(struct wrong_key one, struct wrong_key other)
 {
-    return one->probability > other->probability ||
-           (one->probability == other->probability && one->record < other->record);
+    return one.probability > other.probability ||
+           (one.probability == other.probability && one.record < other.record);
 }
 
 /* Reduce an image [channels, height, width] by a whole factor: means over squares. Images with
@@ -103,14 +105,14 @@ static void wrong_add(struct pictures *pictures, const struct batch *batch,
     const int64_t classes = pictures->session->model->classes;
     struct wrong_sample *list = pictures->wrong;
     for (int64_t i = 0; i < batch->count && source->type == DATASET_UINT8; i++) {
-        struct wrong_sample sample = {.probability = probabilities[i * classes + predicted[i]],
-                                      .record = batch->records[i],
-                                      .label = batch->labels[i],
-                                      .predicted = predicted[i]};
+        struct wrong_sample sample = {
+            .key = {probabilities[i * classes + predicted[i]], batch->records[i]},
+            .label = batch->labels[i],
+            .predicted = predicted[i]};
         int place = pictures->count;
-        while (place > 0 && wrong_precedes(&sample, &list[place - 1]))
+        while (place > 0 && key_precedes(sample.key, list[place - 1].key))
             place--;
-        if (sample.label == sample.predicted || !(sample.probability >= 0) ||
+        if (sample.label == sample.predicted || !(sample.key.probability >= 0) ||
             place == WRONG_SAMPLES)
             continue;
         pictures->count += pictures->count < WRONG_SAMPLES;
@@ -125,23 +127,16 @@ static void wrong_add(struct pictures *pictures, const struct batch *batch,
  * of this rank that are in the first places. */
 static void wrong_gather(struct pictures *pictures, struct comm *world)
 {
-    struct key {
-        float probability;
-        uint32_t record;
-    } *keys = allocate((size_t)world->size * WRONG_SAMPLES, sizeof *keys);
+    struct wrong_key *keys = allocate((size_t)world->size * WRONG_SAMPLES, sizeof *keys);
     struct wrong_sample *all = allocate(WRONG_SAMPLES, sizeof *all);
     for (int i = 0; i < WRONG_SAMPLES; i++)
         keys[world->rank * WRONG_SAMPLES + i] =
-            i < pictures->count
-                ? (struct key){pictures->wrong[i].probability, pictures->wrong[i].record}
-                : (struct key){.probability = -1};
+            i < pictures->count ? pictures->wrong[i].key : (struct wrong_key){.probability = -1};
     comm_all_gather(world, keys, WRONG_SAMPLES * (int64_t)sizeof *keys, COMM_BYTE);
     for (pictures->count = 0; pictures->count < WRONG_SAMPLES; pictures->count++) {
         int best = 0;
         for (int i = 1; i < world->size * WRONG_SAMPLES; i++)
-            if (keys[i].probability > keys[best].probability ||
-                (keys[i].probability == keys[best].probability &&
-                 keys[i].record < keys[best].record))
+            if (key_precedes(keys[i], keys[best]))
                 best = i;
         if (keys[best].probability < 0)
             break;
@@ -160,13 +155,13 @@ static json_t *wrong_to_json(const struct dataset *dataset, const struct wrong_s
     char name[1024];
     char *png = image_png_text(sample->pixels, sample->height, sample->width, sample->channels);
     if (dataset->format->name_record != NULL)
-        dataset->format->name_record(dataset, sample->record, name, sizeof name);
+        dataset->format->name_record(dataset, sample->key.record, name, sizeof name);
     else
-        snprintf(name, sizeof name, "record %u", (unsigned)sample->record);
+        snprintf(name, sizeof name, "record %u", (unsigned)sample->key.record);
     value_put(object, "name", value_name(name));
     value_put(object, "class", json_integer(sample->label));
     value_put(object, "predicted", json_integer(sample->predicted));
-    value_put(object, "probability", value_number((double)sample->probability));
+    value_put(object, "probability", value_number((double)sample->key.probability));
     value_put(object, "png", value_name(png));
     free(png);
     return object;

@@ -142,19 +142,6 @@ bool receipts_due(const struct trainer *trainer, int64_t step)
     return every > 0 && (step % every == 0 || step == trainer->total_steps);
 }
 
-/* Write "weights of blocks.3 differ". */
-static void column_describe(const struct model *model, int column, char *text, size_t size)
-{
-    const int unit = column - RECEIPT_HASHES, units = model->unit_count;
-    if (column < RECEIPT_HASHES)
-        snprintf(text, size, "%s differs",
-                 column == RECEIPT_LOSS ? "the loss" : "the norm of the gradient");
-    else
-        snprintf(text, size,
-                 unit < units ? "weights of %s differ" : "optimizer state or EMA of %s differs",
-                 model->units[unit % units].name);
-}
-
 /* Compare a line with that of the run; both have `values` cells after the step, and then perhaps
  * hashes of grains. The error names the first unit that differs, or loss or norm if all units are
  * equal, and the first grain whose hash differs. If only a grain differs, the values are the hashes
@@ -164,6 +151,8 @@ static void receipt_compare(const struct trainer *trainer, const char *now, int 
 {
     const char *run = trainer->receipts.expected->line[trainer->receipts.next];
     const char *first_run = NULL, *first_now = NULL;
+    const struct model *model = trainer->run.session.model;
+    const int units = model->unit_count;
     char what[TENSOR_NAME + 48], machine[1024], others[96] = "; all other values are equal";
     int first = 0, different = 0, grain = -1;
     run += strcspn(run, ",");
@@ -201,7 +190,13 @@ static void receipt_compare(const struct trainer *trainer, const char *now, int 
     if (different == 0)
         snprintf(what, sizeof what, "the hash of grain %d differs", grain);
     else
-        column_describe(trainer->run.session.model, first, what, sizeof what);
+        snprintf(what, sizeof what, "%s%s differ%s",
+                 first == RECEIPT_LOSS            ? "the loss"
+                 : first == RECEIPT_NORM          ? "the norm of the gradient"
+                 : first < RECEIPT_HASHES + units ? "weights of "
+                                                  : "optimizer state or EMA of ",
+                 first < RECEIPT_HASHES ? "" : model->units[(first - RECEIPT_HASHES) % units].name,
+                 first >= RECEIPT_HASHES && first < RECEIPT_HASHES + units ? "" : "s");
     if (different > 0 && grain >= 0)
         snprintf(others, sizeof others, "; first different grain %d; %d of %d values differ", grain,
                  different, values);

@@ -53,14 +53,15 @@ static void evaluation_resolve(struct eval_options *eval, const struct model_ent
                                const struct model_metadata *weights, int64_t image)
 {
     const double fraction = entry->crop_fraction > 0 ? entry->crop_fraction : usual_crop_fraction;
-    const bool known = weights != NULL && weights->model.image > 0 && weights->eval.resize > 0 &&
-                       weights->eval.crop == CROP_CENTER;
+    const struct options *trained = weights != NULL ? &weights->options : NULL;
+    const bool known = trained != NULL && trained->model.image > 0 && trained->eval.resize > 0 &&
+                       trained->eval.crop == CROP_CENTER;
     choice_set(&eval->crop, CROP_AUTO, CROP_CENTER);
     if (eval->crop == CROP_NONE)
         return;
-    choice_set(&eval->resize_to, RESIZE_AUTO, known ? weights->eval.resize_to : RESIZE_SHORTER);
+    choice_set(&eval->resize_to, RESIZE_AUTO, known ? trained->eval.resize_to : RESIZE_SHORTER);
     if (eval->resize == 0)
-        eval->resize = known ? image * weights->eval.resize / weights->model.image
+        eval->resize = known ? image * trained->eval.resize / trained->model.image
                              : (int64_t)floor((double)image / fraction);
 }
 
@@ -83,30 +84,6 @@ static void normalisation_resolve(struct augment_options *augment, const struct 
         list_set(&augment->mean, entry->mean, 3);
         list_set(&augment->std, entry->std, 3);
     }
-}
-
-static void interpolation_resolve(struct augment_options *augment, const struct model_entry *entry,
-                                  const struct model_metadata *weights)
-{
-    const bool photos = augment->recipe == RECIPE_PHOTOS;
-    if (photos && weights != NULL)
-        choice_set(&augment->interpolation, INTERPOLATION_AUTO,
-                   (int)model_metadata_interpolation(weights));
-    if (photos)
-        choice_set(&augment->interpolation, INTERPOLATION_AUTO, (int)entry->interpolation);
-    choice_set(&augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
-}
-
-/* The channels of float32 records are those of the data, unless the option has a value. */
-static bool channels_resolve(struct options *options, const struct dataset *dataset,
-                             struct error *error)
-{
-    if (dataset->type != DATASET_FLOAT32 || options->model.channels > 0)
-        return true;
-    options->model.channels = dataset->channels;
-    return dataset->channels <= IMAGE_CHANNELS ||
-           error_set(error, ERROR_DATA, "the images have %lld channels, and the most is %d",
-                     (long long)dataset->channels, IMAGE_CHANNELS);
 }
 
 /* float32 values are no photographs. Return false if an option is for photographs only. */
@@ -165,7 +142,7 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
                          "augment.rot90=on needs square images, and the model reads %lld x %lld "
                          "pixels: leave it out, or set augment.flip and augment.vflip",
                          (long long)image, (long long)width);
-    if (weights != NULL && strcmp(weights->model.name, options->model.name) != 0)
+    if (weights != NULL && strcmp(weights->options.model.name, options->model.name) != 0)
         weights = NULL; /* no metadata, or those of another model */
     const bool free_geometry =
         augment->resize == 0 && augment->resize_to == RESIZE_AUTO && augment->crop == CROP_AUTO;
@@ -194,7 +171,12 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     if (photos && evaluates_centre && augment->random_resized_crop == SWITCH_ON)
         evaluation_resolve(&options->eval, entry, weights, image);
     normalisation_resolve(augment, dataset, entry, weights);
-    interpolation_resolve(augment, entry, weights);
+    if (photos && weights != NULL)
+        choice_set(&augment->interpolation, INTERPOLATION_AUTO,
+                   weights->options.augment.interpolation);
+    choice_set(&augment->interpolation, INTERPOLATION_AUTO,
+               photos ? (int)entry->interpolation : INTERPOLATION_BILINEAR);
+    choice_set(&augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
     return true;
 }
 
@@ -349,8 +331,15 @@ bool options_resolve(struct options *options, const struct dataset *dataset,
         return error_set(error, ERROR_USAGE,
                          "augment.resize=%lld and model.image=%lld differ: leave one of them out",
                          (long long)options->augment.resize, (long long)options->model.image);
-    return channels_resolve(options, dataset, error) && loss_resolve(options, dataset, error) &&
-           targets_check(options, dataset, error) && planes_resolve(options, dataset, error) &&
+    /* The channels of float32 records are those of the data, unless the option has a value. */
+    if (dataset->type == DATASET_FLOAT32 && options->model.channels == 0) {
+        options->model.channels = dataset->channels;
+        if (dataset->channels > IMAGE_CHANNELS)
+            return error_set(error, ERROR_DATA, "the images have %lld channels, and the most is %d",
+                             (long long)dataset->channels, IMAGE_CHANNELS);
+    }
+    return loss_resolve(options, dataset, error) && targets_check(options, dataset, error) &&
+           planes_resolve(options, dataset, error) &&
            recipe_resolve(options, dataset, weights, error);
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint_read.h"
+#include "checkpoint/checkpoint_file.h"
 #include "checkpoint/model_metadata.h"
 #include "config/option_changes.h"
 #include "core/allocate.h"
@@ -222,22 +222,16 @@ static void data_compare(struct comparison *comparison, const char *path,
 }
 
 /* Compare the grid of arrays and the step of their times with those in the metadata. */
-static void grid_compare_with(struct comparison *comparison, const char *path)
+static void grid_difference_add(struct comparison *comparison, const char *path,
+                                const struct checkpoint_contents *contents)
 {
     struct dataset dataset = comparison->trainer->run.train.dataset;
     struct model_metadata metadata;
     struct error reason = {0};
-    char *text = NULL;
-    if (!model_metadata_read_text(path, &text, &reason)) {
-        error_clear(&reason);
-        return;
-    }
-    model_metadata_parse(text, &metadata);
+    model_metadata_parse(contents->metadata, &metadata);
     if (!arrays_check_grid(&dataset, metadata.grid, path, &reason))
         difference_add(comparison, "%s", reason.text);
-    error_clear(&reason);
     model_metadata_free(&metadata);
-    free(text);
 }
 
 /* A deck of another version that cannot be read is not compared. */
@@ -292,7 +286,7 @@ static bool contents_compare(const struct trainer *trainer, const char *path,
     deck_compare(&comparison, path, contents);
     *other_monitor = comparison.other_monitor;
     data_compare(&comparison, path, contents);
-    grid_compare_with(&comparison, path);
+    grid_difference_add(&comparison, path, contents);
     if (comparison.first[0] != '\0')
         return error_set(error, ERROR_USAGE, "cannot %s from %s: %s; use %s",
                          replays ? "replay" : "resume", path, comparison.first,

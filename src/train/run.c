@@ -13,28 +13,10 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "data/grid.h"
-#include "data/statistics.h"
 
 bool run_reads_weights(const struct options *options)
 {
     return strcmp(options->model.init, "none") != 0 && options->model.init[0] != '\0';
-}
-
-/* Collective. Reads the metadata of the weights of model.init; empty without a local file. A run
- * that is resumed does not need the file. */
-static bool weights_describe(const struct run *run, struct model_metadata *weights,
-                             struct error *error)
-{
-    const char *init = run->options.model.init;
-    char path[WEIGHTS_PATH];
-    *weights = (struct model_metadata){.class_count = 0};
-    if (!run_reads_weights(&run->options))
-        return true;
-    if (!weights_file_find(init, true, run->world, path, error))
-        return false;
-    int64_t there = access(path, R_OK) == 0;
-    comm_broadcast(run->world, &there, 1, COMM_INT64, 0);
-    return there == 0 || model_metadata_read(path, run->world, weights, error);
 }
 
 /* Check that records of both splits have the same shape, and that labels mean the same classes. A
@@ -98,14 +80,22 @@ bool run_open(struct run *run, const struct options *options, struct comm *world
               struct error *error)
 {
     struct model_metadata weights;
+    char path[WEIGHTS_PATH];
     *run = (struct run){
         .world = world, .options = *options, .validates = options->data.val != VALIDATION_NONE};
     status_set_phase(PHASE_DATA_OPEN);
     if (!feed_open(&run->train, &run->options, SPLIT_TRAIN, world, error) ||
         (run->validates && !run_open_split(run, SPLIT_VALIDATION, &run->validation, error)))
         return false;
-    if (weights_describe(run, &weights, error))
-        error_defer(model_metadata_check(&weights, options->model.init, options, true, error));
+    weights = (struct model_metadata){.class_count = 0};
+    if (run_reads_weights(options) &&
+        weights_file_find(options->model.init, true, world, path, error)) {
+        /* A run that is resumed does not need the file. */
+        int64_t there = access(path, R_OK) == 0;
+        comm_broadcast(world, &there, 1, COMM_INT64, 0);
+        if (there == 0 || model_metadata_read(path, world, &weights, error))
+            error_defer(model_metadata_check(&weights, options->model.init, options, true, error));
+    }
     const bool good = run_open_model(run, true, &weights, error);
     model_metadata_free(&weights);
     return good;
@@ -138,10 +128,11 @@ bool run_use_statistics(struct run *run, struct dataset *dataset,
                         const struct value_statistics *statistics, struct error *error)
 {
     struct dataset *validation = &run->validation.dataset;
+    run->session.model->statistics = *statistics;
     error_defer(dataset_set_origins(dataset, statistics, error) &&
                 (!run->validates || dataset == validation ||
                  dataset_copy_origins(validation, dataset, error)) &&
-                session_use_statistics(&run->session, statistics, dataset, error));
+                session_set_normalisation(&run->session, dataset, error));
     return comm_agree(run->world, error);
 }
 

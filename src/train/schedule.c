@@ -74,41 +74,31 @@ static double onecycle_value(const struct schedule *schedule, struct position at
     return cosine_between(high, last, fmin((at.done - top) / (end - top), 1));
 }
 
-static double schedule_main_rate(const struct schedule *schedule, struct position at)
+double schedule_rate(const struct schedule *schedule, int64_t step)
 {
-    const struct options *options = schedule->options;
-    double rate = schedule->base_rate;
-    double low = rate / options->schedule.div_factor;
-
-    switch ((enum schedule_choice)options->schedule.name) {
+    const struct schedule_options *options = &schedule->options->schedule;
+    const int64_t unit = schedule_unit(schedule, step);
+    const struct position at = schedule_position(schedule, step);
+    const double rate = schedule->base_rate, low = rate / options->div_factor;
+    if (unit < options->warmup) {
+        const double factor = options->name == SCHEDULE_PLATEAU ? schedule->plateau_factor : 1;
+        return rate * factor * (double)(unit + 1) / (double)options->warmup;
+    }
+    switch ((enum schedule_choice)options->name) {
     case SCHEDULE_CONSTANT:
         return rate;
     case SCHEDULE_COSINE:
-        return cosine_between(rate, options->schedule.min_lr, at.done / at.total);
+        return cosine_between(rate, options->min_lr, at.done / at.total);
     case SCHEDULE_STEP:
-        return rate *
-               pow(options->schedule.gamma, floor(at.done / (double)options->schedule.step_size));
+        return rate * pow(options->gamma, floor(at.done / (double)options->step_size));
     case SCHEDULE_ONECYCLE:
-        return onecycle_value(schedule, at, low, rate, low / options->schedule.final_div_factor);
+        return onecycle_value(schedule, at, low, rate, low / options->final_div_factor);
     case SCHEDULE_PLATEAU:
         return rate * schedule->plateau_factor;
     case SCHEDULE_LINEAR:
-        return rate * (1 + (options->schedule.end_factor - 1) * at.done / at.total);
+        return rate * (1 + (options->end_factor - 1) * at.done / at.total);
     }
-    error_abort(__FILE__, __LINE__, "unknown schedule %d", options->schedule.name);
-}
-
-double schedule_rate(const struct schedule *schedule, int64_t step)
-{
-    int64_t warmup = schedule->options->schedule.warmup;
-    int64_t unit = schedule_unit(schedule, step);
-
-    if (unit < warmup) {
-        bool reduced = schedule->options->schedule.name == SCHEDULE_PLATEAU;
-        double factor = reduced ? schedule->plateau_factor : 1;
-        return schedule->base_rate * factor * (double)(unit + 1) / (double)warmup;
-    }
-    return schedule_main_rate(schedule, schedule_position(schedule, step));
+    error_abort(__FILE__, __LINE__, "unknown schedule %d", options->name);
 }
 
 double schedule_momentum(const struct schedule *schedule, int64_t step, double momentum)

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint_read.h"
-#include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/memory_checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights_file.h"
@@ -22,9 +21,8 @@
 #include "train/hardware.h"
 #include "train/optimizer.h"
 
-/* Sets the normalisation of images. dataset: has the origins; NULL: they are 0. */
-static bool normalisation_set(struct session *session, const struct dataset *dataset,
-                              struct error *error)
+bool session_set_normalisation(struct session *session, const struct dataset *dataset,
+                               struct error *error)
 {
     static const double none[IMAGE_CHANNELS];
     const double *origin = dataset != NULL ? dataset->channel_origin : none;
@@ -44,13 +42,6 @@ static bool normalisation_set(struct session *session, const struct dataset *dat
         session->input.target_std[t] = known ? (float)statistics->target_std.value[t] : 1;
     }
     return true;
-}
-
-bool session_use_statistics(struct session *session, const struct value_statistics *statistics,
-                            const struct dataset *dataset, struct error *error)
-{
-    session->model->statistics = *statistics;
-    return normalisation_set(session, dataset, error);
 }
 
 /* Fails if options do not fit training with grains, whose results do not depend on the layout. */
@@ -106,7 +97,7 @@ static bool session_open_model(struct session *session, bool training, struct er
         status_name_unit(u, session->model->units[u].name);
     if (options->debug.profile)
         session->profile = profile_open(session->device, session->model->unit_count);
-    return normalisation_set(session, NULL, error) &&
+    return session_set_normalisation(session, NULL, error) &&
            (!training || session->grain == 0 || grains_check(session, error));
 }
 
@@ -215,22 +206,6 @@ static void batch_allocate(struct session *session, const struct image_source *s
     session->flat.counted = counts ? &session->io.sums->counted : NULL;
 }
 
-/* Takes the memory of grains from the arena. */
-static void grains_layout(struct session *session)
-{
-    const struct model *model = session->model;
-    int64_t largest = 0, channels = 0;
-    for (int u = 0; u < model->unit_count; u++)
-        for (int t = 0; t < model->units[u].tensor_count; t++) {
-            const struct unit_tensor *tensor = &model->units[u].tensors[t];
-            largest = larger(largest, tensor->count);
-            if (tensor->kind == TENSOR_STATE) /* running statistics of batch norm */
-                channels = larger(channels, tensor->count);
-        }
-    grains_allocate(session->grains, &session->memory.arena, session->batch,
-                    session_grains(session), largest, channels);
-}
-
 /* Training's activations are laid out first because they are larger. */
 static void session_layout(struct session *session, const struct image_source *source,
                            bool training)
@@ -239,8 +214,18 @@ static void session_layout(struct session *session, const struct image_source *s
     const struct device_backend *backend = session->device->backend;
     flat_allocate(&session->flat, arena);
     batch_allocate(session, source, training);
-    if (training && session->grains != NULL)
-        grains_layout(session);
+    if (training && session->grains != NULL) {
+        int64_t largest = 0, channels = 0; /* elements of a tensor; channels of a batch norm */
+        for (int u = 0; u < session->model->unit_count; u++)
+            for (int t = 0; t < session->model->units[u].tensor_count; t++) {
+                const struct unit_tensor *tensor = &session->model->units[u].tensors[t];
+                largest = larger(largest, tensor->count);
+                if (tensor->kind == TENSOR_STATE)
+                    channels = larger(channels, tensor->count);
+            }
+        grains_allocate(session->grains, arena, session->batch, session_grains(session), largest,
+                        channels);
+    }
     size_t workspace = backend->workspace_bytes(session->device);
     void *memory = arena_take(arena, MEMORY_BUFFERS, workspace);
     if (!arena_is_measuring(arena))
@@ -396,23 +381,6 @@ void session_place(struct session *session, void *memory, size_t bytes,
     session_layout(session, source, training);
 }
 
-/* Copies the weights of the loss to the device. */
-static void loss_weights_set(struct session *session, const struct image_source *source)
-{
-    const struct device_backend *backend = session->device->backend;
-    const struct option_list *weights = &session->options->train.weights;
-    float values[OPTION_LIST];
-    for (int i = 0; i < weights->count; i++)
-        values[i] = (float)weights->value[i];
-    if (session->loss_weights != NULL)
-        backend->copy(session->stream, session->loss_weights, values,
-                      (size_t)weights->count * sizeof *values);
-    if (session->row_weights != NULL)
-        backend->copy(session->stream, session->row_weights, source->row_weights,
-                      (size_t)session->model->output.height * sizeof(float));
-    backend->stream_synchronize(session->stream);
-}
-
 /* Collective. Measures the memory, opens what ranks share, and checks that all of it is available;
  * without sharing if that is not possible, or leaves too little of /dev/shm for checkpoint.memory.
  * Checkpoints of an earlier attempt count as used. */
@@ -490,7 +458,18 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     session_place(session, memory->allocation, bytes, source, training);
     const double scale = session->io.scaler != NULL ? session->options->train.loss_scale : 1;
     session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
-    loss_weights_set(session, source);
+    /* The weights of the loss. */
+    const struct option_list *weights = &session->options->train.weights;
+    float values[OPTION_LIST];
+    for (int i = 0; i < weights->count; i++)
+        values[i] = (float)weights->value[i];
+    if (session->loss_weights != NULL)
+        backend->copy(session->stream, session->loss_weights, values,
+                      (size_t)weights->count * sizeof *values);
+    if (session->row_weights != NULL)
+        backend->copy(session->stream, session->row_weights, source->row_weights,
+                      (size_t)session->model->output.height * sizeof(float));
+    backend->stream_synchronize(session->stream);
     return true;
 }
 
@@ -512,8 +491,7 @@ void session_set_scaler(struct session *session, const struct loss_scaler *scale
 
 size_t session_memory_used(const struct session *session, bool peak)
 {
-    return (peak ? hardware_memory_peak(session->device) : hardware_memory_now(session->device)) +
-           session->memory.arena.outside;
+    return hardware_memory(session->device, peak) + session->memory.arena.outside;
 }
 
 void session_log_memory(const struct session *session)

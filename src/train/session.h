@@ -89,11 +89,10 @@ MUST_CHECK bool session_open(struct session *session, const struct options *opti
 MUST_CHECK bool session_imagine(struct session *session, const struct options *options, int ranks,
                                 int node_ranks, bool training, struct error *error);
 
-/* Sets the statistics of the training samples. Images are normalised by them if the options have no
- * values. dataset: its origins (dataset.h) are subtracted from the values that are normalised. */
-MUST_CHECK bool session_use_statistics(struct session *session,
-                                       const struct value_statistics *statistics,
-                                       const struct dataset *dataset, struct error *error);
+/* Sets the normalisation of images and targets by the options or the model's statistics. dataset:
+ * its origins (dataset.h) are subtracted from the values; NULL: they are 0. */
+MUST_CHECK bool session_set_normalisation(struct session *session, const struct dataset *dataset,
+                                          struct error *error);
 
 /* Measures without allocating: sets session->memory to what session_allocate would allocate for
  * passes of `batch` samples. rows: NULL, or zeros [ARENA_UNIT_ROWS + units] to which the arena's

@@ -144,66 +144,41 @@ void step_forward(struct session *session, const struct model_pass *pass)
     }
 }
 
-static void labels_loss(struct session *session, int64_t count, double scale, bool gradient,
-                        float *probabilities)
+void step_loss(struct session *session, int64_t count, double scale, bool gradient,
+               float *probabilities)
 {
-    static const enum cross_entropy_kind kinds[] = {
+    static const enum cross_entropy_kind entropy[] = {
         [TRAIN_LOSS_AUTO] = CROSS_ENTROPY_SOFTMAX,
         [TRAIN_LOSS_CROSS_ENTROPY] = CROSS_ENTROPY_SOFTMAX,
         [TRAIN_LOSS_BCE] = CROSS_ENTROPY_BINARY,
         [TRAIN_LOSS_BCE_SUM] = CROSS_ENTROPY_BINARY_SUM};
-    const struct cross_entropy args = {
-        .type = session->compute,
-        .kind = gradient ? kinds[session->options->train.loss] : CROSS_ENTROPY_SOFTMAX,
-        .batch = count,
-        .classes = session->model->classes,
-        .smoothing = gradient ? (float)session->options->train.label_smoothing : 0,
-        .scale = (float)scale,
-        .logits = session->logits,
-        .labels = session->input.labels,
-        .targets = gradient ? session->input.targets : NULL,
-        .dlogits = gradient ? session->logits : NULL,
-        .scaler = gradient ? session->io.scaler : NULL,
-        .sums = session->io.sums,
-        .predicted = gradient ? NULL : session->predicted,
-        .probabilities = probabilities};
-    session->device->backend->cross_entropy(session->stream, &args);
-}
-
-static void targets_loss(struct session *session, int64_t count, double scale, bool gradient)
-{
     static const enum target_loss_kind kinds[] = {[TRAIN_LOSS_CROSS_ENTROPY] = TARGET_CROSS_ENTROPY,
                                                   [TRAIN_LOSS_BCE] = TARGET_BINARY,
                                                   [TRAIN_LOSS_BCE_SUM] = TARGET_BINARY,
                                                   [TRAIN_LOSS_SQUARED] = TARGET_SQUARED,
                                                   [TRAIN_LOSS_ABSOLUTE] = TARGET_ABSOLUTE,
                                                   [TRAIN_LOSS_HUBER] = TARGET_HUBER};
+    const struct train_options *train = &session->options->train;
     const struct model *model = session->model;
-    const struct target_loss args = {.type = session->compute,
-                                     .kind = kinds[session->options->train.loss],
-                                     .is_sum = session->options->train.loss == TRAIN_LOSS_BCE_SUM,
-                                     .batch = count,
-                                     .outputs = model->classes,
-                                     .height = model->output.height,
-                                     .width = model->output.width,
-                                     .scale = (float)scale,
-                                     .weights = session->loss_weights,
-                                     .row_weights = session->row_weights,
-                                     .predictions = session->logits,
-                                     .targets = session->input.target_values,
-                                     .dpredictions = gradient ? session->logits : NULL,
-                                     .scaler = gradient ? session->io.scaler : NULL,
-                                     .sums = session->io.sums};
-    session->device->backend->target_loss(session->stream, &args);
-}
-
-void step_loss(struct session *session, int64_t count, double scale, bool gradient,
-               float *probabilities)
-{
-    if (session->model->loss == LOSS_CROSS_ENTROPY)
-        labels_loss(session, count, scale, gradient, probabilities);
+    void *derivative = gradient ? session->logits : NULL;
+    struct loss_scaler *scaler = gradient ? session->io.scaler : NULL;
+    if (model->loss == LOSS_CROSS_ENTROPY)
+        OPERATION_RUN(
+            session->device, session->stream, cross_entropy, .type = session->compute,
+            .kind = gradient ? entropy[train->loss] : CROSS_ENTROPY_SOFTMAX, .batch = count,
+            .classes = model->classes, .smoothing = gradient ? (float)train->label_smoothing : 0,
+            .scale = (float)scale, .logits = session->logits, .labels = session->input.labels,
+            .targets = gradient ? session->input.targets : NULL, .dlogits = derivative,
+            .scaler = scaler, .sums = session->io.sums,
+            .predicted = gradient ? NULL : session->predicted, .probabilities = probabilities);
     else
-        targets_loss(session, count, scale, gradient);
+        OPERATION_RUN(session->device, session->stream, target_loss, .type = session->compute,
+                      .kind = kinds[train->loss], .is_sum = train->loss == TRAIN_LOSS_BCE_SUM,
+                      .batch = count, .outputs = model->classes, .height = model->output.height,
+                      .width = model->output.width, .scale = (float)scale,
+                      .weights = session->loss_weights, .row_weights = session->row_weights,
+                      .predictions = session->logits, .targets = session->input.target_values,
+                      .dpredictions = derivative, .scaler = scaler, .sums = session->io.sums);
 }
 
 /* Destination of the gradients of a backward pass: the gradient buffers of the step, or a scratch
@@ -328,22 +303,6 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
 
 /* ---- recorded steps */
 
-/* Makes all pixels of the first image NaN, and so the loss and the gradient: a recorded step has
- * the scale of the loss gradient in it. All bits set are a NaN in each type. The host waits, but
- * the run ends anyway. */
-static void image_poison(struct session *session)
-{
-    const struct device_backend *backend = session->device->backend;
-    const struct model *model = session->model;
-    size_t bytes = (size_t)(model->channels * model->image.height * model->image.width) *
-                   type_size(session->compute);
-    void *bits = allocate(1, bytes);
-    memset(bits, 0xff, bytes);
-    backend->copy(session->stream, session->input.images, bits, bytes);
-    backend->stream_synchronize(session->stream);
-    free(bits);
-}
-
 /* Runs the recorded step, after recording it if needed: libraries choose their algorithms in the
  * steps before that. Returns false if the step must be queued operation by operation. */
 static bool step_replay(struct step_context *step, const struct micro_batch *micro)
@@ -365,8 +324,18 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
         pass_queue(step, micro, &unused);
         step->graph = backend->graph_end(session->stream);
     }
-    if (!micro->good)
-        image_poison(session);
+    if (!micro->good) {
+        /* The scale of the loss gradient is in the recorded step: make all pixels of the first
+         * image NaN, and so the gradient. All bits set are a NaN in each type. The host waits, but
+         * the run ends anyway. */
+        const struct image_size image = session->model->image;
+        const size_t bytes = (size_t)(session->model->channels * image.height * image.width) *
+                             type_size(session->compute);
+        void *bits = memset(allocate(1, bytes), 0xff, bytes);
+        backend->copy(session->stream, session->input.images, bits, bytes);
+        backend->stream_synchronize(session->stream);
+        free(bits);
+    }
     status_set_phase(PHASE_RECORDED);
     backend->graph_run(step->graph, session->stream);
     flat_updated(&session->flat);

@@ -218,10 +218,8 @@ static bool set_up(struct trainer *trainer, const struct options *given, struct 
                          "all nodes");
             session_drop_snapshot(session);
         }
-        checkpoints->writer = checkpoint_writer_open(&checkpoints->target, &session->flat,
-                                                     session->memory.snapshot, error);
-        if (!comm_agree(run->world, error))
-            return false;
+        checkpoints->writer =
+            checkpoint_writer_open(&checkpoints->target, &session->flat, session->memory.snapshot);
     }
 
     if (!state_open(trainer, error))

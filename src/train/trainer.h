@@ -4,7 +4,7 @@
 #ifndef VITTRAIN_TRAIN_TRAINER_H
 #define VITTRAIN_TRAIN_TRAINER_H
 
-#include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/memory_checkpoint.h"
 #include "checkpoint/run_folder.h"
 #include "config/options.h"
@@ -72,7 +72,6 @@ struct run_checkpoints {
     struct checkpoint_target target;
     struct checkpoint_writer *writer;
     char resume_path[OPTION_TEXT + 64]; /* the checkpoint to resume from; "": none */
-    bool verified;                      /* its checksums are known to be right */
     double written_at;                  /* clock */
     double seconds;                     /* for which this attempt waited for checkpoints */
     int64_t count;                      /* of this attempt */
@@ -170,12 +169,6 @@ MUST_CHECK bool trainer_open_replay(struct trainer *trainer, const struct option
 /* Collective. Replay the steps up to `last`, or fewer if a signal requests the end. Epochs are
  * evaluated only if the schedule depends on it. */
 MUST_CHECK bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error);
-
-/* Collective. Set path to the newest valid checkpoint, and log those that are skipped. Return false
- * if there is none or with an error, as checkpoint_find. */
-MUST_CHECK bool trainer_newest_checkpoint(const struct checkpoint_target *target,
-                                          struct comm *world, char *path, size_t size,
-                                          struct error *error);
 
 /* Read the text of receipt.csv; `path` is for messages. An incomplete last line is ignored. */
 MUST_CHECK bool receipt_table_read(struct receipt_table *table, const char *text, const char *path,

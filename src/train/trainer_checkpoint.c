@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint_name.h"
-#include "checkpoint/checkpoint_read.h"
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"
 #include "core/clock.h"
@@ -17,31 +15,15 @@
 #include "train/progress.h"
 #include "train/resume.h"
 
-/* Logs the lines about checkpoints that were skipped. */
-static void ignored_log(char *report)
-{
-    for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        log_warn("ignored: %s", line);
-}
-
-bool trainer_newest_checkpoint(const struct checkpoint_target *target, struct comm *world,
-                               char *path, size_t size, struct error *error)
-{
-    char report[4096] = "";
-    const bool found = checkpoint_find(target, world, path, size, report, sizeof report, error);
-    ignored_log(report);
-    return found;
-}
-
 /* Collective. Finds the newest complete checkpoint in the memory of the nodes. */
 static bool memory_look(struct trainer *trainer, struct error *error)
 {
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
     struct comm *world = trainer->run.world;
-    char report[4096], id[MEMORY_ID] = "";
+    char id[MEMORY_ID] = "";
     bool unusable = false;
     if (world->rank == 0 && !trainer->folder.fresh)
-        checkpoint_memory_id(trainer->folder.path, id, &unusable);
+        memory_id(trainer->folder.path, id, &unusable);
     if (unusable)
         log_warn("checkpoints in memory are not used: %s/.memory is damaged or was copied from "
                  "another run folder",
@@ -49,9 +31,7 @@ static bool memory_look(struct trainer *trainer, struct error *error)
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
     if (id[0] == '\0')
         return true;
-    const bool good = memory_find(id, &trainer->run.session.mesh, &checkpoints->found, report,
-                                  sizeof report, error);
-    ignored_log(report);
+    const bool good = memory_find(id, &trainer->run.session.mesh, &checkpoints->found, error);
     if (good && !checkpoints->found.exists)
         log_warn("the checkpoints in memory of the last attempt are lost: no node has "
                  "/dev/shm/vittrain-*-%s",
@@ -81,18 +61,14 @@ bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
         found->path[0] = '\0'; /* only its step is needed (state_check) */
         return true;
     }
-    if ((found->path[0] == '\0' || found->step <= disk) && trainer->folder.resuming) {
-        checkpoints->verified =
-            trainer_newest_checkpoint(&checkpoints->target, world, path, size, error);
-        if (error->kind != ERROR_NONE)
-            return false;
-    }
-    if (found->path[0] != '\0' && (path[0] == '\0' || checkpoint_name_step(path) < found->step)) {
+    if ((found->path[0] == '\0' || found->step <= disk) && trainer->folder.resuming &&
+        !checkpoint_find(&checkpoints->target, world, path, size, error) &&
+        error->kind != ERROR_NONE)
+        return false;
+    if (found->path[0] != '\0' && (path[0] == '\0' || checkpoint_name_step(path) < found->step))
         snprintf(path, size, "%s", found->path);
-        checkpoints->verified = true;
-    } else {
+    else
         found->path[0] = '\0';
-    }
     return !trainer->folder.resuming || path[0] != '\0' ||
            error_set(
                error, ERROR_CHECKPOINT,
@@ -108,11 +84,13 @@ bool trainer_decide_batch(struct trainer *trainer, struct error *error)
     const struct options *options = &run->options;
     const int64_t ranks = run->world->size, batch = options->train.batch;
     struct training_state state;
+    char *deck;
     if (!options->mesh.elastic || options->train.global_batch > 0 ||
         trainer->checkpoints.resume_path[0] == '\0')
         return true;
-    if (!checkpoint_read_state(trainer->checkpoints.resume_path, run->world, &state, error))
+    if (!checkpoint_read_deck(trainer->checkpoints.resume_path, run->world, &state, &deck, error))
         return false;
+    free(deck);
     if (state.step == 0 || state.global_batch == run->global_batch)
         return true;
     run->global_batch = state.global_batch;
@@ -184,22 +162,6 @@ static bool state_check(const struct trainer *trainer, const char *path, bool na
                      path, step, trainer->folder.path, finished);
 }
 
-/* Collective. Takes the statistics of the training samples from the checkpoint. That of step 0 may
- * have been made from weights of other data. */
-static bool statistics_read(struct run *run, const char *path, int64_t step, struct error *error)
-{
-    struct dataset *dataset = &run->train.dataset;
-    struct model_metadata metadata;
-    if (!run_needs_statistics(run, dataset))
-        return true;
-    if (step == 0)
-        return run_find_statistics(run, error);
-    const bool good = model_metadata_read(path, run->world, &metadata, error) &&
-                      run_use_statistics(run, dataset, &metadata.statistics, error);
-    model_metadata_free(&metadata);
-    return good;
-}
-
 bool trainer_resume(struct trainer *trainer, struct error *error)
 {
     const char *path = trainer->checkpoints.resume_path;
@@ -208,14 +170,23 @@ bool trainer_resume(struct trainer *trainer, struct error *error)
     struct checkpoint_target target = trainer->checkpoints.target;
     const bool names_file = strcmp(run->options.checkpoint.resume, "auto") != 0;
     bool other_monitor;
-    target.verified = trainer->checkpoints.verified;
     if (trainer->checkpoints.found.path[0] != '\0')
         target.writers = WRITERS_ALL;
     if (!resume_check(trainer, path, names_file, &other_monitor, error) ||
         !checkpoint_read(path, &target, &run->session.flat, state, false, error) ||
-        !state_check(trainer, path, names_file, error) ||
-        !statistics_read(run, path, state->step, error))
+        !state_check(trainer, path, names_file, error))
         return false;
+    /* The statistics of step 0 may have been made from weights of other data. */
+    if (state->step == 0 && !run_find_statistics(run, error))
+        return false;
+    if (state->step > 0 && run_needs_statistics(run, &run->train.dataset)) {
+        struct model_metadata metadata;
+        const bool good = model_metadata_read(path, run->world, &metadata, error) &&
+                          run_use_statistics(run, &run->train.dataset, &metadata.statistics, error);
+        model_metadata_free(&metadata);
+        if (!good)
+            return false;
+    }
     if (other_monitor) { /* the best evaluation is of another metric */
         state->best_metric = state->plateau_best = NAN;
         state->best_step = state->evaluations_without_gain = state->plateau_bad = 0;

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_name.h"
-#include "checkpoint/checkpoint_read.h"
 #include "checkpoint/safetensors.h"
 #include "config/options.h"
 #include "config/phase.h"
@@ -282,17 +280,6 @@ static bool epoch_interrupt(struct trainer *trainer, struct error *error)
     return trainer_checkpoint(trainer, false, error);
 }
 
-/* Writes a checkpoint after an evaluation that failed, so that the epoch is not lost. Returns
- * false.
- */
-static bool evaluation_fail(struct trainer *trainer)
-{
-    struct error error = {.kind = ERROR_NONE};
-    if (!epoch_interrupt(trainer, &error))
-        log_warn("no checkpoint of step %lld: %s", (long long)trainer->state.step, error.text);
-    return false;
-}
-
 /* Evaluates, logs and writes a checkpoint at the end of an epoch or of the run. */
 static bool epoch_finish(struct trainer *trainer, struct error *error)
 {
@@ -303,8 +290,13 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
     bool regular = complete && evaluation_is_regular(trainer);
     bool evaluated = trainer->run.validates && (regular || run_is_over(trainer)), better = false;
     if (evaluated) {
-        if (!validation_run(trainer, error))
-            return evaluation_fail(trainer);
+        if (!validation_run(trainer, error)) {
+            /* A checkpoint, so that the epoch is not lost. */
+            struct error other = {.kind = ERROR_NONE};
+            if (!epoch_interrupt(trainer, &other))
+                log_warn("no checkpoint of step %lld: %s", (long long)state->step, other.text);
+            return false;
+        }
         if (trainer->stop.signalled)
             return epoch_interrupt(trainer, error);
         /* An evaluation because of train.max_seconds is not made by a run without that limit. */
@@ -488,35 +480,29 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
     return false;
 }
 
-/* Ends an epoch of a replay. */
-static bool epoch_replayed(struct trainer *trainer, struct error *error)
-{
-    struct training_state *state = &trainer->state;
-    if (state->epoch_step < trainer->steps_per_epoch)
-        return true;
-    if (trainer->run.options.schedule.name == SCHEDULE_PLATEAU && trainer->run.validates &&
-        evaluation_is_regular(trainer)) {
-        if (!validation_run(trainer, error))
-            return false;
-        schedule_follow(trainer);
-    }
-    epoch_advance(state);
-    return true;
-}
-
 bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error)
 {
-    const struct training_state *state = &trainer->state;
-    bool good = true;
+    struct training_state *state = &trainer->state;
+    const bool follows =
+        trainer->run.options.schedule.name == SCHEDULE_PLATEAU && trainer->run.validates;
     if (trainer->stop.early)
         return true;
     trainer->total_steps = last;
-    trainer->control.world = trainer->run.world;
     progress_begin(trainer);
     loader_start(trainer->run.train.loader, state->epoch, state->epoch_step, last - state->step);
-    while (good && !run_is_over(trainer))
-        good = epoch_train(trainer, error) && epoch_replayed(trainer, error);
-    return good;
+    while (!run_is_over(trainer)) {
+        if (!epoch_train(trainer, error))
+            return false;
+        if (state->epoch_step < trainer->steps_per_epoch)
+            continue;
+        if (follows && evaluation_is_regular(trainer)) {
+            if (!validation_run(trainer, error))
+                return false;
+            schedule_follow(trainer);
+        }
+        epoch_advance(state);
+    }
+    return true;
 }
 
 /* Warn if the learning rate rises because steps were added to a run whose schedule had ended. */

@@ -7,12 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_read.h"
-#include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/weights_file.h"
 #include "config/run_options.h"
+#include "core/file.h"
 #include "core/hdf5_reader.h"
+#include "core/log.h"
+#include "core/text.h"
 #include "model_fixture.h"
 #include "test.h"
 
@@ -41,7 +42,7 @@ static const struct training_state some_state = {
     .loss_scale = 0.25,
     .loss_scale_good_steps = 1999,
     .skipped_steps = 12,
-    .finished = true,
+    .finished = 1,
 };
 
 static const struct checkpoint_order some_order = {
@@ -50,27 +51,6 @@ static const struct checkpoint_order some_order = {
 static struct checkpoint_target target_of(enum writers_choice writers)
 {
     return (struct checkpoint_target){.directory = folder, .writers = writers, .model = "fake"};
-}
-
-static void path_of(const char *name, char *path, size_t size)
-{
-    snprintf(path, size, "%s/%s", folder, name);
-}
-
-static void name_of(int64_t step, char *name, size_t size)
-{
-    snprintf(name, size, "step-%08lld.h5", (long long)step);
-}
-
-static bool exists(const char *name)
-{
-    char path[128];
-    struct stat file;
-    comm_barrier(world);
-    path_of(name, path, sizeof path);
-    bool there = lstat(path, &file) == 0;
-    comm_barrier(world);
-    return there;
 }
 
 static void write_file(struct fixture *fixture, enum writers_choice writers, const char *name,
@@ -82,42 +62,34 @@ static void write_file(struct fixture *fixture, enum writers_choice writers, con
     state.step = step;
     state.epoch = 1;
     state.epoch_step = step;
-    bool good = checkpoint_write(
-        &target, &fixture->flat,
-        &(const struct checkpoint_order){
-            .name = name, .model_name = "fake", .state = &state, .deck_text = "[run]\nseed = 1\n"},
-        &error);
-    assert_string_equal(error.text, "");
-    assert_true(good);
+    const struct checkpoint_order order = {
+        .name = name, .model_name = "fake", .state = &state, .deck_text = "[run]\nseed = 1\n"};
+    assert_ok(checkpoint_write(&target, &fixture->flat, &order, &error), &error);
 }
 
 /* Write the checkpoint of a step, of a model filled with `step` + 100. */
 static void write_step(struct fixture *fixture, enum writers_choice writers, int64_t step)
 {
-    char name[64];
-    name_of(step, name, sizeof name);
     fixture_fill(fixture, (uint32_t)step + 100);
-    write_file(fixture, writers, name, step);
+    write_file(fixture, writers, text_base_name(folder_step(step)), step);
 }
 
-static bool read_file(struct fixture *fixture, const char *name, bool weights_only,
+static bool read_file(struct fixture *fixture, const char *path, bool weights_only,
                       struct error *error)
 {
-    char path[128];
     struct checkpoint_target target = target_of(WRITERS_ALL);
     struct training_state state;
-    path_of(name, path, sizeof path);
     error_clear(error);
     return checkpoint_read(path, &target, &fixture->flat, &state, weights_only, error);
 }
 
 /* Assert that the file has the values of fixture_fill(salt). */
-static void assert_holds(struct fixture *fixture, const char *name, bool weights_only,
+static void assert_holds(struct fixture *fixture, const char *path, bool weights_only,
                          uint32_t salt)
 {
     struct error error = {.kind = ERROR_NONE};
     fixture_fill(fixture, salt + 1);
-    assert_ok(read_file(fixture, name, weights_only, &error), &error);
+    assert_ok(read_file(fixture, path, weights_only, &error), &error);
     assert_int_equal(fixture_all_wrong(fixture, salt), 0);
 }
 
@@ -131,7 +103,7 @@ static void write_on_one_read_on_other(int from_shard, int to_shard, enum writer
     FIXTURE(to, to_shard, shape, moments, averaged);
     fixture_fill(&from, 7);
     write_file(&from, writers, "a.h5", 1);
-    assert_holds(&to, "a.h5", false, 7);
+    assert_holds(&to, folder_path("a.h5"), false, 7);
 }
 
 TEST(test_vectors_of_every_optimizer)
@@ -148,57 +120,31 @@ TEST(test_units_of_several_pieces)
     write_on_one_read_on_other(world->size, 1, WRITERS_NODE0, &large, 1, false);
 }
 
-/* Make a mesh of the first `ranks` ranks of the world. The other ranks form a mesh that is not
- * used. */
-struct part {
-    struct comm *comm;
-    struct fixture fixture;
-    bool takes_part;
-};
-
-static void part_open(struct part *part, int ranks, int shard)
-{
-    part->takes_part = world->rank < ranks;
-    part->comm = world->backend->split(world, part->takes_part, world->rank);
-    if (part->takes_part)
-        fixture_open_on(&part->fixture, part->comm, shard, &usual, 2, true);
-}
-
-static void part_close(struct part *part)
-{
-    if (part->takes_part)
-        fixture_close(&part->fixture);
-    part->comm->backend->close(part->comm);
-}
-
-/* Write a file with every mesh, by all ranks and by node 0 in turn, and read it with every mesh. */
+/* Write a file with every mesh of the first ranks, by all ranks and by node 0 in turn, and read it
+ * with every mesh. */
 TEST(test_any_mesh_reads_what_any_mesh_wrote)
 {
     int written = 0;
     for (int turn = 0; turn < 2; turn++)
         for (int ranks = 1; ranks <= world->size; ranks++)
             for (int shard = 1; shard <= ranks; shard++) {
-                struct part part;
+                struct fixture fixture;
+                const bool takes_part = world->rank < ranks;
                 if (ranks % shard != 0)
                     continue;
+                struct comm *comm = world->backend->split(world, takes_part, world->rank);
                 written += turn == 0;
-                part_open(&part, ranks, shard);
-                if (part.takes_part && turn == 0)
-                    write_step(&part.fixture, written % 2 ? WRITERS_NODE0 : WRITERS_ALL, written);
-                for (int step = 1; part.takes_part && turn == 1 && step <= written; step++) {
-                    char name[64];
-                    name_of(step, name, sizeof name);
-                    assert_holds(&part.fixture, name, false, (uint32_t)step + 100);
+                if (takes_part) {
+                    fixture_open_on(&fixture, comm, shard, &usual, 2, true);
+                    if (turn == 0)
+                        write_step(&fixture, written % 2 ? WRITERS_NODE0 : WRITERS_ALL, written);
+                    for (int step = 1; turn == 1 && step <= written; step++)
+                        assert_holds(&fixture, folder_step(step), false, (uint32_t)step + 100);
+                    fixture_close(&fixture);
                 }
-                part_close(&part);
+                comm->backend->close(comm);
                 comm_barrier(world);
             }
-}
-
-static void assert_same_state(const struct training_state *a, const struct training_state *b)
-{
-    assert_memory_equal(a, b, offsetof(struct training_state, finished));
-    assert_int_equal(a->finished, b->finished);
 }
 
 TEST(test_state_and_deck)
@@ -211,7 +157,7 @@ TEST(test_state_and_deck)
     struct training_state written = some_state, read = {.step = 0};
     char path[128], *text;
     written.best_metric = NAN;
-    path_of("a.h5", path, sizeof path);
+    snprintf(path, sizeof path, "%s", folder_path("a.h5"));
     FIXTURE(fixture, 1, &usual, 0, false);
     assert_true(checkpoint_write(&target, &fixture.flat,
                                  &(const struct checkpoint_order){.name = "a.h5",
@@ -222,8 +168,9 @@ TEST(test_state_and_deck)
                                                                   .data = data},
                                  &error));
     assert_true(checkpoint_read(path, &target, &fixture.flat, &read, false, &error));
-    assert_same_state(&read, &written);
-    assert_true(checkpoint_read_deck(path, world, &text, &error));
+    assert_memory_equal(&read, &written, sizeof read);
+    assert_true(checkpoint_read_deck(path, world, &read, &text, &error));
+    assert_memory_equal(&read, &written, sizeof read);
     assert_string_equal(text, deck);
     free(text);
     if (world->rank == 0) {
@@ -244,9 +191,9 @@ TEST(test_weights_only)
     FIXTURE(plain, 1, &usual, 2, false);
     FIXTURE(evaluated, 1, &usual, 0, true);
     write_step(&averaged, WRITERS_ALL, 1);
-    assert_holds(&evaluated, "step-00000001.h5", true, 101);
+    assert_holds(&evaluated, folder_step(1), true, 101);
     write_step(&plain, WRITERS_ALL, 2);
-    assert_ok(read_file(&evaluated, "step-00000002.h5", true, &error), &error);
+    assert_ok(read_file(&evaluated, folder_step(2), true, &error), &error);
     assert_int_equal(fixture_wrong(&evaluated, 102, FLAT_AVERAGE, FLAT_MASTER), 0);
 }
 
@@ -259,98 +206,92 @@ TEST(test_other_optimizer)
     FIXTURE(averaged, 1, &usual, 1, true);
     write_file(&from, WRITERS_ALL, "a.h5", 1);
     fixture_fill(&more, 5);
-    assert_false(read_file(&more, "a.h5", false, &error));
+    assert_false(read_file(&more, folder_path("a.h5"), false, &error));
     assert_error(&error, ERROR_CHECKPOINT, "1 moments");
     assert_int_equal(fixture_all_wrong(&more, 5), 0);
-    assert_false(read_file(&averaged, "a.h5", false, &error));
+    assert_false(read_file(&averaged, folder_path("a.h5"), false, &error));
     assert_has(error.text, "optim.ema=0");
 }
 
 /* ---- the folder ---- */
 
-static void damage(const char *name, long place)
+/* Flip a bit of the vectors, or cut the file. */
+static void damage(const char *path, bool cut)
 {
-    char path[128];
-    path_of(name, path, sizeof path);
     comm_barrier(world);
     if (world->rank == 0) {
         FILE *file = fopen(path, "r+b");
         assert_non_null(file);
-        fseek(file, place, place < 0 ? SEEK_END : SEEK_SET);
+        fseek(file, -50000, SEEK_END);
         int byte = fgetc(file);
         fseek(file, -1, SEEK_CUR);
         fputc(byte ^ 4, file);
         fclose(file);
+        assert_true(!cut || truncate(path, 100000) == 0);
     }
     comm_barrier(world);
 }
 
-static bool find(const struct checkpoint_target *target, char *path, char *report)
+/* Find the newest valid checkpoint. Return its step; -1: none. Rank 0 asserts that all of these
+ * files were logged and, with "", that none was. */
+static int64_t find(const struct checkpoint_target *target, const char *const *skipped)
 {
     struct error error = {.kind = ERROR_NONE};
-    bool found = checkpoint_find(target, world, path, 128, report, 8192, &error);
-    assert_string_equal(error.text, "");
-    return found;
-}
-
-static void leave_text(const char *name, const char *text)
-{
-    char path[128];
-    path_of(name, path, sizeof path);
+    char path[128], log[128];
+    size_t before = 0;
+    snprintf(log, sizeof log, "%s.log", folder);
     if (world->rank == 0) {
-        FILE *file = fopen(path, "w");
-        assert_non_null(file);
-        fputs(text, file);
-        fclose(file);
+        assert_ok(log_to_file(log, &error), &error);
+        free(text_file_read(log, &before));
     }
-    comm_barrier(world);
+    log_open(world->rank, LOG_WARN);
+    bool found = checkpoint_find(target, world, path, sizeof path, &error);
+    log_open(world->rank, LOG_QUIET);
+    assert_string_equal(error.text, "");
+    if (world->rank == 0) {
+        log_close();
+        char *text = text_file_read(log, NULL);
+        for (; *skipped != NULL; skipped++)
+            assert_has(text + before, *skipped);
+        assert_true(skipped[-1][0] != '\0' || text[before] == '\0');
+        free(text);
+        unlink(log);
+    }
+    return found ? checkpoint_name_step(path) : -1;
 }
 
 static void pass_over_what_is_bad(enum writers_choice writers)
 {
+    static const char *const none[] = {"", NULL}, *const last[] = {"step-00000020.h5", NULL},
+                             *const bad[] = {"step-00000040.h5", "step-00000030.h5",
+                                             "step-00000050.h5.part", "step-00000060.h5", NULL};
     struct checkpoint_target target = target_of(writers);
-    char path[128], report[8192], cut[128];
     fixture_remove(folder);
-    assert_false(find(&target, path, report)); /* the folder does not exist */
+    assert_int_equal(find(&target, none), -1); /* the folder does not exist */
     fixture_directory(folder, sizeof folder);
-    assert_false(find(&target, path, report));
-    assert_string_equal(report, "");
+    assert_int_equal(find(&target, none), -1);
     FIXTURE(fixture, 1, &usual, 1, false);
     for (int64_t step = 10; step <= 40; step += 10)
         write_step(&fixture, writers, step);
-    assert_true(find(&target, path, report));
-    assert_has(path, "step-00000040.h5");
-    assert_string_equal(report, "");
-    damage("step-00000040.h5", -50000);
-    path_of("step-00000030.h5", cut, sizeof cut);
-    if (world->rank == 0)
-        assert_int_equal(truncate(cut, 100000), 0);
-    leave_text("step-00000050.h5.part", "");
-    leave_text("step-00000060.h5", "no checkpoint");
-    assert_true(find(&target, path, report));
-    assert_has(path, "step-00000020.h5");
-    assert_has(report, "step-00000040.h5");
-    assert_has(report, "step-00000030.h5");
-    assert_has(report, "step-00000050.h5.part");
-    assert_has(report, "step-00000060.h5");
-    int lines = 0;
-    for (const char *c = report; *c != '\0'; c++)
-        lines += *c == '\n';
-    assert_int_equal(lines, 4);
+    assert_int_equal(find(&target, none), 40);
+    damage(folder_step(40), false);
+    damage(folder_step(30), true);
+    folder_write("step-00000050.h5.part", "", 0);
+    folder_write("step-00000060.h5", "no checkpoint", 13);
+    assert_int_equal(find(&target, bad), 20);
     target.model = "other";
-    assert_false(find(&target, path, report));
-    assert_has(report, "step-00000020.h5");
+    assert_int_equal(find(&target, last), -1);
 }
 
 /* Rank 0 only, as in a run. */
 static void publish(int64_t step, bool best, int64_t best_step, int64_t keep)
 {
     struct error error = {.kind = ERROR_NONE};
-    char name[64];
-    name_of(step, name, sizeof name);
     comm_barrier(world);
     if (world->rank == 0)
-        assert_ok(checkpoint_publish(folder, name, best, best_step, keep, &error), &error);
+        assert_ok(checkpoint_publish(folder, text_base_name(folder_step(step)), best, best_step,
+                                     keep, &error),
+                  &error);
     comm_barrier(world);
 }
 
@@ -362,22 +303,18 @@ TEST(find_passes_over_what_is_bad)
 
 static void assert_link(const char *name, int64_t step)
 {
-    char path[128], text[128] = "", expected[64];
-    path_of(name, path, sizeof path);
-    name_of(step, expected, sizeof expected);
-    assert_true(readlink(path, text, sizeof text - 1) > 0);
-    assert_string_equal(text, expected);
+    char text[128] = "";
+    assert_true(readlink(folder_path(name), text, sizeof text - 1) > 0);
+    assert_string_equal(text, text_base_name(folder_step(step)));
     comm_barrier(world);
 }
 
 /* Of the steps 1 to 5, the files of those in `steps` exist. */
 static void assert_steps(const char *steps)
 {
-    char name[64];
-    for (int step = 1; step <= 5; step++) {
-        name_of(step, name, sizeof name);
-        assert_int_equal(exists(name), strchr(steps, '0' + step) != NULL);
-    }
+    for (int step = 1; step <= 5; step++)
+        assert_int_equal(folder_has(text_base_name(folder_step(step))),
+                         strchr(steps, '0' + step) != NULL);
 }
 
 /* A run was killed after it renamed step 3, before it made the links. */
@@ -390,7 +327,7 @@ TEST(links_follow_the_state)
     publish(1, true, 1, 0);
     for (int64_t step = 2; step <= 4; step++)
         write_step(&fixture, WRITERS_ALL, step);
-    leave_text("last.h5.part", "");
+    folder_write("last.h5.part", "", 0);
     assert_link("best.h5", 1);
     assert_link("last.h5", 1);
     if (world->rank == 0)
@@ -398,10 +335,10 @@ TEST(links_follow_the_state)
     comm_barrier(world);
     assert_link("best.h5", 2);
     assert_link("last.h5", 3);
-    assert_false(exists("last.h5.part"));
+    assert_false(folder_has("last.h5.part"));
     assert_steps("1234");
     assert_false(checkpoint_links_restore("/dev/null", 3, 2, &error));
-    path_of("last.h5", path, sizeof path);
+    snprintf(path, sizeof path, "%s", folder_path("last.h5"));
     if (world->rank == 0)
         weights_file_hold(path);
     publish(4, true, 4, 1); /* step 3 is read, step 2 is not */
@@ -421,11 +358,11 @@ TEST(test_links_and_surplus)
         publish(step, step == 1, 1, 0);
     }
     assert_link("last.h5", 5);
-    leave_text("step-00000006.h5.part", "");
+    folder_write("step-00000006.h5.part", "", 0);
     publish(5, false, 2, 2);
     assert_steps("1245"); /* 2: the best step; 1: that of the link */
-    assert_false(exists("step-00000006.h5.part"));
-    assert_holds(&fixture, "best.h5", false, 101);
+    assert_false(folder_has("step-00000006.h5.part"));
+    assert_holds(&fixture, folder_path("best.h5"), false, 101);
     publish(5, false, 0, 0);
     assert_steps("1245");
     assert_false(checkpoint_publish("not-there", "a", false, 0, 0, &error));
@@ -441,80 +378,59 @@ static struct comm *split_alone(struct comm *comm)
     return real_backend->split(comm, comm->rank, 0);
 }
 
-static enum writers_choice probe(const char *directory, enum writers_choice asked,
-                                 struct error *error)
+/* The folder is shared, or (own) each rank has one. Return the decision. */
+static enum writers_choice probe(bool own, enum writers_choice asked, struct error *error)
 {
     enum writers_choice decided = WRITERS_AUTO;
     struct comm_backend alone = *world->backend;
+    char path[128];
+    snprintf(path, sizeof path, own ? "%s-%d" : "%s", folder, world->rank);
     alone.split_node = split_alone;
     real_backend = world->backend;
     world->backend = &alone;
-    error_defer(checkpoint_probe(directory, world, asked, &decided, error));
+    error_clear(error);
+    mkdir(path, 0777);
+    error_defer(checkpoint_probe(path, world, asked, &decided, error));
     world->backend = real_backend;
+    comm_barrier(world);
+    assert_true(!own || rmdir(path) == 0); /* probing left no files */
     return decided;
 }
 
-TEST(test_probe_of_a_shared_folder)
+TEST(test_probe)
 {
     struct error error = {.kind = ERROR_NONE};
-    assert_int_equal(probe(folder, WRITERS_AUTO, &error), WRITERS_ALL);
-    assert_int_equal(probe(folder, WRITERS_ALL, &error), WRITERS_ALL);
-    assert_int_equal(probe(folder, WRITERS_NODE0, &error), WRITERS_NODE0);
+    const bool alone = world->size == 1;
+    assert_int_equal(probe(false, WRITERS_AUTO, &error), WRITERS_ALL);
+    assert_int_equal(probe(false, WRITERS_ALL, &error), WRITERS_ALL);
+    assert_int_equal(probe(false, WRITERS_NODE0, &error), WRITERS_NODE0);
+    assert_int_equal(probe(true, WRITERS_AUTO, &error), alone ? WRITERS_ALL : WRITERS_NODE0);
     assert_string_equal(error.text, "");
-    comm_barrier(world);
-    assert_true(world->rank != 0 || rmdir(folder) == 0); /* probing left no files */
-    comm_barrier(world);
-    probe(folder, WRITERS_AUTO, &error);
-    assert_int_equal(error.kind, ERROR_FILE);
-    if (world->rank == 0)
-        mkdir(folder, 0777);
-    comm_barrier(world);
-}
-
-TEST(test_probe_of_private_folders)
-{
-    struct error error = {.kind = ERROR_NONE};
-    char own[128];
-    snprintf(own, sizeof own, "%s-%d", folder, world->rank);
-    mkdir(own, 0777);
-    enum writers_choice expected = world->size == 1 ? WRITERS_ALL : WRITERS_NODE0;
-    assert_int_equal(probe(own, WRITERS_AUTO, &error), expected);
-    assert_string_equal(error.text, "");
-    probe(own, WRITERS_ALL, &error);
-    assert_int_equal(error.kind, world->size == 1 ? ERROR_NONE : ERROR_USAGE);
-    if (world->rank != 0)
-        rmdir(own); /* the folder may be missing on other nodes */
-    error_clear(&error);
-    assert_int_equal(probe(own, WRITERS_AUTO, &error), expected);
-    assert_string_equal(error.text, "");
-    if (world->rank == 0)
-        assert_int_equal(rmdir(own), 0);
+    probe(true, WRITERS_ALL, &error);
+    assert_int_equal(error.kind, alone ? ERROR_NONE : ERROR_USAGE);
 }
 
 /* A file that this machine cannot check is not passed over for an older one. */
 TEST(test_unchecked_files)
 {
     struct error error = {.kind = ERROR_NONE};
-    char found[128], report[1024];
+    char found[128];
     struct checkpoint_target target = {.directory = folder};
     FIXTURE(fixture, world->size, &usual, 2, false);
     assert_true(checkpoint_write(&target, &fixture.flat, &some_order, &error));
     hdf5_child_set_program("./not-there");
-    assert_false(
-        checkpoint_find(&target, world, found, sizeof found, report, sizeof report, &error));
+    assert_false(checkpoint_find(&target, world, found, sizeof found, &error));
     hdf5_child_set_program(NULL);
     assert_int_equal(error.kind, ERROR_MEMORY);
-    assert_string_equal(report, "");
 
     struct checkpoint_contents contents;
     struct rlimit limit, before;
-    path_of("a.h5", found, sizeof found);
     error_clear(&error);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     limit = before;
     limit.rlim_cur = 3;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_false(checkpoint_file_read(found, &contents, &error));
+    assert_false(checkpoint_file_read(folder_path("a.h5"), &contents, &error));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(error.kind, ERROR_MEMORY);
 }
@@ -524,20 +440,19 @@ TEST(test_private_folders)
 {
     struct error error = {.kind = ERROR_NONE};
     struct training_state read;
-    char path[128], found[128], report[1024];
+    char path[128], found[128];
     struct checkpoint_target target = {.directory = world->rank == 0 ? folder : NULL,
                                        .writers = WRITERS_NODE0};
-    path_of("a.h5", path, sizeof path);
+    snprintf(path, sizeof path, "%s", folder_path("a.h5"));
     FIXTURE(fixture, world->size, &usual, 2, false);
     fixture_fill(&fixture, 9);
     assert_true(checkpoint_write(&target, &fixture.flat, &some_order, &error));
-    assert_true(
-        checkpoint_find(&target, world, found, sizeof found, report, sizeof report, &error));
+    assert_true(checkpoint_find(&target, world, found, sizeof found, &error));
     assert_string_equal(found, path);
     fixture_fill(&fixture, 10);
     assert_true(checkpoint_read(world->rank == 0 ? path : "not-there", &target, &fixture.flat,
                                 &read, false, &error));
-    assert_same_state(&read, &some_state);
+    assert_memory_equal(&read, &some_state, sizeof read);
     assert_int_equal(fixture_total(fixture_all_wrong(&fixture, 9)), 0);
     for (int shared = 0; shared <= 1; shared++) { /* WRITERS_AUTO when reading */
         target.writers = WRITERS_AUTO;
@@ -564,8 +479,8 @@ TEST(test_private_folders_by_mistake)
     bool good = checkpoint_write(&target, &fixture.flat, &some_order, &error);
     assert_int_equal(good, world->size == 1);
     assert_int_equal(error.kind, world->size == 1 ? ERROR_NONE : ERROR_FILE);
-    assert_int_equal(exists("a.h5"), world->size == 1);
-    assert_false(exists("a.h5.part"));
+    assert_int_equal(folder_has("a.h5"), world->size == 1);
+    assert_false(folder_has("a.h5.part"));
     fixture_close(&fixture);
     if (world->rank != 0)
         rmdir(own);

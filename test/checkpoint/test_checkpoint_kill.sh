@@ -35,13 +35,8 @@ for ranks in 2 4; do
         check 'its first data' pwrite 0 $last 1
         check 'its data' pwrite 3 $((ranks / 2)) 1
         check 'its sync' fsync 0 0 1
-        folder=1
-        if [ $way = background ]; then
-            check "the last rank's sync" fsync 0 $last 1
-            check 'the sync of its tables' fsync 1 0 1
-            folder=2
-        fi
+        check "the last rank's sync" fsync 0 $last 1
         check 'its renaming' rename 0 0 1
-        check "the folder's sync" fsync $folder 0 2
+        check "the folder's sync" fsync 1 0 2
     done
 done

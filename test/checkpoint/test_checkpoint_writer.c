@@ -10,15 +10,13 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_part.h"
-#include "checkpoint/checkpoint_read.h"
-#include "checkpoint/checkpoint_writer.h"
 #include "config/run_options.h"
 #include "core/file.h"
+#include "core/folder.h"
+#include "core/text.h"
 #include "model_fixture.h"
 #include "test.h"
 
@@ -42,18 +40,23 @@ static void gate_set(bool closed)
     pthread_mutex_unlock(&gate.lock);
 }
 
-/* Stops writes of all threads except the main one. */
+/* Stop all threads except the main one. */
+static void gate_pass(void)
+{
+    if (syscall(SYS_gettid) == getpid())
+        return;
+    pthread_mutex_lock(&gate.lock);
+    gate.waiting++;
+    pthread_cond_broadcast(&gate.change);
+    while (gate.closed)
+        pthread_cond_wait(&gate.change, &gate.lock);
+    gate.waiting--;
+    pthread_mutex_unlock(&gate.lock);
+}
+
 ssize_t pwrite(int descriptor, const void *data, size_t bytes, off_t offset)
 {
-    if (syscall(SYS_gettid) != getpid()) {
-        pthread_mutex_lock(&gate.lock);
-        gate.waiting++;
-        pthread_cond_broadcast(&gate.change);
-        while (gate.closed)
-            pthread_cond_wait(&gate.change, &gate.lock);
-        gate.waiting--;
-        pthread_mutex_unlock(&gate.lock);
-    }
+    gate_pass();
     return syscall(SYS_pwrite64, descriptor, data, bytes, offset);
 }
 
@@ -74,76 +77,32 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     return 0;
 }
 
-time_t time(time_t *seconds)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (seconds != NULL)
-        *seconds = now.tv_sec;
-    return now.tv_sec;
-}
-
-int gettimeofday(struct timeval *restrict now, void *restrict zone)
-{
-    (void)zone;
-    if (!time_stands)
-        return (int)syscall(SYS_gettimeofday, now, NULL);
-    *now = (struct timeval){.tv_sec = 1000000000};
-    return 0;
-}
-
-/* ---- a device whose stream runs on demand ---- */
+/* ---- a device whose stream is late: its copies are made when a thread waits for the event ---- */
 
 enum { COPIES = 1000 };
 
 static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct {
-        void *to;
-        const void *from;
-        size_t bytes;
-    } copies[COPIES];
-    int queued, done, recorded; /* queued copies; `recorded`: number of copies before the event */
-} stream = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    void *to;
+    const void *from;
+    size_t bytes;
+} copies[COPIES];
+static int queued;
 
-static void late_copy(struct stream *unused, void *to, const void *from, size_t bytes)
+static void late_copy(struct stream *stream, void *to, const void *from, size_t bytes)
 {
-    (void)unused;
-    pthread_mutex_lock(&stream.lock);
-    ENSURE(stream.queued < COPIES, "more copies than the test has room for");
-    stream.copies[stream.queued].to = to;
-    stream.copies[stream.queued].from = from;
-    stream.copies[stream.queued++].bytes = bytes;
-    pthread_mutex_unlock(&stream.lock);
-}
-
-static void late_event_record(struct event *event, struct stream *unused)
-{
-    (void)event;
-    (void)unused;
-    pthread_mutex_lock(&stream.lock);
-    stream.recorded = stream.queued;
-    pthread_mutex_unlock(&stream.lock);
+    (void)stream;
+    ENSURE(queued < COPIES, "more copies than the test has room for");
+    copies[queued].to = to;
+    copies[queued].from = from;
+    copies[queued++].bytes = bytes;
 }
 
 static void late_event_synchronize(struct event *event)
 {
     (void)event;
-    pthread_mutex_lock(&stream.lock);
-    while (stream.done < stream.recorded)
-        pthread_cond_wait(&stream.changed, &stream.lock);
-    pthread_mutex_unlock(&stream.lock);
-}
-
-static void stream_run(void)
-{
-    pthread_mutex_lock(&stream.lock);
-    for (; stream.done < stream.queued; stream.done++)
-        memcpy(stream.copies[stream.done].to, stream.copies[stream.done].from,
-               stream.copies[stream.done].bytes);
-    pthread_cond_broadcast(&stream.changed);
-    pthread_mutex_unlock(&stream.lock);
+    gate_pass();
+    for (int i = 0; i < queued; i++)
+        memcpy(copies[i].to, copies[i].from, copies[i].bytes);
 }
 
 /* ---- a run ---- */
@@ -158,12 +117,10 @@ static void run_open(struct run *run, int shard, const struct fixture_shape *sha
                      bool averaged, enum writers_choice writers)
 {
     const struct checkpoint_target target = {.directory = folder, .writers = writers};
-    struct error error = {.kind = ERROR_NONE};
     fixture_open(&run->fixture, shard, shape, moments, averaged);
     run->snapshot = malloc(checkpoint_snapshot_bytes(&run->fixture.flat));
     assert_non_null(run->snapshot);
-    run->writer = checkpoint_writer_open(&target, &run->fixture.flat, run->snapshot, &error);
-    assert_non_null(run->writer);
+    run->writer = checkpoint_writer_open(&target, &run->fixture.flat, run->snapshot);
 }
 
 static void run_close(struct run *run)
@@ -181,7 +138,7 @@ static void run_close(struct run *run)
 /* Start a checkpoint of a model filled with its step. */
 static bool start(struct run *run, int64_t step, struct error *error)
 {
-    char name[64];
+    char name[CHECKPOINT_NAME];
     const struct training_state state = {.step = step, .best_metric = 0.5};
     const struct checkpoint_order order = {.name = name,
                                            .model_name = "fake",
@@ -189,7 +146,7 @@ static bool start(struct run *run, int64_t step, struct error *error)
                                            .deck_text = "[run]\nseed = 1\n",
                                            .best = step == 1,
                                            .keep = 2};
-    snprintf(name, sizeof name, "step-%08lld.h5", (long long)step);
+    checkpoint_name(name, step);
     fixture_fill(&run->fixture, (uint32_t)step);
     bool good = checkpoint_writer_start(run->writer, &order, error);
     memset(name, '?', sizeof name);
@@ -226,42 +183,26 @@ static void follow(struct run *run, int steps)
     }
 }
 
-/* Rank 0's view, as a file may be renamed at any moment. */
-static bool exists(const char *name)
-{
-    char path[128];
-    struct stat file;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    bool there = lstat(path, &file) == 0;
-    comm_broadcast(world, &there, sizeof there, COMM_BYTE, 0);
-    return there;
-}
-
 /* True if every element of the file has the value of this step. */
 static void assert_holds(struct run *run, const char *name, int64_t step)
 {
-    char path[128];
     const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
     struct training_state state;
     struct error error = {.kind = ERROR_NONE};
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    error_defer(checkpoint_read(path, &target, &run->fixture.flat, &state, false, &error));
-    assert_string_equal(error.text, "");
+    assert_ok(
+        checkpoint_read(folder_path(name), &target, &run->fixture.flat, &state, false, &error),
+        &error);
     assert_int_equal(state.step, step);
-    int64_t wrong = fixture_all_wrong(&run->fixture, (uint32_t)step);
-    assert_int_equal(fixture_total(wrong), 0);
+    assert_int_equal(fixture_total(fixture_all_wrong(&run->fixture, (uint32_t)step)), 0);
 }
 
 /* ---- the same bytes ---- */
 
 static bool files_differ(const char *one, const char *other)
 {
-    char path[128];
     size_t size, other_size;
-    snprintf(path, sizeof path, "%s/%s", folder, one);
-    char *bytes = text_file_read(path, &size);
-    snprintf(path, sizeof path, "%s/%s", folder, other);
-    char *other_bytes = text_file_read(path, &other_size);
+    char *bytes = text_file_read(folder_path(one), &size);
+    char *other_bytes = text_file_read(folder_path(other), &other_size);
     assert_true(bytes != NULL && other_bytes != NULL);
     bool differ = size != other_size || memcmp(bytes, other_bytes, size) != 0;
     free(bytes);
@@ -307,22 +248,30 @@ TEST(test_the_file_is_the_same)
     same_bytes(world->size, &large, 2, false);
 }
 
+/* True if this process has opened a file whose name ends so. */
+static bool has_opened(const char *ending)
+{
+    bool found = false;
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, "/proc/self/fd")) != NULL;) {
+        char path[64], target[512] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%s", name);
+        found = (readlink(path, target, sizeof target - 1) > 0 && text_ends_with(target, ending)) ||
+                found;
+    }
+    return found;
+}
+
 /* Replicas of small units: the last rank writes all pieces, rank 0 the tables. */
 TEST(test_a_rank_without_pieces_does_not_open_the_file)
 {
-    struct checkpoint_part part;
-    struct error error = {.kind = ERROR_NONE};
-    const struct training_state first = {.step = 1};
-    const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
-    const struct checkpoint_order order = {
-        .name = "a.h5", .model_name = "fake", .state = &first, .deck_text = ""};
     RUN(run, 1, &small, 2, false, WRITERS_ALL);
-    error_defer(checkpoint_part_begin(&part, &target, &run.fixture.flat, &order, &error));
-    assert_string_equal(error.text, "");
+    gate_set(true);
+    must_begin(&run, 1);
     const bool writes = world->rank == 0 || world->rank == world->size - 1;
-    assert_int_equal(part.descriptor >= 0, writes);
-    comm_barrier(world);
-    checkpoint_part_end(&part, false);
+    assert_int_equal(has_opened("/step-00000001.h5.part"), writes);
+    gate_set(false);
+    must_finish(&run);
     same_bytes(1, &small, 2, false);
 }
 
@@ -336,14 +285,14 @@ TEST(test_steps_go_on)
     gate_set(world->rank == world->size - 1);
     must_begin(&run, 1);
     follow(&run, 20);
-    assert_true(exists("step-00000001.h5.part"));
-    assert_false(exists("step-00000001.h5"));
+    assert_true(folder_has("step-00000001.h5.part"));
+    assert_false(folder_has("step-00000001.h5"));
     gate_set(false);
-    while (!exists("step-00000001.h5"))
+    while (!folder_has("step-00000001.h5"))
         follow(&run, 1);
     must_finish(&run);
-    assert_false(exists("step-00000001.h5.part"));
-    assert_true(exists("last.h5"));
+    assert_false(folder_has("step-00000001.h5.part"));
+    assert_true(folder_has("last.h5"));
     assert_holds(&run, "best.h5", 1);
     checkpoint_writer_times(run.writer, &stood, &waited);
     assert_true(stood > 0 && waited >= 0 && waited <= stood);
@@ -357,15 +306,13 @@ TEST(test_in_the_order_of_the_stream)
     const struct device_backend *memory = run.fixture.device.backend;
     struct device_backend late = *memory;
     late.copy = late_copy;
-    late.event_record = late_event_record;
     late.event_synchronize = late_event_synchronize;
     run.fixture.device.backend = &late;
+    gate_set(true);
     assert_true(start(&run, 1, &error));
-    assert_true(stream.queued > 0 && stream.done == 0);
     follow(&run, 20);
-    assert_false(exists("step-00000001.h5"));
-    stream_run();
-    fixture_fill(&run.fixture, 99);
+    assert_false(folder_has("step-00000001.h5"));
+    gate_set(false);
     must_finish(&run);
     run.fixture.device.backend = memory;
     assert_holds(&run, "last.h5", 1);
@@ -394,14 +341,14 @@ TEST(test_due_too_early)
     assert_int_equal(pthread_create(&opener, NULL, gate_open_later, NULL), 0);
     must_begin(&run, 2);
     pthread_join(opener, NULL);
-    assert_true(exists("step-00000001.h5"));
+    assert_true(folder_has("step-00000001.h5"));
     checkpoint_writer_times(run.writer, &stood, &waited);
     assert_true(waited >= 0 && stood >= waited);
     for (int step = 3; step <= 6; step++)
         must_begin(&run, step);
     must_finish(&run);
-    assert_true(exists("step-00000001.h5")); /* the best one */
-    assert_false(exists("step-00000004.h5"));
+    assert_true(folder_has("step-00000001.h5")); /* the best one */
+    assert_false(folder_has("step-00000004.h5"));
     assert_holds(&run, "step-00000005.h5", 5);
     assert_holds(&run, "last.h5", 6);
 }
@@ -420,9 +367,9 @@ TEST(test_not_finished)
     assert_int_equal(pthread_create(&opener, NULL, gate_open_later, NULL), 0);
     run_close(&run);
     pthread_join(opener, NULL);
-    assert_true(exists("step-00000001.h5"));
-    assert_false(exists("step-00000002.h5"));
-    assert_false(exists("step-00000002.h5.part"));
+    assert_true(folder_has("step-00000001.h5"));
+    assert_false(folder_has("step-00000002.h5"));
+    assert_false(folder_has("step-00000002.h5.part"));
 }
 
 /* ---- errors, and writing in the foreground ---- */
@@ -431,7 +378,7 @@ TEST(test_one_writes_for_all)
 {
     RUN(run, world->size, &usual, 2, false, WRITERS_NODE0);
     must_begin(&run, 1);
-    assert_true(exists("step-00000001.h5")); /* already complete */
+    assert_true(folder_has("step-00000001.h5")); /* already complete */
     follow(&run, 2);
     must_finish(&run);
     assert_holds(&run, "best.h5", 1);

@@ -21,12 +21,6 @@ nodes() {
     status=$?
 }
 
-# The host key is invalid.
-mkdir -p "$work/broken/cluster" && echo none >"$work/broken/cluster/host_key" && chmod 600 "$work/broken/cluster/host_key"
-sh "$TEST_SOURCE/test/support/cluster.sh" "$work/broken" up 1 >broken.log 2>&1 && bad='no failure;' || bad=
-grep -q 'node 1 did not come up: ' broken.log && grep -q 'sshd: no hostkeys available' broken.log || bad="$bad no reason;"
-[ ! -e "$work/broken/cluster" ] && [ -z "$(processes "^[^ ]*sh .*/cluster.sh $work/broken init")" ] || bad="$bad something is left"
-result 'a node that does not come up leaves nothing behind, and the reason is printed' "$bad" broken.log
 nodes shared $steps run.dir="$work/shared"
 grep -q '4 ranks on 2 nodes' "$work/shared.log" && bad= || bad="no two nodes"
 [ $status -eq 0 ] || bad="exit status $status"

@@ -3,14 +3,17 @@
 // joined
 /* Weights as safetensors: round trips on any mesh; files written by the safetensors package in
  * every type; heads and position grids of other sizes, compared with timm; invalid files. */
-#include <unistd.h>
-
 #include "checkpoint/safetensors.h"
 #include "model_fixture.h"
 #include "test.h"
 #include "vector_file.h"
 
-static const struct fixture_shape usual = {.width = 8, .side = 4, .classes = 3, .hidden = 5};
+static const struct fixture_shape usual = {.width = 8, .side = 4, .classes = 3, .hidden = 5},
+                                  no_token = {.width = 8,
+                                              .side = 4,
+                                              .classes = 3,
+                                              .hidden = 5,
+                                              .no_class_token = true};
 
 /* ---- files of this program ---- */
 
@@ -18,8 +21,7 @@ static void write_on_one_read_on_other(int from_shard, int to_shard,
                                        const struct fixture_shape *shape)
 {
     struct error error = {.kind = ERROR_NONE};
-    char path[128];
-    snprintf(path, sizeof path, "%s/a.safetensors", folder);
+    const char *path = folder_path("a.safetensors");
     FIXTURE(from, from_shard, shape, 1, false);
     FIXTURE(to, to_shard, shape, 0, true);
     fixture_fill(&from, 7);
@@ -49,10 +51,12 @@ TEST(test_unwritable)
 
 /* ---- files of the safetensors package ---- */
 
-static void path_of_vectors(const char *name, char *path, size_t size)
+static const char *vectors_path(const char *name)
 {
+    static char path[512];
     const char *source = getenv("srcdir");
-    snprintf(path, size, "%s/test/vectors/%s", source != NULL ? source : ".", name);
+    snprintf(path, sizeof path, "%s/test/vectors/%s", source != NULL ? source : ".", name);
+    return path;
 }
 
 /* Open a model and read a file of the vectors. */
@@ -60,11 +64,9 @@ static void read_vectors(struct fixture *fixture, const struct fixture_shape *sh
                          const char *name)
 {
     struct error error = {.kind = ERROR_NONE};
-    char path[512];
-    path_of_vectors(name, path, sizeof path);
     fixture_open(fixture, 1, shape, 0, false);
     fixture_fill(fixture, 3);
-    assert_ok(safetensors_read(path, true, &fixture->flat, &error), &error);
+    assert_ok(safetensors_read(vectors_path(name), true, &fixture->flat, &error), &error);
 }
 
 #define READ_FIXTURE(name, shape, file)                                                            \
@@ -95,14 +97,8 @@ static void assert_as_fp32(const struct fixture *fixture, const char *but, const
     vector_file_close(file);
 }
 
-TEST(test_fp32)
-{
-    READ_FIXTURE(fixture, &usual, "weights_fp32.safetensors");
-    assert_as_fp32(&fixture, "", "");
-}
-
-/* Other types: close to the original values; special values of half precision exactly. */
-TEST(test_other_types)
+/* Other types than fp32: close to its values; special values of half precision exactly. */
+TEST(test_types)
 {
     static const struct {
         const char *file;
@@ -111,6 +107,8 @@ TEST(test_other_types)
                  {"weights_fp16.safetensors", 2e-3, 1},
                  {"weights_bf16.safetensors", 2e-2, 1}};
     struct vector_file *file = vector_file_open("weights_fp32.safetensors");
+    READ_FIXTURE(same, &usual, "weights_fp32.safetensors");
+    assert_as_fp32(&same, "", "");
     for (size_t n = 0; n < sizeof types / sizeof *types; n++) {
         READ_FIXTURE(fixture, &usual, types[n].file);
         const struct unit_tensor *tensor;
@@ -137,8 +135,6 @@ TEST(test_special_halves)
 /* From other squares; from 7 x 7 patches, and from 9 x 4 patches by the file's metadata. */
 TEST(test_positions_of_another_grid)
 {
-    const struct fixture_shape no_token = {
-        .width = 8, .side = 4, .classes = 3, .hidden = 5, .no_class_token = true};
     const struct fixture_shape wide = {
         .width = 8, .side = 4, .columns = 9, .classes = 3, .hidden = 5};
     const struct {
@@ -178,9 +174,8 @@ TEST(test_backbone_without_a_head)
 {
     static const char *const kept[] = {"head.weight", "head.bias", "pos_embed"};
     struct error error = {.kind = ERROR_NONE};
-    char path[512];
     const struct unit_tensor *position;
-    path_of_vectors("weights_backbone.safetensors", path, sizeof path);
+    const char *path = vectors_path("weights_backbone.safetensors");
     FIXTURE(before, 1, &usual, 0, false);
     FIXTURE(fixture, 1, &usual, 0, false);
     fixture_fill(&before, 3);
@@ -214,59 +209,38 @@ static void assert_refused(const struct fixture_shape *shape, const char *path, 
 TEST(test_models_that_do_not_fit)
 {
     const struct fixture_shape wide = {.width = 16, .side = 4, .classes = 3, .hidden = 5};
-    const struct fixture_shape no_token = {
-        .width = 8, .side = 4, .classes = 3, .hidden = 5, .no_class_token = true};
-    char path[512];
-    path_of_vectors("weights_fp32.safetensors", path, sizeof path);
+    const char *path = vectors_path("weights_fp32.safetensors");
     assert_refused(&wide, path, "cls_token is [1, 1, 8] instead of [1, 1, 16]");
     assert_refused(&no_token, path, "pos_embed is [1, 17, 8] instead of [1, 16, 8]");
-    path_of_vectors("schedule.safetensors", path, sizeof path);
-    assert_refused(&usual, path, "cls_token is missing");
-    path_of_vectors("weights_backbone.safetensors", path, sizeof path);
-    assert_refused(&usual, path, "pos_embed is missing");
-}
-
-/* Write a file with this header, a length field of `length`, and this number of data bytes. */
-static void make_file(const char *path, uint64_t length, const char *header, size_t data_bytes)
-{
-    if (world->rank == 0) {
-        FILE *file = fopen(path, "wb");
-        assert_non_null(file);
-        for (int byte = 0; byte < 8; byte++)
-            fputc((int)(length >> (8 * byte) & 0xff), file);
-        fputs(header, file);
-        for (size_t n = 0; n < data_bytes; n++)
-            fputc(0, file);
-        fclose(file);
-    }
-    comm_barrier(world);
+    assert_refused(&usual, vectors_path("weights_backbone.safetensors"), "pos_embed is missing");
 }
 
 TEST_WITH(test_files_that_are_none, fixture_folder_make, fixture_folder_remove)
 {
     static const struct {
-        uint64_t length;
-        size_t data_bytes;
+        uint64_t length; /* in the first bytes of the file, which has `bytes` bytes */
+        size_t bytes;
         const char *what;
     } files[] = {
-        {(uint64_t)2 << 30, 0, "2147483648 bytes"},
-        {UINT64_MAX, 0, "states that its header has"},
-        {10000001, 10000000, "at most 10000000"},
-        {3, 0, "3 bytes"},
-        {2, 0, "cls_token is missing"},
-        {2, 1, "1 bytes follow its last tensor"},
+        {(uint64_t)2 << 30, 10, "2147483648 bytes"},
+        {UINT64_MAX, 10, "that its header has"},
+        {10000001, 10000010, "at most 10000000"},
+        {3, 10, "3 bytes"},
+        {2, 10, "cls_token is missing"},
+        {2, 11, "1 bytes follow its last tensor"},
+        {2, 5, "8 bytes"},
     };
-    char path[128];
-    snprintf(path, sizeof path, "%s/bad.safetensors", folder);
-    assert_refused(&usual, path, "cannot read");
+    const char *name = "bad.safetensors";
+    char *content = allocate(10000010, 1);
+    memcpy(content + 8, "{}", 2);
+    assert_refused(&usual, folder_path(name), "cannot read");
     for (size_t n = 0; n < sizeof files / sizeof *files; n++) {
-        make_file(path, files[n].length, "{}", files[n].data_bytes);
-        assert_refused(&usual, path, files[n].what);
+        for (int byte = 0; byte < 8; byte++)
+            content[byte] = (char)(files[n].length >> (8 * byte) & 0xff);
+        folder_write(name, content, files[n].bytes);
+        assert_refused(&usual, folder_path(name), files[n].what);
     }
-    if (world->rank == 0)
-        assert_int_equal(truncate(path, 5), 0);
-    comm_barrier(world);
-    assert_refused(&usual, path, "8 bytes");
+    free(content);
     assert_refused(&usual, folder, "regular file");
 }
 
@@ -274,14 +248,11 @@ TEST_WITH(test_files_that_are_none, fixture_folder_make, fixture_folder_remove)
 TEST_WITH(test_two_tensors_of_one_name, fixture_folder_make, fixture_folder_remove)
 {
     struct error error = {.kind = ERROR_NONE};
-    char path[128];
-    snprintf(path, sizeof path, "%s/twice.safetensors", folder);
     FIXTURE(fixture, 1, &usual, 0, false);
     snprintf(fixture.tensors[2][1].name, TENSOR_NAME, "cls_token");
-    assert_false(safetensors_write(path, &fixture.flat, NULL, &error));
+    assert_false(safetensors_write(folder_path("twice.safetensors"), &fixture.flat, NULL, &error));
     assert_error(&error, ERROR_CHECKPOINT, "two tensors");
-    strcat(path, ".part");
-    assert_int_not_equal(access(path, F_OK), 0);
+    assert_false(folder_has("twice.safetensors.part"));
 }
 
 TEST_MAIN_WORLD()

@@ -68,4 +68,4 @@ start first others 2 $soon
 cluster crash 2
 bad=$(gone)
 ended
-named "rank 0's node: the next monitor rank names it" "rank 0 on $node_2"
+named "rank 0's node: a rank of another node names it" "rank 0 on $node_2"

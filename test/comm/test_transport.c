@@ -61,18 +61,16 @@ static void groups_close(struct comm *group[GROUPS])
     network_set_nodes(0, false);
 }
 
-enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, ALL_TO_ALL, KINDS };
-enum { RANKS_MOST = 16 };
+enum { KINDS = COMM_ALL_TO_ALL + 1, RANKS_MOST = 16 };
 
 /* A collective in progress and its expected result. */
 struct flight {
     struct comm *group;
-    enum kind kind;
-    int type, operation, root;
-    unsigned number; /* of the values */
-    int64_t count, total;
-    void *buffer, *reference;
-    void *received; /* of an all-to-all */
+    struct comm_call call;
+    int type, operation; /* indices into comm_types and comm_operations */
+    unsigned number;     /* of the values */
+    int64_t total;       /* elements of the buffer */
+    void *reference;
     int parts[RANKS_MOST];
     struct comm_request *request;
 };
@@ -85,112 +83,100 @@ static int64_t draw_count(const uint32_t word[4])
     return word[1] % ((uint32_t)1 << (1 + word[2] % 15));
 }
 
-/* Up to two partial values per rank; in some collectives, the last rank alone has some. */
-static void all_to_all_start(struct flight *flight, unsigned number)
+static void flight_start(struct flight *flight, struct comm *const group[GROUPS], unsigned number)
 {
-    struct comm *comm = flight->group;
-    const struct comm_test_type *type = &comm_types[flight->type];
-    for (int rank = 0; rank < comm->size; rank++)
-        flight->parts[rank] = number % 4 != 3          ? (int)((unsigned)rank + number) % 3
-                              : rank == comm->size - 1 ? 2
-                                                       : 0;
-    size_t bytes =
-        (size_t)(comm_parts_before(flight->parts, comm->size) * flight->count) * type->size;
-    free(flight->reference);
-    flight->received = calloc(bytes + 1, 1);
-    flight->reference = calloc(bytes + 1, 1);
-    flight->request = comm_start_all_to_all(comm, flight->buffer, flight->total / 2, flight->parts,
-                                            flight->received, flight->count, type->type, NULL);
+    struct random_block drawn = random_block_at(number, RANDOM_SYNTHETIC, 1, 0, 0, 0);
+    struct random_block sizes = random_block_at(number, RANDOM_SYNTHETIC, 2, 0, 0, 0);
+    struct comm *comm = group[drawn.word[0] % GROUPS];
+    *flight = (struct flight){.group = comm,
+                              .type = (int)(number / KINDS % COMM_TYPES),
+                              .operation = (int)(number / (KINDS * COMM_TYPES) % COMM_OPERATIONS),
+                              .number = number};
+    struct comm_call *call = &flight->call;
+    *call = (struct comm_call){.action = (enum comm_action)(number % KINDS),
+                               .count = draw_count(sizes.word),
+                               .type = comm_types[flight->type].type,
+                               .operation = comm_operations[flight->operation].operation,
+                               .peer = (int)(sizes.word[3] % (uint32_t)comm->size)};
+    const bool blocks = call->action == COMM_REDUCE_SCATTER || call->action == COMM_ALL_GATHER;
+    flight->total = call->count * (blocks ? comm->size : 1);
+    if (call->action == COMM_ALL_TO_ALL) {
+        /* Up to two partial values per rank; in some collectives, the last rank alone has some. */
+        for (int rank = 0; rank < comm->size; rank++)
+            flight->parts[rank] = number % 4 != 3          ? (int)((unsigned)rank + number) % 3
+                                  : rank == comm->size - 1 ? 2
+                                                           : 0;
+        call->parts = flight->parts;
+        call->stride = call->count * comm->size + 5;
+        flight->total = 2 * call->stride;
+    }
+    const size_t received = (size_t)(comm_parts_before(flight->parts, comm->size) * call->count) *
+                            comm_types[flight->type].size;
+    call->buffer = buffer_open(call->type, flight->total, world->rank, number);
+    call->received = calloc(received + 1, 1);
+    flight->reference = call->action == COMM_ALL_TO_ALL
+                            ? calloc(received + 1, 1)
+                            : buffer_open(call->type, flight->total, world->rank, number);
+    if (call->action == COMM_ALL_TO_ALL)
+        flight->request = comm_start_all_to_all(comm, call->sent, call->stride, call->parts,
+                                                call->received, call->count, call->type, NULL);
+    else if (call->count > 0)
+        flight->request = comm->backend->start(comm, call);
 }
 
 /* One call of MPI for each number of a partial value. Return 1 if the result differs. */
 static int64_t all_to_all_end(struct flight *flight, MPI_Comm mpi)
 {
     const struct comm *comm = flight->group;
-    const int width = (int)comm_types[flight->type].size, block = (int)flight->count * width;
+    const struct comm_call *call = &flight->call;
+    const int width = (int)comm_types[flight->type].size, block = (int)call->count * width;
     int sends[RANKS_MOST], from[RANKS_MOST], receives[RANKS_MOST], into[RANKS_MOST];
     for (int part = 0; part < 2; part++) {
         for (int rank = 0; rank < comm->size; rank++) {
             sends[rank] = flight->parts[comm->rank] > part ? block : 0;
-            from[rank] = part * (int)(flight->total / 2) * width + rank * block;
+            from[rank] = part * (int)call->stride * width + rank * block;
             receives[rank] = flight->parts[rank] > part ? block : 0;
             into[rank] = ((int)comm_parts_before(flight->parts, rank) + part) * block;
         }
-        MPI_Alltoallv(flight->buffer, sends, from, MPI_BYTE, flight->reference, receives, into,
+        MPI_Alltoallv(call->buffer, sends, from, MPI_BYTE, flight->reference, receives, into,
                       MPI_BYTE, mpi);
     }
     size_t bytes = (size_t)comm_parts_before(flight->parts, comm->size) * (size_t)block;
-    int64_t wrong =
-        memcmp(flight->received, flight->reference, bytes + 1) != 0; /* and one beyond */
-    unsigned char *sent =
-        buffer_open(comm_types[flight->type].type, flight->total, world->rank, flight->number);
-    wrong += memcmp(flight->buffer, sent, (size_t)flight->total * (size_t)width) != 0;
+    int64_t wrong = memcmp(call->received, flight->reference, bytes + 1) != 0; /* one beyond, too */
+    unsigned char *sent = buffer_open(call->type, flight->total, world->rank, flight->number);
+    wrong += memcmp(call->buffer, sent, (size_t)flight->total * (size_t)width) != 0;
     free(sent);
-    free(flight->received);
     return wrong;
-}
-
-static void flight_start(struct flight *flight, struct comm *const group[GROUPS], unsigned number)
-{
-    struct random_block drawn = random_block_at(number, RANDOM_SYNTHETIC, 1, 0, 0, 0);
-    struct random_block sizes = random_block_at(number, RANDOM_SYNTHETIC, 2, 0, 0, 0);
-    *flight = (struct flight){.group = group[drawn.word[0] % GROUPS],
-                              .kind = (enum kind)(number % KINDS),
-                              .type = (int)(number / KINDS % COMM_TYPES),
-                              .operation = (int)(number / (KINDS * COMM_TYPES) % COMM_OPERATIONS),
-                              .number = number,
-                              .count = draw_count(sizes.word)};
-    struct comm *comm = flight->group;
-    const struct comm_test_type *type = &comm_types[flight->type];
-    enum comm_operation operation = comm_operations[flight->operation].operation;
-    bool blocks = flight->kind == REDUCE_SCATTER || flight->kind == ALL_GATHER;
-    flight->root = (int)(sizes.word[3] % (uint32_t)comm->size);
-    flight->total = flight->count * (blocks ? comm->size : 1);
-    if (flight->kind == ALL_TO_ALL)
-        flight->total = 2 * (flight->count * comm->size + 5);
-    flight->buffer = buffer_open(type->type, flight->total, world->rank, number);
-    flight->reference = buffer_open(type->type, flight->total, world->rank, number);
-    if (flight->kind == ALL_REDUCE)
-        flight->request =
-            comm_start_all_reduce(comm, flight->buffer, flight->count, type->type, operation, NULL);
-    else if (flight->kind == REDUCE_SCATTER)
-        flight->request = comm_start_reduce_scatter(comm, flight->buffer, flight->count, type->type,
-                                                    operation, NULL);
-    else if (flight->kind == ALL_GATHER)
-        flight->request =
-            comm_start_all_gather(comm, flight->buffer, flight->count, type->type, NULL);
-    else if (flight->kind == ALL_TO_ALL)
-        all_to_all_start(flight, number);
-    else
-        flight->request = comm_start_broadcast(comm, flight->buffer, flight->count, type->type,
-                                               flight->root, NULL);
 }
 
 static int64_t flight_end(struct flight *flight)
 {
-    struct comm *comm = flight->group;
-    MPI_Comm mpi = *(MPI_Comm *)comm_handle(comm);
-    size_t width = comm_types[flight->type].size, block = (size_t)flight->count * width;
-    unsigned char *got = flight->buffer, *expected = flight->reference;
+    const struct comm *comm = flight->group;
+    const struct comm_call *call = &flight->call;
+    MPI_Comm mpi = *(MPI_Comm *)comm_handle(flight->group);
+    size_t width = comm_types[flight->type].size, block = (size_t)call->count * width;
+    size_t begin = 0, bytes = (size_t)flight->total * width;
+    unsigned char *got = call->buffer, *expected = flight->reference;
     comm->backend->wait(flight->request, NULL);
-    size_t from = 0, bytes = (size_t)flight->total * width;
-    if (flight->kind == ALL_REDUCE || flight->kind == REDUCE_SCATTER)
+    if (call->action == COMM_ALL_REDUCE || call->action == COMM_REDUCE_SCATTER)
         reference_reduce(flight->type, expected, flight->total,
                          comm_operations[flight->operation].mpi, mpi);
-    if (flight->kind == REDUCE_SCATTER) {
-        from = (size_t)comm->rank * block;
+    if (call->action == COMM_REDUCE_SCATTER) {
+        begin = (size_t)comm->rank * block;
         bytes = block;
-    } else if (flight->kind == ALL_GATHER) {
+    } else if (call->action == COMM_ALL_GATHER) {
         MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, expected, (int)block, MPI_BYTE, mpi);
-    } else if (flight->kind == BROADCAST) {
-        MPI_Bcast(expected, (int)bytes, MPI_BYTE, flight->root, mpi);
+    } else if (call->action == COMM_BROADCAST) {
+        MPI_Bcast(expected, (int)bytes, MPI_BYTE, call->peer, mpi);
     }
-    int64_t wrong = flight->kind == ALL_TO_ALL ? all_to_all_end(flight, mpi)
-                                               : memcmp(got + from, expected + from, bytes) != 0;
+    int64_t wrong = call->action == COMM_ALL_TO_ALL
+                        ? all_to_all_end(flight, mpi)
+                        : memcmp(got + begin, expected + begin, bytes) != 0;
     if (wrong)
-        printf("# rank %d: kind %d of %lld, type %d, %d ranks\n", world->rank, (int)flight->kind,
-               (long long)flight->count, flight->type, comm->size);
-    free(flight->buffer);
+        printf("# rank %d: action %d of %lld, type %d, %d ranks\n", world->rank, (int)call->action,
+               (long long)call->count, flight->type, comm->size);
+    free(call->buffer);
+    free(call->received);
     free(flight->reference);
     return wrong;
 }

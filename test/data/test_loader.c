@@ -48,6 +48,8 @@ static struct options options;
 static struct augment augment;
 static struct crop crop;                 /* inactive: images as stored */
 static struct sampler sampler, expected; /* the loader's; one for the expected orders */
+static struct loader *loader;
+static double waited;
 static struct error error;
 
 static int open_device(void **state)
@@ -74,24 +76,25 @@ static int set_up(void **state)
     return 0;
 }
 
-static void open_samplers(int64_t global_batch, int64_t accumulate, int rank, int size)
+static int close_all(void **state)
 {
-    sampler_open(&sampler, 1, SAMPLES, global_batch, accumulate, true, false, rank, size);
-    sampler_open(&expected, 1, SAMPLES, global_batch, accumulate, true, false, rank, size);
-}
-
-static void close_samplers(void)
-{
+    (void)state;
+    loader_close(loader);
+    loader = NULL;
     sampler_close(&sampler);
     sampler_close(&expected);
+    return 0;
 }
 
-static struct loader *open_loader(int workers, int slots)
+/* Open the loader of a rank. */
+static void begin(int64_t global_batch, int64_t accumulate, int rank, int size, int workers,
+                  int slots)
 {
-    struct loader *loader =
-        loader_open(&probe, &sampler, &augment, &crop, device, workers, slots, &error);
+    close_all(NULL);
+    sampler_open(&sampler, 1, SAMPLES, global_batch, accumulate, true, false, rank, size);
+    sampler_open(&expected, 1, SAMPLES, global_batch, accumulate, true, false, rank, size);
+    loader = loader_open(&probe, &sampler, &augment, &crop, device, workers, slots, &error);
     assert_non_null(loader);
-    return loader;
 }
 
 static void check_batch(const struct batch *batch, uint32_t epoch, int64_t step, int64_t micro)
@@ -116,9 +119,8 @@ static void check_batch(const struct batch *batch, uint32_t epoch, int64_t step,
 }
 
 /* Take a batch, compare it with the sampler's, and give it back. */
-static void take_batch(struct loader *loader, uint32_t epoch, int64_t step, int64_t micro)
+static void take_batch(uint32_t epoch, int64_t step, int64_t micro)
 {
-    double waited = 0;
     struct batch *batch = loader_next(loader, &waited);
     assert_non_null(batch);
     assert_true(waited >= 0);
@@ -127,15 +129,14 @@ static void take_batch(struct loader *loader, uint32_t epoch, int64_t step, int6
 }
 
 /* Take some steps, which may begin anywhere in an epoch and span several. */
-static void take_steps(struct loader *loader, int64_t epoch, int64_t first_step, int64_t steps)
+static void take_steps(int64_t epoch, int64_t first_step, int64_t steps)
 {
-    double waited = 0;
     const int64_t epoch_steps = sampler_steps(&sampler);
     const int64_t first = epoch * epoch_steps + first_step;
     loader_start(loader, epoch, first_step, steps);
     for (int64_t number = first; number < first + steps; number++)
         for (int64_t micro = 0; micro < sampler.accumulate; micro++)
-            take_batch(loader, (uint32_t)(number / epoch_steps), number % epoch_steps, micro);
+            take_batch((uint32_t)(number / epoch_steps), number % epoch_steps, micro);
     assert_null(loader_next(loader, &waited));
     assert_null(loader_next(loader, &waited));
 }
@@ -148,14 +149,11 @@ TEST(test_order)
     for (int workers = 1; workers <= 8; workers += 2)
         for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++)
             for (int size = 1; size <= 8; size += 7) {
-                open_samplers(batches[b], 1 + workers % 3, size - 1, size);
+                begin(batches[b], 1 + workers % 3, size - 1, size, workers, 2 + workers % 3);
                 const int64_t epoch_steps = sampler_steps(&sampler);
-                struct loader *loader = open_loader(workers, 2 + workers % 3);
-                take_steps(loader, 0, 0, 3 * epoch_steps);
-                take_steps(loader, 3, epoch_steps, 2 * epoch_steps + 1);
-                take_steps(loader, 2, epoch_steps - 1, 0);
-                loader_close(loader);
-                close_samplers();
+                take_steps(0, 0, 3 * epoch_steps);
+                take_steps(3, epoch_steps, 2 * epoch_steps + 1);
+                take_steps(2, epoch_steps - 1, 0);
             }
     assert_int_equal(atomic_load(&signals_open), 0);
 }
@@ -165,9 +163,7 @@ TEST(test_order)
 TEST(test_ring_stays_full)
 {
     enum { SLOTS = 4, BATCH = 20, EPOCH_STEPS = 6, STEPS = 3 * EPOCH_STEPS - 1 };
-    open_samplers(BATCH, 1, 0, 1);
-    struct loader *loader = open_loader(3, SLOTS);
-    double waited = 0;
+    begin(BATCH, 1, 0, 1, 3, SLOTS);
     int seen = 0;
     assert_int_equal(sem_init(&read_done, 0, 0), 0);
     atomic_store(&reads, 0);
@@ -178,39 +174,31 @@ TEST(test_ring_stays_full)
         for (; seen < wanted; seen++)
             sem_wait(&read_done);
         assert_int_equal(atomic_load(&reads), wanted);
-        take_batch(loader, (uint32_t)(number / EPOCH_STEPS), number % EPOCH_STEPS, 0);
+        take_batch((uint32_t)(number / EPOCH_STEPS), number % EPOCH_STEPS, 0);
     }
     assert_null(loader_next(loader, &waited));
     assert_int_equal(atomic_load(&reads), 2 * SAMPLES + (EPOCH_STEPS - 1) * BATCH);
-    loader_close(loader);
-    close_samplers();
 }
 
 TEST(test_start_again)
 {
-    open_samplers(10, 1, 0, 1);
-    struct loader *loader = open_loader(3, 4);
-    double waited = 0;
+    begin(10, 1, 0, 1, 3, 4);
     for (int64_t taken = 0; taken < 6; taken++) {
         loader_start(loader, taken, taken, 30);
         for (int64_t step = taken; step < 2 * taken; step++)
-            take_batch(loader, (uint32_t)taken, step, 0);
+            take_batch((uint32_t)taken, step, 0);
         loader_stop(loader);
         assert_null(loader_next(loader, &waited));
     }
-    take_steps(loader, 6, 0, 11);
-    take_steps(loader, 6, 11, 0);
-    loader_close(loader);
-    close_samplers();
+    take_steps(6, 0, 11);
+    take_steps(6, 11, 0);
 }
 
 /* slots - 1 batches may be held; the ring loads no more than its slots. */
 TEST(test_held_batches)
 {
-    open_samplers(10, 1, 0, 1);
-    struct loader *loader = open_loader(2, 4);
+    begin(10, 1, 0, 1, 2, 4);
     struct batch *held[3];
-    double waited = 0;
     int before = atomic_load(&reads);
     loader_start(loader, 0, 0, 11);
     for (int i = 0; i < 3; i++)
@@ -221,19 +209,15 @@ TEST(test_held_batches)
     for (int i = 0; i < 3; i++)
         loader_give_back(loader, held[i]);
     for (int step = 3; step < 11; step++)
-        take_batch(loader, 0, step, 0);
-    loader_close(loader);
-    close_samplers();
+        take_batch(0, step, 0);
 }
 
 TEST(test_bad_record)
 {
     for (int workers = 1; workers <= 4; workers += 3) {
-        open_samplers(40, 1, 0, 1);
+        begin(40, 1, 0, 1, workers, 3);
         sampler_draw(&expected, 0);
         atomic_store(&bad_record, sampler_order_of(&expected, 0)->samples[57]);
-        struct loader *loader = open_loader(workers, 3);
-        double waited = 0;
         loader_start(loader, 0, 0, 3);
         for (int step = 0; step < 3; step++) {
             struct batch *batch = loader_next(loader, &waited);
@@ -246,19 +230,15 @@ TEST(test_bad_record)
             loader_give_back(loader, batch);
         }
         atomic_store(&bad_record, -1);
-        take_steps(loader, 0, 0, 3);
-        loader_close(loader);
-        close_samplers();
+        take_steps(0, 0, 3);
     }
 }
 
 /* Closed before the start, in the middle, while a batch is held, and at the end. */
 TEST(test_close_anywhere)
 {
-    open_samplers(10, 1, 0, 1);
     for (int taken = -1; taken <= 11; taken++) {
-        struct loader *loader = open_loader(1 + (taken & 3), 3);
-        double waited = 0;
+        begin(10, 1, 0, 1, 1 + (taken & 3), 3);
         if (taken >= 0)
             loader_start(loader, 0, 0, 11);
         for (int i = 0; i < taken; i++) {
@@ -266,10 +246,7 @@ TEST(test_close_anywhere)
             if (i + 1 < taken)
                 loader_give_back(loader, batch);
         }
-        loader_close(loader);
     }
-    loader_close(NULL);
-    close_samplers();
 }
 
 static struct device_backend poor_backend;
@@ -286,10 +263,9 @@ TEST(test_no_memory)
     poor_backend = *device->backend;
     poor_backend.allocate_pinned = no_memory;
     struct device poor = {.backend = &poor_backend};
-    open_samplers(10, 1, 0, 1);
+    begin(10, 1, 0, 1, 1, 2);
     assert_null(loader_open(&probe, &sampler, &augment, &crop, &poor, 2, 2, &error));
     assert_int_equal(error.kind, ERROR_MEMORY);
-    close_samplers();
 }
 
-TEST_MAIN(.setup = open_device, .teardown = close_device, .before = set_up)
+TEST_MAIN(.setup = open_device, .teardown = close_device, .before = set_up, .after = close_all)

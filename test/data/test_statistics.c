@@ -2,7 +2,7 @@
 // ranks: 1 3
 /* Statistics of float32 records: those of the definition, the same bits on any number of ranks and
  * threads; missing, infinite, huge and constant values. */
-#include "data/statistics.h"
+#include "data/dataset.h"
 #include "model_fixture.h"
 #include "test.h"
 

@@ -195,7 +195,7 @@ TEST(a_run_fails_when_its_lock_is_released)
     temporary_write("run/metrics.csv", "epoch,step,split\n1,7,train\n1,23,train\n1,2");
     assert_int_equal(launched_run_step(&run), 12);
     struct error error = {0};
-    assert_true(checkpoint_memory_id_write(run.folder, "0123456789abcdef", &error));
+    assert_true(memory_id_write(run.folder, "0123456789abcdef", &error));
     assert_int_equal(launched_run_step(&run), 23);
     temporary_close();
 }

@@ -4,6 +4,7 @@
  * CPU by test_vit_device and test_convnet_device. */
 #include "config/options.h"
 #include "model/model.h"
+#include "settings.h"
 #include "test.h"
 #include "train/optimizer.h"
 #include "vit_fixture.h"
@@ -404,9 +405,9 @@ static int64_t parameters_of(const char *name, const char *assignment, const dou
 {
     struct options options;
     struct error error = {0};
-    options_default(&options);
-    snprintf(options.model.name, sizeof options.model.name, "%s", name);
-    assert_true(assignment == NULL || options_set(assignment, &options, &error));
+    char words[128];
+    snprintf(words, sizeof words, "model.name=%s %s", name, assignment);
+    settings_set(&options, words);
     struct model *model = model_open(&options, NULL, TYPE_FP32, &error);
     assert_non_null(model);
     int64_t count = model_parameter_count(model);
@@ -425,8 +426,7 @@ TEST(test_registry)
     assert_int_equal(names, sizeof registry / sizeof registry[0]);
     for (size_t i = 0; i < names; i++) {
         assert_string_equal(model_names()[i], registry[i].name);
-        assert_int_equal(parameters_of(registry[i].name, NULL, &mean, &std),
-                         registry[i].parameters);
+        assert_int_equal(parameters_of(registry[i].name, "", &mean, &std), registry[i].parameters);
         for (int c = 0; c < 3; c++) {
             assert_true(mean[c] == registry[i].mean[c]);
             assert_true(std[c] == registry[i].std[c]);
@@ -484,12 +484,11 @@ static void grouped_open(struct grouped *grouped, const char *name, const char *
 {
     static struct options options;
     struct error error = {0};
-    options_default(&options);
-    snprintf(options.model.name, sizeof options.model.name, "%s", name);
-    assert_true(options_set(option, &options, &error) &&
-                options_set("optim.layer_decay=0.75", &options, &error) &&
-                options_set("optim.no_decay=on", &options, &error) &&
-                options_set("optim.name=muon", &options, &error));
+    char words[256];
+    snprintf(words, sizeof words,
+             "model.name=%s %s optim.layer_decay=0.75 optim.no_decay=on optim.name=muon", name,
+             option);
+    settings_set(&options, words);
     snprintf(grouped->name, sizeof grouped->name, "%s", name);
     snprintf(grouped->option, sizeof grouped->option, "%s", option);
     grouped->found = 0;

@@ -252,6 +252,42 @@ void fixture_remove(const char *path)
     comm_barrier(world);
 }
 
+const char *folder_path(const char *name)
+{
+    static char path[2][256];
+    static int turn;
+    turn = 1 - turn;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+const char *folder_step(int64_t step)
+{
+    char name[CHECKPOINT_NAME];
+    checkpoint_name(name, step);
+    return folder_path(name);
+}
+
+bool folder_has(const char *name)
+{
+    struct stat file;
+    comm_barrier(world);
+    bool there = lstat(folder_path(name), &file) == 0;
+    comm_broadcast(world, &there, sizeof there, COMM_BYTE, 0);
+    return there;
+}
+
+void folder_write(const char *name, const void *content, size_t bytes)
+{
+    comm_barrier(world);
+    if (world->rank == 0) {
+        FILE *file = fopen(folder_path(name), "wb");
+        ENSURE(file != NULL && fwrite(content, 1, bytes, file) == bytes && fclose(file) == 0,
+               "cannot write %s", name);
+    }
+    comm_barrier(world);
+}
+
 int fixture_folder_make(void **state)
 {
     (void)state;

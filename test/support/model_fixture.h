@@ -4,7 +4,7 @@
 #ifndef VITTRAIN_TEST_MODEL_FIXTURE_H
 #define VITTRAIN_TEST_MODEL_FIXTURE_H
 
-#include "checkpoint/vectors.h"
+#include "checkpoint/checkpoint_file.h"
 #include "mesh/flat.h"
 #include "rank_tests.h"
 
@@ -63,8 +63,18 @@ float *fixture_tensor(const struct fixture *fixture, const char *name,
 void fixture_directory(char *path, size_t size);
 void fixture_remove(const char *path);
 
-/* A temporary folder for each test: functions to run before and after it. */
+/* A temporary folder for each test: functions to run before and after it. Paths are valid until the
+ * second next call. */
 extern char folder[64];
+const char *folder_path(const char *name);
+const char *folder_step(int64_t step); /* of the checkpoint of a step */
+
+/* Collective. True if rank 0 sees a file or link of this name. */
+bool folder_has(const char *name);
+
+/* Collective. Write a file on rank 0. */
+void folder_write(const char *name, const void *content, size_t bytes);
+
 int fixture_folder_make(void **state);
 int fixture_folder_remove(void **state);
 

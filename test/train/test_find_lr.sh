@@ -38,10 +38,6 @@ done 3<<END
 4 mesh.strategy=zero2 train.accumulate=3
 3 mesh.strategy=fsdp train.checkpoint_activations=block
 END
-run 1 other find lr $same find.output=other optim.momentum=0.8
-result 'the comparison sees a momentum of 0.8 in the place of 0.9' \
-    "$([ -n "$(curve_differs other.csv)" ] || echo 'the same curve')" "$run_log"
-
 # The loss falls: the suggestion is added to the log book, whose table has the columns of another version.
 mkdir -p runs/logbook
 echo 'another,header' >runs/logbook/found.csv

@@ -30,14 +30,8 @@ static bool record_read(struct dataset *dataset, int64_t record, void *values, i
     return true;
 }
 
-/* Write the path of a file of test/vectors. */
-static void vector_path(const char *name, char *path, size_t size)
-{
-    const char *source = getenv("srcdir");
-    snprintf(path, size, "%s/test/vectors/%s", source != NULL ? source : ".", name);
-}
-
-static void run_prepare(struct run *run, const struct dataset_format *format)
+/* vectors: the folder test/vectors. */
+static void run_prepare(struct run *run, const struct dataset_format *format, const char *vectors)
 {
     static const char settings[] =
         "model.name=vit_tiny_patch16_224 model.image=16 model.channels=6 model.patch=4 "
@@ -47,10 +41,9 @@ static void run_prepare(struct run *run, const struct dataset_format *format)
         "optim.weight_decay=0.05 run.threads=1";
     static struct options options;
     struct error error = {0};
-    char path[512], init[1024];
+    char init[1024];
     settings_set(&options, settings);
-    vector_path("float32.safetensors", path, sizeof path);
-    snprintf(init, sizeof init, "model.init=%s", path);
+    snprintf(init, sizeof init, "model.init=%s/float32.safetensors", vectors);
     assert_ok(options_set(init, &options, &error) && run_open(run, &options, world, &error) &&
                   run_start(run, &error),
               &error);
@@ -67,12 +60,14 @@ TEST(losses_are_pytorchs)
     struct dataset_format format = dataset_synthetic;
     struct step_times times = {0};
     struct error error = {0};
-    char path[512];
-    vector_path("float32.txt", path, sizeof path);
+    const char *source = getenv("srcdir");
+    char vectors[512], path[600];
+    snprintf(vectors, sizeof vectors, "%s/test/vectors", source != NULL ? source : ".");
+    snprintf(path, sizeof path, "%s/float32.txt", vectors);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     format.read = record_read;
-    run_prepare(&run, &format);
+    run_prepare(&run, &format, vectors);
     loader_start(run.train.loader, 0, 0, STEPS);
     for (int step = 0; step < STEPS; step++) {
         int number;

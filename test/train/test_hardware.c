@@ -10,6 +10,7 @@
 #include "config/options.h"
 #include "device_test.h"
 #include "model_fixture.h"
+#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -20,13 +21,12 @@ static void open_with(const char *setting, struct device_test *test)
     struct options options;
     const char *device = getenv("VITTRAIN_TEST_DEVICE");
     const bool cuda = device != NULL && strcmp(device, "cuda") == 0;
-    options_default(&options);
-    assert_true(options_set(cuda ? "run.backend=cuda" : "run.backend=cpu", &options, &error));
-    assert_true(options_set("cuda.cache=none", &options, &error));
-    assert_true(options_set(setting, &options, &error));
+    char words[128];
+    snprintf(words, sizeof words, "run.backend=%s cuda.cache=none %s", cuda ? "cuda" : "cpu",
+             setting);
+    settings_set(&options, words);
     struct device *opened = hardware_open(&options, world, &error);
-    if (opened == NULL)
-        fail_msg("%s", error.text);
+    assert_ok(opened != NULL, &error);
     assert_ptr_equal(opened->backend, device_test_backend(&error));
     device_test_take(test, opened);
 }
@@ -111,33 +111,30 @@ TEST(threads_are_the_options)
     device_test_close(&test);
 }
 
-/* NULL: unset. */
-static void check_folder(const char *setting, const char *cache, const char *home,
-                         const char *expected)
-{
-    struct error error = {0};
-    struct options options;
-    char found[1024];
-    options_default(&options);
-    assert_true(options_set(setting, &options, &error));
-    cache != NULL ? setenv("XDG_CACHE_HOME", cache, 1) : unsetenv("XDG_CACHE_HOME");
-    home != NULL ? setenv("HOME", home, 1) : unsetenv("HOME");
-    hardware_cache_folder(&options, found, sizeof found);
-    assert_string_equal(found, expected);
-}
-
 TEST(the_cache_is_where_the_options_say)
 {
     char home[512], below[1024];
     snprintf(home, sizeof home, "%s", temporary_directory("home"));
     snprintf(below, sizeof below, "%s/.cache/vittrain", home);
-    check_folder("cuda.cache=auto", "/caches", home, "/caches/vittrain");
-    check_folder("cuda.cache=auto", NULL, home, below);
-    check_folder("cuda.cache=auto", "not/absolute", home, below);
-    check_folder("cuda.cache=auto", NULL, temporary_path("missing"), "");
-    check_folder("cuda.cache=auto", NULL, NULL, "");
-    check_folder("cuda.cache=none", "/caches", home, "");
-    check_folder("cuda.cache=some/folder", "/caches", home, "some/folder");
+    const struct {
+        const char *setting, *cache, *home, *expected; /* cache, home: NULL: unset */
+    } rows[] = {{"cuda.cache=auto", "/caches", home, "/caches/vittrain"},
+                {"cuda.cache=auto", NULL, home, below},
+                {"cuda.cache=auto", "not/absolute", home, below},
+                {"cuda.cache=auto", NULL, temporary_path("missing"), ""},
+                {"cuda.cache=auto", NULL, NULL, ""},
+                {"cuda.cache=none", "/caches", home, ""},
+                {"cuda.cache=some/folder", "/caches", home, "some/folder"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct options options;
+        char found[1024];
+        settings_set(&options, rows[i].setting);
+        rows[i].cache != NULL ? setenv("XDG_CACHE_HOME", rows[i].cache, 1)
+                              : unsetenv("XDG_CACHE_HOME");
+        rows[i].home != NULL ? setenv("HOME", rows[i].home, 1) : unsetenv("HOME");
+        hardware_cache_folder(&options, found, sizeof found);
+        assert_string_equal(found, rows[i].expected);
+    }
 }
 
 TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -73,31 +73,27 @@ static void curve_make(struct range_test *test, double depth, double noise)
     }
 }
 
+/* No suggestion from noise, nor from too few points. */
 TEST(a_fall_is_found)
 {
-    struct range_test test;
-    struct range_suggestion found;
-    curve_make(&test, 1.0, 0.05);
-    range_test_suggest(&test, 0.9, &found);
-    assert_true(found.steepest_rate > 1e-3 && found.steepest_rate < 5e-3);
-    assert_true(found.tenth_of_lowest > 0.02 && found.tenth_of_lowest < 0.15);
-    assert_true(found.steepest < found.lowest && found.highest < found.steepest);
-}
-
-TEST(noise_is_no_fall)
-{
-    struct range_test test;
-    struct range_suggestion found;
-    curve_make(&test, 0, 0.05);
-    range_test_suggest(&test, 0.9, &found);
-    assert_true(isnan(found.steepest_rate) && isnan(found.tenth_of_lowest));
-    curve_make(&test, 1.0, 0.05);
-    test.count = 6;
-    range_test_suggest(&test, 0.9, &found);
-    assert_true(isnan(found.steepest_rate));
-    test.count = 0;
-    range_test_suggest(&test, 0.9, &found);
-    assert_true(isnan(found.steepest_rate));
+    static const struct {
+        double depth;
+        int64_t count;
+    } rows[] = {{1, POINTS}, {0, POINTS}, {1, 6}, {1, 0}};
+    for (int i = 0; i < 4; i++) {
+        struct range_test test;
+        struct range_suggestion found;
+        curve_make(&test, rows[i].depth, 0.05);
+        test.count = rows[i].count;
+        range_test_suggest(&test, 0.9, &found);
+        assert_int_equal(isnan(found.steepest_rate), i > 0);
+        assert_int_equal(isnan(found.tenth_of_lowest), i > 0);
+        if (i > 0)
+            continue;
+        assert_true(found.steepest_rate > 1e-3 && found.steepest_rate < 5e-3);
+        assert_true(found.tenth_of_lowest > 0.02 && found.tenth_of_lowest < 0.15);
+        assert_true(found.steepest < found.lowest && found.highest < found.steepest);
+    }
 }
 
 TEST_MAIN_WORLD()

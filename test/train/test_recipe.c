@@ -164,10 +164,6 @@ TEST(decks_keep_their_results)
     } decks[] = {
         {"vit_cifar", "augment.rotate=15 augment.translate=0.1 augment.erase=0.5", false, 32, 32,
          RESIZE_SQUARE, CROP_NONE, false},
-        {"quickstart", "augment.rotate=0 augment.translate=0.1 augment.erase=0", false, 32, 32,
-         RESIZE_SQUARE, CROP_NONE, false},
-        {"vit_base32_ddp", "augment.rotate=0 augment.translate=0 augment.erase=0 augment.mean=auto",
-         false, 224, 224, RESIZE_SQUARE, CROP_NONE, false},
         {"resnet152_cinic10", "augment.rotate=0 augment.translate=0 augment.erase=0", true, 32, 32,
          RESIZE_SQUARE, CROP_NONE, false},
         {"resnet18_imagenet", "augment.rotate=0 augment.mean=0.485,0.456,0.406", true, 224, 256,

@@ -160,10 +160,3 @@ bad=$(ended)
 run 1 none $short run.dir="$work/none" output.logbook=
 ! grep -q '/none ' runs/logbook/README.md && ! grep -q 'log book' none.log || bad="$bad a row where none was asked for"
 result 'a log book that cannot be written is a warning' "$bad" "$work/unwritable.log"
-
-"$vittrain" $short run.dir="$work/left" >left.log 2>&1 </dev/null &
-run 1 right $short run.dir="$work/right"
-bad=$(ended)
-wait $! || bad="$bad the other one failed;"
-[ "$(rows runs/logbook/README.md '^\| .*/(left|right) \|')" = 2 ] || bad="$bad not two rows"
-result 'two runs at once have two rows' "$bad" "$work/runs/logbook/README.md"

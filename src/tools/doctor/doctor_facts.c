@@ -24,7 +24,7 @@
 #include "core/memory.h"
 #include "data/array_path.h"
 #include "data/listing.h"
-#include "data/split_files.h"
+#include "data/split.h"
 #include "tools/doctor/doctor.h"
 #include "train/hardware.h"
 

@@ -65,7 +65,7 @@ int64_t launched_run_step(const struct launched_run *run)
     snprintf(path, sizeof path, "%s/checkpoints", run->folder);
     for (const char *name; (name = folder_next(&entries, path)) != NULL;)
         newest = larger(newest, checkpoint_name_step(name));
-    if (!checkpoint_memory_id(run->folder, id, NULL))
+    if (!memory_id(run->folder, id, NULL))
         return newest;
     /* The last complete row. */
     snprintf(path, sizeof path, "%s/metrics.csv", run->folder);

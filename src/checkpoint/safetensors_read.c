@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "checkpoint/safetensors_stream.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
+/* Reads weights. Each of the model's tensors has a source, which is read in blocks; on a mesh rank
+ * 0 reads and broadcasts them. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,8 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/checkpoint_file.h"
 #include "checkpoint/model_metadata.h"
-#include "checkpoint/vectors.h"
+#include "checkpoint/safetensors.h"
 #include "core/file.h"
 #include "core/integer.h"
 #include "core/log.h"
@@ -20,14 +18,6 @@
 #include "device/image.h"
 
 /* ---- sources of the tensors ---- */
-
-static bool model_has(const struct safetensors_input *input, const char *name)
-{
-    for (int s = 0; s < input->source_count; s++)
-        if (strcmp(input->source[s].tensor->name, name) == 0)
-            return true;
-    return false;
-}
 
 /* Number of rows of position embeddings before those of the patches. */
 static int64_t prefix_rows(const struct unit_tensor *tensor)
@@ -57,15 +47,6 @@ static bool is_head(const struct safetensors_input *input, const struct safetens
            strncmp(source->tensor->name, last, length) == 0;
 }
 
-/* True if a tensor that the file does not have may keep its initial values: fixed position
- * embeddings, and the classifier if accepts_other_head is set. */
-static bool keeps_initial(const struct safetensors_input *input,
-                          const struct safetensors_source *source)
-{
-    return source->tensor->initial == INITIAL_SINCOS ||
-           (input->accepts_other_head && is_head(input, source));
-}
-
 /* Set *ratio to the height of the file's images divided by their width, from the metadata. False,
  * and a ratio of 1, if they do not have it. */
 static bool read_image_ratio(const struct safetensors_input *input, double *ratio)
@@ -73,8 +54,8 @@ static bool read_image_ratio(const struct safetensors_input *input, double *rati
     struct model_metadata metadata;
     char *text = json_dumps(json_object_get(input->header.json, "__metadata__"), 0);
     model_metadata_parse(text, &metadata);
-    const double height = (double)metadata.model.image;
-    const double width = (double)metadata.model.image_width; /* 0: the height */
+    const double height = (double)metadata.options.model.image;
+    const double width = (double)metadata.options.model.image_width; /* 0: the height */
     *ratio = width > 0 ? height / width : 1;
     model_metadata_free(&metadata);
     free(text);
@@ -118,33 +99,30 @@ static bool is_other_channels(const struct safetensors_input *input,
 /* A list for a message: the first LIST_MOST items and the number of others. */
 enum { LIST_MOST = 6 };
 struct list {
-    char text[ERROR_TEXT_SIZE - 512], rest[64];
-    int count, left_out;
+    char text[ERROR_TEXT_SIZE - 512];
+    int count;
 };
 
 __attribute__((format(printf, 2, 3))) static void list_add(struct list *list, const char *format,
                                                            ...)
 {
+    const size_t used = strlen(list->text);
     char item[256];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(item, sizeof item, format, arguments);
     va_end(arguments);
-    size_t used = strlen(list->text);
-    if (list->count == LIST_MOST || used + strlen(item) + 3 > sizeof list->text) {
-        list->left_out++;
-        return;
-    }
-    list->count++;
-    snprintf(list->text + used, sizeof list->text - used, "%s%s", used > 0 ? ", " : "", item);
+    if (++list->count <= LIST_MOST)
+        snprintf(list->text + used, sizeof list->text - used, "%s%s", used > 0 ? ", " : "", item);
 }
 
-/* The end of the list's text: " and N more", or empty. */
-static const char *list_rest(struct list *list)
+/* Append the number of items that are left out. */
+static void list_end(struct list *list)
 {
-    if (list->left_out > 0)
-        snprintf(list->rest, sizeof list->rest, " and %d more", list->left_out);
-    return list->rest;
+    const size_t used = strlen(list->text);
+    if (list->count > LIST_MOST)
+        snprintf(list->text + used, sizeof list->text - used, " and %d more",
+                 list->count - LIST_MOST);
 }
 
 /* Choose the source of a tensor, or add the reason of a failure to `bad`. */
@@ -156,7 +134,9 @@ static void choose_source(const struct safetensors_input *input, struct safetens
     char here[96], there[96];
     source->entry = safetensors_find(&input->header, tensor->name);
     if (source->entry == NULL) {
-        if (keeps_initial(input, source))
+        /* Fixed position embeddings and the classifier may keep their initial values. */
+        if (tensor->initial == INITIAL_SINCOS ||
+            (input->accepts_other_head && is_head(input, source)))
             (tensor->dimensions > 1 ? log_info : log_detail)(
                 "%s: %s is missing: it keeps its initial values", input->path, tensor->name);
         else
@@ -199,12 +179,12 @@ static bool misfit_report(const struct safetensors_input *input, struct list *ba
     struct error ignored = {.kind = ERROR_NONE};
     error_defer(model_metadata_read_text(input->path, &text, &ignored));
     model_metadata_parse(text, &metadata);
+    list_end(bad);
     error_set(
         error, ERROR_CHECKPOINT,
-        "%s does not fit this model: %s%s; set model.name%s%s, its shape and model.classes to "
-        "fit",
-        input->path, bad->text, list_rest(bad), metadata.model.name[0] != '\0' ? "=" : "",
-        metadata.model.name);
+        "%s does not fit this model: %s; set model.name%s%s, its shape and model.classes to fit",
+        input->path, bad->text, metadata.options.model.name[0] != '\0' ? "=" : "",
+        metadata.options.model.name);
     model_metadata_free(&metadata);
     free(text);
     return false;
@@ -212,20 +192,23 @@ static bool misfit_report(const struct safetensors_input *input, struct list *ba
 
 static bool choose_sources(struct safetensors_input *input, struct error *error)
 {
-    struct list bad = {.left_out = 0}, extra = {.left_out = 0};
+    struct list bad = {.count = 0}, extra = {.count = 0};
     for (int s = 0; s < input->source_count; s++)
         choose_source(input, &input->source[s], &bad);
-    if (bad.text[0] != '\0')
+    if (bad.count > 0)
         return misfit_report(input, &bad, error);
     for (int64_t n = 0; n < input->header.count; n++) {
         const char *name = input->header.entry[n].name;
+        int s = 0;
+        while (s < input->source_count && strcmp(input->source[s].tensor->name, name) != 0)
+            s++;
         /* torch's batch norms have a counter that is not needed. */
-        if (!model_has(input, name) && !text_ends_with(name, ".num_batches_tracked"))
+        if (s == input->source_count && !text_ends_with(name, ".num_batches_tracked"))
             list_add(&extra, "%.64s", name);
     }
-    if (extra.text[0] != '\0')
-        log_warn("%s: ignored, as this model has no such tensors: %s%s", input->path, extra.text,
-                 list_rest(&extra));
+    list_end(&extra);
+    if (extra.count > 0)
+        log_warn("%s: ignored, as this model has no such tensors: %s", input->path, extra.text);
     return true;
 }
 
@@ -326,9 +309,8 @@ static void position_resize(const float *from, const int64_t *old, float *to, co
                             int64_t prefix, int64_t width)
 {
     const int64_t weights = larger(old[0] * grid[0], old[1] * grid[1]);
-    double *weight = malloc((size_t)weights * sizeof *weight);
-    float *rows = malloc((size_t)(old[0] * grid[1] * width) * sizeof *rows);
-    ENSURE_MEMORY(weight != NULL && rows != NULL, "no memory to resize position embeddings");
+    double *weight = allocate((size_t)weights, sizeof *weight);
+    float *rows = allocate((size_t)(old[0] * grid[1] * width), sizeof *rows);
     memcpy(to, from, (size_t)(prefix * width) * sizeof *to);
     from += prefix * width;
     to += prefix * width;
@@ -363,13 +345,11 @@ static float *read_converted(const struct safetensors_input *input,
 {
     const struct safetensors_entry *entry = source->entry;
     const struct unit_tensor *tensor = source->tensor;
-    float *from = calloc((size_t)entry->count, sizeof *from);
-    float *to = calloc((size_t)tensor->count, sizeof *to);
-    ENSURE_MEMORY(from != NULL && to != NULL, "no memory to convert %s", tensor->name);
-    for (int64_t done = 0; done < entry->count; done += VECTOR_BLOCK) {
-        int64_t left = entry->count - done, count = left < VECTOR_BLOCK ? left : VECTOR_BLOCK;
-        read_entry(input, entry, done, count, from + done, error);
-    }
+    float *from = allocate((size_t)entry->count, sizeof *from);
+    float *to = allocate((size_t)tensor->count, sizeof *to);
+    for (int64_t done = 0; done < entry->count; done += VECTOR_BLOCK)
+        read_entry(input, entry, done, smaller(entry->count - done, VECTOR_BLOCK), from + done,
+                   error);
     if (source->kind == SOURCE_CHANNELS)
         channels_adapt(from, to, tensor->shape[0], tensor->shape[1],
                        tensor->shape[2] * tensor->shape[3]);
@@ -389,8 +369,7 @@ void safetensors_input_list(struct safetensors_input *input, const char *path,
                                         .descriptor = -1};
     for (int u = 0; u < unit_count; u++)
         input->source_count += units[u].tensor_count;
-    input->source = calloc((size_t)input->source_count, sizeof *input->source);
-    ENSURE_MEMORY(input->source != NULL, "no memory for a list of tensors");
+    input->source = allocate((size_t)input->source_count, sizeof *input->source);
     struct safetensors_source *source = input->source;
     for (int u = 0; u < unit_count; u++)
         for (int t = 0; t < units[u].tensor_count; t++)
@@ -399,14 +378,9 @@ void safetensors_input_list(struct safetensors_input *input, const char *path,
 
 bool safetensors_input_open(struct safetensors_input *input, struct error *error)
 {
-    /* O_NONBLOCK: opening a FIFO must not block. */
-    input->descriptor = open(input->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (input->descriptor < 0)
-        return durable_unreadable(error, ERROR_CHECKPOINT, input->path, errno);
-    input->raw = malloc(VECTOR_BLOCK * sizeof(double));
-    ENSURE_MEMORY(input->raw != NULL, "no memory to read weights");
-    return safetensors_header_read(input->descriptor, input->path, &input->header, error) &&
-           choose_sources(input, error);
+    input->descriptor = safetensors_header_open(input->path, &input->header, error);
+    input->raw = allocate(VECTOR_BLOCK, sizeof(double));
+    return error->kind == ERROR_NONE && choose_sources(input, error);
 }
 
 void safetensors_input_read(struct safetensors_input *input, struct safetensors_source *source,
@@ -431,118 +405,43 @@ void safetensors_input_close(struct safetensors_input *input)
     free(input->raw);
 }
 
-/* ---- writing ---- */
+/* ---- on a mesh ---- */
 
-static json_t *describe_tensor(const struct unit_tensor *tensor, int64_t begin)
+/* Collective. Read a tensor on rank 0 and store it in the shards. */
+static void read_tensor(struct safetensors_input *input, const struct flat_model *flat,
+                        struct safetensors_source *source, float *block, struct error *error)
 {
-    json_t *shape = json_array();
-    for (int d = 0; d < tensor->dimensions; d++) {
-        int failed = json_array_append_new(shape, json_integer(tensor->shape[d]));
-        ENSURE_MEMORY(failed == 0, "no memory for the header of weights");
+    const struct unit_tensor *tensor = source->tensor;
+    for (int64_t done = 0; done < tensor->count; done += VECTOR_BLOCK) {
+        const int64_t count = smaller(tensor->count - done, VECTOR_BLOCK);
+        if (input->descriptor >= 0)
+            safetensors_input_read(input, source, done, count, block, error);
+        comm_broadcast(flat->mesh->world, block, count, COMM_FP32, 0);
+        vector_store(flat, source->u, FLAT_MASTER, tensor->offset + done, count, block);
     }
-    int64_t end = begin + tensor->count * (int64_t)sizeof(float);
-    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets",
-                     (json_int_t)begin, (json_int_t)end);
 }
 
-/* Return the object for `__metadata__`, whose values must be texts. */
-static json_t *metadata_of(const char *text)
+bool safetensors_read(const char *path, bool accepts_other_head, struct flat_model *flat,
+                      struct error *error)
 {
-    json_t *metadata = json_loads(text != NULL ? text : "{\"format\":\"pt\"}", 0, NULL), *value;
-    const char *key;
-    bool good = json_is_object(metadata);
-    json_object_foreach(metadata, key, value) good = good && json_is_string(value);
-    if (good)
-        return metadata;
-    json_decref(metadata);
-    return metadata_of(NULL);
-}
-
-/* Return the header's text, which the caller frees, and the size of all tensors in bytes. NULL if
- * two tensors have the same name. */
-static char *make_header(const struct unit *units, int unit_count, const char *metadata,
-                         int64_t *data_bytes)
-{
-    json_t *header = json_pack("{s:o}", "__metadata__", metadata_of(metadata));
-    int64_t begin = 0;
-    size_t tensors = 0;
-    for (int u = 0; u < unit_count; u++)
-        for (int t = 0; t < units[u].tensor_count; t++) {
-            const struct unit_tensor *tensor = &units[u].tensors[t];
-            int failed = json_object_set_new(header, tensor->name, describe_tensor(tensor, begin));
-            ENSURE_MEMORY(failed == 0, "no memory for the header of weights");
-            begin += tensor->count * (int64_t)sizeof(float);
-            tensors++;
-        }
-    bool different = json_object_size(header) == tensors + 1;
-    char *text = json_dumps(header, JSON_COMPACT);
-    ENSURE_MEMORY(text != NULL, "no memory for the header of weights");
-    json_decref(header);
-    *data_bytes = begin;
-    if (different)
-        return text;
-    free(text);
-    return NULL;
-}
-
-/* Write the length of the header and the header, padded with blanks to a multiple of 8 bytes. */
-static bool write_header(struct safetensors_output *output, const char *text, size_t length,
-                         struct error *error)
-{
-    char *bytes = malloc(8 + length);
-    ENSURE_MEMORY(bytes != NULL, "no memory for the header of %s", output->path);
-    for (int byte = 0; byte < 8; byte++)
-        bytes[byte] = (char)(length >> (8 * byte) & 0xff);
-    memset(bytes + 8, ' ', length);
-    memcpy(bytes + 8, text, strlen(text));
-    bool good = durable_write(output->descriptor, output->part, bytes, 8 + length, 0, error);
-    free(bytes);
+    struct comm *world = flat->mesh->world;
+    struct safetensors_input input;
+    /* buffers[0].unit is the first element of the array of all units. */
+    safetensors_input_list(&input, path, flat->buffers[0].unit, flat->count, accepts_other_head);
+    if (world->rank == 0)
+        error_defer(safetensors_input_open(&input, error));
+    bool good = comm_agree(world, error);
+    if (good) {
+        for (int s = 0; s < input.source_count; s++)
+            comm_broadcast(world, &input.source[s].kind, 1, COMM_INT64, 0);
+        float *block = allocate(VECTOR_BLOCK, sizeof *block);
+        for (int s = 0; s < input.source_count; s++)
+            if (input.source[s].kind != SOURCE_NONE)
+                read_tensor(&input, flat, &input.source[s], block, error);
+        free(block);
+        vector_reset_ema(flat);
+        good = comm_agree(world, error);
+    }
+    safetensors_input_close(&input);
     return good;
-}
-
-bool safetensors_output_open(struct safetensors_output *output, const char *path,
-                             const struct unit *units, int unit_count, const char *metadata,
-                             struct error *error)
-{
-    int64_t data_bytes;
-    output->descriptor = -1;
-    if (snprintf(output->part, sizeof output->part, "%s.part", path) >= (int)sizeof output->part)
-        return error_set(error, ERROR_FILE, "the name %s is too long", path);
-    snprintf(output->path, sizeof output->path, "%s", path);
-    char *text = make_header(units, unit_count, metadata, &data_bytes);
-    if (text == NULL)
-        return error_set(error, ERROR_CHECKPOINT,
-                         "%s cannot be written: two tensors of the model have the same name", path);
-    size_t length = (strlen(text) + 7) / 8 * 8;
-    output->offset = 8 + (int64_t)length;
-    output->descriptor = durable_create(output->part, error);
-    bool good =
-        output->descriptor >= 0 &&
-        durable_reserve(output->descriptor, output->part, output->offset + data_bytes, error) &&
-        write_header(output, text, length, error);
-    free(text);
-    if (!good)
-        error_defer(safetensors_output_close(output, error));
-    return good;
-}
-
-void safetensors_output_append(struct safetensors_output *output, const float *block, int64_t count,
-                               struct error *error)
-{
-    size_t bytes = (size_t)count * sizeof(float);
-    if (error->kind == ERROR_NONE)
-        error_defer(
-            durable_write(output->descriptor, output->part, block, bytes, output->offset, error));
-    output->offset += (int64_t)bytes;
-}
-
-bool safetensors_output_close(struct safetensors_output *output, struct error *error)
-{
-    if (output->descriptor < 0)
-        return false;
-    if (error->kind == ERROR_NONE)
-        return durable_commit(output->descriptor, output->part, output->path, error);
-    close(output->descriptor);
-    unlink(output->part);
-    return false;
 }
