@@ -14,7 +14,7 @@
 #include "watch.h"
 
 extern "C" {
-#include "config/mesh_options.h"
+#include "config/option_types.h"
 #include "core/clock.h"
 }
 

@@ -1,23 +1,78 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* --help (all, a command, a section or a key), --version, --list-models and --manual.
- */
+/* --help (all, a command, a section or a key), --version, --list-models and --manual. */
 #include <stdio.h>
 #include <string.h>
 
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/option.h"
-#include "config/options.h"
 #include "core/launcher.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "model/model.h"
 
-static void help_command(const struct command *command)
+enum { HELP_WIDTH = 88, MANUAL_WIDTH = 64 };
+
+/* ---- help */
+
+/* Print a paragraph in lines of the width of the help, indented by `indent` spaces. */
+static void wrapped_print(int indent, const char *text)
 {
-    printf("vittrain %s\n\n", command->synopsis);
-    options_print_wrapped(stdout, 0, command->detail);
+    int column = 0;
+    while (*text != '\0') {
+        const size_t word = strcspn(text, " ");
+        if (column == 0)
+            column = printf("%*s", indent, "");
+        else if (column + 1 + (int)word > HELP_WIDTH)
+            column = printf("\n%*s", indent, "") - 1;
+        else
+            column += printf(" ");
+        column += printf("%.*s", (int)word, text);
+        text += word + strspn(text + word, " ");
+    }
+    printf("\n");
+}
+
+static const char *preset_text(const struct option_entry *entry)
+{
+    return entry->preset[0] == '\0' ? "(empty)" : entry->preset;
+}
+
+/* Print the options of a section with their defaults and help, or (NULL) all. Return false if the
+ * section does not exist. */
+static bool options_help(const char *name)
+{
+    const struct option_section *section = NULL;
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        if (name != NULL && strcmp(entry->section->name, name) != 0)
+            continue;
+        if (entry->section != section)
+            printf("\n%s: %s\n", entry->section->name, entry->section->help);
+        section = entry->section;
+        printf("  %s = %s\n", entry->name, preset_text(entry));
+        wrapped_print(6, entry->help);
+    }
+    return section != NULL;
+}
+
+/* Print help, allowed values, default and conditions of an option, and its value if `options` is
+ * not NULL. */
+static void option_help(const struct option_entry *entry, const struct options *options)
+{
+    const struct option_condition *conditions[] = {entry->section->applies, entry->applies};
+    char text[OPTION_TEXT];
+    option_describe(entry, text, sizeof text);
+    printf("%s\n", entry->name);
+    wrapped_print(2, entry->help);
+    printf("  value:   %s\n  default: %s\n", text, preset_text(entry));
+    for (int i = 0; i < 2; i++)
+        if (conditions[i] != NULL)
+            printf("  applies: with %s\n", conditions[i]->text);
+    if (options != NULL) {
+        option_write(entry, options, text, sizeof text);
+        printf("  set to:  %s\n", text);
+    }
 }
 
 static void help_all(void)
@@ -39,46 +94,47 @@ static void help_all(void)
            "Exit codes:\n");
     for (int i = 0; app_exit_codes[i] != NULL; i++)
         printf("  %2d  %s\n", i, app_exit_codes[i]);
-    printf("\n");
-    options_help(stdout);
+    printf("\nOptions and their defaults. In a deck: a line [section], then lines key = value.\n"
+           "On the command line: section.key=value. `vittrain --help KEY` prints the values of a "
+           "key.\n");
+    options_help(NULL);
 }
 
-/* Print the value that an option has on this command line. */
-static bool value_print(const char *key, const struct command_line *line, struct error *error)
+/* Read the decks and settings of a command line that requests help for an option. */
+static bool options_read(const struct command_line *line, struct options *options,
+                         struct error *error)
+{
+    options_default(options);
+    return (line->default_deck == NULL || options_read_file(line->default_deck, options, error)) &&
+           options_apply(line, options, error);
+}
+
+static bool help_about(const char *word, const struct command_line *line, struct error *error)
 {
     static struct options options;
-    char value[OPTION_TEXT];
-    options_default(&options);
-    if (!options_apply(line, &options, error))
-        return false;
-    option_write(option_find(key), &options, value, sizeof value);
-    printf("  set to:  %s\n", value);
-    return true;
-}
-
-static int help_about(const char *word, const struct command_line *line)
-{
-    struct error error = {0};
     const struct command *command = app_find(word);
+    const struct option_entry *entry = option_find(word);
     if (command != NULL) {
-        help_command(command);
-        return ERROR_NONE;
+        printf("vittrain %s\n\n", command->synopsis);
+        wrapped_print(0, command->detail);
+        return true;
     }
-    if (options_help_key(word, stdout)) {
-        if (option_find(word) != NULL && line->setting_count > 0 &&
-            !value_print(word, line, &error))
-            log_error(&error);
-        return (int)error.kind;
+    if (options_help(word))
+        return true;
+    if (entry != NULL) {
+        const bool is_set = line->default_deck != NULL || line->setting_count > 0;
+        if (is_set && !options_read(line, &options, error))
+            return false;
+        option_help(entry, is_set ? &options : NULL);
+        return true;
     }
     const char *nearest = text_nearest(word, app_command_names());
     if (nearest == NULL)
         nearest = option_find_nearest(word);
-    error_set(&error, ERROR_USAGE,
-              "%s: neither a command nor a section or key of the options%s%s%s", word,
-              nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
-              nearest != NULL ? "?" : "");
-    log_error(&error);
-    return (int)error.kind;
+    return error_set(error, ERROR_USAGE,
+                     "%s: neither a command nor a section or key of the options%s%s%s", word,
+                     nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
+                     nearest != NULL ? "?" : "");
 }
 
 /* ---- the models */
@@ -112,246 +168,128 @@ static bool models_list(struct error *error)
 
 /* ---- the manual page in mdoc */
 
-static const char opening[] =
-    ".Dd November 21, 2026\n"
-    ".Dt VITTRAIN 1\n"
-    ".Os\n"
-    ".Sh NAME\n"
-    ".Nm vittrain\n"
-    ".Nd train Vision Transformers and convolutional networks on clusters\n"
-    ".Sh SYNOPSIS\n"
-    ".Nm\n"
-    ".Op Ar command\n"
-    ".Op Ar deck.ini ...\n"
-    ".Op Ar section.key Ns = Ns Ar value ...\n"
-    ".Sh DESCRIPTION\n"
-    ".Nm\n"
-    "trains image classifiers.\n"
-    "It runs as one process, or as several ranks started by\n"
-    ".Xr mpirun 1\n"
-    "or srun, which share the work and give the same result.\n"
-    ".Pp\n"
-    "A deck is an INI file: lines\n"
-    ".Ql [section] ,\n"
-    "and after each of them lines\n"
-    ".Ql key = value .\n"
-    "A\n"
-    ".Ql #\n"
-    "or\n"
-    ".Ql \\&;\n"
-    "at the beginning of a line or after a space begins a comment.\n"
-    "A text that does not fit on one line continues with\n"
-    ".Ql key += more .\n"
-    "Later decks and settings override earlier ones.\n"
-    "Without a deck,\n"
-    ".Pa vittrain.ini\n"
-    "in the working directory is read if it exists; the defaults train a small\n"
-    "Vision Transformer on the sample of CIFAR-10 that is installed with the program.\n";
+/* vittrain.mdoc; lines that begin with '@' are replaced. */
+static const char manual[] =
+#include "app/manual_text.inc"
+    ;
 
-static const char environment[] =
-    ".Sh ENVIRONMENT\n"
-    ".Bl -tag -width Ds\n"
-    ".It Ev RCLONE_CONFIG , RCLONE_CONFIG_PASS , RCLONE_BWLIMIT\n"
-    "Read by rclone, which copies a run to\n"
-    ".Cm output.upload :\n"
-    "its configuration file, the password of an encrypted one, and a limit of the rate.\n"
-    ".It Ev OMPI_MCA_plm_rsh_agent , PRTE_MCA_plm_ssh_agent , HYDRA_LAUNCHER_EXEC\n"
-    "Remote shell with which\n"
-    ".Cm launch\n"
-    "and mpirun reach the hosts; default: ssh.\n"
-    ".It Ev TMPDIR\n"
-    "Folder in which\n"
-    ".Cm launch\n"
-    "writes the host file without dead hosts, and the session folder of mpirun; default:\n"
-    ".Pa /tmp .\n"
-    ".It Ev SLURM_JOB_ID , SLURM_ARRAY_TASK_ID\n"
-    "Set by Slurm: the job in result.json.\n"
-    ".It Ev VITTRAIN_CPU\n"
-    "Instruction set of the CPU kernels: baseline; on x86-64 also avx2, avx512, or amx for avx512\n"
-    "with AMX; on Arm also neon_bf16.\n"
-    "Default: the best one that the processor supports.\n"
-    "amx-emulated is for tests: the best kernels, with AMX instructions replaced by C.\n"
-    ".It Ev VITTRAIN_CUDA_MODULE\n"
-    "Module for GPUs.\n"
-    "Default:\n"
-    ".Pa vittrain-cuda.so\n"
-    "next to the program, or in the installation folder.\n"
-    ".It Ev XDG_CACHE_HOME\n"
-    "Folder in which\n"
-    ".Cm cuda.cache\n"
-    "stores the fastest algorithms of matrix products and the peak rates of CPUs; default:\n"
-    ".Pa ~/.cache .\n"
-    ".El\n";
-
-static const char files[] =
-    ".Sh FILES\n"
-    ".Bl -tag -width Ds\n"
-    ".It Pa vittrain.ini\n"
-    "The deck that is read if none is given.\n"
-    ".It Pa runs/NAME-DATE/\n"
-    "Results of a run:\n"
-    ".Pa deck.ini\n"
-    "(all options),\n"
-    ".Pa train.log ,\n"
-    ".Pa metrics.csv ,\n"
-    ".Pa monitor.csv ,\n"
-    ".Pa receipt.csv\n"
-    "(tables of steps, epochs and evaluations, of sensors, and of hashes), events for\n"
-    "TensorBoard,\n"
-    ".Pa checkpoints/ ,\n"
-    ".Pa best.safetensors ,\n"
-    ".Pa weights.safetensors ,\n"
-    ".Pa result.json\n"
-    "(set-up, attempts, units, ranks and results).\n"
-    ".It Pa runs/logbook/\n"
-    "An index of runs, the results of searches, and the pages of\n"
-    ".Cm report .\n"
-    ".It Pa data/\n"
-    "Downloads of\n"
-    ".Pa tools/fetch.sh .\n"
-    ".El\n"
-    ".Pp\n"
-    "Decks for known recipes, scripts for Slurm and tools are installed with the program, in\n"
-    ".Pa share/vittrain .\n";
-
-static const char examples[] =
-    ".Sh EXAMPLES\n"
-    "Train the CIFAR ViT for two epochs on two ranks:\n"
-    ".Dl mpirun -np 2 vittrain train.epochs=2\n"
-    ".Pp\n"
-    "Download the whole of CIFAR-10 and train on it:\n"
-    ".Dl tools/fetch.sh cifar10\n"
-    ".Dl mpirun -np 2 vittrain data.root=data/cifar-10-batches-bin\n"
-    ".Pp\n"
-    "Resume a run, for more epochs:\n"
-    ".Dl mpirun -np 2 vittrain run.dir=runs/mine train.epochs=20\n"
-    ".Pp\n"
-    "Fine-tune on images in one folder per class:\n"
-    ".Dl tools/fetch.sh weights resnet18\n"
-    ".Dl vittrain model.name=resnet18 model.init=data/resnet18.safetensors \\e\n"
-    ".Dl \\ \\ \\ \\ data.format=imagefolder data.root=photos optim.lr=1e-4\n"
-    ".Pp\n"
-    "Check the cluster, plan memory and time, and profile a run:\n"
-    ".Dl mpirun -np 8 -hostfile hosts vittrain doctor deck.ini\n"
-    ".Dl vittrain plan deck.ini plan.ranks=64 plan.node_ranks=8\n"
-    ".Dl vittrain debug.profile=on train.steps=20\n"
-    ".Pp\n"
-    "On a cluster, with restarts after failures:\n"
-    ".Dl vittrain launch \\-\\- mpirun -np 8 -hostfile hosts vittrain deck.ini run.dir=runs/a\n"
-    ".Pp\n"
-    "Print the options of the optimizer, such as the learning rate:\n"
-    ".Dl vittrain --help optim\n";
-
-static const char diagnostics[] =
-    ".Sh DIAGNOSTICS\n"
-    "Lines on standard error that begin with\n"
-    ".Bl -tag -width Ds\n"
-    ".It Ql vittrain: error\\&:\n"
-    "An error in options, data or files, printed once for all ranks:\n"
-    "what failed, why, and what to do.\n"
-    ".It Ql vittrain: failure\\&:\n"
-    "A rank or a node failed or does not respond: its number, its host,\n"
-    "and what it did last.\n"
-    ".It Ql vittrain: launch\\&:\n"
-    "From\n"
-    ".Cm launch :\n"
-    "a restart and its reason, or the reason for not restarting.\n"
-    ".It Ql warning\\&:\n"
-    "The run continues.\n"
-    "With\n"
-    ".Ql slow\\&:\n"
-    "a rank that slows down the others, with\n"
-    ".Ql doctor\\&:\n"
-    "something that slows down the run or puts it at risk.\n"
-    ".El\n"
-    ".Sh SEE ALSO\n"
-    ".Xr mpirun 1 ,\n"
-    ".Xr srun 1\n"
-    ".Pp\n"
-    "The documentation starts at\n"
-    ".Pa docs/README.md\n"
-    "of the sources.\n";
-
-static void manual_commands(FILE *file)
+/* Print a word escaped for mdoc: it is no request and hyphens stay hyphens. Return the number of
+ * characters printed. */
+static int manual_word(const char *word, size_t length, bool begins_line)
 {
-    fprintf(file, ".Sh COMMANDS\n"
-                  "The default command is\n.Cm train .\n"
-                  ".Bl -tag -width Ds\n");
+    int printed = 0;
+    if (begins_line && (*word == '.' || *word == '\''))
+        printed += printf("\\&");
+    for (size_t i = 0; i < length; i++)
+        printed += word[i] == '\\'  ? printf("\\e")
+                   : word[i] == '-' ? printf("\\-")
+                                    : printf("%c", word[i]);
+    return printed;
+}
+
+/* Print text on one line as the argument of a macro; no word is taken as a delimiter. */
+static void manual_words(const char *text)
+{
+    while (*text != '\0') {
+        const size_t word = strcspn(text, " ");
+        manual_word(text, word, false);
+        text += word + strspn(text + word, " ");
+        printf(*text != '\0' ? "\\& " : "\\&\n");
+    }
+}
+
+/* Print text and `end` in lines of at most MANUAL_WIDTH characters; each sentence begins a new one.
+ */
+static void manual_text(const char *text, const char *end)
+{
+    int column = 0;
+    while (*text != '\0') {
+        const size_t word = strcspn(text, " ");
+        const bool sentence_ended = column > 0 && text[-2] == '.';
+        if (column > 0 && (sentence_ended || column + 1 + (int)word > MANUAL_WIDTH))
+            column = printf("\n") - 1;
+        else if (column > 0)
+            column += printf(" ");
+        column += manual_word(text, word, column == 0);
+        text += word + strspn(text + word, " ");
+    }
+    printf("%s", end);
+}
+
+static void manual_options(void)
+{
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        const struct option_section *section = entry->section;
+        char allowed[512];
+        if (entry == option_table || entry[-1].section != section)
+            printf(".Ss %s: %s\n.Bl -tag -width Ds\n", section->name, section->help);
+        option_describe(entry, allowed, sizeof allowed);
+        printf(".It Cm %s\n", entry->name);
+        manual_text(entry->help, "\nValue: ");
+        manual_text(allowed, ".\nDefault: ");
+        manual_text(preset_text(entry), ".\n");
+        if (entry[1].section != section)
+            printf(".El\n");
+    }
+}
+
+static void manual_commands(void)
+{
     for (int i = 0; app_commands[i] != NULL; i++) {
-        fprintf(file, ".It Cm ");
-        options_manual_words(file, app_commands[i]->synopsis);
-        fputc('\n', file);
-        options_manual_text(file, app_commands[i]->detail);
-        fputc('\n', file);
+        printf(".It Cm ");
+        manual_words(app_commands[i]->synopsis);
+        manual_text(app_commands[i]->detail, "\n");
     }
-    fprintf(file, ".It Cm help Op Ar command | section | key\n"
-                  "The same as\n.Fl -help .\n"
-                  ".It Fl v , -verbose\nThe same as\n.Cm output.verbose=on .\n"
-                  ".It Fl -version\nThe program's version and commit.\n"
-                  ".It Fl -list-models\nThe models with their parameters and input size.\n"
-                  ".It Fl -manual\nThis page.\n"
-                  ".El\n");
 }
 
-static void manual_exit_codes(FILE *file)
+static void manual_exit_codes(void)
 {
-    fprintf(file, ".Sh EXIT STATUS\n.Bl -tag -width Ds\n");
     for (int i = 0; app_exit_codes[i] != NULL; i++) {
-        fprintf(file, ".It %d\n", i);
-        options_manual_text(file, app_exit_codes[i]);
-        fputc('\n', file);
+        printf(".It %d\n", i);
+        manual_text(app_exit_codes[i], "\n");
     }
-    fprintf(file, ".El\n");
 }
 
-static void manual_print(FILE *file)
+static void manual_print(void)
 {
-    fputs(opening, file);
-    manual_commands(file);
-    fprintf(file, ".Sh OPTIONS\n");
-    options_manual(file);
-    fputs(environment, file);
-    fputs(files, file);
-    manual_exit_codes(file);
-    fputs(examples, file);
-    fputs(diagnostics, file);
+    const char *next;
+    for (const char *line = manual; *line != '\0'; line = next) {
+        next = strchr(line, '\n') + 1;
+        if (line[0] != '@')
+            printf("%.*s", (int)(next - line), line);
+        else if (line[1] == 'c')
+            manual_commands();
+        else if (line[1] == 'o')
+            manual_options();
+        else
+            manual_exit_codes();
+    }
 }
 
 /* ---- answers */
 
-static int answer_print(const struct command_line *line)
+static bool answer_print(const struct command_line *line, struct error *error)
 {
-    struct error error = {0};
-    if (line->version) {
+    if (line->version)
         printf("vittrain %s%s%s%s\n", version_number, version_commit[0] != '\0' ? " (commit " : "",
                version_commit, version_commit[0] != '\0' ? ")" : "");
-        return ERROR_NONE;
-    }
-    if (line->manual) {
-        manual_print(stdout);
-        return ERROR_NONE;
-    }
-    if (line->list_models) {
-        if (!models_list(&error))
-            log_error(&error);
-        return (int)error.kind;
-    }
-    if (line->command != NULL)
-        return help_about(line->command, line);
-    if (line->operand_count > 0)
-        return help_about(line->operand[0], line);
-    help_all();
-    return ERROR_NONE;
+    else if (line->manual)
+        manual_print();
+    else if (line->list_models)
+        return models_list(error);
+    else if (line->command != NULL || line->operand_count > 0)
+        return help_about(line->command != NULL ? line->command : line->operand[0], line, error);
+    else
+        help_all();
+    return true;
 }
 
 int app_inform(const struct command_line *line)
 {
+    struct error error = {0};
     if (launcher_rank() > 0)
         return ERROR_NONE;
-    const int code = answer_print(line);
-    struct error error = {0};
-    if (app_output_arrived(&error))
-        return code;
-    log_error(&error);
+    if (!answer_print(line, &error) || !app_output_arrived(&error))
+        log_error(&error);
     return (int)error.kind;
 }

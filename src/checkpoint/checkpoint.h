@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "checkpoint/checkpoint_name.h"
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/error.h"
 #include "mesh/flat.h"
 

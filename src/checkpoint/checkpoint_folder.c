@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_file.h"
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/file.h"
 #include "core/folder.h"
 #include "core/log.h"

@@ -408,7 +408,7 @@ bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents
     const bool good = hdf5_reader_open(&file, path, error) &&
                       numbers_read(&file, contents, error) && texts_read(&file, contents, error) &&
                       units_read(&file, contents, error);
-    contents->bytes = file.bytes;
+    contents->bytes = file.stamp.bytes;
     hdf5_reader_close(&file);
     return good;
 }

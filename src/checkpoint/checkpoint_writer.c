@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_file.h"
+#include "config/option_types.h"
 #include "config/phase.h"
-#include "config/run_options.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/file.h"

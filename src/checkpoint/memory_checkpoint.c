@@ -22,8 +22,8 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/memory_checkpoint.h"
+#include "config/option_types.h"
 #include "config/phase.h"
-#include "config/run_options.h"
 #include "core/allocate.h"
 #include "core/file.h"
 #include "core/folder.h"

@@ -38,7 +38,7 @@ bool memory_frame_share(struct comm *world, int root, const struct checkpoint_co
 {
     struct range *vector =
         allocate((size_t)contents->unit_count * FLAT_VECTORS + 1, sizeof *vector);
-    int64_t vectors = 0, begin = 0;
+    int64_t vectors = 0, begin = 0, total = 0;
     for (int64_t u = 0; u < contents->unit_count; u++)
         for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
             const struct checkpoint_layout *layout = &contents->layout[u];
@@ -49,16 +49,24 @@ bool memory_frame_share(struct comm *world, int root, const struct checkpoint_co
         }
     qsort(vector, (size_t)vectors, sizeof *vector, ascending);
     vector[vectors++] = (struct range){contents->bytes, contents->bytes};
-    for (int64_t i = 0; i < vectors; begin = vector[i++].end) {
-        const int64_t bytes = larger(vector[i].begin - begin, 0);
-        char *data = allocate((size_t)bytes, 1);
-        if (world->rank == root && error->kind == ERROR_NONE)
-            error_defer(durable_read(descriptor, path, data, (size_t)bytes, begin, error));
-        comm_broadcast(world, data, bytes, COMM_BYTE, root);
-        if (world->rank != root && descriptor >= 0 && error->kind == ERROR_NONE)
-            error_defer(durable_write(descriptor, path, data, (size_t)bytes, begin, error));
-        free(data);
+    for (int64_t i = 0; i < vectors; begin = vector[i++].end)
+        total += larger(vector[i].begin - begin, 0);
+    char *data = allocate((size_t)total, 1);
+    for (int turn = 0; turn < 2; turn++) { /* read on rank `root`, write on the others */
+        char *next = data;
+        begin = 0;
+        if (turn == 1)
+            comm_broadcast(world, data, total, COMM_BYTE, root);
+        for (int64_t i = 0; i < vectors; begin = vector[i++].end) {
+            const size_t bytes = (size_t)larger(vector[i].begin - begin, 0);
+            if (turn == 0 && world->rank == root && error->kind == ERROR_NONE)
+                error_defer(durable_read(descriptor, path, next, bytes, begin, error));
+            if (turn == 1 && world->rank != root && descriptor >= 0 && error->kind == ERROR_NONE)
+                error_defer(durable_write(descriptor, path, next, bytes, begin, error));
+            next += bytes;
+        }
     }
+    free(data);
     if (world->rank != root && descriptor >= 0 && error->kind == ERROR_NONE &&
         ftruncate(descriptor, contents->bytes) != 0)
         error_set(error, ERROR_MEMORY, "cannot set the size of %s: %s", path, strerror(errno));

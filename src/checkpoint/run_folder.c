@@ -22,7 +22,6 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_name.h"
-#include "config/option_changes.h"
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/file.h"

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "config/mesh_options.h"
+#include "config/option_types.h"
 #include "core/error.h"
 #include "device/device.h"
 

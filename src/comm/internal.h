@@ -11,7 +11,7 @@
 #include "comm/combine.h"
 #include "comm/comm.h"
 #include "comm/mpi_check.h"
-#include "config/mesh_options.h"
+#include "config/option_types.h"
 
 struct report;
 

@@ -72,10 +72,9 @@ static void vectors_copy(int descriptor, const char *path,
     free(memory);
 }
 
-/* Write the parameters of a checkpoint to a safetensors file, bit for bit; or its EMA, if `average`
- * and it has one. The file equals that of safetensors_write. */
-static void weights_make(const char *checkpoint, const char *weights, bool average,
-                         struct error *error)
+/* Write the parameters of a checkpoint to a safetensors file, bit for bit; or its EMA, if it has
+ * one. The file equals that of safetensors_write. */
+static void weights_make(const char *checkpoint, const char *weights, struct error *error)
 {
     struct checkpoint_contents contents;
     struct safetensors_output output;
@@ -87,7 +86,7 @@ static void weights_make(const char *checkpoint, const char *weights, bool avera
         safetensors_output_open(&output, weights, contents.units, (int)contents.unit_count,
                                 contents.metadata, error)) {
         vectors_copy(descriptor, checkpoint, &contents,
-                     average && contents.averaged ? FLAT_AVERAGE : FLAT_MASTER, &output, error);
+                     contents.averaged ? FLAT_AVERAGE : FLAT_MASTER, &output, error);
         error_defer(safetensors_output_close(&output, error));
     }
     if (descriptor >= 0)
@@ -231,7 +230,7 @@ static void convert_files(const struct options *options, const char *in, const c
     snprintf(checkpoint, sizeof checkpoint, "%s", in);
     weights_file_hold(checkpoint);
     if (text_ends_with(in, ".h5"))
-        weights_make(checkpoint, out, options->convert.average, error);
+        weights_make(checkpoint, out, error);
     else
         checkpoint_make(in, out, options, error);
     if (error->kind != ERROR_NONE || stat(out, &file) != 0)
@@ -258,7 +257,7 @@ const struct command command_convert = {
     .summary = "convert checkpoints to weights and back",
     .detail =
         "Writes the weights of a checkpoint of any strategy as safetensors; their EMA if there is "
-        "one and convert.average=on. Or writes a checkpoint at step 0 with given weights, for the "
+        "one. Or writes a checkpoint at step 0 with given weights, for the "
         "model, optimizer and data of the options (model.classes: that of the weights, unless "
         "given); checkpoint.resume=FILE starts training from it. Both run on one rank with a few "
         "MiB of memory for any size of model.",

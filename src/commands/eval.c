@@ -5,7 +5,6 @@
 
 #include "app/app.h"
 #include "config/command_line.h"
-#include "core/file.h"
 #include "core/log.h"
 #include "runlog/evaluation.h"
 #include "train/inference.h"
@@ -17,10 +16,7 @@ static void evaluation_report(const struct inference *inference,
     const struct dataset *dataset = &inference->run.validation.dataset;
     evaluation_print(evaluation, dataset, log_info);
     char *text = evaluation_to_text(evaluation, inference->split_name, dataset);
-    const char *output = inference->run.options.eval.output;
-    if (world->rank == 0 && output[0] != '\0')
-        error_defer(atomic_file_write(output, text, error));
-    else if (world->rank == 0)
+    if (world->rank == 0)
         puts(text);
     free(text);
     evaluation_log(inference->split_name, evaluation, dataset, 6, "");
@@ -38,8 +34,7 @@ static void eval_run(const struct options *options, const struct command_line *l
 {
     struct inference inference;
     struct evaluation evaluation;
-    if (options->eval.output[0] == '\0')
-        log_use_stderr();
+    log_use_stderr(); /* standard output has the results only */
     if (line->operand_count != 1)
         error_set(
             error, ERROR_USAGE,
@@ -65,6 +60,6 @@ const struct command command_eval = {
         "checkpoint, or of the metadata of the "
         "weights, a deck or model.name. Every sample counts exactly once on any number of ranks. "
         "The "
-        "results in JSON go to eval.output, or alone to standard output.",
+        "results in JSON are printed alone to standard output, all other lines to standard error.",
     .run = eval_run,
     .checks_options = true};

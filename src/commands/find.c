@@ -75,7 +75,7 @@ static void found_record(const struct options *options, struct found *found)
     found->host = error_host();
     found->commit = version_commit;
     found->model = options->model.name;
-    found->strategy = mesh_strategy_name((enum strategy_choice)options->mesh.strategy);
+    found->strategy = mesh_strategy_name(options->mesh.strategy);
     if (!found_add(options->output.logbook, found, &error))
         log_warn("log book: %s", error.text);
 }

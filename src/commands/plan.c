@@ -78,6 +78,7 @@ const struct command command_plan = {
         "and `bench comm` have measured this machine (plan.machine), it predicts the time of each "
         "unit, the exposed communication, images per second and the length of epochs. "
         "plan.cluster=FILE predicts the run on 1 to 4096 ranks of the cluster that the file "
-        "describes, with weak or strong scaling (plan.scaling). plan.operations=FILE writes the "
+        "describes, with the batch of each rank (train.batch) or the global one "
+        "(train.global_batch). plan.operations=FILE writes the "
         "kernels of a step as CSV.",
     .run = plan_run};

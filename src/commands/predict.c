@@ -30,8 +30,8 @@ struct prediction {
     enum output_format format;
     const char *path;                /* "-": standard output */
     int64_t skipped;                 /* on rank 0: files that could not be read */
-    FILE *file;                      /* rank 0 only */
-    char part[OPTION_TEXT + 16];     /* temporary file to be renamed; empty: none */
+    FILE *file;                      /* rank 0 only; NULL: OUTPUT_ARRAYS, or not open */
+    struct atomic_file replaced;     /* of `file` if it is a regular one */
     struct prediction_arrays arrays; /* OUTPUT_ARRAYS */
 };
 
@@ -41,11 +41,14 @@ static bool write_failed(const struct prediction *prediction, struct error *erro
                      strerror(errno));
 }
 
-/* Write a rank's lines, and log its faults, which are null-terminated strings. Rank 0 only. */
-static void text_write(struct prediction *prediction, const char *lines, size_t lines_size,
+/* Write a rank's lines or rows, and log its faults, which are null-terminated strings. Rank 0 only.
+ */
+static void part_write(struct prediction *prediction, const char *part, size_t size,
                        const char *faults, size_t faults_size, struct error *error)
 {
-    if (fwrite(lines, 1, lines_size, prediction->file) != lines_size)
+    if (prediction->format == OUTPUT_ARRAYS && error->kind == ERROR_NONE)
+        error_defer(prediction_arrays_write(&prediction->arrays, part, size, error));
+    else if (prediction->format != OUTPUT_ARRAYS && fwrite(part, 1, size, prediction->file) != size)
         write_failed(prediction, error);
     for (const char *fault = faults; fault < faults + faults_size; fault += strlen(fault) + 1) {
         log_warn("skipped: %s", fault);
@@ -53,27 +56,27 @@ static void text_write(struct prediction *prediction, const char *lines, size_t 
     }
 }
 
-/* Write the lines and log the faults of all ranks on rank 0, in the order of ranks. */
-static void text_collect(struct prediction *prediction, const char *lines, size_t lines_size,
-                         const char *faults, size_t faults_size, struct error *error)
+/* Write the parts and log the faults of all ranks on rank 0, in the order of ranks. */
+static void parts_collect(struct prediction *prediction, const char *part, size_t size,
+                          const char *faults, size_t faults_size, struct error *error)
 {
     struct comm *world = prediction->world;
-    int64_t sizes[2] = {(int64_t)lines_size, (int64_t)faults_size};
+    int64_t sizes[2] = {(int64_t)size, (int64_t)faults_size};
     if (world->rank != 0) {
         comm_send(world, sizes, sizeof sizes, 0);
-        comm_send(world, lines, lines_size, 0);
+        comm_send(world, part, size, 0);
         comm_send(world, faults, faults_size, 0);
         return;
     }
-    text_write(prediction, lines, lines_size, faults, faults_size, error);
+    part_write(prediction, part, size, faults, faults_size, error);
     for (int rank = 1; rank < world->size; rank++) {
         comm_receive(world, sizes, sizeof sizes, rank);
         const size_t received[2] = {(size_t)sizes[0], (size_t)sizes[1]};
-        char *text = allocate(1, received[0] + received[1] + 1);
-        comm_receive(world, text, received[0], rank);
-        comm_receive(world, text + received[0], received[1], rank);
-        text_write(prediction, text, received[0], text + received[0], received[1], error);
-        free(text);
+        char *bytes = allocate(1, received[0] + received[1] + 1);
+        comm_receive(world, bytes, received[0], rank);
+        comm_receive(world, bytes + received[0], received[1], rank);
+        part_write(prediction, bytes, received[0], bytes + received[0], received[1], error);
+        free(bytes);
     }
 }
 
@@ -88,7 +91,7 @@ static void line_write(const struct prediction *prediction, const struct predict
         prediction_write_json(stream, line);
         break;
     case OUTPUT_TABLE:
-        prediction_write_table(stream, line, prediction->inference->run.options.predict.top);
+        prediction_write_table(stream, line);
         break;
     case OUTPUT_ARRAYS:
         break;
@@ -141,58 +144,24 @@ static void batch_write(const struct prediction *prediction, const struct batch 
     }
 }
 
-/* Append the rows of all ranks on rank 0, in the order of ranks. */
-static void rows_collect(struct prediction *prediction, char *rows, int64_t count,
-                         struct error *error)
-{
-    struct comm *world = prediction->world;
-    const size_t bytes = prediction_arrays_bytes(&prediction->arrays);
-    if (world->rank != 0) {
-        comm_send(world, &count, sizeof count, 0);
-        comm_send(world, rows, (size_t)count * bytes, 0);
-        return;
-    }
-    bool good = error->kind == ERROR_NONE &&
-                prediction_arrays_write(&prediction->arrays, rows, count, error);
-    for (int rank = 1; rank < world->size; rank++) {
-        comm_receive(world, &count, sizeof count, rank);
-        char *received = allocate(1, (size_t)count * bytes + 1);
-        comm_receive(world, received, (size_t)count * bytes, rank);
-        good = good && prediction_arrays_write(&prediction->arrays, received, count, error);
-        free(received);
-    }
-}
-
-static void rows_visit(void *self, const struct batch *batch, const int32_t *predicted,
-                       const float *outputs, struct error *error)
+static void batch_visit(void *self, const struct batch *batch, const int32_t *predicted,
+                        const float *outputs, struct error *error)
 {
     struct prediction *prediction = self;
     const int64_t values = model_output_count(prediction->inference->run.session.model);
-    char *rows =
-        allocate(1, (size_t)batch->count * prediction_arrays_bytes(&prediction->arrays) + 1);
+    struct text_stream part, faults;
+    text_stream_open(&part);
+    text_stream_open(&faults);
     bool good = true;
     for (int64_t i = 0; good && i < batch->count * values; i++)
         good = inference_check(prediction->inference, outputs[i], error);
-    prediction_arrays_convert(&prediction->arrays, batch->count, predicted, outputs, rows);
-    rows_collect(prediction, rows, batch->count, error);
-    free(rows);
-}
-
-static void batch_visit(void *self, const struct batch *batch, const int32_t *predicted,
-                        const float *probabilities, struct error *error)
-{
-    struct prediction *prediction = self;
-    struct text_stream lines, faults;
-    text_stream_open(&lines);
-    text_stream_open(&faults);
-    const struct inference *inference = prediction->inference;
-    bool good = true;
-    for (int64_t i = 0; good && i < batch->count * inference->run.session.model->classes; i++)
-        good = inference_check(inference, probabilities[i], error);
-    if (good)
-        batch_write(prediction, batch, predicted, probabilities, lines.stream, faults.stream);
-    char *text = text_stream_close(&lines), *fault_text = text_stream_close(&faults);
-    text_collect(prediction, text, lines.length, fault_text, faults.length, error);
+    if (prediction->format == OUTPUT_ARRAYS)
+        prediction_arrays_convert(&prediction->arrays, batch->count, predicted, outputs,
+                                  part.stream);
+    else if (good)
+        batch_write(prediction, batch, predicted, outputs, part.stream, faults.stream);
+    char *text = text_stream_close(&part), *fault_text = text_stream_close(&faults);
+    parts_collect(prediction, text, part.length, fault_text, faults.length, error);
     free(text);
     free(fault_text);
 }
@@ -229,67 +198,60 @@ static bool is_text_name(const char *path)
            (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
 }
 
-/* Open the output. A regular file is replaced atomically at the end; standard output and devices
- * are written directly. */
-static bool file_open(struct prediction *prediction, const struct command_line *line,
-                      struct error *error)
+/* Open an output of text on rank 0. A regular file is replaced atomically at the end; standard
+ * output and devices are written directly. */
+static void file_open(struct prediction *prediction, struct error *error)
 {
     const char *path = prediction->path;
     struct stat there;
-    if (prediction->world->rank == 0 && output_is_input(prediction, line)) {
-        error_set(error, ERROR_USAGE, "predict.output=%s is also an input: choose another name",
-                  path);
-    } else if (prediction->world->rank == 0 && !is_text_name(path)) {
+    if (!is_text_name(path)) {
         error_set(error, ERROR_USAGE,
                   "predict.output=%s: the name must end in .csv or .json, or for "
                   "data.format=arrays in .h5, .hdf5, .he5, .nc or .nc4",
                   path);
-    } else if (prediction->world->rank == 0) {
-        if (stat(path, &there) != 0 || S_ISREG(there.st_mode))
-            snprintf(prediction->part, sizeof prediction->part, "%s.part", path);
-        if (strcmp(path, "-") == 0)
-            prediction->file = stdout;
-        else
-            prediction->file = prediction->part[0] != '\0'
-                                   ? output_file_stream(prediction->part, "w")
-                                   : fopen(path, "we");
+    } else if (strcmp(path, "-") == 0) {
+        prediction->file = stdout;
+    } else if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
+        prediction->file = fopen(path, "we");
         if (prediction->file == NULL)
             write_failed(prediction, error);
+    } else if (atomic_file_open(&prediction->replaced, path, error)) {
+        prediction->file = prediction->replaced.stream;
     }
-    return comm_agree(prediction->world, error);
 }
 
-/* Create the output for arrays. */
-static bool arrays_create(struct prediction *prediction, const struct command_line *line,
-                          struct error *error)
+static bool output_open(struct prediction *prediction, const struct command_line *line,
+                        struct error *error)
 {
+    const struct prediction_line line_of_output = line_of(prediction);
+    const bool is_arrays = prediction->format == OUTPUT_ARRAYS;
     if (prediction->world->rank == 0 && output_is_input(prediction, line))
         error_set(error, ERROR_USAGE, "predict.output=%s is also an input: choose another name",
                   prediction->path);
-    if (comm_agree(prediction->world, error) &&
-        prediction_arrays_open(&prediction->arrays, prediction->inference, prediction->path,
-                               prediction->world, error))
-        return true;
-    prediction_arrays_close(&prediction->arrays, error);
-    return false;
+    else if (prediction->world->rank == 0 && !is_arrays)
+        file_open(prediction, error);
+    if (!comm_agree(prediction->world, error) ||
+        (is_arrays && !prediction_arrays_open(&prediction->arrays, prediction->inference,
+                                              prediction->path, prediction->world, error)))
+        return false;
+    if (prediction->file != NULL && prediction->format == OUTPUT_CSV)
+        prediction_write_header(prediction->file, &line_of_output);
+    return true;
 }
 
-/* Close the output on rank 0. If `error` is set, the file is not replaced. */
-static void file_close(struct prediction *prediction, struct error *error)
+/* Close the output. If `error` is set, a file is not replaced. */
+static void output_close(struct prediction *prediction, struct error *error)
 {
-    if (prediction->file == stdout) {
+    if (prediction->format == OUTPUT_ARRAYS)
+        prediction_arrays_close(&prediction->arrays, error);
+    else if (prediction->file == stdout)
         error_defer(app_output_arrived(error));
-        return;
-    }
-    bool written = ferror(prediction->file) == 0;
-    if (fclose(prediction->file) != 0 || !written)
+    else if (prediction->replaced.stream != NULL && error->kind == ERROR_NONE)
+        error_defer(atomic_file_commit(&prediction->replaced, error));
+    else if (prediction->replaced.stream != NULL)
+        atomic_file_discard(&prediction->replaced);
+    else if (prediction->file != NULL && (ferror(prediction->file) | fclose(prediction->file)) != 0)
         write_failed(prediction, error);
-    if (prediction->part[0] == '\0')
-        return;
-    if (error->kind == ERROR_NONE && rename(prediction->part, prediction->path) != 0)
-        write_failed(prediction, error);
-    if (error->kind != ERROR_NONE)
-        unlink(prediction->part);
 }
 
 static enum output_format format_of(const struct inference *inference)
@@ -321,30 +283,21 @@ static void samples_predict(struct inference *inference, const struct command_li
     struct prediction prediction = {.inference = inference,
                                     .world = world,
                                     .format = format_of(inference),
-                                    .path = path[0] != '\0' ? path : "-"};
-    const struct prediction_line line_of_output = line_of(&prediction);
-    const bool is_arrays = prediction.format == OUTPUT_ARRAYS;
-    const struct evaluation_visitor visitor = {.visit = is_arrays ? rows_visit : batch_visit,
-                                               .self = &prediction};
-    if (!is_arrays &&
-        inference->run.session.model->output.height * inference->run.session.model->output.width >
-            1) {
+                                    .path = path[0] != '\0' ? path : "-",
+                                    .arrays.descriptor = -1};
+    const struct evaluation_visitor visitor = {.visit = batch_visit, .self = &prediction};
+    const struct image_size *output = &inference->run.session.model->output;
+    if (prediction.format != OUTPUT_ARRAYS && output->height * output->width > 1) {
         error_set(error, ERROR_USAGE,
                   "the predictions are planes: set predict.output=FILE.h5 or FILE.nc");
         return;
     }
-    if (!(is_arrays ? arrays_create : file_open)(&prediction, line, error))
-        return;
-    if (prediction.file != NULL && prediction.format == OUTPUT_CSV)
-        prediction_write_header(prediction.file, &line_of_output);
-    bool predicted = evaluation_run(&inference->run.session, &inference->run.validation, &visitor,
-                                    NULL, &evaluation, error);
+    const bool predicted = output_open(&prediction, line, error) &&
+                           evaluation_run(&inference->run.session, &inference->run.validation,
+                                          &visitor, NULL, &evaluation, error);
     if (predicted && world->rank == 0)
         skipped_report(&prediction, error);
-    if (is_arrays)
-        prediction_arrays_close(&prediction.arrays, error);
-    else if (world->rank == 0)
-        file_close(&prediction, error);
+    output_close(&prediction, error);
     if (!predicted)
         return; /* the error is already the same on all ranks */
     comm_agree(world, error);
@@ -377,7 +330,7 @@ const struct command command_predict = {
     .summary = "write predicted classes and probabilities of images or of a split",
     .detail =
         "Predicts image files, the images in folders and their subfolders, and the files in lists "
-        "(*.txt: one name per line, relative to the list's folder), and prints the predict.top "
+        "(*.txt: one name per line, relative to the list's folder), and prints the five "
         "most probable classes of each file. predict.output=FILE.csv or FILE.json, or "
         "predict.output=- for CSV on standard output, writes one line for each file instead, with "
         "its name, the predicted class and the probability of each class. data.skip_broken=on "

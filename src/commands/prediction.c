@@ -170,7 +170,7 @@ static int64_t next_class(const struct prediction_line *line, int64_t last)
     return best;
 }
 
-void prediction_write_table(FILE *text, const struct prediction_line *line, int64_t top)
+void prediction_write_table(FILE *text, const struct prediction_line *line)
 {
     write_plain(text, line->file);
     fputc('\n', text);
@@ -180,7 +180,7 @@ void prediction_write_table(FILE *text, const struct prediction_line *line, int6
         fputc('\n', text);
         return;
     }
-    for (int64_t i = 0, c = -1; i < top && (c = next_class(line, c)) >= 0; i++) {
+    for (int64_t i = 0, c = -1; i < PREDICTION_TOP && (c = next_class(line, c)) >= 0; i++) {
         if (isfinite(line->probabilities[c]))
             fprintf(text, "  %6.2f %%  ", 100 * (double)line->probabilities[c]);
         else

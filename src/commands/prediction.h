@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+enum { PREDICTION_TOP = 5 };
+
 struct prediction_line {
     const char *file; /* name, any bytes; NULL for a record of a split */
     uint32_t record;
@@ -31,8 +33,8 @@ void prediction_write_csv(FILE *text, const struct prediction_line *line);
  */
 void prediction_write_json(FILE *text, const struct prediction_line *line);
 
-/* Write the file's name and its `top` most probable classes, one per line. A class without a name
- * is written as its number. Control characters in names are escaped as in C. */
-void prediction_write_table(FILE *text, const struct prediction_line *line, int64_t top);
+/* Write the file's name and its PREDICTION_TOP most probable classes, one per line. A class without
+ * a name is written as its number. Control characters in names are escaped as in C. */
+void prediction_write_table(FILE *text, const struct prediction_line *line);
 
 #endif

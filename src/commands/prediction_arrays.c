@@ -390,53 +390,44 @@ bool prediction_arrays_open(struct prediction_arrays *self, const struct inferen
 
 /* ---- rows ---- */
 
-size_t prediction_arrays_bytes(const struct prediction_arrays *self)
-{
-    size_t bytes = 0;
-    for (int v = 0; v < self->count; v++)
-        bytes += self->variable[v].row_bytes;
-    return bytes;
-}
-
 static void row_convert(const struct prediction_arrays *self,
                         const struct prediction_variable *variable, int32_t predicted,
-                        const float *outputs, char *row)
+                        const float *outputs, FILE *rows)
 {
     const struct model *model = self->inference->run.session.model;
+    const double *origin = self->inference->run.validation.dataset.target_origin;
     const int64_t plane = model->output.height * model->output.width;
+    const int64_t begin = variable->first * plane, end = begin + variable->outputs * plane;
     const bool is_logit = model->loss == LOSS_TARGETS;
     if (variable->kind == PREDICTION_CLASS) {
         for (int64_t p = 0; p < plane; p++) {
             const int32_t number =
                 is_logit ? (int32_t)pixel_class(outputs + p, model->classes, plane) : predicted;
-            if (variable->value_bytes == 1)
-                row[p] = (char)number;
-            else
-                memcpy(row + (size_t)p * sizeof number, &number, sizeof number);
+            const uint8_t byte = (uint8_t)number;
+            fwrite(variable->value_bytes == 1 ? (const void *)&byte : &number,
+                   (size_t)variable->value_bytes, 1, rows);
         }
     } else if (variable->kind == PREDICTION_PROBABILITY && is_logit) {
         for (int64_t c = 0; c < variable->outputs; c++) {
             const float probability = label_probability(outputs[c]);
-            memcpy(row + (size_t)c * sizeof probability, &probability, sizeof probability);
+            fwrite(&probability, sizeof probability, 1, rows);
         }
     } else if (variable->value_bytes == sizeof(double)) {
-        const double *origin = self->inference->run.validation.dataset.target_origin;
-        for (int64_t i = variable->first * plane; i < (variable->first + variable->outputs) * plane;
-             i++, row += sizeof(double)) {
+        for (int64_t i = begin; i < end; i++) {
             const double value = origin[i / plane] + (double)outputs[i];
-            memcpy(row, &value, sizeof value);
+            fwrite(&value, sizeof value, 1, rows);
         }
     } else {
-        memcpy(row, outputs + variable->first * plane, variable->row_bytes);
+        fwrite(outputs + begin, 1, variable->row_bytes, rows);
     }
 }
 
 void prediction_arrays_convert(const struct prediction_arrays *self, int64_t count,
-                               const int32_t *predicted, const float *outputs, char *rows)
+                               const int32_t *predicted, const float *outputs, FILE *rows)
 {
     const int64_t values = model_output_count(self->inference->run.session.model);
     for (int v = 0; v < self->count; v++)
-        for (int64_t n = 0; n < count; n++, rows += self->variable[v].row_bytes)
+        for (int64_t n = 0; n < count; n++)
             row_convert(self, &self->variable[v], predicted[n], outputs + n * values, rows);
 }
 
@@ -464,23 +455,27 @@ static bool tile_write(const struct prediction_arrays *self,
     return good;
 }
 
-bool prediction_arrays_write(struct prediction_arrays *self, const char *rows, int64_t count,
+bool prediction_arrays_write(struct prediction_arrays *self, const char *rows, size_t bytes,
                              struct error *error)
 {
     const struct dataset *dataset = &self->inference->run.validation.dataset;
+    size_t sample_bytes = 0;
     bool good = true;
+    for (int v = 0; v < self->count; v++)
+        sample_bytes += self->variable[v].row_bytes;
+    const int64_t count = (int64_t)(bytes / sample_bytes);
     ENSURE(self->rows_written + count <= dataset->count, "more predictions than samples");
     for (int v = 0; good && v < self->count; v++) {
         const struct prediction_variable *variable = &self->variable[v];
-        const size_t bytes = (size_t)count * variable->row_bytes;
+        const size_t size = (size_t)count * variable->row_bytes;
         if (dataset->tiles == 0)
             good = durable_write(
-                self->descriptor, self->path, rows, bytes,
+                self->descriptor, self->path, rows, size,
                 variable->offset + self->rows_written * (int64_t)variable->row_bytes, error);
         for (int64_t n = 0; good && dataset->tiles > 0 && n < count; n++)
             good = tile_write(self, variable, self->rows_written + n,
                               rows + (size_t)n * variable->row_bytes, error);
-        rows += bytes;
+        rows += size;
     }
     self->rows_written += count;
     return good;

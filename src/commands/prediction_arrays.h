@@ -48,14 +48,12 @@ MUST_CHECK bool prediction_arrays_open(struct prediction_arrays *self,
                                        const struct inference *inference, const char *path,
                                        struct comm *world, struct error *error);
 
-/* Bytes of the predictions of a sample. */
-size_t prediction_arrays_bytes(const struct prediction_arrays *self);
-
-/* Convert the predictions of `count` samples to `rows`, which prediction_arrays_write appends. */
+/* Write the rows of the predictions of `count` samples to a stream, which prediction_arrays_write
+ * appends on rank 0. */
 void prediction_arrays_convert(const struct prediction_arrays *self, int64_t count,
-                               const int32_t *predicted, const float *outputs, char *rows);
+                               const int32_t *predicted, const float *outputs, FILE *rows);
 MUST_CHECK bool prediction_arrays_write(struct prediction_arrays *self, const char *rows,
-                                        int64_t count, struct error *error);
+                                        size_t bytes, struct error *error);
 
 /* Rename the file to its name, or remove it if `error` is set. */
 void prediction_arrays_close(struct prediction_arrays *self, struct error *error);

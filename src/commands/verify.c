@@ -43,7 +43,7 @@ static bool options_read(struct options *options, const char *folder,
     options->mesh.elastic = true; /* the global batch of the checkpoint, on any number of ranks */
     options->train.max_seconds = 0;
     options->checkpoint.every = options->checkpoint.every_seconds = 0;
-    options->checkpoint.background = BACKGROUND_NO;
+    options->checkpoint.background = SWITCH_OFF;
     snprintf(options->checkpoint.resume, sizeof options->checkpoint.resume, "auto");
     return comm_agree(world, error);
 }

@@ -8,8 +8,6 @@
 #include <unistd.h>
 
 #include "config/option.h"
-#include "config/option_conditions.h"
-#include "config/options.h"
 #include "core/text.h"
 
 static bool is_deck(const char *word)
@@ -109,33 +107,12 @@ static bool parse_word(const char *word, const char *next, const char *const *co
 
 bool options_apply(const struct command_line *line, struct options *options, struct error *error)
 {
-    struct option_source source = {0};
-    for (int i = 0; i < line->setting_count; i++) {
-        const char *setting = line->setting[i];
-        if (is_deck(setting)) {
-            if (!options_read_file(setting, options, error))
-                return false;
-            continue;
-        }
-        char name[2 * OPTION_KEY];
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(setting, "="), setting);
-        if (!options_set(setting, options, error))
-            return false;
-        option_source_add(&source, name, options);
-    }
-    return option_source_check(&source, "command line", error);
-}
-
-bool options_check_line(const struct command_line *line, struct options *options,
-                        struct error *error)
-{
-    if (line->default_deck != NULL && !option_word_check(line->default_deck, options, error))
-        return false;
+    struct option_source source = {.options = options};
     for (int i = 0; i < line->setting_count; i++)
-        if (!option_word_check(line->setting[i], options, error))
+        if (!(is_deck(line->setting[i]) ? options_read_file(line->setting[i], options, error)
+                                        : option_set(&source, line->setting[i], error)))
             return false;
-    options_settle(options);
-    return options_check(options, error);
+    return option_source_check(&source, "command line", error);
 }
 
 bool command_line_informs(const struct command_line *line)
@@ -155,6 +132,11 @@ bool options_parse(int argc, char **argv, const char *const *commands, struct op
     for (int i = 1; i < argc; i++)
         if (!parse_word(argv[i], i + 1 < argc ? argv[i + 1] : NULL, commands, line, error))
             return false;
+    bool has_deck = false;
+    for (int i = 0; i < line->setting_count; i++)
+        has_deck = has_deck || is_deck(line->setting[i]);
+    if (!has_deck && access("vittrain.ini", F_OK) == 0)
+        line->default_deck = "vittrain.ini";
     if (command_line_informs(line))
         return true;
     if (line->command == NULL && line->operand_count > 0) {
@@ -173,11 +155,6 @@ bool options_parse(int argc, char **argv, const char *const *commands, struct op
     }
     if (line->command == NULL)
         line->command = "train";
-    bool has_deck = false;
-    for (int i = 0; i < line->setting_count; i++)
-        has_deck = has_deck || is_deck(line->setting[i]);
-    if (!has_deck && access("vittrain.ini", F_OK) == 0)
-        line->default_deck = "vittrain.ini";
     return (line->default_deck == NULL || options_read_file(line->default_deck, options, error)) &&
            options_apply(line, options, error);
 }

@@ -19,7 +19,7 @@ struct command_line {
     int operand_count;
     const char *setting[COMMAND_SETTINGS]; /* decks and section.key=value, in their order */
     int setting_count;
-    const char *default_deck; /* vittrain.ini if it was read, else NULL */
+    const char *default_deck; /* vittrain.ini if it exists and no deck is given, else NULL */
     bool help;                /* --help, -h or help; the topic is `command` or the first operand */
     bool version;             /* --version */
     bool manual;              /* --manual: the manual page */
@@ -41,8 +41,9 @@ MUST_CHECK bool options_parse(int argc, char **argv, const char *const *commands
                               struct options *options, struct command_line *line,
                               struct error *error);
 
-/* Check the options that the line has set (option_word_check), set those that do not apply to their
- * defaults, and call options_check. */
+/* Return false with ERROR_USAGE if the line, or a deck of it, sets an option that does not apply
+ * with the others. Accepted are values that request nothing (0, off, none, auto, empty). Then set
+ * all options that do not apply to their defaults, and call options_check. */
 MUST_CHECK bool options_check_line(const struct command_line *line, struct options *options,
                                    struct error *error);
 

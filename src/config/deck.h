@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Decks: INI files of sections and keys. */
+/* Decks: INI files of lines [section] and key = value. A '#' or ';' at the beginning of a line or
+ * after a space begins a comment. */
 #ifndef VITTRAIN_CONFIG_DECK_H
 #define VITTRAIN_CONFIG_DECK_H
 
@@ -21,10 +22,7 @@ FILE *deck_file_open(const char *path, struct error *error);
 MUST_CHECK bool deck_read_pairs(FILE *file, const char *name, deck_pair *pair, void *user,
                                 struct error *error);
 
-/* Write "key = value", on as many lines as the value needs. */
-void deck_write_pair(FILE *file, const char *key, const char *value);
-
-/* True if a deck can hold this text as a value, in lines that inih accepts. */
+/* True if a deck can hold this text as a value. */
 bool deck_can_hold(const char *text);
 
 #endif

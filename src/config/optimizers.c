@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "config/optimizers.h"
 
-#include "config/train_options.h"
+#include "config/option_types.h"
 #include "core/error.h"
 
 enum { NO, YES };

@@ -16,7 +16,6 @@
     X(PREFIX##LION, "lion")                                                                        \
     X(PREFIX##LAMB, "lamb")                                                                        \
     X(PREFIX##LARS, "lars")
-#define OPTIMIZER_CHOICES(X) OPTIMIZERS(X, OPTIMIZER_)
 
 /* Inputs of an element's update. ELEMENT: its weight, gradient and moments. NORMS: also the norms
  * of its tensor's weights and direction. MATRIX: all elements of its matrix. */

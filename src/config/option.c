@@ -6,14 +6,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "config/deck.h"
-#include "config/options.h"
 #include "core/text.h"
 
 /* ---- names */
@@ -28,13 +25,22 @@ const struct option_entry *option_find(const char *name)
 
 const char *option_key(const struct option_entry *entry)
 {
-    return strchr(entry->name, '.') + 1;
+    return entry->name + strlen(entry->section->name) + 1;
 }
 
-bool option_begins_section(const struct option_entry *entry)
+enum option_effect option_effect(const struct option_entry *entry)
 {
-    const size_t length = (size_t)(option_key(entry) - entry->name);
-    return entry == option_table || strncmp(entry->name, entry[-1].name, length) != 0;
+    return entry->effect != EFFECT_OF_SECTION ? entry->effect : entry->section->effect;
+}
+
+const struct option_condition *option_unmet(const struct option_entry *entry,
+                                            const struct options *options)
+{
+    const struct option_condition *conditions[] = {entry->section->applies, entry->applies};
+    for (int i = 0; i < 2; i++)
+        if (conditions[i] != NULL && !conditions[i]->holds(options))
+            return conditions[i];
+    return NULL;
 }
 
 bool option_is_setting(const char *word)
@@ -65,19 +71,18 @@ const struct option_entry *option_of_flag(const char *name, const char **value)
  * than any misspelt key. */
 const char *option_find_nearest(const char *name)
 {
-    const char *dot = strchr(name, '.');
+    const char *dot = strchr(name, '.'), *last_dot = strrchr(name, '.'), *value;
     const char *key = dot != NULL ? dot + 1 : name;
     const char *names[512], *keys[512];
     size_t count = 0;
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        if (strcmp(option_key(entry), key) == 0 && key[0] != '\0')
+        if (strcmp(option_key(entry), key) == 0)
             return entry->name;
         ENSURE(count < 511, "more options than expected");
         names[count] = entry->name;
         keys[count++] = option_key(entry);
     }
     names[count] = keys[count] = NULL;
-    const char *last_dot = strrchr(name, '.'), *value;
     const struct option_entry *same =
         option_of_flag(last_dot != NULL ? last_dot + 1 : name, &value);
     if (same != NULL)
@@ -92,46 +97,17 @@ const char *option_find_nearest(const char *name)
     return NULL;
 }
 
-bool option_assign(const char *name, const char *where, const char *text, bool is_stored,
-                   struct options *options, struct error *error)
-{
-    char plain[2 * OPTION_KEY];
-    snprintf(plain, sizeof plain, "%s", name);
-    size_t length = strlen(plain);
-    const bool appends = length > 0 && plain[length - 1] == '+';
-    if (appends)
-        plain[--length] = '\0';
-    while (length > 0 && isspace((unsigned char)plain[length - 1]))
-        plain[--length] = '\0';
-    const struct option_entry *entry = option_find(plain);
-    const struct removed *removed = removed_find(plain);
-    if (entry == NULL && removed != NULL)
-        return is_stored || (!appends && strcmp(text, removed->preset) == 0) ||
-               error_set(error, ERROR_USAGE, "%soption %s was removed: %s", where, plain,
-                         removed->instead);
-    if (entry == NULL) {
-        const char *nearest = option_find_nearest(plain);
-        if (nearest != NULL)
-            return error_set(error, ERROR_USAGE, "%sno option %s; did you mean %s?", where, plain,
-                             nearest);
-        return error_set(error, ERROR_USAGE, "%sno option %s; `vittrain --help` lists all", where,
-                         plain);
-    }
-    if (!appends)
-        return option_read(entry, where, text, options, error);
-    if (entry->kind != OPTION_IS_TEXT)
-        return error_set(error, ERROR_USAGE, "%s%s: only a text can be appended to", where, plain);
-    char whole[2 * OPTION_TEXT];
-    snprintf(whole, sizeof whole, "%s%s", (const char *)options + entry->offset, text);
-    return option_read(entry, where, whole, options, error);
-}
-
 /* ---- values from text */
 
-static bool is_automatic(const struct option_entry *entry, const char *text)
-{
-    return entry->has_automatic && strcasecmp(text, "auto") == 0;
-}
+struct unit {
+    const char *name;
+    double factor;
+};
+
+static const struct unit time_units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {NULL, 0}};
+static const struct unit byte_units[] = {
+    {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"", 1}, {NULL, 0}};
+static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
 
 static bool in_range(const struct option_entry *entry, double value)
 {
@@ -150,6 +126,19 @@ static bool read_decimal(const char *text, double *value, char **end)
     return *end != text && *end <= text + length && isfinite(*value);
 }
 
+/* Read a number with one of the units. */
+static bool read_number(const struct option_entry *entry, const struct unit *units,
+                        const char *text, double *value)
+{
+    char *end;
+    if (!read_decimal(text, value, &end))
+        return false;
+    while (units->name != NULL && strcmp(end, units->name) != 0)
+        units++;
+    *value *= units->factor;
+    return units->name != NULL && in_range(entry, *value);
+}
+
 static bool read_integer(const struct option_entry *entry, const char *text, int64_t *value)
 {
     char *end;
@@ -160,49 +149,6 @@ static bool read_integer(const struct option_entry *entry, const char *text, int
     *value = number;
     return in_range(entry, (double)number) &&
            (entry->multiple == 0 || number % entry->multiple == 0);
-}
-
-static bool read_seconds(const struct option_entry *entry, const char *text, double *value)
-{
-    static const struct {
-        const char *unit;
-        double seconds;
-    } units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}};
-    char *end;
-    if (!read_decimal(text, value, &end))
-        return false;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (strcmp(end, units[i].unit) == 0) {
-            *value *= units[i].seconds;
-            return in_range(entry, *value);
-        }
-    }
-    return false;
-}
-
-static const struct {
-    const char *unit;
-    int64_t bytes;
-} byte_units[] = {
-    {"GiB", (int64_t)1 << 30}, {"MiB", (int64_t)1 << 20}, {"KiB", (int64_t)1 << 10}, {"", 1}};
-enum { BYTE_UNITS = sizeof byte_units / sizeof byte_units[0] };
-
-static bool read_bytes(const struct option_entry *entry, const char *text, int64_t *value)
-{
-    char *end;
-    double number;
-    if (!read_decimal(text, &number, &end))
-        return false;
-    for (int i = 0; i < BYTE_UNITS; i++) {
-        if (strcmp(end, byte_units[i].unit) != 0)
-            continue;
-        number *= (double)byte_units[i].bytes;
-        if (!in_range(entry, number) || number != rint(number))
-            return false;
-        *value = (int64_t)number;
-        return true;
-    }
-    return false;
 }
 
 static bool read_switch(const char *text, bool *value)
@@ -217,8 +163,12 @@ static bool read_switch(const char *text, bool *value)
     return false;
 }
 
-static bool read_choice(const struct option_entry *entry, const char *text, int *value)
+/* Read a choice, or a number if the option accepts one. A word sets the number to 0, so that
+ * options with the same meaning have the same bytes. */
+static bool read_choice(const struct option_entry *entry, const char *text, struct options *options)
 {
+    int *value = (int *)(void *)((char *)options + entry->offset);
+    double *number = (double *)(void *)((char *)options + entry->number_offset);
     /* A choice of on and off also accepts yes, no, true, false, 1 and 0. */
     bool on;
     const bool is_switch = entry->number_offset == 0 && read_switch(text, &on);
@@ -226,33 +176,17 @@ static bool read_choice(const struct option_entry *entry, const char *text, int 
     for (const struct option_choice *choice = entry->choices; choice->word != NULL; choice++) {
         if (strcasecmp(text, choice->word) == 0 || strcasecmp(word, choice->word) == 0) {
             *value = choice->value;
+            if (entry->number_offset > 0)
+                *number = 0;
             return true;
         }
     }
-    return false;
-}
-
-/* Read a choice that also accepts a number. A word sets the number to 0, so that options with the
- * same meaning have the same bytes. */
-static bool read_choice_or_number(const struct option_entry *entry, const char *text,
-                                  struct options *options)
-{
-    int *choice = (int *)(void *)((char *)options + entry->offset);
-    double *number = (double *)(void *)((char *)options + entry->number_offset);
-    char *end;
-    if (read_choice(entry, text, choice)) {
-        *number = 0;
-        return true;
-    }
-    *choice = entry->number_choice;
-    return read_decimal(text, number, &end) && *end == '\0' && in_range(entry, *number);
+    *value = entry->number_choice;
+    return entry->number_offset > 0 && read_number(entry, no_units, text, number);
 }
 
 static bool read_list(const struct option_entry *entry, const char *text, struct option_list *list)
 {
-    memset(list, 0, sizeof *list);
-    if (is_automatic(entry, text))
-        return true;
     while (list->count < entry->most_count) {
         char *end;
         double value;
@@ -270,126 +204,143 @@ static bool read_list(const struct option_entry *entry, const char *text, struct
 }
 
 /* Read a text that a deck can hold. */
-static bool read_text(const char *text, char value[OPTION_TEXT])
+static bool read_text(const char *text, char *value)
 {
-    const size_t length = strlen(text);
-    if (length >= OPTION_TEXT || !deck_can_hold(text))
+    if (strlen(text) >= OPTION_TEXT || !deck_can_hold(text))
         return false;
     memset(value, 0, OPTION_TEXT);
-    memcpy(value, text, length);
+    strcpy(value, text);
     return true;
 }
 
 static bool read_value(const struct option_entry *entry, const char *text, struct options *options)
 {
     void *value = (char *)options + entry->offset;
-    char *end;
+    const bool is_automatic = entry->has_automatic && strcasecmp(text, "auto") == 0;
+    double bytes;
     switch (entry->kind) {
     case OPTION_IS_TEXT:
         return read_text(text, value);
     case OPTION_IS_INTEGER:
-        if (is_automatic(entry, text)) {
-            *(int64_t *)value = (int64_t)entry->automatic;
-            return true;
-        }
-        return read_integer(entry, text, value);
+        *(int64_t *)value = (int64_t)entry->automatic;
+        return is_automatic || read_integer(entry, text, value);
     case OPTION_IS_NUMBER:
-        if (is_automatic(entry, text)) {
-            *(double *)value = entry->automatic;
-            return true;
-        }
-        return read_decimal(text, value, &end) && *end == '\0' && in_range(entry, *(double *)value);
+        *(double *)value = entry->automatic;
+        return is_automatic || read_number(entry, no_units, text, value);
     case OPTION_IS_SECONDS:
-        return read_seconds(entry, text, value);
+        return read_number(entry, time_units, text, value);
     case OPTION_IS_BYTES:
-        return read_bytes(entry, text, value);
+        if (!read_number(entry, byte_units, text, &bytes) || bytes != rint(bytes))
+            return false;
+        *(int64_t *)value = (int64_t)bytes;
+        return true;
     case OPTION_IS_SWITCH:
         return read_switch(text, value);
     case OPTION_IS_CHOICE:
-        return entry->number_offset > 0 ? read_choice_or_number(entry, text, options)
-                                        : read_choice(entry, text, value);
+        return read_choice(entry, text, options);
     case OPTION_IS_LIST:
-        return read_list(entry, text, value);
+        memset(value, 0, sizeof(struct option_list));
+        return is_automatic || read_list(entry, text, value);
     }
     return false;
 }
 
-/* train.batch and train.global_batch are two ways to set the batch size: setting one clears the
- * other. */
-static void batch_settle(const struct option_entry *entry, struct options *options)
-{
-    struct train_options *train = &options->train;
-    const void *value = (const char *)options + entry->offset;
-    if (value == &train->batch)
-        train->global_batch = 0;
-    else if (value == &train->global_batch && train->global_batch > 0)
-        train->batch = BATCH_DEFAULT;
-}
-
-bool option_is_cleared(const struct option_entry *entry, const struct options *options)
+bool option_is_in_deck(const struct option_entry *entry, const struct options *options)
 {
     const struct train_options *train = &options->train;
     const void *value = (const char *)options + entry->offset;
-    return value == &train->batch          ? train->global_batch > 0
-           : value == &train->global_batch ? train->global_batch == 0
-                                           : false;
+    return option_effect(entry) != EFFECT_OF_COMMAND &&
+           value != (train->global_batch > 0 ? &train->batch : &train->global_batch);
 }
 
 bool option_read(const struct option_entry *entry, const char *where, const char *text,
                  struct options *options, struct error *error)
 {
     const struct options before = *options;
-    if (read_value(entry, text, options)) {
-        batch_settle(entry, options);
-        return true;
-    }
-    *options = before;
+    struct train_options *train = &options->train;
+    const void *value = (const char *)options + entry->offset;
     char expected[512];
-    option_describe(entry, expected, sizeof expected);
-    return error_set(error, ERROR_USAGE, "%s%s=%s: must be %s", where, entry->name, text, expected);
+    if (!read_value(entry, text, options)) {
+        *options = before;
+        option_describe(entry, expected, sizeof expected);
+        return error_set(error, ERROR_USAGE, "%s%s=%s: must be %s", where, entry->name, text,
+                         expected);
+    }
+    if (value == &train->batch)
+        train->global_batch = 0;
+    else if (value == &train->global_batch && train->global_batch > 0)
+        train->batch = BATCH_DEFAULT;
+    return true;
 }
 
 /* ---- sources of settings */
 
-void option_source_add(struct option_source *source, const char *name,
-                       const struct options *options)
+/* Copy a name without spaces and the '+' at its end. Return true if it had that. */
+static bool name_copy(const char *name, char plain[2 * OPTION_KEY])
 {
-    const struct option_entry *entry = option_find(name);
-    const void *value = entry != NULL ? (const char *)options + entry->offset : NULL;
+    snprintf(plain, 2 * OPTION_KEY, "%s", name);
+    size_t length = strlen(plain);
+    const bool appends = length > 0 && plain[length - 1] == '+';
+    length -= appends;
+    while (length > 0 && isspace((unsigned char)plain[length - 1]))
+        length--;
+    plain[length] = '\0';
+    return appends;
+}
+
+bool option_assign(struct option_source *source, const char *where, const char *name,
+                   const char *text, struct error *error)
+{
+    char plain[2 * OPTION_KEY], whole[2 * OPTION_TEXT];
+    struct options *options = source->options;
+    const bool appends = name_copy(name, plain);
+    const struct option_entry *entry = option_find(plain);
+    const struct removed *removed = removed_find(plain);
     source->settings++;
-    if (value == &options->train.batch)
-        source->batch = options->train.batch;
-    else if (value == &options->train.global_batch)
-        source->global_batch = options->train.global_batch;
+    if (entry == NULL && removed != NULL)
+        return source->is_stored || (!appends && strcmp(text, removed->preset) == 0) ||
+               error_set(error, ERROR_USAGE, "%soption %s was removed: %s", where, plain,
+                         removed->instead);
+    if (entry == NULL) {
+        const char *nearest = option_find_nearest(plain);
+        return error_set(error, ERROR_USAGE, "%sno option %s; %s%s%s", where, plain,
+                         nearest != NULL ? "did you mean " : "`vittrain --help` lists all",
+                         nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
+    }
+    if (appends && entry->kind != OPTION_IS_TEXT)
+        return error_set(error, ERROR_USAGE, "%s%s: only a text can be appended to", where, plain);
+    snprintf(whole, sizeof whole, "%s%s", appends ? (const char *)options + entry->offset : "",
+             text);
+    if (!option_read(entry, where, whole, options, error))
+        return false;
+    const void *value = (const char *)options + entry->offset;
+    source->has_batch |= value == &options->train.batch;
+    if (value == &options->train.global_batch)
+        source->has_global_batch = options->train.global_batch > 0;
+    return true;
 }
 
 bool option_source_check(const struct option_source *source, const char *name, struct error *error)
 {
-    if (source->batch == 0 || source->global_batch == 0 || source->settings >= RESOLVED_DECK)
-        return true;
-    return error_set(
-        error, ERROR_USAGE,
-        "%s: train.batch=%lld and train.global_batch=%lld are both set: remove one (batch "
-        "is per rank, global_batch over all ranks)",
-        name, (long long)source->batch, (long long)source->global_batch);
+    return !source->has_batch || !source->has_global_batch || source->settings >= RESOLVED_DECK ||
+           error_set(error, ERROR_USAGE,
+                     "%s: train.batch (per rank) and train.global_batch (over all ranks) are both "
+                     "set: remove one",
+                     name);
 }
 
 /* ---- values to text */
-
-/* Write a size in the largest unit that gives a whole number. */
-static void write_bytes(int64_t value, char *text, size_t size)
-{
-    int i = 0;
-    while (value % byte_units[i].bytes != 0 || (value == 0 && i < BYTE_UNITS - 1))
-        i++;
-    snprintf(text, size, "%lld%s", (long long)(value / byte_units[i].bytes), byte_units[i].unit);
-}
 
 void option_write(const struct option_entry *entry, const struct options *options, char *text,
                   size_t size)
 {
     const void *value = (const char *)options + entry->offset;
+    const double *number =
+        entry->number_offset > 0
+            ? (const double *)(const void *)((const char *)options + entry->number_offset)
+            : value;
     const struct option_list *list = value; /* if the option is a list */
+    const struct unit *unit = byte_units;
     switch (entry->kind) {
     case OPTION_IS_TEXT:
         snprintf(text, size, "%s", (const char *)value);
@@ -403,13 +354,16 @@ void option_write(const struct option_entry *entry, const struct options *option
         return;
     case OPTION_IS_NUMBER:
     case OPTION_IS_SECONDS:
-        if (entry->has_automatic && *(const double *)value == entry->automatic)
+        if (entry->has_automatic && *number == entry->automatic)
             snprintf(text, size, "auto");
         else
-            text_shortest_decimal(*(const double *)value, false, text, size);
+            text_shortest_decimal(*number, false, text, size);
         return;
-    case OPTION_IS_BYTES:
-        write_bytes(*(const int64_t *)value, text, size);
+    case OPTION_IS_BYTES: /* the largest unit that gives a whole number */
+        while (fmod((double)*(const int64_t *)value, unit->factor) != 0 ||
+               (*(const int64_t *)value == 0 && unit->factor > 1))
+            unit++;
+        snprintf(text, size, "%.0f%s", (double)*(const int64_t *)value / unit->factor, unit->name);
         return;
     case OPTION_IS_SWITCH:
         snprintf(text, size, "%s", *(const bool *)value ? "on" : "off");
@@ -419,21 +373,20 @@ void option_write(const struct option_entry *entry, const struct options *option
             if (choice->value == *(const int *)value)
                 snprintf(text, size, "%s", choice->word);
         if (entry->number_offset > 0 && *(const int *)value == entry->number_choice)
-            text_shortest_decimal(
-                *(const double *)(const void *)((const char *)options + entry->number_offset),
-                false, text, size);
+            text_shortest_decimal(*number, false, text, size);
         return;
     case OPTION_IS_LIST:
         snprintf(text, size, "%s", list->count == 0 ? "auto" : "");
         for (int i = 0; i < list->count; i++) {
-            char number[32];
-            text_shortest_decimal(list->value[i], false, number, sizeof number);
             const size_t used = strlen(text);
-            snprintf(text + used, size - used, "%s%s", i > 0 ? "," : "", number);
+            snprintf(text + used, size - used, "%s", i > 0 ? "," : "");
+            text_shortest_decimal(list->value[i], false, text + strlen(text), size - strlen(text));
         }
         return;
     }
 }
+
+/* ---- descriptions */
 
 static void describe_range(const struct option_entry *entry, char *text, size_t size)
 {
@@ -450,10 +403,25 @@ static void describe_range(const struct option_entry *entry, char *text, size_t 
                  entry->below_most ? "below " : "", most);
 }
 
+static void describe_choices(const struct option_entry *entry, const char *range, char *text,
+                             size_t size)
+{
+    const bool has_number = entry->number_offset > 0;
+    size_t used = 0;
+    for (const struct option_choice *choice = entry->choices; choice->word != NULL; choice++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s",
+                                 choice == entry->choices                ? ""
+                                 : choice[1].word == NULL && !has_number ? " or "
+                                                                         : ", ",
+                                 choice->word);
+    if (has_number)
+        snprintf(text + used, size - used, ", or a number%s", range);
+}
+
 void option_describe(const struct option_entry *entry, char *text, size_t size)
 {
     const char *automatic = entry->has_automatic ? "auto, or " : "";
-    char range[128], least[32], most[32];
+    char range[128], count[32] = "";
     describe_range(entry, range, sizeof range);
     switch (entry->kind) {
     case OPTION_IS_TEXT:
@@ -462,10 +430,9 @@ void option_describe(const struct option_entry *entry, char *text, size_t size)
         return;
     case OPTION_IS_INTEGER:
         if (entry->multiple > 0)
-            snprintf(text, size, "%sa multiple of %lld%s", automatic, (long long)entry->multiple,
-                     range);
-        else
-            snprintf(text, size, "%sa whole number%s", automatic, range);
+            snprintf(count, sizeof count, "multiple of %lld", (long long)entry->multiple);
+        snprintf(text, size, "%sa %s%s", automatic, entry->multiple > 0 ? count : "whole number",
+                 range);
         return;
     case OPTION_IS_NUMBER:
         snprintf(text, size, "%sa number%s", automatic, range);
@@ -474,78 +441,19 @@ void option_describe(const struct option_entry *entry, char *text, size_t size)
         snprintf(text, size, "a time in seconds, or with the unit s, m or h,%s", range);
         return;
     case OPTION_IS_BYTES:
-        write_bytes((int64_t)entry->least, least, sizeof least);
-        write_bytes((int64_t)entry->most, most, sizeof most);
-        snprintf(text, size, "a size in bytes, or with the unit KiB, MiB or GiB, from %s to %s",
-                 least, most);
+        snprintf(text, size, "a size in bytes, or with the unit KiB, MiB or GiB,%s bytes", range);
         return;
     case OPTION_IS_SWITCH:
         snprintf(text, size, "on or off");
         return;
     case OPTION_IS_CHOICE:
-        text[0] = '\0';
-        for (int i = 0; entry->choices[i].word != NULL; i++) {
-            const bool is_last = entry->choices[i + 1].word == NULL && entry->number_offset == 0;
-            const size_t used = strlen(text);
-            snprintf(text + used, size - used, "%s%s",
-                     i == 0    ? ""
-                     : is_last ? " or "
-                               : ", ",
-                     entry->choices[i].word);
-        }
-        if (entry->number_offset > 0) {
-            const size_t used = strlen(text);
-            snprintf(text + used, size - used, ", or a number%s", range);
-        }
+        describe_choices(entry, range, text, size);
         return;
     case OPTION_IS_LIST:
-        if (entry->least_count == entry->most_count)
-            snprintf(text, size, "%s%d numbers%s with commas between", automatic,
-                     entry->least_count, range);
-        else
-            snprintf(text, size, "%s%d to %d numbers%s with commas between", automatic,
-                     entry->least_count, entry->most_count, range);
+        if (entry->least_count < entry->most_count)
+            snprintf(count, sizeof count, "%d to ", entry->least_count);
+        snprintf(text, size, "%s%s%d numbers%s with commas between", automatic, count,
+                 entry->most_count, range);
         return;
     }
-}
-
-/* One table of what was removed since version 0.2. Sorted by name. */
-
-static const char shards[] = "write tar shards with tar (docs/data.md)";
-
-static const struct removed removed[] = {
-    {"bench.quick", "off", "use bench device product:SIDE or attention:BATCH:TOKENS"},
-    {"convert.file_size", "0", shards},
-    {"convert.kind", "auto", shards},
-    {"convert.output", "", shards},
-    {"convert.resize_to", "shorter", shards},
-    {"convert.shuffle", "off", shards},
-    {"convert.size", "0", shards},
-    {"fetch", NULL, "use tools/fetch.sh cifar10, or tools/fetch.sh weights NAME"},
-    {"fetch.dir", "data", "use tools/fetch.sh --dir FOLDER"},
-    {"fetch.url", "", "use tools/fetch.sh --url URL"},
-    {"output.prometheus", "",
-     "use a node exporter; metrics.csv and monitor.csv have the values of a run"},
-    {"output.upload_every", "1m", "the run is copied after each checkpoint"},
-    {"output.upload_rate", "0", "set RCLONE_BWLIMIT=50M in the environment"},
-    {"report.csv", "", "pass it to `vittrain report RUN`"},
-    {"report.format", "html", "pass it to `vittrain report RUN`"},
-    {"report.output", "", "pass it to `vittrain report RUN`"},
-    {"sweep", NULL, "use tools/sweep.py"},
-    {"sweep.dir", "", "use tools/sweep.py FOLDER"},
-    {"sweep.method", "grid", "use tools/sweep.py --method=METHOD"},
-    {"sweep.seed", "42", "use tools/sweep.py --seed=N"},
-    {"sweep.slurm", "", "set VITTRAIN_SWEEP and call sbatch --array (docs/tuning.md)"},
-    {"sweep.tasks", "4", "set VITTRAIN_SWEEP and call sbatch --array (docs/tuning.md)"},
-    {"sweep.trials", "20", "use tools/sweep.py --trials=N"},
-    {"upload", NULL, "use rclone copy --links RUN REMOTE:RUN"},
-    {NULL, NULL, NULL},
-};
-
-const struct removed *removed_find(const char *name)
-{
-    for (const struct removed *entry = removed; entry->name != NULL; entry++)
-        if (strcmp(entry->name, name) == 0)
-            return entry;
-    return NULL;
 }

@@ -1,42 +1,34 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* All options of the program. One table (options_table.c) has the name, type, default, range and
- * help text of each option; decks, command line, --help, the manual page and the resolved deck are
- * read and written by it. A file that needs one section includes that section's header only. */
+/* All options of the program. One list (options_list.h) has the name, type, default, range, help,
+ * condition and effect of each option; decks, command line, --help, the manual page and the
+ * resolved deck are read and written by it. */
 #ifndef VITTRAIN_CONFIG_OPTIONS_H
 #define VITTRAIN_CONFIG_OPTIONS_H
 
 #include <stddef.h>
 #include <stdio.h>
 
-#include "config/command_options.h"
-#include "config/data_options.h"
-#include "config/mesh_options.h"
-#include "config/model_options.h"
-#include "config/run_options.h"
-#include "config/train_options.h"
+#include "config/option_types.h"
 #include "core/error.h"
 
-/* The values of all options. Equal options are equal byte by byte. */
+/* The values of all options: struct run_options run, struct model_options model, ... Equal options
+ * are equal byte by byte. */
 struct options {
-    struct run_options run;
-    struct model_options model;
-    struct data_options data;
-    struct augment_options augment;
-    struct eval_options eval;
-    struct train_options train;
-    struct optim_options optim;
-    struct schedule_options schedule;
-    struct mesh_options mesh;
-    struct checkpoint_options checkpoint;
-    struct output_options output;
-    struct debug_options debug;
-    struct cuda_options cuda;
-    struct predict_options predict;
-    struct bench_options bench;
-    struct plan_options plan;
-    struct find_options find;
-    struct convert_options convert;
-    struct verify_options verify;
+#define TEXT(...) option_text
+#define INTEGER(...) int64_t
+#define NUMBER(...) double
+#define SECONDS(...) double
+#define BYTES(...) int64_t
+#define SWITCH(...) bool
+#define LIST(...) struct option_list
+#define CHOICE(choice, ...) enum choice
+#define SECTION(section, ...) struct section##_options {
+#define OPTION(section, member, preset, type, help) type member;
+#define NUMBER_ONLY(member) double member;
+#define SECTION_END(section)                                                                       \
+    }                                                                                              \
+    section;
+#include "config/options_list.h"
 };
 
 /* Set all options to their defaults. */
@@ -45,13 +37,9 @@ void options_default(struct options *options);
 /* Set one option from "section.key=value". */
 MUST_CHECK bool options_set(const char *assignment, struct options *options, struct error *error);
 
-/* Read a deck over the current values; also from memory, as stored in a checkpoint (`name` is for
- * messages). settings: number of settings in the deck. */
-MUST_CHECK bool options_read_deck(const char *path, struct options *options, int *settings,
-                                  struct error *error);
+/* Read a deck over the current values: a file, the deck of a run folder, or one stored in a
+ * checkpoint (`name` is for messages). In the latter two, options that were removed are ignored. */
 MUST_CHECK bool options_read_file(const char *path, struct options *options, struct error *error);
-
-/* Read the deck of a run folder: options that were removed are ignored. */
 MUST_CHECK bool options_read_stored(const char *path, struct options *options, struct error *error);
 MUST_CHECK bool options_read_text(const char *text, const char *name, struct options *options,
                                   struct error *error);
@@ -92,20 +80,27 @@ void options_value_text(const struct options *options, const char *key, char *te
 bool options_difference(const struct options *one, const struct options *other, char *text,
                         size_t size);
 
-/* Print the help: all options by section, or one section or key (false if it does
- * not exist). */
-void options_help(FILE *file);
-bool options_help_key(const char *key, FILE *file);
+/* What a new value of an option changes when a run resumes. */
+enum option_effect {
+    EFFECT_OF_SECTION, /* as the other options of its section */
+    EFFECT_LEARNING,   /* what is learned from now on */
+    EFFECT_NONE,       /* layout, length and output of the run */
+    EFFECT_MODEL,      /* the model or its variables: the run cannot continue */
+    EFFECT_OF_COMMAND  /* nothing: only commands other than train read it; not in a run's deck */
+};
 
-/* Print a paragraph in lines of the width of the help, indented by `indent` spaces. */
-void options_print_wrapped(FILE *file, int indent, const char *text);
+struct option_change {
+    const char *name;
+    enum option_effect effect;
+    char before[OPTION_TEXT], now[OPTION_TEXT];
+};
 
-/* Print the options as a section of the manual page, in mdoc. */
-void options_manual(FILE *file);
+/* Call `visit` for each option of a run's deck whose values differ, in the order of the deck. */
+typedef void option_change_visit(void *user, const struct option_change *change);
+void option_changes(const struct options *before, const struct options *now,
+                    option_change_visit *visit, void *user);
 
-/* Print text in mdoc: escaped, each sentence on a line of its own, without a newline at the end. */
-void options_manual_text(FILE *file, const char *text);
-/* Print text on one line as the argument of a macro; no word is taken as a delimiter. */
-void options_manual_words(FILE *file, const char *text);
+/* True if all differences have EFFECT_NONE. */
+bool option_changes_nothing(const struct options *before, const struct options *now);
 
 #endif

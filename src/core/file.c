@@ -211,7 +211,7 @@ bool durable_unreadable(struct error *error, enum error_kind kind, const char *p
 {
     const bool limited = number == EMFILE || number == ENFILE || number == ENOMEM;
     return error_set(error, limited ? ERROR_MEMORY : kind, "cannot read %s: %s", path,
-                     strerror(number));
+                     number == EINVAL ? "it is not a regular file" : strerror(number));
 }
 
 bool durable_read(int descriptor, const char *path, void *data, size_t bytes, int64_t offset,

@@ -135,11 +135,7 @@ static char *child_failed(struct hdf5_reader *reader, struct error *error)
     bool is_damaged = status == 0;
     for (int n = 0; n < CRASHES; n++)
         is_damaged |= number == crashes[n];
-    if (number == SIGXCPU)
-        snprintf(reason, sizeof reason, "did not end within %d s of CPU time", CPU_SECONDS);
-    else if (number == SIGALRM)
-        snprintf(reason, sizeof reason, "did not end within %d s", WALL_SECONDS);
-    else if (number != 0)
+    if (number != 0)
         snprintf(reason, sizeof reason, "ended with signal %d (%s)", number, strsignal(number));
     else
         snprintf(reason, sizeof reason, "ended early with exit code %d", WEXITSTATUS(status));
@@ -186,16 +182,21 @@ static void limit_set(__rlimit_resource_t resource, rlim_t most)
     ENSURE(setrlimit(resource, &limit) == 0, "setrlimit: %s", strerror(errno));
 }
 
+static void time_limit(unsigned cpu_seconds)
+{
+    limit_set(RLIMIT_CPU, (rlim_t)(clock() / CLOCKS_PER_SEC) + cpu_seconds);
+    alarm(WALL_SECONDS);
+}
+
 bool hdf5_child_limit(unsigned cpu_seconds)
 {
     unsigned long long pages = 0; /* of address space that this process uses */
     text_file_number("/proc/self/statm", "", &pages);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     limit_set(RLIMIT_CORE, 0);
-    limit_set(RLIMIT_CPU, (rlim_t)(clock() / CLOCKS_PER_SEC) + cpu_seconds);
     if (MEMORY_LIMITED)
         limit_set(RLIMIT_AS, pages * (rlim_t)sysconf(_SC_PAGESIZE) + memory_more);
-    alarm(WALL_SECONDS);
+    time_limit(cpu_seconds);
     /* A lower limit of the job would make HDF5 report objects of valid files as missing. */
     return memory_mappable(memory_least);
 }
@@ -214,10 +215,11 @@ _Noreturn void hdf5_child_run(void)
     char *path = NULL, *datasets = NULL;
     size_t size = 0, datasets_size = 0;
     json_set_alloc_funcs(allocate_or_crash, free);
+    if (!hdf5_child_limit(CPU_SECONDS))
+        _exit(ERROR_MEMORY);
     while (getdelim(&path, &size, '\0', stdin) > 0 &&
            getdelim(&datasets, &datasets_size, '\0', stdin) > 0) {
-        if (!hdf5_child_limit(CPU_SECONDS))
-            _exit(ERROR_MEMORY);
+        time_limit(CPU_SECONDS);
         char *text = hdf5_describe(path, datasets);
         printf("%0*zx%s", LENGTH, strlen(text), text);
         fflush(stdout);

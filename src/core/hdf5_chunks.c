@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/hdf5_chunks.h"
+/* Places of the chunks of HDF5 data sets. HDF5 before 1.14 has no function that lists them in
+ * linear time: H5Dget_chunk_info walks from the first chunk to the wanted one. There, H5Dread_chunk
+ * is called for each chunk, in a file whose driver notes the place and does not read. */
+#include "core/hdf5_file.h"
 
 #if H5_VERSION_GE(1, 14, 0)
 
@@ -8,12 +11,10 @@ herr_t hdf5_chunks_access(hid_t access)
     return access < 0 ? -1 : 0;
 }
 
-bool hdf5_chunks_visit(hid_t dataset, int dimensions, const int64_t *extent, const int64_t *chunk,
-                       hdf5_chunk_visit *visit, void *context)
+bool hdf5_chunks_visit(hid_t dataset, const struct hdf5_object *sizes, hdf5_chunk_visit *visit,
+                       void *context)
 {
-    (void)dimensions;
-    (void)extent;
-    (void)chunk;
+    (void)sizes;
     return H5Dchunk_iter(dataset, H5P_DEFAULT, visit, context) >= 0;
 }
 
@@ -130,10 +131,7 @@ herr_t hdf5_chunks_access(hid_t access)
                                         .read = driver_read,
                                         .write = driver_write,
                                         .fl_map = H5FD_FLMAP_DICHOTOMY};
-    static hid_t number = -1;
-    if (number < 0)
-        number = H5FDregister(&driver);
-    return H5Pset_driver(access, number, NULL);
+    return H5Pset_driver(access, H5FDregister(&driver), NULL);
 }
 
 /* Find the place of one chunk, if it exists. */
@@ -160,8 +158,8 @@ static bool chunk_visit(hid_t dataset, const hsize_t *first, hdf5_chunk_visit *v
     return good && visit(first, skipped, noted.offset, bytes, context) >= 0;
 }
 
-bool hdf5_chunks_visit(hid_t dataset, int dimensions, const int64_t *extent, const int64_t *chunk,
-                       hdf5_chunk_visit *visit, void *context)
+bool hdf5_chunks_visit(hid_t dataset, const struct hdf5_object *sizes, hdf5_chunk_visit *visit,
+                       void *context)
 {
     hsize_t first[H5S_MAX_RANK] = {0}, count = 0, found = 0;
     hid_t space = H5Dget_space(dataset);
@@ -169,9 +167,9 @@ bool hdf5_chunks_visit(hid_t dataset, int dimensions, const int64_t *extent, con
     H5Sclose(space);
     for (int d = 0; good && found < count && d >= 0;) {
         good = chunk_visit(dataset, first, visit, context, &found);
-        for (d = dimensions - 1; d >= 0; d--) {
-            first[d] += (hsize_t)chunk[d];
-            if ((int64_t)first[d] < extent[d])
+        for (d = sizes->dimensions - 1; d >= 0; d--) {
+            first[d] += (hsize_t)sizes->chunk[d];
+            if ((int64_t)first[d] < sizes->extent[d])
                 break;
             first[d] = 0;
         }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/hdf5_chunks.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
 #include "core/integer.h"
@@ -23,13 +22,12 @@ struct walk {
     json_t *objects, *attributes; /* of the current object */
     const char *path;             /* of the current object */
     const char *datasets;         /* of hdf5_reader */
-    hsize_t user_block;           /* bytes before the file's first one in HDF5 */
 };
 
 /* The data set whose chunks are visited. */
 struct chunk_walk {
     const struct hdf5_object *dataset;
-    hsize_t user_block;
+    hsize_t shift; /* of offsets */
     FILE *text;
 };
 
@@ -90,7 +88,7 @@ static bool is_boolean(hid_t type)
 static void type_write(hid_t type, char to[TYPE])
 {
     const H5T_class_t class = H5Tget_class(type);
-    hid_t base = class == H5T_ENUM ? H5Tget_super(type) : H5Tcopy(type);
+    hid_t base = class == H5T_ENUM ? H5Tget_super(type) : type;
     const bool is_number =
         class == H5T_INTEGER || class == H5T_FLOAT || (class == H5T_ENUM && !is_boolean(type));
     if (class == H5T_ENUM && !is_number)
@@ -99,7 +97,8 @@ static void type_write(hid_t type, char to[TYPE])
         snprintf(to, TYPE, "|O");
     else if (!is_number || !number_write(base, to))
         snprintf(to, TYPE, "|%c%zu", class == H5T_STRING ? 'S' : 'V', H5Tget_size(type));
-    H5Tclose(base);
+    if (base != type)
+        H5Tclose(base);
 }
 
 /* True if hdf5_reader.datasets has the current object. */
@@ -115,11 +114,12 @@ static bool is_wanted(const struct walk *walk)
 
 /* True if the chunks and compact data of the current data set are described: hdf5_reader.datasets
  * has it, or if it has any, it is a dimension scale in use or a list with units, such as times. */
-static bool data_are_wanted(const struct walk *walk, hid_t dataset, int dimensions)
+static bool data_are_wanted(const struct walk *walk, int dimensions)
 {
     return is_wanted(walk) ||
-           (walk->datasets[0] != '\0' && (H5Aexists(dataset, HDF5_SCALE_USES) > 0 ||
-                                          (dimensions == 1 && H5Aexists(dataset, "units") > 0)));
+           (walk->datasets[0] != '\0' &&
+            (json_object_get(walk->attributes, HDF5_SCALE_USES) != NULL ||
+             (dimensions == 1 && json_object_get(walk->attributes, "units") != NULL)));
 }
 
 /* ---- attributes ---- */
@@ -227,7 +227,7 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
             good = numbers_read(attribute, type, count, values);
         else if (class == H5T_STRING)
             good = texts_read(attribute, type, count, values);
-        else if (is_wanted(walk) && is_scale_list(name, type))
+        else if ((walk->datasets[0] == '\0' || is_wanted(walk)) && is_scale_list(name, type))
             good = scales_read(walk, object, attribute, type, count, values);
     }
     const size_t read = json_array_size(values);
@@ -244,6 +244,22 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
 
 /* ---- objects ---- */
 
+/* Return what is missing in the offsets of chunks: H5Dchunk_iter before HDF5 1.14.4 leaves out the
+ * size of the user block, which MATLAB for example writes before the file. */
+static hsize_t chunk_shift(hid_t dataset)
+{
+    hsize_t bytes = 0;
+#if H5_VERSION_GE(1, 14, 0) && !H5_VERSION_GE(1, 14, 4)
+    hid_t file = H5Iget_file_id(dataset), creation = H5Fget_create_plist(file);
+    H5Pget_userblock(creation, &bytes);
+    H5Pclose(creation);
+    H5Fclose(file);
+#else
+    (void)dataset;
+#endif
+    return bytes;
+}
+
 /* Write the line of a chunk (hdf5_chunk_visit). */
 static int chunk_write(const hsize_t *first, unsigned skipped, haddr_t offset, hsize_t bytes,
                        void *context)
@@ -251,9 +267,6 @@ static int chunk_write(const hsize_t *first, unsigned skipped, haddr_t offset, h
     const struct chunk_walk *walk = context;
     const struct hdf5_object *dataset = walk->dataset;
     int64_t index = 0;
-#if H5_VERSION_GE(1, 14, 0) && !H5_VERSION_GE(1, 14, 4)
-    offset += walk->user_block; /* H5Dchunk_iter leaves it out */
-#endif
     for (int d = 0; d < dataset->dimensions; d++) {
         if ((int64_t)first[d] >= dataset->extent[d])
             return 0;
@@ -261,18 +274,16 @@ static int chunk_write(const hsize_t *first, unsigned skipped, haddr_t offset, h
                 (int64_t)first[d] / dataset->chunk[d];
     }
     fprintf(walk->text, "%llx %llx %llx %x\n", (unsigned long long)index,
-            (unsigned long long)offset, (unsigned long long)bytes, skipped);
+            (unsigned long long)(offset + walk->shift), (unsigned long long)bytes, skipped);
     return 0;
 }
 
-static bool chunks_describe(const struct walk *walk, hid_t dataset, const struct hdf5_object *to,
-                            json_t *json)
+static bool chunks_describe(hid_t dataset, const struct hdf5_object *to, json_t *json)
 {
     struct text_stream text;
     struct chunk_walk chunks = {
-        .dataset = to, .user_block = walk->user_block, .text = text_stream_open(&text)};
-    const bool good =
-        hdf5_chunks_visit(dataset, to->dimensions, to->extent, to->chunk, chunk_write, &chunks);
+        .dataset = to, .shift = chunk_shift(dataset), .text = text_stream_open(&text)};
+    const bool good = hdf5_chunks_visit(dataset, to, chunk_write, &chunks);
     char *lines = text_stream_close(&text);
     value_put(json, "chunks", json_string(lines));
     free(lines);
@@ -361,12 +372,12 @@ static bool dataset_describe(const struct walk *walk, hid_t dataset, json_t *jso
     value_put(json, "layout", json_integer(to.layout));
     value_put(json, "offset", json_integer(to.offset));
     value_put(json, "extent", integers_value(to.extent, to.dimensions));
-    value_put(json, "chunk", integers_value(to.chunk, to.dimensions));
+    value_put(json, "chunk",
+              integers_value(to.chunk, to.layout == HDF5_CHUNKED ? to.dimensions : 0));
     value_put(json, "filters", integers_value(to.filter, to.filter_count));
     value_put(json, "fill", real_value(to.fill));
-    if (good && to.kind == HDF5_DATASET && is_number &&
-        data_are_wanted(walk, dataset, to.dimensions))
-        good = (to.layout != HDF5_CHUNKED || chunks_describe(walk, dataset, &to, json)) &&
+    if (good && to.kind == HDF5_DATASET && is_number && data_are_wanted(walk, to.dimensions))
+        good = (to.layout != HDF5_CHUNKED || chunks_describe(dataset, &to, json)) &&
                (to.layout != HDF5_COMPACT || compact_describe(dataset, type, json));
     H5Pclose(creation);
     H5Tclose(type);
@@ -411,18 +422,6 @@ static herr_t link_describe(hid_t file, const char *path, const H5L_info_t *link
     return 0;
 }
 
-/* Return the size of the user block, which MATLAB for example writes before the file. */
-static hsize_t user_block_of(hid_t file)
-{
-    hsize_t bytes = 0;
-    hid_t creation = file >= 0 ? H5Fget_create_plist(file) : -1;
-    if (creation >= 0) {
-        H5Pget_userblock(creation, &bytes);
-        H5Pclose(creation);
-    }
-    return bytes;
-}
-
 char *hdf5_describe(const char *path, const char *datasets)
 {
     struct hdf5_errors errors;
@@ -432,7 +431,6 @@ char *hdf5_describe(const char *path, const char *datasets)
     value_put(description, "objects", walk.objects);
     hdf5_errors_begin(&errors);
     hid_t file = hdf5_file_open(path);
-    walk.user_block = user_block_of(file);
     bool good = file >= 0 && link_describe(file, ".", NULL, &walk) >= 0 &&
                 H5Lvisit(file, H5_INDEX_CRT_ORDER, H5_ITER_INC, link_describe, &walk) >= 0;
     H5Fclose(file);

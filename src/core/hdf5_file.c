@@ -18,7 +18,6 @@
 
 #include "core/crc32c.h"
 #include "core/file.h"
-#include "core/hdf5_chunks.h"
 
 void hdf5_library_open(void)
 {
@@ -80,12 +79,10 @@ hid_t hdf5_file_open(const char *path)
     /* Without the class of external links, a call that follows one fails. */
     if (H5Lis_registered(H5L_TYPE_EXTERNAL) > 0 && H5Lunregister(H5L_TYPE_EXTERNAL) < 0)
         return -1;
-    hid_t access = access_open();
-    if (hdf5_chunks_access(access) < 0)
+    static hid_t access = -1; /* the same for all files */
+    if (access < 0 && hdf5_chunks_access(access = access_open()) < 0)
         return -1;
-    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, access);
-    H5Pclose(access);
-    return file;
+    return H5Fopen(path, H5F_ACC_RDONLY, access);
 }
 
 /* ---- objects ---- */

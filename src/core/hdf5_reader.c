@@ -2,14 +2,12 @@
 #include "core/hdf5_reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/crc32c.h"
@@ -47,30 +45,15 @@ void hdf5_reader_close(struct hdf5_reader *reader)
     hdf5_child_end(&reader->child);
 }
 
-/* Open the file for reading data. */
-static bool file_open(struct hdf5_reader *reader, struct error *error)
-{
-    struct stat file;
-    /* O_NONBLOCK: opening a FIFO must not block. */
-    reader->descriptor = open(reader->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    reader->is_open = reader->descriptor >= 0;
-    if (!reader->is_open || fstat(reader->descriptor, &file) != 0 ||
-        !file_stamp_read(reader->descriptor, &reader->stamp))
-        return durable_unreadable(error, reader->kind, reader->path, errno);
-    reader->bytes = (int64_t)file.st_size;
-    reader->bytes_read = 0;
-    if (!S_ISREG(file.st_mode))
-        return error_set(error, reader->kind, "cannot read %s: it is not a regular file",
-                         reader->path);
-    return file.st_size > 0 || error_set(error, reader->kind, "%s is empty", reader->path);
-}
-
-bool hdf5_reader_open(struct hdf5_reader *reader, const char *path, struct error *error)
+bool hdf5_reader_describe(struct hdf5_reader *reader, const char *path,
+                          const struct file_stamp *stamp, struct error *error)
 {
     file_close(reader);
     reader->path = path;
-    if (!file_open(reader, error))
-        return false;
+    reader->stamp = *stamp;
+    reader->bytes_read = 0;
+    if (stamp->bytes == 0)
+        return error_set(error, reader->kind, "%s is empty", path);
     reader->text = reader->received != NULL ? reader->received : hdf5_child_describe(reader, error);
     reader->received = NULL;
     if (reader->text == NULL)
@@ -84,49 +67,76 @@ bool hdf5_reader_open(struct hdf5_reader *reader, const char *path, struct error
            hdf5_refuse(reader, error, "its structure is invalid: the file is damaged");
 }
 
+bool hdf5_reader_open(struct hdf5_reader *reader, const char *path, struct error *error)
+{
+    struct file_stamp stamp;
+    int64_t bytes;
+    const int descriptor = text_file_descriptor(path, &bytes);
+    if (descriptor < 0 || !file_stamp_read(descriptor, &stamp))
+        return durable_unreadable(error, reader->kind, path, errno);
+    const bool good = hdf5_reader_describe(reader, path, &stamp, error);
+    reader->descriptor = descriptor;
+    reader->is_open = true;
+    return good;
+}
+
 /* ---- objects ---- */
 
-/* Read a list of at most `most` integers that are not negative; NULL: an empty one. */
-static bool integers_read(const json_t *list, int most, int64_t *values, int *count)
+static const char *text_of(const json_t *object, const char *key)
 {
-    *count = (int)json_array_size(list);
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+/* Read a list of at most `most` integers that are not negative, or none. */
+static bool integers_read(const json_t *object, const char *key, int most, int64_t *values,
+                          int *count)
+{
+    const json_t *list = json_object_get(object, key);
     bool good = json_array_size(list) <= (size_t)most;
-    for (int n = 0; good && n < *count; n++) {
-        values[n] = json_integer_value(json_array_get(list, (size_t)n));
-        good = values[n] >= 0;
+    for (*count = 0; good && *count < (int)json_array_size(list); ++*count) {
+        values[*count] = json_integer_value(json_array_get(list, (size_t)*count));
+        good = values[*count] >= 0;
     }
     return good;
+}
+
+static const json_t *object_get(const struct hdf5_reader *reader, const char *path)
+{
+    return json_object_get(reader->objects, path + strspn(path, "/"));
 }
 
 bool hdf5_object_find(const struct hdf5_reader *reader, const char *path,
                       struct hdf5_object *object)
 {
-    json_t *from = json_object_get(reader->objects, path + strspn(path, "/"));
-    json_t *extent = NULL, *chunk = NULL, *filters = NULL, *fill = NULL;
-    json_int_t offset = -1;
-    int kind = HDF5_OTHER, layout = HDF5_CONTIGUOUS, chunk_dimensions;
-    *object = (struct hdf5_object){.fault = "", .target = "", .type = "", .chunks = "", .data = ""};
-    if (from == NULL)
-        return false;
-    const bool good =
-        json_unpack(from, "{s:i, s?s, s?s, s?o, s?s, s?o, s?o, s?i, s?I, s?o, s?o, s?s, s?s}",
-                    "kind", &kind, "fault", &object->fault, "target", &object->target, "attributes",
-                    &object->attributes, "type", &object->type, "extent", &extent, "chunk", &chunk,
-                    "layout", &layout, "offset", &offset, "fill", &fill, "filters", &filters,
-                    "chunks", &object->chunks, "data", &object->data) == 0 &&
-        integers_read(extent, HDF5_DIMENSIONS, object->extent, &object->dimensions) &&
-        integers_read(chunk, HDF5_DIMENSIONS, object->chunk, &chunk_dimensions) &&
-        integers_read(filters, HDF5_FILTERS, object->filter, &object->filter_count) &&
-        (layout != HDF5_CHUNKED || chunk_dimensions == object->dimensions) &&
-        (kind != HDF5_DATASET || strlen(object->type) >= 2);
-    object->kind = (enum hdf5_kind)kind;
-    object->layout = (enum hdf5_layout)layout;
-    object->offset = offset;
-    object->element_bytes = kind == HDF5_DATASET && good ? strtoll(object->type + 2, NULL, 10) : 0;
-    hdf5_real(fill, &object->fill);
-    if (!good)
+    const json_t *from = object_get(reader, path);
+    int chunk_dimensions;
+    *object = (struct hdf5_object){
+        .kind = (enum hdf5_kind)json_integer_value(json_object_get(from, "kind")),
+        .fault = text_of(from, "fault"),
+        .target = text_of(from, "target"),
+        .attributes = json_object_get(from, "attributes"),
+        .type = text_of(from, "type"),
+        .layout = (enum hdf5_layout)json_integer_value(json_object_get(from, "layout")),
+        .offset = json_integer_value(json_object_get(from, "offset")),
+        .chunks = text_of(from, "chunks"),
+        .data = text_of(from, "data")};
+    const bool is_dataset = object->kind == HDF5_DATASET;
+    hdf5_real(json_object_get(from, "fill"), &object->fill);
+    if (!integers_read(from, "extent", HDF5_DIMENSIONS, object->extent, &object->dimensions) ||
+        !integers_read(from, "chunk", HDF5_DIMENSIONS, object->chunk, &chunk_dimensions) ||
+        !integers_read(from, "filters", HDF5_FILTERS, object->filter, &object->filter_count) ||
+        (object->layout == HDF5_CHUNKED && chunk_dimensions != object->dimensions) ||
+        (is_dataset && strlen(object->type) < 2))
         object->fault = "its description is invalid: the file is damaged";
-    return true;
+    else if (is_dataset)
+        object->element_bytes = strtoll(object->type + 2, NULL, 10);
+    return from != NULL;
+}
+
+const json_t *hdf5_attributes(const struct hdf5_reader *reader, const char *path)
+{
+    return json_object_get(object_get(reader, path), "attributes");
 }
 
 int64_t hdf5_elements(const struct hdf5_object *dataset)
@@ -154,18 +164,10 @@ bool hdf5_real(const json_t *value, double *real)
     return json_is_number(value);
 }
 
-static const json_t *attribute_find(const struct hdf5_reader *reader, const char *path,
-                                    const char *name)
-{
-    struct hdf5_object object;
-    return hdf5_object_find(reader, path, &object) ? json_object_get(object.attributes, name)
-                                                   : NULL;
-}
-
 bool hdf5_number_read(const struct hdf5_reader *reader, const struct hdf5_number *number, void *to,
                       struct error *error)
 {
-    const json_t *value = attribute_find(reader, "", number->name);
+    const json_t *value = json_object_get(hdf5_attributes(reader, ""), number->name);
     const int64_t integer = json_integer_value(value);
     const bool is_real = number->kind == HDF5_REAL;
     double real = (double)integer;
@@ -183,7 +185,7 @@ bool hdf5_number_read(const struct hdf5_reader *reader, const struct hdf5_number
 bool hdf5_text_read(const struct hdf5_reader *reader, const char *name, char *text, size_t size,
                     struct error *error)
 {
-    const char *value = json_string_value(attribute_find(reader, "", name));
+    const char *value = json_string_value(json_object_get(hdf5_attributes(reader, ""), name));
     if (value == NULL)
         return hdf5_refuse(reader, error, "its attribute '%s' is missing or not a text", name);
     snprintf(text, size, "%s", value);
@@ -211,7 +213,7 @@ bool hdf5_dataset_find(const struct hdf5_reader *reader, const char *path, const
         reason = "has the wrong type";
     else if (dataset->offset < 0 || dataset->element_bytes < 1 || hdf5_elements(dataset) < 1 ||
              __builtin_mul_overflow(hdf5_elements(dataset), dataset->element_bytes, &bytes) ||
-             dataset->offset > reader->bytes || bytes > reader->bytes - dataset->offset)
+             dataset->offset > reader->stamp.bytes || bytes > reader->stamp.bytes - dataset->offset)
         reason = "is empty or outside the file";
     return reason == NULL || hdf5_refuse(reader, error, "its data set '%s' %s", path, reason);
 }
@@ -224,7 +226,7 @@ void *hdf5_dataset_read(struct hdf5_reader *reader, const char *path, const char
     const int64_t bytes = hdf5_elements(dataset) * dataset->element_bytes;
     const json_t *crc = json_object_get(dataset->attributes, "crc32c");
     /* If many links refer to one data set, the sum of all reads must not exceed the file's size. */
-    if (bytes > table_most_bytes || bytes > reader->bytes - reader->bytes_read) {
+    if (bytes > table_most_bytes || bytes > reader->stamp.bytes - reader->bytes_read) {
         hdf5_refuse(reader, error, "its table '%s' is too large: the file is damaged", path);
         return NULL;
     }

@@ -34,7 +34,7 @@ enum hdf5_kind {
 enum hdf5_layout { HDF5_CONTIGUOUS, HDF5_CHUNKED, HDF5_COMPACT, HDF5_VIRTUAL, HDF5_EXTERNAL };
 
 /* The attribute of a data set with its dimension scales: the path of the first scale of each
- * dimension, or "", if hdf5_reader.datasets has the data set. */
+ * dimension, or "", if hdf5_reader.datasets has the data set or is empty. */
 #define HDF5_SCALES "DIMENSION_LIST"
 
 /* The attribute of a scale that lists the data sets with this scale. */
@@ -79,21 +79,24 @@ struct hdf5_reader {
                      * takes over; NULL: it describes the file */
     /* The caller sets the other members to zero before the first file. */
     const char *path;
-    int descriptor;
     struct file_stamp stamp;
-    int64_t bytes;                        /* of the file */
-    int64_t bytes_read;                   /* by hdf5_dataset_read; at most `bytes` */
+    int64_t bytes_read; /* by hdf5_dataset_read; at most the size of the file */
+    bool is_open;       /* it has a descriptor */
+    int descriptor;
     char *text;                           /* the description */
     struct json_t *description, *objects; /* parsed */
-    bool is_open;
     struct hdf5_child {
         pid_t pid;  /* 0: not started */
         int socket; /* its standard input and output */
     } child;        /* reads all files that are opened with this reader */
 };
 
-/* Close the previous file and open another, which must be a regular file. `path` must stay valid.
- * Call hdf5_reader_close in any case. */
+/* Close the previous file and describe another, with the stamp that it had before. `path` must stay
+ * valid. Call hdf5_reader_close in any case. */
+MUST_CHECK bool hdf5_reader_describe(struct hdf5_reader *reader, const char *path,
+                                     const struct file_stamp *stamp, struct error *error);
+
+/* The same, and open the file, which must be a regular file, for hdf5_dataset_read. */
 MUST_CHECK bool hdf5_reader_open(struct hdf5_reader *reader, const char *path, struct error *error);
 
 void hdf5_reader_close(struct hdf5_reader *reader);
@@ -106,6 +109,9 @@ bool hdf5_refuse(const struct hdf5_reader *reader, struct error *error, const ch
  * another file. Return false if there is none. */
 bool hdf5_object_find(const struct hdf5_reader *reader, const char *path,
                       struct hdf5_object *object);
+
+/* Return the attributes of the object of this path, or NULL. */
+const struct json_t *hdf5_attributes(const struct hdf5_reader *reader, const char *path);
 
 /* Return the number of elements of a data set, or -1 if an int64_t cannot hold it. */
 int64_t hdf5_elements(const struct hdf5_object *dataset);
@@ -162,9 +168,8 @@ void hdf5_child_set_program(const char *path);
  */
 _Noreturn void hdf5_child_run(void);
 
-/* For the child and tests: limit memory, and the time until the next call. The process ends with
- * its parent, and no core is dumped. The limits on time send SIGXCPU and SIGALRM. False: too little
- * memory is left. */
+/* For the child and tests: limit memory and time. The process ends with its parent, and no core is
+ * dumped. The limits on time send SIGXCPU and SIGALRM. False: too little memory is left. */
 MUST_CHECK bool hdf5_child_limit(unsigned cpu_seconds);
 
 /* For the reader: return the description of reader->path that its child sends, which is started if

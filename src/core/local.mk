@@ -21,7 +21,6 @@ libvittrain_a_SOURCES += \
 	src/core/hash.h \
 	src/core/hdf5_child.c \
 	src/core/hdf5_chunks.c \
-	src/core/hdf5_chunks.h \
 	src/core/hdf5_description.c \
 	src/core/hdf5_file.c \
 	src/core/hdf5_file.h \

@@ -13,10 +13,9 @@
 
 json_t *array_attributes(const struct array_path *source, const char *array)
 {
-    struct hdf5_object object;
     char folder[PATH_MAX];
-    if (source->file != NULL && hdf5_object_find(source->reader, array, &object))
-        return json_incref((json_t *)object.attributes);
+    if (source->file != NULL)
+        return json_incref((json_t *)hdf5_attributes(source->reader, array));
     if (!source->is_folder ||
         snprintf(folder, sizeof folder, "%s/%s", source->path, array) >= (int)sizeof folder)
         return NULL;

@@ -9,14 +9,9 @@
 
 /* ---- HDF5 and NetCDF-4. */
 
-/* Open the file with the reader. Its `datasets` must name the arrays that will be opened. A
- * NetCDF-3 file is an error with the command that converts it. */
-MUST_CHECK bool array_hdf5_file_open(struct hdf5_reader *reader, const char *path,
-                                     struct error *error);
-
-/* Open a data set as an array, with the conventions of NetCDF: scale_factor, add_offset,
- * _FillValue, missing_value, valid_min, valid_max, valid_range. `path`, the path of `file`, must
- * stay valid. Call array_close in any case. */
+/* Open a data set that the reader has described as an array, with the conventions of NetCDF:
+ * scale_factor, add_offset, _FillValue, missing_value, valid_min, valid_max, valid_range. `path`,
+ * the path of `file`, must stay valid. Call array_close in any case. */
 MUST_CHECK bool array_hdf5_open(const struct hdf5_reader *reader, const char *name,
                                 const char *path, struct open_file *file, struct array *array,
                                 struct error *error);

@@ -154,24 +154,6 @@ bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_RE
     return false;
 }
 
-bool array_hdf5_file_open(struct hdf5_reader *reader, const char *path, struct error *error)
-{
-    char first[4] = "";
-    if (hdf5_reader_open(reader, path, error))
-        return true;
-    if (reader->is_open)
-        durable_pread(reader->descriptor, first, sizeof first, 0);
-    const bool is_old = memcmp(first, "CDF", 3) == 0;
-    if (!is_old && strstr(error->text, "file signature not found") == NULL)
-        return false;
-    error_clear(error);
-    if (is_old)
-        return error_set(error, ERROR_DATA,
-                         "%s is a NetCDF-3 file: convert it with `nccopy -k nc4 %s NEW.nc`", path,
-                         path);
-    return error_set(error, ERROR_DATA, "%s is not an HDF5 or NetCDF-4 file", path);
-}
-
 /* ---- data sets ---- */
 
 /* Read the table of chunks or, if the layout is compact, the values. */

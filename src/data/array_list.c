@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/data_options.h"
+#include "config/option_types.h"
 #include "core/allocate.h"
 #include "core/text.h"
 #include "data/array_attributes.h"
@@ -229,26 +229,17 @@ static bool has_order(const struct array_entry *entry)
 }
 
 /* Set the order of the dimensions of all arrays that may be images. */
-static void orders_read(struct array_list *list, const char *path)
+static void orders_set(struct array_list *list, const struct array_path *source)
 {
-    struct text_stream names;
-    struct array_path source;
     struct error reason = {0};
-    text_stream_open(&names);
-    for (size_t n = 0; n < list->count; n++)
-        if (has_order(&list->entry[n]))
-            fprintf(names.stream, "%s,", list->entry[n].path + 1);
-    char *datasets = text_stream_close(&names);
-    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = datasets};
-    const bool good = array_path_open(&source, path, &reader, &reason);
-    for (size_t n = 0; good && n < list->count; n++) {
+    for (size_t n = 0; n < list->count; n++) {
         struct array_entry *entry = &list->entry[n];
         struct array array = {.dimensions = entry->dimensions};
         struct grid grid = {0};
         if (!has_order(entry))
             continue;
         memcpy(array.extent, entry->extent, sizeof array.extent);
-        grid_add(&grid, &source, entry->path + 1, &array);
+        grid_add(&grid, source, entry->path + 1, &array);
         if (!grid_set_order(&grid, 0, entry->extent, DATA_ORDER_AUTO, &entry->channels_last,
                             &reason)) {
             entry->kind = '\0';
@@ -258,10 +249,6 @@ static void orders_read(struct array_list *list, const char *path)
         error_clear(&reason);
         grid_close(&grid);
     }
-    error_clear(&reason);
-    hdf5_reader_close(&reader);
-    array_path_close(&source);
-    free(datasets);
 }
 
 /* Mark the arrays to which others of their group refer: coordinates, bounds and grid mappings. */
@@ -306,11 +293,11 @@ bool array_list_read(const char *path, struct array_list *list, struct error *er
             hdf5_object_add(list, &source, name);
         }
     }
-    hdf5_reader_close(&reader);
-    array_path_close(&source);
     references_mark(list);
     if (good)
-        orders_read(list, path);
+        orders_set(list, &source);
+    hdf5_reader_close(&reader);
+    array_path_close(&source);
     return good;
 }
 

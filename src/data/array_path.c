@@ -64,7 +64,16 @@ bool array_path_open(struct array_path *self, const char *path, struct hdf5_read
                    (count >= 4 && memcmp(first, "PK\3\4", 4) == 0); /* .npz */
     if (self->is_npy)
         array_path_close(self);
-    return self->is_npy || array_hdf5_file_open(reader, path, error);
+    if (memcmp(first, "CDF", 3) == 0)
+        return error_set(error, ERROR_DATA,
+                         "%s is a NetCDF-3 file: convert it with `nccopy -k nc4 %s NEW.nc`", path,
+                         path);
+    if (self->is_npy || hdf5_reader_describe(reader, path, &stamp, error))
+        return true;
+    if (strstr(error->text, "file signature not found") == NULL)
+        return false;
+    error_clear(error);
+    return error_set(error, ERROR_DATA, "%s is not an HDF5 or NetCDF-4 file", path);
 }
 
 /* True if NAME.npy exists in the folder. */

@@ -281,16 +281,8 @@ void arrays_file_close(struct arrays_file *file)
 
 /* ---- descriptions of other ranks ---- */
 
-/* The start of a description. The times and the arrays follow: of each its struct, the path of its
- * folder or of its own file, its chunks, and its data. Each part fills whole words. */
-struct description {
-    int64_t number; /* of the file */
-    int opened;
-    bool is_empty, has_times;
-    struct series_file times;
-    char time_name[64];
-};
-
+/* A description: the number of the file, its struct, its times, and of each array its struct, the
+ * path of its folder or of its own file, its chunks, and its data. Each part fills whole words. */
 static void part_put(struct byte_buffer *list, const void *part, int64_t bytes)
 {
     static const char zeros[8];
@@ -313,14 +305,9 @@ static int64_t data_bytes(const struct array *array)
 
 static void file_put(struct byte_buffer *list, int64_t number, const struct arrays_file *file)
 {
-    struct description description = {.number = number,
-                                      .opened = file->opened,
-                                      .is_empty = file->is_empty,
-                                      .has_times = file->times.time != NULL,
-                                      .times = file->times};
-    memcpy(description.time_name, file->time_name, sizeof file->time_name);
-    part_put(list, &description, sizeof description);
-    if (description.has_times)
+    part_put(list, &number, sizeof number);
+    part_put(list, file, sizeof *file);
+    if (file->times.time != NULL)
         part_put(list, file->times.time, file->times.samples * (int64_t)sizeof(double));
     for (int v = 0; v < file->opened; v++) {
         const struct array *array = &file->array[v];
@@ -360,25 +347,22 @@ static void array_take(struct array *array, bool is_own, struct arrays_file *fil
 static void file_take(struct arrays *self, const struct split_file *files,
                       struct arrays_file *described, uint8_t **at)
 {
-    const struct description *description = part_take(at, sizeof *description);
-    struct arrays_file *file = &described[description->number];
+    const int64_t *number = part_take(at, sizeof *number);
+    const struct arrays_file *from = part_take(at, sizeof *from);
+    struct arrays_file *file = &described[*number];
     const bool is_own = file->path != NULL;
-    const int64_t times = description->times.samples * (int64_t)sizeof(double);
+    const int64_t times = from->times.time != NULL ? from->times.samples : 0;
+    const double *time = part_take(at, times * (int64_t)sizeof *time);
     if (!is_own) {
-        file->path = allocate_copy(files[description->number].path);
+        *file = *from;
+        file->path = allocate_copy(files[*number].path);
+        file->place = (struct array_path){.path = file->path};
         file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
-        file->is_empty = description->is_empty;
-        file->opened = description->opened;
-        file->times = description->times;
         file->times.path = file->path;
-        memcpy(file->time_name, description->time_name, sizeof file->time_name);
-        file->place.path = file->path;
     }
-    if (description->has_times) {
-        const double *time = part_take(at, times);
-        if (!is_own)
-            file->times.time = memcpy(allocate((size_t)times, 1), time, (size_t)times);
-    }
+    if (!is_own && times > 0)
+        file->times.time =
+            memcpy(allocate((size_t)times, sizeof *time), time, (size_t)times * sizeof *time);
     for (int v = 0; v < file->opened; v++) {
         const struct array *array = (const struct array *)(const void *)*at;
         if (!is_own && array->files.folder == NULL && !array->owns_file && file->place.file == NULL)

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "config/data_options.h"
+#include "config/option_types.h"
 #include "data/array.h"
 #include "data/value_transform.h"
 

@@ -351,7 +351,6 @@ void mix_open(struct mix *mix, const struct options *options, int64_t width, int
     *mix = (struct mix){.seed = (uint64_t)options->run.seed,
                         .mixup = training ? options->augment.mixup : 0,
                         .cutmix = training ? options->augment.cutmix : 0,
-                        .cut_share = options->augment.mix_switch,
                         .width = width,
                         .height = height};
 }
@@ -425,7 +424,7 @@ void mix_plan(const struct mix *mix, uint32_t epoch, uint32_t index, struct mix_
 {
     struct random_block choice =
         random_block_at(mix->seed, RANDOM_MIX, 0, epoch, index, BLOCK_CHOICE);
-    double cut_share = mix->mixup > 0 ? mix->cutmix > 0 ? mix->cut_share : 0 : 1;
+    double cut_share = mix->mixup > 0 ? mix->cutmix > 0 ? 0.5 : 0 : 1;
     bool cut = (double)random_uniform(choice.word[2]) < cut_share;
     double share = mix_draw_share(mix, epoch, index, cut ? mix->cutmix : mix->mixup);
     if (!cut) {

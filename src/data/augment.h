@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "config/option_types.h"
 #include "data/image_change.h"
 #include "device/device.h"
 
@@ -60,7 +61,6 @@ enum { MIX_GROUP = 2 };
 struct mix {
     uint64_t seed;
     double mixup, cutmix;  /* alpha of the Beta(alpha, alpha) distributions; 0: off */
-    double cut_share;      /* probability of CutMix if both are on */
     int64_t width, height; /* of the images */
 };
 
@@ -89,7 +89,7 @@ struct augment {
     int64_t width, height; /* after the resize */
     double flip, vflip, rotate, translate, erase, noise, channel_dropout;
     bool rot90;
-    int roll; /* enum roll_choice */
+    enum roll_choice roll;
     double erase_scale[2], erase_ratio[2];
     int64_t crop_pad;
     bool active;                 /* false: evaluation, only resize and normalise */

@@ -21,10 +21,10 @@ struct crop {
     bool random_resized;
     double scale[2], ratio[2]; /* limits of random_resized */
     struct image_size resize;  /* otherwise: target size of the resize */
-    int resize_to;             /* enum resize_choice */
-    bool window;               /* or no resize: only the pixels of the crop are read (window.h) */
-    int take;                  /* then enum crop_choice */
-    int64_t pad;               /* zeros added to each side before cropping */
+    enum resize_choice resize_to;
+    bool window;           /* or no resize: only the pixels of the crop are read (window.h) */
+    enum crop_choice take; /* then */
+    int64_t pad;           /* zeros added to each side before cropping */
     enum resize_filter filter;
     bool scaled_decode; /* a JPEG may be decoded at 1/2, 1/4 or 1/8 if the result is not smaller
                            than needed */

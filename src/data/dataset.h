@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "config/command_options.h"
+#include "config/option_types.h"
 #include "core/error.h"
 #include "data/value_transform.h"
 #include "device/image.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "config/data_options.h"
+#include "config/option_types.h"
 #include "core/allocate.h"
 #include "core/json_value.h"
 #include "core/text.h"

@@ -49,19 +49,37 @@ bool image_list_walk(struct image_list *list, const char *folder, bool skip_brok
 
 /* Precedes the entries in the index. */
 struct header {
-    int64_t count, classes, held_out;
+    int64_t count, classes, held_out, sum;
 };
+
+static uint32_t list_sum(const struct image_list *list, int64_t count)
+{
+    uint32_t sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const char *name = list->text + list->entry[i].name;
+        const int32_t label = (int32_t)list->entry[i].label;
+        sum = crc32c_update(sum, name, strlen(name) + 1);
+        sum = crc32c_update(sum, &label, sizeof label);
+    }
+    return sum;
+}
 
 void image_list_share(struct dataset *dataset)
 {
     struct image_list *list = dataset->self;
     struct byte_buffer all = {0};
     if (dataset->rank == 0) {
-        const struct header own = {(int64_t)(list->entries.count / sizeof *list->entry),
-                                   dataset->classes, dataset->held_out};
+        const int64_t count = (int64_t)(list->entries.count / sizeof *list->entry);
+        list->entry = (const struct image_entry *)(const void *)list->entries.data;
+        list->text = (const char *)list->texts.data;
+        const struct header own = {count, dataset->classes, dataset->held_out,
+                                   list_sum(list, count)};
         byte_buffer_append(&all, &own, sizeof own);
         byte_buffer_append(&all, list->entries.data, list->entries.count);
         byte_buffer_append(&all, list->texts.data, list->texts.count);
+        free(list->entries.data);
+        free(list->texts.data);
+        list->entries = list->texts = (struct byte_buffer){0};
     }
     comm_join(dataset->comm, all.data, (int64_t)all.count, &list->index);
     const struct header *header = (const struct header *)(const void *)list->index.data;
@@ -69,6 +87,7 @@ void image_list_share(struct dataset *dataset)
     list->text = (const char *)(list->entry + header->count);
     dataset->count = header->count;
     dataset->held_out = header->held_out != 0;
+    dataset->sum = (uint32_t)header->sum;
     if (dataset->rank != 0 && header->classes > 0) {
         const char *name = list->text;
         dataset->classes = header->classes;
@@ -107,14 +126,9 @@ bool image_list_check(struct dataset *dataset, const struct options *options, st
             if (!broken[i])
                 list->kept[dataset->count++] = list->entry[i];
         list->entry = list->kept;
+        dataset->sum = list_sum(list, dataset->count);
     }
     free(broken);
-    for (int64_t i = 0; i < dataset->count; i++) {
-        const char *name = list->text + list->entry[i].name;
-        const int32_t label = (int32_t)list->entry[i].label;
-        dataset->sum = crc32c_update(dataset->sum, name, strlen(name) + 1);
-        dataset->sum = crc32c_update(dataset->sum, &label, sizeof label);
-    }
     return true;
 }
 

@@ -32,10 +32,11 @@ MUST_CHECK bool image_list_walk(struct image_list *list, const char *folder, boo
                                 int64_t label, struct error *error);
 
 /* Collective over dataset->comm. Copy the list of rank 0 and its classes, class_name and held_out
- * to all ranks. Set dataset->count, and dataset->seen from the sizes of some files. */
+ * to all ranks. Set dataset->count, dataset->sum, and dataset->seen from the sizes of some files.
+ */
 void image_list_share(struct dataset *dataset);
 /* Collective. Check every file, each by one rank. Files that are not images are an error, or
- * removed with data.skip_broken=on. Set dataset->sum. */
+ * removed with data.skip_broken=on. */
 MUST_CHECK bool image_list_check(struct dataset *dataset, const struct options *options,
                                  struct error *error);
 

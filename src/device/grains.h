@@ -8,7 +8,7 @@
 #ifndef VITTRAIN_DEVICE_GRAINS_H
 #define VITTRAIN_DEVICE_GRAINS_H
 
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/arena.h"
 #include "device/device.h"
 

@@ -152,7 +152,7 @@ bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options 
     }
     groups_open(mesh, placement.number, shard);
     policy_set(mesh, options, &placement);
-    enum transport_choice transport = (enum transport_choice)options->transport;
+    enum transport_choice transport = options->transport;
     mesh->shard->backend->set_transport(mesh->shard, transport, error);
     mesh->replica->backend->set_transport(mesh->replica, transport, error);
     if (comm_agree(world, error))

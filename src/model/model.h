@@ -4,7 +4,7 @@
 #ifndef VITTRAIN_MODEL_MODEL_H
 #define VITTRAIN_MODEL_MODEL_H
 
-#include "config/data_options.h"
+#include "config/option_types.h"
 #include "core/arena.h"
 #include "device/device.h"
 #include "mesh/flat.h"

@@ -4,7 +4,7 @@
 #ifndef VITTRAIN_MODEL_VIT_H
 #define VITTRAIN_MODEL_VIT_H
 
-#include "config/model_options.h"
+#include "config/option_types.h"
 #include "model/model.h"
 
 struct vit_shape {

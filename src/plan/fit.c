@@ -12,8 +12,9 @@
 
 /* Plan the run with other settings, with the same batch or with the largest one that fits. If it
  * fits, append the settings to `advice` and return true. */
-static bool way_try(const struct plan *plan, int strategy, int checkpoint_activations,
-                    bool same_batch, size_t room, char *advice, size_t size)
+static bool way_try(const struct plan *plan, enum strategy_choice strategy,
+                    enum checkpoint_activations_choice checkpoint_activations, bool same_batch,
+                    size_t room, char *advice, size_t size)
 {
     static const char *const separator[] = {"", " with ", " and "};
     const struct options *options = &plan->options;
@@ -40,8 +41,7 @@ static bool way_try(const struct plan *plan, int strategy, int checkpoint_activa
                  (long long)largest * (global ? plan->ranks : 1));
         settings[count++] = batch;
     }
-    snprintf(name, sizeof name, "mesh.strategy=%s",
-             mesh_strategy_name((enum strategy_choice)strategy));
+    snprintf(name, sizeof name, "mesh.strategy=%s", mesh_strategy_name(strategy));
     if (strategy != options->mesh.strategy)
         settings[count++] = name;
     if (checkpoint_activations != options->train.checkpoint_activations)
@@ -52,10 +52,11 @@ static bool way_try(const struct plan *plan, int strategy, int checkpoint_activa
 }
 
 /* Try the other strategies with the same batch, in order of increasing communication. */
-static bool strategies_try(const struct plan *plan, int checkpoint_activations, size_t room,
+static bool strategies_try(const struct plan *plan,
+                           enum checkpoint_activations_choice checkpoint_activations, size_t room,
                            char *advice, size_t size)
 {
-    for (int strategy = 0; strategy < STRATEGIES; strategy++)
+    for (enum strategy_choice strategy = 0; strategy < STRATEGIES; strategy++)
         if (strategy != plan->options.mesh.strategy &&
             way_try(plan, strategy, checkpoint_activations, true, room, advice, size))
             return true;
@@ -74,8 +75,9 @@ void fit_advise(struct error *error)
                               .training = shortage->training};
     const bool training = plan.training;
     const size_t room = (size_t)shortage->room;
-    const int own = plan.options.mesh.strategy, kept = plan.options.train.checkpoint_activations;
-    const int least = plan.ranks > 1 ? STRATEGY_FSDP : own;
+    const enum strategy_choice own = plan.options.mesh.strategy;
+    const enum checkpoint_activations_choice kept = plan.options.train.checkpoint_activations;
+    const enum strategy_choice least = plan.ranks > 1 ? STRATEGY_FSDP : own;
     const bool blocks = training && kept != CHECKPOINT_ACTIVATIONS_BLOCK &&
                         model_recomputes(plan.options.model.name);
     char advice[512] = "";

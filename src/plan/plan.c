@@ -32,7 +32,8 @@ static int64_t micro_batch(const struct plan *plan)
                              options->train.accumulate);
 }
 
-struct plan plan_with(const struct plan *plan, int strategy, int checkpoint_activations)
+struct plan plan_with(const struct plan *plan, enum strategy_choice strategy,
+                      enum checkpoint_activations_choice checkpoint_activations)
 {
     struct plan other = *plan;
     if (other.options.mesh.strategy != strategy)

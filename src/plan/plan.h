@@ -70,9 +70,10 @@ struct plan {
 MUST_CHECK bool plan_open(struct plan *plan, const struct options *options, int ranks,
                           int node_ranks, struct error *error);
 
-/* Return the plan with another strategy (enum strategy_choice) and its default mesh.shard, and with
+/* Return the plan with another strategy and its default mesh.shard, and with
  * other checkpoint_activations. If the strategy is that of the options, mesh.shard is kept. */
-struct plan plan_with(const struct plan *plan, int strategy, int checkpoint_activations);
+struct plan plan_with(const struct plan *plan, enum strategy_choice strategy,
+                      enum checkpoint_activations_choice checkpoint_activations);
 
 /* Open a session with the plan's options on a mesh without ranks, and measure its memory, also by
  * unit (session->memory.rows). The caller closes it, also on failure, and keeps the plan until

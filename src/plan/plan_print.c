@@ -105,9 +105,9 @@ static void strategy_print(const struct plan *plan, const struct machine *machin
     struct step_prediction prediction;
     struct error error = {0};
     char name[32];
-    snprintf(
-        name, sizeof name, "%s%s", mesh_strategy_name((enum strategy_choice)options->mesh.strategy),
-        options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK ? ", block" : "");
+    snprintf(name, sizeof name, "%s%s", mesh_strategy_name(options->mesh.strategy),
+             options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK ? ", block"
+                                                                                   : "");
     printf("%-14s", name);
     if (plan_session(plan, &session, &error) && plan_traffic(plan, &sent, &error)) {
         for (int i = 0; i < MEMORY_CLASSES; i++)
@@ -154,10 +154,10 @@ bool plan_memory_print(const struct plan *plan, const struct machine *machine, s
     header_print("MiB per rank", "");
     printf(" %11s %11s %11s%s%s\n", "sent shard", "replica", "network",
            memory > 0 ? "     largest" : "", machine != NULL ? "     step ms     exposed" : "");
-    for (int block = CHECKPOINT_ACTIVATIONS_NONE;
+    for (enum checkpoint_activations_choice block = CHECKPOINT_ACTIVATIONS_NONE;
          block <= (recomputes ? CHECKPOINT_ACTIVATIONS_BLOCK : CHECKPOINT_ACTIVATIONS_NONE);
          block++)
-        for (int strategy = 0; strategy < STRATEGIES; strategy++) {
+        for (enum strategy_choice strategy = 0; strategy < STRATEGIES; strategy++) {
             other = plan_with(plan, strategy, block);
             strategy_print(&other, machine, base, room);
         }
@@ -338,9 +338,9 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
     plan = *wanted;
     plan.ranks = ranks;
     plan.node_ranks = ranks < machine->node_ranks ? ranks : machine->node_ranks;
-    plan.options.train.global_batch = feed_global_batch(&wanted->options, wanted->ranks);
-    if (plan.options.plan.scaling != SCALING_STRONG)
-        plan.options.train.global_batch = plan.options.train.global_batch / wanted->ranks * ranks;
+    if (wanted->options.train.global_batch == 0) /* weak scaling */
+        plan.options.train.global_batch =
+            feed_global_batch(&wanted->options, wanted->ranks) / wanted->ranks * ranks;
     if (plan.options.train.global_batch < ranks) {
         printf("%6d the batch of %lld images is less than one per rank\n", ranks,
                (long long)plan.options.train.global_batch);
@@ -384,13 +384,12 @@ void plan_cluster_print(const struct plan *plan, const struct machine *machine)
         wanted.options.train.precision = machine_multiplies(machine, TYPE_BF16)   ? PRECISION_BF16
                                          : machine_multiplies(machine, TYPE_FP16) ? PRECISION_FP16
                                                                                   : PRECISION_FP32;
+    const bool is_strong = wanted.options.train.global_batch > 0;
     printf("\nPrediction for %s%s%s, %s, %s scaling (%s), %d rank%s per node. Times in "
            "milliseconds, memory in MiB per rank%s.\n\n",
            machine->path, machine->device[0] != '\0' ? ": " : "", machine->device,
-           mesh_strategy_name((enum strategy_choice)wanted.options.mesh.strategy),
-           wanted.options.plan.scaling == SCALING_STRONG ? "strong" : "weak",
-           wanted.options.plan.scaling == SCALING_STRONG ? "the global batch is fixed"
-                                                         : "the batch per rank is fixed",
+           mesh_strategy_name(wanted.options.mesh.strategy), is_strong ? "strong" : "weak",
+           is_strong ? "the global batch is fixed" : "the batch per rank is fixed",
            machine->node_ranks, machine->node_ranks == 1 ? "" : "s",
            machine->memory > 0 ? " (!: more than it has)" : "");
     printf("%6s %6s %9s %8s %12s %11s %11s %11s %8s %12s%s\n", "ranks", "nodes", "mesh", "batch",

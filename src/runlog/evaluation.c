@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/run_options.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/columns.h"
 #include "runlog/evaluation.h"

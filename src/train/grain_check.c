@@ -69,7 +69,7 @@ static uint64_t check_random(const struct grain_check *check, int rank)
 static enum flip_choice flip_here(const struct session *session)
 {
     const bool here = session->options->debug.flip_rank == session->mesh.world->rank;
-    return here ? (enum flip_choice)session->options->debug.flip : FLIP_OFF;
+    return here ? session->options->debug.flip : FLIP_OFF;
 }
 
 /* Inverts a bit of this rank's copy of the largest tensor of the first unit. */

@@ -11,7 +11,7 @@
 #ifndef VITTRAIN_TRAIN_GRAIN_CHECK_H
 #define VITTRAIN_TRAIN_GRAIN_CHECK_H
 
-#include "config/train_options.h"
+#include "config/option_types.h"
 #include "train/session.h"
 
 struct step_context;

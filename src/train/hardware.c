@@ -59,7 +59,7 @@ struct device *hardware_open(const struct options *options, const struct comm *n
     static bool logged; /* once: planning opens many sessions */
     struct error why = {0};
     struct device *device = NULL;
-    switch ((enum backend_choice)options->run.backend) {
+    switch (options->run.backend) {
     case BACKEND_CUDA:
         return backend_open("cuda", options, node, error);
     case BACKEND_AUTO:

@@ -127,7 +127,7 @@ static bool split_open(struct inference *inference, struct comm *world, struct e
         return error_set(error, ERROR_USAGE,
                          "predict.split=train: training samples are windows of fields; name the "
                          "files, which are predicted whole");
-    if (!feed_open(feed, options, (enum data_split)options->predict.split, world, error))
+    if (!feed_open(feed, options, options->predict.split, world, error))
         return false;
     if (options->predict.split == SPLIT_TEST && feed->dataset.held_out)
         options->predict.split = SPLIT_VALIDATION;

@@ -9,17 +9,11 @@
 #include "core/integer.h"
 
 /* Coefficients of the Newton-Schulz iteration, as in timm.optim.muon. */
-static const double muon_factors[][NEWTON_SCHULZ_STEPS][3] = {
-    [MUON_FACTORS_QUINTIC] = {{4.0848, -6.8946, 2.9270},
-                              {3.9505, -6.3029, 2.6377},
-                              {3.7418, -5.5913, 2.3037},
-                              {2.8769, -3.1427, 1.2046},
-                              {2.8366, -3.0525, 1.2012}},
-    [MUON_FACTORS_ORIGINAL] = {{3.4445, -4.7750, 2.0315},
-                               {3.4445, -4.7750, 2.0315},
-                               {3.4445, -4.7750, 2.0315},
-                               {3.4445, -4.7750, 2.0315},
-                               {3.4445, -4.7750, 2.0315}}};
+static const double muon_factors[NEWTON_SCHULZ_STEPS][3] = {{4.0848, -6.8946, 2.9270},
+                                                            {3.9505, -6.3029, 2.6377},
+                                                            {3.7418, -5.5913, 2.3037},
+                                                            {2.8769, -3.1427, 1.2046},
+                                                            {2.8366, -3.0525, 1.2012}};
 
 /* Liu et al. 2025: the update's root mean square is about 0.2, like AdamW's. */
 static double scale_match_rms_adamw(int64_t rows, int64_t columns)
@@ -52,7 +46,7 @@ void optimizer_open(struct optimizer *optimizer, const struct options *options)
     if (optimizer->trust < 0)
         optimizer->trust = optimizer->rule == UPDATE_LARS ? 0.001 : 1;
     optimizer->newton_schulz = (struct newton_schulz){
-        .factors = muon_factors[options->optim.muon_factors],
+        .factors = muon_factors,
         .epsilon = optimizer->epsilon,
         .scale = options->optim.muon_scale == MUON_SCALE_ORIGINAL ? scale_original
                                                                   : scale_match_rms_adamw};

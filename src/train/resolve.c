@@ -22,7 +22,7 @@
 enum { PHOTO_MIN_PIXELS = 64 /* pixels: smaller images have the recipe `cifar` */ };
 static const double usual_crop_fraction = 0.875;
 
-static bool crop_is_set(int crop)
+static bool crop_is_set(enum crop_choice crop)
 {
     return crop == CROP_CENTER || crop == CROP_RANDOM;
 }
@@ -41,11 +41,12 @@ static void number_set(double *option, double value)
         *option = value;
 }
 
-static void choice_set(int *option, int automatic, int value)
-{
-    if (*option == automatic)
-        *option = value;
-}
+/* Set a choice that is automatic. */
+#define CHOICE_SET(option, automatic, value)                                                       \
+    do {                                                                                           \
+        if ((option) == (automatic))                                                               \
+            (option) = (value);                                                                    \
+    } while (0)
 
 /* Evaluate the centre of an image. If the metadata of the weights have a size for the resize, use
  * it in proportion to the size of the model's images; else resize the shorter side. */
@@ -56,10 +57,10 @@ static void evaluation_resolve(struct eval_options *eval, const struct model_ent
     const struct options *trained = weights != NULL ? &weights->options : NULL;
     const bool known = trained != NULL && trained->model.image > 0 && trained->eval.resize > 0 &&
                        trained->eval.crop == CROP_CENTER;
-    choice_set(&eval->crop, CROP_AUTO, CROP_CENTER);
+    CHOICE_SET(eval->crop, CROP_AUTO, CROP_CENTER);
     if (eval->crop == CROP_NONE)
         return;
-    choice_set(&eval->resize_to, RESIZE_AUTO, known ? trained->eval.resize_to : RESIZE_SHORTER);
+    CHOICE_SET(eval->resize_to, RESIZE_AUTO, known ? trained->eval.resize_to : RESIZE_SHORTER);
     if (eval->resize == 0)
         eval->resize = known ? image * trained->eval.resize / trained->model.image
                              : (int64_t)floor((double)image / fraction);
@@ -164,19 +165,19 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     number_set(&augment->rotate, cifar ? 15 : 0);
     number_set(&augment->translate, cifar ? 0.1 : 0);
     number_set(&augment->erase, cifar ? 0.5 : 0);
-    choice_set(&augment->random_resized_crop, SWITCH_AUTO,
+    CHOICE_SET(augment->random_resized_crop, SWITCH_AUTO,
                photos && free_geometry ? SWITCH_ON : SWITCH_OFF);
-    choice_set(&augment->crop, CROP_AUTO, CROP_NONE);
-    choice_set(&augment->resize_to, RESIZE_AUTO, RESIZE_SQUARE);
+    CHOICE_SET(augment->crop, CROP_AUTO, CROP_NONE);
+    CHOICE_SET(augment->resize_to, RESIZE_AUTO, RESIZE_SQUARE);
     if (photos && evaluates_centre && augment->random_resized_crop == SWITCH_ON)
         evaluation_resolve(&options->eval, entry, weights, image);
     normalisation_resolve(augment, dataset, entry, weights);
     if (photos && weights != NULL)
-        choice_set(&augment->interpolation, INTERPOLATION_AUTO,
+        CHOICE_SET(augment->interpolation, INTERPOLATION_AUTO,
                    weights->options.augment.interpolation);
-    choice_set(&augment->interpolation, INTERPOLATION_AUTO,
-               photos ? (int)entry->interpolation : INTERPOLATION_BILINEAR);
-    choice_set(&augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
+    CHOICE_SET(augment->interpolation, INTERPOLATION_AUTO,
+               photos ? entry->interpolation : INTERPOLATION_BILINEAR);
+    CHOICE_SET(augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
     return true;
 }
 
@@ -195,9 +196,9 @@ static bool loss_resolve(struct options *options, const struct dataset *dataset,
                          has_labels ? "image" : "pixel");
     const bool several = options->data.task == TASK_LABELS;
     const bool is_regression = options->data.task == TASK_REGRESSION;
-    const int usual = is_regression ? TRAIN_LOSS_SQUARED
-                      : several     ? TRAIN_LOSS_BCE
-                                    : TRAIN_LOSS_CROSS_ENTROPY;
+    const enum train_loss_choice usual = is_regression ? TRAIN_LOSS_SQUARED
+                                         : several     ? TRAIN_LOSS_BCE
+                                                       : TRAIN_LOSS_CROSS_ENTROPY;
     const char *what = is_regression ? "a regression"
                        : several     ? "several labels of a sample"
                        : is_class    ? "classes of pixels"
@@ -205,10 +206,9 @@ static bool loss_resolve(struct options *options, const struct dataset *dataset,
     const bool has_metric[] = {
         [MONITOR_TOP1] = !is_regression, [MONITOR_LOSS] = true,   [MONITOR_TOP5] = has_labels,
         [MONITOR_MIOU] = is_class,       [MONITOR_MAP] = several, [MONITOR_NONE] = true};
-    choice_set(&options->train.loss, TRAIN_LOSS_AUTO, usual);
-    choice_set(&options->checkpoint.monitor, MONITOR_AUTO,
-               has_labels ? MONITOR_TOP1 : MONITOR_LOSS);
-    const int loss = options->train.loss;
+    CHOICE_SET(options->train.loss, TRAIN_LOSS_AUTO, usual);
+    CHOICE_SET(options->checkpoint.monitor, MONITOR_AUTO, has_labels ? MONITOR_TOP1 : MONITOR_LOSS);
+    const enum train_loss_choice loss = options->train.loss;
     options_value_text(options, "train.loss", text, sizeof text);
     const bool binary = loss == TRAIN_LOSS_BCE || loss == TRAIN_LOSS_BCE_SUM;
     if (loss != usual && !(binary && (has_labels || several)) &&

@@ -9,7 +9,7 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/model_metadata.h"
-#include "config/option_changes.h"
+#include "config/options.h"
 #include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/integer.h"

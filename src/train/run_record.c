@@ -11,7 +11,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "config/option_changes.h"
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/file.h"

@@ -84,7 +84,7 @@ double schedule_rate(const struct schedule *schedule, int64_t step)
         const double factor = options->name == SCHEDULE_PLATEAU ? schedule->plateau_factor : 1;
         return rate * factor * (double)(unit + 1) / (double)options->warmup;
     }
-    switch ((enum schedule_choice)options->name) {
+    switch (options->name) {
     case SCHEDULE_CONSTANT:
         return rate;
     case SCHEDULE_COSINE:
@@ -141,7 +141,7 @@ double schedule_base_rate(const struct options *options, int64_t global_batch)
 {
     double ratio = (double)global_batch / (double)options->optim.lr_batch;
 
-    switch ((enum rate_scale_choice)options->optim.lr_scale) {
+    switch (options->optim.lr_scale) {
     case RATE_SCALE_NONE:
         return options->optim.lr;
     case RATE_SCALE_LINEAR:

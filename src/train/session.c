@@ -245,9 +245,9 @@ void session_measure(struct session *session, int64_t batch, const struct image_
     const struct options *options = session->options;
     const struct image_source known = input_source(&session->input, source);
     /* On a GPU node the host has cores and memory to spare, so auto writes in the background. */
-    bool background = options->checkpoint.background == BACKGROUND_AUTO
+    bool background = options->checkpoint.background == SWITCH_AUTO
                           ? hardware_has_memory(session->device)
-                          : options->checkpoint.background == BACKGROUND_YES;
+                          : options->checkpoint.background == SWITCH_ON;
     bool snapshot = training && background && options->checkpoint.writers != WRITERS_NODE0;
     session->batch = batch;
     memory->loader_bytes = feed_bytes(options, &known, batch, training);
@@ -324,7 +324,7 @@ static bool session_fits(struct session *session, int64_t batch, const struct im
     const size_t rows = (size_t)session->model->unit_count + ARENA_UNIT_ROWS;
     memset(memory->rows, 0, rows * sizeof *memory->rows);
     session_measure(session, batch, source, training, memory->rows);
-    if (memory->snapshot_bytes > 0 && options->checkpoint.background == BACKGROUND_AUTO) {
+    if (memory->snapshot_bytes > 0 && options->checkpoint.background == SWITCH_AUTO) {
         const size_t available = memory_available("") / (size_t)node->size;
         int64_t lacks = available > 0 && session_host_bytes(session) > available;
         comm_all_reduce(world, &lacks, 1, COMM_INT64, COMM_MAX);

@@ -104,9 +104,8 @@ static bool folder_open(struct trainer *trainer, struct error *error)
         return false;
     log_info("run folder: %s%s", folder->path, folder->resuming ? " (resuming)" : "");
     target->directory = folder->checkpoints;
-    if (!checkpoint_probe(folder->checkpoints, trainer->run.world,
-                          (enum writers_choice)options->checkpoint.writers, &target->writers,
-                          error) ||
+    if (!checkpoint_probe(folder->checkpoints, trainer->run.world, options->checkpoint.writers,
+                          &target->writers, error) ||
         !trainer_find_checkpoint(trainer, error))
         return false;
     if (trainer->run.world->rank == 0)
@@ -212,8 +211,7 @@ static bool set_up(struct trainer *trainer, const struct options *given, struct 
         if (!elastic && !folder_open(trainer, error))
             return false;
         if (checkpoints->target.writers == WRITERS_NODE0) {
-            if (session->memory.snapshot != NULL ||
-                options->checkpoint.background == BACKGROUND_YES)
+            if (session->memory.snapshot != NULL || options->checkpoint.background == SWITCH_ON)
                 log_info("checkpoints: not in the background, because the first node writes for "
                          "all nodes");
             session_drop_snapshot(session);

@@ -9,7 +9,7 @@
 
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/weights_file.h"
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/file.h"
 #include "core/hdf5_reader.h"
 #include "core/log.h"

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/file.h"
 #include "model_fixture.h"
 #include "test.h"

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "checkpoint/safetensors.h"
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/hdf5_file.h"
 #include "core/text.h"
 #include "model_fixture.h"

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "config/run_options.h"
+#include "config/option_types.h"
 #include "core/file.h"
 #include "core/folder.h"
 #include "core/text.h"

@@ -147,11 +147,6 @@ static void virtual_data(hid_t file)
     replace(file, "deck", text_type(), space, creation);
 }
 
-static void huge_text(hid_t file)
-{
-    replace(file, "deck", text_type(), number_space((hsize_t)1 << 57), H5P_DEFAULT);
-}
-
 static void huge_vector(hid_t file)
 {
     replace(file, "units/stem/master", H5T_NATIVE_FLOAT, number_space((hsize_t)1 << 58),
@@ -191,11 +186,15 @@ TEST(test_made_with_hdf5)
         void (*change)(hid_t file);
         const char *words;
     } hostile[] = {
-        {external_link, "link"},          {soft_link_to_itself, "link"},
-        {group_in_itself, "head/master"}, {external_data, "deck"},
-        {virtual_data, "deck"},           {chunks, "deck"},
-        {huge_text, "outside the file"},  {huge_vector, "outside the file"},
-        {variable_text, "deck"},          {array_number, "step"},
+        {external_link, "link"},
+        {soft_link_to_itself, "link"},
+        {group_in_itself, "head/master"},
+        {external_data, "deck"},
+        {virtual_data, "deck"},
+        {chunks, "deck"},
+        {huge_vector, "outside the file"},
+        {variable_text, "deck"},
+        {array_number, "step"},
     };
     assert_int_equal(mkfifo(temporary_path("fifo"), 0600), 0);
     for (size_t n = 0; n < sizeof hostile / sizeof *hostile; n++) {
@@ -264,7 +263,7 @@ TEST(test_child_that_fails)
     set_script("kill -KILL $$");
     refused(ERROR_MEMORY, "signal 9");
     set_script("kill -ALRM $$");
-    refused(ERROR_MEMORY, "60 s");
+    refused(ERROR_MEMORY, "signal 14");
     set_script("ulimit -v 100000; exec ./vittrain \"$@\"");
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
     refused(ERROR_MEMORY, "exit code");
@@ -311,28 +310,26 @@ TEST(test_changed_descriptions)
     static const char *const values[] = {"0",  "-1",  "9223372036854775807", "1e300", "null", "[]",
                                          "{}", "\"\""};
     char command[2048], path[512];
-    size_t bytes = 0;
     int refusals = 0, tried = 0;
     snprintf(path, sizeof path, "%s", temporary_path("description"));
     snprintf(command, sizeof command, "cat '%s'", path);
     set_script(command);
     char *text = hdf5_describe(checkpoint, "");
-    char *changed = malloc(strlen(text) + 64);
     for (const char *at = text; (at = strpbrk(at, ":,")) != NULL;) {
         at++;
         const char *end = at + strcspn(at, ",]}");
         for (int n = 0; n < 2; n++, tried++) {
             const char *value = values[tried % (int)(sizeof values / sizeof *values)];
-            bytes = (size_t)sprintf(changed, "%.*s%s%s", (int)(at - text), text, value, end);
+            const size_t bytes = (size_t)(at - text) + strlen(value) + strlen(end);
             FILE *file = fopen(path, "w");
-            fprintf(file, "%016zx%s", tried % 10 == 9 ? bytes + 1 : bytes, changed);
+            fprintf(file, "%016zx%.*s%s%s", bytes + (tried % 10 == 9), (int)(at - text), text,
+                    value, end);
             fclose(file);
             const bool good = read_checkpoint(checkpoint);
             assert_true(good || error.kind == ERROR_CHECKPOINT);
             refusals += !good;
         }
     }
-    free(changed);
     free(text);
     assert_in_range(refusals, tried / 8, tried - 1);
     hdf5_child_set_program("./vittrain");

@@ -62,7 +62,7 @@ static int stay_away(const char *transport, int ranks_a_node, int64_t count)
     snprintf(setting, sizeof setting, "mesh.transport=%s", transport);
     ENSURE(options_set(setting, &options, &error), "%s", error.text);
     network_set_nodes(ranks_a_node, false);
-    enum transport_choice wanted = (enum transport_choice)options.mesh.transport;
+    enum transport_choice wanted = options.mesh.transport;
     ENSURE(world->backend->set_transport(world, wanted, &error), "%s", error.text);
     comm_all_reduce(world, buffer, count, COMM_FP32, COMM_SUM);
     comm_set_timeout(0.5);

@@ -27,13 +27,9 @@ last=$work/run/checkpoints/last.h5
 
 converts 'a checkpoint to weights' "$last" "$made/average.safetensors"
 result 'they are the weights that the run left' "$(cmp "$work/run/weights.safetensors" "$made/average.safetensors" 2>&1)"
-converts 'without the moving average' "$last" "$made/plain.safetensors" convert.average=off
-result 'they are others' "$(cmp -s "$made/plain.safetensors" "$made/average.safetensors" && echo 'the same')"
-converts 'weights to a checkpoint' "$made/plain.safetensors" "$made/start.h5" $average
-converts 'and back' "$made/start.h5" "$made/back.safetensors" convert.average=off
-result 'the same bytes' "$(cmp "$made/plain.safetensors" "$made/back.safetensors" 2>&1)"
-converts 'and back, the average' "$made/start.h5" "$made/back.safetensors"
-result 'which starts at the weights' "$(cmp "$made/plain.safetensors" "$made/back.safetensors" 2>&1)"
+converts 'weights to a checkpoint with an average' "$made/average.safetensors" "$made/start.h5" $average
+converts 'and back' "$made/start.h5" "$made/back.safetensors"
+result 'the same bytes' "$(cmp "$made/average.safetensors" "$made/back.safetensors" 2>&1)"
 run 3 made convert "$last" "$made/average3.safetensors"
 bad=$(ended)
 result 'on three ranks the first one does it' \
@@ -41,8 +37,8 @@ result 'on three ranks the first one does it' \
 
 # Another head and another grid of positions, as for model.init, on any mesh.
 other="$average augment.resize=64 model.classes=12 train.steps=3"
-run 1 init $other model.init="$made/plain.safetensors" run.dir="$work/init"
-converts 'weights to a checkpoint of another shape' "$made/plain.safetensors" "$made/other.h5" $other
+run 1 init $other model.init="$made/average.safetensors" run.dir="$work/init"
+converts 'weights to a checkpoint of another shape' "$made/average.safetensors" "$made/other.h5" $other
 run 3 resume $other checkpoint.resume="$made/other.h5" mesh.strategy=fsdp train.global_batch=24 run.dir="$work/resume"
 for name in init resume; do
     column "$work/$name/metrics.csv" train loss >"$work/$name.loss"
@@ -69,16 +65,16 @@ head -c 200000 "$work/large/checkpoints/last.h5" >"$work/cut.h5"
 cp "$work/large/checkpoints/last.h5" "$work/flipped.h5"
 printf '\377\377\377' | dd of="$work/flipped.h5" bs=1 seek=100000000 conv=notrunc 2>/dev/null
 cp "$work/run/deck.ini" "$work/deck.h5"
-head -c 9000 "$made/plain.safetensors" >"$work/cut.safetensors"
-ln "$made/plain.safetensors" "$made/same.h5"
+head -c 9000 "$made/average.safetensors" >"$work/cut.safetensors"
+ln "$made/average.safetensors" "$made/same.h5"
 before=$(ls -R "$made")
 errors convert 3<<END
 2|convert|$last $made/no.h5
-2|same.h5|$made/plain.safetensors $made/same.h5 $small
+2|same.h5|$made/average.safetensors $made/same.h5 $small
 4|cut.h5|$work/cut.h5 $made/no.safetensors
 4|flipped.h5|$work/flipped.h5 $made/no.safetensors
 4|deck.h5|$work/deck.h5 $made/no.safetensors
-4|plain.safetensors.* blocks.2|$made/plain.safetensors $made/no.h5 $small model.depth=3
+4|average.safetensors.* blocks.2|$made/average.safetensors $made/no.h5 $small model.depth=3
 4|cut.safetensors|$work/cut.safetensors $made/no.h5 $small
 5|none/x.safetensors|$last $work/none/x.safetensors
 END
@@ -88,7 +84,7 @@ result 'no output is left' "$([ "$before" = "$(ls -R "$made")" ] || ls -R "$made
     ulimit -f 40
     for out in limit.safetensors limit.h5; do
         in=$last
-        [ $out = limit.safetensors ] || in=$made/plain.safetensors
+        [ $out = limit.safetensors ] || in=$made/average.safetensors
         "$vittrain" convert "$in" "$made/$out" $average 2>"$work/limit.log" </dev/null
         [ $? -eq 5 ] && grep -q "limit on the size" "$work/limit.log" || echo "$out: no error"
     done

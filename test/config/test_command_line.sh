@@ -42,10 +42,16 @@ answers "version" 0 '^vittrain [0-9]' "$vittrain" --version
 answers "help lists the options" 0 '^  train.batch = 64$' "$vittrain" --help
 answers "help lists the commands" 0 '^  predict ' "$vittrain" help
 answers "help for a key" 0 'a whole number from 1 to' "$vittrain" --help train.batch
+answers "the conditions of a key" 0 '^  applies: with augment.erase above 0$' "$vittrain" --help augment.erase_scale
+grep -q '^  applies: with a model.name other than linear$' out
+outcome $? "and that of its section"
 printf '[output]\nupload = a:b\n' >first.ini
 printf '[output]\nupload += /c\n[train]\nbatch = 8\n' >second.ini
 answers "the value of a key in decks" 0 '^  set to:  a:b/c$' "$vittrain" --help output.upload first.ini second.ini train.batch=4
 answers "the value of a key, emptied by the command line" 0 '^  set to:  $' "$vittrain" --help output.upload first.ini output.upload=
+printf '[output]\nupload = c:d\n' >vittrain.ini
+answers "the value of a key in vittrain.ini" 0 '^  set to:  c:d$' "$vittrain" --help output.upload
+rm vittrain.ini
 refuses "help for a key with a deck that does not exist" 2 'none.ini' "$vittrain" --help output.upload none.ini
 ! "$vittrain" --help bench | sed 1,2d | grep -E '.{89}'
 outcome $? "the help of a command has lines of at most 88 characters"

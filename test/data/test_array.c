@@ -10,6 +10,7 @@
 #include "core/random.h"
 #include "data/array_filter.h"
 #include "data/array_formats.h"
+#include "data/array_path.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -31,7 +32,7 @@ static const char *vector_path(const char *name)
 struct file {
     struct hdf5_reader reader;
     char path[PATH], names[1 << 14];
-    struct open_file *open;
+    struct array_path place;
     struct error error;
 };
 
@@ -48,7 +49,7 @@ static bool file_open(struct file *file, const char *path)
 {
     *file = (struct file){.reader = {.kind = ERROR_DATA, .purpose = "arrays"}};
     snprintf(file->path, sizeof file->path, "%s", path);
-    if (!array_hdf5_file_open(&file->reader, file->path, &file->error))
+    if (!array_path_open(&file->place, file->path, &file->reader, &file->error))
         return false;
     const char *name;
     json_t *object;
@@ -60,20 +61,19 @@ static bool file_open(struct file *file, const char *path)
                                      "%s,expected/%s,", name, name);
     }
     file->reader.datasets = file->names;
-    struct file_stamp stamp;
-    file->open = open_file_new(file->path, &stamp);
-    return file->open != NULL && array_hdf5_file_open(&file->reader, file->path, &file->error);
+    array_path_close(&file->place);
+    return array_path_open(&file->place, file->path, &file->reader, &file->error);
 }
 
 static void file_close(struct file *file)
 {
     hdf5_reader_close(&file->reader);
-    open_file_close(file->open);
+    array_path_close(&file->place);
 }
 
 static bool array_of(struct file *file, const char *name, struct array *array)
 {
-    return array_hdf5_open(&file->reader, name, file->path, file->open, array, &file->error);
+    return array_hdf5_open(&file->reader, name, file->path, file->place.file, array, &file->error);
 }
 
 /* Compare all data sets that have an expected one; return their number. */
@@ -269,8 +269,8 @@ static bool damaged_read(struct copy *copy, const char *dataset, int64_t place, 
     *byte ^= (char)bits;
     temporary_file("copy.h5", copy->data, copy->bytes);
     *byte ^= (char)bits;
-    open_file_close(file->open);
-    file->open = open_file_new(file->path, &file->reader.stamp);
+    open_file_close(file->place.file);
+    file->place.file = open_file_new(file->path, &file->reader.stamp);
     assert_ok(array_of(file, dataset, &array), &file->error);
     const struct array_box box = array_whole(&array);
     const bool good = array_read_doubles(&array, &box, got, &file->error);

@@ -197,10 +197,10 @@ errors $lost run.dir="$work/lost-2" 3<<END
 3|lost.zarr: 'u'|data.missing=error
 END
 errors data.format=arrays data.root="$work/shapes" data.task=regression 3<<END
-3|3 channels.* 2 and 2|data.val=test data.x=wide data.y=y
+3|3x5x4.* 2x5x4|data.val=test data.x=wide data.y=y
 3|6x4.*5x4|data.val=test data.x=high data.y=y
-3|1 targets.* 3 and 2|data.val=test data.x=x data.y=more
-3|3 channels.* 2 and 2|data.val=none train.test=on data.x=wide data.y=y model.name=linear run.dir=$work/tested
+3|1x1x1.* 2x1x1|data.val=test data.x=x data.y=more
+3|3x5x4.* 2x5x4|data.val=none train.test=on data.x=wide data.y=y model.name=linear run.dir=$work/tested
 2|model.classes=3|data.val=test data.x=x data.y=y model.classes=3
 END
 
@@ -246,7 +246,7 @@ npy hwc/x.npy 24,8,8 1536
 npy hwc/plane.npy 24,65 1560
 errors $none 3<<END
 2|train.weights|data.y=many data.task=regression train.weights=1,2
-2|data.y=point|data.x=point data.y=point data.task=regression model.head=dense model.patch=1
+2|model.head=dense|data.x=point data.y=point data.task=regression model.head=dense model.patch=1
 2|model.patch|data.y=y,z data.task=regression model.head=dense model.patch=3
 3|z.npy|data.root=$work/none/z.npy data.x=z data.y=y data.task=regression
 3|data.y=mask|data.root=$work/hwc data.x=image data.y=mask

@@ -45,12 +45,12 @@ result "it is divided for training and validation" "$bad" "$work/flat_one.log"
 # Standard output has JSON alone. The deck names the folder relative to $work.
 run 1 relative $folder data.root=flat data.val=0.1 run.dir="$work/relative" train.epochs=1
 mkdir "$work/elsewhere"
-(cd "$work/elsewhere" && "$vittrain" eval "$work/relative" >out.json 2>err && "$vittrain" eval "$work/relative" eval.output=file.json >log 2>&1)
+(cd "$work/elsewhere" && "$vittrain" eval "$work/relative" >out.json 2>err)
 result "eval finds a relative data.root and names the held-out images val" \
     "$(has "$work/elsewhere/err" '^val: loss .* on 9 samples' "^warning: data.val=0.1: the best checkpoint was chosen on these images" \
-        "^data.root=$work/flat, which"; has "$work/elsewhere/out.json" '^ "split": "val"'; has "$work/elsewhere/log" '^val: loss')" "$work/elsewhere/err"
-result "standard output is JSON alone, or a file has it" "$([ "$(head -c 1 "$work/elsewhere/out.json")$(tail -n 1 "$work/elsewhere/out.json")" = '{}' ] || echo no
-    grep -v evaluation_seconds "$work/elsewhere/file.json" >"$work/a"; grep -v evaluation_seconds "$work/elsewhere/out.json" | diff "$work/a" - | grep '"')" "$work/elsewhere/out.json"
+        "^data.root=$work/flat, which"; has "$work/elsewhere/out.json" '^ "split": "val"')" "$work/elsewhere/err"
+result "standard output is JSON alone" \
+    "$([ "$(head -c 1 "$work/elsewhere/out.json")$(tail -n 1 "$work/elsewhere/out.json")" = '{}' ] || echo no)" "$work/elsewhere/out.json"
 errors 3<<END
 3|$work/flat: .*data.format=imagefolder|data.root=$work/flat
 END

@@ -186,12 +186,11 @@ TEST(test_bad_label)
 }
 
 /* ---- The draws */
-static struct mix drawn(double mixup, double cutmix, double mix_switch)
+static struct mix drawn(double mixup, double cutmix)
 {
     struct mix mix;
     options.augment.mixup = mixup;
     options.augment.cutmix = cutmix;
-    options.augment.mix_switch = mix_switch;
     mix_open(&mix, &options, 40, 30, true);
     return mix;
 }
@@ -200,7 +199,7 @@ static struct mix drawn(double mixup, double cutmix, double mix_switch)
  * (2 alpha + 3)): of Beta(alpha, alpha). */
 static void check_beta(double alpha)
 {
-    struct mix mix = drawn(alpha, 0, 0);
+    struct mix mix = drawn(alpha, 0);
     double mean = 0, square = 0, fourth = 0, variance = 1 / (4 * (2 * alpha + 1));
     for (uint32_t i = 0; i < DRAWS; i++) {
         double share = mix_draw_share(&mix, 3, i, alpha), off = share - 0.5;
@@ -242,18 +241,18 @@ static int cuts(const struct mix *mix)
 
 TEST_WITH(test_choice, set_up, NULL)
 {
-    struct mix mix = drawn(0.2, 0, 1);
+    struct mix mix = drawn(0.2, 0);
     assert_int_equal(cuts(&mix), 0);
-    mix = drawn(0, 1, 0);
+    mix = drawn(0, 1);
     assert_int_equal(cuts(&mix), DRAWS);
-    mix = drawn(0.2, 1, 0.3);
-    assert_share(DRAWS, cuts(&mix), 0.3);
+    mix = drawn(0.2, 1);
+    assert_share(DRAWS, cuts(&mix), 0.5);
 }
 
 /* A pair gets equal draws, and another pair, epoch or seed different ones. */
 TEST_WITH(test_keys, set_up, NULL)
 {
-    struct mix mix = drawn(0.4, 0, 0), other = mix;
+    struct mix mix = drawn(0.4, 0), other = mix;
     other.seed++;
     for (uint32_t i = 0; i < 100; i++) {
         struct mix_plan plan = {0}, again = {0};

@@ -35,7 +35,7 @@ train 3 ranks3 data.workers=3
 same 'losses on 3 ranks' ranks3 1e-5
 train 4 pieces train.accumulate=3 mesh.strategy=zero2
 same 'losses on 4 ranks, in micro-batches' pieces 1e-5
-for change in 'augment.mixup=0 augment.cutmix=0' augment.mix_switch=0 \
+for change in 'augment.mixup=0 augment.cutmix=0' augment.cutmix=0 \
     'augment.three_augment=off augment.rand_augment=0 augment.brightness=0 augment.hue=0'; do
     train 1 other $change
     result "$change: other losses" "$(ended; [ -n "$(differ one.loss other.loss 1e-3)" ] || echo 'the same losses')" other.log

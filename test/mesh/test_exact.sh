@@ -74,9 +74,9 @@ result 'evaluations end a run' "$(has course.log 'no gain for train.early_stop';
 layouts 'plateau and early stop in bf16' course "$course" 3<<END
 3 mesh.strategy=fsdp run.threads=2 train.checkpoint_activations=block
 END
-run 3 eval eval "$work/course/checkpoints/last.h5" predict.split=val train.batch=12 eval.output="$work/eval.json"
+run 3 eval eval "$work/course/checkpoints/last.h5" predict.split=val train.batch=12
 figures course/result.json >expected
-result 'vittrain eval computes the same on 3 ranks' "$(figures eval.json | cmp expected - 2>&1)" eval.log
+result 'vittrain eval computes the same on 3 ranks' "$(figures eval.log | cmp expected - 2>&1)" eval.log
 
 if [ -e "$TEST_BUILD/test/emulated-cuda.so" ]; then
     export VITTRAIN_CUDA_MODULE="$TEST_BUILD/test/emulated-cuda.so"
@@ -121,9 +121,6 @@ errors $convnet run.dir="$work/refused" 3<<END
 2|model.sync_bn|model.sync_bn=off
 2|train.accumulate=2|train.accumulate=2
 END
-
-run 1 plan plan $vit train.precision=bf16 plan.cluster="$TEST_SOURCE/input/clusters/h100_ib400.ini"
-result 'a plan reports numbers of ranks with too many grains' "$(has plan.log '^ *32 .*train.grain=16')" plan.log
 
 if [ -n "$TEST_LONG" ]; then
     for type in fp32 bf16 fp16; do

@@ -26,7 +26,7 @@ output.log_every=1 output.tensorboard=off run.threads=1"
 
 muon="optim.name=muon optim.momentum=0.95 optim.eps=1e-8 train.steps=20"
 nmuon="$muon optim.momentum=0.9 optim.nesterov=on optim.no_decay=on optim.muon_scale=original \
-optim.muon_factors=original optim.muon_exclude=head.weight,head.bias"
+optim.muon_exclude=head.weight,head.bias"
 
 lion="optim.name=lion optim.lr=3e-4 optim.weight_decay=0.5 train.steps=20"
 lamb="optim.name=lamb optim.lr=9e-3 optim.no_decay=on train.steps=20"

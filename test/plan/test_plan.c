@@ -231,7 +231,7 @@ TEST(the_largest_batch_fits_and_one_more_does_not)
     }
 }
 
-static struct plan_traffic traffic_of(const struct plan *plan, int strategy)
+static struct plan_traffic traffic_of(const struct plan *plan, enum strategy_choice strategy)
 {
     const struct plan other = plan_with(plan, strategy, CHECKPOINT_ACTIVATIONS_NONE);
     struct plan_traffic sent;

@@ -29,7 +29,7 @@ cnn="model.name=cnn_a train.global_batch=24"
 
 # Debian's packages of the libraries, as in quickstart, without those that only tests of other parts need.
 packages="libc6-dev libstdc++-12-dev libgcc-12-dev libopenmpi-dev libhdf5-openmpi-dev libdnnl-dev librandom123-dev
-libinih-dev libjansson-dev libprotobuf-c-dev libarchive-dev libssl-dev libisal-dev
+libjansson-dev libprotobuf-c-dev libarchive-dev libssl-dev libisal-dev
 libjpeg-dev libpng-dev libwebp-dev libcmocka-dev"
 
 for tool in apt-get dpkg aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ qemu-aarch64-static; do

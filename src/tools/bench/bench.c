@@ -113,8 +113,6 @@ static void bench_run(const struct options *options, const struct command_line *
     if (topic == NULL)
         error_set(error, ERROR_USAGE,
                   "bench: no such topic; use `vittrain bench comm` or `vittrain bench device`");
-    else if (options->bench.min > options->bench.max)
-        error_set(error, ERROR_USAGE, "bench.min is larger than bench.max");
     if (error->kind != ERROR_NONE)
         return;
     bench.device = device_cpu.open(0, 1, error);
@@ -155,7 +153,7 @@ const struct command command_bench = {
     .summary = "measure collectives, or operations of a device",
     .detail =
         "`bench comm` runs all-reduce, reduce-scatter, all-gather and broadcast of fp32 over all "
-        "ranks, from bench.min to bench.max bytes, by each transport that the layout allows (or "
+        "ranks, from 8 to bench.max bytes, by each transport that the layout allows (or "
         "the one of mesh.transport), by MPI's blocking calls and, with run.backend=cuda, by NCCL "
         "in turn. Prints a table like that of nccl-tests: the median of the slowest rank's times, "
         "bandwidth (size over time), bus bandwidth (load of each rank's link), and the number of "

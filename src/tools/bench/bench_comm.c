@@ -26,7 +26,7 @@ struct way {
     struct comm *group;
     float *memory; /* of the GPU; NULL: the buffer on the host */
 };
-enum { WAYS = 5, LEAST_ROUNDS = 5, MOST_ROUNDS = 101 };
+enum { WAYS = 5, LEAST_ROUNDS = 5, MOST_ROUNDS = 101, SMALLEST = 8, FACTOR = 8 };
 
 struct comm_bench {
     struct bench *bench;
@@ -69,27 +69,6 @@ static void way_copy(const struct comm_bench *self, const struct way *way, bool 
                                back ? way->memory : self->buffer,
                                (size_t)self->count * sizeof *self->buffer);
     gpu->device->backend->stream_synchronize(gpu->stream);
-}
-
-static void mpis_start(const struct comm_bench *self, MPI_Request *request)
-{
-    int count = (int)self->count, part = (int)self->part;
-    switch (self->kind) {
-    case ALL_REDUCE:
-        MPI_CHECK(MPI_Iallreduce(MPI_IN_PLACE, self->buffer, count, MPI_FLOAT, MPI_SUM, self->mpi,
-                                 request));
-        break;
-    case REDUCE_SCATTER:
-        MPI_CHECK(MPI_Ireduce_scatter_block(self->buffer, self->result, part, MPI_FLOAT, MPI_SUM,
-                                            self->mpi, request));
-        break;
-    case ALL_GATHER:
-        MPI_CHECK(MPI_Iallgather(MPI_IN_PLACE, part, MPI_FLOAT, self->buffer, part, MPI_FLOAT,
-                                 self->mpi, request));
-        break;
-    default:
-        MPI_CHECK(MPI_Ibcast(self->buffer, count, MPI_FLOAT, 0, self->mpi, request));
-    }
 }
 
 static void mpis_run(const struct comm_bench *self)
@@ -182,69 +161,19 @@ static void ways_measure(const struct comm_bench *self, double seconds[WAYS])
         seconds[i] = values_median(times[i], rounds);
 }
 
-/* Arithmetic on registers only, like in a compute-bound kernel. */
-static double registers_compute(int64_t turns)
-{
-    double a = 1, b = 1.1, c = 1.2, d = 1.3;
-    for (int64_t i = 0; i < turns; i++) {
-        a = a * 0.999999 + 1e-6;
-        b = b * 0.999999 + 1e-6;
-        c = c * 0.999999 + 1e-6;
-        d = d * 0.999999 + 1e-6;
-    }
-    return a + b + c + d;
-}
-
-/* Seconds of computing while a collective of `way` is in progress; NULL: computing alone. */
-static double time_beside(const struct comm_bench *self, const struct way *way, int64_t turns)
-{
-    volatile double sink;
-    struct comm_request *ours = NULL;
-    MPI_Request mpis = MPI_REQUEST_NULL;
-    MPI_CHECK(MPI_Barrier(self->mpi));
-    double start = clock_now();
-    if (way != NULL && way->group != NULL)
-        ours = ours_start(self, way);
-    else if (way != NULL)
-        mpis_start(self, &mpis);
-    sink = registers_compute(turns);
-    (void)sink;
-    if (ours != NULL)
-        way->group->backend->wait(ours, NULL);
-    MPI_CHECK(MPI_Wait(&mpis, MPI_STATUS_IGNORE));
-    return slowest(self, clock_now() - start);
-}
-
-/* Percentage of `alone` that is hidden by computation of the same length; median of some trials. */
-static double measure_overlap(const struct comm_bench *self, const struct way *way, double alone)
-{
-    enum { TRIALS = 7 };
-    const int64_t sample = 1000000;
-    double hidden[TRIALS];
-    int64_t turns = (int64_t)((double)sample * alone / time_beside(self, NULL, sample)) + 1;
-    for (int i = 0; i < TRIALS; i++) {
-        double computing = time_beside(self, NULL, turns);
-        hidden[i] = 100 * (1 - (time_beside(self, way, turns) - computing) / alone);
-    }
-    double middle = values_median(hidden, TRIALS);
-    return middle < 0 ? 0 : middle > 100 ? 100 : middle;
-}
-
 /* Bandwidths as defined by nccl-tests. Bus bandwidth is the load of each rank's link. */
 static void way_report(struct comm_bench *self, const struct way *way, double seconds,
-                       int64_t wrong, double hidden, struct error *error)
+                       int64_t wrong, struct error *error)
 {
     double size = self->world->size, bytes = (double)self->count * sizeof(float);
     double factor = self->kind == ALL_REDUCE  ? 2 * (size - 1) / size
                     : self->kind == BROADCAST ? 1
                                               : (size - 1) / size;
     double bandwidth = bytes / seconds * 1e-9;
-    char model[32], overlap[32] = "";
-    if (self->bench->options->bench.overlap)
-        snprintf(overlap, sizeof overlap, "%10.1f", hidden);
-    printf("%-14s  %-12s  %12.0f  %11lld  %5s  %12.2f  %11.3f  %11.3f  %8lld%s\n",
+    char model[32];
+    printf("%-14s  %-12s  %12.0f  %11lld  %5s  %12.2f  %11.3f  %11.3f  %8lld\n",
            collective_name[self->kind], way->name, bytes, (long long)self->count, "fp32",
-           seconds * 1e6, bandwidth, bandwidth * factor, (long long)wrong, overlap);
+           seconds * 1e6, bandwidth, bandwidth * factor, (long long)wrong);
     fflush(stdout);
     snprintf(model, sizeof model, "%.0f bytes", bytes);
     struct bench_row row = {.framework = way->group != NULL ? "vittrain" : "mpi",
@@ -258,10 +187,8 @@ static void way_report(struct comm_bench *self, const struct way *way, double se
     } values[] = {{"time", "s", seconds},
                   {"algorithm bandwidth", "GB/s", bandwidth},
                   {"bus bandwidth", "GB/s", bandwidth * factor},
-                  {"wrong elements", "", (double)wrong},
-                  {"overlap with computation", "%", hidden}};
-    int count = self->bench->options->bench.overlap ? 5 : 4;
-    for (int i = 0; i < count; i++) {
+                  {"wrong elements", "", (double)wrong}};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         row.metric = values[i].metric;
         row.unit = values[i].unit;
         row.value = values[i].value;
@@ -304,32 +231,23 @@ static void size_run(struct comm_bench *self, int64_t bytes, struct error *error
     ways_measure(self, seconds);
     if (self->network != NULL && self->kind <= ALL_GATHER)
         duration_add(self, seconds);
-    for (int i = 0; i < self->ways; i++) {
-        double hidden = 0;
-        if (self->bench->options->bench.overlap)
-            hidden = measure_overlap(self, &self->way[i], seconds[i]);
-        if (self->world->rank == 0)
-            way_report(self, &self->way[i], seconds[i], wrong[i], hidden, error);
-    }
+    for (int i = 0; i < self->ways && self->world->rank == 0; i++)
+        way_report(self, &self->way[i], seconds[i], wrong[i], error);
 }
 
 static void table_run(struct comm_bench *self, struct error *error)
 {
     const struct options *options = self->bench->options;
     if (self->world->rank == 0)
-        printf("%-14s  %-12s  %12s  %11s  %5s  %12s  %11s  %11s  %8s%s\n", "collective",
-               "transport", "size (B)", "count", "type", "time (us)", "alg. (GB/s)", "bus (GB/s)",
-               "wrong", options->bench.overlap ? "  hidden %" : "");
+        printf("%-14s  %-12s  %12s  %11s  %5s  %12s  %11s  %11s  %8s\n", "collective", "transport",
+               "size (B)", "count", "type", "time (us)", "alg. (GB/s)", "bus (GB/s)", "wrong");
     for (int kind = 0; kind <= BROADCAST; kind++) {
         self->kind = (enum collective_kind)kind;
-        if (options->bench.collective != COLLECTIVE_ALL &&
-            options->bench.collective != COLLECTIVE_ALL_REDUCE + kind)
-            continue;
         if (self->network != NULL && kind <= ALL_GATHER)
             self->network->measured[kind].count = 0;
         /* The last size is always bench.max. */
-        int64_t bytes = options->bench.min;
-        for (; bytes <= options->bench.max / options->bench.factor; bytes *= options->bench.factor)
+        int64_t bytes = SMALLEST;
+        for (; bytes <= options->bench.max / FACTOR; bytes *= FACTOR)
             size_run(self, bytes, error);
         if (bytes < options->bench.max)
             size_run(self, bytes, error);
@@ -341,7 +259,7 @@ static void table_run(struct comm_bench *self, struct error *error)
 static void ways_open(struct comm_bench *self, struct error *error)
 {
     static const char *const names[] = {"", "ring", "shared", "hierarchical"};
-    enum transport_choice only = (enum transport_choice)self->bench->options->mesh.transport;
+    enum transport_choice only = self->bench->options->mesh.transport;
     char text[WAYS][256];
     for (int wanted = TRANSPORT_RING; wanted <= TRANSPORT_HIERARCHICAL; wanted++) {
         struct error refused = {0};

@@ -26,7 +26,6 @@ class Vittrain(AutotoolsPackage, CudaPackage):
     depends_on("mpi")
     depends_on("hdf5+mpi")
     depends_on("onednn@2.6:")
-    depends_on("inih")
     depends_on("jansson")
     depends_on("protobuf-c")
     depends_on("libarchive")
