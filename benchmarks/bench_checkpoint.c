@@ -13,7 +13,6 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/median.h"
 #include "model/model.h"
 #include "tools/bench/bench.h"
 

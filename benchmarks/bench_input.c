@@ -153,7 +153,7 @@ static void row_print(const struct input_bench *bench, const char *name, const c
              (long long)bench->options.data.workers, of);
     bench_row_print(&bench->host, &(struct bench_row){.work = "input",
                                                       .model = model,
-                                                      .batch = bench->options.train.batch,
+                                                      .batch = (double)bench->options.train.batch,
                                                       .precision = "bf16",
                                                       .strategy = "none",
                                                       .threads = limits.threads,

@@ -19,14 +19,7 @@ static void evaluation_report(const struct inference *inference,
     if (world->rank == 0)
         puts(text);
     free(text);
-    char right[EVALUATION_TEXT] = "";
-    if (inference->run.session.model->loss == LOSS_TARGETS)
-        evaluation_text(evaluation, dataset, right);
-    else
-        snprintf(right, sizeof right, "  top1 %.4f  top5 %.4f", evaluation->top1, evaluation->top5);
-    char loss[NUMBER_TEXT];
-    log_info("%s: loss %s%s  on %lld samples", inference->split_name,
-             evaluation_number(evaluation->loss, 6, loss), right, (long long)evaluation->samples);
+    evaluation_log(inference->split_name, evaluation, dataset, 6, "");
     if (inference->chose_best)
         log_warn("data.val=%g: the best checkpoint was chosen on these images, so its accuracy on "
                  "them is an overestimate; evaluate images that the run has not seen",

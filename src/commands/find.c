@@ -18,7 +18,7 @@
 #include "core/version.h"
 #include "mesh/mesh.h"
 #include "plan/plan.h"
-#include "runlog/logbook.h"
+#include "runlog/run_log.h"
 #include "train/optimizer.h"
 #include "train/range_test.h"
 
@@ -35,36 +35,30 @@ struct found {
     const char *detail;   /* a remark, for example the path of a table; "": none */
 };
 
-#define FOUND(kind, name)                                                                          \
-    {                                                                                              \
-#name, COLUMN_##kind, offsetof(struct found, name), NULL                                   \
-    }
+#define FOUND(kind, name) COLUMN(found, kind, name)
 static const struct column found_columns[] = {
-    FOUND(TEXT, date),         FOUND(TEXT, host),     FOUND(TEXT, commit),
-    FOUND(TEXT, what),         FOUND(TEXT, model),    FOUND(INTEGER, image),
-    FOUND(TEXT, precision),    FOUND(TEXT, strategy), FOUND(INTEGER, ranks),
-    FOUND(INTEGER, nodes),     FOUND(NUMBER, value),  FOUND(INTEGER, global_batch),
-    FOUND(NUMBER, peak_bytes), FOUND(NUMBER, limit),  FOUND(TEXT, detail)};
-enum { FOUND_COLUMNS = sizeof found_columns / sizeof found_columns[0], IMAGE_COLUMN = 5 };
+    FOUND(TEXT, date),         FOUND(TEXT, host),
+    FOUND(TEXT, commit),       FOUND(TEXT, what),
+    FOUND(TEXT, model),        FOUND(INTEGER, image),
+    FOUND(TEXT, precision),    FOUND(TEXT, strategy),
+    FOUND(INTEGER, ranks),     FOUND(INTEGER, nodes),
+    FOUND(NUMBER, value),      FOUND(INTEGER, global_batch),
+    FOUND(NUMBER, peak_bytes), FOUND(NUMBER, limit),
+    FOUND(TEXT, detail),       COLUMNS_END};
 
 static bool found_add(const char *logbook, const struct found *found, struct error *error)
 {
+    static const struct csv_keep all = {.last = INT64_MAX, .sets_aside = true};
     char path[FILE_PATH];
     struct csv csv = {0};
     const int lock = logbook_lock(logbook, error);
     if (lock < 0)
         return false;
     snprintf(path, sizeof path, "%s/found.csv", logbook);
-    char *header = columns_header(found_columns, FOUND_COLUMNS);
-    bool good = csv_set_aside(path, header, error) &&
-                csv_open(&csv, path, header, IMAGE_COLUMN, INT64_MAX, error);
-    if (good) {
-        columns_to_csv(found_columns, FOUND_COLUMNS, found, &csv);
-        good = csv_end_row(&csv, error) && csv_flush(&csv, error);
-    }
+    const bool good = columns_open(&csv, path, found_columns, &all, error) &&
+                      columns_write(found_columns, found, &csv, error) && csv_flush(&csv, error);
     csv_close(&csv);
     close(lock);
-    free(header);
     return good;
 }
 
@@ -89,7 +83,10 @@ static void found_record(const struct options *options, struct found *found)
 /* Maximum number of rows of the curve on standard output; the file has all rows. */
 enum { ROWS = 40 };
 
-static const char curve_header[] = "step,rate,loss,smoothed";
+#define POINT(kind, name) COLUMN(range_point, kind, name)
+static const struct column curve_columns[] = {POINT(INTEGER, step), POINT(NUMBER, rate),
+                                              POINT(NUMBER, loss), POINT(NUMBER, smoothed),
+                                              COLUMNS_END};
 
 struct search {
     struct comm *world;
@@ -107,7 +104,7 @@ static bool curve_open(struct search *search, const char *output, struct error *
     char path[FILE_PATH];
     snprintf(path, sizeof path, "%s.csv", output);
     if (search->world->rank == 0 && output[0] != '\0')
-        error_defer(csv_open(&search->csv, path, curve_header, 0, 0, error));
+        error_defer(columns_open(&search->csv, path, curve_columns, NULL, error));
     return comm_agree(search->world, error);
 }
 
@@ -141,14 +138,9 @@ static void curve_print(const struct search *search)
 static bool curve_write(struct search *search, struct error *error)
 {
     const struct range_test *test = &search->test;
-    for (int64_t i = 0; i < test->count; i++) {
-        csv_integer(&search->csv, i + 1);
-        csv_number(&search->csv, test->points[i].rate);
-        csv_number(&search->csv, test->points[i].loss);
-        csv_number(&search->csv, test->points[i].smoothed);
-        if (!csv_end_row(&search->csv, error))
+    for (int64_t i = 0; i < test->count; i++)
+        if (!columns_write(curve_columns, &test->points[i], &search->csv, error))
             return false;
-    }
     return csv_flush(&search->csv, error);
 }
 

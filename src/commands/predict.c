@@ -19,7 +19,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "runlog/class_counts.h"
+#include "runlog/metrics.h"
 #include "train/inference.h"
 
 enum output_format { OUTPUT_CSV, OUTPUT_JSON, OUTPUT_TABLE, OUTPUT_ARRAYS };

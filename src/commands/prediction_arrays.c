@@ -17,7 +17,7 @@
 #include "core/text.h"
 #include "core/version.h"
 #include "data/window.h"
-#include "runlog/class_counts.h"
+#include "runlog/metrics.h"
 
 /* An attribute has at most 64 KiB: 16 bytes for each name. */
 enum { SOURCES = 3, FILE_NAMES_MOST = 4000 };

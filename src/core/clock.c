@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Clocks, and times as text. */
+/* Clocks, times as text, order of measured values. */
 #include "core/clock.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "core/error.h"
@@ -71,4 +72,21 @@ void clock_format(double seconds, char *text, size_t size)
         else
             snprintf(text, size, "%ldh%02ldm", whole / 3600, whole % 3600 / 60);
     }
+}
+
+static int values_compare(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+void values_sort(double *values, int64_t count)
+{
+    qsort(values, (size_t)count, sizeof *values, values_compare);
+}
+
+double values_median(double *values, int64_t count)
+{
+    values_sort(values, count);
+    return count > 0 ? values[count / 2] : 0;
 }

@@ -1,75 +1,259 @@
 // SPDX-License-Identifier: BSD-3-Clause
+/* Opening an existing CSV table rewrites it once to remove rows that a killed run wrote after its
+ * last checkpoint. A new one is created without a temporary file and without syncing: thousands of
+ * ranks do so at the same time. */
 #include "core/columns.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/json_value.h"
 #include "core/text.h"
 
-char *columns_header(const struct column *columns, int count)
+/* ---- files */
+
+/* The cell in `column` (from 0), or NULL. It ends at a comma or at the end of the line. */
+static const char *cell_at(const char *line, int column)
+{
+    const char *cell = line;
+    for (; column > 0 && cell != NULL; column--) {
+        cell = strchr(cell, ',');
+        cell = cell == NULL ? NULL : cell + 1;
+    }
+    return cell;
+}
+
+/* True if the row's text is one of keep->removed. */
+static bool text_is_removed(const char *line, const struct csv_keep *keep)
+{
+    const char *cell = cell_at(line, keep->text_column);
+    for (size_t i = 0; cell != NULL && i < CSV_REMOVED && keep->removed[i] != NULL; i++)
+        if (strcspn(cell, ",\n") == strlen(keep->removed[i]) &&
+            strncmp(cell, keep->removed[i], strlen(keep->removed[i])) == 0)
+            return true;
+    return false;
+}
+
+/* True for a complete line that `keep` keeps. */
+static bool row_stays(const char *line, size_t length, const struct csv_keep *keep)
+{
+    const char *cell = keep->last > 0 ? cell_at(line, keep->column) : NULL;
+    char *end;
+    if (line[length - 1] != '\n' || cell == NULL)
+        return false;
+    const long long value = strtoll(cell, &end, 10);
+    return end != cell && value <= keep->last &&
+           (value < keep->last || !text_is_removed(line, keep));
+}
+
+/* As getline; CRLF becomes LF. */
+static ssize_t read_line(char **line, size_t *size, FILE *file)
+{
+    ssize_t length = getline(line, size, file);
+    if (length > 1 && strcmp(*line + length - 2, "\r\n") == 0) {
+        strcpy(*line + length - 2, "\n");
+        length--;
+    }
+    return length;
+}
+
+/* Read the first line of a table. Return the number of last columns of `header` that it lacks,
+ * because an older version wrote it; -1 if the headers do not match. A file without a complete
+ * first line is empty. */
+static int columns_lacking(FILE *table, const char *header)
+{
+    char *line = NULL;
+    size_t size = 0;
+    const ssize_t length = read_line(&line, &size, table);
+    int count = 0;
+    if (length > 0 && line[length - 1] == '\n') {
+        const char *rest = header + length - 1;
+        line[length - 1] = '\0';
+        if (strncmp(header, line, strlen(line)) != 0 || (*rest != '\0' && *rest != ','))
+            count = -1;
+        for (; count >= 0 && *rest != '\0'; rest++)
+            count += *rest == ',';
+    }
+    free(line);
+    return count;
+}
+
+/* Copy the rows to keep, each with `lacking` more cells. */
+static void copy_rows(FILE *from, FILE *to, const struct csv_keep *keep, int lacking)
+{
+    char *line = NULL;
+    size_t size = 0;
+    for (ssize_t length; (length = read_line(&line, &size, from)) >= 0;) {
+        if (!row_stays(line, (size_t)length, keep))
+            continue;
+        fwrite(line, 1, (size_t)length - 1, to);
+        for (int i = 0; i < lacking; i++)
+            fputc(',', to);
+        fputc('\n', to);
+    }
+    free(line);
+}
+
+/* Rewrite an existing table: the header and the rows to keep. */
+static bool csv_rewrite(const char *path, const char *header, const struct csv_keep *keep,
+                        struct error *error)
+{
+    FILE *old = output_file_stream(path, "r");
+    struct atomic_file file;
+    char aside[FILE_PATH + 8];
+    if (old == NULL && errno == ENOENT)
+        return true;
+    /* A link is replaced if nothing is kept of it. */
+    if (old == NULL && !(errno == ELOOP && keep->last <= 0))
+        return durable_failed(error, "read", path, errno);
+    const int lacking = old != NULL ? columns_lacking(old, header) : 0;
+    bool good = false;
+    if (lacking < 0 && keep->sets_aside) {
+        snprintf(aside, sizeof aside, "%s.old", path);
+        good = durable_rename(path, aside, error);
+    } else if (lacking < 0) {
+        error_set(error, ERROR_FILE,
+                  "cannot append to %s: its columns are not those of this program; move it away",
+                  path);
+    } else if (atomic_file_open(&file, path, error)) {
+        fprintf(file.stream, "%s\n", header);
+        if (old != NULL)
+            copy_rows(old, file.stream, keep, lacking);
+        if (old != NULL && ferror(old)) {
+            durable_failed(error, "read", path, errno);
+            atomic_file_discard(&file);
+        } else {
+            good = atomic_file_commit(&file, error);
+        }
+    }
+    if (old != NULL)
+        fclose(old);
+    return good;
+}
+
+bool csv_open(struct csv *csv, const char *path, const char *header, const struct csv_keep *keep,
+              struct error *error)
+{
+    static const struct csv_keep nothing;
+    memset(csv, 0, sizeof *csv);
+    if (!csv_rewrite(path, header, keep != NULL ? keep : &nothing, error))
+        return false;
+    snprintf(csv->path, sizeof csv->path, "%s", path);
+    csv->stream = output_file_stream(path, "a");
+    if (csv->stream == NULL)
+        return durable_failed(error, "write", path, errno);
+    if (fseek(csv->stream, 0, SEEK_END) == 0 && ftell(csv->stream) == 0)
+        fprintf(csv->stream, "%s\n", header);
+    const bool good = csv_flush(csv, error);
+    if (!good)
+        csv_close(csv);
+    return good;
+}
+
+bool csv_end_row(struct csv *csv, struct error *error)
+{
+    fputc('\n', csv->stream);
+    return !ferror(csv->stream) || durable_failed(error, "write", csv->path, errno);
+}
+
+bool csv_flush(struct csv *csv, struct error *error)
+{
+    return fflush(csv->stream) == 0 || durable_failed(error, "write", csv->path, errno);
+}
+
+void csv_close(struct csv *csv)
+{
+    if (csv->stream != NULL)
+        fclose(csv->stream);
+    csv->stream = NULL;
+}
+
+/* ---- rows */
+
+char *columns_header(const struct column *columns)
 {
     struct text_stream text;
     FILE *stream = text_stream_open(&text);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; columns[i].name != NULL; i++)
         fprintf(stream, "%s%s", i > 0 ? "," : "", columns[i].name);
     return text_stream_close(&text);
 }
 
-static double double_at(const void *row, const struct column *column)
+bool columns_open(struct csv *csv, const char *path, const struct column *columns,
+                  const struct csv_keep *keep, struct error *error)
 {
-    double value;
-    memcpy(&value, (const char *)row + column->offset, sizeof value);
-    return value;
+    char *header = columns_header(columns);
+    const bool good = csv_open(csv, path, header, keep, error);
+    free(header);
+    return good;
 }
 
-static int64_t integer_at(const void *row, const struct column *column)
+/* The value of a column; the member of its kind is set. */
+struct cell {
+    double number;
+    int64_t integer;
+    const char *text;
+};
+
+static struct cell cell_of(const struct column *column, const void *row)
 {
-    int64_t value;
-    memcpy(&value, (const char *)row + column->offset, sizeof value);
-    return value;
+    const char *member = (const char *)row + column->offset;
+    struct cell cell = {0};
+    if (column->kind == COLUMN_TEXT)
+        memcpy(&cell.text, member, sizeof cell.text);
+    else if (column->kind == COLUMN_INTEGER)
+        memcpy(&cell.integer, member, sizeof cell.integer);
+    else
+        memcpy(&cell.number, member, sizeof cell.number);
+    return cell;
 }
 
-static const char *text_at(const void *row, const struct column *column)
+static void text_write(FILE *stream, const char *text)
 {
-    const char *value;
-    memcpy(&value, (const char *)row + column->offset, sizeof value);
-    return value;
-}
-
-void columns_to_csv(const struct column *columns, int count, const void *row, struct csv *csv)
-{
-    for (int i = 0; i < count; i++) {
-        const struct column *column = &columns[i];
-        char digits[32] = "";
-        if (column->kind == COLUMN_INTEGER) {
-            csv_integer(csv, integer_at(row, column));
-        } else if (column->kind == COLUMN_TEXT) {
-            csv_text(csv, text_at(row, column) != NULL ? text_at(row, column) : "");
-        } else if (column->kind == COLUMN_NUMBER) {
-            csv_number(csv, double_at(row, column));
-        } else {
-            if (!isnan(double_at(row, column)))
-                snprintf(digits, sizeof digits, "%.17g", double_at(row, column));
-            csv_text(csv, digits);
-        }
+    const bool quoted = strpbrk(text, ",\"\r\n") != NULL;
+    if (quoted)
+        fputc('"', stream);
+    for (; *text != '\0'; text++) {
+        if (*text == '"')
+            fputc('"', stream);
+        fputc(*text == '\n' || *text == '\r' ? ' ' : *text, stream);
     }
+    if (quoted)
+        fputc('"', stream);
 }
 
-void columns_to_json(const struct column *columns, int count, const void *row, json_t *object)
+bool columns_write(const struct column *columns, const void *row, struct csv *csv,
+                   struct error *error)
 {
-    for (int i = 0; i < count; i++) {
-        const struct column *column = &columns[i];
-        json_t *value;
-        if (column->kind == COLUMN_INTEGER)
-            value = json_integer(integer_at(row, column));
-        else if (column->kind == COLUMN_TEXT)
-            value = value_text(text_at(row, column));
-        else if (column->kind == COLUMN_WHOLE && isfinite(double_at(row, column)))
-            value = json_integer((json_int_t)double_at(row, column));
-        else
-            value = value_number(double_at(row, column));
-        value_put(object, column->name, value);
+    for (const struct column *column = columns; column->name != NULL; column++) {
+        const struct cell cell = cell_of(column, row);
+        if (column > columns)
+            fputc(',', csv->stream);
+        if (column->kind == COLUMN_TEXT)
+            text_write(csv->stream, cell.text != NULL ? cell.text : "");
+        else if (column->kind == COLUMN_INTEGER)
+            fprintf(csv->stream, "%" PRId64, cell.integer);
+        else if (column->kind == COLUMN_EXACT && !isnan(cell.number))
+            fprintf(csv->stream, "%.17g", cell.number);
+        else if (fabs(cell.number) < 9e15 && cell.number == floor(cell.number))
+            fprintf(csv->stream, "%.0f", cell.number);
+        else if (!isnan(cell.number))
+            fprintf(csv->stream, "%.9g", cell.number);
+    }
+    return csv_end_row(csv, error);
+}
+
+void columns_to_json(const struct column *columns, const void *row, json_t *object)
+{
+    for (const struct column *column = columns; column->name != NULL; column++) {
+        const struct cell cell = cell_of(column, row);
+        value_put(object, column->name,
+                  column->kind == COLUMN_TEXT      ? value_text(cell.text)
+                  : column->kind == COLUMN_INTEGER ? json_integer(cell.integer)
+                                                   : value_number(cell.number));
     }
 }

@@ -12,8 +12,6 @@ libvittrain_a_SOURCES += \
 	src/core/columns.h \
 	src/core/crc32c.c \
 	src/core/crc32c.h \
-	src/core/csv.c \
-	src/core/csv.h \
 	src/core/file.c \
 	src/core/file.h \
 	src/core/error.c \
@@ -33,8 +31,6 @@ libvittrain_a_SOURCES += \
 	src/core/launcher.h \
 	src/core/log.c \
 	src/core/log.h \
-	src/core/median.c \
-	src/core/median.h \
 	src/core/open_file.c \
 	src/core/open_file.h \
 	src/core/random.c \

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/sensors.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,19 +9,11 @@
 #include <unistd.h>
 
 #include "core/allocate.h"
+#include "core/file.h"
 #include "core/memory.h"
 
-const struct sensor_column sensor_columns[SENSOR_COUNT] = {
-    [SENSOR_PROCESS_CORES] = {"process_cores", SENSOR_LEVEL},
-    [SENSOR_CORES_BUSY] = {"cores_busy", SENSOR_LEVEL},
-    [SENSOR_RESIDENT] = {"resident_bytes", SENSOR_PEAK},
-    [SENSOR_NODE_AVAILABLE] = {"node_available_bytes", SENSOR_LEAST},
-    [SENSOR_GPU_BUSY] = {"gpu_busy", SENSOR_LEVEL},
-    [SENSOR_GPU_MEMORY_USED] = {"gpu_memory_used_bytes", SENSOR_PEAK},
-    [SENSOR_GPU_MEMORY_TOTAL] = {"gpu_memory_total_bytes", SENSOR_PEAK},
-    [SENSOR_GPU_POWER] = {"gpu_power", SENSOR_LEVEL},
-    [SENSOR_GPU_TEMPERATURE] = {"gpu_temperature", SENSOR_LEVEL},
-};
+#define SENSOR_COLUMN(sensor, column, kind) {#column, SENSOR_##kind},
+const struct sensor_column sensor_columns[SENSOR_COUNT] = {SENSORS(SENSOR_COLUMN)};
 
 void sensor_reading_clear(struct sensor_reading *reading)
 {
@@ -31,8 +22,7 @@ void sensor_reading_clear(struct sensor_reading *reading)
         reading->value[i] = NAN;
 }
 
-/* TEXT_SIZE holds the lines of more than 1,000 cores in /proc/stat. */
-enum { MOST_CORES = 8192, TEXT_SIZE = 1 << 17 };
+enum { MOST_CORES = 8192 };
 
 static const double least_seconds = 0.1;
 
@@ -49,36 +39,24 @@ struct cpu_sensors {
     double read_at; /* NAN: none yet */
     double process_ticks;
     struct core_times cores;
-    char text[TEXT_SIZE]; /* content of the file being read */
 };
 
-/* Read a file below the root into `text`, truncated to TEXT_SIZE. Return false if it is empty or
- * unreadable. */
-static bool text_read(struct cpu_sensors *sensors, const char *name)
+/* Return the text of a file below the root, "" if it is unreadable; the caller frees it. */
+static char *text_read(const struct cpu_sensors *sensors, const char *name)
 {
     char path[PATH_MAX];
-    size_t length = 0;
-    ssize_t got;
     snprintf(path, sizeof path, "%s%s", sensors->root, name);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return false;
-    while ((got = read(file, sensors->text + length, TEXT_SIZE - 1 - length)) > 0)
-        length += (size_t)got;
-    close(file);
-    sensors->text[length] = '\0';
-    return length > 0;
+    char *text = text_file_read(path, NULL);
+    return text != NULL ? text : allocate_copy("");
 }
 
 /* Parse Cpus_allowed_list ("0-3,8"). */
 static void cores_allowed(struct cpu_sensors *sensors)
 {
-    const char *text = NULL;
-    if (text_read(sensors, "/proc/self/status"))
-        text = strstr(sensors->text, "\nCpus_allowed_list:");
-    if (text == NULL)
-        return;
-    text = strchr(text + 1, ':') + 1;
+    static const char word[] = "\nCpus_allowed_list:";
+    char *whole = text_read(sensors, "/proc/self/status");
+    const char *text = strstr(whole, word);
+    text = text != NULL ? text + strlen(word) : "";
     for (char *end; *text != '\n' && *text != '\0'; text = *end == ',' ? end + 1 : end) {
         long first = strtol(text, &end, 10), last = first;
         if (end == text)
@@ -88,6 +66,7 @@ static void cores_allowed(struct cpu_sensors *sensors)
         for (long core = first; core >= 0 && core <= last && core < MOST_CORES; core++)
             sensors->allowed[core] = true;
     }
+    free(whole);
 }
 
 struct cpu_sensors *cpu_sensors_open(const char *root, bool of_node)
@@ -100,60 +79,48 @@ struct cpu_sensors *cpu_sensors_open(const char *root, bool of_node)
     return sensors;
 }
 
-/* Add user, nice, system, idle, iowait, irq, softirq, steal. User time includes guest time; stolen
- * time is not busy time. */
-static void core_times_add(struct core_times *times, const char *text)
+/* Read the times of the allowed cores from /proc/stat: a line for all cores, then one per core with
+ * user, nice, system, idle, iowait, irq, softirq, steal. User time includes guest time; stolen time
+ * is not busy time. */
+static struct core_times core_times_read(const struct cpu_sensors *sensors)
 {
     enum { IDLE = 3, WAITING = 4, STOLEN = 7, FIELDS };
-    for (int i = 0; i < FIELDS; i++) {
-        char *end;
-        double ticks = strtod(text, &end);
-        if (end == text)
-            break;
-        text = end;
-        times->all += ticks;
-        if (i != IDLE && i != WAITING && i != STOLEN)
-            times->busy += ticks;
-    }
-}
-
-/* Read the times of the allowed cores from /proc/stat: a line for all cores, then one per core. */
-static struct core_times core_times_read(struct cpu_sensors *sensors)
-{
     struct core_times times = {0};
-    if (!text_read(sensors, "/proc/stat"))
-        return times;
-    for (char *line = sensors->text, *end; strncmp(line, "cpu", 3) == 0; line = end + 1) {
-        end = strchr(line, '\n');
-        if (end == NULL)
-            break;
-        *end = '\0';
-        const char *fields = strchr(line, ' ');
-        long core = line[3] == ' ' ? -1 : strtol(line + 3, NULL, 10);
-        if (fields != NULL && core >= 0 && core < MOST_CORES && sensors->allowed[core])
-            core_times_add(&times, fields);
+    char *text = text_read(sensors, "/proc/stat"), *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL && strncmp(line, "cpu", 3) == 0;) {
+        char *fields = strchr(line, ' '), *end;
+        const long core = line[3] == ' ' ? -1 : strtol(line + 3, NULL, 10);
+        if (fields == NULL || core < 0 || core >= MOST_CORES || !sensors->allowed[core])
+            continue;
+        for (int i = 0; i < FIELDS; i++, fields = end) {
+            const double ticks = strtod(fields, &end);
+            if (end == fields)
+                break;
+            times.all += ticks;
+            if (i != IDLE && i != WAITING && i != STOLEN)
+                times.busy += ticks;
+        }
     }
+    free(text);
     return times;
 }
 
 /* Read CPU time (ticks) and resident pages from /proc/self/stat. The program's name, in brackets,
  * may contain any character. */
-static bool process_read(struct cpu_sensors *sensors, double *ticks, double *pages)
+static bool process_read(const struct cpu_sensors *sensors, double *ticks, double *pages)
 {
     enum { USER = 14, SYSTEM = 15, RESIDENT = 24 };
-    const char *text = NULL;
-    if (text_read(sensors, "/proc/self/stat"))
-        text = strrchr(sensors->text, ')');
-    if (text == NULL)
-        return false;
-    *ticks = 0;
+    char *whole = text_read(sensors, "/proc/self/stat");
+    const char *text = strrchr(whole, ')');
+    *ticks = text != NULL ? 0 : (double)NAN;
     *pages = NAN;
-    for (int field = 3; (text = strchr(text, ' ')) != NULL; field++, text++) {
+    for (int field = 3; text != NULL && (text = strchr(text, ' ')) != NULL; field++, text++) {
         if (field == USER || field == SYSTEM)
             *ticks += strtod(text, NULL);
         else if (field == RESIDENT)
             *pages = strtod(text, NULL);
     }
+    free(whole);
     return !isnan(*pages);
 }
 

@@ -7,19 +7,20 @@
 
 #include <stdbool.h>
 
-/* In the order of the columns. */
-enum sensor {
-    SENSOR_PROCESS_CORES,
-    SENSOR_CORES_BUSY,
-    SENSOR_RESIDENT,
-    SENSOR_NODE_AVAILABLE,
-    SENSOR_GPU_BUSY,
-    SENSOR_GPU_MEMORY_USED,
-    SENSOR_GPU_MEMORY_TOTAL,
-    SENSOR_GPU_POWER,
-    SENSOR_GPU_TEMPERATURE,
-    SENSOR_COUNT
-};
+/* SENSOR(enumerator, column, aggregation), in the order of the columns. */
+#define SENSORS(SENSOR)                                                                            \
+    SENSOR(PROCESS_CORES, process_cores, LEVEL)                                                    \
+    SENSOR(CORES_BUSY, cores_busy, LEVEL)                                                          \
+    SENSOR(RESIDENT, resident_bytes, PEAK)                                                         \
+    SENSOR(NODE_AVAILABLE, node_available_bytes, LEAST)                                            \
+    SENSOR(GPU_BUSY, gpu_busy, LEVEL)                                                              \
+    SENSOR(GPU_MEMORY_USED, gpu_memory_used_bytes, PEAK)                                           \
+    SENSOR(GPU_MEMORY_TOTAL, gpu_memory_total_bytes, PEAK)                                         \
+    SENSOR(GPU_POWER, gpu_power, LEVEL)                                                            \
+    SENSOR(GPU_TEMPERATURE, gpu_temperature, LEVEL)
+
+#define SENSOR_ENUMERATOR(sensor, column, kind) SENSOR_##sensor,
+enum sensor { SENSORS(SENSOR_ENUMERATOR) SENSOR_COUNT };
 
 /* Aggregation of a sensor over time, then over the ranks that have it. */
 enum sensor_kind {

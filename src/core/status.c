@@ -13,7 +13,6 @@
 
 #include "core/clock.h"
 #include "core/launcher.h"
-#include "core/median.h"
 
 static struct {
     _Atomic double since;

@@ -186,20 +186,6 @@ static bool limit_find(struct batch_search *search, struct error *error)
     return good;
 }
 
-/* Collective. Set search->planned to rank 0's value: all ranks must do the same trials. */
-static void plan_ask(struct batch_search *search)
-{
-    const struct options *options = &search->plan.options;
-    enum strategy_choice strategy = options->mesh.strategy;
-    enum checkpoint_activations_choice kept = options->train.checkpoint_activations;
-    struct plan_entry entry;
-    plan_make(&search->plan, strategy, kept, 0, &entry);
-    if (search->limit > entry.base)
-        plan_make(&search->plan, strategy, kept, search->limit - entry.base, &entry);
-    search->planned = entry.largest_batch;
-    comm_broadcast(search->world, &search->planned, 1, COMM_INT64, 0);
-}
-
 static bool search_try(struct batch_search *search, int64_t batch, bool *fits, struct error *error)
 {
     struct batch_trial trial;
@@ -256,12 +242,21 @@ bool find_batch(const struct options *options, struct comm *world, struct batch_
 {
     const struct batch_trial *best = &search->best;
     struct comm *node = comm_split_node(world);
+    struct session session;
+    struct error impossible = {0};
     *search = (struct batch_search){.world = world};
     error_defer(plan_open(&search->plan, options, world->size, node->size, error));
     node->backend->close(node);
     if (!comm_agree(world, error) || !limit_find(search, error))
         return false;
-    plan_ask(search);
+    if (plan_session(&search->plan, &session, &impossible)) {
+        const size_t base = hardware_memory_base(session.device);
+        if (search->limit > base)
+            search->planned = plan_largest_batch(&search->plan, &session, search->limit - base);
+    }
+    session_close(&session);
+    /* All ranks must do the same trials. */
+    comm_broadcast(world, &search->planned, 1, COMM_INT64, 0);
     if (world->rank == 0)
         printf("limit: %.1f MiB per rank\n    batch  runs  planned MiB     peak MiB     step s\n",
                mib(search->limit));

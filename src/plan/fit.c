@@ -18,23 +18,29 @@ static bool way_try(const struct plan *plan, enum strategy_choice strategy,
 {
     static const char *const separator[] = {"", " with ", " and "};
     const struct options *options = &plan->options;
-    struct plan_entry entry;
-    char batch[64];
+    const struct plan other = plan_with(plan, strategy, checkpoint_activations);
+    struct session session;
+    struct error impossible = {0};
+    char batch[64], name[64];
     const char *settings[3];
+    int64_t largest = 0;
     int count = 0;
-    plan_make(plan, strategy, checkpoint_activations, same_batch ? 0 : room, &entry);
-    if (entry.error.kind != ERROR_NONE ||
-        (same_batch ? entry.needs > room : entry.largest_batch == 0))
+    bool fits = plan_session(&other, &session, &impossible);
+    if (fits && same_batch)
+        fits = session_needs(&session) <= room;
+    else if (fits)
+        fits = (largest = plan_largest_batch(&other, &session, room)) > 0;
+    session_close(&session);
+    if (!fits)
         return false;
     size_t used = strlen(advice);
     used += (size_t)snprintf(advice + used, size - used, "%s", used > 0 ? ", or " : "");
     if (!same_batch) {
         bool global = plan->training && options->train.global_batch > 0;
         snprintf(batch, sizeof batch, "%s=%lld", global ? "train.global_batch" : "train.batch",
-                 (long long)entry.largest_batch * (global ? plan->ranks : 1));
+                 (long long)largest * (global ? plan->ranks : 1));
         settings[count++] = batch;
     }
-    char name[64];
     snprintf(name, sizeof name, "mesh.strategy=%s", mesh_strategy_name(strategy));
     if (strategy != options->mesh.strategy)
         settings[count++] = name;
@@ -57,8 +63,11 @@ static bool strategies_try(const struct plan *plan,
     return false;
 }
 
-static void advice_write(const struct memory_shortage *shortage, char *advice, size_t size)
+void fit_advise(struct error *error)
 {
+    const struct memory_shortage *shortage = session_shortage();
+    if (shortage == NULL || error->kind != ERROR_MEMORY)
+        return;
     const struct plan plan = {.options = shortage->options,
                               .ranks = shortage->ranks,
                               .node_ranks = shortage->node_ranks,
@@ -68,31 +77,22 @@ static void advice_write(const struct memory_shortage *shortage, char *advice, s
     const size_t room = (size_t)shortage->room;
     const enum strategy_choice own = plan.options.mesh.strategy;
     const enum checkpoint_activations_choice kept = plan.options.train.checkpoint_activations;
-    bool blocks = training && kept != CHECKPOINT_ACTIVATIONS_BLOCK &&
-                  model_recomputes(plan.options.model.name);
-    advice[0] = '\0';
-    way_try(&plan, own, kept, false, room, advice, size);
-    bool found =
-        blocks && way_try(&plan, own, CHECKPOINT_ACTIVATIONS_BLOCK, true, room, advice, size);
-    if (training && plan.ranks > 1)
-        found = strategies_try(&plan, kept, room, advice, size) || found;
-    if (!found && blocks && plan.ranks > 1)
-        found = strategies_try(&plan, CHECKPOINT_ACTIVATIONS_BLOCK, room, advice, size);
     const enum strategy_choice least = plan.ranks > 1 ? STRATEGY_FSDP : own;
+    const bool blocks = training && kept != CHECKPOINT_ACTIVATIONS_BLOCK &&
+                        model_recomputes(plan.options.model.name);
+    char advice[512] = "";
+    way_try(&plan, own, kept, false, room, advice, sizeof advice);
+    bool found = blocks && way_try(&plan, own, CHECKPOINT_ACTIVATIONS_BLOCK, true, room, advice,
+                                   sizeof advice);
+    if (training && plan.ranks > 1)
+        found = strategies_try(&plan, kept, room, advice, sizeof advice) || found;
+    if (!found && blocks && plan.ranks > 1)
+        found = strategies_try(&plan, CHECKPOINT_ACTIVATIONS_BLOCK, room, advice, sizeof advice);
     if (!found && training && (blocks || least != own))
         way_try(&plan, least, blocks ? CHECKPOINT_ACTIVATIONS_BLOCK : kept, false, room, advice,
-                size);
+                sizeof advice);
     if (advice[0] == '\0')
-        snprintf(advice, size, "more ranks on more nodes, or a smaller model");
-}
-
-void fit_advise(struct error *error)
-{
-    char advice[512];
-    const struct memory_shortage *shortage = session_shortage();
-    if (shortage == NULL || error->kind != ERROR_MEMORY)
-        return;
-    advice_write(shortage, advice, sizeof advice);
+        snprintf(advice, sizeof advice, "more ranks on more nodes, or a smaller model");
     const size_t used = strlen(error->text);
     snprintf(error->text + used, sizeof error->text - used, "; this would fit: %s", advice);
 }

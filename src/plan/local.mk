@@ -9,6 +9,5 @@ libvittrain_a_SOURCES += \
 	src/plan/plan.h \
 	src/plan/plan_print.c \
 	src/plan/step_prediction.c \
-	src/plan/step_prediction.h \
 	src/plan/step_script.c \
 	src/plan/step_script.h

@@ -380,33 +380,27 @@ static void machine_default(struct machine *machine, const char *name)
     snprintf(machine->path, sizeof machine->path, "%s", name);
 }
 
-bool machine_read_stream(struct machine *machine, FILE *file, const char *name, struct error *error)
+/* Read the keys of a file; all others have their defaults. */
+static bool pairs_read(struct machine *machine, const char *path, struct error *error)
 {
-    machine_default(machine, name);
-    return deck_read_pairs(file, name, pair_set, machine, error) && machine_check(machine, error);
+    FILE *file = deck_file_open(path, error);
+    if (file == NULL)
+        return false;
+    const bool good = deck_read_pairs(file, path, pair_set, machine, error);
+    fclose(file);
+    return good;
 }
 
 bool machine_read_part(struct machine *machine, const char *path, struct error *error)
 {
     machine_default(machine, path);
-    if (access(path, F_OK) != 0)
-        return true;
-    FILE *file = deck_file_open(path, error);
-    if (file == NULL)
-        return false;
-    bool good = deck_read_pairs(file, path, pair_set, machine, error);
-    fclose(file);
-    return good;
+    return access(path, F_OK) != 0 || pairs_read(machine, path, error);
 }
 
 bool machine_read(struct machine *machine, const char *path, struct error *error)
 {
-    FILE *file = deck_file_open(path, error);
-    if (file == NULL)
-        return false;
-    bool good = machine_read_stream(machine, file, path, error);
-    fclose(file);
-    return good;
+    machine_default(machine, path);
+    return pairs_read(machine, path, error) && machine_check(machine, error);
 }
 
 static void durations_write(const struct network *network, FILE *file)

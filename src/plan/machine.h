@@ -66,10 +66,6 @@ struct machine {
  * names the file, the line and the key. */
 MUST_CHECK bool machine_read(struct machine *machine, const char *path, struct error *error);
 
-/* As machine_read, from an open stream; `name` is for messages. */
-MUST_CHECK bool machine_read_stream(struct machine *machine, FILE *file, const char *name,
-                                    struct error *error);
-
 /* As machine_read, but speeds may be missing, and the file, too. */
 MUST_CHECK bool machine_read_part(struct machine *machine, const char *path, struct error *error);
 

@@ -7,8 +7,54 @@
 
 #include "config/options.h"
 #include "core/error.h"
-#include "plan/step_prediction.h"
+#include "plan/machine.h"
 #include "train/session.h"
+
+/* ---- The time of a step, from its script and a machine's speeds (step_prediction.c). Two queues
+ * are simulated: the device's operations, and the collectives, which the communication thread runs
+ * one after another. A queue waits if it needs a result of the other. */
+
+/* Work and times of a unit, or of a whole step, on one rank. */
+struct unit_prediction {
+    double flops[STEP_PHASES];
+    double bytes;                /* least memory traffic of the operations */
+    double seconds[STEP_PHASES]; /* of operations without concurrent communication */
+    double communication;        /* seconds of collectives without concurrent operations */
+    double exposed;              /* seconds in which operations wait for collectives */
+};
+
+struct step_prediction {
+    struct unit_prediction *unit; /* [units + 1]: the last is for work outside of units */
+    int units;
+    struct unit_prediction step; /* sum */
+    double data;                 /* seconds in which the step waits for images */
+    double slowed;               /* extra seconds of operations that overlap with communication */
+    double seconds;              /* of the step: operations + slowed + exposed + data */
+};
+
+/* The placement of the groups of a mesh on nodes. */
+struct mesh_shape {
+    struct group_shape shard, replica;
+    int node_ranks; /* ranks that work on a node */
+};
+
+/* The shape of a mesh whose shard groups are consecutive ranks, node by node. */
+struct mesh_shape mesh_shape(int ranks, int node_ranks, int shard);
+
+/* Predict a step. If machine is NULL only operations are counted and all times are zero. Returns
+ * false and sets the error if the machine's file lacks a speed that is needed; else the caller
+ * calls step_prediction_close. */
+MUST_CHECK bool step_predict(struct step_prediction *prediction, const struct step_script *script,
+                             int units, const struct machine *machine,
+                             const struct mesh_shape *mesh, struct error *error);
+
+/* Add the time by which loading `samples` images takes longer than the step. */
+void step_prediction_add_loading(struct step_prediction *prediction, const struct machine *machine,
+                                 int64_t samples);
+
+void step_prediction_close(struct step_prediction *prediction);
+
+/* ---- Memory and traffic (plan.c) */
 
 /* The run to plan. */
 struct plan {
@@ -19,68 +65,42 @@ struct plan {
     bool training;
 };
 
-/* Needs of one strategy, per rank. */
-struct plan_entry {
-    enum strategy_choice strategy;
-    enum checkpoint_activations_choice checkpoint_activations;
-    struct error error; /* if set, the strategy is not possible and the members below are zero */
-    int replica, shard; /* the mesh */
-    enum data_type compute;
-    int64_t batch;                   /* samples of a micro-batch */
-    size_t by_class[MEMORY_CLASSES]; /* bytes of the arena */
-    size_t arena, feeds;             /* bytes of the arena, and of batches loaded ahead (host) */
-    size_t snapshot;                 /* bytes for checkpoints in the background (host) */
-    size_t needs;                    /* bytes that must be free (session_needs) */
-    size_t base;                     /* bytes that the process uses before it allocates */
-    double sent_shard, sent_replica; /* bytes sent per step in the groups (plan_add_traffic) */
-    double sent_network;             /* bytes of these that are sent to other nodes */
-    int64_t largest_batch;           /* largest train.batch that fits; 0: none */
-};
-
 /* Describe the run. Reads the size of the images and the number of classes from the data, unless
  * the format implies them. */
 MUST_CHECK bool plan_open(struct plan *plan, const struct options *options, int ranks,
                           int node_ranks, struct error *error);
 
-/* Plan one strategy. If it is not that of the options, mesh.shard is ignored. room: bytes for
- * largest_batch; 0: do not compute it. */
-void plan_make(const struct plan *plan, enum strategy_choice strategy,
-               enum checkpoint_activations_choice checkpoint_activations, size_t room,
-               struct plan_entry *entry);
+/* Return the plan with another strategy and its default mesh.shard, and with
+ * other checkpoint_activations. If the strategy is that of the options, mesh.shard is kept. */
+struct plan plan_with(const struct plan *plan, enum strategy_choice strategy,
+                      enum checkpoint_activations_choice checkpoint_activations);
 
-/* Set the bytes that a training step sends. */
-void plan_add_traffic(const struct plan *plan, struct plan_entry *entry);
+/* Open a session with the plan's options on a mesh without ranks, and measure its memory, also by
+ * unit (session->memory.rows). The caller closes it, also on failure, and keeps the plan until
+ * then. */
+MUST_CHECK bool plan_session(const struct plan *plan, struct session *session, struct error *error);
 
-/* The model and the mesh of a prediction. */
-struct plan_details {
-    double flops_per_image; /* of a training step */
-    int64_t parameters;
-    enum data_type compute;
-    int64_t batch; /* per rank and step */
-    int replica, shard;
-    size_t needs;        /* session_needs */
-    size_t shared_bytes; /* of /dev/shm for checkpoints in memory */
-    char **unit_name;    /* [units] */
-    int units;
+/* Return the largest train.batch with which the session needs at most `room` bytes; 0: none.
+ * Changes what is measured. */
+int64_t plan_largest_batch(const struct plan *plan, struct session *session, size_t room);
+
+/* Bytes that a rank sends per step in its groups, and those of them that are sent to other nodes.
+ */
+struct plan_traffic {
+    double shard, replica, network;
 };
-void plan_details_close(struct plan_details *details);
+MUST_CHECK bool plan_traffic(const struct plan *plan, struct plan_traffic *sent,
+                             struct error *error);
 
-/* Predict a training step with one strategy. machine may be NULL (step_predict), details too. On
- * success the caller closes prediction and details. */
-MUST_CHECK bool plan_predict(const struct plan *plan, enum strategy_choice strategy,
-                             enum checkpoint_activations_choice checkpoint_activations,
-                             const struct machine *machine, struct step_prediction *prediction,
-                             struct plan_details *details, struct error *error);
-
-/* Make the script of a training step with the options' strategy. The caller closes script and
- * session, also on failure. */
+/* Make the script of a training step. The caller closes script and session, also on failure. */
 MUST_CHECK bool plan_script(const struct plan *plan, struct session *session,
                             struct step_script *script, struct error *error);
 
-/* Return the memory of the options' strategy by rows: ARENA_SHARED_ROW, then a row for each unit of
- * session->model. The caller frees the rows and closes the session. NULL on error. */
-size_t (*plan_rows(const struct plan *plan, struct session *session,
-                   struct error *error))[MEMORY_CLASSES];
+/* Predict a training step. machine may be NULL (step_predict). The caller closes the session, also
+ * on failure, and on success the prediction. */
+MUST_CHECK bool plan_predict(const struct plan *plan, const struct machine *machine,
+                             struct session *session, struct step_prediction *prediction,
+                             struct error *error);
 
 /* ---- Tables of `vittrain plan` on standard output. */
 

@@ -10,7 +10,7 @@
 #include "checkpoint/memory_checkpoint.h"
 #include "config/options.h"
 #include "core/clock.h"
-#include "core/csv.h"
+#include "core/columns.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "model/model.h"
@@ -43,97 +43,104 @@ static size_t row_total(const size_t by_class[MEMORY_CLASSES])
     return total;
 }
 
-static void last_line_print(const char *name, size_t bytes, const char *comment)
+static void last_line_print(const char *name, size_t bytes, const char *comment, const char *where)
 {
-    printf("%-14s %*.2f%s\n", name, MEMORY_CLASSES * 12 + 11, mib(bytes), comment);
+    printf("%-14s %*.2f%s%s\n", name, MEMORY_CLASSES * 12 + 11, mib(bytes), comment, where);
 }
 
-/* Print the memory of the deck's strategy by unit. Returns the memory of libraries and images of
+/* Print the memory of the deck's strategy by unit. Sets the memory of libraries and images of
  * data.distinct (base), and if the device has its own memory (own). */
-static bool memory_print(const struct plan *plan, size_t *base, bool *own, struct error *error)
+static bool units_memory_print(const struct plan *plan, size_t *base, bool *own,
+                               struct error *error)
 {
     struct session session;
-    size_t(*rows)[MEMORY_CLASSES] = plan_rows(plan, &session, error);
-    if (rows == NULL)
+    if (!plan_session(plan, &session, error)) {
+        session_close(&session);
         return false;
-    const struct model *model = session.model;
-    size_t arena = arena_total(&session.memory.arena), feeds = session.memory.loader_bytes;
+    }
+    const struct session_memory *memory = &session.memory;
+    const char *host = "";
+    char mesh[256];
     *base = hardware_memory_base(session.device);
     *own = hardware_has_memory(session.device);
-    char mesh[256];
+    if (*own)
+        host = ", on the host";
     mesh_describe(&session.mesh, mesh, sizeof mesh);
     printf("%s in %s, %lld image%s per rank and pass\n%s\n\n", plan->options.model.name,
            type_name(session.compute), (long long)session.batch, session.batch == 1 ? "" : "s",
            mesh);
     header_print("MiB per rank", "\n");
-    for (int u = 0; u < model->unit_count; u++)
-        classes_print(model->units[u].name, rows[ARENA_UNIT_ROWS + u],
-                      row_total(rows[ARENA_UNIT_ROWS + u]));
-    classes_print("shared", rows[ARENA_SHARED_ROW], row_total(rows[ARENA_SHARED_ROW]));
-    classes_print("arena", session.memory.arena.by_class, arena);
-    if (session.memory.arena.outside > 0)
-        last_line_print("in /dev/shm", session.memory.arena.outside,
-                        "  of the arena: weights and gradients that ranks share");
-    last_line_print("loaders", feeds,
-                    *own ? "  batches loaded ahead, on the host" : "  batches loaded ahead");
+    for (int u = 0; u < session.model->unit_count; u++)
+        classes_print(session.model->units[u].name, memory->rows[ARENA_UNIT_ROWS + u],
+                      row_total(memory->rows[ARENA_UNIT_ROWS + u]));
+    classes_print("shared", memory->rows[ARENA_SHARED_ROW],
+                  row_total(memory->rows[ARENA_SHARED_ROW]));
+    classes_print("arena", memory->arena.by_class, arena_total(&memory->arena));
+    if (memory->arena.outside > 0)
+        last_line_print("in /dev/shm", memory->arena.outside,
+                        "  of the arena: weights and gradients that ranks share", "");
+    last_line_print("loaders", memory->loader_bytes, "  batches loaded ahead", host);
     if (plan->kept > 0)
-        last_line_print("images", plan->kept,
-                        *own ? "  of data.distinct, on the host" : "  of data.distinct");
-    if (session.memory.snapshot_bytes > 0)
-        last_line_print("snapshot", session.memory.snapshot_bytes,
-                        *own ? "  for checkpoints in the background, on the host"
-                             : "  for checkpoints in the background");
-    if (session.memory.shared_bytes > 0)
-        last_line_print("/dev/shm", session.memory.shared_bytes,
-                        *own ? "  for checkpoints in memory, on the host"
-                             : "  for checkpoints in memory");
+        last_line_print("images", plan->kept, "  of data.distinct", host);
+    if (memory->snapshot_bytes > 0)
+        last_line_print("snapshot", memory->snapshot_bytes, "  for checkpoints in the background",
+                        host);
+    if (memory->shared_bytes > 0)
+        last_line_print("/dev/shm", memory->shared_bytes, "  for checkpoints in memory", host);
     last_line_print(*own ? "context" : "libraries", *base,
-                    *own ? "  as measured here" : "  private memory as measured here");
+                    *own ? "  as measured here" : "  private memory as measured here", "");
     *base += *own ? 0 : plan->kept;
-    last_line_print("rank", session_needs(&session) + *base, *own ? "  on the GPU" : "");
-    free(rows);
+    last_line_print("rank", session_needs(&session) + *base, *own ? "  on the GPU" : "", "");
     session_close(&session);
     return true;
 }
 
-static void entry_print(const struct plan *plan, const struct machine *machine,
-                        const struct plan_entry *entry, size_t base)
+/* Print the row of the plan's strategy. room: bytes for the largest batch; 0: it is not printed. */
+static void strategy_print(const struct plan *plan, const struct machine *machine, size_t base,
+                           size_t room)
 {
+    const struct options *options = &plan->options;
+    struct session session, predicted;
+    struct plan_traffic sent;
     struct step_prediction prediction;
-    struct error ignored = {0};
+    struct error error = {0};
     char name[32];
-    bool block = entry->checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
-    snprintf(name, sizeof name, "%s%s", mesh_strategy_name(entry->strategy),
-             block ? ", block" : "");
-    if (entry->error.kind != ERROR_NONE) {
-        printf("%-14s %s\n", name, entry->error.text);
-        return;
-    }
+    snprintf(name, sizeof name, "%s%s", mesh_strategy_name(options->mesh.strategy),
+             options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK ? ", block"
+                                                                                   : "");
     printf("%-14s", name);
-    for (int i = 0; i < MEMORY_CLASSES; i++)
-        printf(" %11.2f", mib(entry->by_class[i]));
-    printf(" %11.2f %11.2f %11.2f %11.2f", mib(entry->needs + base), mib((size_t)entry->sent_shard),
-           mib((size_t)entry->sent_replica), mib((size_t)entry->sent_network));
-    if (plan->options.plan.memory > 0 && entry->largest_batch == 0)
-        printf(" %11s", "none");
-    else if (plan->options.plan.memory > 0)
-        printf(" %11lld", (long long)entry->largest_batch);
-    if (machine != NULL && plan_predict(plan, entry->strategy, entry->checkpoint_activations,
-                                        machine, &prediction, NULL, &ignored)) {
-        printf(" %11.3f %11.3f", 1e3 * prediction.seconds, 1e3 * prediction.step.exposed);
-        step_prediction_close(&prediction);
+    if (plan_session(plan, &session, &error) && plan_traffic(plan, &sent, &error)) {
+        for (int i = 0; i < MEMORY_CLASSES; i++)
+            printf(" %11.2f", mib(session.memory.arena.by_class[i]));
+        printf(" %11.2f %11.2f %11.2f %11.2f", mib(session_needs(&session) + base),
+               mib((size_t)sent.shard), mib((size_t)sent.replica), mib((size_t)sent.network));
+        const int64_t largest = room > 0 ? plan_largest_batch(plan, &session, room) : 0;
+        if (largest > 0)
+            printf(" %11lld", (long long)largest);
+        else if (room > 0)
+            printf(" %11s", "none");
+        if (machine != NULL && plan_predict(plan, machine, &predicted, &prediction, &error)) {
+            printf(" %11.3f %11.3f", 1e3 * prediction.seconds, 1e3 * prediction.step.exposed);
+            step_prediction_close(&prediction);
+        }
+        if (machine != NULL)
+            session_close(&predicted);
+        printf("\n");
+    } else {
+        printf(" %s\n", error.text);
     }
-    printf("\n");
+    session_close(&session);
 }
 
-/* Print all strategies, without and (if the model supports it) with recomputation of blocks. */
-static void strategies_print(const struct plan *plan, const struct machine *machine, size_t base,
-                             bool own)
+bool plan_memory_print(const struct plan *plan, const struct machine *machine, struct error *error)
 {
-    static struct plan_entry entry;
-    size_t memory = (size_t)plan->options.plan.memory;
-    size_t room = memory > base ? memory - base : memory > 0 ? 1 : 0;
-    bool recomputes = model_recomputes(plan->options.model.name);
+    static struct plan other;
+    size_t base, memory = (size_t)plan->options.plan.memory;
+    bool own;
+    if (!units_memory_print(plan, &base, &own, error))
+        return false;
+    const size_t room = memory > base ? memory - base : memory > 0 ? 1 : 0;
+    const bool recomputes = model_recomputes(plan->options.model.name);
     printf("\nTotal: with %s. Sent: per rank and step, in its groups; network: the part of it "
            "between nodes.%s",
            own ? "the context, of the GPU's memory" : "loaders, checkpoints and libraries",
@@ -147,15 +154,14 @@ static void strategies_print(const struct plan *plan, const struct machine *mach
     header_print("MiB per rank", "");
     printf(" %11s %11s %11s%s%s\n", "sent shard", "replica", "network",
            memory > 0 ? "     largest" : "", machine != NULL ? "     step ms     exposed" : "");
-    for (int block = CHECKPOINT_ACTIVATIONS_NONE;
+    for (enum checkpoint_activations_choice block = CHECKPOINT_ACTIVATIONS_NONE;
          block <= (recomputes ? CHECKPOINT_ACTIVATIONS_BLOCK : CHECKPOINT_ACTIVATIONS_NONE);
          block++)
-        for (int strategy = 0; strategy < STRATEGIES; strategy++) {
-            plan_make(plan, (enum strategy_choice)strategy,
-                      (enum checkpoint_activations_choice)block, room, &entry);
-            plan_add_traffic(plan, &entry);
-            entry_print(plan, machine, &entry, base);
+        for (enum strategy_choice strategy = 0; strategy < STRATEGIES; strategy++) {
+            other = plan_with(plan, strategy, block);
+            strategy_print(&other, machine, base, room);
         }
+    return true;
 }
 
 /* ---- time ---- */
@@ -183,30 +189,15 @@ bool plan_machine_find(const struct options *options, const struct machine **mac
     return true;
 }
 
-bool plan_memory_print(const struct plan *plan, const struct machine *machine, struct error *error)
-{
-    size_t base;
-    bool own;
-    if (!memory_print(plan, &base, &own, error))
-        return false;
-    strategies_print(plan, machine, base, own);
-    return true;
-}
-
 /* Warn if the file describes another device or host. */
-static void machine_compare(const struct plan *plan, const struct machine *machine)
+static void machine_compare(const struct session *session, const struct machine *machine)
 {
-    struct session session;
-    struct error unused = {0};
-    if (session_imagine(&session, &plan->options, plan->ranks, plan->node_ranks, true, &unused)) {
-        if (machine->device[0] != '\0' && strcmp(machine->device, session.limits.name) != 0)
-            log_warn("plan: %s was measured on %s (%s), but this is %s: times are for the former",
-                     machine->path, machine->device, machine->host, session.limits.name);
-        else if (machine->host[0] != '\0' && strcmp(machine->host, comm_host()) != 0)
-            log_warn("plan: %s was measured on host %s, but this is %s", machine->path,
-                     machine->host, comm_host());
-    }
-    session_close(&session);
+    if (machine->device[0] != '\0' && strcmp(machine->device, session->limits.name) != 0)
+        log_warn("plan: %s was measured on %s (%s), but this is %s: times are for the former",
+                 machine->path, machine->device, machine->host, session->limits.name);
+    else if (machine->host[0] != '\0' && strcmp(machine->host, comm_host()) != 0)
+        log_warn("plan: %s was measured on host %s, but this is %s", machine->path, machine->host,
+                 comm_host());
 }
 
 static double sum(const double values[STEP_PHASES])
@@ -232,9 +223,16 @@ static void part_print(const char *name, const struct unit_prediction *part, int
     printf("\n");
 }
 
-static void units_print(const struct step_prediction *prediction,
-                        const struct plan_details *details, const struct machine *machine)
+/* Samples per rank and step. */
+static int64_t step_samples(const struct session *session)
 {
+    return session->batch * session->options->train.accumulate;
+}
+
+static void units_print(const struct step_prediction *prediction, const struct session *session,
+                        const struct machine *machine)
+{
+    const int64_t batch = step_samples(session);
     printf("\nMatrix products per image, by unit%s.\n\n%-14s %11s %11s %11s",
            machine == NULL
                ? ""
@@ -245,9 +243,9 @@ static void units_print(const struct step_prediction *prediction,
         printf(" %10s %10s %10s %10s %10s", "forward", "backward", "update", "sending", "exposed");
     printf("\n");
     for (int u = 0; u < prediction->units; u++)
-        part_print(details->unit_name[u], &prediction->unit[u], details->batch, machine);
-    part_print("(the step)", &prediction->unit[prediction->units], details->batch, machine);
-    part_print("step", &prediction->step, details->batch, machine);
+        part_print(session->model->units[u].name, &prediction->unit[u], batch, machine);
+    part_print("(the step)", &prediction->unit[prediction->units], batch, machine);
+    part_print("step", &prediction->step, batch, machine);
 }
 
 /* Print the length of an epoch if the data set exists. */
@@ -283,11 +281,11 @@ static void memory_checkpoints_print(const struct plan *plan, const struct machi
 }
 
 static void summary_print(const struct plan *plan, const struct step_prediction *prediction,
-                          const struct plan_details *details, const struct machine *machine)
+                          const struct session *session, const struct machine *machine)
 {
     const struct unit_prediction *step = &prediction->step;
     double images = (double)feed_global_batch(&plan->options, plan->ranks) / prediction->seconds;
-    double peak = machine->peak[details->compute] * plan->ranks;
+    double peak = machine->peak[session->compute] * plan->ranks;
     printf("\nPredicted with %s (%s%s%s): a step takes %.4g ms: operations %.4g, slowed down by "
            "communication %.3g, exposed communication %.3g of %.4g, waiting for images %.3g. "
            "%.1f images/s",
@@ -295,62 +293,39 @@ static void summary_print(const struct plan *plan, const struct step_prediction 
            machine->date[0] != '\0' ? ", " : "", machine->date, 1e3 * prediction->seconds,
            1e3 * sum(step->seconds), 1e3 * prediction->slowed, 1e3 * step->exposed,
            1e3 * step->communication, 1e3 * prediction->data, images);
-    const double share = peak > 0 ? images * details->flops_per_image / peak : NAN;
+    const double share = peak > 0 ? images * session->model->flops_per_image / peak : NAN;
     if (share <= 1) /* above, the peak in the file is too low */
         printf(", %.0f %% of the peak", 100 * share);
     printf(".\n");
-    if (details->shared_bytes > 0)
-        memory_checkpoints_print(plan, machine, details->shared_bytes, prediction->seconds);
+    if (session->memory.shared_bytes > 0)
+        memory_checkpoints_print(plan, machine, session->memory.shared_bytes, prediction->seconds);
     epochs_print(&plan->options, images);
 }
 
 bool plan_time_print(const struct plan *plan, const struct machine *machine, struct error *error)
 {
-    const struct options *options = &plan->options;
     struct step_prediction prediction;
-    struct plan_details details;
-    if (machine != NULL && options->plan.cluster[0] == '\0')
-        machine_compare(plan, machine);
-    if (!plan_predict(plan, options->mesh.strategy, options->train.checkpoint_activations, machine,
-                      &prediction, &details, error))
-        return false;
-    units_print(&prediction, &details, machine);
-    if (machine != NULL)
-        summary_print(plan, &prediction, &details, machine);
-    else
-        printf("\nNo times: measure this machine with `vittrain bench device` and `vittrain bench "
-               "comm` "
-               "on the same number of ranks, with bench.machine=%s.\n",
-               default_file);
-    step_prediction_close(&prediction);
-    plan_details_close(&details);
-    return true;
+    struct session session;
+    const bool good = plan_predict(plan, machine, &session, &prediction, error);
+    if (good && machine != NULL && plan->options.plan.cluster[0] == '\0')
+        machine_compare(&session, machine);
+    if (good) {
+        units_print(&prediction, &session, machine);
+        if (machine != NULL)
+            summary_print(plan, &prediction, &session, machine);
+        else
+            printf("\nNo times: measure this machine with `vittrain bench device` and `vittrain "
+                   "bench comm` on the same number of ranks, with bench.machine=%s.\n",
+                   default_file);
+        step_prediction_close(&prediction);
+    }
+    session_close(&session);
+    return good;
 }
 
 /* ---- a cluster ---- */
 
 enum { MOST_RANKS = 4096 };
-
-static void cluster_row_print(const struct plan *plan, const struct machine *machine,
-                              const struct step_prediction *prediction,
-                              const struct plan_details *details, double *first)
-{
-    int nodes = (plan->ranks + plan->node_ranks - 1) / plan->node_ranks;
-    double images = (double)plan->options.train.global_batch / prediction->seconds;
-    bool full = machine->memory > 0 && (double)details->needs > machine->memory;
-    char mesh[32];
-    if (plan->ranks == 1)
-        *first = images;
-    snprintf(mesh, sizeof mesh, "%dx%d", details->replica, details->shard);
-    printf("%6d %6d %9s %8lld %11.0f%s %11.3f %11.3f %11.3f %8.1f %12.1f", plan->ranks, nodes, mesh,
-           (long long)details->batch, mib(details->needs), full ? "!" : " ",
-           1e3 * prediction->seconds, 1e3 * prediction->step.communication,
-           1e3 * prediction->step.exposed, *first > 0 ? 100 * images / (plan->ranks * *first) : 0,
-           images);
-    if (machine->watts > 0)
-        printf(" %10.3f", machine->watts * nodes / images);
-    printf("\n");
-}
 
 /* Print a row. Return false if the batch is too small for this and larger numbers of ranks. */
 static bool ranks_print(const struct plan *wanted, const struct machine *machine, int ranks,
@@ -358,7 +333,7 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
 {
     static struct plan plan;
     struct step_prediction prediction;
-    struct plan_details details;
+    struct session session;
     struct error error = {0};
     plan = *wanted;
     plan.ranks = ranks;
@@ -371,14 +346,28 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
                (long long)plan.options.train.global_batch);
         return false;
     }
-    if (!plan_predict(&plan, plan.options.mesh.strategy, plan.options.train.checkpoint_activations,
-                      machine, &prediction, &details, &error)) {
+    if (plan_predict(&plan, machine, &session, &prediction, &error)) {
+        const int nodes = (ranks + plan.node_ranks - 1) / plan.node_ranks;
+        const double images = (double)plan.options.train.global_batch / prediction.seconds;
+        const size_t needs = session_needs(&session);
+        char mesh[32];
+        if (ranks == 1)
+            *first = images;
+        snprintf(mesh, sizeof mesh, "%dx%d", session.mesh.replica->size, session.mesh.shard->size);
+        printf("%6d %6d %9s %8lld %11.0f%s %11.3f %11.3f %11.3f %8.1f %12.1f", ranks, nodes, mesh,
+               (long long)step_samples(&session), mib(needs),
+               machine->memory > 0 && (double)needs > machine->memory ? "!" : " ",
+               1e3 * prediction.seconds, 1e3 * prediction.step.communication,
+               1e3 * prediction.step.exposed, *first > 0 ? 100 * images / (ranks * *first) : 0,
+               images);
+        if (machine->watts > 0)
+            printf(" %10.3f", machine->watts * nodes / images);
+        printf("\n");
+        step_prediction_close(&prediction);
+    } else {
         printf("%6d %s\n", ranks, error.text);
-        return true;
     }
-    cluster_row_print(&plan, machine, &prediction, &details, first);
-    step_prediction_close(&prediction);
-    plan_details_close(&details);
+    session_close(&session);
     return true;
 }
 
@@ -416,41 +405,53 @@ void plan_cluster_print(const struct plan *plan, const struct machine *machine)
 
 /* ---- operations ---- */
 
-static const char operations_header[] =
-    "model,batch,precision,call,unit,operation,kernel_family,result,shape,flops,bytes";
+/* A kernel of a step. */
+struct kernel_row {
+    const char *model;
+    int64_t batch;
+    const char *precision;
+    int64_t call;
+    const char *unit, *operation, *kernel_family, *result;
+    const char
+        *shape; /* of matrix products: rows x columns x inner, or heads x tokens x head width */
+    double flops, bytes;
+};
 
-static bool kernel_write(struct csv *csv, const struct session *session,
-                         const struct script_event *event, int call,
-                         const struct counted_kernel *kernel, struct error *error)
-{
-    const double *size = event->counted.size;
-    char shape[96]; /* of matrix products: rows x columns x inner, or heads x tokens x head width */
-    snprintf(shape, sizeof shape, "%.6gx%.0fx%.0f", size[0], size[1], size[2]);
-    csv_text(csv, session->options->model.name);
-    csv_integer(csv, session->batch * session->options->train.accumulate);
-    csv_text(csv, type_name(session->compute));
-    csv_integer(csv, call);
-    csv_text(csv, event->unit < 0 ? "" : session->model->units[event->unit].name);
-    csv_text(csv, operation_name[event->counted.operation]);
-    csv_text(csv, kernel->family);
-    csv_text(csv, kernel->result);
-    csv_text(csv, event->counted.flops > 0 ? shape : "");
-    csv_number(csv, kernel->flops);
-    csv_number(csv, kernel->bytes);
-    return csv_end_row(csv, error);
-}
+#define KERNEL(kind, name) COLUMN(kernel_row, kind, name)
+static const struct column kernel_columns[] = {
+    KERNEL(TEXT, model),         KERNEL(INTEGER, batch), KERNEL(TEXT, precision),
+    KERNEL(INTEGER, call),       KERNEL(TEXT, unit),     KERNEL(TEXT, operation),
+    KERNEL(TEXT, kernel_family), KERNEL(TEXT, result),   KERNEL(TEXT, shape),
+    KERNEL(NUMBER, flops),       KERNEL(NUMBER, bytes),  COLUMNS_END};
 
 bool plan_operations_write(const struct plan *plan, const char *path, struct error *error)
 {
     struct session session;
     struct step_script script;
     struct csv csv = {.stream = NULL};
+    char shape[96];
     bool good = plan_script(plan, &session, &script, error) &&
-                csv_open(&csv, path, operations_header, 0, 0, error);
+                columns_open(&csv, path, kernel_columns, NULL, error);
     for (int i = 0; good && i < script.count; i++) {
         const struct script_event *event = &script.event[i];
-        for (int k = 0; good && k < event->counted.kernels; k++)
-            good = kernel_write(&csv, &session, event, i, &event->counted.kernel[k], error);
+        const double *size = event->counted.size;
+        snprintf(shape, sizeof shape, "%.6gx%.0fx%.0f", size[0], size[1], size[2]);
+        for (int k = 0; good && k < event->counted.kernels; k++) {
+            const struct counted_kernel *kernel = &event->counted.kernel[k];
+            const struct kernel_row row = {
+                .model = plan->options.model.name,
+                .batch = step_samples(&session),
+                .precision = type_name(session.compute),
+                .call = i,
+                .unit = event->unit < 0 ? NULL : session.model->units[event->unit].name,
+                .operation = operation_name[event->counted.operation],
+                .kernel_family = kernel->family,
+                .result = kernel->result,
+                .shape = event->counted.flops > 0 ? shape : NULL,
+                .flops = kernel->flops,
+                .bytes = kernel->bytes};
+            good = columns_write(kernel_columns, &row, &csv, error);
+        }
     }
     good = good && csv_flush(&csv, error);
     csv_close(&csv);

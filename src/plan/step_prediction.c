@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The simulation. Operations and collectives slow each other down, since they share cores or a GPU
  * (struct network: compute_speed, send_speed). */
-#include "plan/step_prediction.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,30 +3,36 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "config/option_types.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"
 
-enum { LABEL_WIDTH = 16, LABEL_SIZE = 24, OUTPUT_LABEL = 21, LINE_SIZE = 512 };
+enum { LABEL_WIDTH = 16, CELL_WIDTH = 11, LABEL_SIZE = 24, OUTPUT_LABEL = 21, LINE_SIZE = 512 };
 
 /* Limits of the log; result.json has all classes and outputs. */
 enum { PRINTED_CLASSES = 100, PRINTED_MATRIX = 20, OUTPUTS_IN_TEXT = 4 };
 
-#define CLASS_COLUMN(name) {#name, COLUMN_NUMBER, offsetof(struct class_metrics, name), NULL},
-static const struct column class_columns[] = {CLASS_METRICS(CLASS_COLUMN)};
+/* clang-format off */
+#define METRIC(name) {#name, COLUMN_NUMBER, offsetof(struct class_metrics, name), NULL},
+static const struct column class_columns[] = {CLASS_METRICS(METRIC) COLUMNS_END},
+    pixel_columns[] = {CLASS_METRICS(METRIC) METRIC(iou) COLUMNS_END},
+    label_columns[] = {CLASS_METRICS(METRIC) METRIC(average_precision) COLUMNS_END};
 
-#define ERROR_COLUMN(name) {#name, COLUMN_NUMBER, offsetof(struct output_errors, name), NULL},
-static const struct column error_columns[] = {OUTPUT_ERRORS(ERROR_COLUMN)};
+#define ERROR(name) {#name, COLUMN_NUMBER, offsetof(struct output_errors, name), NULL},
+static const struct column error_columns[] = {OUTPUT_ERRORS(ERROR) COLUMNS_END};
+/* clang-format on */
 
 enum {
     CLASS_VALUES = sizeof(struct class_metrics) / sizeof(double),
-    CLASS_RATIOS = sizeof class_columns / sizeof class_columns[0],
-    ERRORS = sizeof error_columns / sizeof error_columns[0]
+    CLASS_RATIOS = sizeof class_columns / sizeof class_columns[0] - 1,
+    ERRORS_OF_MODEL = offsetof(struct output_errors, persistence_rmse) / sizeof(double)
 };
 
 void evaluation_free(struct evaluation *evaluation)
@@ -54,27 +60,23 @@ static double ratio(double part, double whole)
     return whole > 0 ? part / whole : 0;
 }
 
-static struct class_counts counts_of(const struct evaluation *evaluation, int64_t class_number)
-{
-    const int64_t classes = evaluation->classes;
-    struct class_counts counts = {.counted = evaluation->pixels > 0 ? evaluation->pixels
-                                                                    : evaluation->samples};
-    if (evaluation->labels != NULL)
-        return evaluation->labels[class_number];
-    counts.right = evaluation->confusion[class_number * classes + class_number];
-    for (int64_t other = 0; other < classes; other++) {
-        counts.actual += evaluation->confusion[class_number * classes + other];
-        counts.predicted += evaluation->confusion[other * classes + class_number];
-    }
-    return counts;
-}
-
 void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
                       struct class_metrics *metrics)
 {
-    ENSURE(class_number >= 0 && class_number < evaluation->classes, "class %" PRId64 " of %" PRId64,
-           class_number, evaluation->classes);
-    const struct class_counts counts = counts_of(evaluation, class_number);
+    const int64_t classes = evaluation->classes;
+    ENSURE(class_number >= 0 && class_number < classes, "class %" PRId64 " of %" PRId64,
+           class_number, classes);
+    struct class_counts counts = {.counted = evaluation->pixels > 0 ? evaluation->pixels
+                                                                    : evaluation->samples};
+    if (evaluation->labels != NULL) {
+        counts = evaluation->labels[class_number];
+    } else {
+        counts.right = evaluation->confusion[class_number * classes + class_number];
+        for (int64_t other = 0; other < classes; other++) {
+            counts.actual += evaluation->confusion[class_number * classes + other];
+            counts.predicted += evaluation->confusion[other * classes + class_number];
+        }
+    }
     const double right = (double)counts.right, actual = (double)counts.actual;
     const double predicted = (double)counts.predicted, samples = (double)counts.counted;
     const double true_negative = samples - actual - predicted + right;
@@ -134,71 +136,82 @@ static const char *ratio_text(double ratio, char text[NUMBER_TEXT])
     return isnan(ratio) ? "-" : text;
 }
 
-/* Append the errors of a few outputs, or the mean over all. */
-static void errors_text(const struct evaluation *evaluation, const struct dataset *dataset,
-                        char text[EVALUATION_TEXT])
+/* Write the errors of a few outputs, or the mean over all. */
+static void errors_write(const struct evaluation *evaluation, const struct dataset *dataset,
+                         FILE *stream)
 {
     const int64_t outputs = evaluation->outputs;
     char name[OUTPUT_NAME], label[OUTPUT_LABEL], number[NUMBER_TEXT];
     double r2 = 0, ratios = 0, known = 0, compared = 0;
     bool persists = true;
-    size_t used = 0;
     for (int64_t i = 0; i < outputs; i++) {
         const struct output_errors *errors = &evaluation->errors[i];
-        const bool is_known = !isnan(errors->rmse);
         const double ratio = persistence_ratio(errors);
-        known += is_known;
-        r2 += is_known ? errors->r2 : 0;
-        persists = persists && (!is_known || !isnan(errors->persistence_rmse));
+        if (isnan(errors->rmse))
+            continue;
+        known++;
+        r2 += errors->r2;
+        persists = persists && !isnan(errors->persistence_rmse);
         ratios += isnan(ratio) ? 0 : ratio;
         compared += !isnan(ratio);
-        if (outputs > OUTPUTS_IN_TEXT)
-            continue;
+    }
+    if (known == 0) {
+        fputs(", no targets", stream);
+        return;
+    }
+    for (int64_t i = 0; i < outputs && outputs <= OUTPUTS_IN_TEXT; i++) {
+        const struct output_errors *errors = &evaluation->errors[i];
         evaluation_output_name(dataset, i, name);
         text_shorten(name, label, sizeof label);
-        used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, ", %s%s",
-                                 i == 0 ? "RMSE " : "", label);
-        used += is_known
-                    ? (size_t)snprintf(text + used, EVALUATION_TEXT - used, " %.4g", errors->rmse)
-                    : (size_t)snprintf(text + used, EVALUATION_TEXT - used, " (no targets)");
+        snprintf(number, sizeof number, "%.4g", errors->rmse);
+        fprintf(stream, ", %s%s %s", i == 0 ? "RMSE " : "", label,
+                isnan(errors->rmse) ? "(no targets)" : number);
         if (!isnan(errors->persistence_rmse))
-            used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, " (%s of persistence)",
-                                     ratio_text(ratio, number));
+            fprintf(stream, " (%s of persistence)", ratio_text(persistence_ratio(errors), number));
     }
-    if (known == 0)
-        snprintf(text, EVALUATION_TEXT, ", no targets");
-    else if (outputs > OUTPUTS_IN_TEXT && persists)
-        snprintf(text, EVALUATION_TEXT, ", RMSE %s of persistence (mean of %.0f outputs)",
-                 ratio_text(ratios / compared, number), compared);
+    if (outputs > OUTPUTS_IN_TEXT && persists)
+        fprintf(stream, ", RMSE %s of persistence (mean of %.0f outputs)",
+                ratio_text(ratios / compared, number), compared);
     else if (outputs > OUTPUTS_IN_TEXT)
-        snprintf(text, EVALUATION_TEXT, ", R2 %s (mean of %.0f outputs)",
-                 evaluation_number(r2 / known, 4, number), known);
+        fprintf(stream, ", R2 %s (mean of %.0f outputs)", evaluation_number(r2 / known, 4, number),
+                known);
     else if (compared == 0)
-        snprintf(text + used, EVALUATION_TEXT - used, ", %sR2 %s", outputs > 1 ? "mean " : "",
-                 evaluation_number(r2 / known, 4, number));
+        fprintf(stream, ", %sR2 %s", outputs > 1 ? "mean " : "",
+                evaluation_number(r2 / known, 4, number));
 }
 
-void evaluation_text(const struct evaluation *evaluation, const struct dataset *dataset,
-                     char text[EVALUATION_TEXT])
+char *evaluation_text(const struct evaluation *evaluation, const struct dataset *dataset)
 {
+    struct text_stream text;
     struct class_metrics macro;
     char number[NUMBER_TEXT];
-    text[0] = '\0';
+    FILE *stream = text_stream_open(&text);
     if (evaluation->errors != NULL) {
-        errors_text(evaluation, dataset, text);
+        errors_write(evaluation, dataset, stream);
     } else if (evaluation->classes > 0 && isnan(evaluation->top1)) {
-        snprintf(text, EVALUATION_TEXT, ", no targets");
+        fputs(", no targets", stream);
     } else if (evaluation->pixels > 0) {
-        snprintf(text, EVALUATION_TEXT, ", pixel accuracy %.2f %%, mean IoU %.4f",
-                 100 * evaluation->top1, evaluation->miou);
+        fprintf(stream, ", pixel accuracy %.2f %%, mean IoU %.4f", 100 * evaluation->top1,
+                evaluation->miou);
     } else if (evaluation->labels != NULL) {
         evaluation_macro(evaluation, &macro);
-        snprintf(text, EVALUATION_TEXT, ", subset accuracy %.2f %%, macro F1 %.4f, mAP %s",
-                 100 * evaluation->top1, macro.f1, evaluation_number(evaluation->map, 4, number));
+        fprintf(stream, ", subset accuracy %.2f %%, macro F1 %.4f, mAP %s", 100 * evaluation->top1,
+                macro.f1, evaluation_number(evaluation->map, 4, number));
     } else if (evaluation->classes > 0) {
-        snprintf(text, EVALUATION_TEXT, ", accuracy %.2f %% (top-5 %.2f %%)",
-                 100 * evaluation->top1, 100 * evaluation->top5);
+        fprintf(stream, ", accuracy %.2f %% (top-5 %.2f %%)", 100 * evaluation->top1,
+                100 * evaluation->top5);
     }
+    return text_stream_close(&text);
+}
+
+void evaluation_log(const char *name, const struct evaluation *evaluation,
+                    const struct dataset *dataset, int digits, const char *remark)
+{
+    char loss[NUMBER_TEXT], *text = evaluation_text(evaluation, dataset);
+    log_info("%s: loss %s%s on %lld samples%s", name,
+             evaluation_number(evaluation->loss, digits, loss), text,
+             (long long)evaluation->samples, remark);
+    free(text);
 }
 
 /* The name of a class, or its number if the data set has no names. */
@@ -211,16 +224,24 @@ static void class_label(const struct dataset *dataset, int64_t number, char *tex
     text_remove_control(text);
 }
 
-static void print_metrics_row(evaluation_printer *print, const struct evaluation *evaluation,
-                              const char *label, const struct class_metrics *metrics)
+/* Print the label and at most `most` columns of a row; NULL: their names. */
+static void print_row(evaluation_printer *print, const char *label, const struct column *columns,
+                      int most, const void *row)
 {
-    char last[16] = "";
-    const double value = evaluation->pixels > 0 ? metrics->iou : metrics->average_precision;
-    if ((evaluation->pixels > 0 || evaluation->labels != NULL) && !isnan(value))
-        snprintf(last, sizeof last, " %9.4f", value);
-    print("%-*.*s %9.4f %9.4f %9.4f %11.4f %20.4f%s", LABEL_WIDTH, LABEL_WIDTH, label,
-          metrics->recall, metrics->precision, metrics->f1, metrics->specificity,
-          metrics->one_vs_rest_accuracy, last);
+    char line[LINE_SIZE], number[NUMBER_TEXT];
+    int used = snprintf(line, sizeof line, "%-*.*s", LABEL_WIDTH, LABEL_WIDTH, label);
+    for (int i = 0; i < most && columns[i].name != NULL; i++) {
+        const int length = (int)strlen(columns[i].name);
+        const double value =
+            row != NULL ? *(const double *)((const char *)row + columns[i].offset) : 0;
+        snprintf(number, sizeof number, "%#.4g", value);
+        used += snprintf(line + used, sizeof line - (size_t)used, " %*s",
+                         length > CELL_WIDTH ? length : CELL_WIDTH,
+                         row == NULL    ? columns[i].name
+                         : isnan(value) ? ""
+                                        : number);
+    }
+    print("%s", line);
 }
 
 static void print_matrix(evaluation_printer *print, const struct evaluation *evaluation,
@@ -247,48 +268,44 @@ static void print_matrix(evaluation_printer *print, const struct evaluation *eva
 static void print_errors(evaluation_printer *print, const struct evaluation *evaluation,
                          const struct dataset *dataset)
 {
-    static const int widths[] = {12, 12, 12, 12, 17, 17};
-    char name[OUTPUT_NAME], label[LABEL_WIDTH + 1], line[LINE_SIZE];
-    bool has_persistence = false;
+    char name[OUTPUT_NAME], label[LABEL_WIDTH + 1];
+    int columns = ERRORS_OF_MODEL;
     for (int64_t i = 0; i < evaluation->outputs; i++)
-        has_persistence = has_persistence || !isnan(evaluation->errors[i].persistence_rmse);
-    print("%-*s %11s %11s %11s %11s%s", LABEL_WIDTH, "output", "RMSE", "MAE", "bias", "R2",
-          has_persistence ? " persistence RMSE  persistence MAE" : "");
+        if (!isnan(evaluation->errors[i].persistence_rmse))
+            columns = INT_MAX;
+    print_row(print, "output", error_columns, columns, NULL);
     for (int64_t i = 0; i < evaluation->outputs && i < PRINTED_CLASSES; i++) {
-        const double *values = (const double *)&evaluation->errors[i];
         evaluation_output_name(dataset, i, name);
         text_shorten(name, label, sizeof label);
-        int used = snprintf(line, sizeof line, "%-*s", LABEL_WIDTH, label);
-        for (int k = 0; k < (has_persistence ? ERRORS : ERRORS - 2); k++)
-            used += isnan(values[k])
-                        ? snprintf(line + used, sizeof line - (size_t)used, "%*s", widths[k], "")
-                        : snprintf(line + used, sizeof line - (size_t)used, "%*.4g", widths[k],
-                                   values[k]);
-        print("%s", line);
+        print_row(print, label, error_columns, columns, &evaluation->errors[i]);
     }
     if (evaluation->outputs > PRINTED_CLASSES)
         print("... %" PRId64 " outputs in total", evaluation->outputs);
 }
 
+static const struct column *columns_of(const struct evaluation *evaluation)
+{
+    return evaluation->labels != NULL ? label_columns
+           : evaluation->pixels > 0   ? pixel_columns
+                                      : class_columns;
+}
+
 static void print_classes(evaluation_printer *print, const struct evaluation *evaluation,
                           const struct dataset *dataset)
 {
+    const struct column *columns = columns_of(evaluation);
     struct class_metrics metrics;
     char label[LABEL_SIZE];
-    print("%-*s %9s %9s %9s %11s %20s%s", LABEL_WIDTH, "class", "recall", "precision", "F1",
-          "specificity", "one-vs-rest accuracy",
-          evaluation->pixels > 0       ? "       IoU"
-          : evaluation->labels != NULL ? "        AP"
-                                       : "");
+    print_row(print, "class", columns, INT_MAX, NULL);
     for (int64_t number = 0; number < evaluation->classes && number < PRINTED_CLASSES; number++) {
         evaluation_class(evaluation, number, &metrics);
         class_label(dataset, number, label, sizeof label);
-        print_metrics_row(print, evaluation, label, &metrics);
+        print_row(print, label, columns, INT_MAX, &metrics);
     }
     if (evaluation->classes > PRINTED_CLASSES)
         print("... %" PRId64 " classes in total", evaluation->classes);
     evaluation_macro(evaluation, &metrics);
-    print_metrics_row(print, evaluation, "macro average", &metrics);
+    print_row(print, "macro average", columns, INT_MAX, &metrics);
     if (evaluation->classes <= PRINTED_MATRIX && evaluation->labels == NULL)
         print_matrix(print, evaluation, dataset);
 }
@@ -304,51 +321,22 @@ void evaluation_print(const struct evaluation *evaluation, const struct dataset 
 
 /* ---- result.json */
 
-static json_t *class_to_json(const struct evaluation *evaluation,
-                             const struct class_metrics *metrics, const char *name)
+/* Return a row; name NULL: without a name. */
+static json_t *row_to_json(const struct column *columns, const void *row, const char *name)
 {
     json_t *object = json_object();
     if (name != NULL)
         value_put(object, "name", value_name(name));
-    columns_to_json(class_columns, CLASS_RATIOS, metrics, object);
-    if (evaluation->pixels > 0)
-        value_put(object, "iou", value_number(metrics->iou));
-    if (evaluation->labels != NULL)
-        value_put(object, "average_precision", value_number(metrics->average_precision));
+    columns_to_json(columns, row, object);
     return object;
-}
-
-static json_t *outputs_to_json(const struct evaluation *evaluation, const struct dataset *dataset)
-{
-    json_t *outputs = json_array();
-    for (int64_t i = 0; i < evaluation->outputs; i++) {
-        json_t *object = json_object();
-        char name[OUTPUT_NAME];
-        evaluation_output_name(dataset, i, name);
-        value_put(object, "name", value_name(name));
-        columns_to_json(error_columns, ERRORS, &evaluation->errors[i], object);
-        value_append(outputs, object);
-    }
-    return outputs;
-}
-
-static json_t *confusion_to_json(const struct evaluation *evaluation)
-{
-    json_t *matrix = json_array();
-    for (int64_t i = 0; i < evaluation->classes; i++) {
-        json_t *row = json_array();
-        for (int64_t j = 0; j < evaluation->classes; j++)
-            value_append(row, json_integer(evaluation->confusion[i * evaluation->classes + j]));
-        value_append(matrix, row);
-    }
-    return matrix;
 }
 
 void evaluation_to_json(const struct evaluation *evaluation, const char *split,
                         const struct dataset *dataset, json_t *object)
 {
-    struct class_metrics macro;
-
+    const struct column *columns = columns_of(evaluation);
+    const int64_t count = evaluation->classes;
+    struct class_metrics metrics;
     value_put(object, "split", value_text(split));
     value_put(object, "samples", json_integer(evaluation->samples));
     value_put(object, "loss", value_number(evaluation->loss));
@@ -359,23 +347,34 @@ void evaluation_to_json(const struct evaluation *evaluation, const char *split,
         value_put(object, "miou", value_number(evaluation->miou));
     if (evaluation->labels != NULL)
         value_put(object, "map", value_number(evaluation->map));
-    if (evaluation->outputs > 0)
-        value_put(object, "outputs", outputs_to_json(evaluation, dataset));
-    if (evaluation->confusion == NULL || evaluation->classes == 0)
-        return;
-    evaluation_macro(evaluation, &macro);
-    value_put(object, "macro", class_to_json(evaluation, &macro, NULL));
-    json_t *classes = json_array();
-    for (int64_t i = 0; i < evaluation->classes; i++) {
-        struct class_metrics metrics;
-        bool named = dataset != NULL && dataset->class_name != NULL && i < dataset->classes;
+    json_t *outputs = json_array(), *classes = json_array(), *matrix = json_array();
+    for (int64_t i = 0; i < evaluation->outputs; i++) {
+        char name[OUTPUT_NAME];
+        evaluation_output_name(dataset, i, name);
+        value_append(outputs, row_to_json(error_columns, &evaluation->errors[i], name));
+    }
+    for (int64_t i = 0; evaluation->confusion != NULL && i < count; i++) {
+        const bool named = dataset != NULL && dataset->class_name != NULL && i < dataset->classes;
+        json_t *row = json_array();
         evaluation_class(evaluation, i, &metrics);
         value_append(classes,
-                     class_to_json(evaluation, &metrics, named ? dataset->class_name[i] : NULL));
+                     row_to_json(columns, &metrics, named ? dataset->class_name[i] : NULL));
+        for (int64_t j = 0; j < count; j++)
+            value_append(row, json_integer(evaluation->confusion[i * count + j]));
+        value_append(matrix, row);
     }
-    value_put(object, "classes", classes);
-    if (evaluation->labels == NULL)
-        value_put(object, "confusion_matrix", confusion_to_json(evaluation));
+    if (evaluation->outputs > 0)
+        value_put(object, "outputs", json_incref(outputs));
+    if (json_array_size(classes) > 0) {
+        evaluation_macro(evaluation, &metrics);
+        value_put(object, "macro", row_to_json(columns, &metrics, NULL));
+        value_put(object, "classes", json_incref(classes));
+        if (evaluation->labels == NULL)
+            value_put(object, "confusion_matrix", json_incref(matrix));
+    }
+    json_decref(outputs);
+    json_decref(classes);
+    json_decref(matrix);
 }
 
 char *evaluation_to_text(const struct evaluation *evaluation, const char *split,

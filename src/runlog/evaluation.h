@@ -9,8 +9,7 @@
 #include "core/columns.h"
 #include "core/error.h"
 #include "data/dataset.h"
-#include "runlog/class_counts.h"
-#include "runlog/output_errors.h"
+#include "runlog/metrics.h"
 
 /* One class against the rest; 0 / 0 is 0. The accuracy counts true negatives, so it is high for
  * rare classes; the share of a class that is recognised is its recall. */
@@ -56,10 +55,14 @@ double evaluation_monitored(const struct evaluation *evaluation, int monitor);
 enum { NUMBER_TEXT = 32 };
 const char *evaluation_number(double value, int digits, char text[NUMBER_TEXT]);
 
-/* Write the main metrics for a line of the log: ", accuracy 60.00 % (top-5 95.00 %)". */
-enum { EVALUATION_TEXT = 256 };
-void evaluation_text(const struct evaluation *evaluation, const struct dataset *dataset,
-                     char text[EVALUATION_TEXT]);
+/* Return the main metrics for a line of the log, ", accuracy 60.00 % (top-5 95.00 %)"; the caller
+ * frees the text. */
+char *evaluation_text(const struct evaluation *evaluation, const struct dataset *dataset);
+
+/* Log one evaluation: "NAME: loss 1.2, accuracy 60.00 % (top-5 95.00 %) on 500 samplesREMARK".
+ * digits: decimals of the loss. */
+void evaluation_log(const char *name, const struct evaluation *evaluation,
+                    const struct dataset *dataset, int digits, const char *remark);
 
 /* Write the name of an output, or "y" and its number if the data set has no names. */
 enum { OUTPUT_NAME = 64 };

@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # runlog: console, metrics, TensorBoard, sensors
 libvittrain_a_SOURCES += \
-	src/runlog/class_counts.c \
-	src/runlog/class_counts.h \
 	src/runlog/evaluation.c \
 	src/runlog/evaluation.h \
 	src/runlog/logbook.c \
-	src/runlog/logbook.h \
+	src/runlog/metrics.c \
+	src/runlog/metrics.h \
 	src/runlog/monitor.c \
 	src/runlog/monitor.h \
-	src/runlog/output_errors.c \
-	src/runlog/output_errors.h \
 	src/runlog/run_log.c \
 	src/runlog/run_log.h \
 	src/runlog/tensorboard.c \
 	src/runlog/tensorboard.h \
-	src/runlog/upload.c \
-	src/runlog/upload.h
+	src/runlog/upload.c
 EXTRA_DIST += src/runlog/events.proto
 nodist_libvittrain_a_SOURCES = \
 	src/runlog/events.pb-c.c \

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runlog/logbook.h"
+#include "runlog/run_log.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -49,37 +51,39 @@ int logbook_lock(const char *logbook, struct error *error)
     return lock;
 }
 
-const char *logbook_cell(const char *text, char cell[LOGBOOK_CELL])
+void logbook_cell(FILE *row, const char *format, ...)
 {
-    char cut[LOGBOOK_CELL / 2], *end = cell;
+    enum { LONGEST = 128 };
+    char text[ERROR_TEXT_SIZE], cut[LONGEST];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
     text_shorten(text, cut, sizeof cut);
     text_remove_control(cut);
-    for (const char *next = cut; *next != '\0'; next++) {
-        if (strchr("|\\`*[]<", *next) != NULL)
-            *end++ = '\\';
-        *end++ = *next;
-    }
-    *end = '\0';
-    return cell;
+    fputs(" ", row);
+    for (const char *next = cut; *next != '\0'; next++)
+        fprintf(row, strchr("|\\`*[]<", *next) != NULL ? "\\%c" : "%c", *next);
+    fputs(" |", row);
 }
 
-/* Write the index with `row` as its first row, and the rest of `old`. again: without the row of the
- * same run. */
+/* Write the index with the cells of `row` as its first row, and the rest of `old`. again: without
+ * the row of the same run. */
 static void index_write(FILE *stream, const char *old, const char *row, bool again)
 {
-    const size_t key = (size_t)(strstr(row + 1, " |") - row) + 2;
+    const size_t key = (size_t)(strstr(row, " |") - row) + 2;
     const char *rest = strstr(old, head);
     if (rest == NULL) {
-        fprintf(stream, "%s%s%s, generated -->%s%s%s", old, old[0] != '\0' ? "\n\n" : title,
+        fprintf(stream, "%s%s%s, generated -->%s|%s\n%s", old, old[0] != '\0' ? "\n\n" : title,
                 begin_mark, head, row, end_line);
         return;
     }
     rest += strlen(head);
-    fprintf(stream, "%.*s%s", (int)(rest - old), old, row);
+    fprintf(stream, "%.*s|%s\n", (int)(rest - old), old, row);
     for (const char *line = rest; *line != '\0'; line = rest) {
         rest = line + strcspn(line, "\n");
         rest += *rest == '\n';
-        if (!again || strncmp(line, row, key) != 0)
+        if (!again || *line != '|' || strncmp(line + 1, row, key) != 0)
             fprintf(stream, "%.*s", (int)(rest - line), line);
     }
 }

@@ -19,15 +19,27 @@
 #include <time.h>
 
 #include "core/clock.h"
-#include "core/csv.h"
+#include "core/columns.h"
 #include "core/file.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/sensors.h"
 #include "core/thread.h"
 
-/* Columns before the sensors': time, step, rank, host. */
-enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };
+/* A row of the table. */
+struct monitor_row {
+    const char *time, *host;
+    int64_t step, rank;
+    struct sensor_reading reading;
+};
+
+#define READING(sensor, name, kind)                                                                \
+    {#name, COLUMN_NUMBER, offsetof(struct monitor_row, reading.value[SENSOR_##sensor]), NULL},
+static const struct column monitor_columns[] = {
+    COLUMN(monitor_row, TEXT, time), COLUMN(monitor_row, INTEGER, step),
+    COLUMN(monitor_row, INTEGER, rank), COLUMN(monitor_row, TEXT, host),
+    SENSORS(READING) COLUMNS_END};
+enum { STEP_COLUMN = 1 };
 
 /* Time limit for the last reading at the end of a run: a driver or a file system may hang. */
 static const int stop_seconds = 5;
@@ -81,58 +93,52 @@ void sensor_sums_add(struct sensor_sums sums[SENSOR_COUNT], const struct sensor_
     }
 }
 
-void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
-                        const struct monitor_setup *setup, struct monitor_summary *summary)
+void sensor_sums_put(json_t *object, const struct sensor_sums sums[SENSOR_COUNT],
+                     struct comm *world)
 {
-    double added[2 * SENSOR_COUNT], highest[SENSOR_COUNT]; /* added: sums, then counts */
+    double means[SENSOR_COUNT], ranks[SENSOR_COUNT]; /* added up; ranks: that have the sensor */
+    double highest[SENSOR_COUNT];                    /* of a SENSOR_LEAST: of the negative */
     for (int i = 0; i < SENSOR_COUNT; i++) {
-        const enum sensor_kind kind = sensor_columns[i].kind;
-        double value = NAN, most = NAN; /* to sum and to maximize over the ranks; NAN: none */
-        if (kind == SENSOR_LEVEL)
-            value = sums[i].seconds > 0 ? sums[i].weighted / sums[i].seconds : sums[i].last;
-        if (kind == SENSOR_LEVEL || kind == SENSOR_PEAK)
-            most = sums[i].most;
-        else if (kind == SENSOR_LEAST)
-            most = -sums[i].least;
-        added[i] = isnan(value) ? 0 : value;
-        added[SENSOR_COUNT + i] = !isnan(value);
-        highest[i] = isnan(most) ? -INFINITY : most;
+        const bool known = !isnan(sums[i].last);
+        ranks[i] = known;
+        means[i] = !known                ? 0
+                   : sums[i].seconds > 0 ? sums[i].weighted / sums[i].seconds
+                                         : sums[i].last;
+        highest[i] = !known                                   ? -INFINITY
+                     : sensor_columns[i].kind == SENSOR_LEAST ? -sums[i].least
+                                                              : sums[i].most;
     }
-    comm_all_reduce(setup->world, added, 2 * SENSOR_COUNT, COMM_FP64, COMM_SUM);
-    comm_all_reduce(setup->world, highest, SENSOR_COUNT, COMM_FP64, COMM_MAX);
+    comm_all_reduce(world, means, SENSOR_COUNT, COMM_FP64, COMM_SUM);
+    comm_all_reduce(world, ranks, SENSOR_COUNT, COMM_FP64, COMM_SUM);
+    comm_all_reduce(world, highest, SENSOR_COUNT, COMM_FP64, COMM_MAX);
     for (int i = 0; i < SENSOR_COUNT; i++) {
         const enum sensor_kind kind = sensor_columns[i].kind;
-        const double count = added[SENSOR_COUNT + i], most = isinf(highest[i]) ? NAN : highest[i];
-        summary->most[i] = kind == SENSOR_LEVEL ? most : NAN;
+        json_t *sensor = ranks[i] > 0 ? json_object() : json_null();
+        value_put(object, sensor_columns[i].name, sensor);
+        if (ranks[i] <= 0)
+            continue;
         if (kind == SENSOR_LEVEL)
-            summary->value[i] = count > 0 ? added[i] / count : NAN;
-        else
-            summary->value[i] = kind == SENSOR_LEAST ? -most : most;
+            value_put(sensor, "mean", value_number(means[i] / ranks[i]));
+        value_put(sensor, kind == SENSOR_LEAST ? "min" : "max",
+                  value_number(kind == SENSOR_LEAST ? -highest[i] : highest[i]));
     }
 }
 
 /* ---- one reading */
 
-static void row_write(struct monitor *monitor, const struct sensor_reading *reading)
+static void row_write(struct monitor *monitor, int64_t step, const struct sensor_reading *reading)
 {
     struct csv *table = &monitor->table;
     struct error *error = &monitor->table_error;
     struct stat status;
     char time_text[32];
+    const struct monitor_row row = {.time = time_text,
+                                    .host = comm_host(),
+                                    .step = step,
+                                    .rank = monitor->setup.world->rank,
+                                    .reading = *reading};
     clock_stamp_utc(time_text, sizeof time_text);
-    csv_text(table, time_text);
-    csv_integer(table, atomic_load_explicit(&monitor->step, memory_order_relaxed));
-    csv_integer(table, monitor->setup.world->rank);
-    csv_text(table, comm_host());
-    for (int i = 0; i < SENSOR_COUNT; i++) {
-        const double value = reading->value[i];
-        /* Whole numbers (bytes, counts) are written with all their digits. */
-        if (fabs(value) < 9e15 && value == floor(value))
-            csv_integer(table, (int64_t)value);
-        else
-            csv_number(table, value);
-    }
-    bool good = csv_end_row(table, error) && csv_flush(table, error);
+    const bool good = columns_write(monitor_columns, &row, table, error) && csv_flush(table, error);
     if (good && fstat(fileno(table->stream), &status) != 0)
         durable_failed(error, "write", table->path, errno);
     else if (good && status.st_nlink == 0)
@@ -143,24 +149,12 @@ static void row_write(struct monitor *monitor, const struct sensor_reading *read
     log_warn("%s: no more sensor rows are written; the run continues", error->text);
 }
 
-static void points_write(struct monitor *monitor, const struct sensor_reading *reading)
-{
-    char tag[64];
-    int64_t step = atomic_load_explicit(&monitor->step, memory_order_relaxed);
-    struct error *error = &monitor->points_error;
-    for (int i = 0; i < SENSOR_COUNT && error->kind == ERROR_NONE; i++) {
-        snprintf(tag, sizeof tag, "sensors/%s", sensor_columns[i].name);
-        if (!isnan(reading->value[i]))
-            error_defer(run_log_point(monitor->setup.log, tag, step, reading->value[i], error));
-    }
-    if (error->kind != ERROR_NONE)
-        log_warn("%s: no more sensor points are written; the run continues", error->text);
-}
-
 static void reading_add(struct monitor *monitor)
 {
     struct device *device = monitor->setup.device;
+    struct error *error = &monitor->points_error;
     struct sensor_reading reading;
+    char tag[64];
     double now = clock_now(), begin = clock_thread();
     sensor_reading_clear(&reading);
     cpu_sensors_read(monitor->cpu, now, &reading);
@@ -172,10 +166,18 @@ static void reading_add(struct monitor *monitor)
         monitor->first_at = monitor->last_at = now;
     sensor_sums_add(monitor->sums, &reading, now - monitor->last_at);
     monitor->last_at = now;
+    const int64_t step = atomic_load_explicit(&monitor->step, memory_order_relaxed);
     if (monitor->table.stream != NULL)
-        row_write(monitor, &reading);
-    if (monitor->setup.log != NULL && !monitor->stuck && monitor->points_error.kind == ERROR_NONE)
-        points_write(monitor, &reading);
+        row_write(monitor, step, &reading);
+    if (monitor->setup.log != NULL && !monitor->stuck && error->kind == ERROR_NONE) {
+        for (int i = 0; i < SENSOR_COUNT && error->kind == ERROR_NONE; i++) {
+            snprintf(tag, sizeof tag, "sensors/%s", sensor_columns[i].name);
+            if (!isnan(reading.value[i]))
+                error_defer(run_log_point(monitor->setup.log, tag, step, reading.value[i], error));
+        }
+        if (error->kind != ERROR_NONE)
+            log_warn("%s: no more sensor points are written; the run continues", error->text);
+    }
     if (reading.trouble[0] != '\0' && !monitor->warned) {
         log_warn("rank %d on %s: %s", monitor->setup.world->rank, comm_host(), reading.trouble);
         monitor->warned = true;
@@ -188,47 +190,24 @@ static void reading_add(struct monitor *monitor)
 
 /* ---- the thread */
 
-/* Sleep until this time (clock_now). True if the thread must stop. */
-static bool sleep_until(struct monitor *monitor, double time)
-{
-    const struct timespec until = {.tv_sec = (time_t)time,
-                                   .tv_nsec = (long)(1e9 * (time - floor(time)))};
-    int slept = 0;
-    pthread_mutex_lock(&monitor->mutex);
-    while (!monitor->stop && slept != ETIMEDOUT)
-        slept = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
-    bool stop = monitor->stop;
-    pthread_mutex_unlock(&monitor->mutex);
-    return stop;
-}
-
 static void *thread_main(void *argument)
 {
     struct monitor *monitor = argument;
-    double seconds = monitor->setup.seconds, due = clock_now();
-    do {
+    const double seconds = monitor->setup.seconds;
+    double due = clock_now();
+    for (bool stop = false; !stop;) {
         reading_add(monitor);
         due += seconds * ceil(fmax(1, (clock_now() - due) / seconds));
-    } while (!sleep_until(monitor, due));
-    return NULL;
-}
-
-static void thread_open(struct monitor *monitor)
-{
-    pthread_condattr_t attributes;
-    pthread_mutex_init(&monitor->mutex, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&monitor->wake, &attributes);
-    pthread_condattr_destroy(&attributes);
-    monitor->running = true;
-    int failure = thread_start(&monitor->thread, "monitor", thread_main, monitor);
-    if (failure != 0) {
-        monitor->running = false;
-        log_warn("cannot start a thread for the sensors: %s; they are read at the end only",
-                 strerror(failure));
-        reading_add(monitor);
+        const struct timespec until = {.tv_sec = (time_t)due,
+                                       .tv_nsec = (long)(1e9 * (due - floor(due)))};
+        int slept = 0;
+        pthread_mutex_lock(&monitor->mutex);
+        while (!monitor->stop && slept != ETIMEDOUT)
+            slept = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
+        stop = monitor->stop;
+        pthread_mutex_unlock(&monitor->mutex);
     }
+    return NULL;
 }
 
 static void thread_stop(struct monitor *monitor)
@@ -255,37 +234,39 @@ static void thread_stop(struct monitor *monitor)
 
 /* ---- interface */
 
-static void table_open(struct monitor *monitor, struct error *error)
-{
-    const struct monitor_setup *setup = &monitor->setup;
-    char path[FILE_PATH], header[HEADER_SIZE] = "time,step,rank,host";
-    size_t used = strlen(header);
-    for (int i = 0; i < SENSOR_COUNT; i++)
-        used +=
-            (size_t)snprintf(header + used, sizeof header - used, ",%s", sensor_columns[i].name);
-    if (setup->world->rank == 0)
-        snprintf(path, sizeof path, "%s/monitor.csv", setup->folder);
-    else
-        snprintf(path, sizeof path, "%s/monitor-%d.csv", setup->folder, setup->world->rank);
-    /* Rows after the checkpoint stay: their measurements are valid. */
-    if (!csv_set_aside(path, header, error) || !csv_open(&monitor->table, path, header, STEP_COLUMN,
-                                                         setup->step > 0 ? INT64_MAX : 0, error))
-        csv_close(&monitor->table);
-}
-
 struct monitor *monitor_open(const struct monitor_setup *setup)
 {
+    /* Rows after the checkpoint stay: their measurements are valid. */
+    const struct csv_keep keep = {
+        .column = STEP_COLUMN, .last = setup->step > 0 ? INT64_MAX : 0, .sets_aside = true};
     struct monitor *monitor = allocate(1, sizeof *monitor);
     struct error error = {0};
+    pthread_condattr_t attributes;
+    char path[FILE_PATH], rank[24] = "";
     monitor->setup = *setup;
     atomic_store(&monitor->step, setup->step);
     sensor_sums_begin(monitor->sums);
     monitor->cpu = cpu_sensors_open(setup->root, setup->of_node);
+    if (setup->world->rank > 0)
+        snprintf(rank, sizeof rank, "-%d", setup->world->rank);
+    snprintf(path, sizeof path, "%s/monitor%s.csv", setup->folder != NULL ? setup->folder : "",
+             rank);
     if (setup->folder != NULL)
-        table_open(monitor, &error);
+        error_defer(columns_open(&monitor->table, path, monitor_columns, &keep, &error));
     if (!comm_agree(setup->world, &error))
         log_warn("%s: no sensor rows of this rank are written; the run continues", error.text);
-    thread_open(monitor);
+    pthread_mutex_init(&monitor->mutex, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&monitor->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    const int failure = thread_start(&monitor->thread, "monitor", thread_main, monitor);
+    monitor->running = failure == 0;
+    if (failure != 0) {
+        log_warn("cannot start a thread for the sensors: %s; they are read at the end only",
+                 strerror(failure));
+        reading_add(monitor);
+    }
     return monitor;
 }
 
@@ -295,57 +276,30 @@ void monitor_step(struct monitor *monitor, int64_t step)
         atomic_store_explicit(&monitor->step, step, memory_order_relaxed);
 }
 
-void monitor_stop(struct monitor *monitor)
+json_t *monitor_stop(struct monitor *monitor)
 {
+    struct sensor_sums nothing[SENSOR_COUNT];
     struct error lost = {0};
     if (monitor == NULL)
-        return;
+        return json_null();
     thread_stop(monitor);
-    if (!monitor->stuck)
+    const bool stuck = monitor->stuck;
+    if (!stuck)
         reading_add(monitor);
-    if (monitor->setup.world->rank != 0 &&
-        !monitor->stuck) /* rank 0 has logged its error at once */
+    if (monitor->setup.world->rank != 0 && !stuck) /* rank 0 has logged its error at once */
         lost = monitor->table_error;
     if (!comm_agree(monitor->setup.world, &lost))
         log_warn("%s: the sensor rows of this rank are incomplete", lost.text);
-}
-
-bool monitor_summarize(struct monitor *monitor, struct monitor_summary *summary)
-{
-    struct sensor_sums nothing[SENSOR_COUNT];
-    if (monitor == NULL)
-        return false;
+    json_t *summary = json_object();
+    value_put(summary, "seconds",
+              value_number(stuck ? (double)NAN : monitor->last_at - monitor->first_at));
+    value_put(summary, "readings", json_integer(stuck ? 0 : monitor->readings));
+    value_put(
+        summary, "reading_seconds",
+        value_number(stuck ? (double)NAN : monitor->work_seconds / (double)monitor->readings));
     sensor_sums_begin(nothing);
-    summary->readings = 0;
-    summary->seconds = summary->reading_seconds = NAN;
-    sensor_sums_reduce(monitor->stuck ? nothing : monitor->sums, &monitor->setup, summary);
-    if (monitor->stuck)
-        return true;
-    summary->readings = monitor->readings;
-    summary->seconds = monitor->last_at - monitor->first_at;
-    summary->reading_seconds = monitor->work_seconds / (double)monitor->readings;
-    return true;
-}
-
-struct json_t *monitor_summary_to_json(const struct monitor_summary *summary)
-{
-    static const char *const keys[] = {
-        [SENSOR_LEVEL] = "mean", [SENSOR_PEAK] = "max", [SENSOR_LEAST] = "min"};
-    json_t *object = json_object();
-    value_put(object, "seconds", value_number(summary->seconds));
-    value_put(object, "readings", value_count(summary->readings));
-    value_put(object, "reading_seconds", value_number(summary->reading_seconds));
-    for (int i = 0; i < SENSOR_COUNT; i++) {
-        const enum sensor_kind kind = sensor_columns[i].kind;
-        json_t *sensor = isnan(summary->value[i]) ? json_null() : json_object();
-        value_put(object, sensor_columns[i].name, sensor);
-        if (json_is_null(sensor))
-            continue;
-        value_put(sensor, keys[kind], value_number(summary->value[i]));
-        if (kind == SENSOR_LEVEL)
-            value_put(sensor, "max", value_number(summary->most[i]));
-    }
-    return object;
+    sensor_sums_put(summary, stuck ? nothing : monitor->sums, monitor->setup.world);
+    return summary;
 }
 
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most)

@@ -36,28 +36,15 @@ struct monitor *monitor_open(const struct monitor_setup *setup);
 /* Set the number of completed steps. From one thread. */
 void monitor_step(struct monitor *monitor, int64_t step);
 
-/* Values of all ranks over the lifetime of the monitor. */
-struct monitor_summary {
-    double value[SENSOR_COUNT]; /* mean, maximum or minimum, by sensor_kind; NAN: unknown */
-    double most[SENSOR_COUNT];  /* maximum of a SENSOR_LEVEL; else NAN */
-    double seconds;             /* between first and last reading of rank 0 */
-    double reading_seconds;     /* CPU time of one reading of rank 0, with row and points */
-    int64_t readings;           /* of rank 0 */
-};
-
 /* Take a last reading and stop the thread. A thread that does not respond within 5 s is abandoned
- * with a warning. Rank 0 warns of the first rank whose table is incomplete. Collective. */
-void monitor_stop(struct monitor *monitor);
-
-/* Reduce over all ranks, after monitor_stop. Return false for NULL. Collective. */
-bool monitor_summarize(struct monitor *monitor, struct monitor_summary *summary);
+ * with a warning. Rank 0 warns of the first rank whose table is incomplete. Return the object
+ * `sensors` of result.json, with the values of all ranks over the lifetime of the monitor, and with
+ * the readings of this rank; null for NULL. Collective. */
+struct json_t *monitor_stop(struct monitor *monitor);
 
 /* Get the mean over time and the maximum of one sensor of this rank, after monitor_stop; NAN:
  * unknown. Local. */
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most);
-
-/* Return the summary as the object `sensors` of result.json. */
-struct json_t *monitor_summary_to_json(const struct monitor_summary *summary);
 
 /* Stop the thread if it still runs, and free the monitor. Local. */
 void monitor_close(struct monitor *monitor);
@@ -76,8 +63,8 @@ void sensor_sums_begin(struct sensor_sums sums[SENSOR_COUNT]);
 void sensor_sums_add(struct sensor_sums sums[SENSOR_COUNT], const struct sensor_reading *reading,
                      double seconds);
 
-/* Set value and most of the summary. Collective. */
-void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
-                        const struct monitor_setup *setup, struct monitor_summary *summary);
+/* Add mean, maximum or minimum over time and ranks of each sensor. Collective. */
+void sensor_sums_put(struct json_t *object, const struct sensor_sums sums[SENSOR_COUNT],
+                     struct comm *world);
 
 #endif

@@ -30,11 +30,11 @@ static const struct column metric_columns[] = {
     {"output", COLUMN_TEXT, ROW(output), NULL},
     OUTPUT_ERRORS(ERROR_COLUMN)
     EPOCH_METRICS(METRIC_COLUMN)
-    {"next_lr", COLUMN_EXACT, ROW(next_lr), NULL}}; /* all digits: exports print them */
+    {"next_lr", COLUMN_EXACT, ROW(next_lr), NULL}, /* all digits: exports print them */
+    COLUMNS_END};
 /* clang-format on */
 
 #define METRIC_INDEX(name, tag) name##_index,
-enum { COLUMNS = sizeof metric_columns / sizeof metric_columns[0] };
 enum { epoch_index, step_index, split_index, STEP_METRICS(METRIC_INDEX) };
 
 /* ---- TensorBoard tags */
@@ -104,7 +104,7 @@ static void column_tags_set(struct tag tags[TAGS_MOST])
     static const char *const splits[] = {"train", "val", "test"};
     int count = 0;
     for (int split = 0; split < 3; split++)
-        for (int i = 0; i < COLUMNS; i++) {
+        for (int i = 0; metric_columns[i].name != NULL; i++) {
             const char *name = metric_columns[i].tag;
             const bool of_split = name != NULL && name[0] == '/';
             if (name == NULL || (split > 0 && !of_split))
@@ -133,7 +133,7 @@ struct metrics_row run_log_row(const char *split, int64_t epoch, int64_t step)
 {
     const double empty = NAN;
     struct metrics_row row = {.epoch = epoch, .step = step, .split = split};
-    for (int i = 0; i < COLUMNS; i++)
+    for (int i = 0; metric_columns[i].name != NULL; i++)
         if (metric_columns[i].kind == COLUMN_NUMBER || metric_columns[i].kind == COLUMN_EXACT)
             memcpy((char *)&row + metric_columns[i].offset, &empty, sizeof empty);
     return row;
@@ -163,34 +163,26 @@ bool run_log_is_due(const struct output_options *options, int64_t step, int64_t 
 
 /* ---- open */
 
-static bool metrics_open(struct run_log *log, const char *folder,
-                         const struct run_log_position *position, struct error *error)
+struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
+                             const struct run_log_position *position, struct error *error)
 {
+    struct run_log *log = allocate(1, sizeof *log);
+    const int64_t step = position->step;
+    struct csv_keep keep = {.column = step_index, .last = step, .text_column = split_index};
     char path[FILE_PATH];
-    struct csv_keep keep = {
-        .column = step_index, .last = position->step, .text_column = split_index};
     size_t removed = 0;
+    bool good = true;
+    log->tag_set = options->tensorboard_tags;
+    column_tags_set(log->tags);
     if (position->mid_epoch)
         keep.removed[removed++] = "epoch";
     if (position->unevaluated)
         keep.removed[removed++] = "val";
     if (position->untested)
         keep.removed[removed++] = "test";
-    snprintf(path, sizeof path, "%s/metrics.csv", folder);
-    char *header = columns_header(metric_columns, COLUMNS);
-    bool good = csv_reopen(&log->metrics, path, header, &keep, error);
-    free(header);
-    return good;
-}
-
-struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
-                             const struct run_log_position *position, struct error *error)
-{
-    struct run_log *log = allocate(1, sizeof *log);
-    const int64_t step = position->step;
-    log->tag_set = options->tensorboard_tags;
-    column_tags_set(log->tags);
-    bool good = !options->csv || metrics_open(log, folder->path, position, error);
+    snprintf(path, sizeof path, "%s/metrics.csv", folder->path);
+    if (options->csv)
+        good = columns_open(&log->metrics, path, metric_columns, &keep, error);
     if (good && options->tensorboard) {
         /* A new run writes a purge, too: the folder may contain events of a killed attempt, and one
          * of TensorBoard's readers takes the first purge for the start of the run. */
@@ -210,25 +202,23 @@ bool run_log_open_receipts(struct run_log *log, const struct run_folder *folder,
     char path[FILE_PATH];
     snprintf(path, sizeof path, "%s/receipt.csv", folder->path);
     return (!writes && access(path, F_OK) != 0) ||
-           csv_open(&log->receipts, path, header, 0, step, error);
+           csv_open(&log->receipts, path, header, &(struct csv_keep){.last = step}, error);
 }
 
 /* ---- rows */
 
-static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, struct error *error)
+/* Write a row of metrics.csv, if there is one. */
+static bool metrics_write(struct run_log *log, const struct metrics_row *row, struct error *error)
 {
-    columns_to_csv(metric_columns, COLUMNS, row, csv);
-    return csv_end_row(csv, error);
+    return log->metrics.stream == NULL || columns_write(metric_columns, row, &log->metrics, error);
 }
 
 bool run_log_metrics(struct run_log *log, const struct metrics_row *row, struct error *error)
 {
     if (log == NULL)
         return true;
-    if (log->metrics.stream != NULL && !metrics_to_table(&log->metrics, row, error))
-        return false;
-    if (log->board != NULL && (row->due || !tag_sets[log->tag_set].due_only) &&
-        !points_write(log, row, error))
+    const bool has_points = log->board != NULL && (row->due || !tag_sets[log->tag_set].due_only);
+    if (!metrics_write(log, row, error) || (has_points && !points_write(log, row, error)))
         return false;
     return clock_now() - log->flushed_at < flush_seconds || run_log_flush(log, error);
 }
@@ -252,7 +242,7 @@ bool run_log_targets(struct run_log *log, const struct metrics_row *row,
         one.output = name;
         evaluation_output_name(dataset, i, name);
         snprintf(tag, sizeof tag, "%s/rmse/%s", row->split, name);
-        if (log->metrics.stream != NULL && !metrics_to_table(&log->metrics, &one, error))
+        if (!metrics_write(log, &one, error))
             return false;
         if (!isnan(one.errors.rmse) && !run_log_point(log, tag, row->step, one.errors.rmse, error))
             return false;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The tables of a running run: metrics.csv, receipt.csv and TensorBoard events. docs/outputs.md
- * explains the columns. Local; rank 0 has a log, on other ranks it is NULL and calls do nothing. */
+/* The output of a running run: its tables, metrics.csv, receipt.csv and TensorBoard events; the log
+ * book; copies of its folder. docs/outputs.md explains the columns. Local; rank 0 has a log, on
+ * other ranks it is NULL and calls do nothing. */
 #ifndef VITTRAIN_RUNLOG_RUN_LOG_H
 #define VITTRAIN_RUNLOG_RUN_LOG_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "checkpoint/run_folder.h"
 #include "core/error.h"
-#include "runlog/output_errors.h"
+#include "runlog/metrics.h"
 
 struct dataset;
 struct evaluation;
@@ -121,5 +123,35 @@ void run_log_close(struct run_log *log);
 /* Return elapsed_seconds of the first validation in metrics.csv with top1 >= target, over all
  * attempts; NAN if it was never reached, or if the target is 0. */
 double run_log_seconds_to(const struct run_folder *folder, double target);
+
+/* ---- The log book (logbook.c): a folder with the index README.md, one row per run, newest first,
+ * and found.csv, the results of searches (commands/find.c). tools/report.py adds a page per run. Of
+ * the index only the text between the marks `vittrain: begin` and `vittrain: end` is changed. */
+
+/* Create the folder, and lock it against other processes until the descriptor is closed. Where
+ * locks are not supported, it is not locked. -1: ERROR_FILE. */
+int logbook_lock(const char *logbook, struct error *error);
+
+/* Write a cell of a row, shortened and escaped for Markdown. */
+void logbook_cell(FILE *row, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Add a row of cells, of which the first is the run's folder, to the index. again: the row of an
+ * earlier attempt in this folder is removed. An index with other columns is renamed to
+ * README.md.old. ERROR_FILE: the index cannot be written. */
+MUST_CHECK bool logbook_add(const char *logbook, const char *row, bool again, struct error *error);
+
+/* ---- Copies of the run's folder to a remote during the run: output.upload (upload.c). Failures
+ * are warnings. */
+
+/* If `remote` ends in '/' or ':', the name of the folder, which must exist, is appended. */
+struct upload *upload_open(const char *folder, const char *remote);
+
+/* Start a copy in the background if none is in progress and the newest began before the first step
+ * or before the last of `checkpoints` complete checkpoints. Called in each step; does not block,
+ * and checks the copy in progress once per second. */
+void upload_follow(struct upload *upload, int64_t checkpoints);
+
+/* Copy the final files, for at most `seconds`, and log the result. NULL is allowed. */
+void upload_close(struct upload *upload, double seconds);
 
 #endif

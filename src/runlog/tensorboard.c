@@ -21,7 +21,7 @@
 #include "runlog/events.pb-c.h"
 
 /* A record: length (8 bytes), its checksum, event, its checksum; little-endian. */
-enum { LENGTH_BYTES = 8, SUM_BYTES = 4, EVENT_BYTES = TENSORBOARD_TAG + 128 };
+enum { LENGTH_BYTES = 8, SUM_BYTES = 4 };
 enum { HEADER_BYTES = LENGTH_BYTES + SUM_BYTES };
 
 static const char name_prefix[] = "events.out.tfevents.";
@@ -46,38 +46,20 @@ static uint32_t masked_sum(const void *data, size_t bytes)
     return ((sum >> 15) | (sum << 17)) + 0xa282ead8U;
 }
 
-/* Write a packed event of `length` bytes; `record` has room for header, event and checksum. */
-static bool write_record(struct tensorboard *board, Tensorboard__Event *event, size_t length,
-                         unsigned char *record, struct error *error)
+static bool write_event(struct tensorboard *board, Tensorboard__Event *event, struct error *error)
 {
+    event->wall_time = clock_wall();
+    const size_t length = tensorboard__event__get_packed_size(event);
+    const size_t whole = HEADER_BYTES + length + SUM_BYTES;
+    unsigned char *record = allocate(1, whole);
     put_little_endian(record, length, LENGTH_BYTES);
     put_little_endian(record + LENGTH_BYTES, masked_sum(record, LENGTH_BYTES), SUM_BYTES);
     tensorboard__event__pack(event, record + HEADER_BYTES);
     put_little_endian(record + HEADER_BYTES + length, masked_sum(record + HEADER_BYTES, length),
                       SUM_BYTES);
-    size_t whole = HEADER_BYTES + length + SUM_BYTES;
-    if (fwrite(record, 1, whole, board->stream) != whole)
-        return durable_failed(error, "write", board->path, errno);
-    return true;
-}
-
-static bool write_event(struct tensorboard *board, Tensorboard__Event *event, struct error *error)
-{
-    unsigned char record[HEADER_BYTES + EVENT_BYTES + SUM_BYTES];
-    event->wall_time = clock_wall();
-    size_t length = tensorboard__event__get_packed_size(event);
-    ENSURE(length <= EVENT_BYTES, "an event of %zu bytes", length);
-    return write_record(board, event, length, record, error);
-}
-
-/* Write an event of any size. */
-static bool write_long_event(struct tensorboard *board, Tensorboard__Event *event,
-                             struct error *error)
-{
-    event->wall_time = clock_wall();
-    size_t length = tensorboard__event__get_packed_size(event);
-    unsigned char *record = allocate(1, HEADER_BYTES + length + SUM_BYTES);
-    bool good = write_record(board, event, length, record, error);
+    /* One call, because several threads write. */
+    const bool good = fwrite(record, 1, whole, board->stream) == whole ||
+                      durable_failed(error, "write", board->path, errno);
     free(record);
     return good;
 }
@@ -153,28 +135,6 @@ bool tensorboard_scalar(struct tensorboard *board, const char *tag, int64_t step
     return write_event(board, &event, error);
 }
 
-bool tensorboard_plugin_data(struct tensorboard *board, const char *tag, const char *plugin,
-                             const void *content, size_t bytes, struct error *error)
-{
-    Tensorboard__SummaryMetadata__PluginData data =
-        TENSORBOARD__SUMMARY_METADATA__PLUGIN_DATA__INIT;
-    Tensorboard__SummaryMetadata metadata = TENSORBOARD__SUMMARY_METADATA__INIT;
-    Tensorboard__Summary__Value value = TENSORBOARD__SUMMARY__VALUE__INIT;
-    Tensorboard__Summary summary = TENSORBOARD__SUMMARY__INIT;
-    Tensorboard__Event event = TENSORBOARD__EVENT__INIT;
-
-    data.plugin_name = (char *)plugin;
-    data.has_content = true;
-    data.content = (ProtobufCBinaryData){.len = bytes, .data = (uint8_t *)(uintptr_t)content};
-    metadata.plugin_data = &data;
-    value.tag = (char *)tag;
-    value.metadata = &metadata;
-    summary.n_value = 1;
-    summary.value = (Tensorboard__Summary__Value *[]){&value};
-    event.summary = &summary;
-    return write_long_event(board, &event, error);
-}
-
 bool tensorboard_flush(struct tensorboard *board, struct error *error)
 {
     if (fflush(board->stream) != 0)
@@ -208,37 +168,38 @@ struct hparams {
 static bool plugin_data_write(struct tensorboard *board, const char *tag,
                               Tensorboard__HparamsPluginData *data, struct error *error)
 {
+    Tensorboard__SummaryMetadata__PluginData plugin =
+        TENSORBOARD__SUMMARY_METADATA__PLUGIN_DATA__INIT;
+    Tensorboard__SummaryMetadata metadata = TENSORBOARD__SUMMARY_METADATA__INIT;
+    Tensorboard__Summary__Value value = TENSORBOARD__SUMMARY__VALUE__INIT;
+    Tensorboard__Summary summary = TENSORBOARD__SUMMARY__INIT;
+    Tensorboard__Event event = TENSORBOARD__EVENT__INIT;
+
     data->has_version = true;
     data->version = DATA_VERSION;
-    uint8_t *content = allocate(1, tensorboard__hparams_plugin_data__get_packed_size(data));
-    const size_t bytes = tensorboard__hparams_plugin_data__pack(data, content);
-    bool good = tensorboard_plugin_data(board, tag, "hparams", content, bytes, error);
-    free(content);
+    plugin.plugin_name = (char[]){"hparams"};
+    plugin.has_content = true;
+    plugin.content.data = allocate(1, tensorboard__hparams_plugin_data__get_packed_size(data));
+    plugin.content.len = tensorboard__hparams_plugin_data__pack(data, plugin.content.data);
+    metadata.plugin_data = &plugin;
+    value.tag = (char *)(uintptr_t)tag;
+    value.metadata = &metadata;
+    summary.n_value = 1;
+    summary.value = (Tensorboard__Summary__Value *[]){&value};
+    event.summary = &summary;
+    const bool good = write_event(board, &event, error);
+    free(plugin.content.data);
     return good;
-}
-
-static bool option_is_shown(const char *name)
-{
-    for (int i = 0; sections[i] != NULL; i++)
-        if (strncmp(name, sections[i], strlen(sections[i])) == 0)
-            return true;
-    return strcmp(name, "run.seed") == 0;
-}
-
-static Tensorboard__HparamInfo__DataType option_type(const struct option_entry *option)
-{
-    if (option->kind == OPTION_IS_SWITCH)
-        return TENSORBOARD__HPARAM_INFO__DATA_TYPE__BOOL;
-    if ((option->kind == OPTION_IS_INTEGER || option->kind == OPTION_IS_NUMBER) &&
-        !option->has_automatic)
-        return TENSORBOARD__HPARAM_INFO__DATA_TYPE__FLOAT64;
-    return TENSORBOARD__HPARAM_INFO__DATA_TYPE__STRING;
 }
 
 static void option_add(void *user, const char *name, const char *text)
 {
     struct hparams *hparams = user;
-    if (!option_is_shown(name))
+    const struct option_entry *option = option_find(name);
+    bool is_shown = strcmp(name, "run.seed") == 0;
+    for (int i = 0; sections[i] != NULL; i++)
+        is_shown = is_shown || strncmp(name, sections[i], strlen(sections[i])) == 0;
+    if (!is_shown)
         return;
     const size_t i = hparams->count++;
     ENSURE(i < OPTIONS_MOST, "more than %d options", OPTIONS_MOST);
@@ -251,24 +212,32 @@ static void option_add(void *user, const char *name, const char *text)
     hparams->entries[i] = &hparams->entry[i];
     hparams->info[i].name = hparams->entry[i].key = (char *)(uintptr_t)name;
     hparams->info[i].has_type = true;
-    hparams->info[i].type = option_type(option_find(name));
     hparams->entry[i].value = value;
-    value->has_bool_value = hparams->info[i].type == TENSORBOARD__HPARAM_INFO__DATA_TYPE__BOOL;
+    value->has_bool_value = option->kind == OPTION_IS_SWITCH;
     value->bool_value = strcmp(text, "on") == 0;
-    value->has_number_value = hparams->info[i].type == TENSORBOARD__HPARAM_INFO__DATA_TYPE__FLOAT64;
+    value->has_number_value =
+        (option->kind == OPTION_IS_INTEGER || option->kind == OPTION_IS_NUMBER) &&
+        !option->has_automatic;
     value->number_value = strtod(text, NULL);
     if (!value->has_bool_value && !value->has_number_value)
         value->string_value = hparams->text[i];
+    hparams->info[i].type = value->has_bool_value     ? TENSORBOARD__HPARAM_INFO__DATA_TYPE__BOOL
+                            : value->has_number_value ? TENSORBOARD__HPARAM_INFO__DATA_TYPE__FLOAT64
+                                                      : TENSORBOARD__HPARAM_INFO__DATA_TYPE__STRING;
 }
 
-static bool experiment_write(struct tensorboard *board, struct hparams *hparams,
-                             const char *const *metrics, struct error *error)
+bool hparams_write(struct tensorboard *board, const struct options *options,
+                   const char *const *metrics, struct error *error)
 {
+    struct hparams *hparams = allocate(1, sizeof *hparams);
     Tensorboard__MetricName names[METRICS_MOST];
     Tensorboard__MetricInfo infos[METRICS_MOST], *pointers[METRICS_MOST];
     Tensorboard__Experiment experiment = TENSORBOARD__EXPERIMENT__INIT;
-    Tensorboard__HparamsPluginData data = TENSORBOARD__HPARAMS_PLUGIN_DATA__INIT;
+    Tensorboard__SessionStartInfo start = TENSORBOARD__SESSION_START_INFO__INIT;
+    Tensorboard__HparamsPluginData experiment_data = TENSORBOARD__HPARAMS_PLUGIN_DATA__INIT;
+    Tensorboard__HparamsPluginData start_data = TENSORBOARD__HPARAMS_PLUGIN_DATA__INIT;
     size_t count = 0;
+    options_visit(options, option_add, hparams);
     for (; metrics[count] != NULL; count++) {
         ENSURE(count < METRICS_MOST, "more than %d metrics", METRICS_MOST);
         tensorboard__metric_name__init(&names[count]);
@@ -281,29 +250,14 @@ static bool experiment_write(struct tensorboard *board, struct hparams *hparams,
     experiment.hparam_infos = hparams->infos;
     experiment.n_metric_infos = count;
     experiment.metric_infos = pointers;
-    data.experiment = &experiment;
-    return plugin_data_write(board, "_hparams_/experiment", &data, error);
-}
-
-static bool start_write(struct tensorboard *board, struct hparams *hparams, struct error *error)
-{
-    Tensorboard__SessionStartInfo start = TENSORBOARD__SESSION_START_INFO__INIT;
-    Tensorboard__HparamsPluginData data = TENSORBOARD__HPARAMS_PLUGIN_DATA__INIT;
+    experiment_data.experiment = &experiment;
     start.n_hparams = hparams->count;
     start.hparams = hparams->entries;
     start.has_start_time_secs = true;
     start.start_time_secs = clock_wall();
-    data.session_start_info = &start;
-    return plugin_data_write(board, "_hparams_/session_start_info", &data, error);
-}
-
-bool hparams_write(struct tensorboard *board, const struct options *options,
-                   const char *const *metrics, struct error *error)
-{
-    struct hparams *hparams = allocate(1, sizeof *hparams);
-    options_visit(options, option_add, hparams);
-    bool good =
-        experiment_write(board, hparams, metrics, error) && start_write(board, hparams, error);
+    start_data.session_start_info = &start;
+    const bool good = plugin_data_write(board, "_hparams_/experiment", &experiment_data, error) &&
+                      plugin_data_write(board, "_hparams_/session_start_info", &start_data, error);
     free(hparams);
     return good;
 }

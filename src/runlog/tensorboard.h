@@ -5,12 +5,9 @@
 #define VITTRAIN_RUNLOG_TENSORBOARD_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/error.h"
-
-enum { TENSORBOARD_TAG = 128 };
 
 struct tensorboard;
 
@@ -21,14 +18,10 @@ struct tensorboard *tensorboard_open(const char *directory, struct error *error)
 /* Write a purge: TensorBoard drops earlier points at or after this step. */
 MUST_CHECK bool tensorboard_restart(struct tensorboard *board, int64_t step, struct error *error);
 
-/* Write a point; tags are shorter than TENSORBOARD_TAG. Buffered: a write error (full disk) may be
- * reported by a later call. */
+/* Write a point. Buffered: a write error (full disk) may be reported by a later call. Thread-safe.
+ */
 MUST_CHECK bool tensorboard_scalar(struct tensorboard *board, const char *tag, int64_t step,
                                    double value, struct error *error);
-/* Write a tag whose content is read by a plugin of TensorBoard. `plugin`: its name. */
-MUST_CHECK bool tensorboard_plugin_data(struct tensorboard *board, const char *tag,
-                                        const char *plugin, const void *content, size_t bytes,
-                                        struct error *error);
 MUST_CHECK bool tensorboard_flush(struct tensorboard *board, struct error *error);
 void tensorboard_close(struct tensorboard *board);
 

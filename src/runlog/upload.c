@@ -5,7 +5,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pipe2 */
 #endif
-#include "runlog/upload.h"
+#include "runlog/run_log.h"
 
 #include <ctype.h>
 #include <errno.h>

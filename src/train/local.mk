@@ -29,7 +29,6 @@ libvittrain_a_SOURCES += \
 	src/train/run.c \
 	src/train/run.h \
 	src/train/run_record.c \
-	src/train/run_record.h \
 	src/train/schedule.c \
 	src/train/session.c \
 	src/train/session.h \
@@ -41,5 +40,4 @@ libvittrain_a_SOURCES += \
 	src/train/trainer.c \
 	src/train/trainer.h \
 	src/train/trainer_checkpoint.c \
-	src/train/trainer_logbook.c \
 	src/train/trainer_run.c

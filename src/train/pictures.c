@@ -13,7 +13,7 @@
 #include "core/integer.h"
 #include "core/json_value.h"
 #include "data/image_file.h"
-#include "runlog/class_counts.h"
+#include "runlog/metrics.h"
 
 enum { WRONG_SAMPLES = 12, THUMBNAIL_SIDE = 64 };
 enum { PLANE_SAMPLES = 4, PLANE_OUTPUTS = 2, PLANE_SIDE = 96 };

@@ -16,7 +16,6 @@
 #include "core/status.h"
 #include "runlog/run_log.h"
 #include "train/hardware.h"
-#include "train/run_record.h"
 
 /* Thresholds of the advice about waiting for data: share of an epoch, and seconds. */
 static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;
@@ -55,15 +54,13 @@ static struct rank_times sums_reduce(struct trainer *trainer)
     const struct step_times *times = &trainer->progress.interval.times;
     struct interval_sums *sums = trainer->progress.sums;
     const size_t bytes = sums_bytes(trainer);
-    double compute =
-        times->forward + times->backward + times->reduce + times->update - times->exposed;
     struct rank_times all = {0};
     memset(sums, 0, bytes);
     progress_take_sums(trainer);
     sums->loss = trainer->progress.interval.earlier;
     sums->times = *times;
     sums->ranks[trainer->run.world->rank] =
-        (struct rank_times){.data = times->data, .compute = compute, .waiting = times->exposed};
+        (struct rank_times){times->data, compute_seconds(times), times->exposed};
     comm_all_reduce(trainer->run.world, sums, (int64_t)(bytes / sizeof(double)), COMM_FP64,
                     COMM_SUM);
     for (int rank = 0; rank < trainer->run.world->size; rank++) {
@@ -72,18 +69,6 @@ static struct rank_times sums_reduce(struct trainer *trainer)
         all.waiting += sums->ranks[rank].waiting;
     }
     return all;
-}
-
-/* Add this rank's times of the interval to those of the attempt. */
-static void part_add(struct trainer *trainer, double seconds)
-{
-    enum { TIMES = sizeof(struct step_times) / sizeof(double) };
-    const double *times = (const double *)&trainer->progress.interval.times;
-    double *part = (double *)&trainer->attempt.times;
-    for (int i = 0; i < TIMES; i++)
-        part[i] += times[i];
-    trainer->attempt.steps += trainer->progress.interval.steps;
-    trainer->attempt.step_seconds += seconds;
 }
 
 static void interval_begin(struct trainer *trainer)
@@ -132,6 +117,15 @@ static double accuracy_of(const struct trainer *trainer, double right, double sa
 static double epoch_loss(const struct training_state *state)
 {
     return state->epoch_loss_sum / state->epoch_samples;
+}
+
+/* Set loss and accuracies of the epoch so far. */
+static void epoch_metrics_set(const struct trainer *trainer, struct metrics_row *row)
+{
+    const struct training_state *state = &trainer->state;
+    row->loss = epoch_loss(state);
+    row->top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
+    row->top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
 }
 
 /* ---- lines of the console and of train.log */
@@ -193,16 +187,6 @@ static void epoch_line_print(const struct trainer *trainer, const struct metrics
              row->images_per_second, 100 * row->data_share);
 }
 
-/* Log one evaluation: "final: loss 1.2, accuracy 60.00 % (top-5 95.00 %) on 500 samples". */
-static void evaluation_line_print(const struct trainer *trainer, const char *name,
-                                  const struct evaluation *evaluation, const char *weights)
-{
-    char text[EVALUATION_TEXT], loss[NUMBER_TEXT];
-    evaluation_text(evaluation, &trainer->run.validation.dataset, text);
-    log_info("%s: loss %s%s on %lld samples%s", name, evaluation_number(evaluation->loss, 4, loss),
-             text, (long long)evaluation->samples, weights);
-}
-
 /* Log the names of the files in the run folder that other commands read. */
 static void files_line_print(const char *folder)
 {
@@ -222,6 +206,7 @@ static void files_line_print(const char *folder)
 /* Log the end of the run, the most important lines last. */
 static void result_lines_print(const struct trainer *trainer, const struct results *results)
 {
+    const struct dataset *dataset = &trainer->run.validation.dataset;
     const double target = trainer->run.options.output.target;
     const double seconds = error_rank() == 0 ? run_log_seconds_to(&trainer->folder, target) : NAN;
     char total[32], training[32], reached[32], speed[32] = "", weights[64];
@@ -235,11 +220,11 @@ static void result_lines_print(const struct trainer *trainer, const struct resul
         log_info("target: accuracy %.2f %% reached after %s", 100 * target, reached);
     }
     if (results->evaluation != NULL)
-        evaluation_line_print(trainer, "final", results->evaluation, "");
+        evaluation_log("final", results->evaluation, dataset, 4, "");
     snprintf(weights, sizeof weights, ", with the %s weights (step %lld)", trainer->test.weights,
              (long long)trainer->test.step);
     if (results->test != NULL)
-        evaluation_line_print(trainer, "test", results->test, weights);
+        evaluation_log("test", results->test, dataset, 4, weights);
     files_line_print(trainer->folder.path);
     log_info("next: vittrain report %s", trainer->folder.path);
 }
@@ -285,26 +270,13 @@ static double images_of(const struct loss_sums *loss)
     return loss->samples + loss->empty;
 }
 
-/* Add an interval to the sums of the epoch and of the attempt. */
-static void interval_add(struct trainer *trainer, const struct loss_sums *loss, double data_seconds,
-                         double seconds)
-{
-    struct training_state *state = &trainer->state;
-    state->epoch_loss_sum += loss->loss;
-    state->epoch_top1_sum += loss->top1;
-    state->epoch_top5_sum += loss->top5;
-    state->epoch_samples += loss->samples;
-    trainer->progress.epoch.images += (int64_t)images_of(loss);
-    trainer->progress.epoch.steps += trainer->progress.interval.steps;
-    trainer->progress.epoch.data += data_seconds;
-    trainer->progress.epoch.training += seconds;
-    trainer->attempt.images += (int64_t)images_of(loss);
-}
-
 void progress_interval(struct trainer *trainer)
 {
-    struct interval *interval = &trainer->progress.interval;
-    const struct training_state *state = &trainer->state;
+    enum { TIMES = sizeof(struct step_times) / sizeof(double) };
+    const struct interval *interval = &trainer->progress.interval;
+    struct training_state *state = &trainer->state;
+    struct epoch_clock *epoch = &trainer->progress.epoch;
+    struct attempt *attempt = &trainer->attempt;
     if (interval->steps == 0)
         return;
     double seconds = clock_now() - interval->begin, steps = (double)interval->steps;
@@ -312,8 +284,19 @@ void progress_interval(struct trainer *trainer)
     const struct interval_sums *sums = trainer->progress.sums;
     const struct loss_sums loss = sums->loss;
     const double ranks = trainer->run.world->size, rank_steps = ranks * steps;
-    part_add(trainer, seconds);
-    interval_add(trainer, &loss, all.data / ranks, seconds);
+    for (int i = 0; i < TIMES; i++)
+        ((double *)&attempt->times)[i] += ((const double *)&interval->times)[i];
+    attempt->steps += interval->steps;
+    attempt->step_seconds += seconds;
+    attempt->images += (int64_t)images_of(&loss);
+    state->epoch_loss_sum += loss.loss;
+    state->epoch_top1_sum += loss.top1;
+    state->epoch_top5_sum += loss.top5;
+    state->epoch_samples += loss.samples;
+    epoch->images += (int64_t)images_of(&loss);
+    epoch->steps += interval->steps;
+    epoch->data += all.data / ranks;
+    epoch->training += seconds;
     const double samples = loss.samples, speed = images_of(&loss) / seconds;
     const struct session *session = &trainer->run.session;
     const struct loss_scaler *scaler = &session->io.result.scaler;
@@ -353,44 +336,13 @@ void progress_interval(struct trainer *trainer)
 
 void progress_restore(struct trainer *trainer)
 {
-    const struct training_state *state = &trainer->state;
-    struct metrics_row *row = &trainer->progress.last_epoch;
-    if (state->epoch_samples <= 0)
-        return;
-    row->loss = epoch_loss(state);
-    row->top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
-    row->top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
-}
-
-/* Log once per run that an epoch spent much time waiting for data, with advice. */
-static void data_wait_log(struct trainer *trainer, const struct metrics_row *row)
-{
-    const bool encoded = trainer->run.train.dataset.encoded;
-    if (trainer->progress.data_wait_logged || row->data_share <= DATA_SHARE_LARGE ||
-        row->data_share * row->seconds < DATA_SECONDS_LARGE)
-        return;
-    trainer->progress.data_wait_logged = true;
-    log_info(
-        "data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if cores are "
-        "free%s",
-        100 * row->data_share, (long long)trainer->run.options.data.workers,
-        encoded ? ", or store smaller images" : "");
-}
-
-/* Warn once if an epoch has no target. */
-static void missing_targets_log(struct trainer *trainer, const struct metrics_row *row)
-{
-    if (trainer->progress.missing_targets_logged || !isnan(row->loss) ||
-        trainer->run.session.model->loss != LOSS_TARGETS)
-        return;
-    trainer->progress.missing_targets_logged = true;
-    log_warn("all targets of epoch %lld are missing: check data.y and train.ignore_label",
-             (long long)row->epoch + 1);
+    if (trainer->state.epoch_samples > 0)
+        epoch_metrics_set(trainer, &trainer->progress.last_epoch);
 }
 
 /* Writes an evaluation to the tables. */
-static void evaluation_log(struct trainer *trainer, const char *split,
-                           const struct evaluation *evaluation)
+static void evaluation_rows_write(struct trainer *trainer, const char *split,
+                                  const struct evaluation *evaluation)
 {
     struct metrics_row row = run_log_row(split, trainer->state.epoch, trainer->state.step);
     row.due = true;
@@ -409,7 +361,7 @@ static void evaluation_log(struct trainer *trainer, const char *split,
 
 void progress_test(struct trainer *trainer)
 {
-    evaluation_log(trainer, "test", &trainer->test.evaluation);
+    evaluation_rows_write(trainer, "test", &trainer->test.evaluation);
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
 }
 
@@ -419,14 +371,12 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     const struct training_state *state = &trainer->state;
     const struct evaluation *evaluation = &trainer->evaluation;
     const struct epoch_clock *clock = &trainer->progress.epoch;
-    const double samples = state->epoch_samples;
     double training = clock->training > 0 ? clock->training : 1;
-    struct metrics_row *row = &trainer->progress.last_epoch;
+    struct progress *progress = &trainer->progress;
+    struct metrics_row *row = &progress->last_epoch;
     *row = run_log_row("epoch", state->epoch, state->step);
     row->due = true;
-    row->loss = epoch_loss(state);
-    row->top1 = accuracy_of(trainer, state->epoch_top1_sum, samples);
-    row->top5 = accuracy_of(trainer, state->epoch_top5_sum, samples);
+    epoch_metrics_set(trainer, row);
     row->lr = trainer->progress.rate;
     row->next_lr = schedule_rate(&trainer->schedule, state->step);
     row->seconds = clock->training;
@@ -436,14 +386,26 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     if (evaluated) {
         if (!isnan(evaluation->top1) && !(trainer->best.top1 >= evaluation->top1))
             trainer->best.top1 = evaluation->top1;
-        evaluation_log(trainer, "val", evaluation);
+        evaluation_rows_write(trainer, "val", evaluation);
     }
     row->elapsed_seconds = elapsed(trainer);
     epoch_line_print(trainer, row, evaluated);
     if (evaluated && trainer->run.session.model->loss == LOSS_TARGETS)
-        evaluation_line_print(trainer, "val", evaluation, "");
-    data_wait_log(trainer, row);
-    missing_targets_log(trainer, row);
+        evaluation_log("val", evaluation, &trainer->run.validation.dataset, 4, "");
+    if (!progress->data_wait_logged && row->data_share > DATA_SHARE_LARGE &&
+        row->data_share * row->seconds >= DATA_SECONDS_LARGE) {
+        progress->data_wait_logged = true;
+        log_info("data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if "
+                 "cores are free%s",
+                 100 * row->data_share, (long long)trainer->run.options.data.workers,
+                 trainer->run.train.dataset.encoded ? ", or store smaller images" : "");
+    }
+    if (!progress->missing_targets_logged && isnan(row->loss) &&
+        trainer->run.session.model->loss == LOSS_TARGETS) {
+        progress->missing_targets_logged = true;
+        log_warn("all targets of epoch %lld are missing: check data.y and train.ignore_label",
+                 (long long)row->epoch + 1);
+    }
     error_defer(run_log_metrics(trainer->output.log, row, &trainer->output.log_error));
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
     *error = trainer->output.log_error;
@@ -468,14 +430,23 @@ struct results progress_results(const struct trainer *trainer)
                             .stop_reason = stop->reason != NULL ? stop->reason : "all steps done"};
 }
 
-/* Logs the cost of the checkpoints in memory. */
-static void memory_checkpoints_log(const struct trainer *trainer)
+/* Logs the cost of checkpoints, also of those in memory. */
+static void checkpoints_log(const struct trainer *trainer)
 {
     const struct run_checkpoints *checkpoints = &trainer->checkpoints;
     const int64_t steps = trainer->attempt.steps, later = checkpoints->memory_count - 2;
     const double first = checkpoints->memory_allocation_seconds;
     const double paused = first + checkpoints->memory_seconds;
     const double total = clock_now() - trainer->attempt.begin;
+    double blocked, waited;
+    checkpoint_writer_times(checkpoints->writer, &blocked, &waited);
+    if (checkpoints->count > 0)
+        log_info("checkpoints: %lld written %s; training was blocked for %.2f s (%.2f %% of the "
+                 "time without set-up), %.2f s of that to wait for the previous checkpoint",
+                 (long long)checkpoints->count,
+                 trainer->run.session.memory.snapshot != NULL ? "in the background"
+                                                              : "synchronously",
+                 blocked, 100 * blocked / total, waited);
     if (checkpoints->memory_count > 0)
         log_info("checkpoints in memory: %lld, %.2f %% of the time; the first two, which allocate "
                  "memory, took %.2f s",
@@ -488,28 +459,11 @@ static void memory_checkpoints_log(const struct trainer *trainer)
     }
 }
 
-static void checkpoints_log(const struct trainer *trainer)
-{
-    double blocked, waited;
-    checkpoint_writer_times(trainer->checkpoints.writer, &blocked, &waited);
-    if (trainer->checkpoints.count > 0)
-        log_info(
-            "checkpoints: %lld written %s; training was blocked for %.2f s (%.2f %% of the time "
-            "without set-up), %.2f s of that to wait for the previous checkpoint",
-            (long long)trainer->checkpoints.count,
-            trainer->run.session.memory.snapshot != NULL ? "in the background" : "synchronously",
-            blocked, 100 * blocked / (clock_now() - trainer->attempt.begin), waited);
-    memory_checkpoints_log(trainer);
-}
-
 bool progress_result(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_RESULTS);
     trainer_update_seconds(trainer);
     const struct results results = progress_results(trainer);
-    struct monitor_summary sensors;
-    monitor_stop(trainer->output.monitor);
-    const bool monitored = monitor_summarize(trainer->output.monitor, &sensors);
     if (results.evaluation != NULL)
         evaluation_print(results.evaluation, &trainer->run.validation.dataset, log_detail);
     checkpoints_log(trainer);
@@ -517,8 +471,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     if ((results.evaluation != NULL || results.test != NULL) && !trainer->test.evaluation.given_up)
         pictures_write(&trainer->pictures, &trainer->folder, results.test != NULL ? "test" : "val",
                        error);
-    if (!comm_agree(trainer->run.world, error) ||
-        !run_record_end(trainer, &results, monitored ? &sensors : NULL, error))
+    if (!comm_agree(trainer->run.world, error) || !run_record_end(trainer, &results, error))
         return false;
     if (!results.unfinished)
         error_defer(run_log_finish(trainer->output.log, error));

@@ -38,8 +38,9 @@ static bool loss_add(struct range_test *test, const struct find_options *find, d
     }
     if (test->count == 0 || smoothed < test->lowest)
         test->lowest = smoothed;
-    test->points[test->count++] =
-        (struct range_point){.rate = rate, .loss = loss, .smoothed = smoothed};
+    test->points[test->count] = (struct range_point){
+        .step = test->count + 1, .rate = rate, .loss = loss, .smoothed = smoothed};
+    test->count++;
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include "train/run.h"
 
 struct range_point {
+    int64_t step;    /* from 1 */
     double rate;     /* of the update after this loss */
     double loss;     /* mean of the global batch */
     double smoothed; /* exponential average with the bias correction of Adam */

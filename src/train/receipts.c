@@ -13,7 +13,6 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "train/progress.h"
-#include "train/run_record.h"
 
 static const char first_columns[] = "step,loss,grad_norm,", last_column[] = ",grains";
 

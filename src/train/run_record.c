@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Rank 0 reads result.json when an attempt begins, and holds it until the attempt ends, so that
  * earlier attempts are kept. */
-#include "train/run_record.h"
+#include "train/progress.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -13,7 +13,6 @@
 
 #include "config/options.h"
 #include "core/clock.h"
-#include "core/columns.h"
 #include "core/file.h"
 #include "core/json_value.h"
 #include "core/log.h"
@@ -24,28 +23,6 @@
 static const char file_name[] = "result.json";
 
 enum { UNIT_TIMES = 3 };
-
-/* Figures of one rank: keys of `ranks`. Times are of this attempt, in seconds. */
-struct rank_facts {
-    char device[128];
-    double threads, planned_bytes, peak_bytes;
-    double user_seconds, system_seconds; /* of the process since its start */
-    double steps, seconds, data_seconds, compute_seconds, exposed_comm_seconds;
-    double gpu_busy_mean, gpu_busy_max, gpu_power_mean, gpu_power_max; /* NAN: unknown */
-};
-
-#define FACT(kind, name)                                                                           \
-    {                                                                                              \
-#name, COLUMN_##kind, offsetof(struct rank_facts, name), NULL                              \
-    }
-static const struct column rank_columns[] = {
-    FACT(WHOLE, threads),          FACT(WHOLE, planned_bytes),
-    FACT(WHOLE, peak_bytes),       FACT(NUMBER, user_seconds),
-    FACT(NUMBER, system_seconds),  FACT(WHOLE, steps),
-    FACT(NUMBER, seconds),         FACT(NUMBER, data_seconds),
-    FACT(NUMBER, compute_seconds), FACT(NUMBER, exposed_comm_seconds),
-    FACT(NUMBER, gpu_busy_mean),   FACT(NUMBER, gpu_busy_max),
-    FACT(NUMBER, gpu_power_mean),  FACT(NUMBER, gpu_power_max)};
 
 /* ---- ranks */
 
@@ -60,44 +37,58 @@ static double timeval_seconds(struct timeval time)
     return (double)time.tv_sec + 1e-6 * (double)time.tv_usec;
 }
 
-/* Return the figures of all ranks, on all ranks; the caller frees them. Collective. */
-static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
+/* Add the mean and the maximum of a sensor of this rank. */
+static void sensor_put(json_t *rank, const struct monitor *monitor, enum sensor sensor)
+{
+    char key[64];
+    double mean, most;
+    monitor_own(monitor, sensor, &mean, &most);
+    snprintf(key, sizeof key, "%s_mean", sensor_columns[sensor].name);
+    value_put(rank, key, value_number(mean));
+    snprintf(key, sizeof key, "%s_max", sensor_columns[sensor].name);
+    value_put(rank, key, value_number(most));
+}
+
+/* Return the figures of this rank; times are of this attempt. */
+static json_t *rank_to_json(const struct trainer *trainer)
 {
     const struct session *session = &trainer->run.session;
     const struct step_times *times = &trainer->attempt.times;
-    struct comm *world = trainer->run.world;
-    struct rank_facts *facts = allocate((size_t)world->size, sizeof *facts);
-    struct rank_facts *own = &facts[world->rank];
+    json_t *rank = json_object();
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);
-    *own = (struct rank_facts){.threads = session->limits.threads,
-                               .planned_bytes = (double)planned_bytes(session),
-                               .peak_bytes = (double)session_memory_used(session, true),
-                               .user_seconds = timeval_seconds(usage.ru_utime),
-                               .system_seconds = timeval_seconds(usage.ru_stime),
-                               .steps = (double)trainer->attempt.steps,
-                               .seconds = trainer->attempt.step_seconds,
-                               .data_seconds = times->data,
-                               .compute_seconds = times->forward + times->backward + times->reduce +
-                                                  times->update - times->exposed,
-                               .exposed_comm_seconds = times->exposed};
-    memcpy(own->device, session->limits.name, sizeof own->device);
-    monitor_own(trainer->output.monitor, SENSOR_GPU_BUSY, &own->gpu_busy_mean, &own->gpu_busy_max);
-    monitor_own(trainer->output.monitor, SENSOR_GPU_POWER, &own->gpu_power_mean,
-                &own->gpu_power_max);
-    comm_all_gather(world, facts, sizeof *facts, COMM_BYTE);
-    return facts;
+    value_put(rank, "attempt", json_null()); /* rank 0 knows it */
+    value_put(rank, "rank", json_integer(trainer->run.world->rank));
+    value_put(rank, "host", value_name(comm_host()));
+    value_put(rank, "device", value_name(session->limits.name));
+    value_put(rank, "threads", json_integer(session->limits.threads));
+    value_put(rank, "planned_bytes", json_integer(planned_bytes(session)));
+    value_put(rank, "peak_bytes", json_integer((json_int_t)session_memory_used(session, true)));
+    value_put(rank, "user_seconds", value_number(timeval_seconds(usage.ru_utime)));
+    value_put(rank, "system_seconds", value_number(timeval_seconds(usage.ru_stime)));
+    value_put(rank, "steps", json_integer(trainer->attempt.steps));
+    value_put(rank, "seconds", value_number(trainer->attempt.step_seconds));
+    value_put(rank, "data_seconds", value_number(times->data));
+    value_put(rank, "compute_seconds", value_number(compute_seconds(times)));
+    value_put(rank, "exposed_comm_seconds", value_number(times->exposed));
+    sensor_put(rank, trainer->output.monitor, SENSOR_GPU_BUSY);
+    sensor_put(rank, trainer->output.monitor, SENSOR_GPU_POWER);
+    return rank;
 }
 
-static json_t *rank_to_json(const struct trainer *trainer, int rank, const struct rank_facts *facts)
+/* Return an array with the figures of all ranks, on other ranks than 0 an empty one. Collective. */
+static json_t *ranks_gather(const struct trainer *trainer)
 {
-    json_t *object = json_object();
-    value_put(object, "attempt", json_integer(trainer->attempt.number));
-    value_put(object, "rank", json_integer(rank));
-    value_put(object, "host", value_name(comm_host_of(rank)));
-    value_put(object, "device", value_name(facts->device));
-    columns_to_json(rank_columns, sizeof rank_columns / sizeof rank_columns[0], facts, object);
-    return object;
+    json_t *ranks = json_array();
+    struct joined_bytes all;
+    json_error_t end;
+    char *text = value_to_text(rank_to_json(trainer));
+    comm_join(trainer->run.world, text, (int64_t)strlen(text), &all);
+    for (int64_t at = 0; trainer->run.world->rank == 0 && at < all.bytes; at += end.position)
+        value_append(ranks, json_loadb((const char *)all.data + at, (size_t)(all.bytes - at),
+                                       JSON_DISABLE_EOF_CHECK, &end));
+    comm_joined_free(&all);
+    return ranks;
 }
 
 /* ---- units */
@@ -114,7 +105,7 @@ static double *unit_seconds_reduce(const struct trainer *trainer)
     double *seconds = allocate((size_t)count, sizeof *seconds);
     double *rest = seconds + (size_t)UNIT_TIMES * (size_t)units;
     rest[0] = times->forward;
-    rest[1] = times->backward + times->reduce + times->update - times->exposed;
+    rest[1] = compute_seconds(times) - times->forward;
     rest[2] = times->exposed;
     for (int u = 0; session->timer.seconds != NULL && u < units; u++) {
         const struct unit_seconds *unit = &session->timer.seconds[u];
@@ -209,12 +200,12 @@ static json_t *command_line(void)
 }
 
 /* Append a name unless the array has it. */
-static void name_add(json_t *names, const char *name)
+static void name_add(json_t *names, json_t *name)
 {
     for (size_t i = json_array_size(names); i-- > 0;)
-        if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
+        if (json_equal(json_array_get(names, i), name))
             return;
-    value_append(names, value_name(name));
+    value_append(names, json_incref(name));
 }
 
 static void change_put(void *user, const struct option_change *change)
@@ -252,13 +243,14 @@ static void machine_put(json_t *attempt, const struct trainer *trainer)
     value_put(attempt, "threads", json_integer(session->limits.threads));
 }
 
-static json_t *attempt_to_json(const struct trainer *trainer, const struct rank_facts *facts)
+static json_t *attempt_to_json(const struct trainer *trainer, const json_t *ranks)
 {
     json_t *attempt = json_object(), *hosts = json_array(), *devices = json_array();
     const char *resumed = trainer->checkpoints.resume_path;
     for (int rank = 0; rank < trainer->run.world->size; rank++) {
-        name_add(hosts, comm_host_of(rank));
-        name_add(devices, facts[rank].device);
+        const json_t *facts = json_array_get(ranks, (size_t)rank);
+        name_add(hosts, json_object_get(facts, "host"));
+        name_add(devices, json_object_get(facts, "device"));
     }
     value_put(attempt, "started", json_string(trainer->attempt.started));
     value_put(attempt, "command", command_line());
@@ -274,60 +266,6 @@ static json_t *attempt_to_json(const struct trainer *trainer, const struct rank_
 }
 
 /* ---- the run */
-
-static void tags_put(json_t *run, const char *list)
-{
-    json_t *tags = json_array();
-    size_t length;
-    for (const char *tag = text_next_item(list, &length); tag != NULL;
-         tag = text_next_item(tag + length, &length)) {
-        char text[OPTION_TEXT];
-        snprintf(text, sizeof text, "%.*s", (int)length, tag);
-        value_append(tags, value_name(text));
-    }
-    value_put(run, "tags", tags);
-}
-
-static void model_put(json_t *run, const struct trainer *trainer)
-{
-    const struct session *session = &trainer->run.session;
-    const struct model *model = session->model;
-    value_put(run, "model", value_name(trainer->run.options.model.name));
-    value_put(run, "parameters", json_integer(model_parameter_count(model)));
-    value_put(run, "image", json_integer(model->image.height));
-    value_put(run, "image_width", json_integer(model->image.width));
-    value_put(run, "trainable_parameters", json_integer(model_trainable_count(model)));
-    value_put(run, "parameter_mb",
-              value_number((double)model_parameter_count(model) * sizeof(float) / 1e6));
-    value_put(run, "flops_per_image", value_number(model->flops_per_image));
-    value_put(run, "peak_flops", value_number(trainer->peak_flops));
-}
-
-static void data_put(json_t *run, const struct trainer *trainer)
-{
-    const struct dataset *train = &trainer->run.train.dataset;
-    const struct dataset *validation = &trainer->run.validation.dataset;
-    const bool validates = trainer->run.validates;
-    const bool is_test = trainer->run.options.data.val == VALIDATION_TEST;
-    const struct evaluation *test = &trainer->test.evaluation;
-    json_t *names = json_array();
-    for (int64_t i = 0; train->class_name != NULL && i < train->classes; i++)
-        value_append(names, value_name(train->class_name[i]));
-    value_put(run, "train_samples", json_integer(train->count));
-    value_put(run, "val_samples", value_count(validates ? validation->count : -1));
-    value_put(run, "val_steps",
-              value_count(validates ? sampler_steps(&trainer->run.validation.sampler) : -1));
-    value_put(run, "test_samples",
-              value_count(is_test                   ? validation->count
-                          : test->confusion != NULL ? test->samples
-                                                    : -1));
-    value_put(run, "class_names", names);
-    value_put(run, "chosen_on_test", json_boolean(trainer_chooses_on_test(trainer)));
-    value_put(run, "base_lr",
-              value_number(schedule_base_rate(&trainer->run.options, trainer->run.global_batch)));
-    value_put(run, "steps_per_epoch", json_integer(trainer->steps_per_epoch));
-    value_put(run, "total_steps", json_integer(trainer->total_steps));
-}
 
 static void layout_put(json_t *run, const struct trainer *trainer)
 {
@@ -355,47 +293,67 @@ static void layout_put(json_t *run, const struct trainer *trainer)
 /* Return the description of the run. */
 static json_t *run_to_json(const struct trainer *trainer)
 {
-    json_t *run = json_object();
+    const struct options *options = &trainer->run.options;
+    const struct model *model = trainer->run.session.model;
+    const struct dataset *train = &trainer->run.train.dataset;
+    const struct data_feed *validation = trainer->run.validates ? &trainer->run.validation : NULL;
+    const struct evaluation *test = &trainer->test.evaluation;
+    json_t *run = json_object(), *tags = json_array(), *names = json_array();
+    char text[OPTION_TEXT];
+    size_t length;
+    for (const char *tag = text_next_item(options->run.tags, &length); tag != NULL;
+         tag = text_next_item(tag + length, &length)) {
+        snprintf(text, sizeof text, "%.*s", (int)length, tag);
+        value_append(tags, value_name(text));
+    }
+    for (int64_t i = 0; train->class_name != NULL && i < train->classes; i++)
+        value_append(names, value_name(train->class_name[i]));
     value_put(run, "format", json_integer(RUN_FORMAT));
-    value_put(run, "name", value_name(trainer->run.options.run.name));
-    value_put(run, "seed", json_integer(trainer->run.options.run.seed));
+    value_put(run, "name", value_name(options->run.name));
+    value_put(run, "seed", json_integer(options->run.seed));
     value_put(run, "world_size", json_integer(trainer->run.world->size));
     value_put(run, "nodes", json_integer(trainer->run.session.mesh.node_count));
     value_put(run, "threads", json_integer(trainer->run.session.limits.threads));
     value_put(run, "global_batch", json_integer(trainer->run.global_batch));
-    tags_put(run, trainer->run.options.run.tags);
-    model_put(run, trainer);
+    value_put(run, "tags", tags);
+    value_put(run, "model", value_name(options->model.name));
+    value_put(run, "parameters", json_integer(model_parameter_count(model)));
+    value_put(run, "image", json_integer(model->image.height));
+    value_put(run, "image_width", json_integer(model->image.width));
+    value_put(run, "trainable_parameters", json_integer(model_trainable_count(model)));
+    value_put(run, "parameter_mb",
+              value_number((double)model_parameter_count(model) * sizeof(float) / 1e6));
+    value_put(run, "flops_per_image", value_number(model->flops_per_image));
+    value_put(run, "peak_flops", value_number(trainer->peak_flops));
     layout_put(run, trainer);
-    data_put(run, trainer);
+    value_put(run, "train_samples", json_integer(train->count));
+    value_put(run, "val_samples", value_count(validation != NULL ? validation->dataset.count : -1));
+    value_put(run, "val_steps",
+              value_count(validation != NULL ? sampler_steps(&validation->sampler) : -1));
+    value_put(run, "test_samples",
+              value_count(options->data.val == VALIDATION_TEST
+                              ? trainer->run.validation.dataset.count
+                          : test->confusion != NULL ? test->samples
+                                                    : -1));
+    value_put(run, "class_names", names);
+    value_put(run, "chosen_on_test", json_boolean(trainer_chooses_on_test(trainer)));
+    value_put(run, "base_lr", value_number(schedule_base_rate(options, trainer->run.global_batch)));
+    value_put(run, "steps_per_epoch", json_integer(trainer->steps_per_epoch));
+    value_put(run, "total_steps", json_integer(trainer->total_steps));
     return run;
 }
 
 /* ---- results */
 
-/* Results of the last epoch, and of the best evaluation. */
-static void epochs_put(json_t *run, const struct trainer *trainer)
-{
-    const struct metrics_row *epoch = &trainer->progress.last_epoch;
-    const bool known = !isnan(trainer->best.metric);
-    json_t *train = json_object(), *best = json_object();
-    char monitor[16];
-    options_value_text(&trainer->run.options, "checkpoint.monitor", monitor, sizeof monitor);
-    value_put(train, "loss", value_number(epoch->loss));
-    value_put(train, "top1", value_number(epoch->top1));
-    value_put(train, "top5", value_number(epoch->top5));
-    value_put(run, "train", train);
-    value_put(best, "monitor", value_name(monitor));
-    value_put(best, "value", value_number(trainer->best.metric));
-    value_put(best, "step", value_count(known ? trainer->best.step : -1));
-    value_put(run, "best", best);
-}
-
-static void results_put(json_t *run, const struct trainer *trainer, const struct results *results,
-                        const struct monitor_summary *sensors)
+static void results_put(json_t *run, const struct trainer *trainer, const struct results *results)
 {
     const struct training_state *state = &trainer->state;
     const struct dataset *dataset = &trainer->run.validation.dataset;
+    const struct metrics_row *epoch = &trainer->progress.last_epoch;
     const double target = trainer->run.options.output.target;
+    json_t *train = json_object(), *best = json_object();
+    char monitor[16];
+    options_value_text(&trainer->run.options, "checkpoint.monitor", monitor, sizeof monitor);
     value_put(run, "epochs", json_integer(state->epoch));
     value_put(run, "steps", json_integer(state->step));
     value_put(run, "finished", json_boolean(!results->unfinished));
@@ -404,7 +362,14 @@ static void results_put(json_t *run, const struct trainer *trainer, const struct
     value_put(run, "without_setup_seconds", value_number(state->without_setup_seconds));
     value_put(run, "training_seconds", value_number(state->train_seconds));
     value_put(run, "images_per_second", value_number(results->images_per_second));
-    epochs_put(run, trainer);
+    value_put(train, "loss", value_number(epoch->loss));
+    value_put(train, "top1", value_number(epoch->top1));
+    value_put(train, "top5", value_number(epoch->top5));
+    value_put(run, "train", train);
+    value_put(best, "monitor", value_name(monitor));
+    value_put(best, "value", value_number(trainer->best.metric));
+    value_put(best, "step", value_count(isnan(trainer->best.metric) ? -1 : trainer->best.step));
+    value_put(run, "best", best);
     if (results->evaluation != NULL)
         evaluation_to_json(results->evaluation, "val", dataset, run);
     if (results->test != NULL) {
@@ -416,7 +381,6 @@ static void results_put(json_t *run, const struct trainer *trainer, const struct
     }
     value_put(run, "target_top1", target > 0 ? json_real(target) : json_null());
     value_put(run, "target_seconds", value_number(run_log_seconds_to(&trainer->folder, target)));
-    value_put(run, "sensors", sensors != NULL ? monitor_summary_to_json(sensors) : json_null());
 }
 
 /* ---- the file */
@@ -470,11 +434,11 @@ static bool record_write(const struct trainer *trainer, struct error *error)
 
 bool run_record_begin(struct trainer *trainer, struct error *error)
 {
-    struct rank_facts *facts = rank_facts_gather(trainer);
+    json_t *ranks = ranks_gather(trainer);
     if (trainer->run.world->rank == 0) {
         json_t *record = trainer->output.record = record_read(trainer->folder.path);
         json_t *run = run_to_json(trainer), *attempts = record_array(record, "attempts");
-        value_append(attempts, attempt_to_json(trainer, facts));
+        value_append(attempts, attempt_to_json(trainer, ranks));
         trainer->attempt.number = (int64_t)json_array_size(attempts);
         json_object_update(record, run);
         json_decref(run);
@@ -485,7 +449,7 @@ bool run_record_begin(struct trainer *trainer, struct error *error)
         if (record_write(trainer, error))
             error_defer(run_folder_save_deck(&trainer->folder, &trainer->run.options, error));
     }
-    free(facts);
+    json_decref(ranks);
     return comm_agree(trainer->run.world, error);
 }
 
@@ -503,39 +467,35 @@ static void attempt_end(const struct trainer *trainer, const char *reason, const
     value_put(attempt, "error", value_text(failure));
 }
 
-/* Replace the results of earlier attempts by those of this one. */
-static void record_complete(struct trainer *trainer, const struct results *results,
-                            const struct monitor_summary *sensors, const struct rank_facts *facts,
-                            const double *unit_seconds)
+bool run_record_end(struct trainer *trainer, const struct results *results, struct error *error)
 {
-    json_t *record = trainer->output.record, *run = run_to_json(trainer);
-    json_t *units = record_array(record, "units"), *ranks = record_array(record, "ranks");
-    attempt_end(trainer, results->stop_reason, NULL);
-    for (int rank = 0; rank < trainer->run.world->size; rank++)
-        value_append(ranks, rank_to_json(trainer, rank, &facts[rank]));
-    results_put(run, trainer, results, sensors);
-    value_put(run, "attempts", json_incref(json_object_get(record, "attempts")));
-    /* An attempt without steps has no times. */
-    value_put(run, "units",
-              trainer->attempt.steps == 0 && json_array_size(units) > 0
-                  ? json_incref(units)
-                  : units_to_json(trainer, unit_seconds));
-    value_put(run, "ranks", json_incref(ranks));
-    json_decref(record);
-    trainer->output.record = run;
-}
-
-bool run_record_end(struct trainer *trainer, const struct results *results,
-                    const struct monitor_summary *sensors, struct error *error)
-{
-    struct rank_facts *facts = rank_facts_gather(trainer);
+    json_t *sensors = monitor_stop(trainer->output.monitor);
+    json_t *own = ranks_gather(trainer), *record = trainer->output.record, *rank;
     double *seconds = unit_seconds_reduce(trainer);
+    size_t number;
     if (trainer->run.world->rank == 0) {
-        record_complete(trainer, results, sensors, facts, seconds);
+        json_t *run = run_to_json(trainer);
+        json_t *units = record_array(record, "units"), *ranks = record_array(record, "ranks");
+        attempt_end(trainer, results->stop_reason, NULL);
+        json_array_foreach(own, number, rank)
+            value_put(rank, "attempt", json_integer(trainer->attempt.number));
+        json_array_extend(ranks, own);
+        results_put(run, trainer, results);
+        value_put(run, "sensors", json_incref(sensors));
+        value_put(run, "attempts", json_incref(json_object_get(record, "attempts")));
+        /* An attempt without steps has no times. */
+        value_put(run, "units",
+                  trainer->attempt.steps == 0 && json_array_size(units) > 0
+                      ? json_incref(units)
+                      : units_to_json(trainer, seconds));
+        value_put(run, "ranks", json_incref(ranks));
+        json_decref(record);
+        trainer->output.record = run;
         error_defer(record_write(trainer, error));
     }
     free(seconds);
-    free(facts);
+    json_decref(own);
+    json_decref(sensors);
     return comm_agree(trainer->run.world, error);
 }
 
@@ -585,4 +545,83 @@ void run_record_compare(const struct trainer *trainer, int64_t step, char *text,
     facts_compare(run, own, layout, text, size);
     json_decref(run);
     json_decref(own);
+}
+
+/* ---- the row of the log book */
+
+/* Write a cell with the main figures of an evaluation; NULL: none. */
+static void evaluation_cell(FILE *row, const struct evaluation *evaluation,
+                            const struct dataset *dataset)
+{
+    char *text = evaluation != NULL ? evaluation_text(evaluation, dataset) : allocate_copy(", -");
+    logbook_cell(row, "%s", text + strlen(", "));
+    free(text);
+}
+
+/* Write the cells of the set-up. Epochs: the completed ones, "10", or "3.5 of 10" before the last
+ * step. */
+static void setup_cells(FILE *row, const struct trainer *trainer)
+{
+    const struct session *session = &trainer->run.session;
+    const double done = (double)trainer->state.step / (double)trainer->steps_per_epoch;
+    const double planned = (double)trainer->total_steps / (double)trainer->steps_per_epoch;
+    char part[32] = "";
+    logbook_cell(row, "%s", trainer->folder.path);
+    logbook_cell(row, "%.10s %.8s UTC", trainer->attempt.started,
+                 trainer->attempt.started + strlen("2026-11-21T"));
+    logbook_cell(row, "%s", trainer->run.options.model.name);
+    logbook_cell(row, "%d", trainer->run.world->size);
+    logbook_cell(row, "%d", session->mesh.node_count);
+    logbook_cell(row, "%s", session->mesh.strategy);
+    logbook_cell(row, "%s", type_name(session->compute));
+    logbook_cell(row, "%lld", (long long)trainer->run.global_batch);
+    if (trainer->state.step < trainer->total_steps)
+        snprintf(part, sizeof part, "%.6g of ", floor(10 * done) / 10);
+    logbook_cell(row, "%s%.6g", part, ceil(10 * planned) / 10);
+}
+
+/* Write the cells with the part of the data that was used, "25 %, at most 7 batches", and the
+ * initial weights. */
+static void data_cells(FILE *row, const struct options *options)
+{
+    const struct debug_options *debug = &options->debug;
+    char limit[64] = "";
+    if (debug->overfit > 0)
+        snprintf(limit, sizeof limit, ", the first %lld batches", (long long)debug->overfit);
+    else if (debug->batches > 0)
+        snprintf(limit, sizeof limit, ", at most %lld batches", (long long)debug->batches);
+    logbook_cell(row, "%.3g %%%s", 100 * debug->fraction, limit);
+    logbook_cell(row, "%s",
+                 run_reads_weights(options) ? text_base_name(options->model.init) : "random");
+}
+
+void trainer_logbook_add(struct trainer *trainer, const char *failure)
+{
+    const char *logbook = trainer->run.options.output.logbook;
+    const struct dataset *dataset = &trainer->run.validation.dataset;
+    struct error error = {.kind = ERROR_NONE};
+    struct text_stream text;
+    char total[32], speed[NUMBER_TEXT], share[NUMBER_TEXT];
+    if (trainer->run.world->rank != 0 || trainer->attempt.number == 0 || logbook[0] == '\0')
+        return;
+    if (failure != NULL) /* else progress_result has set them */
+        trainer_update_seconds(trainer);
+    const struct results results = progress_results(trainer);
+    const double mfu = results.images_per_second * trainer->run.session.model->flops_per_image /
+                       (trainer->peak_flops * trainer->run.world->size);
+    clock_format(trainer->state.total_seconds, total, sizeof total);
+    FILE *row = text_stream_open(&text);
+    setup_cells(row, trainer);
+    evaluation_cell(row, results.evaluation, dataset);
+    evaluation_cell(row, results.test, dataset);
+    logbook_cell(row, "%s", evaluation_number(results.images_per_second, 1, speed));
+    logbook_cell(row, "%s%s", evaluation_number(100 * mfu, 2, share), isnan(mfu) ? "" : " %");
+    logbook_cell(row, "%s", total);
+    logbook_cell(row, failure != NULL ? "failed" : results.unfinished ? "stopped" : "finished");
+    logbook_cell(row, "%s", failure != NULL ? failure : results.stop_reason);
+    data_cells(row, &trainer->run.options);
+    char *whole = text_stream_close(&text);
+    if (!logbook_add(logbook, whole, trainer->attempt.number > 1, &error))
+        log_warn("cannot add the run to the log book: %s", error.text);
+    free(whole);
 }

@@ -9,7 +9,6 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/median.h"
 
 /* Share of the step above which a rank is slow. */
 static const double SHARE_SLOW = 0.1;

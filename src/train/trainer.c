@@ -20,7 +20,6 @@
 #include "train/progress.h"
 #include "train/resume.h"
 #include "train/run.h"
-#include "train/run_record.h"
 
 /* Rank 0. Fails for paths of rclone where they are not allowed, if the file of model.init is
  * missing and the run will not resume, or if it is a PyTorch file. */

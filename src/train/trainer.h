@@ -10,7 +10,6 @@
 #include "config/options.h"
 #include "runlog/monitor.h"
 #include "runlog/run_log.h"
-#include "runlog/upload.h"
 #include "train/evaluate.h"
 #include "train/optimizer.h"
 #include "train/pictures.h"

@@ -13,7 +13,6 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "train/progress.h"
-#include "train/run_record.h"
 
 enum { BEST_PATH = OPTION_TEXT + 64 };
 /* Ratio of learning rates above which a rise is logged. */

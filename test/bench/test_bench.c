@@ -63,6 +63,7 @@ TEST(every_way_is_measured_and_right)
     char setting[600];
     snprintf(setting, sizeof setting, "bench.output=%s", path);
     const char *const settings[] = {SMALL, setting, NULL};
+    const char *const more[] = {SMALL, setting, "mesh.transport=ring", NULL};
     assert_int_equal(bench("comm", settings), ERROR_NONE);
     if (world->rank == 0) {
         /* 4 collectives x 4 sizes (8, 64, 512, 1024 bytes), each by ring, shared and MPI. */
@@ -71,6 +72,18 @@ TEST(every_way_is_measured_and_right)
         assert_int_equal(count_rows(path, "bus bandwidth", NULL), rows);
         assert_int_equal(count_rows(path, "wrong elements", "0"), rows);
         assert_int_equal(count_rows(path, "metric", "value"), 1); /* one header */
+    }
+    assert_int_equal(bench("comm", more), ERROR_NONE); /* rows are added to a table */
+    if (world->rank == 0)
+        assert_int_equal(count_rows(path, "time", NULL),
+                         4 * 4 * (world->size > 1 ? 3 : 2) + 4 * 4 * 2);
+    if (world->rank == 0)
+        temporary_write("all.csv", "epoch,loss\n1,2\n");
+    assert_int_equal(bench("comm", more), ERROR_FILE); /* with other columns: it is not changed */
+    if (world->rank == 0) {
+        char *text = temporary_text("all.csv");
+        assert_string_equal(text, "epoch,loss\n1,2\n");
+        free(text);
     }
 }
 
@@ -82,6 +95,7 @@ TEST(times_are_added_to_the_machine_file)
     char setting[600];
     snprintf(setting, sizeof setting, "bench.machine=%s", path);
     const char *const settings[] = {SMALL, setting, NULL};
+    const char *const again[] = {SMALL, setting, NULL};
     struct machine machine;
     struct error error = {0};
     if (world->rank == 0)
@@ -91,7 +105,7 @@ TEST(times_are_added_to_the_machine_file)
         return;
     }
     assert_int_equal(bench("comm", settings), ERROR_NONE);
-    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    assert_int_equal(bench("comm", again), ERROR_NONE);
     if (world->rank > 0)
         return;
     assert_true(machine_read_part(&machine, path, &error));
@@ -102,39 +116,6 @@ TEST(times_are_added_to_the_machine_file)
         assert_int_equal(machine.inside.measured[action].count, 4); /* sizes of SMALL */
     assert_false(machine_read(&machine, path, &error));             /* it lacks the device */
     assert_has(error.text, "bench device");
-}
-
-/* A table of an older or a killed program is kept: its rows get empty cells, a torn line is
- * removed. A table with other columns is not changed. */
-TEST(rows_are_added_to_old_tables)
-{
-    static const char old[] =
-        "date,host_cpu,commit,framework,version,work,model,batch,precision,"
-        "strategy,ranks,threads,metric,value,unit\n"
-        "2026-01-02T03:04:05,cpu,abc,mpi,4,all_gather,8 bytes,,fp32,,2,1,time,"
-        "0.125,s\n2026-01-02T03:04:06,cpu,abc,mpi,4,all_ga";
-    const char *path = temporary_path("old.csv"), *const wrong = "epoch,loss\n1,2\n";
-    char setting[600];
-    snprintf(setting, sizeof setting, "bench.output=%s", path);
-    const char *const settings[] = {SMALL, setting, "mesh.transport=ring", NULL};
-    if (world->rank == 0)
-        temporary_write("old.csv", old);
-    assert_int_equal(bench("comm", settings), ERROR_NONE);
-    if (world->rank == 0) {
-        char *text = temporary_text("old.csv");
-        assert_memory_equal(text, bench_header, strlen(bench_header));
-        assert_has(text, ",time,0.125,s,,,,,,\n");
-        assert_null(strstr(text, "03:04:06"));
-        free(text);
-        assert_int_equal(count_rows(path, "time", NULL), 1 + 4 * 4 * 2);
-        temporary_write("old.csv", wrong);
-    }
-    assert_int_equal(bench("comm", settings), ERROR_FILE);
-    if (world->rank == 0) {
-        char *text = temporary_text("old.csv");
-        assert_string_equal(text, wrong);
-        free(text);
-    }
 }
 
 TEST(wrong_results_are_an_error)

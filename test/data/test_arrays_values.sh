@@ -81,7 +81,7 @@ bad=$(ended; has none.log '^val: loss -, no targets on 6 samples' '^epoch 2 done
     [ ! -e none/checkpoints/best.h5 ] || echo 'a best checkpoint'; has none/result.json '"value": null')
 result 'without targets there is no metric and no best checkpoint' "$bad" none.log
 run 1 none-eval eval none predict.split=val
-result 'eval, too' "$(ended; has none-eval.log '^val: loss -, no targets  on 6 samples')" none-eval.log
+result 'eval, too' "$(ended; has none-eval.log '^val: loss -, no targets on 6 samples')" none-eval.log
 run 1 never $model data.x=near data.y=none model.head=dense run.dir="$work/never" data.val=none
 result 'a training without targets is a warning' "$(ended; has never.log '^warning: all targets of epoch 1 are missing')" never.log
 

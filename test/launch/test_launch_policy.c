@@ -40,12 +40,12 @@ TEST(exit_codes_and_progress_decide)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct launch_count count = {
             .restarts = cases[i].restarts, .restarts_max = 3, .fruitless = cases[i].fruitless};
-        assert_int_equal(launch_judge(&count, &cases[i].attempt), cases[i].action);
+        assert_int_equal(launch_policy(&count, &cases[i].attempt), cases[i].action);
         assert_true(count.pause == cases[i].pause);
         assert_int_equal(count.restarts - cases[i].restarts, cases[i].action == LAUNCH_RESTART);
     }
     struct launch_count count = {.restarts_max = 3, .pause = 50};
-    launch_judge(&count, &(struct attempt){.code = ERROR_PEER});
+    launch_policy(&count, &(struct attempt){.code = ERROR_PEER});
     assert_true(count.pause == 60);
 }
 
@@ -92,7 +92,7 @@ TEST(hosts_that_answer_decide)
         assert_int_equal(hosts.count, 4);
         for (int host = 0; host < 4; host++)
             hosts.host[host].answers = cases[i].answers[host] == 'y';
-        assert_int_equal(launch_judge_hosts(&hosts, cases[i].elastic, cases[i].late),
+        assert_int_equal(launch_policy_hosts(&hosts, cases[i].elastic, cases[i].late),
                          cases[i].action);
         assert_int_equal(launched_hosts_ranks(&hosts), cases[i].ranks_then);
         assert_true(launched_hosts_use(&hosts, words, original, &error));

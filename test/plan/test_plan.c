@@ -109,29 +109,35 @@ static bool differs(double planned, double counted, const char *what, const char
     return true;
 }
 
-static int entry_wrong(const struct plan_entry *entry, const struct session *session,
-                       const char *variant)
+/* Compare a session with its plan. */
+static int plan_differs(const struct plan *plan, const struct session *session, const char *variant)
 {
-    int wrong = entry->arena != session->memory.arena.peak ||
-                entry->feeds != session->memory.loader_bytes ||
-                entry->snapshot != session->memory.snapshot_bytes ||
-                entry->shard != session->mesh.shard->size || entry->compute != session->compute;
+    struct session planned;
+    struct plan_traffic sent;
+    struct error error = {0};
+    const struct session_memory *wanted = &planned.memory, *memory = &session->memory;
+    assert_ok(plan_session(plan, &planned, &error) && plan_traffic(plan, &sent, &error), &error);
+    int wrong = wanted->loader_bytes != memory->loader_bytes ||
+                wanted->snapshot_bytes != memory->snapshot_bytes ||
+                planned.mesh.shard->size != session->mesh.shard->size ||
+                planned.compute != session->compute;
     for (int i = 0; i < MEMORY_CLASSES; i++)
-        wrong += entry->by_class[i] != session->memory.arena.by_class[i];
+        wrong += wanted->arena.by_class[i] != memory->arena.by_class[i];
     if (wrong > 0)
-        printf("# %s: planned %zu, taken %zu\n", variant, entry->arena, session->memory.arena.peak);
+        printf("# %s: other memory than planned\n", variant);
+    wrong +=
+        differs((double)arena_total(&wanted->arena), (double)memory->arena.peak, "arena", variant);
+    session_close(&planned);
     if (session->grains != NULL && world->rank > 0)
         return wrong; /* the plan has the bytes that rank 0 sends; others have other grains */
-    wrong += differs(entry->sent_shard, shard_counted.sent, "shard", variant);
-    return wrong + differs(entry->sent_replica, replica_counted.sent, "replica", variant);
+    wrong += differs(sent.shard, shard_counted.sent, "shard", variant);
+    return wrong + differs(sent.replica, replica_counted.sent, "replica", variant);
 }
 
-/* Compare a real session with its plan. */
 static int plan_wrong(int strategy, const char *variant)
 {
     struct options options;
     struct plan plan;
-    struct plan_entry entry;
     static struct run run;
     struct error error = {0};
     options_make(&options, strategy, variant);
@@ -143,12 +149,7 @@ static int plan_wrong(int strategy, const char *variant)
     assert_ok(run_start(&run, &error) && steps_run(&run, &error) &&
                   plan_open(&plan, &options, world->size, world->size, &error),
               &error);
-    plan_make(&plan, (enum strategy_choice)strategy, options.train.checkpoint_activations, 0,
-              &entry);
-    plan_add_traffic(&plan, &entry);
-    if (entry.error.kind != ERROR_NONE)
-        fail_msg("%s", entry.error.text);
-    int wrong = entry_wrong(&entry, &run.session, variant);
+    int wrong = plan_differs(&plan, &run.session, variant);
     run_close(&run);
     return wrong;
 }
@@ -181,8 +182,8 @@ TEST(rows_add_up_to_the_arena)
         struct error error = {0};
         size_t sums[MEMORY_CLASSES] = {0};
         imagined_open(&plan, 8, STRATEGY_FSDP, variants[i]);
-        size_t(*rows)[MEMORY_CLASSES] = plan_rows(&plan, &session, &error);
-        assert_non_null(rows);
+        assert_ok(plan_session(&plan, &session, &error), &error);
+        size_t(*rows)[MEMORY_CLASSES] = session.memory.rows;
         int count = session.model->unit_count + ARENA_UNIT_ROWS;
         for (int row = 0; row < count; row++)
             for (int c = 0; c < MEMORY_CLASSES; c++)
@@ -194,78 +195,81 @@ TEST(rows_add_up_to_the_arena)
         assert_int_equal(rows[ARENA_UNIT_ROWS][MEMORY_GATHERED], 0);
         assert_int_equal(rows[ARENA_SHARED_ROW][MEMORY_GATHERED],
                          session.memory.arena.by_class[MEMORY_GATHERED]);
-        free(rows);
         session_close(&session);
     }
 }
 
+static size_t needs_of(struct plan *plan, int64_t batch)
+{
+    struct session session;
+    struct error error = {0};
+    plan->options.train.batch = batch;
+    assert_ok(plan_session(plan, &session, &error), &error);
+    const size_t needs = session_needs(&session);
+    session_close(&session);
+    return needs;
+}
+
 TEST(the_largest_batch_fits_and_one_more_does_not)
 {
+    const size_t room = (size_t)60 << 20;
     for (int i = 0; i < VARIANTS; i++) {
         struct plan plan;
-        struct plan_entry entry;
+        struct session session;
+        struct error error = {0};
         if (strstr(variants[i], "train.exact") != NULL)
             continue; /* train.exact=layout needs train.global_batch */
         imagined_open(&plan, 4, STRATEGY_ZERO2, variants[i]);
-        enum checkpoint_activations_choice kept = plan.options.train.checkpoint_activations;
-        size_t room = (size_t)60 << 20;
-        plan_make(&plan, STRATEGY_ZERO2, kept, room, &entry);
-        int64_t largest = entry.largest_batch;
+        assert_ok(plan_session(&plan, &session, &error), &error);
+        const int64_t largest = plan_largest_batch(&plan, &session, room);
         assert_in_range(largest, 100, 100000);
         assert_int_equal(largest % plan.options.train.accumulate, 0);
-        plan.options.train.batch = largest;
-        plan_make(&plan, STRATEGY_ZERO2, kept, 0, &entry);
-        assert_true(entry.arena + entry.feeds <= room);
-        plan.options.train.batch = largest + 1;
-        plan_make(&plan, STRATEGY_ZERO2, kept, 0, &entry);
-        assert_true(entry.arena + entry.feeds > room);
-        plan_make(&plan, STRATEGY_ZERO2, kept, (size_t)10 << 20, &entry);
-        assert_int_equal(entry.largest_batch, 0);
-        plan_make(&plan, STRATEGY_ZERO2, kept, (size_t)1 << 60, &entry);
-        assert_int_equal(entry.largest_batch, 1000000);
+        assert_int_equal(plan_largest_batch(&plan, &session, (size_t)10 << 20), 0);
+        assert_int_equal(plan_largest_batch(&plan, &session, (size_t)1 << 60), 1000000);
+        session_close(&session);
+        assert_true(needs_of(&plan, largest) <= room && needs_of(&plan, largest + 1) > room);
     }
 }
 
-static void traffic_plan(const struct plan *plan, enum strategy_choice strategy,
-                         struct plan_entry *entry)
+static struct plan_traffic traffic_of(const struct plan *plan, enum strategy_choice strategy)
 {
-    plan_make(plan, strategy, CHECKPOINT_ACTIVATIONS_NONE, 0, entry);
-    plan_add_traffic(plan, entry);
+    const struct plan other = plan_with(plan, strategy, CHECKPOINT_ACTIVATIONS_NONE);
+    struct plan_traffic sent;
+    struct error error = {0};
+    assert_ok(plan_traffic(&other, &sent, &error), &error);
+    return sent;
 }
 
 /* Bytes sent between nodes, for groups on several nodes: 8 ranks, 4 per node. */
 TEST(the_network_carries_what_leaves_a_node)
 {
     struct plan plan;
-    struct plan_entry entry;
     imagined_open(&plan, 8, STRATEGY_HSDP, "train.precision=bf16");
-    traffic_plan(&plan, STRATEGY_HSDP, &entry);
-    assert_int_equal(entry.shard, 4);
-    assert_int_equal(entry.replica, 2);
-    assert_true(entry.sent_network == entry.sent_replica && entry.sent_replica > 0);
+    struct plan_traffic sent = traffic_of(&plan, STRATEGY_HSDP); /* 2 x 4 */
+    assert_true(sent.network == sent.replica && sent.replica > 0);
     /* A rank forwards seven parts. The four parts of the other node cross nodes and are divided
      * among four ranks. */
-    traffic_plan(&plan, STRATEGY_FSDP, &entry);
-    assert_true(entry.sent_replica == 0 && entry.sent_network * 7 == entry.sent_shard);
-    traffic_plan(&plan, STRATEGY_DDP, &entry);
-    assert_true(entry.sent_shard == 0 && entry.sent_network * 7 == entry.sent_replica);
+    sent = traffic_of(&plan, STRATEGY_FSDP);
+    assert_true(sent.replica == 0 && sent.network * 7 == sent.shard);
+    sent = traffic_of(&plan, STRATEGY_DDP);
+    assert_true(sent.shard == 0 && sent.network * 7 == sent.replica);
     plan.node_ranks = 8;
-    traffic_plan(&plan, STRATEGY_DDP, &entry);
-    assert_true(entry.sent_network == 0 && entry.sent_replica > 0);
+    sent = traffic_of(&plan, STRATEGY_DDP);
+    assert_true(sent.network == 0 && sent.replica > 0);
 }
 
 TEST(ranks_that_cannot_run_so_are_an_error)
 {
     struct plan plan;
-    struct plan_entry entry;
+    struct session session;
     struct options options;
     struct error error = {0};
     imagined_open(&plan, 6, STRATEGY_HSDP, "train.precision=bf16");
-    plan_make(&plan, STRATEGY_HSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
-    assert_int_equal(entry.error.kind, ERROR_USAGE);
-    plan_make(&plan, STRATEGY_FSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
-    assert_int_equal(entry.error.kind, ERROR_NONE);
+    assert_false(plan_session(&plan, &session, &error));
+    assert_int_equal(error.kind, ERROR_USAGE);
+    session_close(&session);
     options_make(&options, STRATEGY_DDP, "data.format=imagenet");
+    error_clear(&error);
     assert_false(plan_open(&plan, &options, 6, 4, &error));
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Operations counted from the step's own calls against counts by hand; the simulation of two queues
  * against cases computed by hand; machine files and their errors. */
-#include "plan/step_prediction.h"
+#include "plan/plan.h"
 
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/log.h"
-#include "plan/plan.h"
+#include "temporary.h"
 #include "test.h"
 
 static void near(double value, double expected)
@@ -34,17 +34,14 @@ static void plan_make_open(struct plan *plan, const char *settings, int ranks, i
     assert_ok(plan_open(plan, &options, ranks, node_ranks, &error), &error);
 }
 
-/* Count the operations of a step on one rank; with a machine also predict times. */
-static void step_predict_one(const char *settings, const struct machine *machine,
-                             struct step_prediction *prediction, struct plan_details *details)
+/* Count the operations of a step on one rank; the session is valid until the next call. */
+static void step_predict_one(const char *settings, struct step_prediction *prediction,
+                             struct session *session)
 {
     static struct plan plan;
     struct error error = {0};
     plan_make_open(&plan, settings, 1, 1);
-    assert_ok(plan_predict(&plan, plan.options.mesh.strategy,
-                           plan.options.train.checkpoint_activations, machine, prediction, details,
-                           &error),
-              &error);
+    assert_ok(plan_predict(&plan, NULL, session, prediction, &error), &error);
 }
 
 static double flops_of(const struct unit_prediction *part)
@@ -66,9 +63,9 @@ static const double head = 2.0 * DIM * 10;
 TEST(vit_base_is_as_counted_by_hand)
 {
     struct step_prediction prediction;
-    struct plan_details details;
+    struct session session;
     step_predict_one("model.name=vit_base_patch32_224 data.classes=10 data.image=224 train.batch=3",
-                     NULL, &prediction, &details);
+                     &prediction, &session);
     assert_int_equal(prediction.units, 14);
     near(prediction.unit[0].flops[STEP_FORWARD], 3 * stem);
     near(prediction.unit[0].flops[STEP_BACKWARD], 3 * stem);
@@ -83,11 +80,12 @@ TEST(vit_base_is_as_counted_by_hand)
     /* 4.4 GMAC, as in the literature; flops_per_image includes what the last block skips. */
     double whole = stem + 12 * block + head;
     assert_true(whole / 2 > 4.36e9 && whole / 2 < 4.42e9);
-    near(details.flops_per_image, 2 * stem + 3 * (12 * block + head));
-    near(flops_of(&prediction.step), 3 * (details.flops_per_image - 3 * (block - last_block)));
-    assert_int_equal(details.parameters, 87462922);
+    near(session.model->flops_per_image, 2 * stem + 3 * (12 * block + head));
+    near(flops_of(&prediction.step),
+         3 * (session.model->flops_per_image - 3 * (block - last_block)));
+    assert_int_equal(model_parameter_count(session.model), 87462922);
     step_prediction_close(&prediction);
-    plan_details_close(&details);
+    session_close(&session);
 }
 
 /* If no token is skipped, the sum over units equals the model's count. */
@@ -100,15 +98,16 @@ TEST(units_add_up_to_the_models_count)
         "model.name=resnet18 data.classes=1000 data.image=64 train.batch=1"};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         struct step_prediction prediction;
-        struct plan_details details;
+        struct session session;
         double sum = 0;
-        step_predict_one(settings[i], NULL, &prediction, &details);
+        step_predict_one(settings[i], &prediction, &session);
         for (int u = 0; u <= prediction.units; u++)
             sum += flops_of(&prediction.unit[u]);
         near(sum, flops_of(&prediction.step));
-        near(sum, details.flops_per_image * (double)details.batch);
+        near(sum, session.model->flops_per_image *
+                      (double)(session.batch * session.options->train.accumulate));
         step_prediction_close(&prediction);
-        plan_details_close(&details);
+        session_close(&session);
     }
 }
 
@@ -116,20 +115,20 @@ TEST(units_add_up_to_the_models_count)
 TEST(recomputation_counts)
 {
     struct step_prediction kept, anew;
-    struct plan_details details;
+    struct session session;
     double dim = 192, tokens = 65, hidden = 768, batch = 4;
     double once = 2 * tokens * dim * (4 * dim + 2 * hidden) + 4 * tokens * tokens * dim;
     double more = batch * 5 * (once - 2 * tokens * dim * hidden);
-    step_predict_one("model.name=vit_cifar model.pool=mean train.batch=4", NULL, &kept, &details);
-    plan_details_close(&details);
+    step_predict_one("model.name=vit_cifar model.pool=mean train.batch=4", &kept, &session);
+    session_close(&session);
     step_predict_one("model.name=vit_cifar model.pool=mean train.batch=4 "
                      "train.checkpoint_activations=block",
-                     NULL, &anew, &details);
+                     &anew, &session);
     near(anew.step.flops[STEP_FORWARD], kept.step.flops[STEP_FORWARD]);
     near(anew.step.flops[STEP_BACKWARD] - kept.step.flops[STEP_BACKWARD], more);
     step_prediction_close(&kept);
     step_prediction_close(&anew);
-    plan_details_close(&details);
+    session_close(&session);
 }
 
 /* A machine with 1 FLOP/s and 1 byte/s, without latency. */
@@ -243,30 +242,37 @@ TEST(groups_lie_on_nodes)
 
 TEST(collectives_by_hand)
 {
-    struct machine machine = slow_machine();
-    const struct group_shape node = {4, 1, 1}, nodes = {4, 2, 1}, side_by_side = {1, 2, 4};
-    const struct collective sum = {.action = ACTION_SUM, .bytes = 8};
-    const struct collective gather = {.action = ACTION_GATHER, .bytes = 8};
-    const struct collective all_to_all = {.action = ACTION_ALL_TO_ALL, .bytes = 8};
-    machine.inside.bandwidth = 4;
-    machine.inside.latency = 100;
-    machine.between.latency = 1000;
-    /* A ring of four: 2 * 8 * 3 / 4 bytes in six messages; 3 * 8 bytes in three. */
-    near(machine_collective_seconds(&machine, &sum, &node), 12.0 / 4 + 600);
-    near(machine_collective_seconds(&machine, &gather, &node), 24.0 / 4 + 300);
-    /* Reduce-scatter and all-gather inside nodes, 6 bytes and 3 messages each; 8 bytes between two
-     * nodes. */
-    near(machine_collective_seconds(&machine, &sum, &nodes), 2 * (6.0 / 4 + 300) + 8 + 2000);
-    /* The blocks of four ranks to the other node, then all eight in a ring inside nodes. */
-    near(machine_collective_seconds(&machine, &gather, &nodes), 32 + 1000 + 48.0 / 4 + 300);
-    /* Four ranks send to the four ranks of the other node, and each to three ranks of its own. */
-    near(machine_collective_seconds(&machine, &all_to_all, &nodes), 128 + 1000 + 24.0 / 4 + 300);
-    /* Four groups share the link. */
-    near(machine_collective_seconds(&machine, &sum, &side_by_side), 4 * 8 + 2000);
-    machine.between.share = 0.5;
-    near(machine_collective_seconds(&machine, &sum, &side_by_side), 2 * 4 * 8 + 2000);
-    machine.inside.tree = true;
-    near(machine_collective_seconds(&machine, &sum, &node), 12.0 / 4 + 400);
+    static const struct {
+        enum collective_action action; /* of 8 bytes */
+        struct group_shape shape;
+        double share;
+        bool tree; /* inside */
+        double seconds;
+    } cases[] = {
+        /* A ring of four: 2 * 8 * 3 / 4 bytes in six messages; 3 * 8 bytes in three. */
+        {ACTION_SUM, {4, 1, 1}, 1, false, 12.0 / 4 + 600},
+        {ACTION_GATHER, {4, 1, 1}, 1, false, 24.0 / 4 + 300},
+        {ACTION_SUM, {4, 1, 1}, 1, true, 12.0 / 4 + 400},
+        /* Reduce-scatter and all-gather inside nodes, 6 bytes and 3 messages each; 8 bytes between
+         * two nodes. */
+        {ACTION_SUM, {4, 2, 1}, 1, false, 2 * (6.0 / 4 + 300) + 8 + 2000},
+        /* The blocks of four ranks to the other node, then all eight in a ring inside nodes. */
+        {ACTION_GATHER, {4, 2, 1}, 1, false, 32 + 1000 + 48.0 / 4 + 300},
+        /* Four ranks send to the four ranks of the other node, and each to three of its own. */
+        {ACTION_ALL_TO_ALL, {4, 2, 1}, 1, false, 128 + 1000 + 24.0 / 4 + 300},
+        /* Four groups share the link. */
+        {ACTION_SUM, {1, 2, 4}, 1, false, 4 * 8 + 2000},
+        {ACTION_SUM, {1, 2, 4}, 0.5, false, 2 * 4 * 8 + 2000}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct machine machine = slow_machine();
+        const struct collective collective = {.action = cases[i].action, .bytes = 8};
+        machine.inside.bandwidth = 4;
+        machine.inside.latency = 100;
+        machine.inside.tree = cases[i].tree;
+        machine.between.latency = 1000;
+        machine.between.share = cases[i].share;
+        near(machine_collective_seconds(&machine, &collective, &cases[i].shape), cases[i].seconds);
+    }
 }
 
 /* Measured points are met; interpolation between two points, and beyond them. */
@@ -300,12 +306,8 @@ TEST(measured_points)
 
 static bool machine_from(const char *text, struct machine *machine, struct error *error)
 {
-    FILE *file = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
-    assert_non_null(file);
     *error = (struct error){0};
-    bool good = machine_read_stream(machine, file, "cluster.ini", error);
-    fclose(file);
-    return good;
+    return machine_read(machine, temporary_write("cluster.ini", text), error);
 }
 
 TEST(wrong_machine_files)
@@ -336,42 +338,39 @@ TEST(wrong_machine_files)
         assert_false(machine_from(cases[i].text, &machine, &error));
         assert_error(&error, ERROR_USAGE, cases[i].message);
     }
-}
-
-/* More points than fit. */
-TEST(too_many_points)
-{
-    static struct machine machine;
+    static struct machine machine; /* more points than fit */
     char text[4096] = "[fp32]\n";
     struct error error;
     for (int i = 0; i <= MACHINE_POINTS; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "copy = %dx1x1 5\n", i + 1);
     assert_false(machine_from(text, &machine, &error));
-    assert_has(error.text, "more than 32 times");
+    assert_error(&error, ERROR_USAGE, "fp32.copy");
 }
 
 TEST(missing_speeds_are_errors)
 {
-    struct machine machine = slow_machine();
-    struct step_script script;
-    struct step_prediction prediction;
-    struct error error = {0};
-    struct mesh_shape mesh = mesh_shape(2, 2, 2);
-    script_write(&script, "s1 c1 w0");
-    machine.inside.bandwidth = 0;
-    assert_false(step_predict(&prediction, &script, 1, &machine, &mesh, &error));
-    assert_has(error.text, "no speed of the network inside a node");
-    error = (struct error){0};
-    machine.between.bandwidth = 0;
-    mesh = mesh_shape(2, 1, 2);
-    assert_false(step_predict(&prediction, &script, 1, &machine, &mesh, &error));
-    assert_has(error.text, "no speed of the network between nodes");
-    error = (struct error){0};
-    script.event[1].counted.type = TYPE_BF16;
-    machine.between.bandwidth = 1;
-    assert_false(step_predict(&prediction, &script, 1, &machine, &mesh, &error));
-    assert_has(error.text, "no speed of matrix products in bf16");
-    step_script_close(&script);
+    static const struct {
+        int node_ranks;
+        double inside, between; /* bandwidths */
+        enum data_type type;
+        const char *message;
+    } cases[] = {{2, 0, 1, TYPE_FP32, "network inside a node"},
+                 {1, 0, 0, TYPE_FP32, "network between nodes"},
+                 {1, 0, 1, TYPE_BF16, "matrix products in bf16"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct machine machine = slow_machine();
+        struct step_script script;
+        struct step_prediction prediction;
+        struct error error = {0};
+        const struct mesh_shape mesh = mesh_shape(2, cases[i].node_ranks, 2);
+        machine.inside.bandwidth = cases[i].inside;
+        machine.between.bandwidth = cases[i].between;
+        script_write(&script, "s1 c1 w0");
+        script.event[1].counted.type = cases[i].type;
+        assert_false(step_predict(&prediction, &script, 1, &machine, &mesh, &error));
+        assert_error(&error, ERROR_USAGE, cases[i].message);
+        step_script_close(&script);
+    }
 }
 
 TEST(files_read_as_they_were_written)
@@ -404,5 +403,5 @@ int main(void)
 {
     log_open(0, LOG_WARN);
     status_set_phases(phase_table, PHASE_COUNT);
-    return TESTS_RUN();
+    return TESTS_RUN(.setup = temporary_setup, .teardown = temporary_teardown);
 }

@@ -4,9 +4,11 @@
 // sources: cuda/nvml.c
 /* The monitor thread on one rank and on two: tables, points, warnings and summary, with an
  * empty /proc and a fake NVML library. */
+#define _GNU_SOURCE /* memmem */
 #include "runlog/monitor.h"
 
-#include <dirent.h>
+#include <glob.h>
+#include <jansson.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,7 +17,6 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/file.h"
-#include "core/folder.h"
 #include "core/log.h"
 #include "temporary.h"
 #include "test.h"
@@ -87,6 +88,21 @@ static const char *last_row(const char *text)
 
 /* ---- a monitor */
 
+/* Stop and close the monitor; return its summary. */
+static json_t *monitor_end(struct monitor *monitor)
+{
+    json_t *summary = monitor_stop(monitor);
+    monitor_close(monitor);
+    return summary;
+}
+
+/* A figure of a sensor in the summary; NAN if it is unknown. */
+static double figure(const json_t *summary, const char *sensor, const char *key)
+{
+    const json_t *value = json_object_get(json_object_get(summary, sensor), key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -146,16 +162,6 @@ static void wait_for_rows(int rows)
     }
 }
 
-/* Open and stop a monitor: two readings. */
-static void run_short(const struct monitor_setup *setup, struct monitor_summary *summary)
-{
-    struct monitor *monitor = monitor_open(setup);
-    monitor_stop(monitor);
-    assert_true(monitor_summarize(monitor, summary));
-    monitor_close(monitor);
-    comm_barrier(world);
-}
-
 /* Redirect the output of this rank to a file. */
 static int console;
 static char output_path[700];
@@ -179,36 +185,15 @@ static char *console_output(void)
 
 /* ---- tests */
 
-/* True if a thread of this process has that name. */
-static bool has_thread(const char *wanted)
-{
-    char path[512], name[32] = "";
-    bool found = false;
-    DIR *tasks = NULL;
-    for (const char *task; (task = folder_next(&tasks, "/proc/self/task")) != NULL;) {
-        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task);
-        FILE *file = fopen(path, "re");
-        found = found || (file != NULL && fgets(name, sizeof name, file) != NULL &&
-                          strncmp(name, wanted, strlen(wanted)) == 0);
-        if (file != NULL)
-            fclose(file);
-    }
-    return found;
-}
-
 TEST(rows_are_written_at_the_interval)
 {
     struct monitor_setup setup = some_setup(0.2);
-    struct monitor_summary summary;
     setup.root = "";
     double from = clock_now();
     struct monitor *monitor = monitor_open(&setup);
     wait_for_rows(4);
-    assert_true(has_thread("monitor"));
     monitor_step(monitor, 17);
-    monitor_stop(monitor);
-    assert_true(monitor_summarize(monitor, &summary));
-    monitor_close(monitor);
+    json_t *summary = monitor_end(monitor);
     double seconds = clock_now() - from;
     char *text = read_text(table);
     const char *row = last_row(text);
@@ -227,89 +212,50 @@ TEST(rows_are_written_at_the_interval)
         assert_true(cell(row, "node_available_bytes") > 1 << 20);
     else
         assert_true(isnan(cell(row, "node_available_bytes")));
-    if (world->rank == 0) {
-        assert_int_equal(summary.readings, rows);
-        assert_true(summary.seconds > 0.5 && summary.seconds < seconds);
-        assert_true(summary.reading_seconds > 0 && summary.reading_seconds < 0.2);
-    }
-    assert_true(summary.value[SENSOR_RESIDENT] >= cell(row, "resident_bytes"));
+    const double read = json_number_value(json_object_get(summary, "seconds"));
+    const double each = json_number_value(json_object_get(summary, "reading_seconds"));
+    assert_int_equal(json_integer_value(json_object_get(summary, "readings")), rows);
+    assert_true(read > 0.5 && read < seconds && each > 0 && each < 0.2);
+    assert_true(figure(summary, "resident_bytes", "max") >= cell(row, "resident_bytes"));
+    json_decref(summary);
     free(text);
 }
 
 TEST(attempts_of_a_run_form_one_table)
 {
+    static const int64_t steps[] = {0, 4, 0}; /* a new run replaces the table */
+    static const int lines[] = {3, 5, 3};
     struct monitor_setup setup = some_setup(100);
-    struct monitor_summary summary;
-    run_short(&setup, &summary);
-    char *whole = read_text(table);
-    assert_int_equal(count_words(whole, "\n"), 3);
-    FILE *file = fopen(table, "a");
-    fputs("2026-11-21T00:00:00.000Z,4", file); /* killed here */
-    fclose(file);
-    setup.step = 4;
-    run_short(&setup, &summary);
-    char *both = read_text(table);
-    assert_memory_equal(both, whole, strlen(whole));
-    assert_int_equal(count_words(both, "\n"), 5);
-    assert_int_equal(count_words(both, "time,step,rank"), 1);
-    assert_null(strstr(both, "00:00:00.000Z"));
-    assert_int_equal(count_words(both, "Z,4,"), 2);
-    free(both);
-    setup.step = 0; /* a new run: the old table is replaced */
-    run_short(&setup, &summary);
-    both = read_text(table);
-    assert_int_equal(count_words(both, "\n"), 3);
-    assert_int_equal(count_words(both, "time,step,rank"), 1);
-    free(both);
-    free(whole);
+    for (int attempt = 0; attempt < 3; attempt++) {
+        setup.step = steps[attempt];
+        struct monitor *monitor = monitor_open(&setup);
+        json_decref(monitor_end(monitor)); /* two readings */
+        char *text = read_text(table);
+        assert_int_equal(count_words(text, "\n"), lines[attempt]);
+        assert_int_equal(count_words(text, "Z,4,"), attempt == 1 ? 2 : 0);
+        free(text);
+    }
 }
 
-TEST(summary_covers_all_ranks)
-{
-    struct monitor_setup setup = some_setup(100);
-    struct monitor_summary summary;
-    setup.device = &gpu;
-    gpu_open("");
-    struct monitor *monitor = monitor_open(&setup);
-    monitor_stop(monitor);
-    assert_true(monitor_summarize(monitor, &summary));
-    monitor_close(monitor);
-    gpu_close();
-    const double *value = summary.value;
-    assert_true(fabs(value[SENSOR_GPU_BUSY] - 0.87) < 1e-12);
-    assert_true(fabs(value[SENSOR_GPU_POWER] - 412.345) < 1e-9);
-    assert_true(fabs(summary.most[SENSOR_GPU_POWER] - 412.345) < 1e-9);
-    assert_true(value[SENSOR_GPU_MEMORY_USED] == 5.0 * (1 << 30));
-    assert_true(isnan(summary.most[SENSOR_GPU_MEMORY_USED]));
-    char *text = read_text(table);
-    assert_true(cell(last_row(text), "gpu_memory_used_bytes") == 5.0 * (1 << 30));
-    free(text);
-}
-
-/* The values differ between readings and between ranks. */
+/* The values differ between ranks. */
 TEST(sums_follow_the_kind_of_sensor)
 {
-    struct monitor_setup setup = some_setup(1);
-    struct monitor_summary summary;
     struct sensor_sums sums[SENSOR_COUNT];
     struct sensor_reading reading;
-    double rank = world->rank, ranks = world->size;
+    const double rank = world->rank, ranks = world->size;
+    json_t *object = json_object();
     sensor_sums_begin(sums);
     sensor_reading_clear(&reading);
-    sensor_sums_add(sums, &reading, 0);
-    const double levels[] = {90, 10, 20}, seconds[] = {0, 1, 3};
-    for (int i = 0; i < 3; i++) {
-        reading.value[SENSOR_GPU_POWER] = levels[i] + rank;
-        reading.value[SENSOR_RESIDENT] = levels[i] + rank;
-        reading.value[SENSOR_NODE_AVAILABLE] = world->rank == 0 ? levels[i] : NAN;
-        sensor_sums_add(sums, &reading, seconds[i]);
-    }
-    sensor_sums_reduce(sums, &setup, &summary);
-    assert_true(summary.value[SENSOR_GPU_POWER] == (10 + 3 * 20) / 4.0 + (ranks - 1) / 2);
-    assert_true(summary.most[SENSOR_GPU_POWER] == 90 + ranks - 1);
-    assert_true(summary.value[SENSOR_RESIDENT] == 90 + ranks - 1);
-    assert_true(summary.value[SENSOR_NODE_AVAILABLE] == 10);
-    assert_true(isnan(summary.value[SENSOR_GPU_BUSY]));
+    reading.value[SENSOR_GPU_POWER] = reading.value[SENSOR_RESIDENT] = 90 + rank;
+    reading.value[SENSOR_NODE_AVAILABLE] = world->rank == 0 ? 10 : NAN;
+    sensor_sums_add(sums, &reading, 1);
+    sensor_sums_put(object, sums, world);
+    assert_true(figure(object, "gpu_power", "mean") == 90 + (ranks - 1) / 2);
+    assert_true(figure(object, "gpu_power", "max") == 90 + ranks - 1);
+    assert_true(figure(object, "resident_bytes", "max") == 90 + ranks - 1);
+    assert_true(figure(object, "node_available_bytes", "min") == 10);
+    assert_true(json_is_null(json_object_get(object, "gpu_busy")));
+    json_decref(object);
 }
 
 TEST(gpu_faults_are_logged_once)
@@ -323,8 +269,7 @@ TEST(gpu_faults_are_logged_once)
     wait_for_rows(1);
     condition = "lost";
     wait_for_rows(4);
-    monitor_stop(monitor);
-    monitor_close(monitor);
+    json_decref(monitor_end(monitor));
     gpu_close();
     char *output = console_output();
     snprintf(expected, sizeof expected,
@@ -337,8 +282,7 @@ TEST(gpu_faults_are_logged_once)
     console_catch();
     monitor = monitor_open(&setup);
     pass_seconds(0.25);
-    monitor_stop(monitor);
-    monitor_close(monitor);
+    json_decref(monitor_end(monitor));
     gpu_close();
     output = console_output();
     assert_int_equal(count_words(output, "warning"), world->rank == 0);
@@ -350,7 +294,6 @@ TEST(gpu_faults_are_logged_once)
 TEST(hanging_sensor_does_not_block_the_run)
 {
     struct monitor_setup setup = some_setup(0.1);
-    struct monitor_summary summary;
     char expected[256];
     setup.device = &gpu;
     gpu_open("");
@@ -359,9 +302,7 @@ TEST(hanging_sensor_does_not_block_the_run)
     wait_for_rows(1);
     condition = "stuck";
     pass_seconds(0.5);
-    monitor_stop(monitor);
-    assert_true(monitor_summarize(monitor, &summary));
-    monitor_close(monitor);
+    json_t *summary = monitor_end(monitor);
     struct nvml *held = nvml;
     gpu_close(); /* waits for the call to return */
     char *output = console_output();
@@ -370,8 +311,9 @@ TEST(hanging_sensor_does_not_block_the_run)
     assert_int_equal(count_words(output, "warning"), 1);
     assert_has(output, expected);
     free(output);
-    for (int i = 0; i < SENSOR_COUNT; i++)
-        assert_true(isnan(summary.value[i]));
+    assert_true(json_is_null(json_object_get(summary, "gpu_busy")));
+    assert_true(json_is_null(json_object_get(summary, "seconds")));
+    json_decref(summary);
     char *before = read_text(table);
     pass_seconds(5); /* the thread returns from the driver and ends */
     char *after = read_text(table);
@@ -381,35 +323,9 @@ TEST(hanging_sensor_does_not_block_the_run)
     free(after);
 }
 
-TEST(unwritable_table_is_one_warning)
-{
-    struct monitor_setup setup = some_setup(0.1);
-    struct monitor_summary summary;
-    bool last = world->rank == world->size - 1;
-    if (last)
-        assert_int_equal(mkdir(table, 0777), 0);
-    console_catch();
-    struct monitor *monitor = monitor_open(&setup);
-    pass_seconds(0.25);
-    monitor_stop(monitor);
-    assert_true(monitor_summarize(monitor, &summary));
-    monitor_close(monitor);
-    char *output = console_output();
-    assert_int_equal(count_words(output, "warning"), world->rank == 0);
-    assert_int_equal(count_words(output, "Is a directory"), world->rank == 0);
-    assert_true(summary.readings >= 2);
-    free(output);
-    if (last)
-        return;
-    output = read_text(table); /* the other ranks have tables */
-    assert_true(count_words(output, "\n") >= 3);
-    free(output);
-}
-
 TEST(removed_folder_is_one_warning)
 {
     struct monitor_setup setup = some_setup(0.1);
-    struct monitor_summary summary;
     console_catch();
     struct monitor *monitor = monitor_open(&setup);
     wait_for_rows(1);
@@ -418,10 +334,9 @@ TEST(removed_folder_is_one_warning)
     if (world->rank == 0)
         assert_int_equal(rmdir(folder), 0);
     pass_seconds(0.35);
-    monitor_stop(monitor);
-    assert_true(monitor_summarize(monitor, &summary));
-    assert_true(summary.readings >= 2); /* it continued */
-    monitor_close(monitor);
+    json_t *summary = monitor_end(monitor);
+    assert_true(json_integer_value(json_object_get(summary, "readings")) >= 2); /* it continued */
+    json_decref(summary);
     char *output = console_output();
     /* Rank 0 warns at once, and at the end about the first other rank. */
     int expected = world->rank != 0 ? 0 : world->size == 1 ? 1 : 2;
@@ -431,8 +346,9 @@ TEST(removed_folder_is_one_warning)
     free(output);
 }
 
-/* The training thread writes rows at the same time. */
-TEST(points_are_written_to_tensorboard)
+/* The readings of a GPU, in the table, the summary and TensorBoard, to which the training thread
+ * writes at the same time. */
+TEST(readings_are_written_everywhere)
 {
     struct monitor_setup setup = some_setup(0.1);
     struct run_folder run = {0};
@@ -446,7 +362,6 @@ TEST(points_are_written_to_tensorboard)
     options.output.csv = false;
     struct comm *alone = comm_fake_open(0, 1);
     setup.world = alone;
-    setup.folder = NULL;
     setup.device = &gpu;
     setup.log = run_log_open(&run, &options.output, &(struct run_log_position){0}, &error);
     assert_non_null(setup.log);
@@ -457,47 +372,37 @@ TEST(points_are_written_to_tensorboard)
         monitor_step(monitor, step);
     }
     pass_seconds(0.15);
-    monitor_stop(monitor);
-    monitor_close(monitor);
+    json_t *summary = monitor_end(monitor);
+    assert_true(fabs(figure(summary, "gpu_busy", "mean") - 0.87) < 1e-12);
+    assert_true(fabs(figure(summary, "gpu_power", "max") - 412.345) < 1e-9);
+    assert_true(figure(summary, "gpu_memory_used_bytes", "max") == 5.0 * (1 << 30));
+    json_decref(summary);
     run_log_close(setup.log);
     gpu_close();
     alone->backend->close(alone);
-    assert_int_equal(access(table, F_OK), -1);
-    DIR *entries = opendir(folder);
-    struct dirent *entry;
-    while ((entry = readdir(entries)) != NULL && strncmp(entry->d_name, "events", 6) != 0)
-        continue;
-    assert_non_null(entry);
-    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-    closedir(entries);
+    char *rows = read_text(table);
+    assert_true(cell(last_row(rows), "gpu_memory_used_bytes") == 5.0 * (1 << 30));
+    free(rows);
+    glob_t found;
+    size_t length, at = 0;
+    snprintf(path, sizeof path, "%s/events*", folder);
+    assert_int_equal(glob(path, 0, NULL, &found), 0);
+    char *text = text_file_read(found.gl_pathv[0], &length);
+    globfree(&found);
     /* Complete records: 8 bytes of length, 4 of checksum, the event, 4 of checksum. */
-    FILE *file = fopen(path, "rb");
-    unsigned char header[12], event[1024];
     int others = 0, busy = 0, powers = 0;
-    while (fread(header, 1, sizeof header, file) == sizeof header) {
-        size_t length = header[0] + 256U * header[1];
-        assert_true(header[2] == 0 && length < sizeof event - 4);
-        assert_int_equal(fread(event, 1, length + 4, file), length + 4);
-        event[length] = '\0';
-        for (size_t i = 0; i < length; i++)
-            event[i] = event[i] == '\0' ? ' ' : event[i];
-        others += strstr((char *)event, "other") != NULL;
-        busy += strstr((char *)event, "sensors/gpu_busy") != NULL;
-        powers += strstr((char *)event, "sensors/gpu_power") != NULL;
+    while (at < length) {
+        const size_t bytes = (unsigned char)text[at] + 256U * (unsigned char)text[at + 1];
+        const char *event = text + at + 12;
+        at += bytes + 16;
+        assert_true(at <= length);
+        others += memmem(event, bytes, "other", 5) != NULL;
+        busy += memmem(event, bytes, "sensors/gpu_busy", 16) != NULL;
+        powers += memmem(event, bytes, "sensors/gpu_power", 17) != NULL;
     }
-    assert_true(feof(file));
-    fclose(file);
+    free(text);
     assert_int_equal(others, 20000);
     assert_true(busy >= 2 && busy == powers);
-}
-
-TEST(without_a_monitor_nothing_happens)
-{
-    struct monitor_summary summary;
-    monitor_step(NULL, 3);
-    monitor_stop(NULL);
-    assert_false(monitor_summarize(NULL, &summary));
-    monitor_close(NULL);
 }
 
 int main(int argc, char **argv)

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The tables of a run: format of the rows, and that the attempts of a run that was killed and
- * resumed form one table. */
+ * resumed form one table. The summary of its sensors. */
 #include "runlog/run_log.h"
 
+#include <jansson.h>
 #include <unistd.h>
 
 #include "config/options.h"
-#include "core/csv.h"
+#include "core/columns.h"
+#include "core/json_value.h"
 #include "runlog/evaluation.h"
+#include "runlog/monitor.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -30,20 +33,15 @@ static int make_folder(void **state)
     return 0;
 }
 
-static struct run_log *open_log_at(const struct run_log_position *position)
+static struct run_log *open_log(const struct run_log_position *position)
 {
     struct error error = {0};
     struct run_log *log = run_log_open(&folder, &options.output, position, &error);
-
-    if (log == NULL)
-        fail_msg("%s", error.text);
+    assert_ok(log != NULL, &error);
     return log;
 }
 
-static struct run_log *open_log(int64_t step)
-{
-    return open_log_at(&(struct run_log_position){.step = step});
-}
+static const struct run_log_position new_run;
 
 static void write_train(struct run_log *log, int64_t step)
 {
@@ -111,62 +109,51 @@ static void assert_file(const char *name, const char *expected)
 
 TEST_WITH(rows_have_the_given_values, make_folder, temporary_teardown)
 {
-    struct run_log *log = open_log(0);
-
+    struct run_log *log = open_log(&new_run);
     write_train(log, 5);
     write_epoch(log, 0, 10);
     close_log(log);
     assert_file("metrics.csv", METRICS_HEADER ROW("0", "5") EPOCH("0", "10"));
 }
 
-TEST_WITH(rows_after_the_checkpoint_are_removed, make_folder, temporary_teardown)
+TEST_WITH(a_resumed_run_keeps_the_rows_before_its_checkpoint, make_folder, temporary_teardown)
 {
-    struct run_log *log = open_log(0);
-
-    for (int64_t step = 5; step <= 25; step += 5) {
-        write_train(log, step);
-        if (step % 10 == 0)
-            write_epoch(log, step / 10 - 1, step);
+#define EMPTY ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+#define BEFORE ROW("0", "5") "0,10,val,1\n" ROW("0", "20")
+#define VAL "0,20,val,1\n"
+#define TEST_ROW "0,20,test,1\n"
+    static const struct {
+        const char *written;
+        struct run_log_position position;
+        const char *kept; /* after the header */
+    } cases[] = {{METRICS_HEADER ROW("0", "5") EPOCH("0", "10") ROW("1", "15") ROW("2", "20"),
+                  {.step = 15},
+                  ROW("0", "5") EPOCH("0", "10") ROW("1", "15")},
+                 {METRICS_HEADER EPOCH("0", "10") ROW("1", "15") EPOCH("1", "15"),
+                  {.step = 15, .mid_epoch = true},
+                  EPOCH("0", "10") ROW("1", "15")},
+                 /* Rows that a killed attempt wrote at the step of its checkpoint, after it. */
+                 {METRICS_HEADER BEFORE VAL TEST_ROW, {.step = 20}, BEFORE VAL TEST_ROW},
+                 {METRICS_HEADER BEFORE VAL TEST_ROW, {.step = 20, .untested = true}, BEFORE VAL},
+                 {METRICS_HEADER BEFORE VAL TEST_ROW,
+                  {.step = 20, .unevaluated = true, .untested = true},
+                  BEFORE},
+                 /* Incomplete and damaged lines. */
+                 {METRICS_HEADER ROW("0", "5") "1,10,train,2.", {.step = 100}, ROW("0", "5")},
+                 {"epoch,st", {.step = 100}, ""},
+                 {METRICS_HEADER "\nnonsense\n1,,x\n" ROW("0", "5"), {.step = 5}, ROW("0", "5")},
+                 {METRICS_HEADER ROW("0", "5"), {.step = 0}, ""},
+                 /* An older version with fewer columns. */
+                 {"epoch,step,split,loss\n0,10,val,2.5\r\n1,20,val,2.25\n2,30,val,2\n",
+                  {.step = 20},
+                  "0,10,val,2.5" EMPTY "1,20,val,2.25" EMPTY}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char expected[2048];
+        temporary_write("metrics.csv", cases[i].written);
+        close_log(open_log(&cases[i].position));
+        snprintf(expected, sizeof expected, "%s%s", METRICS_HEADER, cases[i].kept);
+        assert_file("metrics.csv", expected);
     }
-    close_log(log);
-    log = open_log(15);
-    write_train(log, 20);
-    write_epoch(log, 1, 20);
-    close_log(log);
-    assert_file("metrics.csv", METRICS_HEADER ROW("0", "5") ROW("1", "10") EPOCH("0", "10")
-                                   ROW("1", "15") ROW("2", "20") EPOCH("1", "20"));
-}
-
-TEST_WITH(row_of_a_partial_epoch_is_removed, make_folder, temporary_teardown)
-{
-    struct run_log *log = open_log(0);
-
-    write_epoch(log, 0, 10);
-    write_train(log, 15);
-    write_epoch(log, 1, 15);
-    close_log(log);
-    close_log(open_log_at(&(struct run_log_position){.step = 15, .mid_epoch = true}));
-    assert_file("metrics.csv", METRICS_HEADER EPOCH("0", "10") ROW("1", "15"));
-}
-
-/* Rows that a killed attempt wrote at the step of its checkpoint, after that checkpoint. */
-TEST_WITH(evaluations_after_the_checkpoint_are_removed, make_folder, temporary_teardown)
-{
-    static const char before[] = METRICS_HEADER ROW("0", "5") "0,10,val,1\n" ROW("0", "20");
-    static const char val[] = "0,20,val,1\n", test[] = "0,20,test,1\n";
-    char written[2048], kept[2048];
-
-    snprintf(written, sizeof written, "%s%s%s", before, val, test);
-    temporary_write("metrics.csv", written);
-    close_log(open_log_at(&(struct run_log_position){.step = 20}));
-    assert_file("metrics.csv", written);
-    close_log(open_log_at(&(struct run_log_position){.step = 20, .untested = true}));
-    snprintf(kept, sizeof kept, "%s%s", before, val);
-    assert_file("metrics.csv", kept);
-    temporary_write("metrics.csv", written);
-    close_log(
-        open_log_at(&(struct run_log_position){.step = 20, .unevaluated = true, .untested = true}));
-    assert_file("metrics.csv", before);
 }
 
 /* One row for each output of a regression; a resumed run replaces those after its checkpoint. */
@@ -181,53 +168,16 @@ TEST_WITH(outputs_have_rows, make_folder, temporary_teardown)
     const struct evaluation evaluation = {.outputs = 2, .errors = errors};
     const struct metrics_row row = run_log_row("val", 0, 10);
     struct error error = {0};
-    struct run_log *log = open_log(0);
+    struct run_log *log = open_log(&new_run);
 
     assert_true(run_log_targets(log, &row, &evaluation, &dataset, &error));
     close_log(log);
     assert_file("metrics.csv", rows);
-    close_log(open_log(10));
+    close_log(open_log(&(struct run_log_position){.step = 10}));
     assert_file("metrics.csv", rows);
-    close_log(open_log_at(&(struct run_log_position){.step = 10, .unevaluated = true}));
+    close_log(open_log(&(struct run_log_position){.step = 10, .unevaluated = true}));
     assert_file("metrics.csv", METRICS_HEADER);
     assert_true(run_log_targets(NULL, &row, &evaluation, &dataset, &error));
-}
-
-TEST_WITH(truncated_last_line_is_dropped, make_folder, temporary_teardown)
-{
-    temporary_write("metrics.csv", METRICS_HEADER ROW("0", "5") "1,10,train,2.");
-    close_log(open_log(100));
-    assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
-    temporary_write("metrics.csv", "epoch,st");
-    close_log(open_log(100));
-    assert_file("metrics.csv", METRICS_HEADER);
-}
-
-TEST_WITH(lines_without_a_step_are_dropped, make_folder, temporary_teardown)
-{
-    temporary_write("metrics.csv", METRICS_HEADER "\nnonsense\n1,,x\n" ROW("0", "5"));
-    close_log(open_log(5));
-    assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
-}
-
-TEST_WITH(new_run_removes_all_rows, make_folder, temporary_teardown)
-{
-    struct run_log *log = open_log(0);
-
-    write_train(log, 5);
-    close_log(log);
-    close_log(open_log(0));
-    assert_file("metrics.csv", METRICS_HEADER);
-}
-
-/* Rows of an older version with fewer columns get empty cells. */
-TEST_WITH(newer_columns_are_empty, make_folder, temporary_teardown)
-{
-#define EMPTY ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-    temporary_write("metrics.csv",
-                    "epoch,step,split,loss\n0,10,val,2.5\n1,20,val,2.25\n2,30,val,2\n");
-    close_log(open_log(20));
-    assert_file("metrics.csv", METRICS_HEADER "0,10,val,2.5" EMPTY "1,20,val,2.25" EMPTY);
 }
 
 TEST_WITH(table_with_other_columns_is_an_error_and_stays, make_folder, temporary_teardown)
@@ -251,7 +201,7 @@ TEST_WITH(outputs_can_be_disabled, make_folder, temporary_teardown)
 
     options.output.csv = false;
     options.output.tensorboard = false;
-    struct run_log *log = open_log(0);
+    struct run_log *log = open_log(&new_run);
     write_train(log, 5);
     write_epoch(log, 0, 10);
     close_log(log);
@@ -265,59 +215,77 @@ TEST_WITH(outputs_can_be_disabled, make_folder, temporary_teardown)
 TEST_WITH(missing_folder_is_an_error, make_folder, temporary_teardown)
 {
     struct run_folder missing = {.path = ""};
-    struct error error = {0};
-
     snprintf(missing.path, sizeof missing.path, "%s", temporary_path("none/run"));
-    assert_null(run_log_open(&missing, &options.output, &(struct run_log_position){0}, &error));
-    assert_int_equal(error.kind, ERROR_FILE);
-    error_clear(&error);
-    options.output.csv = false;
-    assert_null(run_log_open(&missing, &options.output, &(struct run_log_position){0}, &error));
-    assert_int_equal(error.kind, ERROR_FILE);
+    for (int csv = 0; csv < 2; csv++) { /* with metrics.csv, with events only */
+        struct error error = {0};
+        options.output.csv = csv == 0;
+        assert_null(run_log_open(&missing, &options.output, &new_run, &error));
+        assert_int_equal(error.kind, ERROR_FILE);
+    }
 }
 
 /* On a full disk, a row or the flush reports the error. */
 TEST_WITH(full_disk_is_an_error, make_folder, temporary_teardown)
 {
+    static const struct column columns[] = {COLUMN(metrics_row, INTEGER, step), COLUMNS_END};
+    const struct metrics_row row = {.step = 1};
     struct csv csv = {.path = "metrics.csv"};
     struct error error = {0};
-    bool good = true;
 
     csv.stream = fopen("/dev/full", "a");
     assert_non_null(csv.stream);
-    csv_integer(&csv, 1);
-    assert_true(csv_end_row(&csv, &error));
+    assert_true(columns_write(columns, &row, &csv, &error));
     assert_false(csv_flush(&csv, &error));
     assert_error(&error, ERROR_FILE, "No space left");
     error_clear(&error);
-    for (int row = 0; row < 10000 && good; row++) {
-        csv_number(&csv, row);
-        good = csv_end_row(&csv, &error);
-    }
-    assert_false(good);
+    for (int i = 0; i < 10000 && columns_write(columns, &row, &csv, &error); i++)
+        continue;
     assert_int_equal(error.kind, ERROR_FILE);
     csv_close(&csv);
 }
 
 /* ---- log intervals */
 
-static void assert_due(int tags, const int64_t *steps, int count)
+static void assert_due(int tags, const char *steps)
 {
     const struct output_options output = {.tensorboard_tags = tags, .log_every = 50};
-    int found = 0;
+    char found[64] = "";
     for (int64_t step = 1; step <= 2 * 75; step++)
-        if (run_log_is_due(&output, step, (step - 1) % 75 + 1)) {
-            assert_true(found < count);
-            assert_int_equal(step, steps[found++]);
-        }
-    assert_int_equal(found, count);
+        if (run_log_is_due(&output, step, (step - 1) % 75 + 1))
+            snprintf(found + strlen(found), sizeof found - strlen(found), " %d", (int)step);
+    assert_string_equal(found, steps);
 }
 
 TEST(intervals_end_at_the_steps_of_the_tags)
 {
-    assert_due(TAGS_VITTRAIN, (const int64_t[]){50, 100, 150}, 3);
-    assert_due(TAGS_LIGHTNING, (const int64_t[]){50, 100, 150}, 3);
-    assert_due(TAGS_IMAGENET, (const int64_t[]){1, 51, 76, 126}, 4);
+    assert_due(TAGS_VITTRAIN, " 50 100 150");
+    assert_due(TAGS_LIGHTNING, " 50 100 150");
+    assert_due(TAGS_IMAGENET, " 1 51 76 126");
+}
+
+TEST(sensors_follow_their_table)
+{
+    static const double levels[] = {90, 10, 20}, seconds[] = {0, 1, 3};
+    struct sensor_sums sums[SENSOR_COUNT];
+    struct sensor_reading reading;
+    struct comm *world = comm_fake_open(0, 1);
+    json_t *object = json_object();
+    sensor_sums_begin(sums);
+    sensor_reading_clear(&reading);
+    sensor_sums_add(sums, &reading, 0);
+    for (int i = 0; i < 3; i++) {
+        reading.value[SENSOR_GPU_POWER] = reading.value[SENSOR_RESIDENT] =
+            reading.value[SENSOR_NODE_AVAILABLE] = levels[i];
+        sensor_sums_add(sums, &reading, seconds[i]);
+    }
+    sensor_sums_put(object, sums, world);
+    char *text = value_to_text(object);
+    assert_has(text, "\"gpu_power\": {\n  \"mean\": 17.5,\n  \"max\": 90.0\n }");
+    assert_has(text, "\"resident_bytes\": {\n  \"max\": 90.0\n }");
+    assert_has(text, "\"node_available_bytes\": {\n  \"min\": 10.0\n }");
+    assert_has(text, "\"gpu_busy\": null");
+    free(text);
+    world->backend->close(world);
 }
 
 TEST_MAIN()

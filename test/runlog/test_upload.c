@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* output.upload with a program `rclone` of the test, which writes its words to a file. */
-#include "runlog/upload.h"
+#include "runlog/run_log.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -44,7 +44,7 @@ bad=$(has labels-1/train.log 'val: loss .*, subset accuracy [0-9.]* %, macro F1 
 bad="$bad$(near "$(column labels-1/metrics.csv val map | sed -n '2s/.* //p')" "$(number labels-1/result.json map)")"
 bad="$bad$(has labels-1/train.log 'best map 0')"
 result 'the lines of several labels have the F1' "$bad" labels-1/train.log
-bad=$(has pixels-1/train.log 'val: loss .*, pixel accuracy [0-9.]* %, mean IoU 0' '^.*class  *recall .* IoU$')
+bad=$(has pixels-1/train.log 'val: loss .*, pixel accuracy [0-9.]* %, mean IoU 0' '^.*class  *recall .* iou$')
 bad="$bad$(near "$(column pixels-1/metrics.csv val miou | sed -n '2s/.* //p')" "$(number pixels-1/result.json miou)")"
 result 'those of a segmentation and metrics.csv have the mean IoU' "$bad" pixels-1/train.log
 bad=$(has planes-1/metrics.csv '^0,[0-9]*,val,{22}u0@\+2,[0-9.]*,[0-9.]*,[-0-9.e]*,[-0-9.e]*,[0-9.]*,[0-9.]*,,,,$' \

@@ -13,12 +13,18 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/file.h"
+#include "core/integer.h"
 #include "core/version.h"
 #include "plan/machine.h"
 
-const char bench_header[] = "date,host_cpu,commit,framework,version,work,model,batch,precision,"
-                            "strategy,ranks,threads,metric,value,unit,nodes,host,cores,memory_gib,"
-                            "gpu,load";
+#define CELL(kind, name) COLUMN(bench_row, kind, name)
+const struct column bench_columns[] = {
+    CELL(TEXT, date),      CELL(TEXT, host_cpu), CELL(TEXT, commit),       CELL(TEXT, framework),
+    CELL(TEXT, version),   CELL(TEXT, work),     CELL(TEXT, model),        CELL(NUMBER, batch),
+    CELL(TEXT, precision), CELL(TEXT, strategy), CELL(INTEGER, ranks),     CELL(INTEGER, threads),
+    CELL(TEXT, metric),    CELL(NUMBER, value),  CELL(TEXT, unit),         CELL(INTEGER, nodes),
+    CELL(TEXT, host),      CELL(INTEGER, cores), CELL(NUMBER, memory_gib), CELL(TEXT, gpu),
+    CELL(NUMBER, load),    COLUMNS_END};
 
 void bench_host_read(struct bench_host *host)
 {
@@ -37,111 +43,67 @@ void bench_host_read(struct bench_host *host)
     gethostname(host->name, sizeof host->name - 1);
 }
 
-static void text_put(struct csv *csv, const char *text)
+static bool row_write(struct csv *csv, const struct bench_host *host, const struct bench_row *row,
+                      struct error *error)
 {
-    char cell[256];
-    snprintf(cell, sizeof cell, "%s", text != NULL ? text : "");
-    for (char *at = cell; (at = strpbrk(at, ",\"\n")) != NULL;)
-        *at = ' ';
-    csv_text(csv, cell);
-}
-
-static void row_put(struct csv *csv, const struct bench_host *host, const struct bench_row *row,
-                    struct error *error)
-{
+    struct bench_row whole = *row;
     char date[32];
     double load;
     clock_stamp(date, sizeof date);
-    text_put(csv, date);
-    text_put(csv, host->cpu);
-    text_put(csv, version_commit);
-    text_put(csv, row->framework != NULL ? row->framework : "vittrain");
-    text_put(csv, row->framework != NULL ? row->version : version_number);
-    text_put(csv, row->work);
-    text_put(csv, row->model);
-    csv_number(csv, row->batch > 0 ? (double)row->batch : NAN);
-    text_put(csv, row->precision != NULL ? row->precision : "fp32");
-    text_put(csv, row->strategy);
-    csv_integer(csv, row->ranks > 0 ? row->ranks : 1);
-    csv_integer(csv, row->threads > 0 ? row->threads : 1);
-    text_put(csv, row->metric);
-    csv_number(csv, row->value);
-    text_put(csv, row->unit);
-    csv_integer(csv, row->nodes > 0 ? row->nodes : 1);
-    text_put(csv, host->name);
-    csv_integer(csv, host->cores);
-    csv_number(csv, round(host->memory_gib));
-    text_put(csv, row->gpu);
-    csv_number(csv, getloadavg(&load, 1) == 1 ? round(100 * load) / 100 : NAN);
-    error_defer(csv_end_row(csv, error));
+    if (row->framework == NULL) {
+        whole.framework = "vittrain";
+        whole.version = version_number;
+    }
+    whole.precision = row->precision != NULL ? row->precision : "fp32";
+    whole.batch = row->batch > 0 ? row->batch : NAN;
+    whole.ranks = larger(row->ranks, 1);
+    whole.threads = larger(row->threads, 1);
+    whole.nodes = larger(row->nodes, 1);
+    whole.date = date;
+    whole.host_cpu = host->cpu;
+    whole.commit = version_commit;
+    whole.host = host->name;
+    whole.cores = host->cores;
+    whole.memory_gib = round(host->memory_gib);
+    whole.load = getloadavg(&load, 1) == 1 ? round(100 * load) / 100 : NAN;
+    return columns_write(bench_columns, &whole, csv, error);
 }
 
 void bench_header_print(void)
 {
-    printf("%s\n", bench_header);
+    char *header = columns_header(bench_columns);
+    printf("%s\n", header);
+    free(header);
 }
 
 void bench_row_print(const struct bench_host *host, const struct bench_row *row)
 {
     struct error error = {0};
     struct csv csv = {.stream = stdout, .path = "standard output"};
-    row_put(&csv, host, row, &error);
+    error_defer(row_write(&csv, host, row, &error));
     fflush(stdout);
 }
 
 void bench_write(struct bench *bench, const struct bench_row *row, struct error *error)
 {
     struct bench_row whole = *row;
-    if (!bench->has_csv || error->kind != ERROR_NONE)
+    if (bench->csv.stream == NULL || error->kind != ERROR_NONE)
         return;
     whole.ranks = row->ranks > 0 ? row->ranks : bench->world->size;
     whole.nodes = row->nodes > 0 ? row->nodes : bench->nodes;
-    row_put(&bench->csv, &bench->host, &whole, error);
-}
-
-/* Read the machine, which may have measurements already, and open its new file on rank 0. */
-static void machine_open(struct bench *bench, struct atomic_file *file, struct error *error)
-{
-    const char *path = bench->options->bench.machine;
-    if (path[0] == '\0')
-        return;
-    bench->machine = allocate(1, sizeof *bench->machine);
-    if (bench->world->rank == 0 && machine_read_part(bench->machine, path, error))
-        error_defer(atomic_file_open(file, path, error));
-}
-
-static void machine_close(struct bench *bench, struct atomic_file *file, struct error *error)
-{
-    if (file->stream != NULL && error->kind != ERROR_NONE) {
-        atomic_file_discard(file);
-    } else if (file->stream != NULL) {
-        machine_write(bench->machine, file->stream);
-        if (atomic_file_commit(file, error))
-            printf("written to %s\n", bench->options->bench.machine);
-    }
-    free(bench->machine);
-}
-
-static void bench_close(struct bench *bench, struct error *error)
-{
-    if (bench->has_csv) {
-        error_defer(csv_flush(&bench->csv, error));
-        csv_close(&bench->csv);
-    }
-    if (bench->world->rank == 0)
-        error_defer(app_output_arrived(error));
-    if (bench->device != NULL)
-        device_cpu.close(bench->device);
-    comm_agree(bench->world, error);
+    error_defer(row_write(&bench->csv, &bench->host, &whole, error));
 }
 
 static void bench_run(const struct options *options, const struct command_line *line,
                       struct comm *world, struct error *error)
 {
     struct bench bench = {.options = options, .world = world};
+    struct atomic_file file = {0};
+    const char *output = options->bench.output, *machine = options->bench.machine;
     const int count = line->operand_count;
     const char *name = count > 0 ? line->operand[0] : "";
     bool (*topic)(struct bench *, struct error *) = NULL;
+    int node;
     if (strcmp(name, "comm") == 0 && count == 1)
         topic = bench_comm;
     else if (strcmp(name, "device") == 0 && count <= 2)
@@ -151,21 +113,37 @@ static void bench_run(const struct options *options, const struct command_line *
     if (topic == NULL)
         error_set(error, ERROR_USAGE,
                   "bench: no such topic; use `vittrain bench comm` or `vittrain bench device`");
-    else {
-        int node;
-        struct atomic_file file = {0};
-        const char *output = options->bench.output;
-        bench.device = device_cpu.open(0, 1, error);
-        bench_host_read(&bench.host);
-        bench.nodes = comm_node_count(world, &node);
-        if (world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
-            bench.has_csv = csv_open(&bench.csv, output, bench_header, 0, INT64_MAX, error);
-        machine_open(&bench, &file, error);
-        if (comm_agree(world, error))
-            topic(&bench, error);
-        machine_close(&bench, &file, error);
-        bench_close(&bench, error);
+    if (error->kind != ERROR_NONE)
+        return;
+    bench.device = device_cpu.open(0, 1, error);
+    bench_host_read(&bench.host);
+    bench.nodes = comm_node_count(world, &node);
+    if (world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
+        error_defer(columns_open(&bench.csv, output, bench_columns,
+                                 &(struct csv_keep){.last = INT64_MAX}, error));
+    /* The machine may have measurements already. */
+    if (machine[0] != '\0')
+        bench.machine = allocate(1, sizeof *bench.machine);
+    if (machine[0] != '\0' && world->rank == 0 && machine_read_part(bench.machine, machine, error))
+        error_defer(atomic_file_open(&file, machine, error));
+    if (comm_agree(world, error))
+        error_defer(topic(&bench, error));
+    if (file.stream != NULL && error->kind != ERROR_NONE) {
+        atomic_file_discard(&file);
+    } else if (file.stream != NULL) {
+        machine_write(bench.machine, file.stream);
+        if (atomic_file_commit(&file, error))
+            printf("written to %s\n", machine);
     }
+    free(bench.machine);
+    if (bench.csv.stream != NULL)
+        error_defer(csv_flush(&bench.csv, error));
+    csv_close(&bench.csv);
+    if (world->rank == 0)
+        error_defer(app_output_arrived(error));
+    if (bench.device != NULL)
+        device_cpu.close(bench.device);
+    comm_agree(world, error);
 }
 
 const struct command command_bench = {

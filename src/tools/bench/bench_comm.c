@@ -11,10 +11,9 @@
 #include "comm/mpi_check.h"
 #include "config/options.h"
 #include "core/clock.h"
-#include "core/median.h"
 #include "core/version.h"
 #include "plan/machine.h"
-#include "tools/bench/bench_trials.h"
+#include "tools/bench/bench.h"
 
 /* The first three have the numbers of enum collective_action. */
 enum collective_kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
@@ -256,34 +255,6 @@ static void table_run(struct comm_bench *self, struct error *error)
     }
 }
 
-/* Select the network in bench.machine that this world measures. */
-static void network_open(struct comm_bench *self, struct error *error)
-{
-    struct machine *machine = self->bench->machine;
-    const int nodes = self->bench->nodes, ranks = self->world->size;
-    if (machine == NULL)
-        return;
-    self->network = nodes > 1 ? &machine->between : &machine->inside;
-    self->network->members = ranks;
-    if (ranks == 1 || (nodes > 1 && nodes < ranks))
-        error_set(
-            error, ERROR_USAGE,
-            "bench comm: bench.machine=%s: start several ranks on one node, or one on each of "
-            "several nodes",
-            self->bench->options->bench.machine);
-}
-
-/* Set latency and bandwidth by the all-reduces, of which each sends around the ring twice. */
-static void network_close(struct network *network)
-{
-    const struct duration *sums = &network->measured[ACTION_SUM];
-    if (sums->count == 0)
-        return;
-    const struct duration_point *most = &sums->point[sums->count - 1];
-    network->latency = sums->point[0].seconds / (2 * (network->members - 1));
-    network->bandwidth = most->bytes / most->seconds;
-}
-
 /* Open a group for each possible transport, except those that equal an earlier one. */
 static void ways_open(struct comm_bench *self, struct error *error)
 {
@@ -356,12 +327,27 @@ bool bench_comm(struct bench *bench, struct error *error)
     snprintf(self.mpi_version, sizeof self.mpi_version, "%.*s", (int)strcspn(version, ",\n"),
              version);
     ways_open(&self, error);
-    network_open(&self, error);
+    if (bench->machine != NULL) {
+        const int nodes = bench->nodes, ranks = bench->world->size;
+        self.network = nodes > 1 ? &bench->machine->between : &bench->machine->inside;
+        self.network->members = ranks;
+        if (ranks == 1 || (nodes > 1 && nodes < ranks))
+            error_set(error, ERROR_USAGE,
+                      "bench comm: bench.machine=%s: start several ranks on one node, or one on "
+                      "each of several nodes",
+                      bench->options->bench.machine);
+    }
     const bool on_gpus = bench->options->run.backend == BACKEND_CUDA && bench->world->size > 1;
     if (buffers_open(&self, error) && (!on_gpus || gpu_open(&self, error))) {
         table_run(&self, error);
-        if (self.network != NULL)
-            network_close(self.network);
+        const struct duration *sums =
+            self.network != NULL ? &self.network->measured[ACTION_SUM] : NULL;
+        if (sums != NULL && sums->count > 0) {
+            /* Of the all-reduces, each sends around the ring twice. */
+            const struct duration_point *most = &sums->point[sums->count - 1];
+            self.network->latency = sums->point[0].seconds / (2 * (self.network->members - 1));
+            self.network->bandwidth = most->bytes / most->seconds;
+        }
         if (self.wrong > 0)
             error_set(error, ERROR_INTERNAL, "bench comm: %lld elements are wrong",
                       (long long)self.wrong);

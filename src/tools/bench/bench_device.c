@@ -13,7 +13,7 @@
 #include "core/version.h"
 #include "device/cpu_product.h"
 #include "plan/machine.h"
-#include "tools/bench/bench_trials.h"
+#include "tools/bench/bench.h"
 #include "train/hardware.h"
 
 enum { ROUNDS = 12, HEADS = 12, HEAD_DIM = 64 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/bench_trials.h"
+#include "tools/bench/bench.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -5,5 +5,4 @@ libvittrain_a_SOURCES += \
 	src/tools/bench/bench.h \
 	src/tools/bench/bench_comm.c \
 	src/tools/bench/bench_device.c \
-	src/tools/bench/bench_trials.c \
-	src/tools/bench/bench_trials.h
+	src/tools/bench/bench_trials.c

@@ -147,47 +147,7 @@ static size_t checkpoint_bytes(const struct flat_model *flat)
     return elements * sizeof(float) * (size_t)(1 + flat->moments + flat->averaged);
 }
 
-/* Return 0 if the options do not determine it (the data set may set the number of classes). */
-static size_t checkpoint_predict(const struct options *given)
-{
-    static struct session session;
-    static struct options options;
-    struct error error = {0};
-    options = *given;
-    options.run.backend = BACKEND_CPU;
-    options.run.threads = 1;
-    if (!session_imagine(&session, &options, 1, 1, true, &error))
-        return 0;
-    const size_t bytes = checkpoint_bytes(&session.flat);
-    session_close(&session);
-    return bytes;
-}
-
 /* ---- the command */
-
-/* Run the checks and print their rows. */
-static void checks_run(struct doctor *doctor, bool gathered, double start, bool json,
-                       struct error *error)
-{
-    struct doctor_row rows[DOCTOR_CHECKS] = {{0}};
-    char names[256] = "";
-    if (gathered)
-        doctor->checkpoint = checkpoint_predict(doctor->options);
-    for (int i = 0; i < DOCTOR_CHECKS; i++) {
-        if (gathered || i < 2)
-            doctor_checks[i].run(doctor, &rows[i]);
-        else
-            doctor_set(&rows[i], DOCTOR_SKIP, "skipped, because the ranks differ");
-        if (rows[i].verdict == DOCTOR_FAIL)
-            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
-                     names[0] != '\0' ? ", " : "", doctor_checks[i].name);
-    }
-    (json ? doctor_print_json : doctor_print_table)(doctor, rows, clock_now() - start, stdout);
-    error_defer(app_output_arrived(error));
-    if (names[0] != '\0')
-        error_set(error, ERROR_UNFIT, "doctor: %d of %d checks failed: %s",
-                  row_count(rows, DOCTOR_FAIL), DOCTOR_CHECKS, names);
-}
 
 static void alarm_handle(int number)
 {
@@ -211,6 +171,11 @@ static void doctor_run(const struct options *options, const struct command_line 
 {
     const double patience = 10, limit = options->mesh.timeout;
     static struct doctor doctor;
+    static struct session session;
+    static struct options on_cpu;
+    struct doctor_row rows[DOCTOR_CHECKS] = {{0}};
+    struct error unknown = {0};
+    char failed[256] = "";
     const double start = clock_now();
     alarm(0);
     comm_set_timeout(limit > 0 ? fmin(limit, patience) : patience);
@@ -223,25 +188,38 @@ static void doctor_run(const struct options *options, const struct command_line 
     const bool same = ranks_compare(&doctor, line, world);
     if (same)
         facts_gather(&doctor, world);
-    if (world->rank == 0)
-        checks_run(&doctor, same, start, line->json, error);
+    if (same && world->rank == 0) {
+        on_cpu = *doctor.options;
+        on_cpu.run.backend = BACKEND_CPU;
+        on_cpu.run.threads = 1;
+        /* It may not be possible: the data set may set the number of classes. */
+        if (session_imagine(&session, &on_cpu, 1, 1, true, &unknown)) {
+            doctor.checkpoint = checkpoint_bytes(&session.flat);
+            session_close(&session);
+        }
+    }
+    for (int i = 0; world->rank == 0 && i < DOCTOR_CHECKS; i++) {
+        if (same || i < 2)
+            doctor_checks[i].run(&doctor, &rows[i]);
+        else
+            doctor_set(&rows[i], DOCTOR_SKIP, "skipped, because the ranks differ");
+        if (rows[i].verdict == DOCTOR_FAIL)
+            snprintf(failed + strlen(failed), sizeof failed - strlen(failed), "%s%s",
+                     failed[0] != '\0' ? ", " : "", doctor_checks[i].name);
+    }
+    if (world->rank == 0) {
+        (line->json ? doctor_print_json : doctor_print_table)(&doctor, rows, clock_now() - start,
+                                                              stdout);
+        error_defer(app_output_arrived(error));
+    }
+    if (failed[0] != '\0')
+        error_set(error, ERROR_UNFIT, "doctor: %d of %d checks failed: %s",
+                  row_count(rows, DOCTOR_FAIL), DOCTOR_CHECKS, failed);
     free(doctor.facts);
     error_defer(comm_share_error(world, error));
 }
 
 /* ---- the fast checks at the start of `train`, which only warn */
-
-/* Log the warning of the lowest rank that has one. Collective. */
-static void row_warn(struct comm *world, enum doctor_check_name check, struct doctor_row *row)
-{
-    int64_t first = row->verdict > DOCTOR_PASS ? world->rank : INT64_MAX;
-    comm_all_reduce(world, &first, 1, COMM_INT64, COMM_MIN);
-    if (first == INT64_MAX)
-        return;
-    comm_broadcast(world, row, sizeof *row, COMM_BYTE, (int)first);
-    log_warn("doctor: %s: %s: %s", doctor_checks[check].name, row->found,
-             doctor_checks[check].advice);
-}
 
 void doctor_start(const struct session *session)
 {
@@ -264,7 +242,14 @@ void doctor_start(const struct session *session)
         struct doctor_row row = {0};
         if (fast[i] == DOCTOR_SPACE_ROW ? mesh->world->rank == 0 : node->rank == 0)
             doctor_checks[fast[i]].run(here, &row);
-        row_warn(mesh->world, fast[i], &row);
+        /* Log the warning of the lowest rank that has one. */
+        int64_t warned = row.verdict > DOCTOR_PASS ? mesh->world->rank : INT64_MAX;
+        comm_all_reduce(mesh->world, &warned, 1, COMM_INT64, COMM_MIN);
+        if (warned == INT64_MAX)
+            continue;
+        comm_broadcast(mesh->world, &row, sizeof row, COMM_BYTE, (int)warned);
+        log_warn("doctor: %s: %s: %s", doctor_checks[fast[i]].name, row.found,
+                 doctor_checks[fast[i]].advice);
     }
     /* The shared memory is allocated already: check whether that worked, not the free space. */
     mesh_describe_transport(mesh, text, sizeof text);

@@ -75,57 +75,6 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
 
 /* ---- after an attempt */
 
-static void progress_update(struct launch *launch, struct attempt *attempt)
-{
-    const int64_t step = launched_run_step(&launch->run);
-    attempt->progress =
-        step > launch->step || (launch->run.folder[0] == '\0' && attempt->seconds >= long_enough);
-    launch->begun = launch->begun || step > launch->step;
-    launch->step = larger(step, launch->step);
-}
-
-static void restart_report(const struct launch *launch, const struct attempt *attempt)
-{
-    char reason[LAUNCH_LINE], ran[32], from[OPTION_TEXT + 64] = "its newest checkpoint";
-    launch_reason(attempt, reason, sizeof reason);
-    clock_format(attempt->seconds, ran, sizeof ran);
-    if (launch->run.folder[0] != '\0')
-        snprintf(from, sizeof from, launch->step >= 0 ? "step %lld of %s" : "the beginning",
-                 (long long)launch->step, launch->run.folder);
-    fprintf(
-        stderr, "vittrain: launch: restart %ld of %ld in %.0f s, from %s; failed after %s: %s\n",
-        launch->count.restarts, launch->count.restarts_max, launch->count.pause, from, ran, reason);
-}
-
-static bool give_up(const struct launch *launch, const struct attempt *attempt, struct error *error)
-{
-    char reason[LAUNCH_LINE];
-    launch_reason(attempt, reason, sizeof reason);
-    return error_set(error, ERROR_PEER, "launch: gave up after %ld restart%s%s: %s",
-                     launch->count.restarts, launch->count.restarts == 1 ? "" : "s",
-                     launch->count.restarts < launch->count.restarts_max
-                         ? ", two attempts in a row without a new checkpoint"
-                         : "",
-                     reason);
-}
-
-/* Append options for a restart: resume from the run's own checkpoint even if the first attempt
- * started over or from a file, and do not take a debug.pause again. The last setting counts. */
-static void words_resume(struct launch *launch)
-{
-    static char resume[] = "checkpoint.resume=auto", no_pause[] = "debug.pause=none";
-    const struct options *options = &launch->run.options;
-    bool never = strcmp(options->checkpoint.resume, "never") == 0;
-    char **next = launch->words + launch->word_count;
-    if (!launch->run.known)
-        return;
-    if (strcmp(options->checkpoint.resume, "auto") != 0 &&
-        (launch->begun || (never && options->run.dir[0] != '\0')))
-        *next++ = resume;
-    if (strcmp(options->debug.pause, "none") != 0)
-        *next = no_pause;
-}
-
 static bool restart_cancelled(struct error *error)
 {
     return error_set(error, ERROR_PEER, "launch: cancelled by signal before the restart");
@@ -146,7 +95,7 @@ static bool hosts_settle(struct launch *launch, struct error *error)
             return true;
         launched_hosts_try(hosts);
         launched_hosts_missing(hosts, missing, sizeof missing);
-        const enum hosts_action action = launch_judge_hosts(hosts, elastic, clock_now() > end);
+        const enum hosts_action action = launch_policy_hosts(hosts, elastic, clock_now() > end);
         if (action == HOSTS_GIVE_UP)
             return error_set(error, ERROR_PEER,
                              "launch: no answer from %s for %ld s: repair them, remove them from "
@@ -170,40 +119,59 @@ static bool hosts_settle(struct launch *launch, struct error *error)
     }
 }
 
-/* Wait until no process holds the lock of the run folder. */
-static bool folder_wait(const struct launch *launch, struct error *error)
+/* Wait until the command can be started again; false if it must not be. */
+static bool restart_prepare(struct launch *launch, struct attempt *attempt, struct error *error)
 {
-    const char *folder = launch->run.folder;
+    static char resume[] = "checkpoint.resume=auto", no_pause[] = "debug.pause=none";
+    const struct launched_run *run = &launch->run;
+    const struct options *options = &run->options;
+    const struct launch_count *count = &launch->count;
+    const int64_t step = launched_run_step(run);
+    char reason[LAUNCH_LINE], ran[32], from[OPTION_TEXT + 64] = "its newest checkpoint";
+    char **next = launch->words + launch->word_count;
+    attempt->progress =
+        step > launch->step || (run->folder[0] == '\0' && attempt->seconds >= long_enough);
+    launch->begun = launch->begun || step > launch->step;
+    launch->step = larger(step, launch->step);
+    const enum launch_action action = launch_policy(&launch->count, attempt);
+    if (action == LAUNCH_END)
+        return false;
+    launch_reason(attempt, reason, sizeof reason);
+    if (action == LAUNCH_GIVE_UP)
+        return error_set(error, ERROR_PEER, "launch: gave up after %ld restart%s%s: %s",
+                         count->restarts, count->restarts == 1 ? "" : "s",
+                         count->restarts < count->restarts_max
+                             ? ", two attempts in a row without a new checkpoint"
+                             : "",
+                         reason);
+    /* Resume from the run's own checkpoint even if the first attempt started over or from a file,
+     * and do not take a debug.pause again. The last setting counts. */
+    if (run->known && strcmp(options->checkpoint.resume, "auto") != 0 &&
+        (launch->begun ||
+         (strcmp(options->checkpoint.resume, "never") == 0 && options->run.dir[0] != '\0')))
+        *next++ = resume;
+    if (run->known && strcmp(options->debug.pause, "none") != 0)
+        *next = no_pause;
+    clock_format(attempt->seconds, ran, sizeof ran);
+    if (run->folder[0] != '\0')
+        snprintf(from, sizeof from, launch->step >= 0 ? "step %lld of %s" : "the beginning",
+                 (long long)launch->step, run->folder);
+    fprintf(stderr,
+            "vittrain: launch: restart %ld of %ld in %.0f s, from %s; failed after %s: %s\n",
+            count->restarts, count->restarts_max, count->pause, from, ran, reason);
+    if (attempt_sleep(count->pause))
+        return restart_cancelled(error);
     const double end = clock_now() + lock_patience;
-    while (folder[0] != '\0' && folder_use(folder) == FOLDER_IN_USE) {
+    while (run->folder[0] != '\0' && folder_use(run->folder) == FOLDER_IN_USE) {
         if (clock_now() > end)
             return error_set(error, ERROR_PEER,
                              "launch: another process still uses %s: find it (fuser %s/.lock on "
                              "each node) and end it",
-                             folder, folder);
+                             run->folder, run->folder);
         if (attempt_sleep(0.2))
             return restart_cancelled(error);
     }
-    return true;
-}
-
-/* Wait until the command can be started again; false if it must not be. */
-static bool restart_prepare(struct launch *launch, struct attempt *attempt, struct error *error)
-{
-    progress_update(launch, attempt);
-    switch (launch_judge(&launch->count, attempt)) {
-    case LAUNCH_END:
-        return false;
-    case LAUNCH_GIVE_UP:
-        return give_up(launch, attempt, error);
-    case LAUNCH_RESTART:
-        break;
-    }
-    words_resume(launch);
-    restart_report(launch, attempt);
-    if (attempt_sleep(launch->count.pause))
-        return restart_cancelled(error);
-    return folder_wait(launch, error) && hosts_settle(launch, error);
+    return hosts_settle(launch, error);
 }
 
 static int launch_run(int count, char **words)

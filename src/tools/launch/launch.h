@@ -80,7 +80,7 @@ enum launch_action { LAUNCH_END, LAUNCH_RESTART, LAUNCH_GIVE_UP };
 
 /* Decide what follows an attempt, and count it. LAUNCH_END: the exit code is that of the command.
  */
-enum launch_action launch_judge(struct launch_count *count, const struct attempt *attempt);
+enum launch_action launch_policy(struct launch_count *count, const struct attempt *attempt);
 
 /* Describe why the attempt failed. */
 void launch_reason(const struct attempt *attempt, char *text, size_t size);
@@ -89,7 +89,7 @@ enum hosts_action { HOSTS_USE, HOSTS_WAIT, HOSTS_GIVE_UP };
 
 /* Decide whether to continue on the hosts that answer. `elastic`: also with fewer ranks. `late`: do
  * not wait for the others. */
-enum hosts_action launch_judge_hosts(const struct launched_hosts *hosts, bool elastic, bool late);
+enum hosts_action launch_policy_hosts(const struct launched_hosts *hosts, bool elastic, bool late);
 
 /* ---- launch_run.c */
 

@@ -82,26 +82,21 @@ static bool signals_pass_on(struct running *running, double seconds)
     return process == 0;
 }
 
-static void children_kill(void)
-{
-    char path[64];
-    int process;
-    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
-    FILE *children = fopen(path, "re");
-    while (children != NULL && fscanf(children, "%d", &process) == 1)
-        kill(process, SIGKILL);
-    if (children != NULL)
-        fclose(children);
-}
-
 /* Wait for processes that outlive the command and are now children of this one; kill them after
  * some seconds. */
 static void orphans_end(struct running *running)
 {
     const double begin = clock_now(), patience = running->attempt->hung ? 0 : orphans_patience;
-    while (signals_pass_on(running, 0.1) && clock_now() < begin + 2 * orphans_patience)
-        if (clock_now() >= begin + patience)
-            children_kill();
+    char path[64];
+    int process;
+    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
+    while (signals_pass_on(running, 0.1) && clock_now() < begin + 2 * orphans_patience) {
+        FILE *children = clock_now() >= begin + patience ? fopen(path, "re") : NULL;
+        while (children != NULL && fscanf(children, "%d", &process) == 1)
+            kill(process, SIGKILL);
+        if (children != NULL)
+            fclose(children);
+    }
 }
 
 /* In the child. `session`: folder for Open MPI's session; "": its default. */

@@ -224,23 +224,6 @@ void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size
 
 /* ---- continuing without missing hosts */
 
-/* Write a temporary host file with the hosts that answer. */
-static bool reduced_write(struct launched_hosts *hosts, struct error *error)
-{
-    const char *folder = getenv("TMPDIR");
-    snprintf(hosts->reduced, sizeof hosts->reduced, "%s/vittrain-hosts-XXXXXX",
-             folder != NULL && folder[0] != '\0' ? folder : "/tmp");
-    int descriptor = mkstemp(hosts->reduced);
-    FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
-    for (int i = 0; file != NULL && i < hosts->count; i++)
-        if (hosts->host[i].answers)
-            fprintf(file, "%s\n", hosts->host[i].line);
-    if (file != NULL && fclose(file) == 0)
-        return true;
-    return error_set(error, ERROR_FILE, "launch: cannot write a host file to %s: %s",
-                     hosts->reduced, strerror(errno));
-}
-
 int64_t launched_hosts_ranks(const struct launched_hosts *hosts)
 {
     const int64_t available = slots_available(hosts);
@@ -262,8 +245,17 @@ bool launched_hosts_use(struct launched_hosts *hosts, char **words, char *const 
         words[hosts->ranks_at] = original[hosts->ranks_at];
     if (missing[0] == '\0')
         return true;
-    if (!reduced_write(hosts, error))
-        return false;
+    const char *folder = getenv("TMPDIR");
+    snprintf(hosts->reduced, sizeof hosts->reduced, "%s/vittrain-hosts-XXXXXX",
+             folder != NULL && folder[0] != '\0' ? folder : "/tmp");
+    const int descriptor = mkstemp(hosts->reduced);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
+    for (int i = 0; file != NULL && i < hosts->count; i++)
+        if (hosts->host[i].answers)
+            fprintf(file, "%s\n", hosts->host[i].line);
+    if (file == NULL || fclose(file) != 0)
+        return error_set(error, ERROR_FILE, "launch: cannot write a host file to %s: %s",
+                         hosts->reduced, strerror(errno));
     snprintf(hosts->ranks_text, sizeof hosts->ranks_text, "%lld",
              (long long)launched_hosts_ranks(hosts));
     words[hosts->file_at] = hosts->reduced;

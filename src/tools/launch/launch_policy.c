@@ -23,7 +23,7 @@ static bool is_mistake(int code)
            code == 126 || code == 127;
 }
 
-enum launch_action launch_judge(struct launch_count *count, const struct attempt *attempt)
+enum launch_action launch_policy(struct launch_count *count, const struct attempt *attempt)
 {
     const bool failed = attempt->code != 0 || attempt->interrupted || attempt->hung;
     if (attempt->asked || !failed || is_mistake(attempt->code))
@@ -56,7 +56,7 @@ void launch_reason(const struct attempt *attempt, char *text, size_t size)
                  code <= ERROR_DIFFERENT ? ")" : "", memory);
 }
 
-enum hosts_action launch_judge_hosts(const struct launched_hosts *hosts, bool elastic, bool late)
+enum hosts_action launch_policy_hosts(const struct launched_hosts *hosts, bool elastic, bool late)
 {
     int answers = 0;
     for (int i = 0; i < hosts->count; i++)

@@ -55,35 +55,29 @@ void launched_run_read(struct launched_run *run, int count, char *const *words)
     run->folder = run->known ? run->options.run.dir : "";
 }
 
-/* Return the step of the last complete row of metrics.csv, -1 without one. */
-static int64_t last_row(const char *folder)
-{
-    char path[OPTION_TEXT + 16];
-    long long step = -1;
-    snprintf(path, sizeof path, "%s/metrics.csv", folder);
-    char *text = text_file_read(path, NULL);
-    char *end = text != NULL ? strrchr(text, '\n') : NULL;
-    if (end != NULL) {
-        *end = '\0';
-        const char *line = strrchr(text, '\n');
-        if (line == NULL || sscanf(line, "\n%*d,%lld,", &step) != 1)
-            step = -1;
-    }
-    free(text);
-    return step;
-}
-
 int64_t launched_run_step(const struct launched_run *run)
 {
     char path[OPTION_TEXT + 16], id[MEMORY_ID];
-    int64_t newest = -1;
+    long long newest = -1, step;
     DIR *entries = NULL;
     if (run->folder[0] == '\0')
         return -1;
     snprintf(path, sizeof path, "%s/checkpoints", run->folder);
     for (const char *name; (name = folder_next(&entries, path)) != NULL;)
         newest = larger(newest, checkpoint_name_step(name));
-    return memory_id(run->folder, id, NULL) ? larger(newest, last_row(run->folder)) : newest;
+    if (!memory_id(run->folder, id, NULL))
+        return newest;
+    /* The last complete row. */
+    snprintf(path, sizeof path, "%s/metrics.csv", run->folder);
+    char *text = text_file_read(path, NULL), *end = text != NULL ? strrchr(text, '\n') : NULL;
+    if (end != NULL) {
+        *end = '\0';
+        const char *line = strrchr(text, '\n');
+        if (line != NULL && sscanf(line, "\n%*d,%lld,", &step) == 1)
+            newest = larger(newest, step);
+    }
+    free(text);
+    return newest;
 }
 
 void launched_run_begin(struct launched_run *run)
