@@ -140,7 +140,7 @@ static void bench_fails(void *settings)
 TEST(what_fails_in_mpi_ends_the_job)
 {
     const char *settings[] = {SMALL, NULL};
-    char output[1024];
+    char output[1 << 14];
     if (world->size > 1)
         return;
     assert_int_equal(child_run(bench_fails, settings, output, sizeof output), ERROR_INTERNAL);

@@ -55,7 +55,7 @@ def groups_without_decay(model, *others):
 
 def muon_original(model):
     return muon.Muon(groups_without_decay(model, "head.*"), lr=RATE, momentum=0.9, nesterov=True, eps=1e-8,
-                     adjust_lr_fn="original", ns_coefficients="original")
+                     adjust_lr_fn="original")
 
 
 def lion_(model):
