@@ -298,7 +298,8 @@ bool option_assign(struct option_source *source, const char *where, const char *
     const struct removed *removed = removed_find(plain);
     source->settings++;
     if (entry == NULL && removed != NULL)
-        return source->is_stored || (!appends && strcmp(text, removed->preset) == 0) ||
+        return (!appends && strcmp(text, removed->preset) == 0) ||
+               (source->is_stored && !removed_trains(removed)) ||
                error_set(error, ERROR_USAGE, "%soption %s was removed: %s", where, plain,
                          removed->instead);
     if (entry == NULL) {

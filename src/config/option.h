@@ -141,4 +141,7 @@ struct removed {
 /* Return the removed option or command of that name, or NULL. */
 const struct removed *removed_find(const char *name);
 
+/* True if the option changed the weights, so that a stored deck must have its default, too. */
+bool removed_trains(const struct removed *entry);
+
 #endif

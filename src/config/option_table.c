@@ -202,3 +202,9 @@ const struct removed *removed_find(const char *name)
             return entry;
     return NULL;
 }
+
+bool removed_trains(const struct removed *entry)
+{
+    return strncmp(entry->name, "augment.", strlen("augment.")) == 0 ||
+           strncmp(entry->name, "optim.", strlen("optim.")) == 0;
+}

@@ -201,6 +201,9 @@ TEST(removed_options_name_their_replacement)
     error_clear(&error);
     assert_true(options_set("fetch.dir=data", &options, &error)); /* the default of version 0.2 */
     assert_true(options_read_text("[sweep]\nmethod = tpe\n", "stored.ini", &options, &error));
+    const char *const trained = "[optim]\nmuon_factors = original\n";
+    assert_false(options_read_text(trained, "stored.ini", &options, &error));
+    assert_has(error.text, "stored.ini:2: option optim.muon_factors");
 }
 
 TEST(bad_decks_are_refused_with_their_line)
