@@ -40,9 +40,9 @@ const char *collective_error(struct collective *collective);
 /* Register memory that calls will use until collective_close. */
 void collective_use_memory(struct collective *collective, void *memory, size_t bytes);
 
-/* Queue the collective on the stream, whatever `after` is. `parts` is read only before the function
- * returns. An all-to-all connects ranks that have not exchanged messages
- * before: it returns when they have called it, too. */
+/* Queue the collective on the stream; ignores `after`. `parts` is read only before the function
+ * returns. An all-to-all connects ranks that have not exchanged messages before: it returns when
+ * they have called it, too. */
 const char *collective_run(struct collective *collective, const struct comm_call *call,
                            cudaStream_t stream);
 

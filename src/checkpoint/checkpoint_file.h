@@ -153,10 +153,10 @@ struct checkpoint_part {
     struct comm *world;
     struct checkpoint_contents contents;
     char path[PATH_MAX], final_path[PATH_MAX];
-    int descriptor;        /* of the file on a disk; -1: not open on this rank */
-    int *owner;            /* [piece_count]: the rank that holds the piece and sums it up */
-    int *receiver;         /* [ranks]: gets the pieces of each rank; itself: they are not sent */
-    float *snapshot;       /* the owned pieces in the order of checkpoint_next, or NULL */
+    int descriptor;  /* of the file on a disk; -1: not open on this rank */
+    int *owner;      /* [piece_count]: the rank that holds the piece and computes its checksum */
+    int *receiver;   /* [ranks]: gets the pieces of each rank; itself: they are not sent */
+    float *snapshot; /* the owned pieces in the order of checkpoint_next, or NULL */
     unsigned char *mapped; /* the file in memory, or NULL */
 };
 

@@ -394,6 +394,9 @@ static bool units_read(struct hdf5_reader *file, struct checkpoint_contents *con
     contents->layout = allocate(count, sizeof *contents->layout);
     json_object_foreach(file->objects, path, object)
     {
+        const char *fault = json_string_value(json_object_get(object, "fault"));
+        if (fault != NULL)
+            return hdf5_refuse(file, error, "%s: %s", path, fault);
         if (unit_of(path) != NULL && !unit_read(file, unit_of(path), contents, error))
             return false;
     }

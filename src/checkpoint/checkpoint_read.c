@@ -56,10 +56,13 @@ static bool tensors_equal(const struct unit_tensor *a, const struct unit_tensor 
 /* Write the name and the shape of a tensor, which may be NULL. */
 static void tensor_text(const struct unit_tensor *tensor, char *text, size_t size)
 {
-    char shape[64] = "";
-    if (tensor != NULL)
-        vector_shape_text(tensor->shape, tensor->dimensions, shape, sizeof shape);
-    snprintf(text, size, "%s %s", tensor != NULL ? tensor->name : "no tensor", shape);
+    char shape[64];
+    if (tensor == NULL) {
+        snprintf(text, size, "no tensor");
+        return;
+    }
+    vector_shape_text(tensor->shape, tensor->dimensions, shape, sizeof shape);
+    snprintf(text, size, "%s %s", tensor->name, shape);
 }
 
 bool checkpoint_fits(const struct checkpoint_contents *contents, const struct flat_model *flat,

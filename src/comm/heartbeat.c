@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "comm/watch.h"
@@ -34,6 +35,7 @@ static struct {
     MPI_Comm communicator;
     int rank, size;
     int deputy;         /* the rank that prints that rank 0 is silent */
+    bool first;         /* no lower rank is on this host */
     bool warned;        /* of silent ranks */
     double turned;      /* clock_now() of the last turn */
     double next;        /* clock_now() of the next report */
@@ -47,6 +49,7 @@ static _Atomic double collective_timeout, heartbeat_timeout, stall_seconds;
 static struct {
     pthread_mutex_t lock;
     struct comm_request request; /* of heartbeat_show; without a group: none */
+    bool given_up;               /* the request stays until the job ends */
 } shown = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void comm_set_timeout(double seconds)
@@ -72,7 +75,8 @@ void comm_set_stall_warning(double seconds)
 void heartbeat_show(const struct comm_request *request)
 {
     pthread_mutex_lock(&shown.lock);
-    shown.request = request != NULL ? *request : (struct comm_request){0};
+    if (!shown.given_up)
+        shown.request = request != NULL ? *request : (struct comm_request){0};
     pthread_mutex_unlock(&shown.lock);
 }
 
@@ -87,6 +91,9 @@ void heartbeat_open(int rank, int size)
         heart.deputy++;
     if (heart.deputy == size)
         heart.deputy = 1;
+    heart.first = true;
+    for (int lower = 0; lower < rank; lower++)
+        heart.first = heart.first && strcmp(comm_host_of(lower), comm_host_of(rank)) != 0;
     heart.request = MPI_REQUEST_NULL;
     heart.turned = clock_now();
     watch_open(&heart.watch, rank == 0 ? size : 1, comm_host_of, heart.turned);
@@ -134,24 +141,24 @@ static struct report report_make(const struct comm_request *current, double wait
 {
     const double timeout = collective_timeout;
     struct report report = {.status = status_read(now), .late = -1};
-    pthread_mutex_lock(&shown.lock);
-    const struct comm_request other = shown.request;
-    pthread_mutex_unlock(&shown.lock);
-    if (other.group != NULL && (current == NULL || now - other.began > waited)) {
-        current = &other;
-        waited = now - other.began;
-    }
     groups_report(&report);
-    if (current == NULL)
-        return report;
-    request_describe(current, report.what, sizeof report.what);
-    report.group = current->group->identity;
-    report.size = current->group->comm.size;
-    report.sequence = current->sequence;
-    report.peer = current->call.peer;
-    report.waited = waited;
-    if (timeout > 0)
-        report.late = waited - timeout;
+    pthread_mutex_lock(&shown.lock); /* the group of a shown request is open */
+    const struct comm_request *other = &shown.request;
+    if (other->group != NULL && (current == NULL || now - other->began > waited)) {
+        current = other;
+        waited = now - other->began;
+    }
+    if (current != NULL) {
+        request_describe(current, report.what, sizeof report.what);
+        report.group = current->group->identity;
+        report.size = current->group->comm.size;
+        report.sequence = current->sequence;
+        report.peer = current->call.peer;
+        report.waited = waited;
+        if (timeout > 0)
+            report.late = waited - timeout;
+    }
+    pthread_mutex_unlock(&shown.lock);
     return report;
 }
 
@@ -206,10 +213,11 @@ static void reports_exchange(const struct report *own, double now)
     }
 }
 
-/* Print the reason and end the job. */
+/* Print the reason, once per host, and end the job. */
 static _Noreturn void job_end(const char *text, const char *option)
 {
-    fprintf(stderr, "vittrain: failure: %s; see mesh.%s\n", text, option);
+    if (heart.first || heart.rank == heart.deputy)
+        fprintf(stderr, "vittrain: failure: %s; see mesh.%s\n", text, option);
     fflush(stderr);
     failure_end();
 }
@@ -217,7 +225,10 @@ static _Noreturn void job_end(const char *text, const char *option)
 void heartbeat_report_silent(void)
 {
     char *text = NULL;
-    if (pthread_mutex_trylock(&lock) != 0)
+    struct timespec patience; /* a turn may wait for a dead rank */
+    clock_gettime(CLOCK_REALTIME, &patience);
+    patience.tv_sec += 1;
+    if (pthread_mutex_timedlock(&lock, &patience) != 0)
         return;
     if (heart.open && heartbeat_timeout > 0 && (heart.rank == 0 || heart.rank == heart.deputy))
         text = watch_silent(&heart.watch, heart.watch.silence, heart.turned);
@@ -235,7 +246,7 @@ static void silent_warn(double now)
     if (text != NULL && !heart.warned)
         log_alarm("%s", text);
     else if (text == NULL && heart.warned)
-        log_alarm("heartbeats of all ranks arrive again");
+        log_alarm("heartbeats of %s arrive again", heart.rank == 0 ? "all ranks" : "rank 0");
     heart.warned = text != NULL;
     free(text);
 }
@@ -263,6 +274,8 @@ static double report_delay(int rank)
 /* End the job if a limit is exceeded; print warnings. */
 static void table_read(const struct report *own, double now)
 {
+    /* Seconds after the timeout. Rank 0 comes first, then the rank that reports rank 0, then others
+     * that receive nothing from rank 0. A verdict of rank 0 takes up to `silence` + 2 s. */
     const double timeout = heartbeat_timeout, unheard = 4 * heart.watch.silence;
     const double precedence = heart.rank == 0              ? 0
                               : heart.rank == heart.deputy ? 3
@@ -324,7 +337,10 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
                                          .sequence = number,
                                          .began = clock_now() - seconds};
     if (why == NULL) {
-        heartbeat_show(&request);
+        pthread_mutex_lock(&shown.lock);
+        shown.request = request;
+        shown.given_up = true;
+        pthread_mutex_unlock(&shown.lock);
         before_end();
         for (;;)
             pause(); /* a turn of some rank ends the job */
@@ -335,7 +351,7 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
      * message of rank 0. */
     const bool later = strstr(why, "remote process") != NULL;
     const double delay =
-        later ? 2 + 3 * period_now() + report_delay(comm->rank) : report_delay(comm->rank + 1);
+        later ? 3 + 5 * period_now() + report_delay(comm->rank) : report_delay(comm->rank + 1);
     usleep((useconds_t)(delay * 1e6));
     fprintf(stderr, "vittrain: failure: rank %d on %s: %s failed after %.1f s: %s\n", heart.rank,
             comm_host(), text, seconds, why);

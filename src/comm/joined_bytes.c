@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "core/allocate.h"
+#include "core/integer.h"
 
 enum { SHARED_LEAST = 1 << 20 /* smaller copies are not worth a segment */ };
 
@@ -24,6 +25,22 @@ static void copy_open(struct comm *here, int64_t identity, int64_t bytes, struct
     copy->is_mapped = copy->data != NULL;
     if (!copy->is_mapped)
         copy->data = allocate(size, 1);
+}
+
+/* Gather parts of at most `most` bytes. One all-gather of parts of equal size is faster than a
+ * broadcast of each part while all of them are small. */
+static void parts_gather(struct comm *comm, const void *part, int64_t most, const int64_t *begin,
+                         struct joined_bytes *all)
+{
+    const int ranks = comm->size, own = comm->rank;
+    *all =
+        (struct joined_bytes){.data = allocate((size_t)(most * ranks), 1), .bytes = begin[ranks]};
+    if (begin[own + 1] > begin[own])
+        memcpy(all->data + own * most, part, (size_t)(begin[own + 1] - begin[own]));
+    comm_all_gather(comm, all->data, most, COMM_BYTE);
+    for (int rank = 1; rank < ranks; rank++)
+        memmove(all->data + begin[rank], all->data + rank * most,
+                (size_t)(begin[rank + 1] - begin[rank]));
 }
 
 /* Broadcast the parts among the ranks that own a copy. owner[r]: the rank whose copy has the part
@@ -50,12 +67,21 @@ void comm_join(struct comm *comm, void *part, int64_t bytes, struct joined_bytes
     if (comm == NULL || comm->size == 1)
         return;
     const int ranks = comm->size;
-    int64_t *owner = allocate((size_t)ranks, sizeof *owner);
+    int64_t most = 0;
     int64_t *begin = allocate((size_t)ranks + 1, sizeof *begin); /* of the parts, then the end */
     begin[comm->rank + 1] = bytes;
     comm_all_gather(comm, begin + 1, 1, COMM_INT64);
-    for (int rank = 0; rank < ranks; rank++)
+    for (int rank = 0; rank < ranks; rank++) {
+        most = larger(most, begin[rank + 1]);
         begin[rank + 1] += begin[rank];
+    }
+    if (most < SHARED_LEAST / ranks) {
+        parts_gather(comm, part, most, begin, all);
+        free(part);
+        free(begin);
+        return;
+    }
+    int64_t *owner = allocate((size_t)ranks, sizeof *owner);
     struct comm *here = comm_split_node(comm);
     copy_open(here, ((struct group *)here)->identity, begin[ranks], all);
     if (bytes > 0)

@@ -52,7 +52,7 @@ struct flow {
 
 /* Send and receive at the same time, in segments. forwards: a segment is sent once it was received,
  * so that a chain of ranks receives one segment while it sends the one before. */
-static void exchange(const struct comm_request *request, struct flow from, struct flow to,
+static void transfer(const struct comm_request *request, struct flow from, struct flow to,
                      bool forwards)
 {
     const int tag = request->sequence > 0 ? TAG_COLLECTIVE : TAG_BYTES;
@@ -93,9 +93,9 @@ void message_run(const struct comm_request *request)
 {
     const struct flow flow = whole(request, request->call.peer);
     if (request->call.action == COMM_SEND)
-        exchange(request, NONE, flow, false);
+        transfer(request, NONE, flow, false);
     else
-        exchange(request, flow, NONE, false);
+        transfer(request, flow, NONE, false);
 }
 
 /* Reduce to rank 0, then broadcast, so that all ranks get the same bits. */
@@ -104,11 +104,11 @@ void tree_all_reduce(const struct comm_request *request, unsigned char *scratch)
     int rank = request->group->comm.rank, size = request->group->comm.size;
     for (int distance = 1; distance < size; distance *= 2) {
         if (rank & distance) {
-            exchange(request, NONE, whole(request, rank - distance), false);
+            transfer(request, NONE, whole(request, rank - distance), false);
             break;
         }
         if (rank + distance < size) {
-            exchange(request, (struct flow){rank + distance, scratch, request_bytes(request)}, NONE,
+            transfer(request, (struct flow){rank + distance, scratch, request_bytes(request)}, NONE,
                      false);
             combine(request->call.type, request->call.operation, request->call.buffer, scratch,
                     request->call.count);
@@ -125,17 +125,17 @@ void tree_broadcast(const struct comm_request *request, int root)
     while (distance < size && !(position & distance))
         distance *= 2;
     if (position != 0)
-        exchange(request, whole(request, (position - distance + root) % size), NONE, false);
+        transfer(request, whole(request, (position - distance + root) % size), NONE, false);
     for (distance /= 2; distance > 0; distance /= 2)
         if (position + distance < size)
-            exchange(request, NONE, whole(request, (position + distance + root) % size), false);
+            transfer(request, NONE, whole(request, (position + distance + root) % size), false);
 }
 
 void chain_broadcast(const struct comm_request *request)
 {
     const int rank = request->group->comm.rank, size = request->group->comm.size;
     const int position = (rank - request->call.peer + size) % size;
-    exchange(request, position > 0 ? whole(request, (rank + size - 1) % size) : NONE,
+    transfer(request, position > 0 ? whole(request, (rank + size - 1) % size) : NONE,
              position < size - 1 ? whole(request, (rank + 1) % size) : NONE, position > 0);
 }
 
@@ -149,7 +149,7 @@ void tree_all_gather(const struct comm_request *request, unsigned char *scratch)
     memcpy(scratch, data + rank * block, (size_t)block);
     for (int have = 1; have < size; have *= 2) {
         int64_t bytes = (have < size - have ? have : size - have) * block;
-        exchange(request, (struct flow){(rank + have) % size, scratch + have * block, bytes},
+        transfer(request, (struct flow){(rank + have) % size, scratch + have * block, bytes},
                  (struct flow){(rank - have + size) % size, scratch, bytes}, false);
     }
     memcpy(data + rank * block, scratch, (size_t)((size - rank) * block));
@@ -172,7 +172,7 @@ void pairwise_all_to_all(const struct comm_request *request)
             if (step == 0)
                 memcpy(in.data, out.data, (size_t)out.bytes);
             else
-                exchange(request, in, out, false);
+                transfer(request, in, out, false);
         }
     }
 }

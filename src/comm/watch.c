@@ -105,7 +105,8 @@ static void chosen_write(const struct watch *watch, double silence, double now, 
 
 char *watch_silent(const struct watch *watch, double limit, double now)
 {
-    const double least = fmax(limit - 2 * watch->period, limit / 2);
+    const double least =
+        fmax(fmax(limit - 2 * watch->period, limit / 2), fmin(limit, watch->silence));
     struct text_stream text;
     if (watch_longest_silence(watch, now) < limit)
         return NULL;
@@ -126,7 +127,7 @@ static const struct report_group *member_find(const struct report *report, int64
 
 /* Choose the ranks that the collective of rank `waiting` lacks. Return false while this is not
  * known: a rank may have changed since its report, or all missing ranks wait themselves, so that
- * the cause is another collective. After some seconds the question is settled by what is known. */
+ * the cause is another collective. `longest` seconds after the timeout, choose by what is known. */
 static bool missing_choose(const struct watch *watch, int waiting, double now)
 {
     const struct watched *one = &watch->rank[waiting];
@@ -153,17 +154,25 @@ static bool missing_choose(const struct watch *watch, int waiting, double now)
     return one->report.late >= longest || (settled && (caused || missing == 0));
 }
 
+/* True if a lower rank waits in the same collective, for which the answer is the same. */
+static bool is_repeated(const struct watch *watch, int rank)
+{
+    const struct report *report = &watch->rank[rank].report;
+    for (int lower = 0; lower < rank && report->sequence > 0; lower++) {
+        const struct report *other = &watch->rank[lower].report;
+        if (other->what[0] != '\0' && other->late >= 0 && other->group == report->group &&
+            other->sequence == report->sequence)
+            return true;
+    }
+    return false;
+}
+
 char *watch_missing(const struct watch *watch, double now)
 {
-    const struct report *last = NULL; /* the other ranks of a collective give the same answer */
     for (int rank = 0; rank < watch->size; rank++) {
         const struct report *report = &watch->rank[rank].report;
-        const bool again = last != NULL && last->group == report->group &&
-                           last->sequence == report->sequence && report->sequence > 0;
-        if (report->what[0] == '\0' || report->late < 0 || again)
-            continue;
-        last = report;
-        if (!missing_choose(watch, rank, now))
+        if (report->what[0] == '\0' || report->late < 0 || is_repeated(watch, rank) ||
+            !missing_choose(watch, rank, now))
             continue;
         bool missing = false;
         for (int other = 0; other < watch->size; other++)

@@ -136,7 +136,7 @@ static bool run_replay(const char *folder, const struct options *options,
         error_defer(app_output_arrived(error));
     }
     trainer_close(&trainer);
-    return comm_agree(world, error);
+    return comm_share_error(world, error);
 }
 
 static void verify_run(const struct options *unused, const struct command_line *line,

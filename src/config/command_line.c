@@ -87,9 +87,8 @@ static bool parse_word(const char *word, const char *next, const char *const *co
 {
     if (word[0] == '-' && word[1] != '\0')
         return parse_flag(word, next, line, error);
-    if (option_is_setting(word) || is_deck(word)) {
+    if (option_is_setting(word) || is_deck(word))
         return setting_add(word, line, error);
-    }
     if (line->command == NULL && line->operand_count == 0) {
         if (strcmp(word, "help") == 0) {
             line->help = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Read and write decks. */
+/* Read decks. */
 #include "config/deck.h"
 
 #include <ctype.h>

@@ -37,8 +37,8 @@ static bool optimizer_in(const struct options *options, unsigned set)
     return (1u << options->optim.name & set) != 0;
 }
 
-/* options_settle makes one pass over the table: if the option of a condition has a condition of its
- * own, it precedes the options with the first one, or they have that condition, too. */
+/* options_settle makes one pass over the table. If option A depends on B, and B depends on C, then
+ * B is before A in the list, or A depends on C, too. */
 #define CONDITION(name, expression, words)                                                         \
     static bool name##_holds(const struct options *o)                                              \
     {                                                                                              \

@@ -72,8 +72,7 @@ static int columns_lacking(FILE *table, const char *header)
     int count = 0;
     if (length > 0 && line[length - 1] == '\n') {
         const char *rest = header + length - 1;
-        line[length - 1] = '\0';
-        if (strncmp(header, line, strlen(line)) != 0 || (*rest != '\0' && *rest != ','))
+        if (strncmp(header, line, (size_t)length - 1) != 0 || (*rest != '\0' && *rest != ','))
             count = -1;
         for (; count >= 0 && *rest != '\0'; rest++)
             count += *rest == ',';

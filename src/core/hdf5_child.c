@@ -135,7 +135,9 @@ static char *child_failed(struct hdf5_reader *reader, struct error *error)
     bool is_damaged = status == 0;
     for (int n = 0; n < CRASHES; n++)
         is_damaged |= number == crashes[n];
-    if (number != 0)
+    if (number == SIGALRM)
+        snprintf(reason, sizeof reason, "did not end within %d s", WALL_SECONDS);
+    else if (number != 0)
         snprintf(reason, sizeof reason, "ended with signal %d (%s)", number, strsignal(number));
     else
         snprintf(reason, sizeof reason, "ended early with exit code %d", WEXITSTATUS(status));
@@ -161,7 +163,7 @@ char *hdf5_child_describe(struct hdf5_reader *reader, struct error *error)
         return NULL;
     const bool good = word_send(child, reader->path) && word_send(child, datasets) &&
                       bytes_receive(child, length, LENGTH);
-    const size_t bytes = strtoull(length, NULL, LENGTH);
+    const size_t bytes = strtoull(length, NULL, 16);
     if (good && bytes <= text_most) {
         text = allocate(bytes + 1, 1);
         if (bytes_receive(child, text, bytes))
@@ -210,11 +212,19 @@ static void *allocate_or_crash(size_t bytes)
     return memory;
 }
 
+/* A program's error, such as no memory, ends the child like a crash of the library. */
+static void crash(int exit_code)
+{
+    (void)exit_code;
+    abort();
+}
+
 _Noreturn void hdf5_child_run(void)
 {
     char *path = NULL, *datasets = NULL;
     size_t size = 0, datasets_size = 0;
     json_set_alloc_funcs(allocate_or_crash, free);
+    error_on_abort(crash);
     if (!hdf5_child_limit(CPU_SECONDS))
         _exit(ERROR_MEMORY);
     while (getdelim(&path, &size, '\0', stdin) > 0 &&

@@ -21,6 +21,7 @@ struct walk {
     struct hdf5_errors *errors;
     json_t *objects, *attributes; /* of the current object */
     const char *path;             /* of the current object */
+    char last[HDF5_NAME];         /* a copy, which is valid after the visit */
     const char *datasets;         /* of hdf5_reader */
 };
 
@@ -411,6 +412,7 @@ static herr_t link_describe(hid_t file, const char *path, const H5L_info_t *link
     json_t *to = json_object();
     char target[HDF5_NAME];
     walk->path = link != NULL ? path : "";
+    snprintf(walk->last, sizeof walk->last, "%s", walk->path);
     if (link == NULL || link->type == H5L_TYPE_HARD)
         object_describe(walk, file, path, to);
     else
@@ -440,9 +442,12 @@ char *hdf5_describe(const char *path, const char *datasets)
                &base, &needed) == 3)
         snprintf(errors.reason, sizeof errors.reason,
                  "it is truncated: it has %lld of its %lld bytes", bytes, needed);
-    if (!good)
-        value_put(description, "fault",
-                  value_name(errors.reason[0] != '\0' ? errors.reason : "HDF5 cannot read it"));
+    if (!good) {
+        char fault[HDF5_NAME + sizeof errors.reason];
+        snprintf(fault, sizeof fault, "%s%s%s", walk.last, walk.last[0] != '\0' ? ": " : "",
+                 errors.reason[0] != '\0' ? errors.reason : "HDF5 cannot read it");
+        value_put(description, "fault", value_name(fault));
+    }
     char *text = json_dumps(description, JSON_COMPACT);
     ENSURE_MEMORY(text != NULL, "no memory for JSON");
     json_decref(description);

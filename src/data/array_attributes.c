@@ -83,12 +83,16 @@ bool array_class_names(const struct array_path *source, const char *array, struc
     json_t *attributes = array_attributes(source, array);
     const json_t *list = json_object_get(attributes, "class_names"), *name;
     size_t n;
+    bool are_texts = json_array_size(list) <= CLASSES_MOST;
     if (json_is_string(list))
         listing_add(names, json_string_value(list));
-    json_array_foreach(json_array_size(list) <= CLASSES_MOST ? list : NULL, n, name)
+    json_array_foreach(list, n, name)
     {
-        if (json_is_string(name))
-            listing_add(names, json_string_value(name));
+        are_texts = are_texts && json_is_string(name);
+    }
+    json_array_foreach(are_texts ? list : NULL, n, name)
+    {
+        listing_add(names, json_string_value(name));
     }
     json_decref(attributes);
     return names_check(source->path, array, names, error);

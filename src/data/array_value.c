@@ -303,8 +303,10 @@ bool array_rule_set(struct array *array, const json_t *attributes, struct error 
     const int count = numbers_get(attributes, "missing_value", values, ARRAY_MISSING);
     for (int n = 0; n < count; n++)
         missing_add(array, values[n]);
-    if (array->kind == 'i' &&
-        strcasecmp(array_attribute_text(attributes, "_Unsigned"), "true") == 0)
+    const bool is_unsigned =
+        strcasecmp(array_attribute_text(attributes, "_Unsigned"), "true") == 0 ||
+        (numbers_get(attributes, "_Unsigned", values, 1) > 0 && values[0] == 1);
+    if (array->kind == 'i' && is_unsigned)
         unsigned_use(array);
     if (array->fill == default_fill(array))
         missing_add(array, array->fill);

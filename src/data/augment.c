@@ -56,11 +56,6 @@ static double round_15(double value)
     return rint(value * 1e15) / 1e15;
 }
 
-static int32_t fixed_point(double value)
-{
-    return (int32_t)floor(value * 65536.0 + 0.5);
-}
-
 void augment_rotation(double degrees, int64_t width, int64_t height, struct pixel_plan *plan)
 {
     double turn = fmod(degrees, 360.0);

@@ -23,7 +23,7 @@ struct crop {
     struct image_size resize;  /* otherwise: target size of the resize */
     enum resize_choice resize_to;
     bool window;           /* or no resize: only the pixels of the crop are read (window.h) */
-    enum crop_choice take; /* then */
+    enum crop_choice take; /* crop after the resize */
     int64_t pad;           /* zeros added to each side before cropping */
     enum resize_filter filter;
     bool scaled_decode; /* a JPEG may be decoded at 1/2, 1/4 or 1/8 if the result is not smaller

@@ -245,12 +245,6 @@ static void image_move(const struct changed_image *image, const struct pixel_pla
         }
 }
 
-/* Same rounding as Pillow. */
-static int32_t fixed_point(double value)
-{
-    return (int32_t)floor(value * 65536.0 + 0.5);
-}
-
 /* Shear around the upper left corner; x and y are the tangents of the angles. The matrix is the
  * inverse mapping of a pixel's centre, with the signs that torchvision's affine passes to
  * Pillow. */

@@ -4,6 +4,7 @@
 #ifndef VITTRAIN_DATA_IMAGE_CHANGE_H
 #define VITTRAIN_DATA_IMAGE_CHANGE_H
 
+#include <math.h>
 #include <stdint.h>
 
 #include "device/image.h"
@@ -44,5 +45,11 @@ struct changed_image {
 
 /* Apply a change. Geometric changes take the nearest pixel, and zeros outside. */
 void image_change(const struct changed_image *image, const struct image_change *change);
+
+/* Convert to 16.16 fixed point, with Pillow's rounding (struct pixel_plan). */
+static inline int32_t fixed_point(double value)
+{
+    return (int32_t)floor(value * 65536.0 + 0.5);
+}
 
 #endif

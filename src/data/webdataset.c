@@ -637,8 +637,8 @@ static bool check_record(const struct dataset *dataset, int64_t record,
     struct image_header header;
     if (entry->label >= dataset->classes)
         return error_set(error, ERROR_DATA,
-                         "label %d is out of range: the file of class names, or the training split "
-                         "without one, has %lld classes",
+                         "label %d is out of range: there are %lld classes (in the file of class "
+                         "names, else in the training split)",
                          entry->label, (long long)dataset->classes);
     const bool full = record_check_is_full(options);
     if (options->data.check == CHECK_NONE && !full)

@@ -70,8 +70,8 @@ struct plan {
 MUST_CHECK bool plan_open(struct plan *plan, const struct options *options, int ranks,
                           int node_ranks, struct error *error);
 
-/* Return the plan with another strategy and its default mesh.shard, and with
- * other checkpoint_activations. If the strategy is that of the options, mesh.shard is kept. */
+/* Return the plan with another strategy and its default mesh.shard, and with other
+ * checkpoint_activations. If the strategy is that of the options, mesh.shard is kept. */
 struct plan plan_with(const struct plan *plan, enum strategy_choice strategy,
                       enum checkpoint_activations_choice checkpoint_activations);
 

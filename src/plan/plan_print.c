@@ -412,8 +412,8 @@ struct kernel_row {
     const char *precision;
     int64_t call;
     const char *unit, *operation, *kernel_family, *result;
-    const char
-        *shape; /* of matrix products: rows x columns x inner, or heads x tokens x head width */
+    /* Of matrix products: rows x columns x inner, or heads x tokens x head width. */
+    const char *shape;
     double flops, bytes;
 };
 

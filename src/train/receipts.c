@@ -76,7 +76,7 @@ bool receipt_table_read(struct receipt_table *table, const char *text, const cha
     next_line(&rest);
     bool good = rest != NULL && strncmp(table->header, first_columns, strlen(first_columns)) == 0;
     table->has_grains = text_ends_with(table->header, last_column);
-    for (const char *c = table->header; c != NULL; c = strchr(c + 1, ','))
+    for (const char *c = good ? table->header : NULL; c != NULL; c = strchr(c + 1, ','))
         hashes++;
     hashes -= table->has_grains;
     for (int64_t before = 0; good;) {

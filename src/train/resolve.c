@@ -241,14 +241,24 @@ static bool targets_check(const struct options *options, const struct dataset *d
     double weights = 0;
     for (int i = 0; i < train->weights.count; i++)
         weights += train->weights.value[i];
+    if (has_targets && has_planes != is_dense)
+        return error_set(error, ERROR_USAGE,
+                         has_planes ? "data.y=%s has planes of targets: set model.head=dense"
+                                    : "model.head=dense predicts planes of several pixels, and "
+                                      "data.y=%s has none: leave it out",
+                         options->data.y);
+    if (weighs && has_targets && !(weights > FLT_MIN && weights < FLT_MAX))
+        return error_set(error, ERROR_USAGE,
+                         "train.weights: their sum is %g, which leaves nothing to learn or is too "
+                         "large: set one above 0",
+                         weights);
     const struct {
         bool is_wrong;
         const char *text;
     } rules[] = {
-        {has_targets && has_planes && !is_dense,
-         "data.y has planes of targets: set model.head=dense"},
-        {is_dense && !(has_targets && has_planes),
-         "model.head=dense predicts planes of several pixels, and data.y has none: leave it out"},
+        {is_dense && !has_targets,
+         "model.head=dense predicts planes, and the data has one label for each image: leave it "
+         "out"},
         {has_targets && mix_is_asked_for(options), "augment.mixup and augment.cutmix mix single "
                                                    "labels, and the data has other targets: leave "
                                                    "these options out"},
@@ -258,8 +268,6 @@ static bool targets_check(const struct options *options, const struct dataset *d
         {weighs && !has_targets,
          "train.weights applies to outputs that are numbers, planes or several labels, and each "
          "sample of the data has one label: leave it out"},
-        {weighs && !(weights > FLT_MIN && weights < FLT_MAX),
-         "train.weights: their sum leaves nothing to learn or is too large: set one above 0"},
         {!has_planes &&
              (train->row_weight != ROW_WEIGHT_NONE || train->ignore_label != IGNORE_NONE),
          "train.row_weight and train.ignore_label need planes of targets (model.head=dense): leave "

@@ -76,18 +76,34 @@ static json_t *rank_to_json(const struct trainer *trainer)
     return rank;
 }
 
-/* Return an array with the figures of all ranks, on other ranks than 0 an empty one. Collective. */
+/* Return an array with the figures of all ranks, on other ranks than 0 an empty one. The ranks send
+ * values without names, which are those of rank 0. Collective. */
 static json_t *ranks_gather(const struct trainer *trainer)
 {
-    json_t *ranks = json_array();
+    json_t *ranks = json_array(), *own = rank_to_json(trainer), *values = json_array(), *value;
     struct joined_bytes all;
     json_error_t end;
-    char *text = value_to_text(rank_to_json(trainer));
+    const char *name;
+    json_object_foreach(own, name, value)
+    {
+        value_append(values, json_incref(value));
+    }
+    char *text = value_to_text(values);
     comm_join(trainer->run.world, text, (int64_t)strlen(text), &all);
-    for (int64_t at = 0; trainer->run.world->rank == 0 && at < all.bytes; at += end.position)
-        value_append(ranks, json_loadb((const char *)all.data + at, (size_t)(all.bytes - at),
-                                       JSON_DISABLE_EOF_CHECK, &end));
+    for (int64_t at = 0; trainer->run.world->rank == 0 && at < all.bytes; at += end.position) {
+        json_t *rank = json_object();
+        size_t i = 0;
+        values = json_loadb((const char *)all.data + at, (size_t)(all.bytes - at),
+                            JSON_DISABLE_EOF_CHECK, &end);
+        json_object_foreach(own, name, value)
+        {
+            value_put(rank, name, json_incref(json_array_get(values, i++)));
+        }
+        json_decref(values);
+        value_append(ranks, rank);
+    }
     comm_joined_free(&all);
+    json_decref(own);
     return ranks;
 }
 

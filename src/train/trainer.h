@@ -129,7 +129,7 @@ struct run_receipts {
 struct trainer {
     struct run run;
     char *data;        /* rank 0: description of both splits, for checkpoints (resume.h) */
-    double peak_flops; /* of a rank (train/peak.h); NAN: unknown, and on other ranks than 0 */
+    double peak_flops; /* of a rank (train/hardware.h); NAN: unknown, and on other ranks than 0 */
     int64_t steps_per_epoch, total_steps;
     struct schedule schedule;
     struct control control;

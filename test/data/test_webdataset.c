@@ -3,6 +3,7 @@
 /* WebDataset's tar shards: formats of archives, splits and patterns, labels and class names,
  * damage, also random damage. */
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -317,6 +318,27 @@ TEST(changes_while_open_are_errors)
     assert_error(&error, ERROR_DATA, "a.tar is truncated");
     dataset_advise(&dataset, 0, 3);
     free(bytes.data);
+}
+
+static void open_with_limit(void *unused)
+{
+    const struct rlimit limit = {.rlim_cur = 30, .rlim_max = 30};
+    assert_null(unused);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    split_fails(SPLIT_TRAIN, "the limit is 30 (ulimit -n)");
+}
+
+/* All shards stay open; the limit of open files is named. A hard limit cannot be raised again. */
+TEST(limit_of_open_files_is_named)
+{
+    char name[16], output[1024];
+    for (int i = 0; i < 40; i++) {
+        snprintf(name, sizeof name, "%02d.tar", i);
+        shard_make(name, "ustar", "0.cls=2|0.jpg");
+    }
+    split_opens(SPLIT_TRAIN, 40);
+    dataset_close(&dataset);
+    assert_int_equal(child_run(open_with_limit, NULL, output, sizeof output), 0);
 }
 
 /* ---- Random damage. */

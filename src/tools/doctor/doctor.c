@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `doctor` checks a cluster before a run: the ranks gather their facts, then rank 0
- * prints a row for each check. If a node does not respond, the watch of collectives (comm/watch.c)
- * names it and ends the job. */
+ * prints a row for each check. If a node does not respond, the heartbeat (comm/heartbeat.c) names
+ * it and ends the job. */
 #include "tools/doctor/doctor.h"
 
 #include <jansson.h>
