@@ -40,7 +40,7 @@ OPTION(model, init, "none",
        TEXT(.flags = "pretrained=FILE.safetensors initial-checkpoint=FILE.safetensors "
                      "finetune=FILE.safetensors"),
        "Source of the initial weights: none (random), a FILE.safetensors, a checkpoint of a model "
-       "of the same shape, or a run folder (its best weights), also on a remote (docs/store.md). "
+       "of the same shape, or a run folder (its best weights). "
        "With safetensors, a head of another size is initialized at random and position embeddings "
        "are resized to the model's grid.")
 OPTION(model, image, "auto",
