@@ -54,6 +54,12 @@ static bool row_write(struct csv *csv, const struct bench_host *host, const stru
         whole.framework = "vittrain";
         whole.version = version_number;
     }
+    char gpu[128] = ""; /* scripts cut rows at each comma */
+    if (row->gpu != NULL)
+        snprintf(gpu, sizeof gpu, "%s", row->gpu);
+    for (char *comma = gpu; (comma = strchr(comma, ',')) != NULL;)
+        *comma = ' ';
+    whole.gpu = row->gpu != NULL ? gpu : NULL;
     whole.precision = row->precision != NULL ? row->precision : "fp32";
     whole.batch = row->batch > 0 ? row->batch : NAN;
     whole.ranks = larger(row->ranks, 1);
