@@ -40,7 +40,7 @@ class Fact(NamedTuple):
         if not self.cell(run, run) or self.group != "Quality":
             return ""
         if self.key == "train_loss":
-            return "mean of the last epoch"
+            return train_span(run)
         if self.key.startswith("last"):
             return run.weights_text(run.last_step())
         found = run.evaluation(self.split) if self.split else run.detailed()
@@ -133,8 +133,21 @@ def busy(run):
 
 
 def train_loss(run):
-    last = num(run.epochs[-1].get("train_loss")) if run.epochs else NAN
+    last = num(get(run.epochs[-1:], "0.train_loss"))
     return known(run.number("train.loss"), last, run.last("loss", "train"))
+
+
+def train_span(run):
+    """The steps that the training loss belongs to: of an epoch, or of a row of the log."""
+    ends = [run.number("steps"), num(get(run.epochs[-1:], "0.step"))]
+    losses = [run.number("train.loss"), num(get(run.epochs[-1:], "0.train_loss"))]
+    end = known(*[end for end, loss in zip(ends, losses) if not math.isnan(loss)])
+    start = end - (end - 1) % (run.number("steps_per_epoch") or NAN)
+    if math.isnan(end):
+        end = run.last("step", "train")
+        start = end + 1 - ([NAN] + [extent[0] for extent in run.extents().values()])[-1]
+    span = show("count", start), show("count", end)
+    return "mean of steps %s to %s" % span if start <= end else "mean of the last epoch"
 
 
 def per_rank(run):
@@ -407,7 +420,7 @@ def markdown(value):
 def sheet_splits(run):
     rows = []
     if isinstance(run.result.get("train"), dict):
-        weights = "mean of the last epoch, during training"
+        weights = train_span(run) + ", during training"
         rows.append(dict(run.result["train"], split="training", weights=weights))
     for split, name in (("val", "validation"), ("test", "test")):
         shown = [run.evaluation(split)] + run.evaluations(split)[-1:]
