@@ -92,8 +92,14 @@ def defaults():
     return {key: "" if value == "(empty)" else value for key, value in found}
 
 
+UNITS = {"s": 1, "m": 60, "h": 3600, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
+
+
 def same_value(one, other):
-    return one == other or num(one) == num(other)
+    """True for equal texts, numbers, durations (600 and 10m) and sizes."""
+    units = [next(unit for unit in UNITS if value.endswith(unit)) for value in (one, other)]
+    amounts = [num(v[: len(v) - len(u)]) * UNITS[u] for v, u in zip((one, other), units)]
+    return one == other or amounts[0] == amounts[1]
 
 
 class Run:
