@@ -318,8 +318,8 @@ class Run:
 
     def settings(self):
         """Options that differ from their defaults: (key, value, default)."""
-        presets, unknown = defaults(), "(unknown option)" if defaults() else ""
-        rows = ((key, value, presets.get(key, unknown)) for key, value in self.deck.items())
+        presets = defaults() or dict.fromkeys(self.deck, "")
+        rows = [(key, value, presets[key]) for key, value in self.deck.items() if key in presets]
         return [row for row in rows if not same_value(row[1], row[2])]
 
     # -- values of metrics.csv

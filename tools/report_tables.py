@@ -584,5 +584,8 @@ def sheet_options(runs):
                 rows.append([key] + values)
     elif not defaults():
         title, note = "Options", "The defaults are unknown: the program vittrain was not found."
+    else:
+        other = ["%s=%s" % item for item in runs[0].deck.items() if item[0] not in defaults()]
+        note = "Options of another version: %s." % ", ".join(other) if other else ""
     columns = [(name, "code", str(at)) for at, name in enumerate(["option"] + names)]
     return Sheet(title, "decks", rows, columns, note)
