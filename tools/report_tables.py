@@ -169,8 +169,8 @@ def epoch_seconds(run):
 # Functions that return the function of a fact
 
 
-def step(name):
-    return lambda run: run.step_mean(name)
+def step(name, weight=0):
+    return lambda run: run.step_mean(name, weight)
 
 
 def share(name):
@@ -253,7 +253,7 @@ FACT_TABLE = {
         ("Scaling efficiency", "efficiency", "share", efficiency, 1),
         ("FLOPs per image", "flops_per_image", "flops"),
         ("Step time", "step_seconds", "seconds", step("step_seconds"), -1),
-        ("MFU", "peak_share", "share", step("peak_share"), 1),
+        ("MFU", "peak_share", "share", step("peak_share", 1), 1),
         ("Waiting for data", "data_share", "share", share("data_seconds"), -1),
         ("Waiting for communication", "exposed_comm_share", "share", waiting, -1),
         ("Communication thread busy", "comm_share", "share", share("comm_seconds")),
