@@ -367,10 +367,13 @@ class Run:
         step = num(match.group(1)) if match else NAN
         return "best", known(self.number("best.step"), self.number("test.step"), step)
 
-    def weights_text(self, step):
+    def weights_names(self, step):
         kind, used = self.used()
         best, last = kind == "best" and step == used, step == self.last_step()
-        names = [name for name, is_so in (("best", best), ("last", last)) if is_so]
+        return [name for name, is_so in (("best", best), ("last", last)) if is_so]
+
+    def weights_text(self, step):
+        names = self.weights_names(step)
         at = "step %s" % show("count", step)
         return "%s weights, %s" % (" and ".join(names), at) if names else "weights of " + at
 

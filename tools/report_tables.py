@@ -44,7 +44,8 @@ class Fact(NamedTuple):
         if self.key.startswith("last"):
             return run.weights_text(run.last_step())
         found = run.evaluation(self.split) if self.split else run.detailed()
-        return run.weights_text(found["step"])
+        split = "" if self.split else ", %s split" % dict(SPLITS)[found["split"]].lower()
+        return run.weights_text(found["step"]) + split
 
 
 def epochs_text(run):
@@ -305,6 +306,12 @@ def fact_name(fact, runs):
     return fact.name.replace("top-1", name)
 
 
+def detailed_kinds(run):
+    """Split and weights of the metrics of classes; weights can be both the best and the last."""
+    found = run.detailed()
+    return {(found["split"], name) for name in run.weights_names(found["step"])}
+
+
 def fact_best(fact, runs, run):
     """True if no run that can be compared has a better value and one has another value."""
     own, quality = fact.value(run, runs[0]), fact.group == "Quality"
@@ -315,6 +322,8 @@ def fact_best(fact, runs, run):
     if quality:
         others = [(o, v) for o, v in others if o.task() == run.task()]
     elif any(difference(other, run) for other, _ in others):
+        return False
+    if fact.key == "macro_f1" and not set.intersection(*[detailed_kinds(o) for o, _ in others]):
         return False
     if fact.group == "Time" and any(o.last_step() != run.last_step() for o, _ in others):
         return False
