@@ -50,7 +50,16 @@ CHOSEN_ON_TEST = (
 COMPARED = (
     "A dot marks the best value of a row. Speed-up and scaling efficiency are relative to run A."
 )
-UNKNOWN = "<p>Unknown: the run has not ended.</p>\n"
+UNKNOWN = {
+    "failed": "the run failed before these figures were written",
+    "interrupted": "the run was interrupted before these figures were written",
+    "still running": "the run has not ended",
+}
+
+
+def unknown(run):
+    why = UNKNOWN.get(run.status(), "the run folder does not contain these figures")
+    return "<p>Unknown: %s.</p>\n" % why
 
 
 class Page:
@@ -428,7 +437,7 @@ class Page:
         ]
         parts += [self.guarded("head", self.head), "<main>\n"]
         parts += [self.guarded("curves", self.curves), self.guarded("errors", self.errors)]
-        each, table = self.each, lambda sheet: lambda run, _: sheet(run).html() or UNKNOWN
+        each, table = self.each, lambda sheet: lambda run, _: sheet(run).html() or unknown(run)
         for name, title, title_of_several, write in [
             ("summary", "All figures", "All figures side by side", self.summary),
             ("details", "Learning rate, speed and waiting times", "", self.details),
