@@ -51,9 +51,10 @@ class Fact(NamedTuple):
 def epochs_text(run):
     """10, or "3.5 of 10" if the run ended before its last step."""
     each = run.number("steps_per_epoch")
-    planned, done = ratio(run.number("total_steps"), each), ratio(run.last_step(), each)
-    if math.isnan(done + planned):
-        return show("count", known(run.number("epochs"), float(len(run.epochs))))
+    planned = ratio(run.number("total_steps"), each)
+    done = known(ratio(run.last_step(), each), float(len(run.epochs)))
+    if math.isnan(planned):
+        return show("count", known(run.number("epochs"), done))
     of_run = "%.6g of " % (math.floor(10 * done) / 10) if done < planned else ""
     return of_run + "%.6g" % (math.ceil(10 * planned) / 10)
 
