@@ -110,7 +110,7 @@ class Page:
                 parts.append('<p class="reason">%s</p>\n' % esc(run.reason()))
         parts.append(self.figures())
         for at, run in enumerate(self.runs):
-            if run.result.get("chosen_on_test") is True:
+            if run.result.get("chosen_on_test") is True and run.evaluations("val"):
                 parts.append(self.note(CHOSEN_ON_TEST, "" if self.one else self.key(at)))
         return "".join(parts) + "</header>\n"
 
