@@ -410,7 +410,7 @@ def html_cell(kind, value, scope):
     shown = "<code>%s</code>" % esc(value) if kind == "code" else esc(value)
     if kind == "bar":
         share = known(num(value.rstrip(" %")), 0.0) / 100
-        shown += '<span class="bar s0" style="--v:%.2f"></span>' % share
+        shown = '<span class="bar s0" style="--v:%.2f"></span>%s' % (share, shown)
     tag, scope = ("th", ' scope="%s"' % scope) if scope else ("td", "")
     style = "" if kind in LEFT else ' class="n"'
     return "<%s%s%s>%s</%s>" % (tag, scope, style, shown, tag)
