@@ -304,7 +304,9 @@ def fact_name(fact, runs):
     tasks = [run.task() for run in runs]
     names = {"segmentation": "pixel accuracy", "labels": "all labels right"}
     name = names.get(tasks[0], "top-1") if len(set(tasks)) == 1 else "top-1"
-    return fact.name.replace("top-1", name)
+    several = any(len(array(run.evaluation(fact.split).get("outputs"))) > 1 for run in runs)
+    mean_of = ", mean of the outputs" if several and fact.key.endswith(("_r2", "_persistence")) else ""
+    return fact.name.replace("top-1", name) + mean_of
 
 
 def detailed_kinds(run):
