@@ -31,7 +31,7 @@ from report_run import Failure, Run, persistence, read_text, write_file
 from report_tables import FACT, FACTS, FACT_TABLE, SCALING_CONDITIONS, SPLITS, Sheet, difference
 from report_tables import fact_best, fact_known, fact_name, facts_csv, label, markdown
 from report_tables import sheet_attempts, sheet_classes, sheet_options, sheet_outputs
-from report_tables import sheet_ranks, sheet_splits, sheet_units
+from report_tables import sheet_ranks, sheet_splits, sheets_units
 from report_charts import COLOURS, MEASURES, Chart, Drawing, Series, charts_write, measure_values
 from report_charts import points, time_unit
 
@@ -384,6 +384,12 @@ class Page:
         matrix = "<div>%s</div>\n" % shown if count > 20 or len(self.runs) > 2 else ""
         return "".join(parts) + '<div class="pair">\n%s<div>%s</div></div>\n' % (matrix, table)
 
+    def units(self, run, _):
+        return "".join(sheet.html() for sheet in sheets_units(run)) or unknown(run)
+
+    def ranks(self, run, _):
+        return sheet_ranks(run).html() or unknown(run)
+
     def hardware(self, run, at):
         if not len(run.monitor):
             return "<p>Unknown: monitor.csv is missing or has no rows.</p>\n"
@@ -437,13 +443,13 @@ class Page:
         ]
         parts += [self.guarded("head", self.head), "<main>\n"]
         parts += [self.guarded("curves", self.curves), self.guarded("errors", self.errors)]
-        each, table = self.each, lambda sheet: lambda run, _: sheet(run).html() or unknown(run)
+        each = self.each
         for name, title, title_of_several, write in [
             ("summary", "All figures", "All figures side by side", self.summary),
             ("details", "Learning rate, speed and waiting times", "", self.details),
             ("classes", "Quality by split and class", "", lambda: each(self.classes)),
-            ("units", "Step time and memory by unit", "", lambda: each(table(sheet_units))),
-            ("ranks", "Ranks", "", lambda: each(table(sheet_ranks))),
+            ("units", "Step time and memory by unit", "", lambda: each(self.units)),
+            ("ranks", "Ranks", "", lambda: each(self.ranks)),
             ("hardware", "Hardware over time", "", lambda: each(self.hardware)),
             ("decks", "Options and attempts", "Differing options and attempts", self.decks),
             ("trouble", "Warnings, errors and missing files", "", lambda: each(self.troubles)),
@@ -566,8 +572,8 @@ def logbook_page(run):
     facts = [fact for fact in FACTS if fact_known(fact, [run])]
     parts = ["\nRun folder: %s\n" % markdown(run.path)]
     parts.append(Sheet("All figures", "facts", facts, columns).markdown())
-    sheets = [sheet_splits, sheet_classes, sheet_outputs, sheet_units, sheet_ranks]
-    sheets = [sheet(run) for sheet in sheets] + [sheet_options([run]), sheet_attempts(run)]
+    sheets = [sheet_splits(run), sheet_classes(run), sheet_outputs(run), *sheets_units(run)]
+    sheets += [sheet_ranks(run), sheet_options([run]), sheet_attempts(run)]
     parts += [sheet.markdown() for sheet in sheets]
     lines, links = [], {}
     for link in ("last", "best"):

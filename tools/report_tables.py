@@ -305,8 +305,8 @@ def fact_name(fact, runs):
     names = {"segmentation": "pixel accuracy", "labels": "all labels right"}
     name = names.get(tasks[0], "top-1") if len(set(tasks)) == 1 else "top-1"
     several = any(len(array(run.evaluation(fact.split).get("outputs"))) > 1 for run in runs)
-    mean_of = ", mean of the outputs" if several and fact.key.endswith(("_r2", "_persistence")) else ""
-    return fact.name.replace("top-1", name) + mean_of
+    of_mean = several and fact.key.endswith(("_r2", "_persistence"))
+    return fact.name.replace("top-1", name) + ", mean of the outputs" * of_mean
 
 
 def detailed_kinds(run):
@@ -521,12 +521,15 @@ def unit_columns(units, title, kind, ending):
     return [*sums, *((words_of(name, ending), kind, name) for name in names)]
 
 
-def sheet_units(run):
-    columns = [("unit", "text", "unit"), ("parameters", "count", "parameters")]
-    columns += unit_columns(run.units, "step time", "seconds", "_seconds")
-    columns += unit_columns(run.units, "memory", "bytes", "_bytes")
-    note = "Times are means of a training step. Memory is the planned memory of rank 0."
-    return Sheet("Units of the model", "classes", run.units.rows, columns, note)
+def sheets_units(run):
+    first = [("unit", "text", "unit"), ("parameters", "count", "parameters")]
+    times = first + unit_columns(run.units, "step time", "seconds", "_seconds")
+    memory = first[:1] + unit_columns(run.units, "memory", "bytes", "_bytes")
+    note = "Means of a training step%s." % (" of the last attempt" * (len(run.attempts) > 1))
+    return [
+        Sheet("Step time by unit", "classes", run.units.rows, times, note),
+        Sheet("Memory by unit", "classes", run.units.rows, memory, "Planned memory of rank 0."),
+    ]
 
 
 RANKS_MOST = 256
