@@ -30,7 +30,7 @@ from report_values import show, stamp_seconds, text
 from report_run import Failure, Run, persistence, read_text, write_file
 from report_tables import FACT, FACTS, FACT_TABLE, SCALING_CONDITIONS, SPLITS, Sheet, difference
 from report_tables import fact_best, fact_known, fact_name, facts_csv, label, markdown
-from report_tables import sheet_attempts, sheet_classes, sheet_options, sheet_outputs
+from report_tables import sheet_attempts, sheet_classes, sheet_options, sheet_outputs, sheet_phases
 from report_tables import sheet_ranks, sheet_splits, sheets_units
 from report_charts import COLOURS, MEASURES, Chart, Drawing, Series, charts_write, measure_values
 from report_charts import points, time_unit
@@ -51,15 +51,15 @@ COMPARED = (
     "A dot marks the best value of a row. Speed-up and scaling efficiency are relative to run A."
 )
 UNKNOWN = {
-    "failed": "the run failed before these figures were written",
-    "interrupted": "the run was interrupted before these figures were written",
+    "failed": "the run failed before they were written",
+    "interrupted": "the run was interrupted before they were written",
     "still running": "the run has not ended",
 }
 
 
-def unknown(run):
-    why = UNKNOWN.get(run.status(), "the run folder does not contain these figures")
-    return "<p>Unknown: %s.</p>\n" % why
+def unknown(run, figures):
+    why = UNKNOWN.get(run.status(), "the run folder does not contain them")
+    return "<p>%s are unknown: %s.</p>\n" % (figures, why)
 
 
 class Page:
@@ -385,10 +385,11 @@ class Page:
         return "".join(parts) + '<div class="pair">\n%s<div>%s</div></div>\n' % (matrix, table)
 
     def units(self, run, _):
-        return "".join(sheet.html() for sheet in sheets_units(run)) or unknown(run)
+        units = "".join(sheet.html() for sheet in sheets_units(run))
+        return sheet_phases(run).html() + (units or unknown(run, "Time and memory by unit"))
 
     def ranks(self, run, _):
-        return sheet_ranks(run).html() or unknown(run)
+        return sheet_ranks(run).html() or unknown(run, "Measurements of ranks")
 
     def hardware(self, run, at):
         if not len(run.monitor):
@@ -448,7 +449,7 @@ class Page:
             ("summary", "All figures", "All figures side by side", self.summary),
             ("details", "Learning rate, speed and waiting times", "", self.details),
             ("classes", "Quality by split and class", "", lambda: each(self.classes)),
-            ("units", "Step time and memory by unit", "", lambda: each(self.units)),
+            ("units", "Step time and memory", "", lambda: each(self.units)),
             ("ranks", "Ranks", "", lambda: each(self.ranks)),
             ("hardware", "Hardware over time", "", lambda: each(self.hardware)),
             ("decks", "Options and attempts", "Differing options and attempts", self.decks),
@@ -572,8 +573,8 @@ def logbook_page(run):
     facts = [fact for fact in FACTS if fact_known(fact, [run])]
     parts = ["\nRun folder: %s\n" % markdown(run.path)]
     parts.append(Sheet("All figures", "facts", facts, columns).markdown())
-    sheets = [sheet_splits(run), sheet_classes(run), sheet_outputs(run), *sheets_units(run)]
-    sheets += [sheet_ranks(run), sheet_options([run]), sheet_attempts(run)]
+    sheets = [sheet_splits(run), sheet_classes(run), sheet_outputs(run), sheet_phases(run)]
+    sheets += [*sheets_units(run), sheet_ranks(run), sheet_options([run]), sheet_attempts(run)]
     parts += [sheet.markdown() for sheet in sheets]
     lines, links = [], {}
     for link in ("last", "best"):

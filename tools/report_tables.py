@@ -521,6 +521,19 @@ def unit_columns(units, title, kind, ending):
     return [*sums, *((words_of(name, ending), kind, name) for name in names)]
 
 
+def sheet_phases(run):
+    """The parts of the step time. Their source is metrics.csv, so failed runs have them, too."""
+    names = dict(data="data", compute="compute", exposed_comm="communication")
+    rows = [(name, run.step_mean(key + "_seconds")) for key, name in names.items()]
+    rows = [row for row in rows if row[1] >= 0]
+    step_time = run.step_mean("step_seconds")
+    rows += [("other", max(step_time - sum(seconds for _, seconds in rows), 0))] if rows else []
+    columns = [("phase", "text", "0"), ("time", "seconds", "1")]
+    columns.append(("of the step", "bar", lambda row: ratio(row[1], step_time)))
+    note = "Means of all steps. Data and communication are the time spent waiting for them."
+    return Sheet("Step time by phase", "classes", rows, columns, note)
+
+
 def sheets_units(run):
     first = [("unit", "text", "unit"), ("parameters", "count", "parameters")]
     times = first + unit_columns(run.units, "step time", "seconds", "_seconds")

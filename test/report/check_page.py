@@ -325,7 +325,9 @@ def check_unfinished():
         value[attempts][1]["error"] = "step 2: NaN"
         write(os.path.join(path, name), value)
         expect("status", report.Run(path).status(), "failed")
-        contains(page_of(path)[0], '<p class="reason">step 2: NaN</p>')
+        page = page_of(path)[0]
+        contains(page, '<p class="reason">step 2: NaN</p>', ">communication</th>")
+        contains(page, "by unit are unknown: the run failed before" if form == 2 else "blocks.0")
 
 
 def check_damage():
