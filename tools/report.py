@@ -40,8 +40,8 @@ from report_charts import points, time_unit
 
 # Parts of a run's description; a part without a value is left out.
 KIND = (
-    "{model}|initial weights {init}|{data}|data used {data_used}|epochs {epochs}|{optimizer}|"
-    "learning rate {learning_rate}|{strategy}|ranks {ranks}|nodes {nodes}|{precision}"
+    "{model}|initial weights {init}|{data}|data used {data_used}|{epochs}|{optimizer}|"
+    "learning rate {learning_rate}|{strategy}|{ranks}|{precision}"
 ).split("|")
 CHOSEN_ON_TEST = (
     "The best checkpoint was chosen on the test set (data.val=test), so its accuracy is an "
@@ -95,6 +95,9 @@ class Page:
         cells = {key: FACT[key].cell(run, run) for key in FACT}
         cells["data"] = cells["data"].rstrip("/").rpartition("/")[2]
         cells["data_used"] = cells["data_used"].replace("all", "")
+        for key in ("epochs", "ranks", "nodes"):
+            cells[key] += " %s" % (key[:-1] if cells[key] == "1" else key) if cells[key] else ""
+        cells["ranks"] = " on ".join(filter(None, (cells["ranks"], cells["nodes"])))
         parts = [part for part in KIND if cells[part.partition("{")[2].rstrip("}")]]
         status = run.status()
         colour = {"finished": "ok", "failed": "no"}.get(status, "open")
