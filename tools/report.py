@@ -27,7 +27,7 @@ import time
 import export
 from report_values import CONTROL, NAN, Html, array, esc, get, known, letters, mean, num, ratio
 from report_values import show, stamp_seconds, text
-from report_run import Failure, Run, persistence, read_text, write_file
+from report_run import Failure, Run, persistence, printed, read_text, write_file
 from report_tables import FACT, FACTS, FACT_TABLE, SCALING_CONDITIONS, SPLITS, Sheet, difference
 from report_tables import fact_best, fact_known, fact_name, facts_csv, label, markdown
 from report_tables import sheet_attempts, sheet_classes, sheet_options, sheet_outputs, sheet_phases
@@ -465,9 +465,10 @@ class Page:
             shown = self.guarded(name, write) or "<p>None.</p>\n"
             parts += [head % (name, title, count), shown, "</div></details>\n"]
         date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-        end = "</main>\n<footer>Written %s by report.py from the run folder%s. docs/outputs.md "
+        end = "</main>\n<footer>Written %s by %s from the run folder%s. docs/outputs.md "
         end += "explains the numbers.</footer>\n</body>\n</html>\n"
-        return "".join(parts) + end % (date, "" if self.one else "s")
+        program = esc(printed("--version").strip() or "report.py, without the program vittrain")
+        return "".join(parts) + end % (date, program, "" if self.one else "s")
 
 
 SPLIT_WORDS = {"test": "test", "val": "validation"}

@@ -78,17 +78,23 @@ TROUBLE_MOST = 200
 
 
 @functools.lru_cache(maxsize=None)
-def defaults():
-    """The defaults of all options, from `vittrain --help`; empty without the program."""
+def printed(option):
+    """What `vittrain OPTION` prints; empty without the program."""
     here = os.path.dirname(os.path.abspath(__file__))
     paths = [os.path.join(here, up, "vittrain") for up in ("..", "../../../bin")]
     paths = [os.environ.get("VITTRAIN", "")] + paths + [shutil.which("vittrain") or ""]
     program = next((path for path in paths if os.path.isfile(path)), None)
     try:
-        output = subprocess.run([program, "--help"], stdout=subprocess.PIPE, timeout=60).stdout
+        output = subprocess.run([program, option], stdout=subprocess.PIPE, timeout=60).stdout
     except (OSError, TypeError, subprocess.SubprocessError):
-        return {}
-    found = re.findall(r"^  (\w+\.\w+) = (.*)$", output.decode("utf-8", "replace"), re.M)
+        return ""
+    return output.decode("utf-8", "replace")
+
+
+@functools.lru_cache(maxsize=None)
+def defaults():
+    """The defaults of all options."""
+    found = re.findall(r"^  (\w+\.\w+) = (.*)$", printed("--help"), re.M)
     return {key: "" if value == "(empty)" else value for key, value in found}
 
 
