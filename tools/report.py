@@ -277,8 +277,9 @@ class Page:
         count = len(names)
         if not count or len(rows) != count or any(len(row) != count for row in rows):
             return "", 0
-        note = "Of the %s split: true classes in rows, predictions in columns. %s"
-        shown = self.note(note % (SPLIT_WORDS[found["split"]], self.owner(run, found)))
+        note = "Of the %s split and the %s: true classes in rows, predictions in columns."
+        note %= SPLIT_WORDS[found["split"]], run.weights_text(found["step"])
+        shown = self.note(note)
         if count > 32:
             picture = matrix_picture(names, rows, letters(at)) if count <= 200 else ""
             return shown + picture + confusions(names, rows).html(), count
@@ -291,16 +292,6 @@ class Page:
         columns += [(n, "as is", lambda row, c=c: cell(row, c)) for c, n in enumerate(names)]
         table = Sheet("Confusion matrix", "confusion", range(count), columns).html()
         return shown + '<div id="confusion-%s">%s</div>\n' % (letters(at), table), count
-
-    def owner(self, run, found):
-        """Say which weights a matrix or errors belong to, and where those of the used ones are."""
-        kind, used = run.used()
-        line = "Of the %s." % run.weights_text(found["step"])
-        if found["step"] != used:
-            line += " The run did not keep those of the %s, which predict uses: vittrain eval "
-            line += "prints them."
-            line %= run.weights_text(used)
-        return line
 
     def errors(self):
         parts = ['<div class="pair">\n']
@@ -327,8 +318,8 @@ class Page:
             return ""
         split = found.get("split")
         evaluations = self.runs[0].evaluations("test" if split == "test" else "val")
-        owner = self.owner(self.runs[0], evaluations[-1]) if evaluations else ""
-        note = "Of the %s split%s %s" % (SPLIT_WORDS.get(split, "validation"), note, owner)
+        weights = [" and the " + self.runs[0].weights_text(e["step"]) for e in evaluations[-1:]]
+        note = "Of the %s split" % SPLIT_WORDS.get(split, "validation") + "".join(weights) + note
         picture = '<div><img alt="%s" title="%s" src="data:image/png;base64,%s"><p>%s</p></div>\n'
         parts = []
         for sample in samples:

@@ -460,6 +460,8 @@ def sheet_splits(run):
         kind = "share" if monitor.startswith(("top", "miou", "map")) else "number"
         note = "checkpoint.monitor=%s: best validation value %s, at step %s."
         note %= monitor, show(kind, value), show("count", run.number("best.step"))
+        if run.detailed() and run.detailed()["step"] != run.used()[1]:
+            note += " vittrain eval %s prints the metrics of classes of these weights." % run.path
     return Sheet("Quality by split", "ranks", rows, columns, note)
 
 
