@@ -39,27 +39,18 @@ from report_charts import points, time_unit
 
 
 # Parts of a run's description; a part without a value is left out.
-KIND = (
-    "{model}|initial weights {init}|{data}|data used {data_used}|{epochs}|{optimizer}|"
-    "learning rate {learning_rate}|{strategy}|{ranks}|{precision}"
-).split("|")
-CHOSEN_ON_TEST = (
-    "The best checkpoint was chosen on the test set (data.val=test), so its accuracy is an "
-    "overestimate. data.val=0.1 holds out training images."
-)
-COMPARED = (
-    "A dot marks the best value of a row. Speed-up and scaling efficiency are relative to run A."
-)
-UNKNOWN = {
-    "failed": "the run failed before they were written",
-    "interrupted": "the run was interrupted before they were written",
-    "still running": "the run has not ended",
-}
+KIND = "{model}|initial weights {init}|{data}|data used {data_used}|{epochs}|{optimizer}|"
+KIND += "learning rate {learning_rate}|{strategy}|{ranks}|{precision}"
+CHOSEN_ON_TEST = "The best checkpoint was chosen on the test set (data.val=test), so its accuracy "
+CHOSEN_ON_TEST += "is an overestimate. data.val=0.1 holds out training images."
+COMPARED = "A dot marks the best value of a row. "
+COMPARED += "Speed-up and scaling efficiency are relative to run A."
 
 
 def unknown(run, figures):
-    why = UNKNOWN.get(run.status(), "the run folder does not contain them")
-    return "<p>%s are unknown: %s.</p>\n" % (figures, why)
+    end = {"failed": "failed", "interrupted": "was interrupted"}.get(run.status())
+    why = "the run %s before they were" % end if end else "at the end of a run they are"
+    return "<p>%s are unknown: %s written.</p>\n" % (figures, why)
 
 
 class Page:
@@ -98,7 +89,7 @@ class Page:
         for key in ("epochs", "ranks", "nodes"):
             cells[key] += " %s" % (key[:-1] if cells[key] == "1" else key) if cells[key] else ""
         cells["ranks"] = " on ".join(filter(None, (cells["ranks"], cells["nodes"])))
-        parts = [part for part in KIND if cells[part.partition("{")[2].rstrip("}")]]
+        parts = [part for part in KIND.split("|") if cells[part.partition("{")[2].rstrip("}")]]
         status = run.status()
         colour = {"finished": "ok", "failed": "no"}.get(status, "open")
         state = "<span class='state %s'>%s</span>" % (colour, status)
@@ -170,10 +161,6 @@ class Page:
         drawing = Drawing(chart, width, height, name, enlarged, places // coarse, coarse)
         return head + drawing.svg() + "</figure>\n"
 
-    def measures(self, chosen):
-        """The charts of some measures."""
-        return "".join(map(self.measure, chosen))
-
     def measure(self, measure):
         longest = max(known(run.last("elapsed_seconds"), 0) for run in self.runs)
         unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
@@ -236,13 +223,13 @@ class Page:
 
     def curves(self):
         none = "<p>No curves: metrics.csv is missing or has no rows.</p>\n"
-        large = self.output_charts() + self.measures([m for m in MEASURES if m.large])
+        large = self.output_charts() + "".join(self.measure(m) for m in MEASURES if m.large)
         none = "" if any(len(run.metrics) for run in self.runs) else none
         return '%s<div class="large">\n%s</div>\n' % (none, large)
 
     def details(self):
         small = [m for m in MEASURES if not m.large and not (self.one and m.by_time)]
-        charts = '<div class="charts">\n%s</div>\n' % self.measures(small)
+        charts = '<div class="charts">\n%s</div>\n' % "".join(map(self.measure, small))
         return charts + self.each(self.values)
 
     def values(self, run, _):
@@ -278,8 +265,7 @@ class Page:
         if not count or len(rows) != count or any(len(row) != count for row in rows):
             return "", 0
         note = "Of the %s split and the %s: true classes in rows, predictions in columns."
-        note %= SPLIT_WORDS[found["split"]], run.weights_text(found["step"])
-        shown = self.note(note)
+        shown = self.note(note % (SPLIT_WORDS[found["split"]], run.weights_text(found["step"])))
         if count > 32:
             picture = matrix_picture(names, rows, letters(at)) if count <= 200 else ""
             return shown + picture + confusions(names, rows).html(), count
@@ -438,16 +424,15 @@ class Page:
         ]
         parts += [self.guarded("head", self.head), "<main>\n"]
         parts += [self.guarded("curves", self.curves), self.guarded("errors", self.errors)]
-        each = self.each
         for name, title, title_of_several, write in [
             ("summary", "All figures", "All figures side by side", self.summary),
             ("details", "Learning rate, speed and waiting times", "", self.details),
-            ("classes", "Quality by split and class", "", lambda: each(self.classes)),
-            ("units", "Step time and memory", "", lambda: each(self.units)),
-            ("ranks", "Ranks", "", lambda: each(self.ranks)),
-            ("hardware", "Hardware over time", "", lambda: each(self.hardware)),
+            ("classes", "Quality by split and class", "", lambda: self.each(self.classes)),
+            ("units", "Step time and memory", "", lambda: self.each(self.units)),
+            ("ranks", "Ranks", "", lambda: self.each(self.ranks)),
+            ("hardware", "Hardware over time", "", lambda: self.each(self.hardware)),
             ("decks", "Options and attempts", "Differing options and attempts", self.decks),
-            ("trouble", "Warnings, errors and missing files", "", lambda: each(self.troubles)),
+            ("trouble", "Warnings, errors and missing files", "", lambda: self.each(self.troubles)),
         ]:
             count = sum(len(run.trouble) + len(run.missing) for run in self.runs)
             count = "<small>%d</small>" % count if name == "trouble" else ""
@@ -494,11 +479,9 @@ def is_png(value):
 def matrix_picture(names, rows, letter):
     """One path per shade, the share of the row's class; the rows have titles."""
     count = len(names)
-    svg = (
-        '<svg class="matrix" id="confusion-%s" role="img" aria-label="Confusion matrix of %d '
-        'classes" viewBox="0 0 %d %d" fill="none" stroke="currentColor" '
-        'shape-rendering="crispEdges">\n'
-    )
+    svg = '<svg class="matrix" id="confusion-%s" role="img" aria-label="Confusion matrix of %d '
+    svg += 'classes" viewBox="0 0 %d %d" fill="none" stroke="currentColor" '
+    svg += 'shape-rendering="crispEdges">\n'
     parts, titles = [svg % (letter, count, count, count)], []
     shades = {shade: ["M0 0"] for shade in range(1, 9)}
     for at, row in enumerate(rows):

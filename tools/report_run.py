@@ -198,9 +198,8 @@ class Run:
         self.has_result = "total_seconds" in self.result
         self.result = dict(run, **{k: v for k, v in self.result.items() if v is not None})
         # In format 1, `ranks` is the number of ranks.
-        of_attempt = num(self.attempts[-1].get("ranks")) if self.attempts else NAN
-        numbers = self.number("world_size"), of_attempt, self.number("ranks")
-        self.result["world_size"] = known(*numbers)
+        ranks = num(get(self.attempts[-1:], "0.ranks"))
+        self.result["world_size"] = known(self.number("world_size"), ranks, self.number("ranks"))
         if not os.path.exists(self.file("result.json")):
             self.missing.append("result.json: missing: status of the run: " + self.status())
         if self.format == 1 and not os.path.exists(self.file("run.json")):
@@ -247,9 +246,8 @@ class Run:
     def convert(self, epochs, outputs):
         """Put the rows of epochs.csv and outputs.csv, of format 1, in front of metrics.csv."""
         new = self.metrics.rows
-        first = min(
-            (num(row.get("step")) for row in new if row.get("split") == "epoch"), default=1e30
-        )
+        steps = (num(row.get("step")) for row in new if row.get("split") == "epoch")
+        first = min(steps, default=1e30)
         taken = {(row.get("split"), row.get("step")) for row in new if row.get("output")}
         outputs = [row for row in outputs if (row.get("split"), row.get("step")) not in taken]
         epochs = [dict(row, split="epoch") for row in epochs if not num(row.get("step")) >= first]
@@ -420,7 +418,9 @@ class Run:
         for split in ("test", "val"):
             for evaluation in reversed(self.evaluations(split)):
                 if array(evaluation.get("classes")):
-                    return dict(evaluation, split=split)
+                    # The weights can be both the best and the last.
+                    kinds = {(split, name) for name in self.weights_names(evaluation["step"])}
+                    return dict(evaluation, split=split, kinds=kinds)
         return {}
 
     def metric(self, split, name):

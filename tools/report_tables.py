@@ -91,12 +91,8 @@ def images_per_second(run):
     return known(run.number("images_per_second"), run.step_mean("images_per_second", 1))
 
 
-CONDITIONS = {
-    "model": "model",
-    "parameters": "parameters",
-    "trainable_parameters": "trainable parameters",
-    "image": "image size",
-}
+CONDITIONS = dict(model="model", parameters="parameters", image="image size")
+CONDITIONS["trainable_parameters"] = "trainable parameters"
 SCALING_CONDITIONS = dict(CONDITIONS, backend="backend", precision="precision")
 
 
@@ -152,27 +148,7 @@ def train_span(run):
     return "mean of steps %s to %s" % span if start <= end else "mean of the last epoch"
 
 
-def per_rank(run):
-    return ratio(images_per_second(run), run.number("world_size"))
-
-
-def planned_bytes(run):
-    return known(highest(run.ranks.numbers("planned_bytes")), run.number("planned_bytes"))
-
-
-def setup_seconds(run):
-    return run.number("total_seconds") - run.number("without_setup_seconds")
-
-
-def epoch_seconds(run):
-    return mean(num(row.get("seconds")) for row in run.epochs)
-
-
 # Functions that return the function of a fact
-
-
-def step(name, weight=0):
-    return lambda run: run.step_mean(name, weight)
 
 
 def share(name):
@@ -185,15 +161,16 @@ def last_val(name):
     return lambda run: run.last(name, "val") if run.used()[1] != run.last_step() else NAN
 
 
-def deck(key, at=""):
-    return lambda run: text(run.result.get(at)) or run.option(key)
-
-
-def attempt(key):
-    return lambda run: text(get(run.attempts, "0." + key))
-
-
+deck = lambda key, at="": lambda run: text(run.result.get(at)) or run.option(key)
+attempt = lambda key: lambda run: text(get(run.attempts, "0." + key))
+step = lambda name, weight=0: lambda run: run.step_mean(name, weight)
 waiting = share("exposed_comm_seconds")
+per_rank = lambda run: ratio(images_per_second(run), run.number("world_size"))
+planned_bytes = lambda run: known(
+    highest(run.ranks.numbers("planned_bytes")), run.number("planned_bytes")
+)
+setup_seconds = lambda run: run.number("total_seconds") - run.number("without_setup_seconds")
+epoch_seconds = lambda run: mean(num(row.get("seconds")) for row in run.epochs)
 # Name, key, kind, then a function of the run or a key of result.json (by default: the key), and 1
 # if higher is better, -1 if lower is.
 FACT_TABLE = {
@@ -309,12 +286,6 @@ def fact_name(fact, runs):
     return fact.name.replace("top-1", name) + ", mean of the outputs" * of_mean
 
 
-def detailed_kinds(run):
-    """Split and weights of the metrics of classes; weights can be both the best and the last."""
-    found = run.detailed()
-    return {(found["split"], name) for name in run.weights_names(found["step"])}
-
-
 def fact_best(fact, runs, run):
     """True if no run that can be compared has a better value and one has another value."""
     own, quality = fact.value(run, runs[0]), fact.group == "Quality"
@@ -326,7 +297,8 @@ def fact_best(fact, runs, run):
         others = [(o, v) for o, v in others if o.task() == run.task()]
     elif any(difference(other, run) for other, _ in others):
         return False
-    if fact.key == "macro_f1" and not set.intersection(*[detailed_kinds(o) for o, _ in others]):
+    kinds = [o.detailed()["kinds"] for o, _ in others if fact.key == "macro_f1"]
+    if kinds and not set.intersection(*kinds):
         return False
     if fact.group == "Time" and any(o.last_step() != run.last_step() for o, _ in others):
         return False
@@ -378,9 +350,8 @@ class Sheet:
         """The table in a box with a scroll bar; with the focus it can be scrolled by keyboard."""
         if not self.rows:
             return ""
-        box = (
-            '<div class="scroll%s" role="region" tabindex="0" aria-label="%s"><table class="%s">\n'
-        )
+        box = '<div class="scroll%s" role="region" tabindex="0" aria-label="%s">'
+        box += '<table class="%s">\n'
         lines = ['<p class="note">%s</p>\n' % esc(self.note)] if self.note else []
         lines.append(box % (" tall" if len(self.rows) > 32 else "", esc(self.title), self.style))
         if self.style == "facts":
@@ -449,12 +420,10 @@ def sheet_splits(run):
         ("top-5", "share", "top5"),
         ("mean IoU", "share", "miou"),
         ("mAP", "share", "map"),
-        ("macro precision", "share", "macro.precision"),
-        ("macro recall", "share", "macro.recall"),
-        ("macro F1", "share", "macro.f1"),
-        ("macro specificity", "share", "macro.specificity"),
-        ("measured with", "text", "weights"),
     ]
+    macro = ("precision", "recall", "F1", "specificity")
+    columns += [("macro " + name, "share", "macro." + name.lower()) for name in macro]
+    columns.append(("measured with", "text", "weights"))
     note, monitor, value = "", text(get(run.result, "best.monitor")), run.number("best.value")
     if not math.isnan(value):
         kind = "share" if monitor.startswith(("top", "miou", "map")) else "number"
@@ -526,12 +495,11 @@ def unit_columns(units, title, kind, ending):
 def sheet_phases(run):
     """The parts of the step time. Their source is metrics.csv, so failed runs have them, too."""
     names = dict(data="data", compute="compute", exposed_comm="communication")
-    rows = [(name, run.step_mean(key + "_seconds")) for key, name in names.items()]
-    rows = [row for row in rows if row[1] >= 0]
-    step_time = run.step_mean("step_seconds")
-    rows += [("other", max(step_time - sum(seconds for _, seconds in rows), 0))] if rows else []
-    columns = [("phase", "text", "0"), ("time", "seconds", "1")]
-    columns.append(("of the step", "bar", lambda row: ratio(row[1], step_time)))
+    means = {name: run.step_mean(key + "_seconds") for key, name in names.items()}
+    whole = run.step_mean("step_seconds")
+    means["other"] = max(whole - sum(known(value, 0) for value in means.values()), 0)
+    rows = [(name, value, ratio(value, whole)) for name, value in means.items() if value >= 0]
+    columns = [("phase", "text", "0"), ("time", "seconds", "1"), ("of the step", "bar", "2")]
     note = "Means of all steps. Data and communication are the time spent waiting for them."
     return Sheet("Step time by phase", "classes", rows, columns, note)
 

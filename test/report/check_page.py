@@ -222,7 +222,9 @@ def check_weights():
     path = make("weights", 2, test=True)
     expect("F1 of the test split", fact(path, "macro_f1"), ("60.00 %", best + ", test split"))
     expect("test", fact(path, "test_top1"), ("50.00 %", best))
-    contains(page_of(path)[0], "Of the test split and the best weights, step 20: true classes", ">20</b>")
+    contains(
+        page_of(path)[0], "Of the test split and the best weights, step 20: true classes", ">20</b>"
+    )
     os.remove(path + "/checkpoints/best.h5")
     expect("test weights", report.Run(path).used(), ("best", 20.0))
     path = make("weights", 2)
