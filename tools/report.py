@@ -49,8 +49,8 @@ COMPARED += "Speed-up and scaling efficiency are relative to run A."
 
 def unknown(run, figures):
     end = {"failed": "failed", "interrupted": "was interrupted"}.get(run.status())
-    why = "the run %s before they were" % end if end else "at the end of a run they are"
-    return "<p>%s are unknown: %s written.</p>\n" % (figures, why)
+    why = "the run %s before they were written" % end if end else "they are written at its end"
+    return "<p>%s are unknown: %s.</p>\n" % (figures, why)
 
 
 class Page:
