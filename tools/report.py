@@ -443,7 +443,7 @@ class Page:
         date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
         end = "</main>\n<footer>Written %s by %s from the run folder%s. docs/outputs.md "
         end += "explains the numbers.</footer>\n</body>\n</html>\n"
-        program = esc(printed("--version").strip() or "report.py, without the program vittrain")
+        program = esc(printed("--version").strip() or "report.py (version unknown)")
         return "".join(parts) + end % (date, program, "" if self.one else "s")
 
 

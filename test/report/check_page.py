@@ -13,6 +13,7 @@ import traceback
 
 sys.path.insert(0, sys.argv[1])
 import report  # noqa: E402
+import report_run  # noqa: E402
 
 WORK = sys.argv[2]
 CLASSES = ["airplane", "<b>&\"' of a long name", "photosynthetic organism"]
@@ -277,6 +278,26 @@ def check_figures():
     contains(page, '"row">blocks.0</th>')
     contains("".join(markup.words), *CLASSES)
     contains(page, ">2.00 MiB<", ">200 ms<", 'id="sensor-cores_busy-A"', 'id="confusion-A"')
+
+
+def check_values():
+    for one, other, wanted in (
+        ("600", "10m", True),
+        ("60s", "1m", True),
+        ("4194304", "4MiB", True),
+        ("600", "10h", False),
+        ("", "0", False),
+    ):
+        expect("%s as %s" % (one, other), report_run.same_value(one, other), wanted)
+    path = make("values", 2)
+    expect("loss of an epoch", fact(path, "train_loss"), ("2.500", "mean of steps 21 to 30"))
+    result = dict(RUN, format=2, attempts=[dict(ATTEMPT, error="step 7: NaN", to_step=6)])
+    write(path + "/result.json", result)
+    rows = [dict(STEP, epoch=0, step=3, loss=3), dict(STEP, epoch=0, step=6, loss=2)]
+    table(path + "/metrics.csv", COLUMNS, rows)
+    expect("loss of a row", fact(path, "train_loss"), ("2.000", "mean of steps 4 to 6"))
+    table(path + "/metrics.csv", COLUMNS, [])
+    expect("epochs", fact(path, "epochs")[0], "0 of 3")
 
 
 def check_several():
