@@ -52,12 +52,11 @@ class Walk:
     def every(self):
         """Steps between two lines: output.log_every, or the format's own number if that is the
         default and an epoch is long enough."""
-        default = 10
-        every = int(known(num(self.run.option("output.log_every")), default)) or default
+        every = int(known(num(self.run.option("output.log_every")), 10)) or 10
         own = self.log_every_vit if self.vit else self.log_every
         if every > self.epoch_steps:
             return self.epoch_steps + 1
-        return own if every == default and 0 < own <= self.epoch_steps else every
+        return own if every == 10 and 0 < own <= self.epoch_steps else every
 
     def of_attempt(self, at, key):
         attempts = self.run.attempts
@@ -147,10 +146,8 @@ class ImageNet(Walk):
 
     log_every = log_every_vit = 50
     from_first = True
-    METERS = (
-        "Time %6.3f (%6.3f)\tData %6.3f (%6.3f)\tLoss %.4e (%.4e)\t"
-        "Acc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)"
-    )
+    METERS = "Time %6.3f (%6.3f)\tData %6.3f (%6.3f)\tLoss %.4e (%.4e)\t"
+    METERS += "Acc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)"
 
     def step(self, row):
         values = []
@@ -190,13 +187,12 @@ class Lightning(Walk):
     def files(self):
         run, sections = self.run, {}
         seconds = self.of_attempt(len(run.attempts) - 1, "seconds")
-        seconds = run.number("total_seconds") if math.isnan(seconds) else seconds
+        seconds = known(seconds, run.number("total_seconds"))
         write_file(run.file("exec_time.log"), "'train' execution time: %r (s)" % seconds)
         for key, value in run.deck.items():
             section, _, name = key.partition(".")
-            sections.setdefault(section, [section + ":\n"]).append(
-                "  %s: %s\n" % (name, yaml(value))
-            )
+            lines = sections.setdefault(section, [section + ":\n"])
+            lines.append("  %s: %s\n" % (name, yaml(value)))
         lines = ["".join(section) for section in sections.values()]
         total, trained = run.number("parameters"), run.number("trainable_parameters")
         counts = [("total", total), ("trainable", trained), ("non_trainable", total - trained)]
@@ -211,24 +207,12 @@ class Course(Walk):
     BRIEF = {"airplane": "plane", "automobile": "car"}
     # Title of the processes, mark before each line, line of a single process, title of the training
     TEXTS = {
-        "cnn_a": (
-            "Process info:",
-            " ",
-            "----- Running in single-GPU mode -----",
-            "--- Starting training with:---",
-        ),
-        "cnn_b": (
-            " Starting distributed training with:",
-            "       - ",
-            "[INFO] Running in single-GPU mode",
-            "Starting training with:",
-        ),
-        "vit": (
-            "Starting distributed training with:",
-            " ",
-            "Running in single GPU mode",
-            "Starting Vision Transformer training with:",
-        ),
+        "cnn_a": "Process info:| |----- Running in single-GPU mode -----|"
+        "--- Starting training with:---",
+        "cnn_b": " Starting distributed training with:|       - |[INFO] Running in single-GPU mode|"
+        "Starting training with:",
+        "vit": "Starting distributed training with:| |Running in single GPU mode|"
+        "Starting Vision Transformer training with:",
     }
 
     @property
@@ -237,7 +221,7 @@ class Course(Walk):
 
     def begin_attempt(self, resumed):
         run, ranks = self.run, self.ranks
-        title, mark, single, training = self.TEXTS[self.program]
+        title, mark, single, training = self.TEXTS[self.program].split("|")
         processes = ["Global rank: 0", "Local rank: 0", "World size: %d" % ranks]
         self.log(single if ranks == 1 else ("\n" + mark).join([title] + processes))
         if not self.vit:
@@ -308,17 +292,12 @@ class Course(Walk):
         found = self.run.result.get("classes") or []
         if found:
             self.both("\nMetrics for each class:\n------------------------")
-        titles = {
-            "Accuracy": "one_vs_rest_accuracy",
-            "Precision": "precision",
-            "Recall": "recall",
-            "F1-score": "f1",
-            "Specificity": "specificity",
-        }
+        titles = "Accuracy Precision Recall F1-score Specificity".split()
+        keys = "one_vs_rest_accuracy precision recall f1 specificity".split()
         for at, one in enumerate(found):
             one = dict({"one_vs_rest_accuracy": one.get("accuracy")}, **one)  # of version 0.2
             self.both("\nClass: " + self.class_name(at, not self.vit))
-            for title, key in titles.items():
+            for title, key in zip(titles, keys):
                 self.both("%s: %.4f" % (title, max(known(num(one.get(key)), 0.0), 0)))
 
     def matrix(self):
@@ -366,10 +345,8 @@ class Course(Walk):
         curves.append(curve("Test Accuracy", "val_top1", 100, 1))
         draw("accuracy_plot", Chart(title, curves, "Epochs", "Accuracy (%)"))
         loss = Chart("Training Loss", [curve("", "train_loss")], "Epoch", "Loss")
-        accuracy = [curve("", "train_top1", 100)]
-        draw(
-            "training_metrics", loss, Chart("Training Accuracy", accuracy, "Epoch", "Accuracy (%)")
-        )
+        curves = [curve("", "train_top1", 100)]
+        draw("training_metrics", loss, Chart("Training Accuracy", curves, "Epoch", "Accuracy (%)"))
 
 
 FORMATS = {"course": Course, "imagenet": ImageNet, "lightning": Lightning}

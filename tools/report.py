@@ -27,11 +27,11 @@ import time
 import export
 from report_values import CONTROL, NAN, Html, array, esc, get, known, letters, mean, num, ratio
 from report_values import show, stamp_seconds, text
-from report_run import Failure, Run, persistence, read_text, write_file
+from report_run import Failure, Run, persistence, printed, read_text, write_file
 from report_tables import FACT, FACTS, FACT_TABLE, SCALING_CONDITIONS, SPLITS, Sheet, difference
 from report_tables import fact_best, fact_known, fact_name, facts_csv, label, markdown
-from report_tables import sheet_attempts, sheet_classes, sheet_options, sheet_outputs
-from report_tables import sheet_ranks, sheet_splits, sheet_units
+from report_tables import sheet_attempts, sheet_classes, sheet_options, sheet_outputs, sheet_phases
+from report_tables import sheet_ranks, sheet_splits, sheets_units
 from report_charts import COLOURS, MEASURES, Chart, Drawing, Series, charts_write, measure_values
 from report_charts import points, time_unit
 
@@ -39,18 +39,18 @@ from report_charts import points, time_unit
 
 
 # Parts of a run's description; a part without a value is left out.
-KIND = (
-    "{model}|initial weights {init}|{data}|data used {data_used}|epochs {epochs}|{optimizer}|"
-    "learning rate {learning_rate}|{strategy}|ranks {ranks}|nodes {nodes}|{precision}"
-).split("|")
-CHOSEN_ON_TEST = (
-    "The best checkpoint was chosen on the test set (data.val=test), so its accuracy is an "
-    "overestimate. data.val=0.1 holds out training images."
-)
-COMPARED = (
-    "A dot marks the best value of a row. Speed-up and scaling efficiency are relative to run A."
-)
-UNKNOWN = "<p>Unknown: the run has not ended.</p>\n"
+KIND = "{model}|initial weights {init}|{data}|data used {data_used}|{epochs}|{optimizer}|"
+KIND += "learning rate {learning_rate}|{strategy}|{ranks}|{precision}"
+CHOSEN_ON_TEST = "The best checkpoint was chosen on the test set (data.val=test), so its accuracy "
+CHOSEN_ON_TEST += "is an overestimate. data.val=0.1 holds out training images."
+COMPARED = "A dot marks the best value of a row. "
+COMPARED += "Speed-up and scaling efficiency are relative to run A."
+
+
+def unknown(run, figures):
+    end = {"failed": "failed", "interrupted": "was interrupted"}.get(run.status())
+    why = "the run %s before they were written" % end if end else "they are written at its end"
+    return "<p>%s are unknown: %s.</p>\n" % (figures, why)
 
 
 class Page:
@@ -86,7 +86,10 @@ class Page:
         cells = {key: FACT[key].cell(run, run) for key in FACT}
         cells["data"] = cells["data"].rstrip("/").rpartition("/")[2]
         cells["data_used"] = cells["data_used"].replace("all", "")
-        parts = [part for part in KIND if cells[part.partition("{")[2].rstrip("}")]]
+        for key in ("epochs", "ranks", "nodes"):
+            cells[key] += " %s" % (key[:-1] if cells[key] == "1" else key) if cells[key] else ""
+        cells["ranks"] = " on ".join(filter(None, (cells["ranks"], cells["nodes"])))
+        parts = [part for part in KIND.split("|") if cells[part.partition("{")[2].rstrip("}")]]
         status = run.status()
         colour = {"finished": "ok", "failed": "no"}.get(status, "open")
         state = "<span class='state %s'>%s</span>" % (colour, status)
@@ -101,7 +104,7 @@ class Page:
                 parts.append('<p class="reason">%s</p>\n' % esc(run.reason()))
         parts.append(self.figures())
         for at, run in enumerate(self.runs):
-            if run.result.get("chosen_on_test") is True:
+            if run.result.get("chosen_on_test") is True and run.evaluations("val"):
                 parts.append(self.note(CHOSEN_ON_TEST, "" if self.one else self.key(at)))
         return "".join(parts) + "</header>\n"
 
@@ -157,10 +160,6 @@ class Page:
         head = "<figure><figcaption>%s%s</figcaption>\n%s" % (esc(chart.title), unit, legend)
         drawing = Drawing(chart, width, height, name, enlarged, places // coarse, coarse)
         return head + drawing.svg() + "</figure>\n"
-
-    def measures(self, chosen):
-        """The charts of some measures."""
-        return "".join(map(self.measure, chosen))
 
     def measure(self, measure):
         longest = max(known(run.last("elapsed_seconds"), 0) for run in self.runs)
@@ -224,13 +223,13 @@ class Page:
 
     def curves(self):
         none = "<p>No curves: metrics.csv is missing or has no rows.</p>\n"
-        large = self.output_charts() + self.measures([m for m in MEASURES if m.large])
+        large = self.output_charts() + "".join(self.measure(m) for m in MEASURES if m.large)
         none = "" if any(len(run.metrics) for run in self.runs) else none
         return '%s<div class="large">\n%s</div>\n' % (none, large)
 
     def details(self):
         small = [m for m in MEASURES if not m.large and not (self.one and m.by_time)]
-        charts = '<div class="charts">\n%s</div>\n' % self.measures(small)
+        charts = '<div class="charts">\n%s</div>\n' % "".join(map(self.measure, small))
         return charts + self.each(self.values)
 
     def values(self, run, _):
@@ -265,8 +264,8 @@ class Page:
         count = len(names)
         if not count or len(rows) != count or any(len(row) != count for row in rows):
             return "", 0
-        note = "Of the %s split: true classes in rows, predictions in columns. %s"
-        shown = self.note(note % (SPLIT_WORDS[found["split"]], self.owner(run, found)))
+        note = "Of the %s split and the %s: true classes in rows, predictions in columns."
+        shown = self.note(note % (SPLIT_WORDS[found["split"]], run.weights_text(found["step"])))
         if count > 32:
             picture = matrix_picture(names, rows, letters(at)) if count <= 200 else ""
             return shown + picture + confusions(names, rows).html(), count
@@ -279,16 +278,6 @@ class Page:
         columns += [(n, "as is", lambda row, c=c: cell(row, c)) for c, n in enumerate(names)]
         table = Sheet("Confusion matrix", "confusion", range(count), columns).html()
         return shown + '<div id="confusion-%s">%s</div>\n' % (letters(at), table), count
-
-    def owner(self, run, found):
-        """Say which weights a matrix or errors belong to, and where those of the used ones are."""
-        kind, used = run.used()
-        line = "Of the %s." % run.weights_text(found["step"])
-        if found["step"] != used:
-            line += " The run did not keep those of the %s, which predict uses: vittrain eval "
-            line += "prints them."
-            line %= run.weights_text(used)
-        return line
 
     def errors(self):
         parts = ['<div class="pair">\n']
@@ -315,8 +304,8 @@ class Page:
             return ""
         split = found.get("split")
         evaluations = self.runs[0].evaluations("test" if split == "test" else "val")
-        owner = self.owner(self.runs[0], evaluations[-1]) if evaluations else ""
-        note = "Of the %s split%s %s" % (SPLIT_WORDS.get(split, "validation"), note, owner)
+        weights = [" and the " + self.runs[0].weights_text(e["step"]) for e in evaluations[-1:]]
+        note = "Of the %s split" % SPLIT_WORDS.get(split, "validation") + "".join(weights) + note
         picture = '<div><img alt="%s" title="%s" src="data:image/png;base64,%s"><p>%s</p></div>\n'
         parts = []
         for sample in samples:
@@ -375,6 +364,13 @@ class Page:
         matrix = "<div>%s</div>\n" % shown if count > 20 or len(self.runs) > 2 else ""
         return "".join(parts) + '<div class="pair">\n%s<div>%s</div></div>\n' % (matrix, table)
 
+    def units(self, run, _):
+        units = "".join(sheet.html() for sheet in sheets_units(run))
+        return sheet_phases(run).html() + (units or unknown(run, "Time and memory by unit"))
+
+    def ranks(self, run, _):
+        return sheet_ranks(run).html() or unknown(run, "Measurements of ranks")
+
     def hardware(self, run, at):
         if not len(run.monitor):
             return "<p>Unknown: monitor.csv is missing or has no rows.</p>\n"
@@ -428,16 +424,15 @@ class Page:
         ]
         parts += [self.guarded("head", self.head), "<main>\n"]
         parts += [self.guarded("curves", self.curves), self.guarded("errors", self.errors)]
-        each, table = self.each, lambda sheet: lambda run, _: sheet(run).html() or UNKNOWN
         for name, title, title_of_several, write in [
             ("summary", "All figures", "All figures side by side", self.summary),
             ("details", "Learning rate, speed and waiting times", "", self.details),
-            ("classes", "Quality by split and class", "", lambda: each(self.classes)),
-            ("units", "Step time and memory by unit", "", lambda: each(table(sheet_units))),
-            ("ranks", "Ranks", "", lambda: each(table(sheet_ranks))),
-            ("hardware", "Hardware over time", "", lambda: each(self.hardware)),
+            ("classes", "Quality by split and class", "", lambda: self.each(self.classes)),
+            ("units", "Step time and memory", "", lambda: self.each(self.units)),
+            ("ranks", "Ranks", "", lambda: self.each(self.ranks)),
+            ("hardware", "Hardware over time", "", lambda: self.each(self.hardware)),
             ("decks", "Options and attempts", "Differing options and attempts", self.decks),
-            ("trouble", "Warnings, errors and missing files", "", lambda: each(self.troubles)),
+            ("trouble", "Warnings, errors and missing files", "", lambda: self.each(self.troubles)),
         ]:
             count = sum(len(run.trouble) + len(run.missing) for run in self.runs)
             count = "<small>%d</small>" % count if name == "trouble" else ""
@@ -446,9 +441,10 @@ class Page:
             shown = self.guarded(name, write) or "<p>None.</p>\n"
             parts += [head % (name, title, count), shown, "</div></details>\n"]
         date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-        end = "</main>\n<footer>Written %s by report.py from the run folder%s. docs/outputs.md "
+        end = "</main>\n<footer>Written %s by %s from the run folder%s. docs/outputs.md "
         end += "explains the numbers.</footer>\n</body>\n</html>\n"
-        return "".join(parts) + end % (date, "" if self.one else "s")
+        program = esc(printed("--version").strip() or "report.py (version unknown)")
+        return "".join(parts) + end % (date, program, "" if self.one else "s")
 
 
 SPLIT_WORDS = {"test": "test", "val": "validation"}
@@ -483,11 +479,9 @@ def is_png(value):
 def matrix_picture(names, rows, letter):
     """One path per shade, the share of the row's class; the rows have titles."""
     count = len(names)
-    svg = (
-        '<svg class="matrix" id="confusion-%s" role="img" aria-label="Confusion matrix of %d '
-        'classes" viewBox="0 0 %d %d" fill="none" stroke="currentColor" '
-        'shape-rendering="crispEdges">\n'
-    )
+    svg = '<svg class="matrix" id="confusion-%s" role="img" aria-label="Confusion matrix of %d '
+    svg += 'classes" viewBox="0 0 %d %d" fill="none" stroke="currentColor" '
+    svg += 'shape-rendering="crispEdges">\n'
     parts, titles = [svg % (letter, count, count, count)], []
     shades = {shade: ["M0 0"] for shade in range(1, 9)}
     for at, row in enumerate(rows):
@@ -557,8 +551,8 @@ def logbook_page(run):
     facts = [fact for fact in FACTS if fact_known(fact, [run])]
     parts = ["\nRun folder: %s\n" % markdown(run.path)]
     parts.append(Sheet("All figures", "facts", facts, columns).markdown())
-    sheets = [sheet_splits, sheet_classes, sheet_outputs, sheet_units, sheet_ranks]
-    sheets = [sheet(run) for sheet in sheets] + [sheet_options([run]), sheet_attempts(run)]
+    sheets = [sheet_splits(run), sheet_classes(run), sheet_outputs(run), sheet_phases(run)]
+    sheets += [*sheets_units(run), sheet_ranks(run), sheet_options([run]), sheet_attempts(run)]
     parts += [sheet.markdown() for sheet in sheets]
     lines, links = [], {}
     for link in ("last", "best"):

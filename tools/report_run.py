@@ -78,22 +78,34 @@ TROUBLE_MOST = 200
 
 
 @functools.lru_cache(maxsize=None)
-def defaults():
-    """The defaults of all options, from `vittrain --help`; empty without the program."""
+def printed(option):
+    """What `vittrain OPTION` prints; empty without the program."""
     here = os.path.dirname(os.path.abspath(__file__))
     paths = [os.path.join(here, up, "vittrain") for up in ("..", "../../../bin")]
     paths = [os.environ.get("VITTRAIN", "")] + paths + [shutil.which("vittrain") or ""]
     program = next((path for path in paths if os.path.isfile(path)), None)
     try:
-        output = subprocess.run([program, "--help"], stdout=subprocess.PIPE, timeout=60).stdout
+        output = subprocess.run([program, option], stdout=subprocess.PIPE, timeout=60).stdout
     except (OSError, TypeError, subprocess.SubprocessError):
-        return {}
-    found = re.findall(r"^  (\w+\.\w+) = (.*)$", output.decode("utf-8", "replace"), re.M)
+        return ""
+    return output.decode("utf-8", "replace")
+
+
+@functools.lru_cache(maxsize=None)
+def defaults():
+    """The defaults of all options."""
+    found = re.findall(r"^  (\w+\.\w+) = (.*)$", printed("--help"), re.M)
     return {key: "" if value == "(empty)" else value for key, value in found}
 
 
+UNITS = {"s": 1, "m": 60, "h": 3600, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
+
+
 def same_value(one, other):
-    return one == other or num(one) == num(other)
+    """True for equal texts, numbers, durations (600 and 10m) and sizes."""
+    units = [next(unit for unit in UNITS if value.endswith(unit)) for value in (one, other)]
+    amounts = [num(v[: len(v) - len(u)]) * UNITS[u] for v, u in zip((one, other), units)]
+    return one == other or amounts[0] == amounts[1]
 
 
 class Run:
@@ -186,9 +198,8 @@ class Run:
         self.has_result = "total_seconds" in self.result
         self.result = dict(run, **{k: v for k, v in self.result.items() if v is not None})
         # In format 1, `ranks` is the number of ranks.
-        of_attempt = num(self.attempts[-1].get("ranks")) if self.attempts else NAN
-        numbers = self.number("world_size"), of_attempt, self.number("ranks")
-        self.result["world_size"] = known(*numbers)
+        ranks = num(get(self.attempts[-1:], "0.ranks"))
+        self.result["world_size"] = known(self.number("world_size"), ranks, self.number("ranks"))
         if not os.path.exists(self.file("result.json")):
             self.missing.append("result.json: missing: status of the run: " + self.status())
         if self.format == 1 and not os.path.exists(self.file("run.json")):
@@ -235,9 +246,8 @@ class Run:
     def convert(self, epochs, outputs):
         """Put the rows of epochs.csv and outputs.csv, of format 1, in front of metrics.csv."""
         new = self.metrics.rows
-        first = min(
-            (num(row.get("step")) for row in new if row.get("split") == "epoch"), default=1e30
-        )
+        steps = (num(row.get("step")) for row in new if row.get("split") == "epoch")
+        first = min(steps, default=1e30)
         taken = {(row.get("split"), row.get("step")) for row in new if row.get("output")}
         outputs = [row for row in outputs if (row.get("split"), row.get("step")) not in taken]
         epochs = [dict(row, split="epoch") for row in epochs if not num(row.get("step")) >= first]
@@ -312,8 +322,8 @@ class Run:
 
     def settings(self):
         """Options that differ from their defaults: (key, value, default)."""
-        presets, unknown = defaults(), "(unknown option)" if defaults() else ""
-        rows = ((key, value, presets.get(key, unknown)) for key, value in self.deck.items())
+        presets = defaults() or dict.fromkeys(self.deck, "")
+        rows = [(key, value, presets[key]) for key, value in self.deck.items() if key in presets]
         return [row for row in rows if not same_value(row[1], row[2])]
 
     # -- values of metrics.csv
@@ -361,10 +371,13 @@ class Run:
         step = num(match.group(1)) if match else NAN
         return "best", known(self.number("best.step"), self.number("test.step"), step)
 
-    def weights_text(self, step):
+    def weights_names(self, step):
         kind, used = self.used()
         best, last = kind == "best" and step == used, step == self.last_step()
-        names = [name for name, is_so in (("best", best), ("last", last)) if is_so]
+        return [name for name, is_so in (("best", best), ("last", last)) if is_so]
+
+    def weights_text(self, step):
+        names = self.weights_names(step)
         at = "step %s" % show("count", step)
         return "%s weights, %s" % (" and ".join(names), at) if names else "weights of " + at
 
@@ -405,7 +418,9 @@ class Run:
         for split in ("test", "val"):
             for evaluation in reversed(self.evaluations(split)):
                 if array(evaluation.get("classes")):
-                    return dict(evaluation, split=split)
+                    # The weights can be both the best and the last.
+                    kinds = {(split, name) for name in self.weights_names(evaluation["step"])}
+                    return dict(evaluation, split=split, kinds=kinds)
         return {}
 
     def metric(self, split, name):

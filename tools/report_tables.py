@@ -40,19 +40,21 @@ class Fact(NamedTuple):
         if not self.cell(run, run) or self.group != "Quality":
             return ""
         if self.key == "train_loss":
-            return "mean of the last epoch"
+            return train_span(run)
         if self.key.startswith("last"):
             return run.weights_text(run.last_step())
         found = run.evaluation(self.split) if self.split else run.detailed()
-        return run.weights_text(found["step"])
+        split = "" if self.split else ", %s split" % dict(SPLITS)[found["split"]].lower()
+        return run.weights_text(found["step"]) + split
 
 
 def epochs_text(run):
     """10, or "3.5 of 10" if the run ended before its last step."""
     each = run.number("steps_per_epoch")
-    planned, done = ratio(run.number("total_steps"), each), ratio(run.last_step(), each)
-    if math.isnan(done + planned):
-        return show("count", known(run.number("epochs"), float(len(run.epochs))))
+    planned = ratio(run.number("total_steps"), each)
+    done = known(ratio(run.last_step(), each), float(len(run.epochs)))
+    if math.isnan(planned):
+        return show("count", known(run.number("epochs"), done))
     of_run = "%.6g of " % (math.floor(10 * done) / 10) if done < planned else ""
     return of_run + "%.6g" % (math.ceil(10 * planned) / 10)
 
@@ -89,12 +91,8 @@ def images_per_second(run):
     return known(run.number("images_per_second"), run.step_mean("images_per_second", 1))
 
 
-CONDITIONS = {
-    "model": "model",
-    "parameters": "parameters",
-    "trainable_parameters": "trainable parameters",
-    "image": "image size",
-}
+CONDITIONS = dict(model="model", parameters="parameters", image="image size")
+CONDITIONS["trainable_parameters"] = "trainable parameters"
 SCALING_CONDITIONS = dict(CONDITIONS, backend="backend", precision="precision")
 
 
@@ -133,31 +131,24 @@ def busy(run):
 
 
 def train_loss(run):
-    last = num(run.epochs[-1].get("train_loss")) if run.epochs else NAN
+    last = num(get(run.epochs[-1:], "0.train_loss"))
     return known(run.number("train.loss"), last, run.last("loss", "train"))
 
 
-def per_rank(run):
-    return ratio(images_per_second(run), run.number("world_size"))
-
-
-def planned_bytes(run):
-    return known(highest(run.ranks.numbers("planned_bytes")), run.number("planned_bytes"))
-
-
-def setup_seconds(run):
-    return run.number("total_seconds") - run.number("without_setup_seconds")
-
-
-def epoch_seconds(run):
-    return mean(num(row.get("seconds")) for row in run.epochs)
+def train_span(run):
+    """The steps that the training loss belongs to: of an epoch, or of a row of the log."""
+    ends = [run.number("steps"), num(get(run.epochs[-1:], "0.step"))]
+    losses = [run.number("train.loss"), num(get(run.epochs[-1:], "0.train_loss"))]
+    end = known(*[end for end, loss in zip(ends, losses) if not math.isnan(loss)])
+    start = end - (end - 1) % (run.number("steps_per_epoch") or NAN)
+    if math.isnan(end):
+        end = run.last("step", "train")
+        start = end + 1 - ([NAN] + [extent[0] for extent in run.extents().values()])[-1]
+    span = show("count", start), show("count", end)
+    return "mean of steps %s to %s" % span if start <= end else "mean of the last epoch"
 
 
 # Functions that return the function of a fact
-
-
-def step(name):
-    return lambda run: run.step_mean(name)
 
 
 def share(name):
@@ -170,15 +161,16 @@ def last_val(name):
     return lambda run: run.last(name, "val") if run.used()[1] != run.last_step() else NAN
 
 
-def deck(key, at=""):
-    return lambda run: text(run.result.get(at)) or run.option(key)
-
-
-def attempt(key):
-    return lambda run: text(get(run.attempts, "0." + key))
-
-
+deck = lambda key, at="": lambda run: text(run.result.get(at)) or run.option(key)
+attempt = lambda key: lambda run: text(get(run.attempts, "0." + key))
+step = lambda name, weight=0: lambda run: run.step_mean(name, weight)
 waiting = share("exposed_comm_seconds")
+per_rank = lambda run: ratio(images_per_second(run), run.number("world_size"))
+planned_bytes = lambda run: known(
+    highest(run.ranks.numbers("planned_bytes")), run.number("planned_bytes")
+)
+setup_seconds = lambda run: run.number("total_seconds") - run.number("without_setup_seconds")
+epoch_seconds = lambda run: mean(num(row.get("seconds")) for row in run.epochs)
 # Name, key, kind, then a function of the run or a key of result.json (by default: the key), and 1
 # if higher is better, -1 if lower is.
 FACT_TABLE = {
@@ -240,7 +232,7 @@ FACT_TABLE = {
         ("Scaling efficiency", "efficiency", "share", efficiency, 1),
         ("FLOPs per image", "flops_per_image", "flops"),
         ("Step time", "step_seconds", "seconds", step("step_seconds"), -1),
-        ("MFU", "peak_share", "share", step("peak_share"), 1),
+        ("MFU", "peak_share", "share", step("peak_share", 1), 1),
         ("Waiting for data", "data_share", "share", share("data_seconds"), -1),
         ("Waiting for communication", "exposed_comm_share", "share", waiting, -1),
         ("Communication thread busy", "comm_share", "share", share("comm_seconds")),
@@ -289,7 +281,9 @@ def fact_name(fact, runs):
     tasks = [run.task() for run in runs]
     names = {"segmentation": "pixel accuracy", "labels": "all labels right"}
     name = names.get(tasks[0], "top-1") if len(set(tasks)) == 1 else "top-1"
-    return fact.name.replace("top-1", name)
+    several = any(len(array(run.evaluation(fact.split).get("outputs"))) > 1 for run in runs)
+    of_mean = several and fact.key.endswith(("_r2", "_persistence"))
+    return fact.name.replace("top-1", name) + ", mean of the outputs" * of_mean
 
 
 def fact_best(fact, runs, run):
@@ -302,6 +296,9 @@ def fact_best(fact, runs, run):
     if quality:
         others = [(o, v) for o, v in others if o.task() == run.task()]
     elif any(difference(other, run) for other, _ in others):
+        return False
+    kinds = [o.detailed()["kinds"] for o, _ in others if fact.key == "macro_f1"]
+    if kinds and not set.intersection(*kinds):
         return False
     if fact.group == "Time" and any(o.last_step() != run.last_step() for o, _ in others):
         return False
@@ -353,9 +350,8 @@ class Sheet:
         """The table in a box with a scroll bar; with the focus it can be scrolled by keyboard."""
         if not self.rows:
             return ""
-        box = (
-            '<div class="scroll%s" role="region" tabindex="0" aria-label="%s"><table class="%s">\n'
-        )
+        box = '<div class="scroll%s" role="region" tabindex="0" aria-label="%s">'
+        box += '<table class="%s">\n'
         lines = ['<p class="note">%s</p>\n' % esc(self.note)] if self.note else []
         lines.append(box % (" tall" if len(self.rows) > 32 else "", esc(self.title), self.style))
         if self.style == "facts":
@@ -387,7 +383,7 @@ def html_cell(kind, value, scope):
     shown = "<code>%s</code>" % esc(value) if kind == "code" else esc(value)
     if kind == "bar":
         share = known(num(value.rstrip(" %")), 0.0) / 100
-        shown += '<span class="bar s0" style="--v:%.2f"></span>' % share
+        shown = '<span class="bar s0" style="--v:%.2f"></span>%s' % (share, shown)
     tag, scope = ("th", ' scope="%s"' % scope) if scope else ("td", "")
     style = "" if kind in LEFT else ' class="n"'
     return "<%s%s%s>%s</%s>" % (tag, scope, style, shown, tag)
@@ -407,7 +403,7 @@ def markdown(value):
 def sheet_splits(run):
     rows = []
     if isinstance(run.result.get("train"), dict):
-        weights = "mean of the last epoch, during training"
+        weights = train_span(run) + ", during training"
         rows.append(dict(run.result["train"], split="training", weights=weights))
     for split, name in (("val", "validation"), ("test", "test")):
         shown = [run.evaluation(split)] + run.evaluations(split)[-1:]
@@ -424,17 +420,17 @@ def sheet_splits(run):
         ("top-5", "share", "top5"),
         ("mean IoU", "share", "miou"),
         ("mAP", "share", "map"),
-        ("macro precision", "share", "macro.precision"),
-        ("macro recall", "share", "macro.recall"),
-        ("macro F1", "share", "macro.f1"),
-        ("macro specificity", "share", "macro.specificity"),
-        ("measured with", "text", "weights"),
     ]
+    macro = ("precision", "recall", "F1", "specificity")
+    columns += [("macro " + name, "share", "macro." + name.lower()) for name in macro]
+    columns.append(("measured with", "text", "weights"))
     note, monitor, value = "", text(get(run.result, "best.monitor")), run.number("best.value")
     if not math.isnan(value):
         kind = "share" if monitor.startswith(("top", "miou", "map")) else "number"
         note = "checkpoint.monitor=%s: best validation value %s, at step %s."
         note %= monitor, show(kind, value), show("count", run.number("best.step"))
+        if run.detailed() and run.detailed()["step"] != run.used()[1]:
+            note += " vittrain eval %s prints the metrics of classes of these weights." % run.path
     return Sheet("Quality by split", "ranks", rows, columns, note)
 
 
@@ -496,12 +492,27 @@ def unit_columns(units, title, kind, ending):
     return [*sums, *((words_of(name, ending), kind, name) for name in names)]
 
 
-def sheet_units(run):
-    columns = [("unit", "text", "unit"), ("parameters", "count", "parameters")]
-    columns += unit_columns(run.units, "step time", "seconds", "_seconds")
-    columns += unit_columns(run.units, "memory", "bytes", "_bytes")
-    note = "Times are means of a training step. Memory is the planned memory of rank 0."
-    return Sheet("Units of the model", "classes", run.units.rows, columns, note)
+def sheet_phases(run):
+    """The parts of the step time. Their source is metrics.csv, so failed runs have them, too."""
+    names = dict(data="data", compute="compute", exposed_comm="communication")
+    means = {name: run.step_mean(key + "_seconds") for key, name in names.items()}
+    whole = run.step_mean("step_seconds")
+    means["other"] = max(whole - sum(known(value, 0) for value in means.values()), 0)
+    rows = [(name, value, ratio(value, whole)) for name, value in means.items() if value >= 0]
+    columns = [("phase", "text", "0"), ("time", "seconds", "1"), ("of the step", "bar", "2")]
+    note = "Means of all steps. Data and communication are the time spent waiting for them."
+    return Sheet("Step time by phase", "classes", rows, columns, note)
+
+
+def sheets_units(run):
+    first = [("unit", "text", "unit"), ("parameters", "count", "parameters")]
+    times = first + unit_columns(run.units, "step time", "seconds", "_seconds")
+    memory = first[:1] + unit_columns(run.units, "memory", "bytes", "_bytes")
+    note = "Means of a training step%s." % (" of the last attempt" * (len(run.attempts) > 1))
+    return [
+        Sheet("Step time by unit", "classes", run.units.rows, times, note),
+        Sheet("Memory by unit", "classes", run.units.rows, memory, "Planned memory of rank 0."),
+    ]
 
 
 RANKS_MOST = 256
@@ -571,5 +582,8 @@ def sheet_options(runs):
                 rows.append([key] + values)
     elif not defaults():
         title, note = "Options", "The defaults are unknown: the program vittrain was not found."
+    else:
+        other = ["%s=%s" % item for item in runs[0].deck.items() if item[0] not in defaults()]
+        note = "Options of another version: %s." % ", ".join(other) if other else ""
     columns = [(name, "code", str(at)) for at, name in enumerate(["option"] + names)]
     return Sheet(title, "decks", rows, columns, note)

@@ -13,6 +13,7 @@ import traceback
 
 sys.path.insert(0, sys.argv[1])
 import report  # noqa: E402
+import report_run  # noqa: E402
 
 WORK = sys.argv[2]
 CLASSES = ["airplane", "<b>&\"' of a long name", "photosynthetic organism"]
@@ -215,14 +216,16 @@ def check_weights():
     expect("validation", fact(path, "val_top1"), ("50.00 %", best))
     expect("loss", fact(path, "val_loss"), ("1.800", best))
     expect("last", fact(path, "last_val_top1"), ("40.00 %", last))
-    expect("F1", fact(path, "macro_f1"), ("60.00 %", last))
+    expect("F1", fact(path, "macro_f1"), ("60.00 %", last + ", validation split"))
     page, _ = page_of(path)
-    contains(page, "Of the last weights, step 30. The run did not keep those of the best")
+    contains(page, " and the last weights, step 30: true classes", "vittrain eval " + path)
     contains(page, ">30</b>")
     path = make("weights", 2, test=True)
-    expect("F1 of the test split", fact(path, "macro_f1"), ("60.00 %", best))
+    expect("F1 of the test split", fact(path, "macro_f1"), ("60.00 %", best + ", test split"))
     expect("test", fact(path, "test_top1"), ("50.00 %", best))
-    contains(page_of(path)[0], "Of the test split: true classes", ">20</b>")
+    contains(
+        page_of(path)[0], "Of the test split and the best weights, step 20: true classes", ">20</b>"
+    )
     os.remove(path + "/checkpoints/best.h5")
     expect("test weights", report.Run(path).used(), ("best", 20.0))
     path = make("weights", 2)
@@ -277,6 +280,26 @@ def check_figures():
     contains(page, ">2.00 MiB<", ">200 ms<", 'id="sensor-cores_busy-A"', 'id="confusion-A"')
 
 
+def check_values():
+    for one, other, wanted in (
+        ("600", "10m", True),
+        ("60s", "1m", True),
+        ("4194304", "4MiB", True),
+        ("600", "10h", False),
+        ("", "0", False),
+    ):
+        expect("%s as %s" % (one, other), report_run.same_value(one, other), wanted)
+    path = make("values", 2)
+    expect("loss of an epoch", fact(path, "train_loss"), ("2.500", "mean of steps 21 to 30"))
+    result = dict(RUN, format=2, attempts=[dict(ATTEMPT, error="step 7: NaN", to_step=6)])
+    write(path + "/result.json", result)
+    rows = [dict(STEP, epoch=0, step=3, loss=3), dict(STEP, epoch=0, step=6, loss=2)]
+    table(path + "/metrics.csv", COLUMNS, rows)
+    expect("loss of a row", fact(path, "train_loss"), ("2.000", "mean of steps 4 to 6"))
+    table(path + "/metrics.csv", COLUMNS, [])
+    expect("epochs", fact(path, "epochs")[0], "0 of 3")
+
+
 def check_several():
     paths = [make("run%d" % at, 1 + at % 2, test=at == 0) for at in range(28)]
     page, markup = page_of(*paths[:2])
@@ -287,6 +310,10 @@ def check_several():
     expect("speed-up", (rows[0]["speed_up"], rows[1]["speed_up"]), ("1", "2"))
     write(paths[1] + "/result.json", dict(result, precision="bf16"))
     contains(page_of(*paths[:2])[0], "scaling efficiency not compared with run0: precision bf16")
+    write(paths[1] + "/result.json", dict(result, macro={"f1": 0.9}))
+    runs = [report.Run(path) for path in paths[:2]]
+    f1 = report.FACT["macro_f1"]
+    expect("best F1 of two splits", report.fact_best(f1, runs, runs[1]), False)
     page, markup = page_of(*paths)
     contains(page, "<b>AB</b>", "run0, run1, run2 and 25 more")
     expect("size", len(page) < 1500000, True)
@@ -321,7 +348,9 @@ def check_unfinished():
         value[attempts][1]["error"] = "step 2: NaN"
         write(os.path.join(path, name), value)
         expect("status", report.Run(path).status(), "failed")
-        contains(page_of(path)[0], '<p class="reason">step 2: NaN</p>')
+        page = page_of(path)[0]
+        contains(page, '<p class="reason">step 2: NaN</p>', ">communication</th>")
+        contains(page, "by unit are unknown: the run failed before" if form == 2 else "blocks.0")
 
 
 def check_damage():
