@@ -188,6 +188,8 @@ void array_close(struct array *array)
 const struct array_chunk *array_chunk_find(const struct array *array, int64_t index)
 {
     const struct array_chunk wanted = {.index = index};
+    if (array->chunk_count == 0)
+        return NULL;
     if (index < array->chunk_count && array->chunks[index].index == index)
         return &array->chunks[index];
     return bsearch(&wanted, array->chunks, (size_t)array->chunk_count, sizeof wanted,
