@@ -165,7 +165,9 @@ static bool texts_read(hid_t attribute, hid_t type, hssize_t count, json_t *to)
     const bool good = values != NULL && H5Aread(attribute, type, values) >= 0;
     for (hssize_t n = 0; good && n < count; n++) {
         const char *text = variable ? texts[n] : values + (size_t)n * size;
-        char *copy = strndup(text != NULL ? text : "", variable ? SIZE_MAX : size);
+        if (text == NULL)
+            text = "";
+        char *copy = strndup(text, variable ? strlen(text) : size);
         ENSURE_MEMORY(copy != NULL, "no memory for a text");
         value_append(to, value_name(copy));
         free(copy);
@@ -443,7 +445,7 @@ char *hdf5_describe(const char *path, const char *datasets)
         snprintf(errors.reason, sizeof errors.reason,
                  "it is truncated: it has %lld of its %lld bytes", bytes, needed);
     if (!good) {
-        char fault[HDF5_NAME + sizeof errors.reason];
+        char fault[HDF5_NAME + sizeof errors.reason + 2];
         snprintf(fault, sizeof fault, "%s%s%s", walk.last, walk.last[0] != '\0' ? ": " : "",
                  errors.reason[0] != '\0' ? errors.reason : "HDF5 cannot read it");
         value_put(description, "fault", value_name(fault));

@@ -23,7 +23,7 @@ static char top[PATH];
 
 static const char *path_of(const char *store)
 {
-    static char path[2 * PATH];
+    static char path[4 * PATH];
     snprintf(path, sizeof path, "%s/%s", top, store);
     return path;
 }
@@ -44,7 +44,7 @@ static struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays"};
 
 static bool array_of(const char *store, const char *name, struct array *array, struct error *error)
 {
-    static char path[2 * PATH];
+    static char path[4 * PATH];
     struct array_path source;
     snprintf(path, sizeof path, "%s", path_of(store));
     const bool good = array_path_open(&source, path, &reader, error);
@@ -75,7 +75,7 @@ static void array_expect(const char *store, const char *name)
 /* Compare all arrays that have expected values; return their number. */
 static int store_check(const char *store)
 {
-    char folder[PATH], path[2 * PATH];
+    char folder[4 * PATH], path[2 * PATH];
     DIR *entries = NULL;
     int checked = 0;
     snprintf(path, sizeof path, "expected/%s", store);
@@ -178,7 +178,7 @@ static void missing_check(const char *store, const char *name, const char *missi
     static double got[ARRAY_CHECK_ELEMENTS];
     struct array array;
     struct error error = {0};
-    char path[2 * PATH], text[80];
+    char path[4 * PATH], text[80];
     assert_true(array_of(store, name, &array, &error));
     array_missing_write(&array, text, sizeof text);
     assert_string_equal(text, missing);

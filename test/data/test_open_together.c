@@ -48,7 +48,7 @@ static void fails_together(enum data_split split, const char *part)
 
 static void image_put(const char *path)
 {
-    char name[300];
+    char name[2 * OPTION_TEXT];
     snprintf(name, sizeof name, "%s/%s", options.data.root, path);
     *strrchr(name, '/') = '\0';
     temporary_directory(name);
@@ -81,7 +81,7 @@ TEST(bytes_are_joined)
 
 TEST(rank_0_lists_folders)
 {
-    char path[64];
+    char path[2 * OPTION_TEXT];
     snprintf(options.data.format, sizeof options.data.format, "imagefolder");
     for (int i = 0; i < 20; i++) {
         snprintf(path, sizeof path, "train/%s/%d.jpg", i % 2 == 0 ? "cat" : "dog", i);

@@ -191,7 +191,7 @@ TEST(rows_become_a_table_and_json)
 static struct doctor_data data_read(const char *root, double seconds)
 {
     struct doctor_data data;
-    snprintf(options.data.root, sizeof options.data.root, "%s", root);
+    snprintf(options.data.root, sizeof options.data.root, "%.1000s", root);
     doctor_read_data(&doctor, &data, seconds);
     return data;
 }
