@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "core/integer.h"
+
 /* ---- lanes: messages to or from one rank, several in flight */
 
 void lane_open(struct lane *lane, MPI_Comm communicator, int peer, int tag)
@@ -56,20 +58,20 @@ static void transfer(const struct comm_request *request, struct flow from, struc
                      bool forwards)
 {
     const int tag = request->sequence > 0 ? TAG_COLLECTIVE : TAG_BYTES;
-    const int64_t receives = (from.bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES;
-    const int64_t sends = (to.bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES;
+    const int64_t receives = round_up_division(from.bytes, SEGMENT_BYTES);
+    const int64_t sends = round_up_division(to.bytes, SEGMENT_BYTES);
     struct lane in, out;
     struct idle idle = {.request = request};
     lane_open(&in, request->group->communicator, from.peer, tag);
     lane_open(&out, request->group->communicator, to.peer, tag);
     while (in.done < receives || out.done < sends) {
         while (in.posted < receives && !lane_full(&in)) {
-            int64_t begin = in.posted * SEGMENT_BYTES, left = from.bytes - begin;
-            lane_receive(&in, from.data + begin, left < SEGMENT_BYTES ? left : SEGMENT_BYTES);
+            int64_t begin = in.posted * SEGMENT_BYTES;
+            lane_receive(&in, from.data + begin, smaller(from.bytes - begin, SEGMENT_BYTES));
         }
         while (out.posted < sends && !lane_full(&out) && !(forwards && out.posted == in.done)) {
-            int64_t begin = out.posted * SEGMENT_BYTES, left = to.bytes - begin;
-            lane_send(&out, to.data + begin, left < SEGMENT_BYTES ? left : SEGMENT_BYTES);
+            int64_t begin = out.posted * SEGMENT_BYTES;
+            lane_send(&out, to.data + begin, smaller(to.bytes - begin, SEGMENT_BYTES));
         }
         bool came = lane_test(&in), went = lane_test(&out);
         progress_idle(&idle, came || went);

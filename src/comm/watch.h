@@ -11,7 +11,7 @@
 
 #include "core/status.h"
 
-/* What a rank sends. Its groups show to whom a waiting rank's number of a collective applies. */
+/* The report of a rank. Its groups show to whom a waiting rank's number of a collective applies. */
 enum { REPORT_GROUPS = 32, REPORT_WHAT = 128 };
 struct report {
     struct status status;

@@ -139,7 +139,7 @@ bool dataset_describe(struct dataset *dataset, const struct options *options, st
     const struct dataset_format *format = format_find(options->data.format, error);
     if (format == NULL || format->describe == NULL)
         return format != NULL && dataset_open(dataset, options, SPLIT_TRAIN, NULL, error);
-    *dataset = (struct dataset){.format = NULL};
+    dataset_begin_open(dataset, NULL);
     format->describe(options, dataset);
     return true;
 }

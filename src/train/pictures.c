@@ -77,14 +77,13 @@ static bool key_precedes(struct wrong_key one, struct wrong_key other)
 static void thumbnail_make(struct wrong_sample *sample, const struct image_source *source,
                            const uint8_t *pixels)
 {
-    const int64_t longest = source->height > source->width ? source->height : source->width;
-    const int64_t factor = (longest + THUMBNAIL_SIDE - 1) / THUMBNAIL_SIDE;
-    const int64_t height = (source->height + factor - 1) / factor;
-    const int64_t width = (source->width + factor - 1) / factor;
+    const int64_t factor = round_up_division(larger(source->height, source->width), THUMBNAIL_SIDE);
+    const int64_t height = round_up_division(source->height, factor);
+    const int64_t width = round_up_division(source->width, factor);
     const int64_t channels = source->channels == 3 || source->channels == 4 ? 3 : 1;
-    sample->height = (int32_t)height;
-    sample->width = (int32_t)width;
-    sample->channels = (int32_t)channels;
+    sample->height = height;
+    sample->width = width;
+    sample->channels = channels;
     for (int64_t c = 0; c < channels; c++)
         for (int64_t i = 0; i < height * width; i++) {
             const int64_t top = i / width * factor, left = i % width * factor;

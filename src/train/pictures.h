@@ -29,7 +29,7 @@ void pictures_visit(void *self, const struct batch *batch, const int32_t *predic
                     const float *predictions, struct error *error);
 
 /* Collective. Write the pictures of all ranks to FOLDER/misclassified.json or planes.json on rank
- * 0, unless the error is set. Nothing if there are none. */
+ * 0, unless the error is set. No file without pictures. */
 void pictures_write(struct pictures *pictures, const struct run_folder *folder, const char *split,
                     struct error *error);
 void pictures_free(struct pictures *pictures);

@@ -27,9 +27,10 @@ char *receipts_header(const struct model *model)
     struct text_stream text;
     const int units = model->unit_count;
     FILE *stream = text_stream_open(&text);
-    fputs("step,loss,grad_norm", stream);
+    fputs(first_columns, stream);
     for (int i = 0; i < 2 * units; i++)
-        fprintf(stream, ",%s%s", model->units[i % units].name, i < units ? "" : ".state");
+        fprintf(stream, "%s%s%s", i > 0 ? "," : "", model->units[i % units].name,
+                i < units ? "" : ".state");
     fputs(last_column, stream);
     return text_stream_close(&text);
 }

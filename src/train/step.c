@@ -86,21 +86,21 @@ static void phase_end(struct session *session)
         session->device->backend->range_end();
 }
 
-/* Adds the time since the last call that was spent waiting for other ranks, and `passed` seconds
- * without it, to the times of the timer's unit, if they are measured. */
-static void unit_time(struct session *session, double passed, bool computes)
+/* Add the time since the last call that was spent waiting for other ranks to the times of the
+ * timer's unit, if they are measured, and with `computes` the rest of the time, too. */
+static void unit_time(struct session *session, bool computes)
 {
     struct step_timer *timer = &session->timer;
     if (timer->seconds == NULL || timer->phase == STEP_PHASES)
         return;
     struct unit_seconds *seconds = &timer->seconds[timer->unit];
     const bool forward = timer->phase == STEP_FORWARD;
-    const double exposed = exposed_now(), waited = exposed - timer->exposed;
+    const double now = clock_now(), exposed = exposed_now(), waited = exposed - timer->exposed;
     *(forward ? &seconds->forward_waiting : &seconds->backward_waiting) += waited;
     if (computes)
-        *(forward ? &seconds->forward : &seconds->backward) += passed - waited;
+        *(forward ? &seconds->forward : &seconds->backward) += now - timer->unit_begin - waited;
     timer->exposed = exposed;
-    timer->unit_begin = clock_now();
+    timer->unit_begin = now;
 }
 
 static void unit_begin(struct session *session, int unit)
@@ -110,7 +110,7 @@ static void unit_begin(struct session *session, int unit)
     if (session->device->backend->range_begin != NULL)
         session->device->backend->range_begin(session->model->units[unit].name);
     session->timer.unit = unit;
-    unit_time(session, 0, false);
+    unit_time(session, false);
     if (session->observer != NULL)
         session->observer->unit(unit, true);
 }
@@ -119,7 +119,7 @@ static void unit_end(struct session *session)
 {
     if (session->observer != NULL)
         session->observer->unit(session->timer.unit, false);
-    unit_time(session, clock_now() - session->timer.unit_begin, true);
+    unit_time(session, true);
     session->timer.unit = -1;
     if (session->device->backend->range_end != NULL)
         session->device->backend->range_end();

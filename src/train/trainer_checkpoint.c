@@ -53,7 +53,6 @@ bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
     const size_t size = sizeof checkpoints->resume_path;
     if (strcmp(resume, "never") == 0)
         return true;
-    const int64_t disk = checkpoint_newest_step(&checkpoints->target, world);
     if (!memory_look(trainer, error))
         return false;
     if (strcmp(resume, "auto") != 0) {
@@ -61,6 +60,7 @@ bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
         found->path[0] = '\0'; /* only its step is needed (state_check) */
         return true;
     }
+    const int64_t disk = checkpoint_newest_step(&checkpoints->target, world);
     if ((found->path[0] == '\0' || found->step <= disk) && trainer->folder.resuming &&
         !checkpoint_find(&checkpoints->target, world, path, size, error) &&
         error->kind != ERROR_NONE)

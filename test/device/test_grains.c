@@ -54,8 +54,8 @@ static void *out_at(const struct work *work, int tensor, int64_t first)
     return element_to_write(work->type, work->out[tensor], first * work->out_sample[tensor]);
 }
 
-/* Random inputs with so many elements a sample, or with -N elements that all samples share; ended
- * by 0. And outputs. */
+/* Make random inputs and the outputs. in, out: elements of each per sample, ended by 0; -N: N
+ * elements that all samples share. */
 static void tensors_make(struct work *work, const int64_t *in, const int64_t *out)
 {
     for (int i = 0; in[i] != 0; i++) {

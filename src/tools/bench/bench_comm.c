@@ -245,11 +245,7 @@ static void table_run(struct comm_bench *self, struct error *error)
         self->kind = (enum collective_kind)kind;
         if (self->network != NULL && kind <= ALL_GATHER)
             self->network->measured[kind].count = 0;
-        /* The last size is always bench.max. */
-        int64_t bytes = SMALLEST;
-        for (; bytes <= options->bench.max / FACTOR; bytes *= FACTOR)
-            size_run(self, bytes, error);
-        if (bytes < options->bench.max)
+        for (int64_t bytes = SMALLEST; bytes < options->bench.max; bytes *= FACTOR)
             size_run(self, bytes, error);
         size_run(self, options->bench.max, error);
     }
