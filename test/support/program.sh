@@ -69,16 +69,18 @@ needs() {
 # space in the pattern matches the end of an argument.
 processes() { grep -las -e "$(echo "$1" | tr ' ' .)" /proc/[0-9]*/cmdline | cut -d/ -f3 | sort -n; }
 
-# run RANKS NAME WORD...: run the program; set $status, write the output to $work/NAME.log.
+# run RANKS NAME WORD...: run the program; set $status, write the output to $work/NAME.log. mpirun passes standard output and
+# standard error on in any order, also in the middle of a result in JSON: all of standard error comes last.
 run() {
     run_ranks=$1 run_log=$work/$2.log
     shift 2
     if [ "$run_ranks" = 1 ]; then
         timeout $time_limit "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
     else
-        timeout $time_limit $MPIRUN -np "$run_ranks" "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
+        timeout $time_limit $MPIRUN -np "$run_ranks" "$vittrain" "$@" >"$run_log" 2>"$run_log.stderr" </dev/null
     fi
     status=$?
+    [ "$run_ranks" = 1 ] || cat "$run_log.stderr" >>"$run_log"
 }
 
 # run_pair NAME COMMAND COMMAND: like `run`, with one shell command for each of two ranks. `mpirun A : B` is not used because
