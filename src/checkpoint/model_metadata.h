@@ -26,7 +26,7 @@ struct metadata_fault {
 
 /* A member without a valid value in the file is zero, empty or auto. */
 struct model_metadata {
-    char program[METADATA_WORD]; /* "vittrain 0.2.0" */
+    char program[METADATA_WORD]; /* "vittrain 0.3.0" */
     /* Name and shape of the model, resize and crop in evaluation, interpolation, data.exif; of
      * arrays also what a sample is and the loss. All other options have their defaults. */
     struct options options;

@@ -16,7 +16,7 @@
 enum { KEY = 192 };
 static const double rate_most = 1e15; /* of a thread; larger rates are damage */
 
-/* Write "0.2.0 bf16 AMD EPYC, avx512": without the number of threads, the end of the name. */
+/* Write "0.3.0 bf16 AMD EPYC, avx512": without the number of threads, the end of the name. */
 static void key_write(const struct device_limits *limits, enum data_type type, char key[KEY])
 {
     const char *end = strrchr(limits->name, ',');

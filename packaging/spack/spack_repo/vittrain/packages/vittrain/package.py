@@ -13,7 +13,7 @@ class Vittrain(AutotoolsPackage, CudaPackage):
     license("BSD-3-Clause")
 
     # Without a checksum, because this file is part of the sources.
-    version("0.2.0")
+    version("0.3.0")
 
     variant("sample", default=True, description="Install the sample of CIFAR-10")
 
