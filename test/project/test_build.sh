@@ -89,7 +89,7 @@ make -C sample data/cifar-10-sample/README.md >sample.log 2>&1
 result 'the whole archive is unpacked' "$(ls sample/data/cifar-10-sample 2>&1 | paste -s -d ' ' |
     grep -vx 'README.md batches.meta.txt data_batch_1.bin test_batch.bin')" sample.log
 
-mkdir -p commit/source commit/bin && rules '^version_commit.h' src/core/local.mk >commit/Makefile
+mkdir -p commit/source commit/bin && rules '^version_commit.h' src/local.mk >commit/Makefile
 printf '#!/bin/sh\n[ ! -e %s/refuse ] && echo abc1234\n' "$work" >commit/bin/git
 chmod +x commit/bin/git
 # commit: print the line that make writes.

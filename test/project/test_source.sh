@@ -28,8 +28,8 @@ commands'
 # level MODULE: its number, from 1.
 level() { echo "$levels" | awk -v module="$1" '{ for (i = 1; i <= NF; i++) if ($i == module) print NR }'; }
 
-for folder in src/*/local.mk src/tools/*/local.mk; do
-    folder=${folder%local.mk} module=${folder#src/}
+for folder in $(find src -name '*.c' ! -path 'src/main.c' ! -path '*/tiles/*' | sed 's|[^/]*$||' | sort -u); do
+    module=${folder#src/}
     module=${module%/}
     own=$(level "$module")
     [ -n "$own" ] || { echo "$module has no level in test/project/test_source.sh"; continue; }

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# device: the table of operations and its CPU implementation
-libvittrain_a_SOURCES += $(device_sources)
+# Files of src that need rules of their own. src/list.sh lists all others.
 
 # Vectorised loops, compiled once for each level of the instruction set: -DKERNELS=LEVEL names the
 # copy (src/device/cpu*.c picks one at run time). Only files src/device/kernels_*.c.
@@ -47,3 +46,39 @@ libtiles_amx_a_CFLAGS = $(kernel_cflags) $(AMX_CFLAGS)
 endif
 # Their objects are part of libvittrain.a; Automake makes the rules for them.
 EXTRA_LIBRARIES = $(kernel_libraries)
+
+# Messages of TensorBoard's event files.
+EXTRA_DIST += src/runlog/events.proto
+nodist_libvittrain_a_SOURCES = \
+	src/runlog/events.pb-c.c \
+	src/runlog/events.pb-c.h
+
+src/runlog/events.pb-c.c: $(srcdir)/src/runlog/events.proto
+	$(AM_V_GEN)$(MKDIR_P) src/runlog && \
+	$(PROTOC_C) --proto_path=$(srcdir)/src --c_out=src $(srcdir)/src/runlog/events.proto
+src/runlog/events.pb-c.h: src/runlog/events.pb-c.c
+BUILT_SOURCES += src/runlog/events.pb-c.h
+CLEANFILES += \
+	src/runlog/events.pb-c.c \
+	src/runlog/events.pb-c.h
+
+# The manual page as strings of C.
+src/app/help.$(OBJEXT): src/app/manual_text.inc
+src/app/manual_text.inc: $(srcdir)/src/app/vittrain.mdoc
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(SED) 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(srcdir)/src/app/vittrain.mdoc >$@.new && mv -f $@.new $@
+CLEANFILES += src/app/manual_text.inc
+EXTRA_DIST += src/app/vittrain.mdoc
+
+# Every make looks up the commit and rewrites the file only if the commit has changed. If git fails, for example because
+# root installs from the checkout of another user, the file is kept.
+src/core/version.$(OBJEXT): version_commit.h
+version_commit.h: FORCE
+	@if commit=`cd $(srcdir) && { cat .commit 2>/dev/null || test ! -e .git || \
+		git describe --always --dirty --exclude='*' 2>/dev/null; }` || test ! -e $@; then \
+	line="#define VERSION_COMMIT \"$$commit\""; \
+	test "$$line" = "`cat $@ 2>/dev/null`" || echo "$$line" >$@; fi
+FORCE:
+dist-hook:
+	$(SED) 's/.*"\(.*\)"/\1/' version_commit.h >$(distdir)/.commit
+CLEANFILES += version_commit.h
