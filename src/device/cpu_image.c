@@ -248,3 +248,12 @@ void cpu_image_transform(struct stream *stream, const struct image_transform *ar
                 sample_transform(&state, sample, slot);
     }
 }
+
+bool image_host_choose(struct image_host *host, struct error *error)
+{
+    const struct cpu_kernels *kernels = cpu_kernels_choose(error);
+    *host = (struct image_host){.image = NULL};
+    if (kernels != NULL)
+        *host = (struct image_host){kernels->image, kernels->colour};
+    return kernels != NULL;
+}

@@ -6,7 +6,6 @@
 
 #include <math.h>
 
-#include "device/kernels.h"
 
 enum { SLOTS = 64 /* samples resized at a time */ };
 
@@ -111,15 +110,6 @@ void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, 
     axis->weights = axis->count + count;
     for (int64_t i = 0; i < count; i++)
         axis_weigh(axis, span, i, begin + i);
-}
-
-bool image_host_choose(struct image_host *host, struct error *error)
-{
-    const struct cpu_kernels *kernels = cpu_kernels_choose(error);
-    *host = (struct image_host){.image = NULL};
-    if (kernels != NULL)
-        *host = (struct image_host){kernels->image, kernels->colour};
-    return kernels != NULL;
 }
 
 struct image_scratch image_scratch_of(const struct image_transform *args)
