@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Descriptions of HDF5 files (hdf5_reader.h): the part that calls HDF5. */
+/* Descriptions of HDF5 files (hdf5_reader.h): the part that calls HDF5.
+ *
+ * HDF5 before 1.14 has no function that lists the chunks of a data set in linear time:
+ * H5Dget_chunk_info walks from the first chunk to the wanted one. There, H5Dread_chunk is called
+ * for each chunk, in a file whose driver notes the place and does not read. */
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "core/file.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
 #include "core/integer.h"
@@ -23,13 +31,6 @@ struct walk {
     const char *path;             /* of the current object */
     char last[HDF5_NAME];         /* a copy, which is valid after the visit */
     const char *datasets;         /* of hdf5_reader */
-};
-
-/* The data set whose chunks are visited. */
-struct chunk_walk {
-    const struct hdf5_object *dataset;
-    hsize_t shift; /* of offsets */
-    FILE *text;
 };
 
 /* Add a value under a name of the file, which may be no valid UTF-8. */
@@ -245,25 +246,139 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
     return good ? 0 : -1;
 }
 
-/* ---- objects ---- */
+/* ---- chunks ---- */
 
-/* Return what is missing in the offsets of chunks: H5Dchunk_iter before HDF5 1.14.4 leaves out the
- * size of the user block, which MATLAB for example writes before the file. */
-static hsize_t chunk_shift(hid_t dataset)
+#if !H5_VERSION_GE(1, 14, 0)
+
+/* The place of the last chunk that HDF5 read while `notes` was true. */
+static struct {
+    bool notes;
+    haddr_t offset;
+} noted;
+
+struct driver_file {
+    H5FD_t base;
+    int descriptor;
+    haddr_t used, end;
+};
+
+static H5FD_t *driver_open(const char *name, unsigned flags, hid_t access, haddr_t most)
 {
-    hsize_t bytes = 0;
-#if H5_VERSION_GE(1, 14, 0) && !H5_VERSION_GE(1, 14, 4)
-    hid_t file = H5Iget_file_id(dataset), creation = H5Fget_create_plist(file);
-    H5Pget_userblock(creation, &bytes);
-    H5Pclose(creation);
-    H5Fclose(file);
-#else
-    (void)dataset;
-#endif
-    return bytes;
+    struct driver_file *file = calloc(1, sizeof *file);
+    struct stat status;
+    (void)flags;
+    (void)access;
+    (void)most;
+    if (file == NULL)
+        return NULL;
+    file->descriptor = open(name, O_RDONLY | O_CLOEXEC);
+    if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) {
+        free(file);
+        return NULL;
+    }
+    file->end = (haddr_t)status.st_size;
+    return &file->base;
 }
 
-/* Write the line of a chunk (hdf5_chunk_visit). */
+static herr_t driver_close(H5FD_t *base)
+{
+    close(((struct driver_file *)base)->descriptor);
+    free(base);
+    return 0;
+}
+
+static herr_t driver_query(const H5FD_t *base, unsigned long *features)
+{
+    (void)base;
+    *features = 0;
+    return 0;
+}
+
+static haddr_t driver_used(const H5FD_t *base, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const struct driver_file *)base)->used;
+}
+
+static herr_t driver_use(H5FD_t *base, H5FD_mem_t type, haddr_t end)
+{
+    (void)type;
+    ((struct driver_file *)base)->used = end;
+    return 0;
+}
+
+static haddr_t driver_end(const H5FD_t *base, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const struct driver_file *)base)->end;
+}
+
+static herr_t driver_read(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t offset,
+                          size_t bytes, void *data)
+{
+    const struct driver_file *file = (const struct driver_file *)base;
+    (void)transfer;
+    if (noted.notes && type == H5FD_MEM_DRAW) {
+        noted.offset = offset;
+        return 0;
+    }
+    const size_t got = durable_pread(file->descriptor, data, bytes, (int64_t)offset);
+    memset((char *)data + got, 0, bytes - got); /* beyond the end, as HDF5's own drivers do */
+    return 0;
+}
+
+static herr_t driver_write(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t offset,
+                           size_t bytes, const void *data)
+{
+    (void)base;
+    (void)type;
+    (void)transfer;
+    (void)offset;
+    (void)bytes;
+    (void)data;
+    return -1;
+}
+
+static const H5FD_class_t driver = {.name = "vittrain",
+                                    .maxaddr = INT64_MAX,
+                                    .fc_degree = H5F_CLOSE_WEAK,
+                                    .open = driver_open,
+                                    .close = driver_close,
+                                    .query = driver_query,
+                                    .get_eoa = driver_used,
+                                    .set_eoa = driver_use,
+                                    .get_eof = driver_end,
+                                    .read = driver_read,
+                                    .write = driver_write,
+                                    .fl_map = H5FD_FLMAP_DICHOTOMY};
+
+#endif
+
+/* Open a file for reading. Links to other files are not followed. Negative if HDF5 failed. */
+static hid_t file_open(const char *path)
+{
+    /* Without the class of external links, a call that follows one fails. */
+    if (H5Lis_registered(H5L_TYPE_EXTERNAL) > 0 && H5Lunregister(H5L_TYPE_EXTERNAL) < 0)
+        return -1;
+    static hid_t access = -1; /* the same for all files */
+    if (access < 0) {
+        access = hdf5_access_open();
+#if !H5_VERSION_GE(1, 14, 0)
+        if (H5Pset_driver(access, H5FDregister(&driver), NULL) < 0)
+            return -1;
+#endif
+    }
+    return H5Fopen(path, H5F_ACC_RDONLY, access);
+}
+
+/* The data set whose chunks are visited. */
+struct chunk_walk {
+    const struct hdf5_object *dataset;
+    hsize_t shift; /* of offsets */
+    FILE *text;
+};
+
+/* Write the line of a chunk, with the index of its first element in each dimension. */
 static int chunk_write(const hsize_t *first, unsigned skipped, haddr_t offset, hsize_t bytes,
                        void *context)
 {
@@ -281,17 +396,75 @@ static int chunk_write(const hsize_t *first, unsigned skipped, haddr_t offset, h
     return 0;
 }
 
+/* Return what is missing in the offsets of chunks: H5Dchunk_iter before HDF5 1.14.4 leaves out the
+ * size of the user block, which MATLAB for example writes before the file. */
+static hsize_t chunk_shift(hid_t dataset)
+{
+    hsize_t bytes = 0;
+#if H5_VERSION_GE(1, 14, 0) && !H5_VERSION_GE(1, 14, 4)
+    hid_t file = H5Iget_file_id(dataset), creation = H5Fget_create_plist(file);
+    H5Pget_userblock(creation, &bytes);
+    H5Pclose(creation);
+    H5Fclose(file);
+#else
+    (void)dataset;
+#endif
+    return bytes;
+}
+
+/* Write the lines of the chunks that exist. The time is proportional to their number. */
+static bool chunks_write(hid_t dataset, struct chunk_walk *walk)
+{
+#if H5_VERSION_GE(1, 14, 0)
+    return H5Dchunk_iter(dataset, H5P_DEFAULT, chunk_write, walk) >= 0;
+#else
+    const struct hdf5_object *sizes = walk->dataset;
+    static char unused; /* the driver does not write to the buffer */
+    hsize_t first[H5S_MAX_RANK] = {0}, count = 0, found = 0, bytes;
+    hid_t space = H5Dget_space(dataset);
+    bool good = H5Dget_num_chunks(dataset, space, &count) >= 0, exists;
+    H5Sclose(space);
+    for (int d = 0; good && found < count && d >= 0;) {
+        /* It fails if the chunk does not exist. */
+        H5E_BEGIN_TRY
+        {
+            exists = H5Dget_chunk_storage_size(dataset, first, &bytes) >= 0 && bytes > 0;
+        }
+        H5E_END_TRY
+        if (exists) {
+            uint32_t skipped = 0;
+            noted.notes = true;
+            noted.offset = HADDR_UNDEF;
+            good = H5Dread_chunk(dataset, H5P_DEFAULT, first, &skipped, &unused) >= 0;
+            noted.notes = false;
+            if (good)
+                chunk_write(first, skipped, noted.offset, bytes, walk);
+            found++;
+        }
+        for (d = sizes->dimensions - 1; d >= 0; d--) {
+            first[d] += (hsize_t)sizes->chunk[d];
+            if ((int64_t)first[d] < sizes->extent[d])
+                break;
+            first[d] = 0;
+        }
+    }
+    return good && found == count;
+#endif
+}
+
 static bool chunks_describe(hid_t dataset, const struct hdf5_object *to, json_t *json)
 {
     struct text_stream text;
     struct chunk_walk chunks = {
         .dataset = to, .shift = chunk_shift(dataset), .text = text_stream_open(&text)};
-    const bool good = hdf5_chunks_visit(dataset, to, chunk_write, &chunks);
+    const bool good = chunks_write(dataset, &chunks);
     char *lines = text_stream_close(&text);
     value_put(json, "chunks", json_string(lines));
     free(lines);
     return good;
 }
+
+/* ---- objects ---- */
 
 /* Copy the data of a compact data set, which are in its header. */
 static bool compact_describe(hid_t dataset, hid_t type, json_t *json)
@@ -434,7 +607,7 @@ char *hdf5_describe(const char *path, const char *datasets)
     long long bytes, base, needed;
     value_put(description, "objects", walk.objects);
     hdf5_errors_begin(&errors);
-    hid_t file = hdf5_file_open(path);
+    hid_t file = file_open(path);
     bool good = file >= 0 && link_describe(file, ".", NULL, &walk) >= 0 &&
                 H5Lvisit(file, H5_INDEX_CRT_ORDER, H5_ITER_INC, link_describe, &walk) >= 0;
     H5Fclose(file);

@@ -18,6 +18,7 @@
 
 #include "core/crc32c.h"
 #include "core/file.h"
+#include "core/text.h"
 
 void hdf5_library_open(void)
 {
@@ -26,8 +27,7 @@ void hdf5_library_open(void)
     H5open();
 }
 
-/* Return new file access properties. */
-static hid_t access_open(void)
+hid_t hdf5_access_open(void)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
 #if H5_VERSION_GE(1, 10, 7)
@@ -68,21 +68,8 @@ bool hdf5_errors_end(struct hdf5_errors *errors)
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     if (errors->reason[0] == '\0')
         return true;
-    for (char *c = errors->reason; *c != '\0'; c++)
-        if (*c == '\n')
-            *c = ' ';
+    text_remove_control(errors->reason);
     return false;
-}
-
-hid_t hdf5_file_open(const char *path)
-{
-    /* Without the class of external links, a call that follows one fails. */
-    if (H5Lis_registered(H5L_TYPE_EXTERNAL) > 0 && H5Lunregister(H5L_TYPE_EXTERNAL) < 0)
-        return -1;
-    static hid_t access = -1; /* the same for all files */
-    if (access < 0 && hdf5_chunks_access(access = access_open()) < 0)
-        return -1;
-    return H5Fopen(path, H5F_ACC_RDONLY, access);
 }
 
 /* ---- objects ---- */
@@ -311,7 +298,7 @@ enum { ALIGNMENT = 4096 };
 
 static void make_file(const char *path, void (*fill)(hid_t file, void *context), void *context)
 {
-    hid_t access = access_open();
+    hid_t access = hdf5_access_open();
     hid_t creation = H5Pcreate(H5P_FILE_CREATE);
     /* Without times, the same content gives the same file. The stdio driver accepts a path in
      * /proc/self/fd. */

@@ -18,21 +18,8 @@
  * HDF5 crashes while it closes the file. Call it before MPI_Init. */
 void hdf5_library_open(void);
 
-/* Open a file for reading. Links to other files are not followed. Negative if HDF5 failed. */
-hid_t hdf5_file_open(const char *path);
-
-/* Called for each chunk of a data set, with the index of its first element in each dimension.
- * Return a negative number to stop. */
-typedef int hdf5_chunk_visit(const hsize_t *first, unsigned skipped, haddr_t offset, hsize_t bytes,
-                             void *context);
-
-/* Visit the chunks that exist of a data set with these sizes, in a file of hdf5_file_open. The time
- * is proportional to their number. False if HDF5 failed or `visit` stopped. */
-bool hdf5_chunks_visit(hid_t dataset, const struct hdf5_object *sizes, hdf5_chunk_visit *visit,
-                       void *context);
-
-/* For hdf5_file_open: select the driver that hdf5_chunks_visit needs. Negative if HDF5 failed. */
-herr_t hdf5_chunks_access(hid_t access);
+/* Return new properties of access to files. */
+hid_t hdf5_access_open(void);
 
 /* Collect HDF5's errors between begin and end; the innermost reason of the first one is kept. From
  * the first begin on HDF5 prints nothing. */

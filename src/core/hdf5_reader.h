@@ -172,12 +172,6 @@ _Noreturn void hdf5_child_run(void);
  * dumped. The limits on time send SIGXCPU and SIGALRM. False: too little memory is left. */
 MUST_CHECK bool hdf5_child_limit(unsigned cpu_seconds);
 
-/* For the reader: return the description of reader->path that its child sends, which is started if
- * necessary; NULL with an error. If the file can be the cause (a crash, the limit on CPU time, an
- * incomplete answer), the error has the reader's kind, else ERROR_MEMORY. */
-char *hdf5_child_describe(struct hdf5_reader *reader, struct error *error);
-void hdf5_child_end(struct hdf5_child *child);
-
 /* Describe a file with HDF5, which may crash or not return if the file is damaged. `datasets` is
  * that of hdf5_reader, not NULL. Return the JSON text, to be freed by the caller. */
 char *hdf5_describe(const char *path, const char *datasets);
