@@ -6,7 +6,6 @@
 
 #include <math.h>
 
-
 enum { SLOTS = 64 /* samples resized at a time */ };
 
 static size_t scratch_align(size_t bytes)
