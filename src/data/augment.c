@@ -8,7 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "config/options.h"
 #include "core/error.h"
 #include "core/integer.h"
 #include "core/random.h"
@@ -22,32 +21,17 @@ enum {
     BLOCK_TURN_ROLL = BLOCK_ATTEMPT + ERASE_ATTEMPTS
 };
 
-void augment_open(struct augment *augment, const struct options *options, int64_t width,
-                  int64_t height, bool training)
+bool augment_open(struct augment *augment, const struct options *options, int64_t width,
+                  int64_t height, bool training, struct error *error)
 {
     ENSURE(width > 0 && width <= IMAGE_LARGEST && height > 0 && height <= IMAGE_LARGEST,
            "augmentation of images of %lld x %lld pixels", (long long)height, (long long)width);
-    *augment = (struct augment){
-        .seed = (uint64_t)options->run.seed,
-        .width = width,
-        .height = height,
-        .flip = options->augment.flip,
-        .vflip = options->augment.vflip,
-        .rot90 = options->augment.rot90,
-        .roll = options->augment.roll,
-        .noise = options->augment.noise,
-        .channel_dropout = options->augment.channel_dropout,
-        .rotate = options->augment.rotate,
-        .translate = options->augment.translate,
-        .erase = options->augment.erase,
-        .erase_scale = {options->augment.erase_scale.value[0],
-                        options->augment.erase_scale.value[1]},
-        .erase_ratio = {options->augment.erase_ratio.value[0],
-                        options->augment.erase_ratio.value[1]},
-        .crop_pad = options->augment.crop == CROP_RANDOM ? 0 : options->augment.crop_pad,
-        .active = training,
-    };
-    mix_open(&augment->mix, options, width, height, training);
+    *augment = (struct augment){.options = options->augment,
+                                .seed = (uint64_t)options->run.seed,
+                                .width = width,
+                                .height = height,
+                                .active = training};
+    return !training || !policy_is_asked_for(options) || image_host_choose(&augment->host, error);
 }
 
 /* Same as Python's round(value, 15). */
@@ -78,13 +62,14 @@ void augment_rotation(double degrees, int64_t width, int64_t height, struct pixe
 static void draw_erasing(const struct augment *augment, uint32_t epoch, uint32_t sample,
                          struct pixel_plan *plan)
 {
+    const double *scale = augment->options.erase_scale.value;
+    const double *ratios = augment->options.erase_ratio.value;
     double area = (double)(augment->width * augment->height);
-    double low = log(augment->erase_ratio[0]), high = log(augment->erase_ratio[1]);
+    double low = log(ratios[0]), high = log(ratios[1]);
     for (uint32_t attempt = 0; attempt < ERASE_ATTEMPTS; attempt++) {
         struct random_block draw = random_block_at(augment->seed, RANDOM_AUGMENT, 0, epoch, sample,
                                                    BLOCK_ATTEMPT + attempt);
-        double erased =
-            area * random_between(draw.word[0], augment->erase_scale[0], augment->erase_scale[1]);
+        double erased = area * random_between(draw.word[0], scale[0], scale[1]);
         double ratio = exp(random_between(draw.word[1], low, high));
         int64_t height = (int64_t)rint(sqrt(erased * ratio));
         int64_t width = (int64_t)rint(sqrt(erased / ratio));
@@ -108,14 +93,15 @@ void augment_turn(int64_t turns, struct pixel_plan *plan)
 static void draw_turn_and_roll(const struct augment *augment, uint32_t epoch, uint32_t sample,
                                struct pixel_plan *plan)
 {
+    const struct augment_options *options = &augment->options;
     const struct random_block draw =
         random_block_at(augment->seed, RANDOM_AUGMENT, 0, epoch, sample, BLOCK_TURN_ROLL);
-    plan->vflip = (double)random_uniform(draw.word[0]) < augment->vflip;
-    if (augment->rot90)
+    plan->vflip = (double)random_uniform(draw.word[0]) < options->vflip;
+    if (options->rot90)
         augment_turn(random_integer(draw.word[1], 0, 3), plan);
-    if (augment->roll == ROLL_X || augment->roll == ROLL_XY)
+    if (options->roll == ROLL_X || options->roll == ROLL_XY)
         plan->roll_x = (int16_t)random_integer(draw.word[2], 0, augment->width - 1);
-    if (augment->roll == ROLL_Y || augment->roll == ROLL_XY)
+    if (options->roll == ROLL_Y || options->roll == ROLL_XY)
         plan->roll_y = (int16_t)random_integer(draw.word[3], 0, augment->height - 1);
 }
 
@@ -127,6 +113,7 @@ static int16_t draw_shift(uint32_t word, double largest)
 void augment_plan(const struct augment *augment, uint32_t epoch, uint32_t sample,
                   struct pixel_plan *plan)
 {
+    const struct augment_options *options = &augment->options;
     memset(plan, 0, sizeof *plan);
     if (!augment->active)
         return;
@@ -134,22 +121,22 @@ void augment_plan(const struct augment *augment, uint32_t epoch, uint32_t sample
         random_block_at(augment->seed, RANDOM_AUGMENT, 0, epoch, sample, BLOCK_MOVE);
     struct random_block crop_erase =
         random_block_at(augment->seed, RANDOM_AUGMENT, 0, epoch, sample, BLOCK_CROP_ERASE);
-    plan->flip = (double)random_uniform(move.word[0]) < augment->flip;
+    plan->flip = (double)random_uniform(move.word[0]) < options->flip;
     draw_turn_and_roll(augment, epoch, sample, plan);
-    if (augment->rotate > 0)
-        augment_rotation(random_between(move.word[1], -augment->rotate, augment->rotate),
+    if (options->rotate > 0)
+        augment_rotation(random_between(move.word[1], -options->rotate, options->rotate),
                          augment->width, augment->height, plan);
-    plan->translate_x = draw_shift(move.word[2], augment->translate * (double)augment->width);
-    plan->translate_y = draw_shift(move.word[3], augment->translate * (double)augment->height);
-    int64_t pad = augment->crop_pad;
+    plan->translate_x = draw_shift(move.word[2], options->translate * (double)augment->width);
+    plan->translate_y = draw_shift(move.word[3], options->translate * (double)augment->height);
+    const int64_t pad = options->crop == CROP_RANDOM ? 0 : options->crop_pad;
     plan->shift_x = (int16_t)random_integer(crop_erase.word[0], -pad, pad);
     plan->shift_y = (int16_t)random_integer(crop_erase.word[1], -pad, pad);
-    if ((double)random_uniform(crop_erase.word[2]) < augment->erase)
+    if ((double)random_uniform(crop_erase.word[2]) < options->erase)
         draw_erasing(augment, epoch, sample, plan);
-    if (augment->noise <= 0 && augment->channel_dropout <= 0)
+    if (options->noise <= 0 && options->channel_dropout <= 0)
         return;
-    plan->noise = (float)augment->noise;
-    plan->channel_dropout = (float)augment->channel_dropout;
+    plan->noise = (float)options->noise;
+    plan->channel_dropout = (float)options->channel_dropout;
     plan->seed = augment->seed;
     plan->epoch = epoch;
     plan->sample = sample;
@@ -164,32 +151,15 @@ enum { BLOCK_FACTORS = 0, BLOCK_ORDER = 1 };
 
 bool policy_is_asked_for(const struct options *options)
 {
-    return options->augment.rand_augment > 0 || options->augment.brightness > 0 ||
-           options->augment.contrast > 0 || options->augment.saturation > 0 ||
-           options->augment.hue > 0 || options->augment.greyscale > 0 ||
-           options->augment.three_augment;
+    const struct augment_options *augment = &options->augment;
+    return augment->rand_augment > 0 || augment->brightness > 0 || augment->contrast > 0 ||
+           augment->saturation > 0 || augment->hue > 0 || augment->greyscale > 0 ||
+           augment->three_augment;
 }
 
-bool policy_open(struct policy *policy, const struct options *options, bool training,
-                 struct error *error)
+bool policy_is_on(const struct augment *augment)
 {
-    *policy = (struct policy){.seed = (uint64_t)options->run.seed};
-    if (!training || !policy_is_asked_for(options))
-        return true;
-    policy->operations = options->augment.rand_augment;
-    policy->magnitude = options->augment.rand_magnitude;
-    policy->brightness = options->augment.brightness;
-    policy->contrast = options->augment.contrast;
-    policy->saturation = options->augment.saturation;
-    policy->hue = options->augment.hue;
-    policy->greyscale = options->augment.greyscale;
-    policy->three_augment = options->augment.three_augment;
-    return image_host_choose(&policy->host, error);
-}
-
-bool policy_is_on(const struct policy *policy)
-{
-    return policy->host.image != NULL;
+    return augment->host.image != NULL;
 }
 
 /* ---- RandAugment. */
@@ -240,11 +210,11 @@ struct image_change policy_operation(enum image_change_kind kind, int64_t magnit
 }
 
 /* ---- 3-Augment, with the default threshold of Pillow's solarize and the blur radii of DeiT III */
-static struct image_change three_augment_draw(const struct policy *policy, uint32_t epoch,
+static struct image_change three_augment_draw(const struct augment *augment, uint32_t epoch,
                                               uint32_t sample)
 {
     const struct random_block draw =
-        random_block_at(policy->seed, RANDOM_AUGMENT, STREAM_THREE_AUGMENT, epoch, sample, 0);
+        random_block_at(augment->seed, RANDOM_AUGMENT, STREAM_THREE_AUGMENT, epoch, sample, 0);
     const struct image_change changes[3] = {
         {CHANGE_GREYSCALE, 0},
         {CHANGE_SOLARIZE, 128},
@@ -274,53 +244,55 @@ static void permute_four(int64_t number, int order[4])
     }
 }
 
-static int jitter_draw(const struct policy *policy, uint32_t epoch, uint32_t sample,
+static int jitter_draw(const struct augment *augment, uint32_t epoch, uint32_t sample,
                        struct image_change *changes)
 {
+    const struct augment_options *options = &augment->options;
     struct random_block factors =
-        random_block_at(policy->seed, RANDOM_AUGMENT, STREAM_JITTER, epoch, sample, BLOCK_FACTORS);
+        random_block_at(augment->seed, RANDOM_AUGMENT, STREAM_JITTER, epoch, sample, BLOCK_FACTORS);
     struct random_block others =
-        random_block_at(policy->seed, RANDOM_AUGMENT, STREAM_JITTER, epoch, sample, BLOCK_ORDER);
+        random_block_at(augment->seed, RANDOM_AUGMENT, STREAM_JITTER, epoch, sample, BLOCK_ORDER);
     const struct image_change all[4] = {
-        {CHANGE_BRIGHTNESS, factor_draw(factors.word[0], policy->brightness)},
-        {CHANGE_CONTRAST, factor_draw(factors.word[1], policy->contrast)},
-        {CHANGE_SATURATION, factor_draw(factors.word[2], policy->saturation)},
-        {CHANGE_HUE, factor_between(factors.word[3], -policy->hue, policy->hue)}};
-    const bool on[4] = {policy->brightness > 0, policy->contrast > 0, policy->saturation > 0,
-                        policy->hue > 0};
+        {CHANGE_BRIGHTNESS, factor_draw(factors.word[0], options->brightness)},
+        {CHANGE_CONTRAST, factor_draw(factors.word[1], options->contrast)},
+        {CHANGE_SATURATION, factor_draw(factors.word[2], options->saturation)},
+        {CHANGE_HUE, factor_between(factors.word[3], -options->hue, options->hue)}};
+    const bool on[4] = {options->brightness > 0, options->contrast > 0, options->saturation > 0,
+                        options->hue > 0};
     int order[4], count = 0;
     permute_four((int64_t)(((uint64_t)others.word[0] * 24) >> 32), order);
     for (int i = 0; i < 4; i++)
         if (on[order[i]])
             changes[count++] = all[order[i]];
-    if ((double)random_uniform(others.word[1]) < policy->greyscale)
+    if ((double)random_uniform(others.word[1]) < options->greyscale)
         changes[count++] = (struct image_change){CHANGE_GREYSCALE, 0};
     return count;
 }
 
-int policy_draw(const struct policy *policy, uint32_t epoch, uint32_t sample, int64_t height,
+int policy_draw(const struct augment *augment, uint32_t epoch, uint32_t sample, int64_t height,
                 int64_t width, struct image_change changes[POLICY_MOST])
 {
-    int count = (int)policy->operations;
+    int count = (int)augment->options.rand_augment;
     for (int i = 0; i < count; i++) {
         const struct random_block draw = random_block_at(
-            policy->seed, RANDOM_AUGMENT, STREAM_OPERATIONS, epoch, sample, (uint32_t)i);
+            augment->seed, RANDOM_AUGMENT, STREAM_OPERATIONS, epoch, sample, (uint32_t)i);
         const enum image_change_kind kind =
             (enum image_change_kind)(((uint64_t)draw.word[0] * POLICY_OPERATIONS) >> 32);
-        changes[i] = policy_operation(kind, policy->magnitude, draw.word[1] >> 31, height, width);
+        changes[i] = policy_operation(kind, augment->options.rand_magnitude, draw.word[1] >> 31,
+                                      height, width);
     }
-    if (policy->three_augment)
-        changes[count++] = three_augment_draw(policy, epoch, sample);
-    return count + jitter_draw(policy, epoch, sample, changes + count);
+    if (augment->options.three_augment)
+        changes[count++] = three_augment_draw(augment, epoch, sample);
+    return count + jitter_draw(augment, epoch, sample, changes + count);
 }
 
 /* ---- Application. */
-void policy_apply(const struct policy *policy, uint32_t epoch, uint32_t sample, int64_t height,
+void policy_apply(const struct augment *augment, uint32_t epoch, uint32_t sample, int64_t height,
                   int64_t width, uint8_t *planes, uint8_t *scratch)
 {
-    const struct changed_image image = {planes, scratch, height, width, policy->host};
+    const struct changed_image image = {planes, scratch, height, width, augment->host};
     struct image_change changes[POLICY_MOST];
-    int count = policy_draw(policy, epoch, sample, height, width, changes);
+    int count = policy_draw(augment, epoch, sample, height, width, changes);
     for (int i = 0; i < count; i++)
         image_change(&image, &changes[i]);
 }
@@ -340,19 +312,9 @@ bool mix_is_asked_for(const struct options *options)
     return options->augment.mixup > 0 || options->augment.cutmix > 0;
 }
 
-void mix_open(struct mix *mix, const struct options *options, int64_t width, int64_t height,
-              bool training)
+bool mix_is_on(const struct augment *augment)
 {
-    *mix = (struct mix){.seed = (uint64_t)options->run.seed,
-                        .mixup = training ? options->augment.mixup : 0,
-                        .cutmix = training ? options->augment.cutmix : 0,
-                        .width = width,
-                        .height = height};
-}
-
-bool mix_is_on(const struct mix *mix)
-{
-    return mix->mixup > 0 || mix->cutmix > 0;
+    return augment->active && (augment->options.mixup > 0 || augment->options.cutmix > 0);
 }
 
 /* Uniform in (0, 1]. */
@@ -362,13 +324,13 @@ static double open_uniform(uint32_t word)
 }
 
 /* Draw the logarithm of a Gamma(shape) number, shape >= 1. */
-static double log_gamma_draw(const struct mix *mix, uint32_t epoch, uint32_t index, uint32_t first,
-                             double shape)
+static double log_gamma_draw(const struct augment *augment, uint32_t epoch, uint32_t index,
+                             uint32_t first, double shape)
 {
     double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d);
     for (uint32_t attempt = 0; attempt < GAMMA_ATTEMPTS; attempt++) {
         struct random_block draw =
-            random_block_at(mix->seed, RANDOM_MIX, 0, epoch, index, first + attempt);
+            random_block_at(augment->seed, RANDOM_MIX, 0, epoch, index, first + attempt);
         float normal[2];
         random_normal_pair(draw.word[0], draw.word[1], normal);
         double x = (double)normal[0], v = (1 + c * x) * (1 + c * x) * (1 + c * x);
@@ -378,14 +340,14 @@ static double log_gamma_draw(const struct mix *mix, uint32_t epoch, uint32_t ind
     return log(d);
 }
 
-double mix_draw_share(const struct mix *mix, uint32_t epoch, uint32_t index, double alpha)
+double mix_draw_share(const struct augment *augment, uint32_t epoch, uint32_t index, double alpha)
 {
     double shape = alpha < 1 ? alpha + 1 : alpha;
-    double first = log_gamma_draw(mix, epoch, index, BLOCK_FIRST, shape);
-    double second = log_gamma_draw(mix, epoch, index, BLOCK_SECOND, shape);
+    double first = log_gamma_draw(augment, epoch, index, BLOCK_FIRST, shape);
+    double second = log_gamma_draw(augment, epoch, index, BLOCK_SECOND, shape);
     if (alpha < 1) {
         struct random_block draw =
-            random_block_at(mix->seed, RANDOM_MIX, 0, epoch, index, BLOCK_CHOICE);
+            random_block_at(augment->seed, RANDOM_MIX, 0, epoch, index, BLOCK_CHOICE);
         const double logs[2] = {log(open_uniform(draw.word[0])), log(open_uniform(draw.word[1]))};
         first += logs[0] / alpha;
         second += logs[1] / alpha;
@@ -415,20 +377,21 @@ void mix_cut(double share, int64_t center_x, int64_t center_y, int64_t width, in
                               .height = (int16_t)(bottom - top)};
 }
 
-void mix_plan(const struct mix *mix, uint32_t epoch, uint32_t index, struct mix_plan *plan)
+void mix_plan(const struct augment *augment, uint32_t epoch, uint32_t index, struct mix_plan *plan)
 {
+    const double mixup = augment->options.mixup, cutmix = augment->options.cutmix;
     struct random_block choice =
-        random_block_at(mix->seed, RANDOM_MIX, 0, epoch, index, BLOCK_CHOICE);
-    double cut_share = mix->mixup > 0 ? mix->cutmix > 0 ? 0.5 : 0 : 1;
+        random_block_at(augment->seed, RANDOM_MIX, 0, epoch, index, BLOCK_CHOICE);
+    double cut_share = mixup > 0 ? cutmix > 0 ? 0.5 : 0 : 1;
     bool cut = (double)random_uniform(choice.word[2]) < cut_share;
-    double share = mix_draw_share(mix, epoch, index, cut ? mix->cutmix : mix->mixup);
+    double share = mix_draw_share(augment, epoch, index, cut ? cutmix : mixup);
     if (!cut) {
         *plan = (struct mix_plan){.share = (float)share};
         return;
     }
     struct random_block center =
-        random_block_at(mix->seed, RANDOM_MIX, 0, epoch, index, BLOCK_CENTER);
-    int64_t x = (int64_t)(((uint64_t)center.word[0] * (uint64_t)mix->width) >> 32);
-    int64_t y = (int64_t)(((uint64_t)center.word[1] * (uint64_t)mix->height) >> 32);
-    mix_cut(share, x, y, mix->width, mix->height, plan);
+        random_block_at(augment->seed, RANDOM_MIX, 0, epoch, index, BLOCK_CENTER);
+    int64_t x = (int64_t)(((uint64_t)center.word[0] * (uint64_t)augment->width) >> 32);
+    int64_t y = (int64_t)(((uint64_t)center.word[1] * (uint64_t)augment->height) >> 32);
+    mix_cut(share, x, y, augment->width, augment->height, plan);
 }

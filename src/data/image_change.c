@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Pillow's ImageEnhance, ImageOps and affine transforms on planes. Changes of single levels use
  * tables of 256 entries; the others are in kernels_colour.c. */
-#include "data/image_change.h"
+#include "data/augment.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "core/integer.h"
-#include "data/augment.h"
 
 enum { LEVELS = 256, CHANNELS = 3 };
 
@@ -22,11 +20,6 @@ static void plane_look_up(uint8_t *plane, int64_t count, const uint8_t *table)
         plane[i] = table[plane[i]];
 }
 
-static void look_up(const struct changed_image *image, const uint8_t *table)
-{
-    plane_look_up(image->planes, CHANNELS * plane_of(image), table);
-}
-
 /* Blend with an image of one level. */
 static void blend_level(const struct changed_image *image, int level, double factor)
 {
@@ -35,16 +28,11 @@ static void blend_level(const struct changed_image *image, int level, double fac
     for (int i = 0; i < LEVELS; i++)
         table[i] = (uint8_t)i;
     image->host.colour->blend(LEVELS, from, (float)factor, table);
-    look_up(image, table);
+    plane_look_up(image->planes, CHANNELS * plane_of(image), table);
 }
 
-/* Blend the image with black, its mean grey, its greyscale version, or its smoothed version. factor
- * >= 0; 0 gives that image, 1 changes nothing. */
-static void colour_brightness(const struct changed_image *image, double factor)
-{
-    blend_level(image, 0, factor);
-}
-
+/* Blend the image with its mean grey, its greyscale version, or its smoothed version. factor >= 0;
+ * 0 gives that image, 1 changes nothing. */
 static void colour_contrast(const struct changed_image *image, double factor)
 {
     const int64_t plane = plane_of(image);
@@ -74,35 +62,13 @@ static void colour_sharpness(const struct changed_image *image, double factor)
     image->host.colour->blend(CHANNELS * plane, image->scratch, (float)factor, image->planes);
 }
 
-/* Rotate all hues by a fraction of the colour wheel, -0.5 to 0.5. */
-static void colour_hue(const struct changed_image *image, double part)
-{
-    image->host.colour->hue(plane_of(image), image->planes, (uint8_t)(int32_t)(part * 255));
-}
-
-static void colour_greyscale(const struct changed_image *image)
-{
-    const int64_t plane = plane_of(image);
-    image->host.colour->grey(plane, image->planes, image->scratch);
-    for (int64_t channel = 0; channel < CHANNELS; channel++)
-        memcpy(image->planes + channel * plane, image->scratch, (size_t)plane);
-}
-
-/* Keep the upper `bits` bits of each level, 0 to 8. */
-static void colour_posterize(const struct changed_image *image, int bits)
-{
-    const uint8_t mask = (uint8_t)(0xff << (8 - bits));
-    for (int64_t i = 0; i < CHANNELS * plane_of(image); i++)
-        image->planes[i] &= mask;
-}
-
 /* Invert levels that are not below `threshold`. */
 static void colour_solarize(const struct changed_image *image, double threshold)
 {
     uint8_t table[LEVELS];
     for (int i = 0; i < LEVELS; i++)
         table[i] = (uint8_t)(i < threshold ? i : 255 - i);
-    look_up(image, table);
+    plane_look_up(image->planes, CHANNELS * plane_of(image), table);
 }
 
 /* Stretch the levels of a plane to 0 to 255, linearly or by histogram equalization. */
@@ -257,16 +223,12 @@ static void image_shear(const struct changed_image *image, double x, double y)
     image_move(image, &plan);
 }
 
-static void image_translate(const struct changed_image *image, int64_t x, int64_t y)
-{
-    struct pixel_plan plan = {.translate_x = (int16_t)x, .translate_y = (int16_t)y};
-    image_move(image, &plan);
-}
-
 void image_change(const struct changed_image *image, const struct image_change *change)
 {
     const double amount = change->amount;
-    struct pixel_plan rotation = {0};
+    const int64_t plane = plane_of(image);
+    const struct colour_kernels *colour = image->host.colour;
+    struct pixel_plan plan = {0};
     switch (change->kind) {
     case CHANGE_IDENTITY:
         return;
@@ -275,22 +237,26 @@ void image_change(const struct changed_image *image, const struct image_change *
     case CHANGE_SHEAR_Y:
         return image_shear(image, 0, amount);
     case CHANGE_TRANSLATE_X:
-        return image_translate(image, (int64_t)amount, 0);
+        plan.translate_x = (int16_t)amount;
+        return image_move(image, &plan);
     case CHANGE_TRANSLATE_Y:
-        return image_translate(image, 0, (int64_t)amount);
+        plan.translate_y = (int16_t)amount;
+        return image_move(image, &plan);
     case CHANGE_ROTATE:
-        augment_rotation(amount, image->width, image->height, &rotation);
-        return image_move(image, &rotation);
+        augment_rotation(amount, image->width, image->height, &plan);
+        return image_move(image, &plan);
     case CHANGE_BRIGHTNESS:
-        return colour_brightness(image, amount);
+        return blend_level(image, 0, amount);
     case CHANGE_SATURATION:
         return colour_saturation(image, amount);
     case CHANGE_CONTRAST:
         return colour_contrast(image, amount);
     case CHANGE_SHARPNESS:
         return colour_sharpness(image, amount);
-    case CHANGE_POSTERIZE:
-        return colour_posterize(image, (int)amount);
+    case CHANGE_POSTERIZE: /* keep the upper bits */
+        for (int64_t i = 0; i < CHANNELS * plane; i++)
+            image->planes[i] &= (uint8_t)(0xff << (8 - (int)amount));
+        return;
     case CHANGE_SOLARIZE:
         return colour_solarize(image, amount);
     case CHANGE_AUTOCONTRAST:
@@ -298,9 +264,12 @@ void image_change(const struct changed_image *image, const struct image_change *
     case CHANGE_EQUALIZE:
         return each_plane(image, plane_equalize);
     case CHANGE_HUE:
-        return colour_hue(image, amount);
+        return colour->hue(plane, image->planes, (uint8_t)(int32_t)(amount * 255));
     case CHANGE_GREYSCALE:
-        return colour_greyscale(image);
+        colour->grey(plane, image->planes, image->scratch);
+        for (int64_t channel = 0; channel < CHANNELS; channel++)
+            memcpy(image->planes + channel * plane, image->scratch, (size_t)plane);
+        return;
     case CHANGE_BLUR:
         return colour_blur(image, amount);
     }

@@ -72,57 +72,22 @@ void image_header_turn(struct image_header *header);
 
 /* Decode the area of the request. header: result of image_file_header for these bytes. The header's
  * size bounds the memory used. */
-MUST_CHECK bool image_file_decode(const uint8_t *bytes, size_t count,
-                                  const struct image_header *header,
-                                  const struct image_request *request, struct image_pixels *pixels,
-                                  struct error *error);
-
-/* ---- private to image_*.c */
-MUST_CHECK bool image_jpeg_decode(const uint8_t *bytes, size_t count,
-                                  const struct image_header *header,
-                                  const struct image_request *request, struct image_pixels *pixels,
-                                  struct error *error);
-MUST_CHECK bool image_png_decode(const uint8_t *bytes, size_t count,
-                                 const struct image_header *header,
-                                 const struct image_request *request, struct image_pixels *pixels,
-                                 struct error *error);
+typedef bool image_decoder(const uint8_t *bytes, size_t count, const struct image_header *header,
+                           const struct image_request *request, struct image_pixels *pixels,
+                           struct error *error);
+MUST_CHECK image_decoder image_file_decode;
 
 /* Return the PNG file of pixels [height, width, channels] with 1 or 3 channels as base64 text,
  * which the caller frees. */
 char *image_png_text(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels);
 
+/* ---- private to image_*.c */
+MUST_CHECK image_decoder image_jpeg_decode, image_png_decode, image_webp_decode;
+
 MUST_CHECK bool image_webp_header(const uint8_t *bytes, size_t count, struct image_header *header,
                                   bool *incomplete, struct error *error);
-MUST_CHECK bool image_webp_decode(const uint8_t *bytes, size_t count,
-                                  const struct image_header *header,
-                                  const struct image_request *request, struct image_pixels *pixels,
-                                  struct error *error);
 
 MUST_CHECK bool image_file_is_cut(struct error *error);
-
-/* Precedes the TIFF header of an EXIF block in JPEG files. */
-enum { EXIF_PREFIX = 6 };
-extern const char image_exif_prefix[EXIF_PREFIX];
-
-/* Return the orientation of an EXIF block; 1 if it has none or is damaged. */
-int image_exif_orientation(const uint8_t *bytes, size_t count);
-
-/* Set *orientation if the file has one. Return false if more bytes are needed. */
-MUST_CHECK bool image_png_orientation(const uint8_t *bytes, size_t count, bool whole,
-                                      int *orientation);
-MUST_CHECK bool image_webp_orientation(const uint8_t *bytes, size_t count, bool whole,
-                                       int *orientation);
-
-/* Return the header of the image as stored, for a header that may be turned. */
-struct image_header image_header_stored(const struct image_header *header);
-
-/* Return the request for the image as stored that covers a request for the turned image. */
-struct image_request image_request_stored(const struct image_request *request,
-                                          const struct image_header *stored);
-
-/* Turn decoded pixels. stored: result of image_header_stored. */
-MUST_CHECK bool image_pixels_turn(struct image_pixels *pixels, const struct image_header *stored,
-                                  struct error *error);
 
 /* Allocate the pixels of this area. */
 MUST_CHECK bool image_pixels_reserve(struct image_pixels *pixels, struct image_area area,

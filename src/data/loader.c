@@ -179,8 +179,8 @@ static int64_t claim_fill(struct worker *worker, const struct claim *claim, stru
         const uint32_t epoch = key_epoch(loader->sampler, slot->epoch, slot->begin + i);
         batch->records[i] = dataset_record(dataset, sample);
         augment_plan(loader->augment, epoch, batch->records[i], &batch->plans[i]);
-        if (mix_is_on(&loader->augment->mix) && i % MIX_GROUP == 0)
-            mix_plan(&loader->augment->mix, slot->epoch, (uint32_t)(slot->begin + i),
+        if (mix_is_on(loader->augment) && i % MIX_GROUP == 0)
+            mix_plan(loader->augment, slot->epoch, (uint32_t)(slot->begin + i),
                      &batch->mixes[i / MIX_GROUP]);
         uint8_t *pixels = batch->pixels + i * loader->sample_bytes;
         struct error reason = {0};
@@ -188,8 +188,8 @@ static int64_t claim_fill(struct worker *worker, const struct claim *claim, stru
                               ? crop_sample(crop, dataset, epoch, sample, &worker->scratch, pixels,
                                             &batch->labels[i], &reason)
                               : dataset_read(dataset, sample, pixels, &batch->labels[i], &reason);
-        if (good && loader->augment->policy != NULL)
-            policy_apply(loader->augment->policy, epoch, batch->records[i], height, width, pixels,
+        if (good && policy_is_on(loader->augment))
+            policy_apply(loader->augment, epoch, batch->records[i], height, width, pixels,
                          worker->planes);
         if (good)
             continue;
@@ -266,7 +266,7 @@ static bool start_workers(struct loader *loader, int workers, struct error *erro
     while (loader->worker_count < workers && failure == 0) {
         struct worker *worker = &loader->workers[loader->worker_count];
         worker->loader = loader;
-        if (loader->augment->policy != NULL)
+        if (policy_is_on(loader->augment))
             worker->planes = loader->planes + loader->worker_count * loader->sample_bytes;
         failure = thread_start(&worker->thread, "loader", worker_run, worker);
         loader->worker_count += failure == 0;
@@ -330,7 +330,7 @@ static bool allocate_slots(struct loader *loader, int workers, struct error *err
         batch->mixes = (struct mix_plan *)(void *)(place + layout.bytes - layout.mixes);
         batch->records = loader->records + i * capacity;
     }
-    if (loader->augment->policy != NULL)
+    if (policy_is_on(loader->augment))
         loader->planes = allocate((size_t)workers, (size_t)loader->sample_bytes);
     return true;
 }

@@ -20,7 +20,7 @@ struct batch {
     int64_t record_bytes, target_offset; /* of a record in pixels, and of the targets in it */
     int32_t *labels;                     /* [count] pinned */
     struct pixel_plan *plans;            /* [count] pinned */
-    struct mix_plan *mixes;              /* [(count + 1) / 2] pinned, if augment->mix is on */
+    struct mix_plan *mixes;              /* [(count + 1) / 2] pinned, if mix_is_on */
     uint32_t *records;                   /* [count]: record numbers */
     struct error error;                  /* if set, a record could not be read; its label is 0 */
 };

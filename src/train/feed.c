@@ -89,19 +89,16 @@ static bool loader_begin(struct data_feed *feed, const struct options *options, 
                          struct device *device, struct image_size image, struct error *error)
 {
     const bool training = feed->training;
-    augment_open(&feed->augment, options, image.width, image.height, training);
     if (training && policy_is_asked_for(options) && feed->dataset.channels != 3)
         error_set(error, ERROR_USAGE,
                   "augment.rand_augment, brightness, contrast, saturation, hue, greyscale and "
                   "three_augment change red, green and blue, and the images have %lld channels: "
                   "leave them out",
                   (long long)feed->dataset.channels);
-    else if (policy_open(&feed->policy, options, training, error) &&
-             crop_open(&feed->crop, options, feed->dataset.encoded, image, training, error)) {
-        feed->augment.policy = policy_is_on(&feed->policy) ? &feed->policy : NULL;
+    else if (augment_open(&feed->augment, options, image.width, image.height, training, error) &&
+             crop_open(&feed->crop, options, feed->dataset.encoded, image, training, error))
         feed->loader = loader_open(&feed->dataset, &feed->sampler, &feed->augment, &feed->crop,
                                    device, (int)options->data.workers, BATCHES_AHEAD, error);
-    }
     return comm_agree(world, error);
 }
 

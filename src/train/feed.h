@@ -14,7 +14,6 @@ struct data_feed {
     struct dataset dataset;
     struct sampler sampler;
     struct augment augment;
-    struct policy policy;
     struct crop crop;
     struct loader *loader; /* after feed_start */
     struct image_source source;

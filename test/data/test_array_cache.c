@@ -51,7 +51,7 @@ static int set_up(void **state)
     temporary_directory("all");
     temporary_directory("parts");
     options_default(&options);
-    augment_open(&augment, &options, SIDE, SIDE, false);
+    assert_true(augment_open(&augment, &options, SIDE, SIDE, false, &error));
     device = device_cpu.open(0, 1, &error);
     assert_non_null(device);
     file_make("all/one.h5", 0, SAMPLES, CHUNK);

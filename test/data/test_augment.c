@@ -12,6 +12,7 @@ enum { DRAWS = 20000, SIDE = 32 };
 enum { CASE_FIELDS = 10, TURN_FIELDS = 5, MATRIX = 6 };
 
 static struct options options;
+static struct error error;
 static struct pixel_plan plans[DRAWS]; /* of draw_all */
 
 static void set_pair(struct option_list *list, double first, double second)
@@ -39,7 +40,7 @@ static int set_up(void **state)
 static void draw_all(struct pixel_plan *drawn, uint32_t epoch)
 {
     struct augment augment;
-    augment_open(&augment, &options, SIDE, SIDE, true);
+    assert_true(augment_open(&augment, &options, SIDE, SIDE, true, &error));
     for (uint32_t i = 0; i < DRAWS; i++)
         augment_plan(&augment, epoch, i, &drawn[i]);
 }
@@ -281,14 +282,14 @@ TEST(test_noise_and_evaluation)
     options.augment.vflip = 1;
     options.augment.noise = 0.5;
     options.augment.channel_dropout = 0.25;
-    augment_open(&augment, &options, SIDE, SIDE, true);
+    assert_true(augment_open(&augment, &options, SIDE, SIDE, true, &error));
     augment_plan(&augment, 7, 11, &plan);
     assert_float_equal(plan.noise, 0.5, 0);
     assert_float_equal(plan.channel_dropout, 0.25, 0);
     assert_int_equal(plan.seed, options.run.seed);
     assert_int_equal(plan.epoch, 7);
     assert_int_equal(plan.sample, 11);
-    augment_open(&augment, &options, SIDE, SIDE, false);
+    assert_true(augment_open(&augment, &options, SIDE, SIDE, false, &error));
     augment_plan(&augment, 7, 11, &plan);
     assert_memory_equal(&plan, &none, sizeof plan);
 }

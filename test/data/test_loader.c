@@ -57,8 +57,7 @@ static int open_device(void **state)
     (void)state;
     device = device_cpu.open(0, 1, &error);
     options_default(&options);
-    augment_open(&augment, &options, SIDE, SIDE, true);
-    return device == NULL;
+    return device == NULL || !augment_open(&augment, &options, SIDE, SIDE, true, &error);
 }
 
 static int close_device(void **state)

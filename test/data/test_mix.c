@@ -11,6 +11,7 @@
 enum { DRAWS = 20000 };
 
 static struct options options;
+static struct error error;
 
 static int set_up(void **state)
 {
@@ -186,12 +187,12 @@ TEST(test_bad_label)
 }
 
 /* ---- The draws */
-static struct mix drawn(double mixup, double cutmix)
+static struct augment drawn(double mixup, double cutmix)
 {
-    struct mix mix;
+    struct augment mix;
     options.augment.mixup = mixup;
     options.augment.cutmix = cutmix;
-    mix_open(&mix, &options, 40, 30, true);
+    assert_true(augment_open(&mix, &options, 40, 30, true, &error));
     return mix;
 }
 
@@ -199,7 +200,7 @@ static struct mix drawn(double mixup, double cutmix)
  * (2 alpha + 3)): of Beta(alpha, alpha). */
 static void check_beta(double alpha)
 {
-    struct mix mix = drawn(alpha, 0);
+    struct augment mix = drawn(alpha, 0);
     double mean = 0, square = 0, fourth = 0, variance = 1 / (4 * (2 * alpha + 1));
     for (uint32_t i = 0; i < DRAWS; i++) {
         double share = mix_draw_share(&mix, 3, i, alpha), off = share - 0.5;
@@ -223,7 +224,7 @@ TEST_WITH(test_beta, set_up, NULL)
         check_beta(alphas[i]);
 }
 
-static int cuts(const struct mix *mix)
+static int cuts(const struct augment *mix)
 {
     int count = 0;
     for (uint32_t i = 0; i < DRAWS; i++) {
@@ -241,7 +242,7 @@ static int cuts(const struct mix *mix)
 
 TEST_WITH(test_choice, set_up, NULL)
 {
-    struct mix mix = drawn(0.2, 0);
+    struct augment mix = drawn(0.2, 0);
     assert_int_equal(cuts(&mix), 0);
     mix = drawn(0, 1);
     assert_int_equal(cuts(&mix), DRAWS);
@@ -252,7 +253,7 @@ TEST_WITH(test_choice, set_up, NULL)
 /* A pair gets equal draws, and another pair, epoch or seed different ones. */
 TEST_WITH(test_keys, set_up, NULL)
 {
-    struct mix mix = drawn(0.4, 0), other = mix;
+    struct augment mix = drawn(0.4, 0), other = mix;
     other.seed++;
     for (uint32_t i = 0; i < 100; i++) {
         struct mix_plan plan = {0}, again = {0};
@@ -266,7 +267,7 @@ TEST_WITH(test_keys, set_up, NULL)
         mix_plan(&other, 7, i, &again);
         assert_true(plan.share != again.share);
     }
-    mix_open(&mix, &options, 40, 30, false);
+    assert_true(augment_open(&mix, &options, 40, 30, false, &error));
     assert_false(mix_is_on(&mix));
 }
 

@@ -21,11 +21,11 @@ static int set_up(void **state)
     return 0;
 }
 
-static struct policy policy_of_options(void)
+static struct augment policy_of_options(void)
 {
-    struct policy policy;
+    struct augment policy;
     struct error error = {0};
-    assert_true(policy_open(&policy, &options, true, &error));
+    assert_true(augment_open(&policy, &options, WIDTH, HEIGHT, true, &error));
     return policy;
 }
 
@@ -99,7 +99,7 @@ TEST(changes_are_torchvisions)
 TEST_WITH(operations_are_as_likely, set_up, NULL)
 {
     options.augment.rand_augment = 2;
-    struct policy policy = policy_of_options();
+    struct augment policy = policy_of_options();
     int kinds[2][POLICY_OPERATIONS] = {{0}}, pairs = 0, negative = 0, sheared = 0;
     for (uint32_t i = 0; i < DRAWS; i++) {
         struct image_change changes[POLICY_MOST];
@@ -123,7 +123,7 @@ TEST_WITH(three_augments_are_as_likely, set_up, NULL)
 {
     int grey = 0, solarized = 0, blurred = 0, small = 0;
     options.augment.three_augment = true;
-    struct policy policy = policy_of_options();
+    struct augment policy = policy_of_options();
     for (uint32_t i = 0; i < DRAWS; i++) {
         struct image_change change[POLICY_MOST];
         assert_int_equal(policy_draw(&policy, 0, i, HEIGHT, WIDTH, change), 1);
@@ -162,7 +162,7 @@ TEST_WITH(factors_and_orders_are_uniform, set_up, NULL)
     static int orders[16 * 16 * 16];
     int grey = 0, seen = 0;
     set_jitter();
-    struct policy policy = policy_of_options();
+    struct augment policy = policy_of_options();
     for (uint32_t i = 0; i < DRAWS; i++) {
         struct image_change changes[POLICY_MOST];
         int count = policy_draw(&policy, 0, i, HEIGHT, WIDTH, changes);
@@ -202,11 +202,11 @@ TEST_WITH(stages_draw_apart, set_up, NULL)
 {
     set_jitter();
     options.augment.greyscale = 0;
-    struct policy jitter = policy_of_options();
+    struct augment jitter = policy_of_options();
     options.augment.rand_augment = 2;
-    struct policy both = policy_of_options();
+    struct augment both = policy_of_options();
     options.augment.hue = 0;
-    struct policy less = policy_of_options();
+    struct augment less = policy_of_options();
     for (uint32_t i = 0; i < 100; i++) {
         struct image_change a[POLICY_MOST], b[POLICY_MOST], c[POLICY_MOST];
         assert_int_equal(policy_draw(&jitter, 3, i, HEIGHT, WIDTH, a), 4);
@@ -221,7 +221,7 @@ TEST_WITH(stages_draw_apart, set_up, NULL)
     }
 }
 
-static int draws_that_differ(const struct policy *a, uint32_t epoch, const struct policy *b,
+static int draws_that_differ(const struct augment *a, uint32_t epoch, const struct augment *b,
                              uint32_t other_epoch, uint32_t shift)
 {
     int differ = 0;
@@ -237,16 +237,16 @@ static int draws_that_differ(const struct policy *a, uint32_t epoch, const struc
 TEST_WITH(draws_have_their_keys, set_up, NULL)
 {
     set_jitter();
-    struct policy policy = policy_of_options();
+    struct augment policy = policy_of_options();
     options.run.seed++;
-    struct policy other = policy_of_options();
+    struct augment other = policy_of_options();
     struct error error = {0};
     assert_true(policy_is_on(&policy));
     assert_int_equal(draws_that_differ(&policy, 5, &policy, 5, 0), 0);
     assert_true(draws_that_differ(&policy, 5, &policy, 6, 0) > 90);
     assert_true(draws_that_differ(&policy, 5, &policy, 5, 1) > 90);
     assert_true(draws_that_differ(&policy, 5, &other, 5, 0) > 90);
-    assert_true(policy_open(&policy, &options, false, &error));
+    assert_true(augment_open(&policy, &options, WIDTH, HEIGHT, false, &error));
     assert_false(policy_is_on(&policy));
 }
 
