@@ -163,6 +163,16 @@ extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_i
  * data.val=none. */
 MUST_CHECK bool dataset_open(struct dataset *dataset, const struct options *options,
                              enum data_split split, struct comm *comm, struct error *error);
+
+/* Open image files without labels, for predictions, in the order of the operands: the images of a
+ * folder and of its subfolders, sorted; the files in a list, which is a file *.txt with one name
+ * per line, relative to its folder; other names are image files. All labels are 0, and there are no
+ * classes. An image that cannot be used is an error, or with data.skip_broken=on a fault
+ * (dataset->fault). Collective over `comm`; NULL: one rank. */
+MUST_CHECK bool file_list_open(struct dataset *dataset, const struct options *options,
+                               const char *const *operands, int count, struct comm *comm,
+                               struct error *error);
+
 /* Initialize for opening: everything else is 0. */
 void dataset_begin_open(struct dataset *dataset, struct comm *comm);
 /* For formats. Collective: if a rank has set its error, copy it to all ranks and return false. */

@@ -1,16 +1,224 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The formats imagefolder and cinic10: ROOT/SPLIT/CLASS/.../file.jpg as in torchvision's
- * ImageFolder, or ROOT/CLASS/.../file.jpg without splits (a flat folder). Rank 0 lists the classes
- * and files. */
+/* Image files. The formats imagefolder and cinic10 are ROOT/SPLIT/CLASS/.../file.jpg as in
+ * torchvision's ImageFolder, or ROOT/CLASS/.../file.jpg without splits (a flat folder). Predictions
+ * read files and folders without labels. Rank 0 lists the classes and files; then each rank has the
+ * list. The ranks of a node share one copy of a large list. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "data/image_list.h"
+#include "core/crc32c.h"
+#include "core/file.h"
+#include "core/text.h"
 #include "data/listing.h"
+#include "data/record_check.h"
 #include "data/split.h"
+
+/* One file: offsets of its folder and its name in the texts. */
+struct image_entry {
+    size_t folder, name;
+    int64_t label;
+};
+
+/* Precedes the entries in the index. */
+struct header {
+    int64_t count, held_out, sum;
+};
+
+struct image_list {
+    struct byte_buffer entries, texts; /* while rank 0 lists the files */
+    struct joined_bytes index;         /* of all ranks: header, entries, texts */
+    const struct image_entry *entry;   /* [dataset->count] */
+    const char *text;                  /* each with a terminating zero */
+    struct image_entry *kept;          /* the entries without broken files, or NULL */
+};
+
+/* ---- Listing, on rank 0. */
+
+/* Return the offset of the text. */
+static size_t text_add(struct image_list *list, const char *text)
+{
+    return byte_buffer_append(&list->texts, text, strlen(text) + 1);
+}
+
+static void file_add(struct image_list *list, size_t folder, const char *name, int64_t label)
+{
+    const struct image_entry entry = {folder, text_add(list, name), label};
+    byte_buffer_append(&list->entries, &entry, sizeof entry);
+}
+
+/* Add the images of the folder and of all folders below it, in torchvision's order: Python's
+ * sorted(os.walk(folder)) and sorted(files). skip_broken: as in listing_walk. */
+static bool walk_add(struct image_list *list, const char *folder, bool skip_broken, int64_t label,
+                     struct error *error)
+{
+    struct listing folders = {0};
+    bool good = listing_walk(folder, skip_broken, &folders, error);
+    for (size_t f = 0; good && f < folders.count; f++) {
+        struct listing files = {0};
+        good = listing_read(folders.names[f], NULL, &files, image_file_is_name, error);
+        const size_t at = files.count > 0 ? text_add(list, folders.names[f]) : 0;
+        for (size_t i = 0; good && i < files.count; i++)
+            file_add(list, at, files.names[i], label);
+        listing_free(&files);
+    }
+    listing_free(&folders);
+    return good;
+}
+
+/* ---- The list of all ranks. */
+
+static void list_begin(struct dataset *dataset)
+{
+    dataset->self = allocate(1, sizeof(struct image_list));
+    dataset->encoded = true;
+    dataset->channels = 3;
+}
+
+static uint32_t list_sum(const struct image_list *list, int64_t count)
+{
+    uint32_t sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const char *name = list->text + list->entry[i].name;
+        const int32_t label = (int32_t)list->entry[i].label;
+        sum = crc32c_update(sum, name, strlen(name) + 1);
+        sum = crc32c_update(sum, &label, sizeof label);
+    }
+    return sum;
+}
+
+static void list_name(const struct dataset *dataset, int64_t record, char *path, size_t size)
+{
+    const struct image_list *list = dataset->self;
+    const struct image_entry *entry = &list->entry[record];
+    const char *folder = list->text + entry->folder, *name = list->text + entry->name;
+    snprintf(path, size, "%s%s%s", folder, folder[0] != '\0' ? "/" : "", name);
+}
+
+/* Collective over dataset->comm. Copy the list of rank 0, its classes and held_out to all ranks.
+ * Set dataset->count, dataset->sum, and dataset->seen from the sizes of some files. */
+static void list_share(struct dataset *dataset)
+{
+    struct image_list *list = dataset->self;
+    struct byte_buffer all = {0};
+    if (dataset->rank == 0) {
+        const int64_t count = (int64_t)(list->entries.count / sizeof *list->entry);
+        list->entry = (const struct image_entry *)(const void *)list->entries.data;
+        list->text = (const char *)list->texts.data;
+        const struct header own = {count, dataset->held_out, list_sum(list, count)};
+        byte_buffer_append(&all, &own, sizeof own);
+        byte_buffer_append(&all, list->entries.data, list->entries.count);
+        byte_buffer_append(&all, list->texts.data, list->texts.count);
+        free(list->entries.data);
+        free(list->texts.data);
+        list->entries = list->texts = (struct byte_buffer){0};
+    }
+    comm_join(dataset->comm, all.data, (int64_t)all.count, &list->index);
+    const struct header *header = (const struct header *)(const void *)list->index.data;
+    list->entry = (const struct image_entry *)(const void *)(header + 1);
+    list->text = (const char *)(list->entry + header->count);
+    dataset->count = header->count;
+    dataset->held_out = header->held_out != 0;
+    dataset->sum = (uint32_t)header->sum;
+    comm_share_texts(dataset->comm, &dataset->class_name, &dataset->classes);
+    const int64_t compared = listing_compared(dataset->count, dataset->ranks);
+    for (int64_t i = 0; i < compared; i++) {
+        char path[2 * LISTING_PATH];
+        list_name(dataset, i * dataset->count / compared, path, sizeof path);
+        dataset->seen = listing_sum_size(dataset->seen, path);
+    }
+}
+
+/* Open a regular file and set its size. The error does not name it. */
+static int file_open(const char *path, int64_t *bytes, struct error *error)
+{
+    const int descriptor = text_file_descriptor(path, bytes);
+    if (descriptor < 0)
+        error_set(error, ERROR_DATA, "%s",
+                  errno == EINVAL ? "is not a regular file" : strerror(errno));
+    return descriptor;
+}
+
+static bool check_file(const struct dataset *dataset, int64_t record, const struct options *options,
+                       struct check_scratch *scratch, struct error *error)
+{
+    char path[2 * LISTING_PATH];
+    int64_t bytes;
+    list_name(dataset, record, path, sizeof path);
+    const int descriptor = file_open(path, &bytes, error);
+    const bool good = descriptor >= 0 &&
+                      record_check_image(descriptor, 0, (size_t)bytes, options, scratch, error);
+    if (descriptor >= 0)
+        close(descriptor);
+    return good;
+}
+
+/* Collective. Check every file, each by one rank. Files that are not images are an error, or
+ * removed with data.skip_broken=on. */
+static bool list_check(struct dataset *dataset, const struct options *options, struct error *error)
+{
+    struct image_list *list = dataset->self;
+    const int64_t count = dataset->count;
+    uint8_t *broken = NULL;
+    if ((options->data.check != CHECK_NONE || record_check_is_full(options)) &&
+        !record_check(dataset, options, check_file, &broken, error))
+        return false;
+    if (broken != NULL) {
+        list->kept = allocate((size_t)count, sizeof *list->kept);
+        dataset->count = 0;
+        for (int64_t i = 0; i < count; i++)
+            if (!broken[i])
+                list->kept[dataset->count++] = list->entry[i];
+        list->entry = list->kept;
+        dataset->sum = list_sum(list, dataset->count);
+    }
+    free(broken);
+    return true;
+}
+
+/* ---- Records. */
+
+static bool list_label(struct dataset *dataset, int64_t record, int32_t *label, struct error *error)
+{
+    const struct image_list *list = dataset->self;
+    (void)error;
+    *label = (int32_t)list->entry[record].label;
+    return true;
+}
+
+static bool list_load(struct dataset *dataset, int64_t record, struct byte_buffer *bytes,
+                      int32_t *label, struct error *error)
+{
+    char path[2 * LISTING_PATH];
+    struct error reason = {0};
+    int64_t size = 0;
+    list_name(dataset, record, path, sizeof path);
+    const int descriptor = file_open(path, &size, &reason);
+    if (descriptor >= 0 && byte_buffer_reserve(bytes, (size_t)size, &reason) &&
+        record_read(descriptor, bytes->data, 0, (size_t)size, &reason))
+        bytes->count = (size_t)size;
+    if (descriptor >= 0)
+        close(descriptor);
+    return list_label(dataset, record, label, error) &&
+           (reason.kind == ERROR_NONE ||
+            error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text));
+}
+
+static void list_close(struct dataset *dataset)
+{
+    struct image_list *list = dataset->self;
+    free(list->entries.data);
+    free(list->texts.data);
+    free(list->kept);
+    comm_joined_free(&list->index);
+    free(list);
+}
+
+/* ---- The formats imagefolder and cinic10. */
 
 /* Find the folder of a split by its names, in order of preference. */
 static bool find_named(const char *root, enum data_split split, char *path, size_t size)
@@ -123,8 +331,6 @@ static bool find_classes(const struct options *options, struct dataset *dataset,
     const bool good = classes_list(trained ? train : path, &found, error);
     dataset->class_name = found.names; /* freed by dataset_close */
     dataset->classes = (int64_t)found.count;
-    for (size_t i = 0; i < found.count; i++)
-        image_list_text(dataset->self, found.names[i]);
     return (good && dataset->classes > 0) ||
            error_set(error, ERROR_DATA, "%s: no class folders: it needs one folder per class",
                      trained ? train : path);
@@ -156,7 +362,7 @@ static bool add_classes(const struct options *options, struct dataset *dataset, 
     for (int64_t i = 0; i < dataset->classes; i++) {
         snprintf(class_path, sizeof class_path, "%s/%s", path, dataset->class_name[i]);
         const size_t before = list->entries.count;
-        if (listing_is_folder(class_path) && !image_list_walk(list, class_path, false, i, error))
+        if (listing_is_folder(class_path) && !walk_add(list, class_path, false, i, error))
             return false;
         if (list->entries.count == before && !options->data.allow_empty)
             return error_set(
@@ -191,9 +397,7 @@ static bool add_records(const struct options *options, enum data_split split,
 static bool image_folder_open(const struct options *options, enum data_split split,
                               struct dataset *dataset, struct error *error)
 {
-    dataset->self = allocate(1, sizeof(struct image_list));
-    dataset->encoded = true;
-    dataset->channels = 3;
+    list_begin(dataset);
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=%s needs data.root",
                          options->data.format);
@@ -202,8 +406,8 @@ static bool image_folder_open(const struct options *options, enum data_split spl
                     add_records(options, split, dataset, error));
     if (!dataset_agree(dataset, error))
         return false;
-    image_list_share(dataset);
-    return image_list_check(dataset, options, error);
+    list_share(dataset);
+    return list_check(dataset, options, error);
 }
 
 /* Darlow et al. 2018, with mean and std published by the authors. */
@@ -221,19 +425,119 @@ static bool cinic10_open(const struct options *options, enum data_split split,
 const struct dataset_format dataset_image_folder = {
     .name = "imagefolder",
     .open = image_folder_open,
-    .load = image_list_load,
-    .label = image_list_label,
-    .name_record = image_list_name,
-    .close = image_list_close,
+    .load = list_load,
+    .label = list_label,
+    .name_record = list_name,
+    .close = list_close,
     .splits = true,
 };
 
 const struct dataset_format dataset_cinic10 = {
     .name = "cinic10",
     .open = cinic10_open,
-    .load = image_list_load,
-    .label = image_list_label,
-    .name_record = image_list_name,
-    .close = image_list_close,
+    .load = list_load,
+    .label = list_label,
+    .name_record = list_name,
+    .close = list_close,
     .splits = true,
 };
+
+/* ---- Image files without labels, for predictions. */
+
+enum { NO_FOLDER = 0 }; /* offset of an empty text in a list */
+
+static bool add_images(const char *operand, bool skip_broken, struct image_list *files,
+                       struct error *error)
+{
+    char folder[LISTING_PATH];
+    int length = (int)strlen(operand);
+    while (length > 1 && operand[length - 1] == '/')
+        length--;
+    snprintf(folder, sizeof folder, "%.*s", length, operand);
+    const size_t before = files->entries.count;
+    return walk_add(files, folder, skip_broken, 0, error) &&
+           (files->entries.count > before ||
+            error_set(error, ERROR_DATA,
+                      "%s: no images in this folder: no file name has the extension of an image, "
+                      "such as .jpg, .png or .webp",
+                      folder));
+}
+
+/* Add the names in a list, which are relative to its folder. */
+static bool add_list(const char *list, struct image_list *files, struct error *error)
+{
+    char path[LISTING_PATH];
+    const char *slash = strrchr(list, '/');
+    const int folder = slash != NULL ? (int)(slash - list) + 1 : 0;
+    const size_t before = files->entries.count;
+    size_t length;
+    struct listing lines = {0};
+    char *text = text_file_read(list, &length);
+    if (text == NULL)
+        return error_set(error, ERROR_DATA, "%s: cannot read the list: %s", list,
+                         errno == EINVAL ? "not a regular file" : strerror(errno));
+    bool good =
+        strlen(text) == length ||
+        error_set(error, ERROR_DATA, "%s: not a list of file names: it contains null bytes", list);
+    if (good)
+        listing_add_lines(&lines, text);
+    for (size_t i = 0; good && i < lines.count; i++) {
+        const char *name = lines.names[i];
+        const int used =
+            snprintf(path, sizeof path, "%.*s%s", name[0] == '/' ? 0 : folder, list, name);
+        good = used < (int)sizeof path ||
+               error_set(error, ERROR_DATA, "%s: the path of %.100s is too long", list, name);
+        if (good && name[0] != '\0')
+            file_add(files, NO_FOLDER, path, 0);
+    }
+    listing_free(&lines);
+    free(text);
+    return good && (files->entries.count > before ||
+                    error_set(error, ERROR_DATA,
+                              "%s: the list is empty: write one file name per line", list));
+}
+
+static const struct dataset_format file_list = {
+    .name = "files",
+    .load = list_load,
+    .name_record = list_name,
+    .close = list_close,
+};
+
+/* On rank 0: list the files. */
+static bool add_operands(struct image_list *files, const char *const *operands, int count,
+                         bool skip_broken, struct error *error)
+{
+    bool good = true;
+    text_add(files, ""); /* NO_FOLDER */
+    for (int i = 0; good && i < count; i++) {
+        if (listing_is_folder(operands[i]))
+            good = add_images(operands[i], skip_broken, files, error);
+        else if (text_ends_with(operands[i], ".txt"))
+            good = add_list(operands[i], files, error);
+        else
+            file_add(files, NO_FOLDER, operands[i], 0);
+    }
+    return good;
+}
+
+bool file_list_open(struct dataset *dataset, const struct options *options,
+                    const char *const *operands, int count, struct comm *comm, struct error *error)
+{
+    const bool skip_broken = options->data.skip_broken;
+    dataset_begin_open(dataset, comm);
+    list_begin(dataset);
+    dataset->format = &file_list;
+    if (dataset->rank == 0)
+        error_defer(add_operands(dataset->self, operands, count, skip_broken, error));
+    bool good = dataset_agree(dataset, error);
+    if (good)
+        list_share(dataset);
+    if (good && skip_broken) /* the loader finds the files that cannot be used */
+        dataset->fault = allocate((size_t)dataset->count, sizeof *dataset->fault);
+    else if (good)
+        good = list_check(dataset, options, error);
+    if (!good)
+        dataset_close(dataset);
+    return good;
+}

@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "comm/comm.h"
 #include "config/options.h"
@@ -187,31 +186,7 @@ bool record_check_is_full(const struct options *options)
     return options->data.check == CHECK_FULL || options->data.skip_broken;
 }
 
-bool record_check_decode(struct check_scratch *scratch, size_t bytes,
-                         const struct image_header *header, const struct options *options,
-                         struct error *error)
-{
-    const struct image_request request = {.area = {0, 0, header->width, header->height},
-                                          .scale = 1,
-                                          .accept_truncated =
-                                              options->data.truncated == TRUNCATED_ACCEPT};
-    return image_file_decode(scratch->file.data, bytes, header, &request, &scratch->pixels, error);
-}
-
-/* ---- Image files. */
-
-/* Open a regular file and set its size. On failure, return -1 and set an error that does not name
- * the file. */
-static int file_open(const char *path, int64_t *bytes, struct error *error)
-{
-    const int descriptor = text_file_descriptor(path, bytes);
-    if (descriptor < 0)
-        error_set(error, ERROR_DATA, "%s",
-                  errno == EINVAL ? "is not a regular file" : strerror(errno));
-    return descriptor;
-}
-
-static bool file_read(int descriptor, uint8_t *to, size_t offset, size_t bytes, struct error *error)
+bool record_read(int descriptor, uint8_t *to, size_t offset, size_t bytes, struct error *error)
 {
     return durable_pread(descriptor, to, bytes, (int64_t)offset) == bytes ||
            error_set(error, ERROR_DATA, "cannot be read: %s",
@@ -226,7 +201,7 @@ bool record_check_header(int descriptor, size_t offset, size_t bytes, int64_t mo
     for (size_t most = FIRST_BYTES; incomplete; most *= 4) {
         const size_t wanted = bytes < most ? bytes : most;
         if (!byte_buffer_reserve(file, wanted, error) ||
-            !file_read(descriptor, file->data, offset, wanted, error))
+            !record_read(descriptor, file->data, offset, wanted, error))
             return false;
         file->count = wanted;
         if (image_file_header(file->data, wanted, wanted == bytes, most_pixels, header, &incomplete,
@@ -236,36 +211,25 @@ bool record_check_header(int descriptor, size_t offset, size_t bytes, int64_t mo
     return false;
 }
 
-bool record_check_file(const char *path, const struct options *options,
-                       struct check_scratch *scratch, struct error *error)
+bool record_check_image(int descriptor, size_t offset, size_t bytes, const struct options *options,
+                        struct check_scratch *scratch, struct error *error)
 {
+    struct byte_buffer *file = &scratch->file;
     struct image_header header;
-    int64_t bytes;
-    const int descriptor = file_open(path, &bytes, error);
-    if (descriptor < 0)
+    if (!record_check_header(descriptor, offset, bytes, options->data.max_pixels, file, &header,
+                             error))
         return false;
-    bool good = record_check_header(descriptor, 0, (size_t)bytes, options->data.max_pixels,
-                                    &scratch->file, &header, error);
-    if (good && record_check_is_full(options))
-        good = byte_buffer_reserve(&scratch->file, (size_t)bytes, error) &&
-               file_read(descriptor, scratch->file.data, 0, (size_t)bytes, error) &&
-               record_check_decode(scratch, (size_t)bytes, &header, options, error);
-    close(descriptor);
-    if (good)
-        record_check_count(scratch, header.orientation, header.has_alpha);
-    return good;
-}
-
-bool record_file_load(const char *path, struct byte_buffer *bytes, struct error *error)
-{
-    struct error reason = {0};
-    int64_t size = 0;
-    const int descriptor = file_open(path, &size, &reason);
-    if (descriptor >= 0 && byte_buffer_reserve(bytes, (size_t)size, &reason) &&
-        file_read(descriptor, bytes->data, 0, (size_t)size, &reason))
-        bytes->count = (size_t)size;
-    if (descriptor >= 0)
-        close(descriptor);
-    return reason.kind == ERROR_NONE ||
-           error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text);
+    if (record_check_is_full(options)) {
+        const struct image_request request = {.area = {0, 0, header.width, header.height},
+                                              .scale = 1,
+                                              .accept_truncated =
+                                                  options->data.truncated == TRUNCATED_ACCEPT};
+        if (!byte_buffer_reserve(file, bytes, error) ||
+            !record_read(descriptor, file->data, offset, bytes, error) ||
+            !image_file_decode(file->data, bytes, &header, &request, &scratch->pixels, error))
+            return false;
+    }
+    scratch->oriented += header.orientation > 1;
+    scratch->alpha += header.has_alpha;
+    return true;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Reads image files, and checks the images of an encoded data set before training. */
+/* Checks the images of an encoded data set before training. */
 #ifndef VITTRAIN_DATA_RECORD_CHECK_H
 #define VITTRAIN_DATA_RECORD_CHECK_H
 
@@ -27,38 +27,26 @@ typedef bool record_check_one(const struct dataset *dataset, int64_t record,
 MUST_CHECK bool record_check(const struct dataset *dataset, const struct options *options,
                              record_check_one *check, uint8_t **broken, struct error *error);
 
-/* Decode the whole image in scratch->file.data (data.check=full). */
-MUST_CHECK bool record_check_decode(struct check_scratch *scratch, size_t bytes,
-                                    const struct image_header *header,
-                                    const struct options *options, struct error *error);
-
 /* True if all images are decoded before training. data.skip_broken=on includes it, so that all
  * ranks have the same list of records. */
 bool record_check_is_full(const struct options *options);
 
-/* Count a record with this EXIF orientation, and with alpha. */
-static inline void record_check_count(struct check_scratch *scratch, int orientation,
-                                      bool has_alpha)
-{
-    scratch->oriented += orientation > 1;
-    scratch->alpha += has_alpha;
-}
+/* ---- Images in an open file. Errors do not name the file. Thread-safe. */
 
-/* ---- Image files. Files that are not regular are refused, and opening a pipe does not block.
- * Thread-safe. */
+/* Read exactly these bytes. */
+MUST_CHECK bool record_read(int descriptor, uint8_t *to, size_t offset, size_t bytes,
+                            struct error *error);
 
-/* Load the whole file; the buffer is grown if necessary. The error names the file. */
-MUST_CHECK bool record_file_load(const char *path, struct byte_buffer *bytes, struct error *error);
-
-/* Read the header of an image of `bytes` bytes at an offset of an open file. `file`: buffer for the
- * bytes that are read. The error does not name the file. */
+/* Read the header of an image of `bytes` bytes at an offset. `file`: buffer for the bytes that are
+ * read. */
 MUST_CHECK bool record_check_header(int descriptor, size_t offset, size_t bytes,
                                     int64_t most_pixels, struct byte_buffer *file,
                                     struct image_header *header, struct error *error);
 
-/* Check format and size of the image in the first bytes of the file; with data.check=full decode
- * it. The error does not name the file. */
-MUST_CHECK bool record_check_file(const char *path, const struct options *options,
-                                  struct check_scratch *scratch, struct error *error);
+/* Check format and size of an image in its first bytes; with data.check=full decode it. Its
+ * orientation and alpha are counted. */
+MUST_CHECK bool record_check_image(int descriptor, size_t offset, size_t bytes,
+                                   const struct options *options, struct check_scratch *scratch,
+                                   struct error *error);
 
 #endif

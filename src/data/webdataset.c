@@ -2,7 +2,7 @@
 /* The format webdataset: tar shards, read in place. Only the index is in memory, 32 bytes per
  * record. A record is one pread. Records are numbered in the order of shards and members. As in
  * WebDataset, consecutive members with the same path up to the first dot of the file name are one
- * sample. Rank r indexes every size-th shard from number r on, in several threads. */
+ * sample. Each rank indexes a part of the shards, in several threads. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* tdestroy */
 #endif
@@ -65,14 +65,21 @@ struct shard {
     struct file_stamp stamp;
     int64_t first; /* number of its first record in the data set */
     struct findings found;
-    const struct record *records; /* [found.count] in the order of the archive */
-    struct record *own;           /* allocated: records that are not in joined memory, or NULL */
-    struct joined_bytes joined;   /* in the first shard of a split: the records of all its shards */
+    struct record *records; /* [found.count] of a shard that this rank indexes, until it is done */
+};
+
+/* Open shards. */
+struct shards {
+    struct shard *shard;
+    int64_t count;
+    const struct record *record; /* of all shards, in the order of shards and members */
+    struct joined_bytes joined;  /* the records of all ranks */
 };
 
 struct webdataset {
     struct split_files files;
-    struct shard *shard; /* [files.count]; only open ones have records */
+    struct shards open;
+    struct record *kept; /* the records without broken images, or NULL */
 };
 
 const struct split_file_kind split_files_shards = {
@@ -165,18 +172,6 @@ static const char *read_label(const struct shard *shard, const struct sample *sa
     return problem;
 }
 
-/* Read the header of an image. Return its pixels, or 0 and the reason. */
-static uint32_t header_read(const struct shard *shard, const struct record *record,
-                            int64_t most_pixels, struct byte_buffer *buffer,
-                            struct image_header *header, struct error *reason)
-{
-    if (!record_check_header(shard->descriptor, (size_t)record->offset, record->bytes, most_pixels,
-                             buffer, header, reason))
-        return 0;
-    const int64_t most_rows = UINT32_MAX / header->width;
-    return header->height > most_rows ? UINT32_MAX : (uint32_t)(header->width * header->height);
-}
-
 /* Compute the checksum of the block before the contents of a member. False: it cannot be read. */
 static bool header_sum(const struct shard *shard, int64_t offset, uint32_t *sum)
 {
@@ -203,14 +198,19 @@ static const char *add_record(struct builder *builder, int32_t label)
                             .header = (uint32_t)image->header};
     if (!header_sum(shard, record.offset, &record.sum))
         return "its header cannot be read";
-    record.pixels = header_read(shard, &record, INT64_MAX, &builder->buffer, &header, &unused);
+    if (record_check_header(shard->descriptor, (size_t)record.offset, record.bytes, INT64_MAX,
+                            &builder->buffer, &header, &unused))
+        record.pixels = header.height > UINT32_MAX / header.width
+                            ? UINT32_MAX
+                            : (uint32_t)(header.width * header.height);
     record.orientation = (uint16_t)header.orientation;
     record.has_alpha = header.has_alpha;
-    shard->own = allocate_more(shard->own, &builder->capacity, count, sizeof *shard->own);
+    shard->records =
+        allocate_more(shard->records, &builder->capacity, count, sizeof *shard->records);
     ENSURE_MEMORY(tsearch(builder->sample.key, &builder->keys, compare_keys) != NULL,
                   "no memory for the names of %zu samples", count);
     builder->sample.key = NULL; /* the tree owns it */
-    shard->own[count] = record;
+    shard->records[count] = record;
     shard->found.count++;
     return NULL;
 }
@@ -387,45 +387,54 @@ static void shard_index(struct shard *shard)
 
 /* ---- Shards of a split. */
 
+/* Add the files of a split. Return the first one. */
+static const struct split_file *shards_add(struct shards *shards, const struct split_files *all,
+                                           const struct options *options, enum data_split split,
+                                           struct error *error)
+{
+    int64_t count;
+    const struct split_file *files = split_files_choose(all, options, split, &count, error);
+    if (files == NULL)
+        return NULL;
+    shards->shard =
+        allocate_resized(shards->shard, (size_t)(shards->count + count) * sizeof *shards->shard);
+    for (int64_t i = 0; i < count; i++)
+        shards->shard[shards->count++] = (struct shard){.path = files[i].path, .descriptor = -1};
+    return files;
+}
+
+/* The shards that this rank indexes. */
 struct indexing {
     struct shard *shards;
-    int64_t count, rank, ranks;
+    int64_t count;
     atomic_llong claimed;
 };
 
 static void *index_some(void *argument)
 {
     struct indexing *work = argument;
-    for (int64_t i;
-         (i = atomic_fetch_add(&work->claimed, 1) * work->ranks + work->rank) < work->count;)
+    for (int64_t i; (i = atomic_fetch_add(&work->claimed, 1)) < work->count;)
         shard_index(&work->shards[i]);
     return NULL;
 }
 
-/* Collective. Copy the records and the findings of all shards to all ranks, in the order of ranks.
- */
-static void shards_join(const struct indexing *work, struct comm *comm)
+/* Collective. Copy the records and the findings of all shards to all ranks. */
+static void shards_join(struct shards *shards, const struct indexing *work, struct comm *comm)
 {
-    struct shard *shards = work->shards;
     struct byte_buffer records = {0}, findings = {0};
     struct joined_bytes all;
-    for (int64_t i = work->rank; i < work->count; i += work->ranks) {
-        byte_buffer_append(&findings, &shards[i].found, sizeof shards[i].found);
-        byte_buffer_append(&records, shards[i].own,
-                           (size_t)shards[i].found.count * sizeof *shards[i].own);
-        free(shards[i].own);
-        shards[i].own = NULL;
+    for (struct shard *shard = work->shards; shard < work->shards + work->count; shard++) {
+        byte_buffer_append(&findings, &shard->found, sizeof shard->found);
+        byte_buffer_append(&records, shard->records,
+                           (size_t)shard->found.count * sizeof *shard->records);
+        free(shard->records);
+        shard->records = NULL;
     }
-    comm_join(comm, records.data, (int64_t)records.count, &shards[0].joined);
+    comm_join(comm, records.data, (int64_t)records.count, &shards->joined);
     comm_join(comm, findings.data, (int64_t)findings.count, &all);
-    const struct record *next = (const struct record *)(const void *)shards[0].joined.data;
-    const struct findings *found = (const struct findings *)(const void *)all.data;
-    for (int64_t r = 0; r < work->ranks; r++)
-        for (int64_t i = r; i < work->count; i += work->ranks, found++) {
-            shards[i].found = *found;
-            shards[i].records = next;
-            next += found->count;
-        }
+    shards->record = (const struct record *)(const void *)shards->joined.data;
+    for (int64_t i = 0; i < shards->count; i++)
+        shards->shard[i].found = ((const struct findings *)(const void *)all.data)[i];
     comm_joined_free(&all);
 }
 
@@ -441,142 +450,111 @@ static bool shard_open(struct shard *shard, struct error *error)
                                      : "check data.root");
 }
 
-static bool shards_unchanged(const struct shard *shards, int64_t count, struct error *error)
+static bool shards_unchanged(const struct shards *shards, struct error *error)
 {
-    for (int64_t i = 0; i < count; i++)
-        if (!file_stamp_holds(shards[i].descriptor, &shards[i].stamp))
+    for (int64_t i = 0; i < shards->count; i++)
+        if (!file_stamp_holds(shards->shard[i].descriptor, &shards->shard[i].stamp))
             return error_set(error, ERROR_DATA,
                              "%s was changed while its headers were read; start again when it is "
                              "complete",
-                             shards[i].path);
+                             shards->shard[i].path);
     return true;
 }
 
-static void shards_close(struct shard *shards, int64_t count)
+static void shards_close(struct shards *shards)
 {
-    for (struct shard *shard = shards; shard < shards + count; shard++) {
-        if (shard->descriptor >= 0)
-            close(shard->descriptor);
-        free(shard->own);
-        comm_joined_free(&shard->joined);
-        *shard = (struct shard){.path = shard->path, .descriptor = -1};
+    for (int64_t i = 0; i < shards->count; i++) {
+        if (shards->shard[i].descriptor >= 0)
+            close(shards->shard[i].descriptor);
+        free(shards->shard[i].records);
     }
+    free(shards->shard);
+    comm_joined_free(&shards->joined);
 }
 
 /* Samples without label or image, and damaged shards, are an error, or skipped with
  * data.skip_broken=on. */
-static bool check_problems(const struct shard *shards, int64_t count, const struct options *options,
+static bool check_problems(const struct shards *shards, const struct options *options,
                            struct error *error)
 {
-    int64_t problems = 0, first = 0;
-    for (int64_t i = count - 1; i >= 0; i--) {
-        problems += shards[i].found.problems;
-        first = shards[i].found.problems > 0 ? i : first;
+    const struct shard *first = NULL;
+    int64_t problems = 0;
+    for (int64_t i = 0; i < shards->count; i++) {
+        if (problems == 0)
+            first = &shards->shard[i];
+        problems += shards->shard[i].found.problems;
     }
     if (problems == 0)
         return true;
     char text[2 * PROBLEM + 64];
     snprintf(text, sizeof text, "%lld problem%s in the shards, the first: %.512s: %s",
-             (long long)problems, problems == 1 ? "" : "s", shards[first].path,
-             shards[first].found.problem);
+             (long long)problems, problems == 1 ? "" : "s", first->path, first->found.problem);
     if (!options->data.skip_broken)
         return error_set(error, ERROR_DATA, "%s; data.skip_broken=on skips such samples", text);
     log_warn("data: such samples are skipped: %s", text);
     return true;
 }
 
-/* Collective. Open and index the shards of a split. All stay open. Return the first one. */
-static struct shard *open_shards(struct dataset *dataset, const struct options *options,
-                                 enum data_split split, int64_t *count, struct error *error)
+/* Collective. Open and index shards, and number their records. All stay open. */
+static bool shards_open(struct shards *shards, struct dataset *dataset,
+                        const struct options *options, struct error *error)
 {
-    struct webdataset *self = dataset->self;
-    const struct split_file *files = split_files_choose(&self->files, options, split, count, error);
-    struct shard *shards = files != NULL ? self->shard + (files - self->files.file) : NULL;
-    if (shards == NULL || shards[0].descriptor >= 0) /* open already */
-        return shards;
-    struct indexing work = {
-        .shards = shards, .count = *count, .rank = dataset->rank, .ranks = dataset->ranks};
-    for (int64_t i = 0; i < *count && shard_open(&shards[i], error); i++)
+    struct indexing work = {0};
+    int64_t begin, records = 0;
+    cut_evenly(shards->count, dataset->ranks, dataset->rank, &begin, &work.count);
+    work.shards = shards->shard + begin;
+    for (int64_t i = 0; i < shards->count && shard_open(&shards->shard[i], error); i++)
         ;
     if (!dataset_agree(dataset, error))
-        return NULL;
-    log_info("data: reading the headers of %lld shard%s", (long long)*count,
-             *count == 1 ? "" : "s");
-    threads_run("tar-index", smaller(THREADS, 1 + *count / work.ranks), index_some, &work);
-    error_defer(shards_unchanged(shards, *count, error));
+        return false;
+    log_info("data: reading the headers of %lld shard%s", (long long)shards->count,
+             shards->count == 1 ? "" : "s");
+    threads_run("tar-index", smaller(THREADS, 1 + work.count), index_some, &work);
+    error_defer(shards_unchanged(shards, error));
     if (!dataset_agree(dataset, error))
-        return NULL;
-    shards_join(&work, dataset->comm);
-    for (int64_t i = 0; i < *count; i++)
-        dataset->seen =
-            crc32c_update(dataset->seen, &shards[i].stamp.bytes, sizeof shards[i].stamp.bytes);
-    return check_problems(shards, *count, options, error) ? shards : NULL;
+        return false;
+    shards_join(shards, &work, dataset->comm);
+    for (struct shard *shard = shards->shard; shard < shards->shard + shards->count; shard++) {
+        const int64_t bytes = shard->stamp.bytes;
+        dataset->seen = crc32c_update(dataset->seen, &bytes, sizeof bytes);
+        shard->first = records;
+        records += shard->found.count;
+    }
+    return check_problems(shards, options, error);
 }
 
 /* ---- Records. */
 
-/* Number the records of the open shards. */
-static void number_records(struct dataset *dataset)
-{
-    struct webdataset *self = dataset->self;
-    dataset->count = 0;
-    for (int64_t i = 0; i < self->files.count; i++) {
-        self->shard[i].first = dataset->count;
-        dataset->count += self->shard[i].found.count;
-    }
-}
-
 /* Return the shard of a record: the last one that does not begin after it. */
 static const struct shard *shard_of(const struct webdataset *self, int64_t record)
 {
-    int64_t low = 0, high = self->files.count - 1;
+    const struct shards *shards = &self->open;
+    int64_t low = 0, high = shards->count - 1;
     while (low < high) {
         const int64_t middle = (low + high + 1) / 2;
-        if (self->shard[middle].first <= record)
+        if (shards->shard[middle].first <= record)
             low = middle;
         else
             high = middle - 1;
     }
-    return &self->shard[low];
+    return &shards->shard[low];
 }
 
-static const struct record *record_of(const struct dataset *dataset, int64_t record,
-                                      const struct shard **shard)
+static const struct record *record_of(const struct dataset *dataset, int64_t record)
 {
-    *shard = shard_of(dataset->self, record);
-    return &(*shard)->records[record - (*shard)->first];
+    const struct webdataset *self = dataset->self;
+    return &self->open.record[record];
 }
 
 static void webdataset_name_record(const struct dataset *dataset, int64_t record, char *text,
                                    size_t size)
 {
-    const struct shard *shard;
-    const struct record *entry = record_of(dataset, record, &shard);
+    const struct shard *shard = shard_of(dataset->self, record);
+    const struct record *entry = record_of(dataset, record);
     char name[PATH_SIZE];
     member_name(shard, entry, name, sizeof name);
     snprintf(text, size, "%s: %s at byte %lld", shard->path, name,
              (long long)(entry->offset - entry->header));
-}
-
-/* Read the image of a record. Fails if the member's header differs from the index, because the
- * shard was rewritten. */
-static bool image_load(const struct shard *shard, const struct record *record,
-                       struct byte_buffer *bytes, struct error *error)
-{
-    struct error reason = {0};
-    uint32_t sum = record->sum;
-    bytes->count = record->bytes;
-    if (!byte_buffer_reserve(bytes, record->bytes, error))
-        return false;
-    if (!durable_read(shard->descriptor, shard->path, bytes->data, record->bytes, record->offset,
-                      &reason))
-        return error_set(error, ERROR_DATA, "%s", reason.text);
-    return (header_sum(shard, record->offset, &sum) && sum == record->sum) ||
-           error_set(
-               error, ERROR_DATA,
-               "%s was rewritten: the tar header of the sample at byte %lld has changed; start "
-               "again when the shard is complete",
-               shard->path, (long long)(record->offset - record->header));
 }
 
 /* ---- Classes. */
@@ -588,7 +566,7 @@ static void find_class_names(struct dataset *dataset)
     static const char *const names[] = {"classes.txt", "classnames.txt", "../classes.txt",
                                         "../classnames.txt"};
     const struct webdataset *self = dataset->self;
-    const char *shard = self->shard[0].path, *slash = strrchr(shard, '/');
+    const char *shard = self->open.shard[0].path, *slash = strrchr(shard, '/');
     const int length = slash != NULL ? (int)(slash - shard) + 1 : 0;
     struct listing lines = {0};
     char path[PATH_SIZE];
@@ -611,19 +589,27 @@ static bool number_classes(struct dataset *dataset, const struct options *option
                            struct error *error)
 {
     struct webdataset *self = dataset->self;
-    int64_t count;
-    split_files_of(&self->files, SPLIT_TRAIN, &count); /* they are the first files */
-    const bool opens = count > 0 && self->shard[0].descriptor < 0;
-    if (opens && open_shards(dataset, options, SPLIT_TRAIN, &count, error) == NULL)
-        return false;
+    struct shards training = {0};
+    const struct shards *from = &self->open;
+    int64_t count, records = 0;
+    const struct split_file *files = split_files_of(&self->files, SPLIT_TRAIN, &count);
+    bool good = true;
+    if (count == 0) {
+        count = from->count;
+    } else if (from->shard[0].path != files[0].path) { /* training shards are the first ones */
+        from = &training;
+        good = shards_add(&training, &self->files, options, SPLIT_TRAIN, error) != NULL &&
+               shards_open(&training, dataset, options, error);
+    }
+    for (int64_t i = 0; good && i < count; i++)
+        records += from->shard[i].found.count;
     dataset->classes = 1;
-    for (int64_t i = 0; i < (count > 0 ? count : self->files.count); i++)
-        for (int64_t j = 0; j < self->shard[i].found.count; j++)
-            dataset->classes = larger(dataset->classes, 1 + self->shard[i].records[j].label);
-    if (opens)
-        shards_close(self->shard, count);
-    dataset_number_classes(dataset, "");
-    return true;
+    for (int64_t i = 0; i < records; i++)
+        dataset->classes = larger(dataset->classes, 1 + from->record[i].label);
+    shards_close(&training);
+    if (good)
+        dataset_number_classes(dataset, "");
+    return good;
 }
 
 /* ---- The data set. */
@@ -632,24 +618,21 @@ static bool check_record(const struct dataset *dataset, int64_t record,
                          const struct options *options, struct check_scratch *scratch,
                          struct error *error)
 {
-    const struct shard *shard;
-    const struct record *entry = record_of(dataset, record, &shard);
-    struct image_header header;
+    const struct record *entry = record_of(dataset, record);
+    const bool full = record_check_is_full(options);
     if (entry->label >= dataset->classes)
         return error_set(error, ERROR_DATA,
                          "label %d is out of range: there are %lld classes (in the file of class "
                          "names, else in the training split)",
                          entry->label, (long long)dataset->classes);
-    const bool full = record_check_is_full(options);
     if (options->data.check == CHECK_NONE && !full)
         return true;
-    record_check_count(scratch, entry->orientation, entry->has_alpha != 0);
-    if (!full && entry->pixels > 0 && entry->pixels <= options->data.max_pixels)
-        return true; /* checked when the shard was indexed */
-    return header_read(shard, entry, options->data.max_pixels, &scratch->file, &header, error) >
-               0 &&
-           (!full || (image_load(shard, entry, &scratch->file, error) &&
-                      record_check_decode(scratch, entry->bytes, &header, options, error)));
+    if (full || entry->pixels == 0 || entry->pixels > options->data.max_pixels)
+        return record_check_image(shard_of(dataset->self, record)->descriptor,
+                                  (size_t)entry->offset, entry->bytes, options, scratch, error);
+    scratch->oriented += entry->orientation > 1; /* checked when the shard was indexed */
+    scratch->alpha += entry->has_alpha;
+    return true;
 }
 
 /* Check the records and remove those that cannot be used. */
@@ -657,27 +640,27 @@ static bool check_records(struct dataset *dataset, const struct options *options
                           struct error *error)
 {
     struct webdataset *self = dataset->self;
+    struct shards *open = &self->open;
     uint8_t *broken;
+    const struct shard *last = &open->shard[open->count - 1];
+    dataset->count = last->first + last->found.count;
     if (!record_check(dataset, options, check_record, &broken, error))
         return false;
-    const uint8_t *next = broken;
-    for (int64_t i = 0; i < self->files.count; i++) {
-        struct shard *shard = &self->shard[i];
-        const int64_t count = shard->found.count;
-        if (broken != NULL && memchr(next, 1, (size_t)count) != NULL) {
-            shard->own = allocate((size_t)count, sizeof *shard->own);
-            shard->found.count = 0;
-            for (int64_t j = 0; j < count; j++)
-                if (!next[j])
-                    shard->own[shard->found.count++] = shard->records[j];
-            shard->records = shard->own;
+    if (broken != NULL) {
+        self->kept = allocate((size_t)dataset->count, sizeof *self->kept);
+        dataset->count = 0;
+        for (struct shard *shard = open->shard; shard < open->shard + open->count; shard++) {
+            const int64_t begin = shard->first, end = begin + shard->found.count;
+            shard->first = dataset->count;
+            for (int64_t i = begin; i < end; i++)
+                if (!broken[i])
+                    self->kept[dataset->count++] = open->record[i];
+            shard->found.count = dataset->count - shard->first;
         }
-        next += broken != NULL ? count : 0;
-        dataset->sum = crc32c_update(dataset->sum, shard->records,
-                                     (size_t)shard->found.count * sizeof *shard->records);
+        open->record = self->kept;
     }
     free(broken);
-    number_records(dataset);
+    dataset->sum = crc32c_update(0, open->record, (size_t)dataset->count * sizeof *open->record);
     return true;
 }
 
@@ -686,49 +669,55 @@ static bool webdataset_open(const struct options *options, enum data_split split
 {
     const bool all = options->data.val == VALIDATION_REFERENCE;
     struct webdataset *self = dataset->self = allocate(1, sizeof *self);
-    int64_t count;
     dataset->encoded = true;
     dataset->channels = 3;
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=webdataset needs data.root");
     if (!split_files_find(options->data.root, &split_files_shards, &self->files, dataset->comm,
-                          error))
+                          error) ||
+        (all && shards_add(&self->open, &self->files, options, SPLIT_TRAIN, error) == NULL))
         return false;
-    self->shard = allocate((size_t)self->files.count, sizeof *self->shard);
-    for (int64_t i = 0; i < self->files.count; i++)
-        self->shard[i] = (struct shard){.path = self->files.file[i].path, .descriptor = -1};
-    if (all && open_shards(dataset, options, SPLIT_TRAIN, &count, error) == NULL)
+    const struct split_file *files =
+        shards_add(&self->open, &self->files, options, all ? SPLIT_TEST : split, error);
+    if (files == NULL || !shards_open(&self->open, dataset, options, error))
         return false;
-    const struct shard *shards =
-        open_shards(dataset, options, all ? SPLIT_TEST : split, &count, error);
-    if (shards == NULL)
-        return false;
-    dataset->held_out |=
-        split != SPLIT_TRAIN && self->files.file[shards - self->shard].split == SPLIT_TRAIN;
+    dataset->held_out |= split != SPLIT_TRAIN && files[0].split == SPLIT_TRAIN;
     if (dataset->rank == 0)
         find_class_names(dataset);
     comm_share_texts(dataset->comm, &dataset->class_name, &dataset->classes);
     if (dataset->classes == 0 && !number_classes(dataset, options, error))
         return false;
-    number_records(dataset);
     return check_records(dataset, options, error);
 }
 
+/* Fails if the member's header differs from the index, because the shard was rewritten. */
 static bool webdataset_load(struct dataset *dataset, int64_t record, struct byte_buffer *bytes,
                             int32_t *label, struct error *error)
 {
-    const struct shard *shard;
-    const struct record *entry = record_of(dataset, record, &shard);
+    const struct shard *shard = shard_of(dataset->self, record);
+    const struct record *entry = record_of(dataset, record);
+    struct error reason = {0};
+    uint32_t sum = 0;
     *label = entry->label;
-    return image_load(shard, entry, bytes, error);
+    bytes->count = entry->bytes;
+    if (!byte_buffer_reserve(bytes, entry->bytes, error))
+        return false;
+    if (!durable_read(shard->descriptor, shard->path, bytes->data, entry->bytes, entry->offset,
+                      &reason))
+        return error_set(error, ERROR_DATA, "%s", reason.text);
+    return (header_sum(shard, entry->offset, &sum) && sum == entry->sum) ||
+           error_set(
+               error, ERROR_DATA,
+               "%s was rewritten: the tar header of the sample at byte %lld has changed; start "
+               "again when the shard is complete",
+               shard->path, (long long)(entry->offset - entry->header));
 }
 
 static bool webdataset_label(struct dataset *dataset, int64_t record, int32_t *label,
                              struct error *error)
 {
-    const struct shard *shard;
     (void)error;
-    *label = record_of(dataset, record, &shard)->label;
+    *label = record_of(dataset, record)->label;
     return true;
 }
 
@@ -737,8 +726,8 @@ static void webdataset_advise(struct dataset *dataset, int64_t first, int64_t en
     while (first < end) {
         const struct shard *shard = shard_of(dataset->self, first);
         const int64_t next = smaller(end, shard->first + shard->found.count);
-        const struct record *last = &shard->records[next - 1 - shard->first];
-        dataset_advise_range(shard->descriptor, shard->records[first - shard->first].offset,
+        const struct record *last = record_of(dataset, next - 1);
+        dataset_advise_range(shard->descriptor, record_of(dataset, first)->offset,
                              last->offset + last->bytes);
         first = next;
     }
@@ -747,10 +736,9 @@ static void webdataset_advise(struct dataset *dataset, int64_t first, int64_t en
 static void webdataset_close(struct dataset *dataset)
 {
     struct webdataset *self = dataset->self;
-    if (self->shard != NULL)
-        shards_close(self->shard, self->files.count);
+    shards_close(&self->open);
     split_files_free(&self->files);
-    free(self->shard);
+    free(self->kept);
     free(self);
 }
 

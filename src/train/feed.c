@@ -9,7 +9,6 @@
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/integer.h"
-#include "data/image_list.h"
 
 enum { BATCHES_AHEAD = 4 };
 

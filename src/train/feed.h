@@ -29,7 +29,7 @@ struct image_source feed_source(const struct options *options, const struct data
 MUST_CHECK bool feed_open(struct data_feed *feed, const struct options *options,
                           enum data_split split, struct comm *world, struct error *error);
 
-/* Collective. Opens files, folders and lists of images (data/image_list.h), likewise. */
+/* Collective. Opens files, folders and lists of images (data/dataset.h), likewise. */
 MUST_CHECK bool feed_open_files(struct data_feed *feed, const struct options *options,
                                 const char *const *operands, int count, struct comm *world,
                                 struct error *error);

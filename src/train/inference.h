@@ -19,7 +19,7 @@ struct inference {
 
 /* Collective. weights: a checkpoint, whose deck is overridden by `line`; a safetensors file, whose
  * metadata override `options` and are overridden by `line`; or a folder that holds one of them
- * (weights_file_find). files: [count] files, folders and lists of images (data/image_list.h), with
+ * (weights_file_find). files: [count] files, folders and lists of images (data/dataset.h), with
  * the names of classes in the metadata; count 0: the split predict.split. */
 MUST_CHECK bool inference_open(struct inference *inference, const char *weights,
                                const char *const *files, int count, const struct options *options,
