@@ -26,13 +26,6 @@ bool crop_is_active(const struct options *options, bool encoded)
            options->eval.crop != CROP_AUTO;
 }
 
-static bool scaled_decode(const struct options *options, bool training)
-{
-    if (options->data.scaled_decode != SWITCH_AUTO)
-        return options->data.scaled_decode == SWITCH_ON;
-    return training || options->augment.recipe != RECIPE_PHOTOS;
-}
-
 static bool check_sizes(const struct crop *crop, const char *section, struct error *error)
 {
     const long long height = crop->image.height, width = crop->image.width, pad = crop->pad;
@@ -61,16 +54,18 @@ static bool check_sizes(const struct crop *crop, const char *section, struct err
 bool crop_open(struct crop *crop, const struct options *options, bool encoded,
                struct image_size image, bool training, struct error *error)
 {
-    *crop = (struct crop){.active = crop_is_active(options, encoded),
-                          .image = image,
-                          .seed = (uint64_t)options->run.seed,
-                          .scaled_decode = scaled_decode(options, training),
-                          .filter = options->augment.interpolation == INTERPOLATION_BICUBIC
-                                        ? FILTER_BICUBIC
-                                        : FILTER_BILINEAR,
-                          .accept_truncated = options->data.truncated == TRUNCATED_ACCEPT,
-                          .turn = options->data.exif,
-                          .most_pixels = options->data.max_pixels};
+    *crop = (struct crop){
+        .active = crop_is_active(options, encoded),
+        .image = image,
+        .seed = (uint64_t)options->run.seed,
+        .scaled_decode = options->data.scaled_decode == SWITCH_AUTO
+                             ? training || options->augment.recipe != RECIPE_PHOTOS
+                             : options->data.scaled_decode == SWITCH_ON,
+        .filter = options->augment.interpolation == INTERPOLATION_BICUBIC ? FILTER_BICUBIC
+                                                                          : FILTER_BILINEAR,
+        .accept_truncated = options->data.truncated == TRUNCATED_ACCEPT,
+        .turn = options->data.exif,
+        .most_pixels = options->data.max_pixels};
     if (training) {
         crop->random_resized = options->augment.random_resized_crop == SWITCH_ON;
         memcpy(crop->scale, options->augment.crop_scale.value, sizeof crop->scale);

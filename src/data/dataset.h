@@ -87,15 +87,14 @@ struct dataset {
     uint32_t sum;  /* checksum of the listed records; also in checkpoints */
     uint32_t seen; /* checksum of sizes of files as this rank sees them, to compare ranks */
     int64_t channels, height, width; /* of each record; 3, 0, 0 if encoded */
-    struct image_size field; /* size of the stored images if samples are windows of them; else 0 */
-    int64_t tiles;           /* number of tiles of a record if samples are tiles; else 0 */
-    bool normalised;         /* mean and std are those of the data set, not of the model */
-    double mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS]; /* [channels] */
-    int64_t classes;   /* or the number of outputs, if the targets are not classes */
-    bool unlabelled;   /* the records have no labels, and their targets are missing */
-    bool has_offsets;  /* samples share values with their neighbours in time */
-    bool is_finite;    /* no value is infinite: `read` need not check it */
-    bool is_checked;   /* all images were decoded before training (data.skip_broken=on) */
+    struct image_size field;  /* size of the stored images if samples are windows of them; else 0 */
+    int64_t tiles;            /* number of tiles of a record if samples are tiles; else 0 */
+    const double *mean, *std; /* [channels] published with the data set; NULL: those of the model */
+    int64_t classes;          /* or the number of outputs, if the targets are not classes */
+    bool unlabelled;          /* the records have no labels, and their targets are missing */
+    bool has_offsets;         /* samples share values with their neighbours in time */
+    bool is_finite;           /* no value is infinite: `read` need not check it */
+    bool is_checked;          /* all images were decoded before training (data.skip_broken=on) */
     bool held_out;     /* the records are training records, of which data.val holds out a part */
     char **class_name; /* [classes], or NULL */
     struct target_shape target; /* NaN is a missing target */

@@ -416,9 +416,8 @@ static bool cinic10_open(const struct options *options, enum data_split split,
 {
     static const double mean[3] = {0.47889522, 0.47227842, 0.43047404};
     static const double std[3] = {0.24205776, 0.23828046, 0.25874835};
-    dataset->normalised = true;
-    memcpy(dataset->mean, mean, sizeof mean);
-    memcpy(dataset->std, std, sizeof std);
+    dataset->mean = mean;
+    dataset->std = std;
     return image_folder_open(options, split, dataset, error);
 }
 

@@ -21,7 +21,6 @@ enum {
 struct jpeg_reader {
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr errors;
-    struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
     jmp_buf failed;
     const struct image_header *header;
@@ -61,11 +60,6 @@ static void limit_scans(j_common_ptr jpeg)
     longjmp(reader->failed, 1);
 }
 
-static void source_nothing(j_decompress_ptr jpeg)
-{
-    (void)jpeg;
-}
-
 /* At the end of the data, supply an end-of-image marker. */
 static boolean source_end(j_decompress_ptr jpeg)
 {
@@ -74,38 +68,6 @@ static boolean source_end(j_decompress_ptr jpeg)
     jpeg->src->next_input_byte = end;
     jpeg->src->bytes_in_buffer = sizeof end;
     return TRUE;
-}
-
-static void source_skip(j_decompress_ptr jpeg, long count)
-{
-    struct jpeg_source_mgr *source = jpeg->src;
-    if (count <= 0)
-        return;
-    if ((size_t)count > source->bytes_in_buffer) {
-        source_end(jpeg);
-        return;
-    }
-    source->next_input_byte += count;
-    source->bytes_in_buffer -= (size_t)count;
-}
-
-static void reader_open(struct jpeg_reader *reader, const uint8_t *bytes, size_t count)
-{
-    reader->jpeg.err = jpeg_std_error(&reader->errors);
-    reader->errors.error_exit = fail;
-    reader->errors.emit_message = count_warning;
-    reader->jpeg.client_data = reader;
-    jpeg_create_decompress(&reader->jpeg);
-    reader->source = (struct jpeg_source_mgr){.next_input_byte = bytes,
-                                              .bytes_in_buffer = count,
-                                              .init_source = source_nothing,
-                                              .fill_input_buffer = source_end,
-                                              .skip_input_data = source_skip,
-                                              .resync_to_restart = jpeg_resync_to_restart,
-                                              .term_source = source_nothing};
-    reader->jpeg.src = &reader->source;
-    reader->progress.progress_monitor = limit_scans;
-    reader->jpeg.progress = &reader->progress;
 }
 
 /* The area in scaled pixels, rounded outwards and extended by the pixels that upsampling reads. */
@@ -183,7 +145,15 @@ static void read_guarded(struct jpeg_reader *reader, const uint8_t *bytes, size_
     struct image_area area;
     if (setjmp(reader->failed) != 0)
         return;
-    reader_open(reader, bytes, count);
+    reader->jpeg.err = jpeg_std_error(&reader->errors);
+    reader->errors.error_exit = fail;
+    reader->errors.emit_message = count_warning;
+    reader->jpeg.client_data = reader;
+    jpeg_create_decompress(&reader->jpeg);
+    jpeg_mem_src(&reader->jpeg, bytes, count);
+    reader->jpeg.src->fill_input_buffer = source_end;
+    reader->progress.progress_monitor = limit_scans;
+    reader->jpeg.progress = &reader->progress;
     begin_image(reader, &area);
     if (image_pixels_reserve(reader->pixels, area, reader->request->scale, reader->error))
         read_rows(reader);

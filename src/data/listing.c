@@ -90,12 +90,6 @@ uint32_t listing_sum_size(uint32_t sum, const char *path)
     return crc32c_update(sum, &bytes, sizeof bytes);
 }
 
-static void add_if(struct listing *listing, const char *name)
-{
-    if (listing != NULL)
-        listing_add(listing, name);
-}
-
 static void listing_sort(struct listing *listing)
 {
     if (listing != NULL && listing->count > 0)
@@ -115,10 +109,10 @@ bool listing_read(const char *folder, struct listing *folders, struct listing *f
             continue;
         good = listing_join(path, sizeof path, folder, entry->d_name, error);
         const bool is_link = entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK;
-        if (good && (is_link ? listing_is_folder(path) : entry->d_type == DT_DIR))
-            add_if(folders, entry->d_name);
-        else if (good && (keep == NULL || keep(entry->d_name)))
-            add_if(files, entry->d_name);
+        const bool is_folder = is_link ? listing_is_folder(path) : entry->d_type == DT_DIR;
+        struct listing *listing = is_folder ? folders : files;
+        if (good && listing != NULL && (is_folder || keep == NULL || keep(entry->d_name)))
+            listing_add(listing, entry->d_name);
     }
     closedir(stream);
     listing_sort(folders);
@@ -186,23 +180,18 @@ bool data_root_unexpected(const char *root, const char *expected, const char *ad
     if (!listing_read(root, &found, &found, NULL, error))
         return false;
     listing_name_some(&found, names, sizeof names);
+    const char *only = names[0] != '\0' ? ", only " : found.count == 0 ? ": it is empty" : "";
     listing_free(&found);
-    return error_set(error, ERROR_DATA, "data.root=%s: %s%s%s; %s", root, expected,
-                     names[0] != '\0' ? ", only " : "", names, advice);
+    return error_set(error, ERROR_DATA, "data.root=%s: %s%s%s; %s", root, expected, only, names,
+                     advice);
 }
 
 bool data_root_check(const char *root, const char *advice, struct error *error)
 {
-    struct listing found = {0};
     struct stat status;
     if (stat(root, &status) != 0)
         return error_set(error, ERROR_DATA, "data.root=%s: %s; %s", root, strerror(errno), advice);
-    if (!S_ISDIR(status.st_mode))
-        return error_set(error, ERROR_DATA, "data.root=%s: it is a file, not a folder; %s", root,
-                         advice);
-    const bool good = listing_read(root, &found, &found, NULL, error);
-    const bool is_empty = found.count == 0;
-    listing_free(&found);
-    return good &&
-           (!is_empty || error_set(error, ERROR_DATA, "data.root=%s: is empty; %s", root, advice));
+    return S_ISDIR(status.st_mode) ||
+           error_set(error, ERROR_DATA, "data.root=%s: it is a file, not a folder; %s", root,
+                     advice);
 }

@@ -51,8 +51,7 @@ uint32_t listing_sum_size(uint32_t sum, const char *path);
 
 /* Messages about a data.root without the data set. They list what was found instead. */
 
-/* Return true if data.root is a folder that is not empty. Else set ERROR_DATA. advice: the end of
- * the message. */
+/* Return true if data.root is a folder. Else set ERROR_DATA. advice: the end of the message. */
 MUST_CHECK bool data_root_check(const char *root, const char *advice, struct error *error);
 
 /* Set ERROR_DATA for a folder without `expected` ("no folder train"), with some names in it and the

@@ -11,6 +11,7 @@
 
 #include "core/allocate.h"
 #include "core/clock.h"
+#include "core/integer.h"
 #include "core/thread.h"
 
 /* Samples per claim: large compared with the cost of the mutex, small compared with a batch; even,
@@ -33,7 +34,6 @@ struct worker {
     struct loader *loader;
     pthread_t thread;
     struct crop_scratch scratch;
-    uint8_t *planes; /* scratch of one sample if there is a policy */
 };
 
 struct loader {
@@ -45,7 +45,6 @@ struct loader {
     struct device *device;
     void *pinned;
     uint32_t *records;
-    uint8_t *planes; /* scratch of all workers */
     struct slot *slots;
     int64_t slot_count, capacity; /* slots; samples a batch */
     struct worker *workers;
@@ -184,13 +183,17 @@ static int64_t claim_fill(struct worker *worker, const struct claim *claim, stru
                      &batch->mixes[i / MIX_GROUP]);
         uint8_t *pixels = batch->pixels + i * loader->sample_bytes;
         struct error reason = {0};
-        const bool good = crop->active
-                              ? crop_sample(crop, dataset, epoch, sample, &worker->scratch, pixels,
-                                            &batch->labels[i], &reason)
-                              : dataset_read(dataset, sample, pixels, &batch->labels[i], &reason);
-        if (good && policy_is_on(loader->augment))
-            policy_apply(loader->augment, epoch, batch->records[i], height, width, pixels,
-                         worker->planes);
+        bool good = crop->active
+                        ? crop_sample(crop, dataset, epoch, sample, &worker->scratch, pixels,
+                                      &batch->labels[i], &reason)
+                        : dataset_read(dataset, sample, pixels, &batch->labels[i], &reason);
+        if (good && policy_is_on(loader->augment)) {
+            struct byte_buffer *scratch = &worker->scratch.record;
+            good = byte_buffer_reserve(scratch, (size_t)loader->sample_bytes, &reason);
+            if (good)
+                policy_apply(loader->augment, epoch, batch->records[i], height, width, pixels,
+                             scratch->data);
+        }
         if (good)
             continue;
         batch->labels[i] = 0;
@@ -266,8 +269,6 @@ static bool start_workers(struct loader *loader, int workers, struct error *erro
     while (loader->worker_count < workers && failure == 0) {
         struct worker *worker = &loader->workers[loader->worker_count];
         worker->loader = loader;
-        if (policy_is_on(loader->augment))
-            worker->planes = loader->planes + loader->worker_count * loader->sample_bytes;
         failure = thread_start(&worker->thread, "loader", worker_run, worker);
         loader->worker_count += failure == 0;
     }
@@ -280,42 +281,38 @@ static bool start_workers(struct loader *loader, int workers, struct error *erro
     return failure == 0;
 }
 
-static size_t pad_to_line(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-/* Offsets of pixels, labels, plans and mixes in a slot; each begins on a cache line. */
+/* Sizes of pixels, labels, plans and mixes in a slot; each begins on a cache line. */
 struct slot_layout {
-    size_t pixels, labels, plans, mixes, bytes;
+    int64_t pixels, labels, plans, mixes, bytes;
 };
 
 static struct slot_layout slot_lay_out(int64_t sample_bytes, int64_t capacity)
 {
+    enum { LINE = 64 };
     struct slot_layout layout = {
-        .pixels = pad_to_line((size_t)(capacity * sample_bytes)),
-        .labels = pad_to_line((size_t)capacity * sizeof(int32_t)),
-        .plans = pad_to_line((size_t)capacity * sizeof(struct pixel_plan)),
-        .mixes = pad_to_line((size_t)(capacity / MIX_GROUP + 1) * sizeof(struct mix_plan))};
+        .pixels = round_up(capacity * sample_bytes, LINE),
+        .labels = round_up(capacity * (int64_t)sizeof(int32_t), LINE),
+        .plans = round_up(capacity * (int64_t)sizeof(struct pixel_plan), LINE),
+        .mixes = round_up((capacity / MIX_GROUP + 1) * (int64_t)sizeof(struct mix_plan), LINE)};
     layout.bytes = layout.pixels + layout.labels + layout.plans + layout.mixes;
     return layout;
 }
 
 size_t loader_bytes(int64_t sample_bytes, int64_t capacity, int slots)
 {
-    size_t records = (size_t)capacity * sizeof(uint32_t);
-    return (size_t)slots * (slot_lay_out(sample_bytes, capacity).bytes + records);
+    const int64_t records = capacity * (int64_t)sizeof(uint32_t);
+    return (size_t)(slots * (slot_lay_out(sample_bytes, capacity).bytes + records));
 }
 
-/* One pinned allocation for all slots, and scratch of the workers if there is a policy. */
-static bool allocate_slots(struct loader *loader, int workers, struct error *error)
+/* One pinned allocation for all slots. */
+static bool allocate_slots(struct loader *loader, struct error *error)
 {
     size_t capacity = (size_t)loader->capacity, slots = (size_t)loader->slot_count;
     const struct slot_layout layout = slot_lay_out(loader->sample_bytes, loader->capacity);
     loader->slots = allocate(slots, sizeof *loader->slots);
     loader->records = allocate(slots * capacity, sizeof *loader->records);
-    loader->pinned =
-        loader->device->backend->allocate_pinned(loader->device, slots * layout.bytes, error);
+    loader->pinned = loader->device->backend->allocate_pinned(loader->device,
+                                                              slots * (size_t)layout.bytes, error);
     if (loader->pinned == NULL)
         return false;
     unsigned char *place = loader->pinned;
@@ -330,8 +327,6 @@ static bool allocate_slots(struct loader *loader, int workers, struct error *err
         batch->mixes = (struct mix_plan *)(void *)(place + layout.bytes - layout.mixes);
         batch->records = loader->records + i * capacity;
     }
-    if (policy_is_on(loader->augment))
-        loader->planes = allocate((size_t)workers, (size_t)loader->sample_bytes);
     return true;
 }
 
@@ -358,7 +353,7 @@ struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->ready, NULL);
-    if (allocate_slots(loader, workers, error) && start_workers(loader, workers, error))
+    if (allocate_slots(loader, error) && start_workers(loader, workers, error))
         return loader;
     loader_close(loader);
     return NULL;
@@ -381,7 +376,6 @@ void loader_close(struct loader *loader)
     pthread_mutex_destroy(&loader->mutex);
     if (loader->pinned != NULL)
         loader->device->backend->release_pinned(loader->device, loader->pinned);
-    free(loader->planes);
     free(loader->records);
     free(loader->slots);
     free(loader->workers);

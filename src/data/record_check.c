@@ -29,10 +29,10 @@ struct check {
     record_check_one *check;
     size_t count, block;
     atomic_size_t claimed;
-    _Atomic int64_t oriented, alpha, unusable;
-    uint8_t *broken; /* [count] */
-    pthread_mutex_t mutex;
-    int64_t first; /* the first broken record and its error; guarded by mutex */
+    uint8_t *broken;       /* [count] */
+    pthread_mutex_t mutex; /* guards the members below */
+    struct check_counts counts;
+    int64_t first; /* the first broken record and its error */
     struct error reason;
 };
 
@@ -48,7 +48,7 @@ static void *check_some(void *argument)
             if (check->check(check->dataset, (int64_t)i, check->options, &scratch, &reason))
                 continue;
             check->broken[i] = 1;
-            atomic_fetch_add(&check->unusable, 1);
+            scratch.counts.unusable++;
             pthread_mutex_lock(&check->mutex);
             if ((int64_t)i < check->first) {
                 check->first = (int64_t)i;
@@ -56,74 +56,43 @@ static void *check_some(void *argument)
             }
             pthread_mutex_unlock(&check->mutex);
         }
-    atomic_fetch_add(&check->oriented, (int64_t)scratch.oriented);
-    atomic_fetch_add(&check->alpha, (int64_t)scratch.alpha);
+    pthread_mutex_lock(&check->mutex);
+    check->counts.oriented += scratch.counts.oriented;
+    check->counts.alpha += scratch.counts.alpha;
+    check->counts.unusable += scratch.counts.unusable;
+    pthread_mutex_unlock(&check->mutex);
     free(scratch.file.data);
     image_pixels_free(&scratch.pixels);
     return NULL;
 }
 
-static void report_orientations(const struct check *check)
-{
-    const long long oriented = atomic_load(&check->oriented);
-    if (oriented == 0)
-        return;
-    if (check->options->data.exif)
-        log_info("data: %lld of %zu files are turned by their EXIF orientation", oriented,
-                 check->count);
-    else
-        log_warn("data: %lld of %zu files have an EXIF orientation, which is ignored; data.exif=on "
-                 "turns them",
-                 oriented, check->count);
-}
-
-/* Log one warning for all splits. */
-static void report_alpha(const struct check *check)
-{
-    static bool is_logged;
-    const long long alpha = atomic_load(&check->alpha);
-    if (alpha > 0 && !is_logged)
-        log_warn("data: %lld of %zu files have a band of alpha, which is dropped; "
-                 "data.format=arrays reads it",
-                 alpha, check->count);
-    is_logged |= alpha > 0;
-}
-
-/* On rank 0: an error if it can use the record that another rank cannot use. */
-static void difference_check(const struct check *check, size_t finder, struct error *error)
-{
-    char name[NAME_SIZE];
-    struct check_scratch scratch = {0};
-    struct error own = {0};
-    if (check->check(check->dataset, check->first, check->options, &scratch, &own)) {
-        check->dataset->format->name_record(check->dataset, check->first, name, sizeof name);
-        error_set(
-            error, ERROR_DATA,
-            "ranks find different data: rank %zu cannot use %.512s: %.512s; use the same data "
-            "on all nodes",
-            finder, name, check->reason.text);
-    }
-    free(scratch.file.data);
-    image_pixels_free(&scratch.pixels);
-}
-
-/* Collective. Add up what the ranks have found. */
+/* Collective. Add up what the ranks have found. It is an error if rank 0 can use the record that
+ * another rank cannot use. */
 static bool findings_share(struct check *check, struct comm *comm, struct error *error)
 {
-    if (check->dataset->ranks == 1)
+    const struct dataset *dataset = check->dataset;
+    if (dataset->ranks == 1)
         return true;
-    int64_t counts[] = {check->oriented, check->alpha, check->unusable};
-    comm_all_reduce(comm, counts, 3, COMM_INT64, COMM_SUM);
+    comm_all_reduce(comm, &check->counts, sizeof check->counts / sizeof(int64_t), COMM_INT64,
+                    COMM_SUM);
     comm_all_reduce(comm, &check->first, 1, COMM_INT64, COMM_MIN);
-    check->oriented = counts[0];
-    check->alpha = counts[1];
-    check->unusable = counts[2];
-    if (check->unusable == 0)
+    if (check->counts.unusable == 0)
         return true;
-    const size_t finder = (size_t)check->first / check->block % (size_t)check->dataset->ranks;
+    const size_t finder = (size_t)check->first / check->block % (size_t)dataset->ranks;
     comm_broadcast(comm, &check->reason, sizeof check->reason, COMM_BYTE, (int)finder);
-    if (comm->rank == 0 && finder != 0)
-        difference_check(check, finder, error);
+    if (comm->rank == 0 && finder != 0) {
+        char name[NAME_SIZE];
+        struct check_scratch scratch = {0};
+        struct error own = {0};
+        dataset->format->name_record(dataset, check->first, name, sizeof name);
+        if (check->check(dataset, check->first, check->options, &scratch, &own))
+            error_set(error, ERROR_DATA,
+                      "ranks find different data: rank %zu cannot use %.512s: %.512s; use the same "
+                      "data on all nodes",
+                      finder, name, check->reason.text);
+        free(scratch.file.data);
+        image_pixels_free(&scratch.pixels);
+    }
     if (!comm_share_error(comm, error))
         return false;
     /* At most one rank has set a byte, so the sums of words have no carries. */
@@ -133,22 +102,33 @@ static bool findings_share(struct check *check, struct comm *comm, struct error 
 }
 
 /* Set the error for broken records, or log their number, and those of EXIF orientations and alpha.
- */
+ * One warning of alpha is for all splits. The files of a held-out split are those of the training
+ * split. */
 static bool check_report(const struct check *check, struct error *error)
 {
-    /* The files of a held-out split are those of the training split: log them once. */
-    static bool is_logged;
+    static bool is_logged, alpha_is_logged;
     char name[NAME_SIZE];
-    const long long unusable = atomic_load(&check->unusable);
+    const struct options *options = check->options;
+    const long long oriented = check->counts.oriented, alpha = check->counts.alpha;
+    const long long unusable = check->counts.unusable;
     const bool again = check->dataset->held_out && is_logged;
-    if (!again)
-        report_orientations(check);
-    report_alpha(check);
+    if (oriented > 0 && !again && options->data.exif)
+        log_info("data: %lld of %zu files are turned by their EXIF orientation", oriented,
+                 check->count);
+    else if (oriented > 0 && !again)
+        log_warn("data: %lld of %zu files have an EXIF orientation, which is ignored; data.exif=on "
+                 "turns them",
+                 oriented, check->count);
+    if (alpha > 0 && !alpha_is_logged)
+        log_warn("data: %lld of %zu files have a band of alpha, which is dropped; "
+                 "data.format=arrays reads it",
+                 alpha, check->count);
+    alpha_is_logged |= alpha > 0;
     is_logged = true;
     if (unusable == 0)
         return true;
     check->dataset->format->name_record(check->dataset, check->first, name, sizeof name);
-    if (!check->options->data.skip_broken)
+    if (!options->data.skip_broken)
         return error_set(error, ERROR_DATA,
                          "%lld of %zu files cannot be used, the first: %.512s: %.512s; "
                          "data.skip_broken=on skips them",
@@ -175,7 +155,7 @@ bool record_check(const struct dataset *dataset, const struct options *options,
     threads_run("check", smaller(THREADS, 1 + each / block), check_some, &check);
     pthread_mutex_destroy(&check.mutex);
     const bool good = findings_share(&check, dataset->comm, error) && check_report(&check, error);
-    *broken = good && check.unusable > 0 ? check.broken : NULL;
+    *broken = good && check.counts.unusable > 0 ? check.broken : NULL;
     if (*broken == NULL)
         free(check.broken);
     return good;
@@ -229,7 +209,7 @@ bool record_check_image(int descriptor, size_t offset, size_t bytes, const struc
             !image_file_decode(file->data, bytes, &header, &request, &scratch->pixels, error))
             return false;
     }
-    scratch->oriented += header.orientation > 1;
-    scratch->alpha += header.has_alpha;
+    scratch->counts.oriented += header.orientation > 1;
+    scratch->counts.alpha += header.has_alpha;
     return true;
 }

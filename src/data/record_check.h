@@ -6,12 +6,16 @@
 #include "data/dataset.h"
 #include "data/image_file.h"
 
-/* Buffers of one thread. */
+/* Number of records with an EXIF orientation above 1, with alpha, and that cannot be used. */
+struct check_counts {
+    int64_t oriented, alpha, unusable;
+};
+
+/* Buffers and counts of one thread. */
 struct check_scratch {
     struct byte_buffer file;
     struct image_pixels pixels;
-    size_t oriented; /* number of records with an EXIF orientation above 1 */
-    size_t alpha;    /* number of records with alpha */
+    struct check_counts counts;
 };
 
 /* Check one record. The error does not name it. Thread-safe. */

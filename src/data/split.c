@@ -62,39 +62,25 @@ void split_reference(struct dataset *dataset, uint64_t seed, enum data_split spl
 
 /* ---- data.val=FRACTION ---- */
 
-/* Samples of all classes, ordered by class. */
-struct strata {
-    int64_t classes;
-    size_t *begin;     /* [classes + 1] first sample of each class */
-    uint32_t *samples; /* [count] */
-    int32_t *label;    /* [count] by sample */
-};
-
-static void strata_free(struct strata *strata)
-{
-    free(strata->begin);
-    free(strata->samples);
-    free(strata->label);
-}
-
-static bool strata_make(struct dataset *dataset, struct strata *strata, struct error *error)
+/* Write the samples ordered by class; those of class c are samples[begin[c]] to begin[c + 1].
+ * begin: [classes + 2], zeros. */
+static bool samples_by_class(struct dataset *dataset, uint32_t *samples, size_t *begin,
+                             struct error *error)
 {
     const size_t count = (size_t)dataset->count, classes = (size_t)dataset->classes;
-    *strata = (struct strata){.classes = dataset->classes,
-                              .begin = allocate(classes + 2, sizeof *strata->begin),
-                              .samples = allocate(count, sizeof *strata->samples),
-                              .label = allocate(count, sizeof *strata->label)};
-    for (size_t i = 0; i < count; i++)
-        if (!dataset_label(dataset, (int64_t)i, &strata->label[i], error))
-            return false;
+    int32_t *label = allocate(count, sizeof *label);
+    bool good = true;
+    for (size_t i = 0; good && i < count; i++)
+        good = dataset_label(dataset, (int64_t)i, &label[i], error);
     /* Counting sort: begin[c + 1] is the next free index of class c, finally its end. */
-    for (size_t i = 0; i < count; i++)
-        strata->begin[strata->label[i] + 2]++;
+    for (size_t i = 0; good && i < count; i++)
+        begin[label[i] + 2]++;
     for (size_t c = 0; c < classes; c++)
-        strata->begin[c + 1] += strata->begin[c];
-    for (size_t i = 0; i < count; i++)
-        strata->samples[strata->begin[strata->label[i] + 1]++] = (uint32_t)i;
-    return true;
+        begin[c + 1] += begin[c];
+    for (size_t i = 0; good && i < count; i++)
+        samples[begin[label[i] + 1]++] = (uint32_t)i;
+    free(label);
+    return good;
 }
 
 static size_t held_out_of(size_t count, double fraction)
@@ -108,12 +94,12 @@ static size_t held_out_of(size_t count, double fraction)
 bool split_stratified(struct dataset *dataset, double fraction, bool held_out, struct error *error)
 {
     enum { FIRST_DRAW = 16 }; /* of RANDOM_SPLIT, after those of split_draw */
-    struct strata strata;
-    const bool good = strata_make(dataset, &strata, error);
-    uint32_t *order = order_allocate(dataset), *kept = order;
-    for (int64_t c = 0; good && c < strata.classes; c++) {
-        const uint32_t *samples = strata.samples + strata.begin[c];
-        const size_t in_class = strata.begin[c + 1] - strata.begin[c];
+    uint32_t *by_class = order_allocate(dataset), *order = order_allocate(dataset), *kept = order;
+    size_t *begin = allocate((size_t)dataset->classes + 2, sizeof *begin);
+    const bool good = samples_by_class(dataset, by_class, begin, error);
+    for (int64_t c = 0; good && c < dataset->classes; c++) {
+        const uint32_t *samples = by_class + begin[c];
+        const size_t in_class = begin[c + 1] - begin[c];
         const size_t held = held_out_of(in_class, fraction);
         /* Write the class's permutation after the samples that are already kept. */
         random_permutation(0, RANDOM_SPLIT, FIRST_DRAW + (uint32_t)c, (uint32_t)in_class, kept);
@@ -125,7 +111,8 @@ bool split_stratified(struct dataset *dataset, double fraction, bool held_out, s
     if (good)
         keep_part(dataset, order, 0, kept - order);
     free(order);
-    strata_free(&strata);
+    free(begin);
+    free(by_class);
     return good;
 }
 

@@ -26,6 +26,7 @@
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/open_file.h"
+#include "core/text.h"
 #include "core/thread.h"
 #include "data/listing.h"
 #include "data/record_check.h"
@@ -123,9 +124,7 @@ static void problem_add(struct findings *found, const char *name, int64_t positi
         return;
     snprintf(found->problem, PROBLEM, "%.200s at byte %lld: %.240s", name, (long long)position,
              why);
-    for (char *at = found->problem; *at != '\0'; at++) /* names may contain anything */
-        if (iscntrl((unsigned char)*at))
-            *at = '?';
+    text_remove_control(found->problem);
 }
 
 static bool parse_integer(const char *text, int32_t *label)
@@ -630,8 +629,8 @@ static bool check_record(const struct dataset *dataset, int64_t record,
     if (full || entry->pixels == 0 || entry->pixels > options->data.max_pixels)
         return record_check_image(shard_of(dataset->self, record)->descriptor,
                                   (size_t)entry->offset, entry->bytes, options, scratch, error);
-    scratch->oriented += entry->orientation > 1; /* checked when the shard was indexed */
-    scratch->alpha += entry->has_alpha;
+    scratch->counts.oriented += entry->orientation > 1; /* checked when the shard was indexed */
+    scratch->counts.alpha += entry->has_alpha;
     return true;
 }
 

@@ -77,7 +77,7 @@ static void normalisation_resolve(struct augment_options *augment, const struct 
         list_set(&augment->mean, weights->statistics.mean.value, dataset->channels);
         list_set(&augment->std, weights->statistics.std.value, dataset->channels);
     }
-    if (dataset->normalised) {
+    if (dataset->mean != NULL) {
         list_set(&augment->mean, dataset->mean, dataset->channels);
         list_set(&augment->std, dataset->std, dataset->channels);
     }

@@ -150,10 +150,10 @@ bool run_find_statistics(struct run *run, struct error *error)
             return false;
         if (statistics.mean.count == 0) /* a signal requests the end */
             return true;
-    } else if (dataset->normalised) {
+    } else if (dataset->mean != NULL) {
         statistics.mean.count = statistics.std.count = (int)dataset->channels;
-        memcpy(statistics.mean.value, dataset->mean, sizeof dataset->mean);
-        memcpy(statistics.std.value, dataset->std, sizeof dataset->std);
+        memcpy(statistics.mean.value, dataset->mean, (size_t)dataset->channels * sizeof(double));
+        memcpy(statistics.std.value, dataset->std, (size_t)dataset->channels * sizeof(double));
     }
     return run_use_statistics(run, dataset, &statistics, error);
 }

@@ -177,7 +177,7 @@ TEST(each_problem_is_named)
 {
     static const char *const cases[][2] = {
         {"k.jpg|l.cls=1", "k at byte 0: no label"},
-        {"k\n.jpg|l.cls=1", "k? at byte 0: no label"},
+        {"k\n.jpg|l.cls=1", "k  at byte 0: no label"},
         {"k.cls=1", "k at byte 0: no image"},
         {"k.jpg|k.cls=one", "k at byte 0: .cls"},
         {"k.jpg|k.cls=", ".cls is not a class number"},
