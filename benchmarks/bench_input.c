@@ -25,7 +25,6 @@ struct input_bench {
     struct dataset dataset;
     struct sampler sampler;
     struct augment augment;
-    struct policy policy;
     struct crop crop;
     struct device *device;
     struct stream *stream;
@@ -63,12 +62,10 @@ static bool open_all(struct input_bench *bench, struct error *error)
     sampler_open(&bench->sampler, (uint64_t)options->run.seed, dataset->count, options->train.batch,
                  1, true, true, 0, 1);
     feed_use_blocks(&bench->sampler, options, dataset);
-    augment_open(&bench->augment, options, bench->side, bench->side, true);
     const struct image_size image = {bench->side, bench->side};
     if (!crop_open(&bench->crop, options, dataset->encoded, image, true, error) ||
-        !policy_open(&bench->policy, options, true, error))
+        !augment_open(&bench->augment, options, bench->side, bench->side, true, error))
         return false;
-    bench->augment.policy = policy_is_on(&bench->policy) ? &bench->policy : NULL;
     bench->loader = loader_open(&bench->dataset, &bench->sampler, &bench->augment, &bench->crop,
                                 bench->device, (int)options->data.workers, SLOTS, error);
     const bool made = bench->crop.active; /* the host produces images of the final size */

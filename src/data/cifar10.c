@@ -71,19 +71,10 @@ static bool find_directory(const char *root, char *directory, size_t size, struc
         if (has_files(directory))
             return true;
     }
-    struct listing folders = {0};
-    error_defer(listing_read(root, &folders, NULL, NULL, error));
-    bool has_folders = false;
-    for (size_t n = 0; n < folders.count; n++)
-        has_folders |= strncmp(folders.names[n], "cifar-10", strlen("cifar-10")) != 0;
-    listing_free(&folders);
-    return error->kind == ERROR_NONE &&
-           data_root_unexpected(
-               root, "no data_batch_*.bin or test_batch.bin",
-               has_folders ? "if these are folders of images, one per class or train and val with "
-                             "such folders, set data.format=imagefolder"
-                           : advice,
-               error);
+    return data_root_unexpected(root, "no data_batch_*.bin or test_batch.bin",
+                                "for folders of images set data.format=imagefolder; else get the "
+                                "data set with `tools/fetch.sh cifar10`",
+                                error);
 }
 
 /* Fill `buffer` from `offset`; false if the file ends early or cannot be read. */

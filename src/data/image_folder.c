@@ -241,26 +241,17 @@ static const char advice[] =
 /* Set the error of a flat folder without data.val=FRACTION; returns false. */
 static bool no_test_images(const char *root, struct error *error)
 {
-    char names[256], parent[OPTION_TEXT + 8], path[LISTING_PATH];
+    char names[256];
     struct listing found = {0};
     if (!listing_read(root, &found, NULL, NULL, error))
         return false;
     listing_name_some(&found, names, sizeof names);
     listing_free(&found);
-    if (listing_join(parent, sizeof parent, root, "..", error) &&
-        find_named(parent, SPLIT_TRAIN, path, sizeof path) &&
-        (find_named(parent, SPLIT_VALIDATION, path, sizeof path) ||
-         find_named(parent, SPLIT_TEST, path, sizeof path)))
-        return error_set(
-            error, ERROR_DATA,
-            "data.root=%s: contains class folders (%s); the folder above it has train and "
-            "%s: set data.root to that folder",
-            root, names, strrchr(path, '/') + 1);
-    return error_set(
-        error, ERROR_DATA,
-        "data.root=%s: contains class folders (%s), but no train, val or test: set data.val=0.1 "
-        "to hold out a tenth of the images for validation, or data.val=none",
-        root, names);
+    return error_set(error, ERROR_DATA,
+                     "data.root=%s: contains class folders (%s), but no train, val or test: set "
+                     "data.root to the folder of train and val, or data.val=0.1 to hold out a "
+                     "tenth of the images for validation, or data.val=none",
+                     root, names);
 }
 
 /* List the folders of classes. Hidden folders, as .ipynb_checkpoints, are none. */
