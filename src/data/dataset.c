@@ -2,7 +2,6 @@
 /* Opens a data set: its format, its split (data.val), and a fraction of it (debug.fraction). */
 #include "data/dataset.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,15 +253,6 @@ void dataset_advise(struct dataset *dataset, int64_t first, int64_t count)
     if (dataset->format->advise != NULL && count > 0)
         dataset->format->advise(dataset, dataset_record(dataset, first),
                                 (int64_t)dataset_record(dataset, first + count - 1) + 1);
-}
-
-void dataset_advise_range(int descriptor, int64_t begin, int64_t end)
-{
-    /* Linux reads at most its read-ahead size per hint; this is the default. */
-    const int64_t hint = 128 << 10;
-    for (; begin < end; begin += hint)
-        posix_fadvise(descriptor, begin, end - begin < hint ? end - begin : hint,
-                      POSIX_FADV_WILLNEED);
 }
 
 void dataset_name(const struct dataset *dataset, int64_t index, char *text, size_t size)

@@ -212,9 +212,6 @@ void dataset_number_classes(struct dataset *dataset, const char *prefix);
 /* Hint that samples [first, first + count) will be read soon. */
 void dataset_advise(struct dataset *dataset, int64_t first, int64_t count);
 
-/* The same for a range of bytes of a file; for formats. */
-void dataset_advise_range(int descriptor, int64_t begin, int64_t end);
-
 /* Make a split of `count` samples, for data sets with tiles of `count` fields: its own ones,
  * repeated as often as necessary. */
 void dataset_repeat(struct dataset *dataset, int64_t count);

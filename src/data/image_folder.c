@@ -249,8 +249,8 @@ static bool no_test_images(const char *root, struct error *error)
     listing_free(&found);
     return error_set(error, ERROR_DATA,
                      "data.root=%s: contains class folders (%s), but no train, val or test: set "
-                     "data.root to the folder of train and val, or data.val=0.1 to hold out a "
-                     "tenth of the images for validation, or data.val=none",
+                     "data.val=0.1 to hold out a tenth of the images for validation, or "
+                     "data.val=none, or data.root to the folder of train and val",
                      root, names);
 }
 
@@ -330,16 +330,18 @@ static bool find_classes(const struct options *options, struct dataset *dataset,
 /* A class that is missing in the training folder has no output in the model: an error. */
 static bool check_classes(const struct dataset *dataset, const char *path, struct error *error)
 {
-    const struct listing classes = {.names = dataset->class_name,
-                                    .count = (size_t)dataset->classes};
     struct listing found = {0};
     bool good = classes_list(path, &found, error);
-    for (size_t i = 0; good && i < found.count; i++)
-        if (!listing_has(&classes, found.names[i]))
+    int64_t c = 0; /* both lists are sorted */
+    for (size_t i = 0; good && i < found.count; i++) {
+        while (c < dataset->classes && strcmp(dataset->class_name[c], found.names[i]) < 0)
+            c++;
+        if (c == dataset->classes || strcmp(dataset->class_name[c], found.names[i]) != 0)
             good =
                 error_set(error, ERROR_DATA,
                           "%s/%s: class missing in the training folder: both need the same classes",
                           path, found.names[i]);
+    }
     listing_free(&found);
     return good;
 }

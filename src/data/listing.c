@@ -42,12 +42,6 @@ static int names_compare(const void *left, const void *right)
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
-bool listing_has(const struct listing *listing, const char *name)
-{
-    return listing->count > 0 && bsearch(&name, listing->names, listing->count,
-                                         sizeof *listing->names, names_compare) != NULL;
-}
-
 void listing_name_some(const struct listing *listing, char *text, size_t size)
 {
     enum { NAMED = 4 };

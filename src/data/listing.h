@@ -34,9 +34,6 @@ void listing_free(struct listing *listing);
 /* Write the first names for a message: "a, b, c and 4 more". Hidden names are left out. */
 void listing_name_some(const struct listing *listing, char *text, size_t size);
 
-/* True if a sorted list contains the name. */
-bool listing_has(const struct listing *listing, const char *name);
-
 /* Write "folder/name". A path that is too long is an error. */
 MUST_CHECK bool listing_join(char *path, size_t size, const char *folder, const char *name,
                              struct error *error);

@@ -105,7 +105,6 @@ int shards_open(void **state)
     image_bytes = sample_find("jpeg_420").count;
     temporary_open();
     log_open(0, LOG_QUIET);
-    setenv("XDG_CACHE_HOME", temporary_path("cache"), 1);
     return 0;
 }
 

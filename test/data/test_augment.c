@@ -252,19 +252,12 @@ TEST(test_erasing)
         assert_int_equal(plans[i].erase_width, 0);
 }
 
-TEST(test_draws_depend_on_sample)
+/* Switching a stage off does not change the draws of the others. */
+TEST(test_stages_draw_apart)
 {
     static struct pixel_plan other[DRAWS];
     draw_all(plans, 3);
-    draw_all(other, 3);
-    assert_memory_equal(plans, other, sizeof plans);
-    draw_all(other, 4);
-    assert_memory_not_equal(plans, other, sizeof plans);
-    options.run.seed++;
-    draw_all(other, 3);
-    assert_memory_not_equal(plans, other, sizeof plans);
-    options.run.seed--;
-    options.augment.rotate = 0; /* switching a stage off does not change the draws of the others */
+    options.augment.rotate = 0;
     draw_all(other, 3);
     for (int i = 0; i < DRAWS; i++) {
         assert_false(other[i].rotate);

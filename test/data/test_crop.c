@@ -189,21 +189,6 @@ TEST(strips_give_their_middle)
     assert_true(plan.box.width <= 12 && plan.box.height <= 100);
 }
 
-TEST(draws_depend_on_epoch_and_sample)
-{
-    static const uint32_t keys[][2] = {{2, 7}, {3, 7}, {2, 8}}; /* epoch, sample */
-    struct crop_plan one, other;
-    open_random_resized("", 224);
-    crop_plan_make(&crop, 2, 7, 500, 375, &one);
-    for (int i = 0; i < 3; i++) {
-        crop_plan_make(&crop, keys[i][0], keys[i][1], 500, 375, &other);
-        assert_int_equal(memcmp(&one, &other, sizeof one) == 0, i == 0);
-    }
-    open_random_resized("run.seed=43", 224);
-    crop_plan_make(&crop, 2, 7, 500, 375, &other);
-    assert_memory_not_equal(&one, &other, sizeof one);
-}
-
 /* RandomCrop with padding reaches all positions with equal frequency. */
 TEST(random_places_are_all_reached)
 {

@@ -238,35 +238,6 @@ TEST(test_torch_split)
     assert_in_range(same, 300, 550);
 }
 
-/* data.val=0.1: 200 of the 2,000 training samples, a tenth of each class. A larger fraction has the
- * same and more; the seed has no effect, and the test split is unchanged. */
-TEST(test_held_out)
-{
-    static const double fractions[] = {0.1, 0.25};
-    int seen[2][2000] = {{0}};
-    use_sample();
-    options.data.val = VALIDATION_FRACTION;
-    for (int f = 0; f < 2; f++) {
-        int of_class[2][10] = {{0}};
-        options.data.val_fraction = fractions[f];
-        options.run.seed++;
-        for (int split = SPLIT_TRAIN; split <= SPLIT_VALIDATION; split++) {
-            split_opens((enum data_split)split, -1);
-            for (int64_t i = 0; i < dataset.count; i++) {
-                int32_t label;
-                assert_true(dataset_label(&dataset, i, &label, &error));
-                of_class[split][label]++;
-                seen[f][dataset_record(&dataset, i)] += 1 + split;
-            }
-        }
-        for (int c = 0; c < 10; c++)
-            assert_int_equal(of_class[1][c], (int)(200 * fractions[f] + 0.5));
-    }
-    for (int i = 0; i < 2000; i++) /* 1: training, 2: held out */
-        assert_true(seen[0][i] >= 1 && seen[0][i] <= seen[1][i] && seen[1][i] <= 2);
-    split_opens(SPLIT_TEST, 500);
-}
-
 /* debug.fraction takes samples of the whole split. */
 TEST(test_fraction)
 {
@@ -296,23 +267,6 @@ TEST(test_usage)
     split_fails(SPLIT_VALIDATION, "validation split");
 }
 
-TEST(test_synthetic_shapes)
-{
-    use_synthetic(11, 5, 3, 1);
-    split_opens(SPLIT_TRAIN, 11);
-    uint8_t pixels[2][25];
-    int32_t label[2];
-    for (int i = 0; i < 2; i++)
-        assert_true(dataset_read(&dataset, 10, pixels[i], &label[i], &error));
-    assert_memory_equal(pixels[0], pixels[1], sizeof pixels[0]);
-    assert_int_equal(label[0], label[1]);
-    assert_string_equal(dataset.class_name[2], "class 2");
-
-    split_opens(SPLIT_TEST, 3);
-    assert_true(dataset_read(&dataset, 0, pixels[1], &label[1], &error));
-    assert_memory_not_equal(pixels[0], pixels[1], sizeof pixels[0]);
-}
-
 static void read_record(int64_t record, uint8_t pixels[25], int32_t *label)
 {
     int32_t alone;
@@ -321,26 +275,31 @@ static void read_record(int64_t record, uint8_t pixels[25], int32_t *label)
     assert_int_equal(alone, *label);
 }
 
-/* data.distinct=4: both splits repeat the first four records that they have without it. */
+/* data.distinct=4: both splits repeat the first four records that they have without it. The splits
+ * differ. */
 TEST(test_synthetic_distinct)
 {
-    for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split += SPLIT_TEST - SPLIT_TRAIN) {
-        uint8_t pixels[5][25], again[25];
-        int32_t label[5], label_again;
-        use_synthetic(44, 5, 3, 1);
-        split_opens((enum data_split)split, -1);
+    uint8_t pixels[2][5][25], again[25];
+    int32_t label[5], label_again;
+    for (int s = 0; s < 2; s++) {
+        const enum data_split split = s == 0 ? SPLIT_TRAIN : SPLIT_TEST;
+        const int64_t count = s == 0 ? 41 : 11;
+        use_synthetic(41, 5, 3, 1);
+        split_opens(split, count);
+        assert_string_equal(dataset.class_name[2], "class 2");
         for (int64_t i = 0; i < 5; i++)
-            read_record(i, pixels[i], &label[i]);
+            read_record(i, pixels[s][i], &label[i]);
         options.data.distinct = 4;
-        split_opens((enum data_split)split, -1);
-        assert_memory_not_equal(pixels[4], pixels[0], 25);
+        split_opens(split, count);
+        assert_memory_not_equal(pixels[s][4], pixels[s][0], 25);
         for (int64_t i = 0; i < dataset.count; i++) {
             read_record(i, again, &label_again);
-            assert_memory_equal(again, pixels[i % 4], 25);
+            assert_memory_equal(again, pixels[s][i % 4], 25);
             assert_int_equal(label_again, label[i % 4]);
         }
         options.data.distinct = 0;
     }
+    assert_memory_not_equal(pixels[0][0], pixels[1][0], 25);
     use_synthetic(4000000000, 8192, 3, 1);
     options.data.distinct = 4000000000;
     split_fails(SPLIT_TRAIN, "lower data.distinct");

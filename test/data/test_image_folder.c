@@ -140,7 +140,8 @@ TEST(splits_are_found)
     split_opens(SPLIT_TRAIN, 3);
 }
 
-/* ROOT/CLASS/FILE without splits. */
+/* ROOT/CLASS/FILE without splits. A larger fraction holds out the same images and more; the seed
+ * has no effect. */
 TEST(flat_folders_are_divided)
 {
     static const int images[] = {1, 2, 9, 40};
@@ -164,9 +165,11 @@ TEST(flat_folders_are_divided)
         int held_out[4];
     } expected[] = {
         {0.001, {0, 1, 1, 1}}, {0.1, {0, 1, 1, 4}}, {0.5, {0, 1, 4, 20}}, {0.99, {0, 1, 8, 39}}};
+    int before[52] = {0};
     for (int row = 0; row < 4; row++) {
         int seen[52] = {0}, held_out[4] = {0};
         options.data.val_fraction = expected[row].fraction;
+        options.run.seed++;
         for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
             split_opens((enum data_split)split, -1);
             assert_int_equal(dataset.classes, 4);
@@ -177,8 +180,11 @@ TEST(flat_folders_are_divided)
             }
         }
         assert_memory_equal(held_out, expected[row].held_out, sizeof held_out);
-        for (int i = 0; i < 52; i++) /* each image is for training, or for both others */
+        for (int i = 0; i < 52; i++) { /* each image is for training, or for both others */
             assert_true(seen[i] == 0x001 || seen[i] == 0x110);
+            assert_true(seen[i] >= before[i]);
+        }
+        memcpy(before, seen, sizeof seen);
     }
 }
 

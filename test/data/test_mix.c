@@ -250,25 +250,4 @@ TEST_WITH(test_choice, set_up, NULL)
     assert_share(DRAWS, cuts(&mix), 0.5);
 }
 
-/* A pair gets equal draws, and another pair, epoch or seed different ones. */
-TEST_WITH(test_keys, set_up, NULL)
-{
-    struct augment mix = drawn(0.4, 0), other = mix;
-    other.seed++;
-    for (uint32_t i = 0; i < 100; i++) {
-        struct mix_plan plan = {0}, again = {0};
-        mix_plan(&mix, 7, i, &plan);
-        mix_plan(&mix, 7, i, &again);
-        assert_memory_equal(&plan, &again, sizeof plan);
-        mix_plan(&mix, 8, i, &again);
-        assert_true(plan.share != again.share);
-        mix_plan(&mix, 7, i + 1, &again);
-        assert_true(plan.share != again.share);
-        mix_plan(&other, 7, i, &again);
-        assert_true(plan.share != again.share);
-    }
-    assert_true(augment_open(&mix, &options, 40, 30, false, &error));
-    assert_false(mix_is_on(&mix));
-}
-
 TEST_MAIN()

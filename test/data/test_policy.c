@@ -6,6 +6,7 @@
  *   test_policy KIND AMOUNT HEIGHT WIDTH <PLANES >PLANES */
 #include "config/options.h"
 #include "data/augment.h"
+#include "data/crop.h"
 #include "device_test.h"
 #include "test.h"
 #include "vector_file.h"
@@ -221,33 +222,58 @@ TEST_WITH(stages_draw_apart, set_up, NULL)
     }
 }
 
-static int draws_that_differ(const struct augment *a, uint32_t epoch, const struct augment *b,
-                             uint32_t other_epoch, uint32_t shift)
+/* What is drawn for a sample. */
+struct draws {
+    struct pixel_plan plan;
+    struct mix_plan mix;
+    struct crop_plan crop;
+    double changes[POLICY_MOST][2]; /* kind and amount */
+};
+
+static struct draws draws_of(uint32_t epoch, uint32_t sample)
 {
-    int differ = 0;
-    for (uint32_t i = 0; i < 100; i++) {
-        struct image_change first[POLICY_MOST], second[POLICY_MOST];
-        int count = policy_draw(a, epoch, i, HEIGHT, WIDTH, first);
-        differ += count != policy_draw(b, other_epoch, i + shift, HEIGHT, WIDTH, second) ||
-                  first[0].kind != second[0].kind || first[0].amount != second[0].amount;
+    struct draws draws;
+    struct image_change changes[POLICY_MOST];
+    struct crop crop;
+    struct error error = {0};
+    const struct augment augment = policy_of_options();
+    memset(&draws, 0, sizeof draws);
+    assert_true(crop_open(&crop, &options, true, (struct image_size){WIDTH, WIDTH}, true, &error));
+    augment_plan(&augment, epoch, sample, &draws.plan);
+    mix_plan(&augment, epoch, sample, &draws.mix);
+    crop_plan_make(&crop, epoch, sample, 500, 375, &draws.crop);
+    const int count = policy_draw(&augment, epoch, sample, HEIGHT, WIDTH, changes);
+    for (int i = 0; i < count; i++) {
+        draws.changes[i][0] = changes[i].kind;
+        draws.changes[i][1] = changes[i].amount;
     }
-    return differ;
+    return draws;
 }
 
+/* All draws depend on seed, epoch and sample only. */
 TEST_WITH(draws_have_their_keys, set_up, NULL)
 {
     set_jitter();
-    struct augment policy = policy_of_options();
-    options.run.seed++;
-    struct augment other = policy_of_options();
+    options.augment.mixup = 0.4;
+    options.augment.rotate = 15;
+    options.augment.random_resized_crop = SWITCH_ON;
+    for (uint32_t i = 0; i < 100; i++) {
+        const struct draws one = draws_of(5, i), again = draws_of(5, i);
+        assert_memory_equal(&one, &again, sizeof one);
+        for (int key = 0; key < 3; key++) {
+            options.run.seed += key == 0;
+            const struct draws other = draws_of(key == 1 ? 6 : 5, key == 2 ? i + 1 : i);
+            options.run.seed -= key == 0;
+            assert_memory_not_equal(one.plan.matrix, other.plan.matrix, sizeof one.plan.matrix);
+            assert_memory_not_equal(&one.crop.box, &other.crop.box, sizeof one.crop.box);
+            assert_memory_not_equal(one.changes, other.changes, sizeof one.changes);
+            assert_true(one.mix.share != other.mix.share);
+        }
+    }
+    struct augment evaluation;
     struct error error = {0};
-    assert_true(policy_is_on(&policy));
-    assert_int_equal(draws_that_differ(&policy, 5, &policy, 5, 0), 0);
-    assert_true(draws_that_differ(&policy, 5, &policy, 6, 0) > 90);
-    assert_true(draws_that_differ(&policy, 5, &policy, 5, 1) > 90);
-    assert_true(draws_that_differ(&policy, 5, &other, 5, 0) > 90);
-    assert_true(augment_open(&policy, &options, WIDTH, HEIGHT, false, &error));
-    assert_false(policy_is_on(&policy));
+    assert_true(augment_open(&evaluation, &options, WIDTH, HEIGHT, false, &error));
+    assert_false(policy_is_on(&evaluation) || mix_is_on(&evaluation));
 }
 
 /* ---- One picture ---- */
