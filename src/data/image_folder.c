@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "data/listing.h"
 #include "data/record_check.h"
@@ -51,22 +53,85 @@ static void file_add(struct image_list *list, size_t folder, const char *name, i
     byte_buffer_append(&list->entries, &entry, sizeof entry);
 }
 
+/* The images of one folder. */
+struct image_folder {
+    char *path;
+    struct listing files;
+};
+
+struct walk {
+    struct image_folder *folder;
+    size_t count, capacity;
+    bool skip_broken;
+};
+
+/* A folder and those above it. */
+struct level {
+    dev_t device;
+    ino_t inode;
+    const struct level *above;
+};
+
+/* Find the images of a folder and of all folders below it. A folder that cannot be read or is
+ * inside itself (a circular link) is an error; with skip_broken it is skipped with a warning. */
+static bool folder_walk(struct walk *walk, const char *folder, const struct level *above,
+                        struct error *error)
+{
+    struct listing folders = {0}, files = {0};
+    struct error reason = {0};
+    struct stat status = {.st_ino = 0};
+    char path[LISTING_PATH];
+    bool good = stat(folder, &status) == 0 ||
+                error_set(&reason, ERROR_DATA, "%s: %s", folder, strerror(errno));
+    const struct level level = {status.st_dev, status.st_ino, above};
+    for (; good && above != NULL; above = above->above)
+        if (above->device == level.device && above->inode == level.inode)
+            good = error_set(&reason, ERROR_DATA,
+                             "%s: the folder is inside itself: a circular link", folder);
+    good = good && listing_read(folder, &folders, &files, image_file_is_name, &reason);
+    if (!good) {
+        listing_free(&folders);
+        listing_free(&files);
+        if (!walk->skip_broken || reason.kind != ERROR_DATA) {
+            *error = reason;
+            return false;
+        }
+        log_warn("skipped: %s", reason.text);
+        return true;
+    }
+    walk->folder = allocate_more(walk->folder, &walk->capacity, walk->count, sizeof *walk->folder);
+    walk->folder[walk->count++] = (struct image_folder){allocate_copy(folder), files};
+    for (size_t i = 0; good && i < folders.count; i++)
+        good = listing_join(path, sizeof path, folder, folders.names[i], error) &&
+               folder_walk(walk, path, &level, error);
+    listing_free(&folders);
+    return good;
+}
+
+static int paths_compare(const void *left, const void *right)
+{
+    const struct image_folder *a = left, *b = right;
+    return strcmp(a->path, b->path);
+}
+
 /* Add the images of the folder and of all folders below it, in torchvision's order: Python's
- * sorted(os.walk(folder)) and sorted(files). skip_broken: as in listing_walk. */
+ * sorted(os.walk(folder)) and sorted(files). */
 static bool walk_add(struct image_list *list, const char *folder, bool skip_broken, int64_t label,
                      struct error *error)
 {
-    struct listing folders = {0};
-    bool good = listing_walk(folder, skip_broken, &folders, error);
-    for (size_t f = 0; good && f < folders.count; f++) {
-        struct listing files = {0};
-        good = listing_read(folders.names[f], NULL, &files, image_file_is_name, error);
-        const size_t at = files.count > 0 ? text_add(list, folders.names[f]) : 0;
-        for (size_t i = 0; good && i < files.count; i++)
-            file_add(list, at, files.names[i], label);
-        listing_free(&files);
+    struct walk walk = {.skip_broken = skip_broken};
+    const bool good = folder_walk(&walk, folder, NULL, error);
+    if (walk.count > 0)
+        qsort(walk.folder, walk.count, sizeof *walk.folder, paths_compare);
+    for (size_t f = 0; f < walk.count; f++) {
+        struct listing *files = &walk.folder[f].files;
+        const size_t at = files->count > 0 ? text_add(list, walk.folder[f].path) : 0;
+        for (size_t i = 0; i < files->count; i++)
+            file_add(list, at, files->names[i], label);
+        listing_free(files);
+        free(walk.folder[f].path);
     }
-    listing_free(&folders);
+    free(walk.folder);
     return good;
 }
 

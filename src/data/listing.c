@@ -12,7 +12,6 @@
 #include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/integer.h"
-#include "core/log.h"
 
 void listing_add(struct listing *listing, const char *name)
 {
@@ -111,58 +110,6 @@ bool listing_read(const char *folder, struct listing *folders, struct listing *f
     closedir(stream);
     listing_sort(folders);
     listing_sort(files);
-    return good;
-}
-
-/* A folder and those above it in a walk. */
-struct level {
-    dev_t device;
-    ino_t inode;
-    const struct level *above;
-};
-
-static bool is_below_itself(const struct level *level)
-{
-    for (const struct level *above = level->above; above != NULL; above = above->above)
-        if (above->device == level->device && above->inode == level->inode)
-            return true;
-    return false;
-}
-
-static bool folder_walk(const char *folder, const struct level *above, bool skip_broken,
-                        struct listing *found, struct error *error)
-{
-    struct listing folders = {0};
-    struct error reason = {0};
-    struct stat status = {.st_ino = 0};
-    char path[LISTING_PATH];
-    bool good = stat(folder, &status) == 0 ||
-                error_set(&reason, ERROR_DATA, "%s: %s", folder, strerror(errno));
-    const struct level level = {status.st_dev, status.st_ino, above};
-    if (good && is_below_itself(&level))
-        good = error_set(&reason, ERROR_DATA, "%s: the folder is inside itself: a circular link",
-                         folder);
-    good = good && listing_read(folder, &folders, NULL, NULL, &reason);
-    if (!good && skip_broken && reason.kind == ERROR_DATA) {
-        log_warn("skipped: %s", reason.text);
-        listing_free(&folders);
-        return true;
-    }
-    if (good)
-        listing_add(found, folder);
-    else
-        *error = reason;
-    for (size_t i = 0; good && i < folders.count; i++)
-        good = listing_join(path, sizeof path, folder, folders.names[i], error) &&
-               folder_walk(path, &level, skip_broken, found, error);
-    listing_free(&folders);
-    return good;
-}
-
-bool listing_walk(const char *folder, bool skip_broken, struct listing *found, struct error *error)
-{
-    const bool good = folder_walk(folder, NULL, skip_broken, found, error);
-    listing_sort(found);
     return good;
 }
 

@@ -21,10 +21,6 @@ struct listing {
  * Names are sorted byte by byte, as Python's sorted() sorts UTF-8. */
 MUST_CHECK bool listing_read(const char *folder, struct listing *folders, struct listing *files,
                              bool (*keep)(const char *name), struct error *error);
-/* List the folder and all folders below it, sorted by path. A folder that cannot be read or is
- * inside itself (a circular link) is an error; with skip_broken it is skipped with a warning. */
-MUST_CHECK bool listing_walk(const char *folder, bool skip_broken, struct listing *found,
-                             struct error *error);
 void listing_add(struct listing *listing, const char *name);
 /* Add the lines of a text, also empty ones, without line feeds and carriage returns. The text is
  * changed. */
