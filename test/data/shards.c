@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "shards.h"
 
-#include <unistd.h>
-
 #include <archive_entry.h>
 
 #include "core/log.h"
@@ -10,20 +8,12 @@
 
 const uint8_t *image;
 size_t image_bytes;
-char shard_path[2048];
-static int trees;
-
-const char *path_of(const char *name)
-{
-    snprintf(shard_path, sizeof shard_path, "%s/%s", options.data.root, name);
-    return shard_path;
-}
 
 struct archive *shard_begin(const char *name, const char *format)
 {
     struct archive *archive = archive_write_new();
     assert_int_equal(archive_write_set_format_by_name(archive, format), ARCHIVE_OK);
-    assert_int_equal(archive_write_open_filename(archive, path_of(name)), ARCHIVE_OK);
+    assert_int_equal(archive_write_open_filename(archive, root_path(name)), ARCHIVE_OK);
     return archive;
 }
 
@@ -80,21 +70,10 @@ void check_record(int64_t index, int32_t expected, const char *ending)
     assert_has(name, ending);
 }
 
-/* A new file is written faster than an old one is replaced: some file systems flush the latter. */
-void shard_write(const char *name, const void *content, size_t bytes)
-{
-    unlink(path_of(name));
-    FILE *file = fopen(shard_path, "we");
-    assert_true(file != NULL && fwrite(content, 1, bytes, file) == bytes && fclose(file) == 0);
-}
-
 int shards_begin(void **state)
 {
     (void)state;
-    char name[32];
-    dataset_begin("webdataset");
-    snprintf(name, sizeof name, "tree%d", ++trees);
-    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_directory(name));
+    dataset_begin_folder("webdataset");
     return 0;
 }
 

@@ -11,15 +11,11 @@
 
 extern const uint8_t *image; /* a JPEG file */
 extern size_t image_bytes;
-extern char shard_path[2048]; /* of the last path_of */
 
 /* For TEST_MAIN; each test has its own folder. */
 int shards_open(void **state);
 int shards_close(void **state);
 int shards_begin(void **state);
-
-/* The path of a file in the folder. */
-const char *path_of(const char *name);
 
 struct archive *shard_begin(const char *name, const char *format);
 void shard_add_file(struct archive *archive, const char *name, const void *bytes, size_t count);
@@ -30,9 +26,6 @@ void shard_add(struct archive *archive, const char *members);
 
 /* Write a shard of these members. */
 void shard_make(const char *name, const char *format, const char *members);
-
-/* Write a whole file. */
-void shard_write(const char *name, const void *content, size_t bytes);
 
 /* Fail unless the record is the image with this label, and its name has this part. */
 void check_record(int64_t index, int32_t expected, const char *part);

@@ -11,42 +11,21 @@
 #include "temporary.h"
 #include "test.h"
 
-static int trees;
-static char tree[32]; /* the test's folder below the temporary directory */
 static struct error error;
 
 static int set_up(void **state)
 {
     (void)state;
-    dataset_begin("imagefolder");
+    dataset_begin_folder("imagefolder");
     error_clear(&error);
-    snprintf(tree, sizeof tree, "tree%d", ++trees);
-    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_path(tree));
     return 0;
-}
-
-/* The name of a file in the test's folder, below the temporary directory. */
-static const char *in_tree(const char *path)
-{
-    static char name[512];
-    snprintf(name, sizeof name, "%s/%s", tree, path);
-    return name;
-}
-
-static void put(const char *path, const void *bytes, size_t count)
-{
-    char folder[512];
-    snprintf(folder, sizeof folder, "%s", in_tree(path));
-    *strrchr(folder, '/') = '\0';
-    temporary_directory(folder);
-    temporary_file(in_tree(path), bytes, count);
 }
 
 /* Copy a file of the vectors. */
 static void put_image(const char *path, const char *kind)
 {
     const struct sample sample = sample_find(kind);
-    put(path, sample.bytes, sample.count);
+    root_write(path, sample.bytes, sample.count);
 }
 
 /* Write an image to each of the paths, which have spaces between them. */
@@ -60,7 +39,7 @@ static void put_images(const char *paths)
 
 static void put_link(const char *path, const char *to)
 {
-    assert_int_equal(symlink(to, temporary_path(in_tree(path))), 0);
+    assert_int_equal(symlink(to, root_path(path)), 0);
 }
 
 /* Check each record: label and path below the tree. */
@@ -94,8 +73,8 @@ TEST(order_is_torchvisions)
         if (strstr(paths[i], "link") == NULL)
             put_image(paths[i], "jpeg_420");
     put_link("train/a/link.jpg", "../\xc3\xa9/1.jpg");
-    put("train/a/notes.txt", "x", 1);
-    put("train/README", "x", 1);
+    root_write("train/a/notes.txt", "x", 1);
+    root_write("train/README", "x", 1);
     split_opens(SPLIT_TRAIN, -1);
     assert_int_equal(dataset.classes, 3);
     assert_string_equal(dataset.class_name[0], "A b\n");
@@ -205,10 +184,11 @@ TEST(training_folders_are_divided)
 
 TEST(roots_are_checked)
 {
+    assert_int_equal(rmdir(options.data.root), 0);
     split_fails(SPLIT_TRAIN, "No such file or directory");
-    put("notes.txt", "", 0);
+    root_write("notes.txt", "", 0);
     split_fails(SPLIT_TRAIN, "no folder train, only notes.txt");
-    put("train/x", "", 0);
+    root_write("train/x", "", 0);
     split_fails(SPLIT_TRAIN, "no class folders");
     put_images("train/a/1.jpg test/a/1.jpg");
     options.data.val = VALIDATION_VAL;
@@ -223,8 +203,8 @@ TEST(classes_are_compared)
 {
     int32_t label = -1;
     put_images("train/a/1.jpg train/b/1.jpg train/.ipynb_checkpoints/1.jpg val/b/1.jpg");
-    temporary_directory(in_tree("train/c/deep"));
-    put("train/c/1.txt", "x", 1);
+    root_write("train/c/1.txt", "x", 1);
+    assert_int_equal(mkdir(root_path("train/c/deep"), 0777), 0);
     split_fails(SPLIT_TRAIN, "train/c: no images");
     split_fails(SPLIT_TEST, "val/a: no images");
     options.data.allow_empty = true;
@@ -242,12 +222,12 @@ TEST(classes_are_compared)
 static void put_broken(void)
 {
     put_images("train/a/1.jpg");
-    put("train/a/2.jpg", "", 0);
-    put("train/a/3.webp", "RIFF\x10\0\0\0WEBPVP8 ", 16); /* truncated */
+    root_write("train/a/2.jpg", "", 0);
+    root_write("train/a/3.webp", "RIFF\x10\0\0\0WEBPVP8 ", 16); /* truncated */
     put_link("train/a/4.jpg", "nowhere");
-    put("train/b/1.png", "not found, said the server", 26);
+    root_write("train/b/1.png", "not found, said the server", 26);
     put_image("train/b/2.PNG", "jpeg_420"); /* the content decides, not the name */
-    assert_int_equal(mkfifo(temporary_path(in_tree("train/b/3.jpg")), 0600), 0);
+    assert_int_equal(mkfifo(root_path("train/b/3.jpg"), 0600), 0);
 }
 
 /* A truncated file is found if files are decoded, and left out if broken files are skipped. */
@@ -256,7 +236,7 @@ TEST(truncated_files_are_found)
     put_images("train/a/1.jpg train/b/1.jpg");
     /* The header is valid; decoding finds the error. */
     const struct sample whole = sample_find("jpeg_420");
-    put("train/b/2.jpg", whole.bytes, whole.count / 2 + 200);
+    root_write("train/b/2.jpg", whole.bytes, whole.count / 2 + 200);
     split_opens(SPLIT_TRAIN, 3);
     options.data.check = CHECK_FULL;
     split_fails(SPLIT_TRAIN, "train/b/2.jpg: is truncated");
@@ -287,8 +267,8 @@ TEST(broken_files_are_counted)
 
 TEST(no_files_are_left)
 {
-    put("train/a/1.jpg", "", 0);
-    put("train/b/1.jpg", "", 0);
+    root_write("train/a/1.jpg", "", 0);
+    root_write("train/b/1.jpg", "", 0);
     options.data.skip_broken = true;
     split_fails(SPLIT_TRAIN, "the training split of data.format=imagefolder is empty");
 }
@@ -322,7 +302,7 @@ TEST(many_files_are_checked)
     for (int i = 0; i < 700; i++) {
         snprintf(path, sizeof path, "train/%c/%04d.jpg", i < 350 ? 'a' : 'b', i);
         if (i % 7 == 3)
-            put(path, "", 0);
+            root_write(path, "", 0);
         else
             put_image(path, i % 100 == 0 ? "jpeg_large_profile" : "png_1x1");
     }

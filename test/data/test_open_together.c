@@ -46,16 +46,6 @@ static void fails_together(enum data_split split, const char *part)
     assert_has(error.text, part);
 }
 
-static void image_put(const char *path)
-{
-    char name[2 * OPTION_TEXT];
-    snprintf(name, sizeof name, "%s/%s", options.data.root, path);
-    *strrchr(name, '/') = '\0';
-    temporary_directory(name);
-    snprintf(name, sizeof name, "%s/%s", options.data.root, path);
-    temporary_file(name, image, image_bytes);
-}
-
 TEST(bytes_are_joined)
 {
     const int64_t lengths[] = {0, 3, 1 << 19};
@@ -81,14 +71,15 @@ TEST(bytes_are_joined)
 
 TEST(rank_0_lists_folders)
 {
-    char path[2 * OPTION_TEXT];
+    char path[64];
     snprintf(options.data.format, sizeof options.data.format, "imagefolder");
     for (int i = 0; i < 20; i++) {
         snprintf(path, sizeof path, "train/%s/%d.jpg", i % 2 == 0 ? "cat" : "dog", i);
-        image_put(path);
+        root_write(path, image, image_bytes);
     }
     if (world->rank > 0)
-        image_put("train/ape/0.jpg"); /* a class and a file that others do not have */
+        root_write("train/ape/0.jpg", image,
+                   image_bytes); /* a class and a file that others do not have */
     opens_together(SPLIT_TRAIN, 20);
     assert_int_equal(dataset.classes, 2);
     assert_string_equal(dataset.class_name[1], "dog");
@@ -100,8 +91,8 @@ TEST(rank_0_lists_folders)
     /* A rank cannot use an image that rank 0 can use. */
     if (world->rank > 0)
         for (int i = 0; i < 20; i += 2) {
-            snprintf(path, sizeof path, "%s/train/cat/%d.jpg", options.data.root, i);
-            temporary_file(path, "x", 1);
+            snprintf(path, sizeof path, "train/cat/%d.jpg", i);
+            root_write(path, "x", 1);
         }
     options.data.skip_broken = true;
     if (world->size > 1)
@@ -118,7 +109,7 @@ TEST(shards_are_indexed_by_one_rank)
         shard_make(name, "ustar", members);
     }
     if (world->rank == 0)
-        shard_write("classes.txt", "a\nb\nc\nd\n", 8);
+        root_write("classes.txt", "a\nb\nc\nd\n", 8);
     options.data.val = VALIDATION_NONE;
     opens_together(SPLIT_TRAIN, 2 * SHARDS);
     assert_int_equal(dataset.classes, 4);
@@ -143,7 +134,7 @@ static void arrays_put(const char *name, int number, hsize_t samples)
         x[i] = (float)(number * 1000 + i);
     for (int i = 0; i < SAMPLES; i++)
         time[i] = number * SAMPLES + i;
-    hid_t file = hdf5_create(path_of(name));
+    hid_t file = hdf5_create(root_path(name));
     hdf5_write(file, "x", 3, extent, samples > 0 ? chunk : NULL, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT,
                x);
     hdf5_write(file, "y", 3, extent, NULL, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, x);
@@ -193,7 +184,7 @@ TEST(array_files_are_described_by_one_rank)
     for (int i = 1; i < FILES; i++) {
         snprintf(name, sizeof name, "%02d.h5", i);
         if (world->rank != 0 && (i - 1) % smaller(world->size, 4) != world->rank) /* 0 lists them */
-            unlink(path_of(name));
+            unlink(root_path(name));
     }
     opens_together(SPLIT_TRAIN, SAMPLES * (FILES - 1));
 }
@@ -205,8 +196,8 @@ TEST(files_of_two_splits_are_described)
     for (int i = 70; i < FILES; i++) {
         snprintf(from, sizeof from, "%02d.h5", i);
         snprintf(to, sizeof to, "test-%02d.h5", i);
-        snprintf(old, sizeof old, "%s", path_of(from));
-        assert_int_equal(rename(old, path_of(to)), 0);
+        snprintf(old, sizeof old, "%s", root_path(from));
+        assert_int_equal(rename(old, root_path(to)), 0);
     }
     options.data.val = VALIDATION_REFERENCE;
     opens_together(SPLIT_TRAIN, SAMPLES * (FILES - 1) * 3 / 4);
@@ -227,20 +218,17 @@ TEST(an_error_of_one_rank_is_that_of_all)
         for (int i = 1; i < FILES; i++) {
             char name[32];
             snprintf(name, sizeof name, "%02d.h5", i);
-            shard_write(name, "damaged", 7);
+            root_write(name, "damaged", 7);
         }
     fails_together(SPLIT_TRAIN, ".h5");
 }
 
-/* Each test has the empty folder `tree` below the working directory of the rank. */
+/* Each test has an empty folder below the working directory of the rank. */
 static int begin(void **state)
 {
-    char name[32];
-    static int trees;
     shards_begin(state);
-    snprintf(name, sizeof name, "tree%d", ++trees);
-    temporary_directory(name);
-    snprintf(options.data.root, sizeof options.data.root, "%s", name);
+    const char *name = strrchr(options.data.root, '/') + 1;
+    memmove(options.data.root, name, strlen(name) + 1);
     return 0;
 }
 

@@ -24,14 +24,14 @@ static void shard_put(const char *name)
 
 static char *shard_read(const char *name, size_t *bytes)
 {
-    char *content = text_file_read(path_of(name), bytes);
+    char *content = text_file_read(root_path(name), bytes);
     assert_non_null(content);
     return content;
 }
 
 static void text_write(const char *name, const char *text)
 {
-    shard_write(name, text, strlen(text));
+    root_write(name, text, strlen(text));
 }
 
 /* Set the checksum of a tar header. */
@@ -98,7 +98,7 @@ TEST(splits_are_found)
 
 TEST(folders_of_splits_are_found)
 {
-    assert_int_equal(mkdir(path_of("train"), 0777) + mkdir(path_of("val"), 0777), 0);
+    assert_int_equal(mkdir(root_path("train"), 0777) + mkdir(root_path("val"), 0777), 0);
     shard_put("train/1.tar");
     shard_put("train/0.tar");
     shard_put("val/0.tar");
@@ -165,7 +165,7 @@ TEST(folders_without_shards_are_errors)
     split_fails(SPLIT_TRAIN, "is empty");
     text_write("a.tar.gz", "");
     split_fails(SPLIT_TRAIN, ", only a.tar.gz");
-    assert_int_equal(unlink(shard_path), 0);
+    assert_int_equal(unlink(root_path("a.tar.gz")), 0);
     text_write("a.txt", "");
     split_fails(SPLIT_TRAIN, ", only a.txt");
     shard_put("a.tar");
@@ -260,7 +260,7 @@ TEST(damage_is_reported)
                  {"\x1f\x8b\x08 gzip", 8, "is compressed with gzip"},
                  {"\x28\xb5\x2f\xfd zstd", 9, "is compressed with zstd"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        shard_write("a.tar", cases[i].content, cases[i].bytes);
+        root_write("a.tar", cases[i].content, cases[i].bytes);
         options.data.skip_broken = true;
         if (i == 0)
             split_opens(SPLIT_TRAIN, 2);
@@ -271,12 +271,12 @@ TEST(damage_is_reported)
     whole[sample + 156] = 'S';                  /* a sparse member without a map, */
     memset(whole + sample + 483, 0xff, 12);     /* and with the size -1 */
     header_sum(whole + sample);
-    shard_write("a.tar", whole, bytes);
+    root_write("a.tar", whole, bytes);
     split_fails(SPLIT_TRAIN, archive_version_number() < 3008000
                                  ? "000001.cls at byte 2560"
                                  : "Tar entry has negative file size");
     whole[sample + 20] ^= 1; /* the header's checksum is wrong */
-    shard_write("a.tar", whole, bytes);
+    root_write("a.tar", whole, bytes);
     split_fails(SPLIT_TRAIN, "Damaged tar archive");
     free(whole);
 }
@@ -313,7 +313,7 @@ TEST(changes_while_open_are_errors)
     assert_false(dataset_load(&dataset, 0, &bytes, &label, &error));
     assert_error(&error, ERROR_DATA, "a.tar was rewritten");
     error_clear(&error);
-    assert_int_equal(truncate(path_of("a.tar"), 2000), 0);
+    assert_int_equal(truncate(root_path("a.tar"), 2000), 0);
     assert_false(dataset_load(&dataset, 2, &bytes, &label, &error));
     assert_error(&error, ERROR_DATA, "a.tar is truncated");
     dataset_advise(&dataset, 0, 3);
@@ -404,7 +404,7 @@ TEST(random_damage_does_no_harm)
         const uint32_t f = number % 3;
         options.data.skip_broken = draw_below(number, 99, 2) == 0;
         memcpy(damaged, whole[f], bytes[f]);
-        shard_write("a.tar", damaged, damage_shard(damaged, bytes[f], number));
+        root_write("a.tar", damaged, damage_shard(damaged, bytes[f], number));
         opened += try_all();
     }
     assert_in_range(opened, MUTATIONS / 50, MUTATIONS * 98 / 100);

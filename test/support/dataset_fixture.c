@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "dataset_fixture.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "temporary.h"
 #include "test.h"
 
@@ -12,6 +15,38 @@ void dataset_begin(const char *format)
     options_default(&options);
     snprintf(options.data.format, sizeof options.data.format, "%s", format);
     dataset_close(&dataset);
+}
+
+void dataset_begin_folder(const char *format)
+{
+    static int folders;
+    char name[32];
+    dataset_begin(format);
+    snprintf(name, sizeof name, "root%d", ++folders);
+    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_directory(name));
+}
+
+static char path[2048];
+
+const char *root_path(const char *name)
+{
+    snprintf(path, sizeof path, "%s/%s", options.data.root, name);
+    return path;
+}
+
+/* A new file is written faster than an old one is replaced: some file systems flush the latter. */
+void root_write(const char *name, const void *content, size_t bytes)
+{
+    root_path(name);
+    for (char *slash = path + strlen(options.data.root); slash != NULL;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    unlink(path);
+    FILE *file = fopen(path, "we");
+    assert_true(file != NULL && fwrite(content, 1, bytes, file) == bytes && fclose(file) == 0);
 }
 
 void arrays_begin(const char *root, const char *x, const char *y)

@@ -12,7 +12,16 @@ extern struct dataset dataset;
 /* Set the options to their defaults for a format; close the data set. */
 void dataset_begin(const char *format);
 
-/* The same for data.format=arrays, with a path below the temporary directory. */
+/* The same, with a new empty folder as data.root. */
+void dataset_begin_folder(const char *format);
+
+/* The path of a file in data.root, valid until the next call. */
+const char *root_path(const char *name);
+
+/* Write a file in data.root, and create its folders. */
+void root_write(const char *name, const void *content, size_t bytes);
+
+/* The same as dataset_begin for data.format=arrays, with a path below the temporary directory. */
 void arrays_begin(const char *root, const char *x, const char *y);
 
 /* Close the data set and open a split. The test fails if the split cannot be opened or has another
