@@ -123,18 +123,6 @@ static bool add_matches(struct split_files *files, const char *pattern, struct e
     return good;
 }
 
-/* Return the brace that closes the one at `open`, or NULL. */
-static const char *closing_brace(const char *open)
-{
-    int depth = 0;
-    for (const char *at = open; *at != '\0'; at++) {
-        depth += (*at == '{') - (*at == '}');
-        if (depth == 0)
-            return at;
-    }
-    return NULL;
-}
-
 static bool expand_braces(struct split_files *files, const char *pattern, struct error *error);
 
 /* Expand a pattern in which text replaces the braces from `open` to `close`. */
@@ -156,12 +144,16 @@ static bool expand_braces(struct split_files *files, const char *pattern, struct
     const char *open = strchr(pattern, '{');
     if (open == NULL)
         return add_matches(files, pattern, error);
-    const char *close = closing_brace(open), *begin = open + 1;
-    if (close == NULL)
-        return error_set(error, ERROR_USAGE, "data.root=%s: a brace is not closed", pattern);
+    const char *close = open, *begin = open + 1;
     long first, last;
-    int end[2] = {0}, depth = 0;
+    int end[2] = {0}, depth = 1;
     bool good = true;
+    while (depth > 0) {
+        close++;
+        if (*close == '\0')
+            return error_set(error, ERROR_USAGE, "data.root=%s: a brace is not closed", pattern);
+        depth += (*close == '{') - (*close == '}');
+    }
     if (sscanf(open, "{%9ld%n..%9ld%n", &first, &end[0], &last, &end[1]) == 2 &&
         open + end[1] == close && isdigit((unsigned char)*begin) &&
         isdigit((unsigned char)open[end[0] + 2])) {
