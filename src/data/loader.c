@@ -44,7 +44,6 @@ struct loader {
     int64_t sample_bytes; /* bytes of a record after cropping */
     struct device *device;
     void *pinned;
-    uint32_t *records;
     struct slot *slots;
     int64_t slot_count, capacity; /* slots; samples a batch */
     struct worker *workers;
@@ -281,51 +280,49 @@ static bool start_workers(struct loader *loader, int workers, struct error *erro
     return failure == 0;
 }
 
-/* Sizes of pixels, labels, plans and mixes in a slot; each begins on a cache line. */
+/* Offsets in the memory of a slot, which begins with the pixels; each is on a cache line. */
 struct slot_layout {
-    int64_t pixels, labels, plans, mixes, bytes;
+    int64_t labels, plans, mixes, records, bytes;
 };
 
 static struct slot_layout slot_lay_out(int64_t sample_bytes, int64_t capacity)
 {
     enum { LINE = 64 };
-    struct slot_layout layout = {
-        .pixels = round_up(capacity * sample_bytes, LINE),
-        .labels = round_up(capacity * (int64_t)sizeof(int32_t), LINE),
-        .plans = round_up(capacity * (int64_t)sizeof(struct pixel_plan), LINE),
-        .mixes = round_up((capacity / MIX_GROUP + 1) * (int64_t)sizeof(struct mix_plan), LINE)};
-    layout.bytes = layout.pixels + layout.labels + layout.plans + layout.mixes;
+    struct slot_layout layout;
+    const int64_t pairs = capacity / MIX_GROUP + 1;
+    layout.labels = round_up(capacity * sample_bytes, LINE);
+    layout.plans = layout.labels + round_up(capacity * (int64_t)sizeof(int32_t), LINE);
+    layout.mixes = layout.plans + round_up(capacity * (int64_t)sizeof(struct pixel_plan), LINE);
+    layout.records = layout.mixes + round_up(pairs * (int64_t)sizeof(struct mix_plan), LINE);
+    layout.bytes = layout.records + round_up(capacity * (int64_t)sizeof(uint32_t), LINE);
     return layout;
 }
 
 size_t loader_bytes(int64_t sample_bytes, int64_t capacity, int slots)
 {
-    const int64_t records = capacity * (int64_t)sizeof(uint32_t);
-    return (size_t)(slots * (slot_lay_out(sample_bytes, capacity).bytes + records));
+    return (size_t)(slots * slot_lay_out(sample_bytes, capacity).bytes);
 }
 
 /* One pinned allocation for all slots. */
 static bool allocate_slots(struct loader *loader, struct error *error)
 {
-    size_t capacity = (size_t)loader->capacity, slots = (size_t)loader->slot_count;
     const struct slot_layout layout = slot_lay_out(loader->sample_bytes, loader->capacity);
-    loader->slots = allocate(slots, sizeof *loader->slots);
-    loader->records = allocate(slots * capacity, sizeof *loader->records);
-    loader->pinned = loader->device->backend->allocate_pinned(loader->device,
-                                                              slots * (size_t)layout.bytes, error);
+    loader->slots = allocate((size_t)loader->slot_count, sizeof *loader->slots);
+    loader->pinned = loader->device->backend->allocate_pinned(
+        loader->device, (size_t)(loader->slot_count * layout.bytes), error);
     if (loader->pinned == NULL)
         return false;
     unsigned char *place = loader->pinned;
-    for (size_t i = 0; i < slots; i++, place += layout.bytes) {
+    for (int64_t i = 0; i < loader->slot_count; i++, place += layout.bytes) {
         struct batch *batch = &loader->slots[i].batch;
         batch->pixels = place;
         batch->record_bytes = loader->sample_bytes;
         batch->target_offset =
             loader->sample_bytes - (int64_t)target_bytes(&loader->dataset->target);
-        batch->labels = (int32_t *)(void *)(place + layout.pixels);
-        batch->plans = (struct pixel_plan *)(void *)(place + layout.pixels + layout.labels);
-        batch->mixes = (struct mix_plan *)(void *)(place + layout.bytes - layout.mixes);
-        batch->records = loader->records + i * capacity;
+        batch->labels = (int32_t *)(void *)(place + layout.labels);
+        batch->plans = (struct pixel_plan *)(void *)(place + layout.plans);
+        batch->mixes = (struct mix_plan *)(void *)(place + layout.mixes);
+        batch->records = (uint32_t *)(void *)(place + layout.records);
     }
     return true;
 }
@@ -376,7 +373,6 @@ void loader_close(struct loader *loader)
     pthread_mutex_destroy(&loader->mutex);
     if (loader->pinned != NULL)
         loader->device->backend->release_pinned(loader->device, loader->pinned);
-    free(loader->records);
     free(loader->slots);
     free(loader->workers);
     free(loader);
