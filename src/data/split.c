@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Selects the records of a split. */
+/* Selects the files and the records of a split. */
 #include "data/split.h"
 
+#include <ctype.h>
+#include <glob.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/integer.h"
 #include "core/random.h"
+#include "core/text.h"
 #include "core/torch_random.h"
+#include "data/listing.h"
 
 int split_stored(const struct options *options, enum data_split split, const bool stored[3])
 {
@@ -155,4 +162,308 @@ void split_end(struct dataset *dataset, double fraction, bool held_out)
     keep_part(dataset, order, 0, (int64_t)kept);
     free(placed);
     free(order);
+}
+
+/* ---- Files. */
+
+enum { FILES_MOST = 1 << 20 };
+
+static const struct {
+    const char *word;
+    enum data_split split;
+} split_words[] = {{"train", SPLIT_TRAIN},           {"training", SPLIT_TRAIN},
+                   {"val", SPLIT_VALIDATION},        {"valid", SPLIT_VALIDATION},
+                   {"validation", SPLIT_VALIDATION}, {"test", SPLIT_TEST}};
+
+enum { SPLIT_WORDS = sizeof split_words / sizeof split_words[0] };
+
+/* Find the first word of a name that means a split. A word is a sequence of letters. */
+static bool split_of_name(const char *name, size_t length, enum data_split *split)
+{
+    for (size_t begin = 0, end; begin < length; begin = end + 1) {
+        for (end = begin; end < length && isalpha((unsigned char)name[end]);)
+            end++;
+        for (int i = 0; i < SPLIT_WORDS; i++)
+            if (strlen(split_words[i].word) == end - begin &&
+                strncmp(split_words[i].word, name + begin, end - begin) == 0) {
+                *split = split_words[i].split;
+                return true;
+            }
+    }
+    return false;
+}
+
+static enum data_split split_of_path(const char *path)
+{
+    enum data_split split = SPLIT_TRAIN;
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    if (split_of_name(name, strlen(name), &split) || slash == NULL)
+        return split;
+    const char *folder = slash;
+    while (folder > path && folder[-1] != '/')
+        folder--;
+    split_of_name(folder, (size_t)(slash - folder), &split);
+    return split;
+}
+
+static bool add_file(struct split_files *files, const char *path, struct error *error)
+{
+    if (files->count >= FILES_MOST)
+        return error_set(error, ERROR_DATA, "data.root: more than %d %s", FILES_MOST,
+                         files->kind->plural);
+    files->file =
+        allocate_more(files->file, &files->capacity, (size_t)files->count, sizeof *files->file);
+    files->file[files->count++] =
+        (struct split_file){.path = allocate_copy(path), .split = split_of_path(path)};
+    return true;
+}
+
+static bool has_ending(const struct split_files *files, const char *name)
+{
+    for (const char *const *ending = files->kind->endings; *ending != NULL; ending++)
+        if (name[0] != '.' && text_ends_with(name, *ending))
+            return true;
+    return false;
+}
+
+/* Add all files of this kind in a folder; a folder that does not exist is empty. */
+static bool add_folder(struct split_files *files, const char *folder, struct error *error)
+{
+    char path[LISTING_PATH];
+    struct listing found = {0}, folders = {0};
+    bool (*is_file)(const char *path) = files->kind->is_file;
+    bool good = !listing_is_folder(folder) ||
+                listing_read(folder, is_file != NULL ? &folders : NULL, &found, NULL, error);
+    for (size_t i = 0; good && i < found.count; i++)
+        good = !has_ending(files, found.names[i]) ||
+               (listing_join(path, sizeof path, folder, found.names[i], error) &&
+                add_file(files, path, error));
+    for (size_t i = 0; good && i < folders.count; i++)
+        good = listing_join(path, sizeof path, folder, folders.names[i], error) &&
+               (!is_file(path) || add_file(files, path, error));
+    listing_free(&found);
+    listing_free(&folders);
+    return good;
+}
+
+static bool add_root(struct split_files *files, const char *root, struct error *error)
+{
+    char path[LISTING_PATH];
+    const int64_t before = files->count;
+    bool good = add_folder(files, root, error);
+    for (int i = 0; good && i < SPLIT_WORDS; i++) {
+        snprintf(path, sizeof path, "%s/%s", root, split_words[i].word);
+        good = add_folder(files, path, error);
+    }
+    return good && (files->count > before ||
+                    data_root_unexpected(root, files->kind->expected, files->kind->advice, error));
+}
+
+/* Add the files that match a name with wildcards; without wildcards, the file. */
+static bool add_matches(struct split_files *files, const char *pattern, struct error *error)
+{
+    glob_t found = {0};
+    if (strpbrk(pattern, "*?[") == NULL)
+        return add_file(files, pattern, error);
+    const int status = glob(pattern, GLOB_ERR, NULL, &found);
+    bool good = status == 0 || error_set(error, ERROR_DATA, "data.root: no file matches %s%s",
+                                         pattern, status == GLOB_NOMATCH ? "" : ": cannot search");
+    for (size_t i = 0; good && i < found.gl_pathc; i++)
+        good = add_file(files, found.gl_pathv[i], error);
+    globfree(&found);
+    return good;
+}
+
+static bool expand_braces(struct split_files *files, const char *pattern, struct error *error);
+
+/* Expand a pattern in which text replaces the braces from `open` to `close`. */
+static bool expand_with(struct split_files *files, const char *pattern, const char *open,
+                        const char *close, const char *text, int length, struct error *error)
+{
+    char path[LISTING_PATH];
+    const int used = snprintf(path, sizeof path, "%.*s%.*s%s", (int)(open - pattern), pattern,
+                              length, text, close + 1);
+    if (used < 0 || (size_t)used >= sizeof path)
+        return error_set(error, ERROR_USAGE, "data.root=%s: too long", pattern);
+    return expand_braces(files, path, error);
+}
+
+/* Expand the first pair of braces, {a,b} or {000..146}; the rest by recursion. Numbers have as many
+ * digits as the longer limit if one begins with 0. */
+static bool expand_braces(struct split_files *files, const char *pattern, struct error *error)
+{
+    const char *open = strchr(pattern, '{');
+    if (open == NULL)
+        return add_matches(files, pattern, error);
+    const char *close = open, *begin = open + 1;
+    long first, last;
+    int end[2] = {0}, depth = 1;
+    bool good = true;
+    while (depth > 0) {
+        close++;
+        if (*close == '\0')
+            return error_set(error, ERROR_USAGE, "data.root=%s: a brace is not closed", pattern);
+        depth += (*close == '{') - (*close == '}');
+    }
+    if (sscanf(open, "{%9ld%n..%9ld%n", &first, &end[0], &last, &end[1]) == 2 &&
+        open + end[1] == close && isdigit((unsigned char)*begin) &&
+        isdigit((unsigned char)open[end[0] + 2])) {
+        const bool padded = *begin == '0' || open[end[0] + 2] == '0';
+        const int64_t digits = padded ? larger(end[0] - 1, end[1] - end[0] - 2) : 1;
+        char text[32];
+        if (first > last)
+            return error_set(error, ERROR_USAGE, "data.root=%s: a range that ends before it begins",
+                             pattern);
+        for (long i = first; good && i <= last; i++) {
+            const int length = snprintf(text, sizeof text, "%0*ld", (int)digits, i);
+            good = expand_with(files, pattern, open, close, text, length, error);
+        }
+        return good;
+    }
+    for (const char *at = begin; good && at <= close; at++) {
+        depth += (*at == '{') - (*at == '}');
+        if ((*at == ',' && depth == 0) || at == close) {
+            good = expand_with(files, pattern, open, close, begin, (int)(at - begin), error);
+            begin = at + 1;
+        }
+    }
+    return good;
+}
+
+static bool add_pattern(struct split_files *files, const char *pattern, struct error *error)
+{
+    struct stat status;
+    if (strstr(pattern, "://") != NULL || strncmp(pattern, "pipe:", 5) == 0)
+        return error_set(error, ERROR_USAGE,
+                         "data.root=%s: %s are read from local files only: download them, or "
+                         "mount the store",
+                         pattern, files->kind->plural);
+    if (strpbrk(pattern, "{*?[") != NULL)
+        return expand_braces(files, pattern, error);
+    if (stat(pattern, &status) == 0 &&
+        (!S_ISDIR(status.st_mode) ||
+         (files->kind->is_file != NULL && files->kind->is_file(pattern))))
+        return add_file(files, pattern, error);
+    return data_root_check(pattern, files->kind->advice, error) && add_root(files, pattern, error);
+}
+
+static int files_compare(const void *left, const void *right)
+{
+    const struct split_file *a = left, *b = right;
+    return a->split != b->split ? (a->split > b->split) - (a->split < b->split)
+                                : strcmp(a->path, b->path);
+}
+
+static bool files_find(const char *root, struct split_files *files, struct error *error)
+{
+    char text[OPTION_TEXT];
+    snprintf(text, sizeof text, "%s", root);
+    for (char *pattern = text, *next; pattern != NULL; pattern = next) {
+        next = strstr(pattern, "::");
+        if (next != NULL) {
+            *next = '\0';
+            next += 2;
+        }
+        if (!add_pattern(files, pattern, error))
+            return false;
+    }
+    qsort(files->file, (size_t)files->count, sizeof *files->file, files_compare);
+    for (int64_t i = 1; i < files->count; i++)
+        if (strcmp(files->file[i - 1].path, files->file[i].path) == 0)
+            return error_set(error, ERROR_USAGE, "data.root=%s: it names %s twice", root,
+                             files->file[i].path);
+    return true;
+}
+
+/* Collective. Give the files of rank 0 to all ranks. */
+static void files_share(struct split_files *files, struct comm *comm)
+{
+    const size_t listed = comm->rank == 0 ? (size_t)files->count : 0;
+    char **paths = listed > 0 ? allocate(listed, sizeof *paths) : NULL;
+    for (size_t i = 0; i < listed; i++)
+        paths[i] = files->file[i].path;
+    comm_share_texts(comm, &paths, &files->count);
+    if (comm->rank != 0) {
+        files->file = allocate((size_t)files->count, sizeof *files->file);
+        for (int64_t i = 0; i < files->count; i++)
+            files->file[i] =
+                (struct split_file){.path = paths[i], .split = split_of_path(paths[i])};
+    }
+    free(paths);
+}
+
+bool split_files_find(const char *root, const struct split_file_kind *kind,
+                      struct split_files *files, struct comm *comm, struct error *error)
+{
+    files->kind = kind;
+    if (comm == NULL)
+        return files_find(root, files, error);
+    if (comm->rank == 0)
+        error_defer(files_find(root, files, error));
+    if (!comm_agree(comm, error))
+        return false;
+    files_share(files, comm);
+    return true;
+}
+
+struct split_file *split_files_of(const struct split_files *files, enum data_split split,
+                                  int64_t *count)
+{
+    int64_t first = 0;
+    while (first < files->count && files->file[first].split < split)
+        first++;
+    for (*count = 0; first + *count < files->count; ++*count)
+        if (files->file[first + *count].split != split)
+            break;
+    return files->file + first;
+}
+
+struct split_file *split_files_choose(const struct split_files *files,
+                                      const struct options *options, enum data_split split,
+                                      int64_t *count, struct error *error)
+{
+    bool stored[3];
+    for (int s = 0; s < 3; s++) {
+        split_files_of(files, (enum data_split)s, count);
+        stored[s] = *count > 0;
+    }
+    const int chosen = split_stored(options, split, stored);
+    if (chosen >= 0)
+        return split_files_of(files, (enum data_split)chosen, count);
+    if (split == SPLIT_TRAIN)
+        error_set(
+            error, ERROR_DATA,
+            "data.root=%s: all %lld %s are for evaluation, because they or their folders have "
+            "test or val in their names: add %s for training, or rename these",
+            options->data.root, (long long)files->count, files->kind->plural, files->kind->plural);
+    else
+        error_set(error, ERROR_DATA,
+                  "data.root=%s: none of the %lld %s has %sval, valid or validation in its name: "
+                  "set data.val=0.1 to hold out samples, or data.val=none, or add such %s",
+                  options->data.root, (long long)files->count, files->kind->plural,
+                  split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL ? "" : "test, ",
+                  files->kind->plural);
+    return NULL;
+}
+
+static int paths_compare(const void *left, const void *right)
+{
+    const struct split_file *a = left, *b = right;
+    return strcmp(a->path, b->path);
+}
+
+struct split_file *split_files_all(struct split_files *files, int64_t *count)
+{
+    qsort(files->file, (size_t)files->count, sizeof *files->file, paths_compare);
+    *count = files->count;
+    return files->file;
+}
+
+void split_files_free(struct split_files *files)
+{
+    for (int64_t i = 0; i < files->count; i++)
+        free(files->file[i].path);
+    free(files->file);
+    *files = (struct split_files){0};
 }
