@@ -177,15 +177,14 @@ static bool is_same_file(const char *path, const struct stat *other)
 static bool output_is_input(const struct prediction *prediction, const struct command_line *line)
 {
     struct stat output;
-    struct arrays_view view;
-    const struct dataset *dataset = &prediction->inference->run.validation.dataset;
+    const struct arrays *arrays = arrays_of(&prediction->inference->run.validation.dataset);
     bool found = false;
     if (stat(prediction->path, &output) != 0 || !S_ISREG(output.st_mode))
         return false;
     for (int i = 0; i < line->operand_count; i++)
         found |= is_same_file(line->operand[i], &output);
-    for (int64_t f = 0; arrays_view(dataset, &view) && f < view.series->count; f++)
-        found |= is_same_file(view.series->file[f].path, &output);
+    for (int64_t f = 0; arrays != NULL && f < arrays->file_count; f++)
+        found |= is_same_file(arrays->file[f].path, &output);
     return found;
 }
 

@@ -13,7 +13,6 @@
 #include "core/allocate.h"
 #include "core/json_value.h"
 #include "core/text.h"
-#include "data/array_formats.h"
 
 /* ---- kinds ---- */
 
