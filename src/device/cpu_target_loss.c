@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The loss of a regression, a forecast, several labels or a segmentation over threads. Pieces of
- * fixed size have their own sums, so that a few large samples use all threads. The gradient needs the sum of the weights of its sample. */
+ * fixed size have their own sums, so that a few large samples use all threads. The gradient needs
+ * the sum of the weights of its sample. */
 #include "device/cpu.h"
 #include "device/exact_sum.h"
 
