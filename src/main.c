@@ -12,10 +12,10 @@
 #include "config/option.h"
 #include "config/options.h"
 #include "config/phase.h"
+#include "core/file.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
 #include "core/log.h"
-#include "core/open_file.h"
 #include "plan/plan.h"
 
 static const struct command *command_of(const struct command_line *line)

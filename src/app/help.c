@@ -6,10 +6,10 @@
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/option.h"
+#include "core/base.h"
 #include "core/launcher.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "core/version.h"
 #include "model/model.h"
 
 enum { HELP_WIDTH = 88, MANUAL_WIDTH = 64 };

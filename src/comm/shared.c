@@ -23,7 +23,7 @@
 
 #include <string.h>
 
-#include "core/integer.h"
+#include "core/base.h"
 
 struct shared {
     const struct stage *stage;

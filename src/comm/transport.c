@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "config/option_types.h"
-#include "core/integer.h"
+#include "core/base.h"
 
 int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int64_t count,
                    unsigned char **part)

@@ -17,7 +17,7 @@
 #include "config/command_line.h"
 #include "config/option_types.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/text.h"
 #include "data/array_decode.h"
 #include "data/grid.h"

@@ -9,13 +9,12 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
+#include "core/base.h"
+#include "core/columns.h"
 #include "core/file.h"
 #include "core/hdf5_file.h"
-#include "core/integer.h"
-#include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "core/version.h"
 #include "data/window.h"
 #include "runlog/metrics.h"
 

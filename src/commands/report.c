@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
-#include "core/folder.h"
+#include "core/file.h"
 #include "core/launcher.h"
 #include "core/log.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base.h"
 #include "core/file.h"
-#include "core/integer.h"
 #include "data/array_cache.h"
 #include "data/array_decode.h"
 

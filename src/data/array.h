@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "core/error.h"
-#include "core/open_file.h"
+#include "core/file.h"
 
 enum { ARRAY_DIMENSIONS = 8, ARRAY_FILTERS = 8, ARRAY_MISSING = 4, ARRAY_NAME = 256 };
 

@@ -9,9 +9,8 @@
 #include <unistd.h>
 
 #include "core/allocate.h"
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "core/file.h"
-#include "core/folder.h"
 
 enum { ENTRY = 16 /* offset and size of a chunk, 8 bytes each */, NAME = 512 /* of a file */ };
 

@@ -22,8 +22,7 @@
 #endif
 
 #include "core/allocate.h"
-#include "core/crc32c.h"
-#include "core/vectorised.h"
+#include "core/base.h"
 
 static const char too_large[] = "it decodes to more bytes than its shape has";
 static const char wrong_sum[] = "its checksum is wrong: the file is damaged";

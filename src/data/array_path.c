@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "core/file.h"
-#include "core/folder.h"
 #include "core/text.h"
 
 const char *const array_hdf5_endings[] = {".h5", ".hdf5", ".he5", ".nc", ".nc4", NULL};

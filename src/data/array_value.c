@@ -7,8 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/integer.h"
-#include "core/vectorised.h"
+#include "core/base.h"
 #include "data/array_path.h"
 
 enum { BLOCK = 512, TILE = 4096 };

@@ -9,9 +9,8 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/log.h"
-#include "core/vectorised.h"
 #include "data/array_cache.h"
 #include "data/arrays.h"
 #include "data/listing.h"

@@ -8,7 +8,7 @@
 #include "comm/comm.h"
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "data/array_cache.h"

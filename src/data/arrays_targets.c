@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "core/allocate.h"
-#include "core/crc32c.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/log.h"
 
 enum { TARGETS_USUAL = 64 };

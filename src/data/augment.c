@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "core/base.h"
 #include "core/error.h"
-#include "core/integer.h"
 #include "core/random.h"
 
 /* Blocks of the sample's random stream. */

@@ -11,7 +11,7 @@
 
 #include "config/option_types.h"
 #include "core/allocate.h"
-#include "core/json_value.h"
+#include "core/columns.h"
 #include "core/text.h"
 
 /* ---- kinds ---- */

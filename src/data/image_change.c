@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/integer.h"
+#include "core/base.h"
 #include "data/augment.h"
 
 enum { LEVELS = 256, CHANNELS = 3 };

@@ -8,7 +8,7 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "data/image_file.h"

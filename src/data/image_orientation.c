@@ -3,7 +3,7 @@
  * to 8 have the meaning of the EXIF standard and of Pillow's ImageOps.exif_transpose. */
 #include <string.h>
 
-#include "core/integer.h"
+#include "core/base.h"
 #include "data/image_file.h"
 
 enum {

@@ -7,9 +7,8 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/random.h"
-#include "core/torch_random.h"
 
 int split_stored(const struct options *options, enum data_split split, const bool stored[3])
 {

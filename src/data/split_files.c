@@ -10,7 +10,7 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/text.h"
 #include "data/listing.h"
 

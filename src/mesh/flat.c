@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "device/exact_sum.h"
 #include "mesh/reduction.h"
 #include "mesh/unit.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 
 /* The strategies, apart from the sizes of their groups. */
 static const struct strategy {

@@ -11,9 +11,9 @@
 #endif
 
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/integer.h"
-#include "core/memory.h"
+#include "core/sensors.h"
 #include "core/text.h"
 #include "train/hardware.h"
 #include "train/run.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "config/options.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/text.h"
 #include "model/model.h"
 #include "train/feed.h"

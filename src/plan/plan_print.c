@@ -9,9 +9,9 @@
 
 #include "checkpoint/memory_checkpoint.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
 #include "core/columns.h"
-#include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "model/model.h"

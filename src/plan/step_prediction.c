@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 
 #include "comm/combine.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "train/optimizer.h"
 #include "train/step.h"
 

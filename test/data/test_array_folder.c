@@ -8,7 +8,6 @@
 
 #include "array_check.h"
 #include "core/file.h"
-#include "core/folder.h"
 #include "core/random.h"
 #include "data/array_decode.h"
 #include "data/array_path.h"

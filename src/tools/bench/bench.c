@@ -11,10 +11,9 @@
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
 #include "core/file.h"
-#include "core/integer.h"
-#include "core/version.h"
 #include "plan/plan.h"
 
 #define CELL(kind, name) COLUMN(bench_row, kind, name)

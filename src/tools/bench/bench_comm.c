@@ -10,9 +10,8 @@
 
 #include "comm/mpi_check.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/integer.h"
-#include "core/version.h"
 #include "plan/plan.h"
 #include "tools/bench/bench.h"
 #include "train/hardware.h"

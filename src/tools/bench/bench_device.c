@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/integer.h"
-#include "core/version.h"
 #include "device/count.h"
 #include "device/cpu_product.h"
 #include "plan/plan.h"

@@ -16,7 +16,7 @@
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/clock.h"
-#include "core/json_value.h"
+#include "core/columns.h"
 #include "core/launcher.h"
 #include "core/log.h"
 #include "train/session.h"

@@ -7,8 +7,7 @@
 
 #include "app/app.h"
 #include "config/options.h"
-#include "core/integer.h"
-#include "core/version.h"
+#include "core/base.h"
 #include "data/dataset.h"
 #include "tools/doctor/doctor.h"
 

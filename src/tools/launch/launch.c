@@ -11,9 +11,9 @@
 
 #include "app/app.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/folder.h"
-#include "core/integer.h"
+#include "core/file.h"
 #include "core/launcher.h"
 #include "core/log.h"
 

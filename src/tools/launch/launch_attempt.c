@@ -12,7 +12,6 @@
 
 #include "core/clock.h"
 #include "core/file.h"
-#include "core/folder.h"
 #include "tools/launch/launch.h"
 
 /* Seconds: between two checks of the run folder; from SIGTERM to SIGKILL; for processes that

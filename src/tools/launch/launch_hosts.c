@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "config/option_types.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/integer.h"
 #include "core/launcher.h"
 #include "tools/launch/launch.h"
 
