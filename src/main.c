@@ -12,10 +12,10 @@
 #include "config/option.h"
 #include "config/options.h"
 #include "config/phase.h"
+#include "core/file.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
 #include "core/log.h"
-#include "core/open_file.h"
 #include "plan/plan.h"
 
 static const struct command *command_of(const struct command_line *line)
@@ -109,6 +109,8 @@ int main(int argc, char **argv)
     const struct command *first = argc > 1 ? app_find(argv[1]) : NULL;
     if (first != NULL && first->run_alone != NULL) {
         stop_signal_mask(SIG_UNBLOCK);
+        if (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0))
+            return app_inform(&(struct command_line){.command = first->name, .help = true});
         return first->run_alone(argc - 2, argv + 2);
     }
     open_file_raise_limit();

@@ -9,8 +9,7 @@
 
 #include "config/command_line.h"
 #include "config/options.h"
-#include "core/crc32c.h"
-#include "core/version.h"
+#include "core/base.h"
 
 const struct command *const app_commands[] = {
     &command_train, &command_eval,   &command_predict, &command_report,

@@ -6,31 +6,53 @@
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/option.h"
+#include "core/base.h"
 #include "core/launcher.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "core/version.h"
 #include "model/model.h"
 
 enum { HELP_WIDTH = 88, MANUAL_WIDTH = 64 };
 
 /* ---- help */
 
-/* Print a paragraph in lines of the width of the help, indented by `indent` spaces. */
-static void wrapped_print(int indent, const char *text)
+/* Print a word escaped for mdoc: it is no request and hyphens stay hyphens. Return the number of
+ * characters printed. */
+static int manual_word(const char *word, size_t length, bool begins_line)
 {
-    int column = 0;
-    while (*text != '\0') {
+    int printed = 0;
+    if (begins_line && (*word == '.' || *word == '\''))
+        printed += printf("\\&");
+    for (size_t i = 0; i < length; i++)
+        printed += word[i] == '\\'  ? printf("\\e")
+                   : word[i] == '-' ? printf("\\-")
+                                    : printf("%c", word[i]);
+    return printed;
+}
+
+/* Print a paragraph in lines: of the help, indented by `indent` spaces, or of the manual page,
+ * where each sentence begins a new line. */
+static void paragraph_print(bool is_manual, int indent, const char *text)
+{
+    const int width = is_manual ? MANUAL_WIDTH : HELP_WIDTH;
+    int column = printf("%*s", indent, "");
+    for (bool begins_line = true; *text != '\0'; begins_line = false) {
         const size_t word = strcspn(text, " ");
-        if (column == 0)
-            column = printf("%*s", indent, "");
-        else if (column + 1 + (int)word > HELP_WIDTH)
+        const bool ends_line =
+            !begins_line && (column + 1 + (int)word > width || (is_manual && text[-2] == '.'));
+        if (ends_line)
             column = printf("\n%*s", indent, "") - 1;
-        else
+        else if (!begins_line)
             column += printf(" ");
-        column += printf("%.*s", (int)word, text);
+        column += is_manual ? manual_word(text, word, begins_line || ends_line)
+                            : printf("%.*s", (int)word, text);
         text += word + strspn(text + word, " ");
     }
+}
+
+static void wrapped_print(int indent, const char *text)
+{
+    paragraph_print(false, indent, text);
     printf("\n");
 }
 
@@ -173,20 +195,6 @@ static const char manual[] =
 #include "app/manual_text.inc"
     ;
 
-/* Print a word escaped for mdoc: it is no request and hyphens stay hyphens. Return the number of
- * characters printed. */
-static int manual_word(const char *word, size_t length, bool begins_line)
-{
-    int printed = 0;
-    if (begins_line && (*word == '.' || *word == '\''))
-        printed += printf("\\&");
-    for (size_t i = 0; i < length; i++)
-        printed += word[i] == '\\'  ? printf("\\e")
-                   : word[i] == '-' ? printf("\\-")
-                                    : printf("%c", word[i]);
-    return printed;
-}
-
 /* Print text on one line as the argument of a macro; no word is taken as a delimiter. */
 static void manual_words(const char *text)
 {
@@ -198,21 +206,9 @@ static void manual_words(const char *text)
     }
 }
 
-/* Print text and `end` in lines of at most MANUAL_WIDTH characters; each sentence begins a new one.
- */
 static void manual_text(const char *text, const char *end)
 {
-    int column = 0;
-    while (*text != '\0') {
-        const size_t word = strcspn(text, " ");
-        const bool sentence_ended = column > 0 && text[-2] == '.';
-        if (column > 0 && (sentence_ended || column + 1 + (int)word > MANUAL_WIDTH))
-            column = printf("\n") - 1;
-        else if (column > 0)
-            column += printf(" ");
-        column += manual_word(text, word, column == 0);
-        text += word + strspn(text + word, " ");
-    }
+    paragraph_print(true, 0, text);
     printf("%s", end);
 }
 

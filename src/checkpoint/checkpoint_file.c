@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "config.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/crc32c.h"
 #include "core/file.h"
-#include "core/integer.h"
 
 enum {
     WRITER_ALIGNMENT = 1024 /* elements: writers begin at multiples of 4 KiB of their shard */

@@ -16,7 +16,6 @@
 #include "checkpoint/checkpoint_file.h"
 #include "config/option_types.h"
 #include "core/file.h"
-#include "core/folder.h"
 #include "core/log.h"
 #include "core/text.h"
 

@@ -13,8 +13,8 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/file.h"
-#include "core/integer.h"
 
 /* ---- the frame ---- */
 

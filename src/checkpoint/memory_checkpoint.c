@@ -26,9 +26,8 @@
 #include "config/phase.h"
 #include "core/allocate.h"
 #include "core/file.h"
-#include "core/folder.h"
 #include "core/log.h"
-#include "core/memory.h"
+#include "core/sensors.h"
 #include "core/status.h"
 #include "core/text.h"
 

@@ -14,10 +14,8 @@
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/memory_checkpoint.h"
 #include "core/allocate.h"
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "core/file.h"
-#include "core/folder.h"
-#include "core/integer.h"
 #include "core/log.h"
 
 /* ---- copying a frame ---- */

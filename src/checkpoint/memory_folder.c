@@ -13,7 +13,6 @@
 
 #include "checkpoint/memory_checkpoint.h"
 #include "core/file.h"
-#include "core/folder.h"
 #include "core/log.h"
 #include "core/text.h"
 

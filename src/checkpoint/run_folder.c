@@ -25,7 +25,6 @@
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/file.h"
-#include "core/folder.h"
 #include "core/log.h"
 #include "core/text.h"
 

@@ -8,9 +8,9 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/safetensors.h"
+#include "core/base.h"
+#include "core/columns.h"
 #include "core/file.h"
-#include "core/integer.h"
-#include "core/json_value.h"
 
 /* Return the object for `__metadata__`, whose values must be texts. */
 static json_t *metadata_of(const char *text)

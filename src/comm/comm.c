@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "comm/internal.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/crc32c.h"
 #include "core/file.h"
 
 /* Start a call with these members. */

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 
 enum { SHARED_LEAST = 1 << 20 /* smaller copies are not worth a segment */ };
 

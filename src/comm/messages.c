@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "core/integer.h"
+#include "core/base.h"
 
 /* ---- lanes: messages to or from one rank, several in flight */
 

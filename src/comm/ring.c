@@ -14,6 +14,8 @@
  * first + i / segments. Message i can be sent once message i - segments was received. */
 #include "comm/internal.h"
 
+#include "core/base.h"
+
 struct ring {
     const struct stage *stage;
     unsigned char *scratch;
@@ -36,7 +38,7 @@ static void ring_plan(struct ring *ring)
     if (bytes < SMALL_BYTES)
         bytes = SMALL_BYTES;
     ring->segment = bytes / width;
-    ring->segments = (stage->block + ring->segment - 1) / ring->segment;
+    ring->segments = round_up_division(stage->block, ring->segment);
     ring->first = stage->reduces ? 0 : size - 1;
     ring->messages = ring->segments * (size - 1) * (stage->reduces + stage->gathers);
 }

@@ -23,6 +23,8 @@
 
 #include <string.h>
 
+#include "core/base.h"
+
 struct shared {
     const struct stage *stage;
     struct window *window;
@@ -167,7 +169,7 @@ static int64_t shared_divide(struct shared *shared, int64_t block, enum comm_typ
     int64_t bytes = block * width / 4, most = (int64_t)shared->window->part_bytes;
     bytes = bytes < SMALL_BYTES ? SMALL_BYTES : bytes;
     shared->part = (bytes > most ? most : bytes) / width;
-    return (block + shared->part - 1) / shared->part;
+    return round_up_division(block, shared->part);
 }
 
 /* True if the buffer of the stage is in this rank's area of the group's shared memory. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "config/option_types.h"
+#include "core/base.h"
 
 int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int64_t count,
                    unsigned char **part)
@@ -71,13 +72,13 @@ static void all_reduce_run(const struct comm_request *request, unsigned char *sc
     int64_t local_size = request->group->inside->comm.size,
             nodes = request->group->across->comm.size;
     stage.total = request->call.count;
-    stage.block = stage.stride = (request->call.count + local_size - 1) / local_size;
+    stage.block = stage.stride = round_up_division(request->call.count, local_size);
     transport_run_stage(&stage, scratch);
     struct stage across = {
         .request = request, .group = request->group->across, .reduces = true, .gathers = true};
     across.total =
         stage_part(&stage, request->group->inside->comm.rank, 0, stage.block, &across.buffer);
-    across.block = across.stride = (across.total + nodes - 1) / nodes;
+    across.block = across.stride = round_up_division(across.total, nodes);
     transport_run_stage(&across, scratch);
     stage.reduces = false;
     stage.gathers = true;

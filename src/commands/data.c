@@ -4,6 +4,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* strcasestr */
 #endif
+#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,10 +17,227 @@
 #include "config/command_line.h"
 #include "config/option_types.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/text.h"
-#include "data/array_list.h"
-#include "data/array_path.h"
+#include "data/array_decode.h"
+#include "data/grid.h"
+
+/* An array, with everything that is known without reading its values. */
+struct entry {
+    char *path; /* as in data.x: "/group/u" */
+    struct array array;
+    char kind;          /* of the values: 'i', 'u', 'f', 'b' (Boolean); '\0': they cannot be read */
+    bool is_coordinate; /* or bounds of coordinates or a grid mapping, not data */
+    bool channels_last; /* images of four dimensions are [N, H, W, C] */
+    char *attributes;   /* those that change how values are read or describe them: "; units=K" */
+    char *references;   /* names of its coordinates, bounds and grid mapping */
+    char *reason;       /* why the array cannot be read; "": it can */
+};
+
+/* The arrays of a file or folder. */
+struct list {
+    struct hdf5_reader reader;
+    struct array_path source;
+    bool has_empty; /* an array has no elements */
+    struct entry *entry;
+    size_t count;
+};
+
+/* ---- the list of arrays ---- */
+
+/* Write "; NAME=VALUE". */
+static void attribute_write(FILE *to, const json_t *attributes, const char *name)
+{
+    enum { MOST_NUMBERS = 4 };
+    const json_t *attribute = json_object_get(attributes, name);
+    double values[MOST_NUMBERS];
+    char text[80];
+    const int count = array_attribute_numbers(attribute, values, MOST_NUMBERS);
+    snprintf(text, sizeof text, "%s", array_attribute_text(attributes, name));
+    text_remove_control(text);
+    if (count == 0 && text[0] != '\0')
+        fprintf(to, "; %s=%s%s", name, text, json_array_size(attribute) > 1 ? ", ..." : "");
+    for (int i = 0; i < count; i++) {
+        text_shortest_decimal(values[i], false, text, sizeof text);
+        fprintf(to, "%s%s%s%s", i > 0 ? "," : "; ", i > 0 ? "" : name, i > 0 ? "" : "=", text);
+    }
+}
+
+/* Set the members that depend on attributes. xarray writes Booleans as int8, and the names of
+ * dimensions as an attribute; its coordinates have the name of their dimension. */
+static void attributes_set(struct entry *entry, const struct array_path *source)
+{
+    static const char *const shown[] = {"units",      "long_name",     "scale_factor", "add_offset",
+                                        "_FillValue", "missing_value", "valid_range",  "valid_min",
+                                        "valid_max",  "class_names"};
+    /* Names of other arrays, by the CF conventions. */
+    static const char *const references[] = {"coordinates", "bounds", "climatology",
+                                             "grid_mapping"};
+    struct text_stream text;
+    json_t *attributes = array_attributes(source, entry->path);
+    const json_t *dimension = json_object_get(attributes, ZARR_DIMENSIONS);
+    if (json_array_size(dimension) == 1)
+        dimension = json_array_get(dimension, 0);
+    if (entry->kind != '\0' && strcmp(array_attribute_text(attributes, "dtype"), "bool") == 0)
+        entry->kind = 'b';
+    if (entry->kind != '\0' && (json_object_get(attributes, "scale_factor") != NULL ||
+                                json_object_get(attributes, "add_offset") != NULL))
+        entry->kind = 'f'; /* of the values, not of the stored integers */
+    entry->is_coordinate =
+        strcmp(array_attribute_text(attributes, "CLASS"), "DIMENSION_SCALE") == 0 ||
+        (json_is_string(dimension) &&
+         strcmp(json_string_value(dimension), text_base_name(entry->path)) == 0);
+    text_stream_open(&text);
+    for (size_t n = 0; n < sizeof shown / sizeof shown[0]; n++)
+        attribute_write(text.stream, attributes, shown[n]);
+    entry->attributes = text_stream_close(&text);
+    text_stream_open(&text);
+    for (size_t n = 0; n < sizeof references / sizeof references[0]; n++)
+        fprintf(text.stream, "%s ", array_attribute_text(attributes, references[n]));
+    entry->references = text_stream_close(&text);
+    json_decref(attributes);
+}
+
+/* Decide the order of the dimensions of an array that may be images. */
+static void order_set(struct entry *entry, const struct array_path *source)
+{
+    struct error error = {0};
+    struct text_stream text;
+    struct grid grid = {0};
+    grid_add(&grid, source, entry->path + 1, &entry->array);
+    if (!grid_set_order(&grid, 0, entry->array.extent, DATA_ORDER_AUTO, &entry->channels_last,
+                        &error)) {
+        entry->kind = '\0';
+        free(entry->reason);
+        fprintf(text_stream_open(&text), "it %s", strstr(error.text, "has the dimensions"));
+        entry->reason = text_stream_close(&text);
+    }
+    error_clear(&error);
+    grid_close(&grid);
+}
+
+static void entry_read(struct list *list, const char *name, struct entry *entry)
+{
+    static const char prefix[] = "': ";
+    const struct array *array = &entry->array;
+    struct error error = {0};
+    struct text_stream path;
+    fprintf(text_stream_open(&path), "/%s", name);
+    entry->path = text_stream_close(&path);
+    if (array_path_array(&list->source, name, &entry->array, &error))
+        entry->kind = array->is_bool ? 'b' : array->kind;
+    list->has_empty |= array->is_empty;
+    /* The reason follows "FILE: cannot read 'NAME". */
+    const char *quoted = strstr(error.text, "cannot read '");
+    const char *reason = quoted != NULL ? strstr(quoted, prefix) : NULL;
+    entry->reason = allocate_copy(reason != NULL ? reason + strlen(prefix) : error.text);
+    error_clear(&error);
+    attributes_set(entry, &list->source);
+    if (entry->kind != '\0' && (array->dimensions == 3 || array->dimensions == 4))
+        order_set(entry, &list->source);
+}
+
+/* Mark the arrays to which another one of their group refers. */
+static void references_mark(struct list *list, struct entry *from)
+{
+    const int group = (int)(text_base_name(from->path) - from->path);
+    char *rest = NULL;
+    for (char *name = strtok_r(from->references, " ", &rest); name != NULL;
+         name = strtok_r(NULL, " ", &rest))
+        for (size_t n = 0; n < list->count; n++)
+            list->entry[n].is_coordinate |=
+                strncmp(list->entry[n].path, from->path, (size_t)group) == 0 &&
+                strcmp(list->entry[n].path + group, name) == 0;
+}
+
+/* Call list_free in any case. */
+static bool list_read(const char *path, struct list *list, struct error *error)
+{
+    struct listing names = {0};
+    *list = (struct list){.reader = {.kind = ERROR_DATA, .purpose = "arrays"}};
+    const bool good = array_path_open(&list->source, path, &list->reader, error) &&
+                      array_path_list(&list->source, &names, error);
+    list->entry = allocate(names.count, sizeof *list->entry);
+    for (; list->count < names.count; list->count++)
+        entry_read(list, names.names[list->count], &list->entry[list->count]);
+    for (size_t n = 0; n < list->count; n++)
+        references_mark(list, &list->entry[n]);
+    listing_free(&names);
+    return good;
+}
+
+static void list_free(struct list *list)
+{
+    for (size_t n = 0; n < list->count; n++) {
+        struct entry *entry = &list->entry[n];
+        array_close(&entry->array);
+        free(entry->path);
+        free(entry->attributes);
+        free(entry->references);
+        free(entry->reason);
+    }
+    free(list->entry);
+    hdf5_reader_close(&list->reader);
+    array_path_close(&list->source);
+}
+
+static void sizes_print(const int64_t *sizes, int count)
+{
+    for (int d = 0; d < count; d++)
+        printf("%s%lld", d == 0 ? "[" : ", ", (long long)sizes[d]);
+    printf(count > 0 ? "]" : "scalar");
+}
+
+/* Print NumPy's name of a type ("float32", "big-endian int16"), or "text" or "not numeric". */
+static void type_print(const struct array *array)
+{
+    const char kind = array->kind;
+    const char *name = kind == 'i' ? "int" : kind == 'u' ? "uint" : kind == 'f' ? "float" : NULL;
+    const char *other =
+        __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? "big-endian " : "little-endian ";
+    if (array->is_bool)
+        printf("bool ");
+    else if (name == NULL)
+        printf("%s ", kind == 'S' || kind == 'O' ? "text" : "not numeric");
+    else
+        printf("%s%s%lld ", array->swapped ? other : "", name, 8 * (long long)array->element_bytes);
+}
+
+static void chunks_print(const struct array *array)
+{
+    char filter[FILTER_NAME], missing[80] = "";
+    printf(", chunks ");
+    sizes_print(array->chunk, array->dimensions);
+    if (array->filter_count == 0)
+        printf(", no filter");
+    for (int n = 0; n < array->filter_count; n++) {
+        filter_find(array->filter[n], filter);
+        printf(", %s", filter);
+    }
+    array_missing_write(array, missing, sizeof missing);
+    printf("%s%s", missing[0] != '\0' ? ", " : "", missing);
+}
+
+static void entry_print(const struct entry *entry)
+{
+    const struct array *array = &entry->array;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", entry->path);
+    text_remove_control(path);
+    printf("  %-24s ", path);
+    if (array->has_shape) {
+        type_print(array);
+        sizes_print(array->extent, array->dimensions);
+        if (array->is_chunked)
+            chunks_print(array);
+        printf("%s", entry->attributes);
+    }
+    if (entry->reason[0] != '\0')
+        printf("%scannot be read: %s", array->has_shape ? "; " : "", entry->reason);
+    printf("\n");
+}
+
+/* ---- suggestions ---- */
 
 /* What a data set can be as data.y, the best last. */
 enum role {
@@ -36,55 +254,24 @@ enum role {
 enum { CLASSES_IN_SAMPLE = 16, SAMPLES_SPLIT = 10, PIXELS_READ = 1 << 26 };
 
 struct suggestion {
-    const struct array_entry *x, *y; /* NULL: none */
-    const struct array_entry *mask;  /* [H, W] of one image x [H, W, C], or NULL */
-    enum role role;                  /* of y */
-    bool has_time;                   /* the samples have coordinates in time */
-    bool has_coordinates;            /* of dimensions: the arrays are fields */
+    const struct entry *x, *y; /* NULL: none */
+    const struct entry *mask;  /* [H, W] of one image x [H, W, C], or NULL */
+    enum role role;            /* of y */
+    bool has_time;             /* the samples have coordinates in time */
+    bool has_coordinates;      /* of dimensions: the arrays are fields */
     int64_t files;
     char x_list[OPTION_TEXT]; /* value of data.x: x, and others of its shape if it is [N, H, W] */
 };
 
-static void sizes_print(const int64_t *sizes, int count)
+static bool is_time(const struct entry *entry)
 {
-    for (int d = 0; d < count; d++)
-        printf("%s%lld", d == 0 ? "[" : ", ", (long long)sizes[d]);
-    printf(count > 0 ? "]" : "scalar");
-}
-
-static void entry_print(const struct array_entry *entry)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s", entry->path);
-    text_remove_control(path);
-    printf("  %-24s ", path);
-    if (entry->has_shape) {
-        printf("%s ", entry->type);
-        sizes_print(entry->extent, entry->dimensions);
-        if (entry->is_chunked) {
-            printf(", chunks ");
-            sizes_print(entry->chunk, entry->dimensions);
-            printf(", %s%s%s", entry->filters, entry->missing[0] != '\0' ? ", " : "",
-                   entry->missing);
-        }
-        printf("%s", entry->attributes != NULL ? entry->attributes : "");
-    }
-    if (entry->reason[0] != '\0')
-        printf("%scannot be read: %s", entry->has_shape ? "; " : "", entry->reason);
-    printf("\n");
-}
-
-/* ---- suggestions ---- */
-
-static bool is_time(const struct array_entry *entry)
-{
-    return entry->dimensions == 1 && (strcasecmp(text_base_name(entry->path), "time") == 0 ||
-                                      (entry->is_coordinate && entry->attributes != NULL &&
-                                       strstr(entry->attributes, " since ") != NULL));
+    return entry->array.dimensions == 1 &&
+           (strcasecmp(text_base_name(entry->path), "time") == 0 ||
+            (entry->is_coordinate && strstr(entry->attributes, " since ") != NULL));
 }
 
 /* True if the name of a data set is that of labels. */
-static bool has_label_name(const struct array_entry *entry)
+static bool has_label_name(const struct entry *entry)
 {
     static const char *const words[] = {"label", "class", "target", "mask", "annotation"};
     const char *name = text_base_name(entry->path);
@@ -94,41 +281,34 @@ static bool has_label_name(const struct array_entry *entry)
     return strcmp(name, "y") == 0;
 }
 
-static int64_t elements(const struct array_entry *entry)
+static bool same_shape(const struct entry *one, const struct entry *other)
 {
-    int64_t count = 1;
-    for (int d = 0; d < entry->dimensions; d++)
-        if (__builtin_mul_overflow(count, entry->extent[d], &count))
-            return INT64_MAX;
-    return count;
+    return one->array.dimensions == other->array.dimensions &&
+           memcmp(one->array.extent, other->array.extent,
+                  (size_t)one->array.dimensions * sizeof *one->array.extent) == 0;
 }
 
-static bool same_shape(const struct array_entry *one, const struct array_entry *other)
-{
-    return one->dimensions == other->dimensions &&
-           memcmp(one->extent, other->extent, (size_t)one->dimensions * sizeof *one->extent) == 0;
-}
-
-static bool is_image(const struct array_entry *entry, bool allows_labels)
+static bool is_image(const struct entry *entry, bool allows_labels)
 {
     return entry->kind != '\0' && entry->kind != 'b' && !entry->is_coordinate &&
-           (entry->dimensions == 3 || entry->dimensions == 4) && entry->extent[0] > 0 &&
-           (allows_labels || !has_label_name(entry));
+           (entry->array.dimensions == 3 || entry->array.dimensions == 4) &&
+           entry->array.extent[0] > 0 && (allows_labels || !has_label_name(entry));
 }
 
 /* Keep the largest array of images. Others of the same shape [N, H, W] are added as channels, if
  * both are real or integers. */
-static void suggest_x(struct suggestion *suggestion, const struct array_entry *entry)
+static void suggest_x(struct suggestion *suggestion, const struct entry *entry)
 {
-    const struct array_entry *x = suggestion->x;
+    const struct entry *x = suggestion->x;
     const size_t used = strlen(suggestion->x_list);
-    if (x != NULL && entry->dimensions == 3 && same_shape(x, entry) &&
+    if (x != NULL && entry->array.dimensions == 3 && same_shape(x, entry) &&
         (x->kind == 'f') == (entry->kind == 'f')) {
         if (used + strlen(entry->path) + 2 < sizeof suggestion->x_list)
             snprintf(suggestion->x_list + used, sizeof suggestion->x_list - used, ",%s",
                      entry->path);
-    } else if (x == NULL || elements(entry) > elements(x) ||
-               (elements(entry) == elements(x) && x->kind != 'f' && entry->kind == 'f')) {
+    } else if (x == NULL || array_elements(&entry->array) > array_elements(&x->array) ||
+               (array_elements(&entry->array) == array_elements(&x->array) && x->kind != 'f' &&
+                entry->kind == 'f')) {
         suggestion->x = entry;
         snprintf(suggestion->x_list, sizeof suggestion->x_list, "%s", entry->path);
     }
@@ -145,42 +325,44 @@ static bool is_in_list(const char *list, const char *path)
 }
 
 /* Return the dimension of the rows of images. */
-static int plane_row(const struct array_entry *entry)
+static int plane_row(const struct entry *entry)
 {
-    return entry->dimensions == 4 && !entry->channels_last ? 2 : 1;
+    return entry->array.dimensions == 4 && !entry->channels_last ? 2 : 1;
 }
 
 /* True if the planes of both have the same size. */
-static bool same_planes(const struct array_entry *x, const struct array_entry *y)
+static bool same_planes(const struct entry *x, const struct entry *y)
 {
     const int row = plane_row(x), y_row = plane_row(y);
-    return x->extent[row] == y->extent[y_row] && x->extent[row + 1] == y->extent[y_row + 1];
+    return x->array.extent[row] == y->array.extent[y_row] &&
+           x->array.extent[row + 1] == y->array.extent[y_row + 1];
 }
 
-static enum role role_of(const struct suggestion *suggestion, const struct array_entry *entry)
+static enum role role_of(const struct suggestion *suggestion, const struct entry *entry)
 {
     const bool is_real = entry->kind == 'f';
-    if (entry->kind == '\0' || entry->dimensions < 1 || entry->dimensions > 4 ||
-        entry->extent[0] != suggestion->x->extent[0] || entry->is_coordinate || is_time(entry) ||
-        is_in_list(suggestion->x_list, entry->path) ||
-        (entry->dimensions > 2 && !same_planes(suggestion->x, entry)))
+    if (entry->kind == '\0' || entry->array.dimensions < 1 || entry->array.dimensions > 4 ||
+        entry->array.extent[0] != suggestion->x->array.extent[0] || entry->is_coordinate ||
+        is_time(entry) || is_in_list(suggestion->x_list, entry->path) ||
+        (entry->array.dimensions > 2 && !same_planes(suggestion->x, entry)))
         return ROLE_NONE;
-    if (entry->dimensions == 2 && !is_real)
+    if (entry->array.dimensions == 2 && !is_real)
         return ROLE_LABELS;
-    if (entry->dimensions == 4)
+    if (entry->array.dimensions == 4)
         return is_real ? ROLE_PLANES : ROLE_NONE;
     if (entry->kind == 'b')
         return ROLE_BOOLEAN;
-    if (entry->dimensions == 3)
+    if (entry->array.dimensions == 3)
         return is_real ? ROLE_PLANES : ROLE_MASKS;
     return is_real ? ROLE_NUMBERS : ROLE_CLASSES;
 }
 
 /* Keep the best array for data.y: one with the name of labels, or the one with the best role. */
-static void suggest_y(struct suggestion *suggestion, const struct array_entry *entry)
+static void suggest_y(struct suggestion *suggestion, const struct entry *entry)
 {
-    const struct array_entry *x = suggestion->x;
-    if (array_is_mask(x->dimensions, x->extent, entry->dimensions, entry->extent)) {
+    const struct entry *x = suggestion->x;
+    if (array_is_mask(x->array.dimensions, x->array.extent, entry->array.dimensions,
+                      entry->array.extent)) {
         suggestion->mask = entry;
         return;
     }
@@ -196,7 +378,7 @@ static void suggest_y(struct suggestion *suggestion, const struct array_entry *e
     }
 }
 
-static void suggest(struct suggestion *suggestion, const struct array_list *list)
+static void suggest(struct suggestion *suggestion, const struct list *list)
 {
     for (int allows_labels = 0; suggestion->x == NULL && allows_labels < 2; allows_labels++)
         for (size_t n = 0; n < list->count; n++)
@@ -205,8 +387,8 @@ static void suggest(struct suggestion *suggestion, const struct array_list *list
     for (size_t n = 0; suggestion->x != NULL && n < list->count; n++) {
         suggest_y(suggestion, &list->entry[n]);
         suggestion->has_coordinates |= list->entry[n].is_coordinate;
-        suggestion->has_time |=
-            is_time(&list->entry[n]) && list->entry[n].extent[0] == suggestion->x->extent[0];
+        suggestion->has_time |= is_time(&list->entry[n]) &&
+                                list->entry[n].array.extent[0] == suggestion->x->array.extent[0];
     }
     if (suggestion->has_time && suggestion->role == ROLE_BOOLEAN)
         suggestion->y = NULL;
@@ -228,11 +410,11 @@ static void word_print(const char *key, const char *value)
 }
 
 /* Print the note on the order of dimensions if the images have four. */
-static void order_print(const struct array_entry *x)
+static void order_print(const struct entry *x)
 {
     const bool hwc = x->channels_last;
-    const int64_t channels = x->extent[hwc ? 3 : 1];
-    if (x->dimensions == 4)
+    const int64_t channels = x->array.extent[hwc ? 3 : 1];
+    if (x->array.dimensions == 4)
         printf("  (%lld channel%s, order %s; if channels are %s, add data.order=%s)\n",
                (long long)channels, channels == 1 ? "" : "s", hwc ? "hwc" : "chw",
                hwc ? "first" : "last", hwc ? "chw" : "hwc");
@@ -249,7 +431,7 @@ static void root_print(const struct suggestion *suggestion, const char *path)
  * pixels. Few samples are not split. */
 static void options_end(const struct suggestion *suggestion, bool is_dense, bool from_end)
 {
-    const int64_t *extent = suggestion->x->extent, *plane = extent + plane_row(suggestion->x);
+    const int64_t *extent = suggestion->x->array.extent, *plane = extent + plane_row(suggestion->x);
     const bool is_divided = plane[0] % 4 == 0 && plane[1] % 4 == 0;
     const char *val = extent[0] * suggestion->files < SAMPLES_SPLIT ? " data.val=none"
                       : from_end ? " data.val=0.1 data.val_from=end"
@@ -277,9 +459,10 @@ static void forecast_print(const struct suggestion *suggestion, const char *path
 }
 
 /* Print notes on the classes of a mask without names, from the values of its first sample. */
-static void mask_print(const struct array_entry *mask, const char *root)
+static void mask_print(const struct entry *mask, const char *root)
 {
-    const int64_t height = mask->extent[1], width = mask->extent[2], pixels = height * width;
+    const int64_t height = mask->array.extent[1], width = mask->array.extent[2],
+                  pixels = height * width;
     const struct array_box box = {.count = {1, height, width}, .stride = {pixels, width, 1}};
     const char *name = mask->path + 1; /* without the slash */
     struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = name};
@@ -312,14 +495,14 @@ static void mask_print(const struct array_entry *mask, const char *root)
 static void suggestion_print(const struct suggestion *suggestion, const char *path,
                              const char *described)
 {
-    const struct array_entry *y = suggestion->y;
+    const struct entry *y = suggestion->y;
     const enum role role = suggestion->role;
-    const bool is_mask = y != NULL && y->dimensions == 3 && role != ROLE_PLANES;
+    const bool is_mask = y != NULL && y->array.dimensions == 3 && role != ROLE_PLANES;
     if (suggestion->x == NULL) {
         printf("no data set has the shape of images: [N, C, H, W], [N, H, W, C] or [N, H, W]\n");
         return;
     }
-    if (suggestion->x->extent[0] * suggestion->files == 1) {
+    if (suggestion->x->array.extent[0] * suggestion->files == 1) {
         printf("%s has the shape of images, but only one sample: set data.root to a folder with "
                "files of more samples\n",
                suggestion->x->path);
@@ -345,7 +528,7 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
                role == ROLE_LABELS ? " train.loss=bce" : "");
         options_end(suggestion, is_planes || is_mask, false);
     }
-    if (is_mask && strstr(y->attributes != NULL ? y->attributes : "", "; class_names=") == NULL)
+    if (is_mask && strstr(y->attributes, "; class_names=") == NULL)
         mask_print(y, described);
     if (suggestion->has_time)
         forecast_print(suggestion, path);
@@ -353,32 +536,31 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
 }
 
 /* Read the first file that has samples, or the last one. Return its number, or -1. */
-static int64_t list_read(const struct split_files *files, struct array_list *list,
-                         struct suggestion *suggestion, struct error *error)
+static int64_t first_read(const struct split_files *files, struct list *list,
+                          struct suggestion *suggestion, struct error *error)
 {
-    for (int64_t n = 0; array_list_read(files->file[n].path, list, error); n++) {
+    for (int64_t n = 0; list_read(files->file[n].path, list, error); n++) {
+        *suggestion = (struct suggestion){.files = files->count};
         suggest(suggestion, list);
         if (suggestion->x != NULL || n + 1 == files->count || !list->has_empty)
             return n;
-        array_list_free(list);
-        *list = (struct array_list){0};
-        *suggestion = (struct suggestion){.x = NULL};
+        list_free(list);
     }
     return -1;
 }
 
 static void path_describe(const char *path, struct error *error)
 {
-    struct array_list list = {0};
-    struct suggestion suggestion = {0};
+    struct list list = {.count = 0};
+    struct suggestion suggestion;
     struct split_files files = {0};
     struct stat status;
     const int64_t number = array_path_find(path, &files, NULL, error)
-                               ? list_read(&files, &list, &suggestion, error)
+                               ? first_read(&files, &list, &suggestion, error)
                                : -1;
     if (number >= 0) {
         const char *described = files.file[number].path;
-        printf("%s, %s", described, list.container);
+        printf("%s, %s", described, array_path_format(&list.source));
         if (stat(described, &status) == 0 && S_ISREG(status.st_mode))
             printf(", %.1f MB", (double)status.st_size / 1e6);
         if (files.count > 1)
@@ -388,10 +570,9 @@ static void path_describe(const char *path, struct error *error)
         printf("\n");
         for (size_t n = 0; n < list.count; n++)
             entry_print(&list.entry[n]);
-        suggestion.files = files.count;
         suggestion_print(&suggestion, path, described);
     }
-    array_list_free(&list);
+    list_free(&list);
     split_files_free(&files);
     error_defer(app_output_arrived(error));
 }

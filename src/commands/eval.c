@@ -57,9 +57,8 @@ const struct command command_eval = {
     .detail =
         "Evaluates a checkpoint, weights (safetensors), or the best of a run folder on a split "
         "(predict.split: train, val or test). The model is that of the deck stored in the "
-        "checkpoint, or of the metadata of the "
-        "weights, a deck or model.name. Every sample counts exactly once on any number of ranks. "
-        "The "
-        "results in JSON are printed alone to standard output, all other lines to standard error.",
+        "checkpoint, or of the metadata of the weights, a deck or model.name. Every sample counts "
+        "exactly once on any number of ranks. The results in JSON are printed alone to standard "
+        "output, all other lines to standard error.",
     .run = eval_run,
     .checks_options = true};

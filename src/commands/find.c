@@ -11,11 +11,11 @@
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/allocate.h"
+#include "core/base.h"
 #include "core/clock.h"
 #include "core/columns.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "core/version.h"
 #include "mesh/mesh.h"
 #include "plan/plan.h"
 #include "runlog/run_log.h"
@@ -46,29 +46,16 @@ static const struct column found_columns[] = {
     FOUND(NUMBER, peak_bytes), FOUND(NUMBER, limit),
     FOUND(TEXT, detail),       COLUMNS_END};
 
-static bool found_add(const char *logbook, const struct found *found, struct error *error)
-{
-    static const struct csv_keep all = {.last = INT64_MAX, .sets_aside = true};
-    char path[FILE_PATH];
-    struct csv csv = {0};
-    const int lock = logbook_lock(logbook, error);
-    if (lock < 0)
-        return false;
-    snprintf(path, sizeof path, "%s/found.csv", logbook);
-    const bool good = columns_open(&csv, path, found_columns, &all, error) &&
-                      columns_write(found_columns, found, &csv, error) && csv_flush(&csv, error);
-    csv_close(&csv);
-    close(lock);
-    return good;
-}
-
 /* Add a result to the log book (output.logbook), with date, place, strategy and model; rank 0 only.
  * A failure is a warning. */
 static void found_record(const struct options *options, struct found *found)
 {
+    static const struct csv_keep all = {.last = INT64_MAX, .sets_aside = true};
+    const char *logbook = options->output.logbook;
+    char date[32], path[FILE_PATH];
+    struct csv csv = {0};
     struct error error = {0};
-    char date[32];
-    if (options->output.logbook[0] == '\0')
+    if (logbook[0] == '\0')
         return;
     clock_stamp_utc(date, sizeof date);
     found->date = date;
@@ -76,7 +63,16 @@ static void found_record(const struct options *options, struct found *found)
     found->commit = version_commit;
     found->model = options->model.name;
     found->strategy = mesh_strategy_name(options->mesh.strategy);
-    if (!found_add(options->output.logbook, found, &error))
+    snprintf(path, sizeof path, "%s/found.csv", logbook);
+    const int lock = logbook_lock(logbook, &error);
+    if (lock >= 0) {
+        if (columns_open(&csv, path, found_columns, &all, &error) &&
+            columns_write(found_columns, found, &csv, &error))
+            error_defer(csv_flush(&csv, &error));
+        csv_close(&csv);
+        close(lock);
+    }
+    if (error.kind != ERROR_NONE)
         log_warn("log book: %s", error.text);
 }
 
@@ -128,7 +124,7 @@ static bool search_open(struct search *search, const struct options *options, st
 static void curve_print(const struct search *search)
 {
     const struct range_test *test = &search->test;
-    int64_t stride = (test->count + ROWS - 1) / ROWS;
+    int64_t stride = round_up_division(test->count, ROWS);
     printf("%8s %12s %12s %12s\n", "step", "rate", "loss", "smoothed");
     for (int64_t i = 0; i < test->count; i += stride)
         printf("%8lld %12.3e %12.6f %12.6f\n", (long long)i + 1, test->points[i].rate,
@@ -290,15 +286,14 @@ const struct command command_find = {
     .synopsis = "find batch|lr [DECK.ini ...] [section.key=value ...]",
     .summary = "find the largest batch that fits, or a good learning rate",
     .detail =
-        "find batch tries batches of the deck's run on all ranks together: it allocates all memory "
-        "and runs a step on random images, or on samples of arrays. The limit per rank is "
-        "plan.memory, or its share of the "
-        "node's available memory less a reserve of 5 %. It prints each trial, the largest "
-        "train.batch that runs, and the memory predicted by plan. find lr is the learning-rate "
-        "range test (Smith 2017): with the deck's data, optimizer and mesh, the learning rate "
-        "grows by the same factor at each update, from find.first to find.last within an epoch "
-        "(find.steps), until the smoothed loss exceeds find.stop times its minimum. It prints the "
-        "curve and suggests the rate of steepest descent; it writes the curve as a table "
-        "(find.output), which `vittrain report` draws, and discards the weights. Both add a row to "
-        "found.csv in output.logbook.",
+        "find batch tries batches of the deck's run on all ranks together: it allocates all "
+        "memory and runs a step on random images, or on samples of arrays. The limit per rank is "
+        "plan.memory, or its share of the node's available memory less a reserve of 5 %. It "
+        "prints each trial, the largest train.batch that runs, and the memory predicted by plan. "
+        "find lr is the learning-rate range test (Smith 2017): with the deck's data, optimizer "
+        "and mesh, the learning rate grows by the same factor at each update, from find.first to "
+        "find.last within an epoch (find.steps), until the smoothed loss exceeds find.stop times "
+        "its minimum. It prints the curve and suggests the rate of steepest descent; it writes "
+        "the curve as a table (find.output), which `vittrain report` draws, and discards the "
+        "weights. Both add a row to found.csv in output.logbook.",
     .run = find_run};

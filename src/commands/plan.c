@@ -6,22 +6,8 @@
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/options.h"
-#include "core/log.h"
 #include "core/text.h"
 #include "plan/plan.h"
-
-/* Print the times. With plan.machine=auto, a machine.ini that lacks a speed which the run needs is
- * a warning, and the plan has no times. */
-static bool times_print(const struct plan *plan, const struct machine *machine, struct error *error)
-{
-    if (plan_time_print(plan, machine, error))
-        return true;
-    if (error->kind != ERROR_USAGE || strcmp(plan->options.plan.machine, "auto") != 0)
-        return false;
-    log_warn("plan: no times: %s", error->text);
-    error_clear(error);
-    return plan_time_print(plan, NULL, error);
-}
 
 static bool plan_print(const struct options *options, int started, int started_on_node,
                        struct error *error)
@@ -41,7 +27,7 @@ static bool plan_print(const struct options *options, int started, int started_o
         plan_cluster_print(&plan, machine);
         return true;
     }
-    return plan_memory_print(&plan, machine, error) && times_print(&plan, machine, error) &&
+    return plan_memory_print(&plan, machine, error) && plan_time_print(&plan, machine, error) &&
            (options->plan.operations[0] == '\0' ||
             plan_operations_write(&plan, options->plan.operations, error));
 }
@@ -68,17 +54,15 @@ const struct command command_plan = {
     .summary = "memory, communication and time of a run, before it runs",
     .detail =
         "Prints what a rank of the run that the deck describes needs: memory by unit and kind, "
-        "then "
-        "all strategies side by side with the bytes that a rank sends per step and, with "
+        "then all strategies side by side with the bytes that a rank sends per step and, with "
         "plan.memory, the largest train.batch that fits. plan.ranks and plan.node_ranks set the "
         "number of ranks. The data set need not exist, except for folders of images, tar shards "
-        "and arrays, which define the number of classes; data.format=synthetic with data.image and "
-        "data.classes replaces them. The numbers come from the code that allocates, so they are "
-        "those of the run. plan also counts the operations of a step by unit. If `bench device` "
-        "and `bench comm` have measured this machine (plan.machine), it predicts the time of each "
-        "unit, the exposed communication, images per second and the length of epochs. "
+        "and arrays, which define the number of classes; data.format=synthetic with data.image "
+        "and data.classes replaces them. The numbers come from the code that allocates, so they "
+        "are those of the run. plan also counts the operations of a step by unit. If `bench "
+        "device` and `bench comm` have measured this machine (plan.machine), it predicts the time "
+        "of each unit, the exposed communication, images per second and the length of epochs. "
         "plan.cluster=FILE predicts the run on 1 to 4096 ranks of the cluster that the file "
         "describes, with the batch of each rank (train.batch) or the global one "
-        "(train.global_batch). plan.operations=FILE writes the "
-        "kernels of a step as CSV.",
+        "(train.global_batch). plan.operations=FILE writes the kernels of a step as CSV.",
     .run = plan_run};

@@ -13,7 +13,6 @@
 
 #include "app/app.h"
 #include "commands/prediction.h"
-#include "commands/prediction_arrays.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/file.h"
@@ -80,24 +79,6 @@ static void parts_collect(struct prediction *prediction, const char *part, size_
     }
 }
 
-static void line_write(const struct prediction *prediction, const struct prediction_line *line,
-                       FILE *stream)
-{
-    switch (prediction->format) {
-    case OUTPUT_CSV:
-        prediction_write_csv(stream, line);
-        break;
-    case OUTPUT_JSON:
-        prediction_write_json(stream, line);
-        break;
-    case OUTPUT_TABLE:
-        prediction_write_table(stream, line);
-        break;
-    case OUTPUT_ARRAYS:
-        break;
-    }
-}
-
 static struct prediction_line line_of(const struct prediction *prediction)
 {
     const struct inference *inference = prediction->inference;
@@ -117,6 +98,10 @@ static void batch_write(const struct prediction *prediction, const struct batch 
                         const int32_t *predicted, const float *probabilities, FILE *lines,
                         FILE *faults)
 {
+    static void (*const line_write[])(FILE *, const struct prediction_line *) = {
+        [OUTPUT_CSV] = prediction_write_csv,
+        [OUTPUT_JSON] = prediction_write_json,
+        [OUTPUT_TABLE] = prediction_write_table};
     const struct dataset *dataset = &prediction->inference->run.validation.dataset;
     struct prediction_line line = line_of(prediction);
     char name[2 * PATH_MAX];
@@ -140,7 +125,7 @@ static void batch_write(const struct prediction *prediction, const struct batch 
         if (dataset->fault != NULL && dataset->fault[line.record] != NULL)
             fprintf(faults, "%s%c", dataset->fault[line.record], '\0');
         else
-            line_write(prediction, &line, lines);
+            line_write[prediction->format](lines, &line);
     }
 }
 
@@ -177,15 +162,14 @@ static bool is_same_file(const char *path, const struct stat *other)
 static bool output_is_input(const struct prediction *prediction, const struct command_line *line)
 {
     struct stat output;
-    struct arrays_view view;
-    const struct dataset *dataset = &prediction->inference->run.validation.dataset;
+    const struct arrays *arrays = arrays_of(&prediction->inference->run.validation.dataset);
     bool found = false;
     if (stat(prediction->path, &output) != 0 || !S_ISREG(output.st_mode))
         return false;
     for (int i = 0; i < line->operand_count; i++)
         found |= is_same_file(line->operand[i], &output);
-    for (int64_t f = 0; arrays_view(dataset, &view) && f < view.series->count; f++)
-        found |= is_same_file(view.series->file[f].path, &output);
+    for (int64_t f = 0; arrays != NULL && f < arrays->file_count; f++)
+        found |= is_same_file(arrays->file[f].path, &output);
     return found;
 }
 
@@ -330,17 +314,17 @@ const struct command command_predict = {
     .summary = "write predicted classes and probabilities of images or of a split",
     .detail =
         "Predicts image files, the images in folders and their subfolders, and the files in lists "
-        "(*.txt: one name per line, relative to the list's folder), and prints the five "
-        "most probable classes of each file. predict.output=FILE.csv or FILE.json, or "
-        "predict.output=- for CSV on standard output, writes one line for each file instead, with "
-        "its name, the predicted class and the probability of each class. data.skip_broken=on "
-        "skips files that cannot be read, with a warning for each. Model, preprocessing and names "
-        "of classes are those of the checkpoint or of the weights' metadata. Without files, the "
-        "command writes one line for each sample of predict.split, with record, label, predicted "
-        "class and probabilities, as CSV, or as JSON lines if the name of predict.output ends in "
-        ".json. For a regression, it writes the targets and the predicted numbers instead. For "
-        "data.format=arrays, FILE is a file of arrays, a Zarr store or a folder of .npy files, all "
-        "samples of which are predicted, and predict.output=FILE.h5 or FILE.nc writes an HDF5 "
+        "(*.txt: one name per line, relative to the list's folder), and prints the five most "
+        "probable classes of each file. predict.output=FILE.csv or FILE.json, or predict.output=- "
+        "for CSV on standard output, writes one line for each file instead, with its name, the "
+        "predicted class and the probability of each class. data.skip_broken=on skips files that "
+        "cannot be read, with a warning for each. Model, preprocessing and names of classes are "
+        "those of the checkpoint or of the weights' metadata. Without files, the command writes "
+        "one line for each sample of predict.split, with record, label, predicted class and "
+        "probabilities, as CSV, or as JSON lines if the name of predict.output ends in .json. For "
+        "a regression, it writes the targets and the predicted numbers instead. For "
+        "data.format=arrays, FILE is a file of arrays, a Zarr store or a folder of .npy files, "
+        "all samples of which are predicted, and predict.output=FILE.h5 or FILE.nc writes an HDF5 "
         "file with the coordinates of the samples.",
     .run = predict_run,
     .checks_options = true};

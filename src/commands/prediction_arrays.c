@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "commands/prediction_arrays.h"
+#include "commands/prediction.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -9,13 +9,12 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
+#include "core/base.h"
+#include "core/columns.h"
 #include "core/file.h"
 #include "core/hdf5_file.h"
-#include "core/integer.h"
-#include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "core/version.h"
 #include "data/window.h"
 #include "runlog/metrics.h"
 
@@ -91,23 +90,24 @@ static void variable_name(const struct prediction_arrays *self, const struct var
 
 /* Add a variable for each data set of data.y. If the files do not have it, a list of several has
  * one output each. */
-static void values_add(struct prediction_arrays *self, const struct arrays_view *view)
+static void values_add(struct prediction_arrays *self, const struct arrays *arrays)
 {
     const int64_t total = self->inference->run.session.model->classes;
-    const int listed = view->has_targets || view->y_count == total ? view->y_count : 1;
+    const bool has_targets = !self->inference->run.validation.dataset.unlabelled;
+    const int listed = has_targets || arrays->y_count == total ? arrays->y_count : 1;
     int64_t first = 0;
     for (int v = 0; v < listed; v++) {
-        const struct variable *y = &view->y[v];
-        const int64_t outputs = view->has_targets ? y->channels : listed == 1 ? total : 1;
+        const struct variable *y = &arrays->y[v];
+        const int64_t outputs = has_targets ? y->channels : listed == 1 ? total : 1;
         const bool has_outputs =
-            view->has_targets ? y->dimensions == 2 || y->dimensions == 4 : outputs > 1;
+            has_targets ? y->dimensions == 2 || y->dimensions == 4 : outputs > 1;
         char name[ARRAY_NAME] = "prediction";
-        if (listed == view->y_count)
+        if (listed == arrays->y_count)
             variable_name(self, y, name);
         variable_add(self, name, PREDICTION_VALUES, first, outputs, has_outputs);
-        if (view->has_targets)
+        if (has_targets)
             self->variable[self->count - 1].attributes =
-                json_incref(view->grid->array[view->x_count + v].attributes);
+                json_incref(arrays->grid.array[arrays->x_count + v].attributes);
         first += outputs;
     }
 }
@@ -130,13 +130,13 @@ static void class_names_add(struct prediction_arrays *self, const struct dataset
         texts_add(self, "class_names", (const char *const *)dataset->class_name, dataset->classes);
 }
 
-static void variables_set(struct prediction_arrays *self, const struct arrays_view *view)
+static void variables_set(struct prediction_arrays *self, const struct arrays *arrays)
 {
     const struct dataset *dataset = &self->inference->run.validation.dataset;
-    const size_t most = (size_t)larger(view->y_count, 2);
+    const size_t most = (size_t)larger(arrays->y_count, 2);
     self->variable = allocate(most + SOURCES, sizeof *self->variable);
     if (self->inference->run.options.data.task == TASK_REGRESSION) {
-        values_add(self, view);
+        values_add(self, arrays);
         return;
     }
     if (dataset->target.count == 0 || dataset->target_is_class) {
@@ -154,16 +154,16 @@ static void variables_set(struct prediction_arrays *self, const struct arrays_vi
 
 /* Add the record, the file and the number in the file of each sample, if the samples are not those
  * of one whole file. Names that variables or coordinates have are left out. */
-static void sources_add(struct prediction_arrays *self, const struct arrays_view *view)
+static void sources_add(struct prediction_arrays *self, const struct arrays *arrays)
 {
     static const char *const names[SOURCES] = {"record", "file", "file_sample"};
     const struct dataset *dataset = &self->inference->run.validation.dataset;
-    const int64_t files = view->series->count;
+    const int64_t files = arrays->series.count;
     if (dataset->subset == NULL && files == 1)
         return;
     const char **paths = allocate((size_t)files, sizeof *paths);
     for (int64_t f = 0; f < files; f++)
-        paths[f] = view->series->file[f].path;
+        paths[f] = arrays->series.file[f].path;
     for (int s = 0; s < SOURCES; s++) {
         bool is_taken = name_is_taken(self, names[s]);
         for (int n = 0; n < self->predicted * AXES; n++)
@@ -330,7 +330,7 @@ static void offset_warn(const struct prediction_arrays *self, const struct varia
 
 /* Set the coordinates. Leave out those of pixels if the outputs do not have the size of the images,
  * and those with the name of a variable. */
-static void coordinates_set(struct prediction_arrays *self, const struct arrays_view *view)
+static void coordinates_set(struct prediction_arrays *self, const struct arrays *arrays)
 {
     const struct dataset *dataset = &self->inference->run.validation.dataset;
     const struct image_size *output = &self->inference->run.session.model->output;
@@ -340,7 +340,7 @@ static void coordinates_set(struct prediction_arrays *self, const struct arrays_
     for (int v = 0; v < self->count; v++)
         for (enum coordinate_axis axis = 0; axis < AXES; axis++) {
             struct coordinate *to = &self->axes[v * AXES + (int)axis];
-            if ((axis == AXIS_OUTPUTS && (!has_values || self->count != view->y_count)) ||
+            if ((axis == AXIS_OUTPUTS && (!has_values || self->count != arrays->y_count)) ||
                 (resized && (axis == AXIS_ROWS || axis == AXIS_COLUMNS)))
                 continue;
             arrays_coordinate(dataset, axis == AXIS_OUTPUTS ? v : 0, axis, to);
@@ -349,20 +349,20 @@ static void coordinates_set(struct prediction_arrays *self, const struct arrays_
                 *to = (struct coordinate){.values = NULL};
             }
         }
-    for (int v = 1; self->axes[AXIS_SAMPLES].values != NULL && v < view->y_count; v++)
-        if (view->y[v].offset != view->y[0].offset)
-            offset_warn(self, &view->y[0], &view->y[v]);
+    for (int v = 1; self->axes[AXIS_SAMPLES].values != NULL && v < arrays->y_count; v++)
+        if (arrays->y[v].offset != arrays->y[0].offset)
+            offset_warn(self, &arrays->y[0], &arrays->y[v]);
 }
 
 /* Rank 0 only. */
-static bool file_create(struct prediction_arrays *self, const struct arrays_view *view,
+static bool file_create(struct prediction_arrays *self, const struct arrays *arrays,
                         struct error *error)
 {
     int64_t bytes;
-    self->grid = view->grid;
-    coordinates_set(self, view);
+    self->grid = &arrays->grid;
+    coordinates_set(self, arrays);
     self->predicted = self->count;
-    sources_add(self, view);
+    sources_add(self, arrays);
     snprintf(self->part, sizeof self->part, "%s.part", self->path);
     self->descriptor = durable_create(self->part, error);
     return self->descriptor >= 0 &&
@@ -373,17 +373,17 @@ static bool file_create(struct prediction_arrays *self, const struct arrays_view
 bool prediction_arrays_open(struct prediction_arrays *self, const struct inference *inference,
                             const char *path, struct comm *world, struct error *error)
 {
-    struct arrays_view view;
+    const struct arrays *arrays = arrays_of(&inference->run.validation.dataset);
     *self = (struct prediction_arrays){.inference = inference, .path = path, .descriptor = -1};
-    if (!arrays_view(&inference->run.validation.dataset, &view)) {
+    if (arrays == NULL) {
         error_set(error, ERROR_USAGE,
                   "predict.output=%s: an HDF5 file is written for data.format=arrays only: choose "
                   "a name that ends in .csv or .json",
                   path);
     } else {
-        variables_set(self, &view);
+        variables_set(self, arrays);
         if (world->rank == 0)
-            error_defer(file_create(self, &view, error));
+            error_defer(file_create(self, arrays, error));
     }
     return comm_agree(world, error);
 }

@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
-#include "config/command_line.h"
-#include "core/folder.h"
+#include "core/file.h"
 #include "core/launcher.h"
 #include "core/log.h"
 
@@ -17,8 +16,6 @@ static int report_run(int count, char **words)
     static const char name[] = "tools/report.py";
     char script[PATH_MAX];
     struct error error = {0};
-    if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
-        return app_inform(&(struct command_line){.command = command_report.name, .help = true});
     if (launcher_rank() > 0)
         return ERROR_NONE; /* one rank is enough */
     if (!folder_installed(name, script, sizeof script)) {
@@ -47,8 +44,8 @@ const struct command command_report = {
     .detail =
         "Reads run folders, also of interrupted or running runs, and writes one self-contained "
         "HTML file: a summary, curves, step time by phase and unit, memory by unit, sensors, "
-        "metrics of each class, confusion matrix, options, warnings and missing files. The file is "
-        "RUN/report.html, or report.html in the working directory for several runs, or "
+        "metrics of each class, confusion matrix, options, warnings and missing files. The file "
+        "is RUN/report.html, or report.html in the working directory for several runs, or "
         "report.output; its path is printed. report.csv is a table with one row per run. "
         "report.format also writes the log lines and files of another program to each run folder. "
         "The pages of the runs in their log book are updated. The table of find lr instead of a "

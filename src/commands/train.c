@@ -51,8 +51,8 @@ const struct command command_train = {
     .synopsis = "[train] [DECK.ini ...] [section.key=value ...]",
     .summary = "train a model; the default command",
     .detail =
-        "Trains the model of the deck and writes a run folder with the resolved deck, metrics.csv, "
-        "TensorBoard events, checkpoints, the log, result.json, the final and the best "
-        "weights, and a row in the log book. An interrupted run with the same deck resumes from "
-        "its newest valid checkpoint.",
+        "Trains the model of the deck and writes a run folder with the resolved deck, "
+        "metrics.csv, TensorBoard events, checkpoints, the log, result.json, the final and the "
+        "best weights, and a row in the log book. An interrupted run with the same deck resumes "
+        "from its newest valid checkpoint.",
     .run = train_run};

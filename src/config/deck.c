@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "config/option_types.h"
-#include "core/folder.h"
+#include "core/file.h"
 
 /* Decks that are installed with the program. */
 static const char installed_folder[] = "input/";

@@ -5,7 +5,7 @@
 
 #include "config/command_line.h"
 #include "config/option.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/text.h"
 
 /* ---- options that do not apply */

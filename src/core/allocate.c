@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* vasprintf */
+#endif
 #include "core/allocate.h"
 
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +22,25 @@ void *allocate(size_t count, size_t element_bytes)
 char *allocate_copy(const char *text)
 {
     return memcpy(allocate(strlen(text) + 1, 1), text, strlen(text));
+}
+
+char *allocate_text(const char *format, ...)
+{
+    char *text;
+    va_list arguments;
+    va_start(arguments, format);
+    ENSURE_MEMORY(vasprintf(&text, format, arguments) >= 0, "no memory for a text");
+    va_end(arguments);
+    return text;
+}
+
+void owned_free(void *variable)
+{
+    const int reason = errno;
+    void *memory;
+    memcpy(&memory, variable, sizeof memory);
+    free(memory);
+    errno = reason;
 }
 
 void *allocate_resized(void *memory, size_t bytes)

@@ -15,6 +15,14 @@ void *allocate(size_t count, size_t element_bytes);
 /* Return a copy of a text, to be freed by the caller. */
 char *allocate_copy(const char *text);
 
+/* Return a text in the format of printf, to be freed by the caller. */
+char *allocate_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A local pointer whose memory is freed at the end of its scope, where errno is kept:
+ * OWNED char *path = allocate_text("%s/%s", folder, name); */
+#define OWNED __attribute__((cleanup(owned_free)))
+void owned_free(void *variable);
+
 /* Resize memory that a function of this file returned, or NULL. New bytes are not set to zero.
  * Return the memory, which may have moved. */
 void *allocate_resized(void *memory, size_t bytes);

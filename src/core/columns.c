@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/json_value.h"
 #include "core/text.h"
 
 /* ---- files */
@@ -103,7 +102,6 @@ static bool csv_rewrite(const char *path, const char *header, const struct csv_k
 {
     FILE *old = output_file_stream(path, "r");
     struct atomic_file file;
-    char aside[FILE_PATH + 8];
     if (old == NULL && errno == ENOENT)
         return true;
     /* A link is replaced if nothing is kept of it. */
@@ -112,7 +110,7 @@ static bool csv_rewrite(const char *path, const char *header, const struct csv_k
     const int lacking = old != NULL ? columns_lacking(old, header) : 0;
     bool good = false;
     if (lacking < 0 && keep->sets_aside) {
-        snprintf(aside, sizeof aside, "%s.old", path);
+        OWNED char *aside = allocate_text("%s.old", path);
         good = durable_rename(path, aside, error);
     } else if (lacking < 0) {
         error_set(error, ERROR_FILE,
@@ -255,4 +253,84 @@ void columns_to_json(const struct column *columns, const void *row, json_t *obje
                   : column->kind == COLUMN_INTEGER ? json_integer(cell.integer)
                                                    : value_number(cell.number));
     }
+}
+
+/* ---- JSON values */
+
+/* Digits that distinguish any two floats. */
+enum { DIGITS = 9 };
+
+/* jansson calls that create or store a value fail only if memory is short. */
+void value_put(json_t *object, const char *key, json_t *value)
+{
+    ENSURE_MEMORY(value != NULL && json_object_set_new(object, key, value) == 0,
+                  "no memory for JSON");
+}
+
+void value_append(json_t *array, json_t *value)
+{
+    ENSURE_MEMORY(value != NULL && json_array_append_new(array, value) == 0, "no memory for JSON");
+}
+
+json_t *value_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *value_count(int64_t value)
+{
+    return value >= 0 ? json_integer(value) : json_null();
+}
+
+json_t *value_text(const char *text)
+{
+    return text == NULL ? json_null() : value_name(text);
+}
+
+json_t *value_name(const char *text)
+{
+    json_t *value = json_string(text);
+    if (value != NULL)
+        return value;
+    char *plain = allocate_copy(text);
+    for (char *letter = plain; *letter != '\0'; letter++)
+        if ((unsigned char)*letter >= 0x80)
+            *letter = '?';
+    value = json_string(plain);
+    ENSURE_MEMORY(value != NULL, "no memory for JSON");
+    free(plain);
+    return value;
+}
+
+/* Write each array of numbers, such as a row of a matrix, on one line. */
+static void rows_join(char *text)
+{
+    char *to = text;
+    bool quoted = false;
+    for (const char *from = text; *from != '\0'; from++) {
+        if (quoted && *from == '\\')
+            *to++ = *from++;
+        else
+            quoted ^= *from == '"';
+        *to++ = *from;
+        const size_t length = quoted || *from != '[' ? 0 : strspn(from + 1, "0123456789+-.eE, \n");
+        if (length == 0 || from[1 + length] != ']')
+            continue;
+        for (const char *end = from + length; from < end;) {
+            if (*++from > ' ')
+                *to++ = *from;
+            if (*from == ',')
+                *to++ = ' ';
+        }
+    }
+    *to = '\0';
+}
+
+char *value_to_text(json_t *object)
+{
+    char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
+    ENSURE_MEMORY(text != NULL, "no memory for JSON");
+    json_decref(object);
+    rows_join(text);
+    return text;
 }

@@ -88,4 +88,22 @@ MUST_CHECK bool columns_write(const struct column *columns, const void *row, str
 /* Add the values to a JSON object. */
 void columns_to_json(const struct column *columns, const void *row, struct json_t *object);
 
+/* ---- JSON values: jansson calls that abort when memory is short, and conversions to JSON */
+
+/* Add a value; takes ownership of it. */
+void value_put(struct json_t *object, const char *key, struct json_t *value);
+void value_append(struct json_t *array, struct json_t *value);
+
+/* Convert to JSON. NaN, infinity, a negative count and a NULL text become null. */
+struct json_t *value_number(double value);
+struct json_t *value_count(int64_t value);
+struct json_t *value_text(const char *text);
+
+/* Convert a name to a JSON string. In a name that is not valid UTF-8, as a folder's may be, each
+ * non-ASCII byte becomes a question mark. */
+struct json_t *value_name(const char *text);
+
+/* Return the object as text, to be freed by the caller; frees the object. */
+char *value_to_text(struct json_t *object);
+
 #endif

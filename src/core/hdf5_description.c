@@ -14,11 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base.h"
+#include "core/columns.h"
 #include "core/file.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
-#include "core/integer.h"
-#include "core/json_value.h"
 #include "core/text.h"
 
 /* HDF5's limit of compact data is that of a header message, 64 KiB. The values of larger attributes

@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "core/file.h"
 #include "core/text.h"
 

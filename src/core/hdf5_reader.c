@@ -22,9 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "core/file.h"
-#include "core/memory.h"
+#include "core/sensors.h"
 
 extern char **environ;
 

@@ -18,7 +18,7 @@
 #include <sys/types.h>
 
 #include "core/error.h"
-#include "core/open_file.h"
+#include "core/file.h"
 
 struct json_t;
 

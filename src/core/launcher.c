@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/file.h"
 #include "core/text.h"
 
 /* The first row whose variable `rank` is set applies. The launchers of MPI come first because an
@@ -111,14 +112,10 @@ bool launcher_forwards(const char *program)
  * in parentheses and may contain some itself. */
 static bool process_read(long process, char name[NAME_SIZE], long *parent)
 {
-    char path[32], line[256];
-    snprintf(path, sizeof path, "/proc/%ld/stat", process);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    char *begin = fgets(line, sizeof line, file) != NULL ? strchr(line, '(') : NULL;
+    OWNED char *path = allocate_text("/proc/%ld/stat", process);
+    OWNED char *line = text_file_read(path, NULL);
+    char *begin = line != NULL ? strchr(line, '(') : NULL;
     char *end = begin != NULL ? strrchr(begin, ')') : NULL;
-    fclose(file);
     if (end == NULL || sscanf(end + 1, " %*c %ld", parent) != 1)
         return false;
     snprintf(name, NAME_SIZE, "%.*s", (int)(end - begin - 1), begin + 1);

@@ -110,28 +110,23 @@ void log_use_stderr(void)
     state.uses_stderr = true;
 }
 
-/* Keep a line for the log file, if it fits. */
-static void keep_for_file(const char *mark, const char *line)
-{
-    char stamp[40];
-    clock_stamp(stamp, sizeof stamp);
-    const size_t left = sizeof state.early - state.early_used;
-    const int length =
-        snprintf(state.early + state.early_used, left, "%s %s%s\n", stamp, mark, line);
-    if (length > 0 && (size_t)length < left)
-        state.early_used += (size_t)length;
-}
-
-/* Append a line to the file. A failed write is reported once and does not end the run. */
+/* Append a line to the file, or keep it for the file if it fits. A failed write is reported once
+ * and does not end the run. */
 static void append_to_file(const char *mark, const char *line)
 {
     char stamp[40];
     clock_stamp(stamp, sizeof stamp);
-    if (fprintf(state.file, "%s %s%s\n", stamp, mark, line) >= 0)
-        return;
-    fprintf(stderr, "warning: cannot write the log file: %s; the log ends here\n", strerror(errno));
-    fclose(state.file);
-    state.file = NULL;
+    if (state.file == NULL) {
+        const size_t left = sizeof state.early - state.early_used;
+        const int length =
+            snprintf(state.early + state.early_used, left, "%s %s%s\n", stamp, mark, line);
+        state.early_used += length > 0 && (size_t)length < left ? (size_t)length : 0;
+    } else if (fprintf(state.file, "%s %s%s\n", stamp, mark, line) < 0) {
+        fprintf(stderr, "warning: cannot write the log file: %s; the log ends here\n",
+                strerror(errno));
+        fclose(state.file);
+        state.file = NULL;
+    }
 }
 
 static void write_line(FILE *console, const char *mark, const char *format, va_list arguments)
@@ -161,10 +156,7 @@ static void write_line(FILE *console, const char *mark, const char *format, va_l
     pthread_mutex_lock(&state.mutex);
     if (console != NULL)
         print_line(console, mark, line);
-    if (state.file != NULL)
-        append_to_file(mark, line);
-    else
-        keep_for_file(mark, line);
+    append_to_file(mark, line);
     pthread_mutex_unlock(&state.mutex);
 }
 

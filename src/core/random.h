@@ -60,4 +60,9 @@ void random_normal_pair(uint32_t first, uint32_t second, float normal[2]);
 void random_permutation(uint64_t seed, enum random_purpose purpose, uint32_t epoch, uint32_t count,
                         uint32_t *order);
 
+/* Fill order[0..count) as torch.randperm(count, generator=torch.Generator().manual_seed(seed)) on
+ * the CPU. Compared with PyTorch 2.15 (test/vectors/make_torch_permutation.py). Like PyTorch, use
+ * only the lower 32 bits of the seed. count < 2^32. */
+void torch_permutation(uint64_t seed, uint32_t count, uint32_t *order);
+
 #endif

@@ -1,11 +1,39 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Hardware sensors. One table has each sensor's name and aggregation; the columns of monitor.csv,
+/* Memory and CPU time available to this machine or container, resident memory of this process, and
+ * hardware sensors. One table has each sensor's name and aggregation; the columns of monitor.csv,
  * TensorBoard's tags and the summary of a run are made from it. docs/outputs.md explains them.
  * cpu_sensors and the GPU backend fill in readings. */
 #ifndef VITTRAIN_CORE_SENSORS_H
 #define VITTRAIN_CORE_SENSORS_H
 
 #include <stdbool.h>
+#include <stddef.h>
+
+/* Return the available memory in bytes: that of the kernel, limited by the control groups (cgroup
+ * v1 or v2) of this process. Page cache counts as available. 0: unknown. `root` is the prefix of
+ * /proc and /sys; "" except in tests. */
+size_t memory_available(const char *root);
+
+/* Return the free bytes of /dev/shm; -1, with errno, if it cannot be used. */
+double shared_memory_free(void);
+
+/* True if this process can map `bytes` more: its address space may be limited (ulimit -v). */
+bool memory_mappable(size_t bytes);
+
+/* Return the CPU quota of the control groups in CPUs; 1.5 is one and a half. 0: no limit. */
+double cores_quota(const char *root);
+
+/* Return bytes of the resident set: all pages; private ones; those of files and of shared memory;
+ * the peak of all. 0 if the kernel does not report it. */
+size_t resident_now(void);
+size_t resident_private(void);
+size_t resident_shared(void);
+size_t resident_peak(void);
+
+/* Reset the peak. Return false if the kernel does not allow it. */
+bool resident_peak_reset(void);
+
+/* ---- Sensors */
 
 /* SENSOR(enumerator, column, aggregation), in the order of the columns. */
 #define SENSORS(SENSOR)                                                                            \
@@ -53,7 +81,7 @@ void sensor_reading_clear(struct sensor_reading *reading);
 struct cpu_sensors;
 
 /* `of_node`: this process also reads the sensors of the whole node. `root` is the prefix of /proc
- * and /sys; "" except in tests. */
+ * and /sys, which must stay valid; "" except in tests. */
 struct cpu_sensors *cpu_sensors_open(const char *root, bool of_node);
 
 /* Fill in the values of process and cores; unreadable values are unchanged. Numbers of busy cores

@@ -3,7 +3,6 @@
  * times. */
 #include "core/status.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/file.h"
 #include "core/launcher.h"
 
 static struct {
@@ -106,17 +106,13 @@ static void pause_take(int phase, bool is_step)
     const int rank = error_rank() > 0 ? error_rank() : launcher_rank() > 0 ? launcher_rank() : 0;
     if (pause_place.rank >= 0 && pause_place.rank != rank)
         return;
-    char own[300], part[310];
     const struct timespec poll = {.tv_nsec = 10 * 1000 * 1000};
+    struct error error = {0};
     pause_place.phase = -1;
-    /* A reader of the file finds it complete. */
-    snprintf(own, sizeof own, "%s.%d", pause_place.file, rank);
-    snprintf(part, sizeof part, "%s.new", own);
-    FILE *file = fopen(part, "we");
-    const bool written = file != NULL && fprintf(file, "%ld\n", (long)getpid()) > 0;
-    if ((file != NULL && fclose(file) != 0) || !written || rename(part, own) != 0) {
-        fprintf(stderr, "vittrain: debug.pause: cannot write %s: %s; the rank does not wait\n", own,
-                strerror(errno));
+    OWNED char *own = allocate_text("%s.%d", pause_place.file, rank);
+    OWNED char *process = allocate_text("%ld\n", (long)getpid());
+    if (!atomic_file_write(own, process, &error)) {
+        fprintf(stderr, "vittrain: debug.pause: %s; the rank does not wait\n", error.text);
         return;
     }
     fprintf(stderr,

@@ -2,7 +2,7 @@
 /* Version and commit. Only this file is recompiled when the commit changes. */
 #include "config.h"
 
-#include "core/version.h"
+#include "core/base.h"
 
 #include "version_commit.h"
 

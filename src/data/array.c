@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base.h"
 #include "core/file.h"
-#include "core/integer.h"
 #include "data/array_cache.h"
-#include "data/array_value.h"
+#include "data/array_decode.h"
 
 /* The part of a chunk that is in a box, as nested loops over its elements, innermost first. All
  * members are in elements. Dimensions that are contiguous in chunk and memory are one loop. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* An array of numbers in a file: shape, element type, grid of chunks, filters. The index of a file
- * format (array_formats.h) fills in the description; everything else is common to all formats. The
+ * format (array_path.h) fills in the description; everything else is common to all formats. The
  * calling thread reads boxes with pread and decodes them. */
 #ifndef VITTRAIN_DATA_ARRAY_H
 #define VITTRAIN_DATA_ARRAY_H
@@ -9,21 +9,22 @@
 #include <stdint.h>
 
 #include "core/error.h"
-#include "core/open_file.h"
+#include "core/file.h"
 
 enum { ARRAY_DIMENSIONS = 8, ARRAY_FILTERS = 8, ARRAY_MISSING = 4, ARRAY_NAME = 256 };
 
-/* A filter that was applied to a chunk when it was written. */
+/* A filter that was applied to a chunk when it was written: HDF5's registered number, or a negative
+ * number if HDF5 does not have it. Other numbers of HDF5 are filters that are not supported. */
 enum array_filter {
-    ARRAY_DEFLATE, /* in a zlib stream */
-    ARRAY_GZIP,    /* deflate in a gzip stream */
-    ARRAY_SHUFFLE,
-    ARRAY_FLETCHER32,
-    ARRAY_CRC32C,
-    ARRAY_ZSTD,
-    ARRAY_LZ4,       /* as in HDF5: several blocks */
-    ARRAY_LZ4_BLOCK, /* as in Zarr: one block */
-    ARRAY_BLOSC
+    ARRAY_CRC32C = -3,
+    ARRAY_LZ4_BLOCK = -2, /* as in Zarr: one block */
+    ARRAY_GZIP = -1,      /* deflate in a gzip stream */
+    ARRAY_DEFLATE = 1,    /* in a zlib stream */
+    ARRAY_SHUFFLE = 2,
+    ARRAY_FLETCHER32 = 3,
+    ARRAY_BLOSC = 32001,
+    ARRAY_LZ4 = 32004, /* as in HDF5: several blocks */
+    ARRAY_ZSTD = 32015
 };
 
 /* A chunk in the file. An array that is not chunked is one chunk of the array's shape. In a folder:
@@ -70,10 +71,12 @@ struct array {
     bool is_bool;            /* 'u' of one byte, 0 or 1 */
     bool swapped;            /* the byte order is not that of this machine */
     int64_t element_bytes;
+    bool has_shape;  /* shape and filters are known, also if the array cannot be read */
+    bool is_chunked; /* stored in chunks, although one may be the whole array */
     int dimensions;
     int64_t extent[ARRAY_DIMENSIONS], chunk[ARRAY_DIMENSIONS];
     int filter_count;
-    enum array_filter filter[ARRAY_FILTERS];
+    int64_t filter[ARRAY_FILTERS];
     struct array_chunk *chunks; /* [chunk_count], allocated; chunks that are not listed have the
                                  * fill value. Of a folder, array_open lists the files */
     int64_t chunk_count;
@@ -118,7 +121,7 @@ bool array_refuse_empty(struct array *array, struct error *error);
 
 struct json_t;
 
-/* Set the rule from attributes (array_attributes.h) with NetCDF's conventions: scale_factor,
+/* Set the rule from attributes (array_path.h) with NetCDF's conventions: scale_factor,
  * add_offset, _FillValue, missing_value, valid_min, valid_max, valid_range. A scale_factor or
  * add_offset that is not one number is an error. */
 MUST_CHECK bool array_rule_set(struct array *array, const struct json_t *attributes,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 
 enum { BUCKETS = 1024 };
 

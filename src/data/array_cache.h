@@ -10,8 +10,7 @@
 
 #include "core/error.h"
 #include "data/array.h"
-#include "data/array_files.h"
-#include "data/array_filter.h"
+#include "data/array_decode.h"
 
 /* Buffers of a thread while it reads. */
 struct array_reader {

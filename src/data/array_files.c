@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/array_files.h"
+#include "data/array_decode.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/allocate.h"
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "core/file.h"
-#include "core/folder.h"
-#include "core/log.h"
-#include "data/array_value.h"
 
 enum { ENTRY = 16 /* offset and size of a chunk, 8 bytes each */, NAME = 512 /* of a file */ };
 
@@ -97,37 +93,6 @@ void array_missing_write(const struct array *array, char *text, size_t size)
     const int64_t missing = array->files.count - array->chunk_count;
     snprintf(text, missing > 0 ? size : 1, "%lld of %lld %s do not exist", (long long)missing,
              (long long)array->files.count, array->files.sharded ? "shards" : "chunks");
-}
-
-void array_missing_add(struct array_missing *missing, const struct array *array)
-{
-    if (array->files.folder == NULL || array->files.count == array->chunk_count)
-        return;
-    if (missing->count++ == 0)
-        missing->first = array;
-}
-
-bool array_missing_report(const struct array_missing *missing, bool refused, struct error *error)
-{
-    const struct array *array = missing->first;
-    char found[80], others[80] = "", value[80];
-    double fill;
-    if (missing->count == 0)
-        return true;
-    array_missing_write(array, found, sizeof found);
-    if (missing->count > 1)
-        snprintf(others, sizeof others, " (other arrays with missing files: %lld)",
-                 (long long)missing->count - 1);
-    if (refused)
-        return error_set(error, ERROR_DATA,
-                         "%s: '%s': %s%s: copy the store again, or set data.missing=fill to read "
-                         "the fill value",
-                         array->path, array->name, found, others);
-    array_values_convert(array, NULL, 1, (struct array_target){.doubles = &fill}, 0, 1);
-    snprintf(value, sizeof value, isnan(fill) ? "missing (NaN)" : "the fill value %g", fill);
-    log_warn("%s: '%s': %s%s: their values are %s; data.missing=error makes this an error",
-             array->path, array->name, found, others, value);
-    return true;
 }
 
 /* Write the path of the file that holds a chunk. Return the number of the file in the grid of

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/array_filter.h"
+#include "data/array_decode.h"
 
 #include "config.h"
 
 #include <isa-l/igzip_lib.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef HAVE_LIBDEFLATE
@@ -21,8 +22,7 @@
 #endif
 
 #include "core/allocate.h"
-#include "core/crc32c.h"
-#include "core/vectorised.h"
+#include "core/base.h"
 
 static const char too_large[] = "it decodes to more bytes than its shape has";
 static const char wrong_sum[] = "its checksum is wrong: the file is damaged";
@@ -51,18 +51,40 @@ void filter_state_free(struct filter_state *state)
     free(state);
 }
 
-const char *array_filter_name(enum array_filter filter)
+bool filter_find(int64_t filter, char name[FILTER_NAME])
 {
-    static const char *const names[] = {
-        [ARRAY_DEFLATE] = "deflate", [ARRAY_GZIP] = "gzip",
-        [ARRAY_SHUFFLE] = "shuffle", [ARRAY_FLETCHER32] = "fletcher32",
-        [ARRAY_CRC32C] = "crc32c",   [ARRAY_ZSTD] = "zstd",
-        [ARRAY_LZ4] = "lz4",         [ARRAY_LZ4_BLOCK] = "lz4",
-        [ARRAY_BLOSC] = "blosc"};
-    return names[filter];
+    static const struct {
+        int64_t filter;
+        const char *name;
+        bool is_supported;
+    } filters[] = {{ARRAY_CRC32C, "crc32c", true},
+                   {ARRAY_LZ4_BLOCK, "lz4", true},
+                   {ARRAY_GZIP, "gzip", true},
+                   {ARRAY_DEFLATE, "deflate", true},
+                   {ARRAY_SHUFFLE, "shuffle", true},
+                   {ARRAY_FLETCHER32, "fletcher32", true},
+                   {ARRAY_BLOSC, "blosc", true},
+                   {ARRAY_LZ4, "lz4", true},
+                   {ARRAY_ZSTD, "zstd", true},
+                   {4, "szip", false},
+                   {5, "nbit", false},
+                   {6, "scaleoffset", false},
+                   {305, "lzo", false},
+                   {307, "bzip2", false},
+                   {32000, "lzf", false},
+                   {32008, "bitshuffle", false},
+                   {32013, "zfp", false},
+                   {32026, "blosc2", false}};
+    for (size_t n = 0; n < sizeof filters / sizeof filters[0]; n++)
+        if (filters[n].filter == filter) {
+            snprintf(name, FILTER_NAME, "%s", filters[n].name);
+            return filters[n].is_supported;
+        }
+    snprintf(name, FILTER_NAME, "number %lld", (long long)filter);
+    return false;
 }
 
-const char *filter_library_missing(enum array_filter filter)
+const char *filter_library_missing(int64_t filter)
 {
 #ifndef HAVE_ZSTD
     if (filter == ARRAY_ZSTD)
@@ -80,7 +102,7 @@ const char *filter_library_missing(enum array_filter filter)
     return NULL;
 }
 
-bool filter_is_checksum(enum array_filter filter)
+bool filter_is_checksum(int64_t filter)
 {
     return filter == ARRAY_FLETCHER32 || filter == ARRAY_CRC32C;
 }
@@ -94,7 +116,7 @@ static uint32_t little_endian(const uint8_t *from)
 
 #ifdef HAVE_LIBDEFLATE
 /* Return false if the stream cannot be decoded; the result has no reason. */
-static bool deflate_undo(struct filter_state *state, enum array_filter filter, const uint8_t *from,
+static bool deflate_undo(struct filter_state *state, int64_t filter, const uint8_t *from,
                          size_t *bytes, uint8_t *to, size_t capacity)
 {
     size_t used, count;
@@ -288,7 +310,7 @@ static bool crc32c_matches(const uint8_t *data, size_t bytes)
     return bytes >= 4 && crc32c_update(0, data, bytes - 4) == little_endian(data + bytes - 4);
 }
 
-const char *filter_undo(struct filter_state *state, enum array_filter filter, size_t element_bytes,
+const char *filter_undo(struct filter_state *state, int64_t filter, size_t element_bytes,
                         const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity)
 {
 #ifdef HAVE_LIBDEFLATE

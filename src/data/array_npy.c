@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/array_formats.h"
-
+/* The index of .npy files: describes the one array of a file. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "core/allocate.h"
 #include "core/file.h"
+#include "data/array_path.h"
 
 enum { PREFIX = 12, MOST_HEADER = 1 << 16 };
 
@@ -44,6 +44,7 @@ static bool shape_read(const char *text, struct array *array, struct error *erro
         good = *text == ',' || *text == ')';
         text += *text == ',';
     }
+    array->has_shape = good;
     return good || array_refuse(array, error, "its header is damaged: copy the file again");
 }
 

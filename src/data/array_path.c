@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,11 +11,16 @@
 #include <unistd.h>
 
 #include "core/file.h"
-#include "core/folder.h"
 #include "core/text.h"
-#include "data/array_formats.h"
 
 const char *const array_hdf5_endings[] = {".h5", ".hdf5", ".he5", ".nc", ".nc4", NULL};
+
+static const char npy[] = ".npy";
+
+static bool is_npy_name(const char *name)
+{
+    return text_ends_with(name, npy);
+}
 
 /* True if a folder is a Zarr store or has .npy files. */
 static bool is_container(const char *folder)
@@ -24,7 +30,7 @@ static bool is_container(const char *folder)
     if (array_zarr_is_store(folder))
         return true;
     while ((name = folder_next(&entries, folder)) != NULL)
-        if (text_ends_with(name, ".npy")) {
+        if (is_npy_name(name)) {
             closedir(entries);
             return true;
         }
@@ -76,11 +82,33 @@ bool array_path_open(struct array_path *self, const char *path, struct hdf5_read
     return error_set(error, ERROR_DATA, "%s is not an HDF5 or NetCDF-4 file", path);
 }
 
-/* True if NAME.npy exists in the folder. */
-static bool has_npy(const char *folder, const char *name, char path[PATH_MAX])
+const char *array_path_format(const struct array_path *self)
 {
-    return snprintf(path, PATH_MAX, "%s/%s.npy", folder, name) < PATH_MAX &&
-           access(path, F_OK) == 0;
+    return self->is_npy                      ? ".npy file"
+           : !self->is_folder                ? "HDF5"
+           : array_zarr_is_store(self->path) ? "Zarr store"
+                                             : "folder of .npy files";
+}
+
+void array_path_close(struct array_path *self)
+{
+    open_file_close(self->file);
+    self->file = NULL;
+}
+
+/* ---- arrays ---- */
+
+/* Write "FOLDER/NAME" and an ending. Return false if it is too long. */
+static bool member_path(const struct array_path *self, const char *name, const char *ending,
+                        char path[PATH_MAX])
+{
+    return snprintf(path, PATH_MAX, "%s/%s%s", self->path, name, ending) < PATH_MAX;
+}
+
+/* True if NAME.npy exists in the folder. */
+static bool has_npy(const struct array_path *self, const char *name, char path[PATH_MAX])
+{
+    return member_path(self, name, npy, path) && access(path, F_OK) == 0;
 }
 
 /* True if a .npy file is NAME.npy or NAME. */
@@ -89,7 +117,7 @@ static bool is_npy_of(const char *path, const char *name)
     const char *base = text_base_name(path);
     const size_t length = strlen(name);
     return strncmp(base, name, length) == 0 &&
-           (base[length] == '\0' || strcmp(base + length, ".npy") == 0);
+           (base[length] == '\0' || strcmp(base + length, npy) == 0);
 }
 
 bool array_path_has(const struct array_path *self, const char *name)
@@ -100,9 +128,8 @@ bool array_path_has(const struct array_path *self, const char *name)
         return is_npy_of(self->path, name);
     if (!self->is_folder)
         return hdf5_object_find(self->reader, name, &object);
-    return has_npy(self->path, name, path) ||
-           (snprintf(path, sizeof path, "%s/%s", self->path, name) < PATH_MAX &&
-            access(path, F_OK) == 0);
+    return has_npy(self, name, path) ||
+           (member_path(self, name, "", path) && access(path, F_OK) == 0);
 }
 
 bool array_path_array(const struct array_path *self, const char *name, struct array *array,
@@ -117,8 +144,8 @@ bool array_path_array(const struct array_path *self, const char *name, struct ar
                           "without .npy; for several arrays, set data.root to their folder",
                           name, self->path));
     if (!self->is_folder)
-        return array_hdf5_open(self->reader, name, self->path, self->file, array, error);
-    if (has_npy(self->path, name, path)) {
+        return array_hdf5_open(self, name, array, error);
+    if (has_npy(self, name, path)) {
         const bool good = array_npy_open(path, name, array, error);
         array->path = self->path;
         return good;
@@ -126,8 +153,111 @@ bool array_path_array(const struct array_path *self, const char *name, struct ar
     return array_zarr_open(self->path, name, array, error);
 }
 
-void array_path_close(struct array_path *self)
+/* ---- the list of arrays ---- */
+
+/* Add the name of a .npy file without its ending. */
+static void npy_add(struct listing *names, const char *path)
 {
-    open_file_close(self->file);
-    self->file = NULL;
+    char name[PATH_MAX];
+    snprintf(name, sizeof name, "%s", text_base_name(path));
+    if (is_npy_name(name))
+        name[strlen(name) - strlen(npy)] = '\0';
+    listing_add(names, name);
+}
+
+static bool npy_folder_list(const char *folder, struct listing *names, struct error *error)
+{
+    struct listing files = {0};
+    const bool good = listing_read(folder, NULL, &files, is_npy_name, error);
+    for (size_t n = 0; n < files.count; n++)
+        npy_add(names, files.names[n]);
+    listing_free(&files);
+    return good;
+}
+
+/* Add the arrays of a Zarr group, whose name is "" or ends with a slash. */
+static bool group_list(const struct array_path *self, const char *group, int depth,
+                       struct listing *names, struct error *error)
+{
+    enum { DEEPEST = 32 };
+    char path[PATH_MAX], name[PATH_MAX];
+    struct listing folders = {0};
+    bool good =
+        !member_path(self, group, "", path) || listing_read(path, &folders, NULL, NULL, error);
+    for (size_t n = 0; good && n < folders.count; n++) {
+        const int length = snprintf(name, sizeof name, "%s%s", group, folders.names[n]);
+        if (length + 1 >= (int)sizeof name || !member_path(self, name, "", path) ||
+            depth == DEEPEST)
+            continue;
+        if (array_zarr_is_array(path))
+            listing_add(names, name);
+        else if (array_zarr_is_store(path))
+            good = group_list(self, strcat(name, "/"), depth + 1, names, error);
+    }
+    listing_free(&folders);
+    return good;
+}
+
+bool array_path_list(const struct array_path *self, struct listing *names, struct error *error)
+{
+    const char *name;
+    json_t *description;
+    struct hdf5_object object;
+    if (self->is_npy) {
+        npy_add(names, self->path);
+    } else if (self->is_folder && array_zarr_is_array(self->path)) {
+        listing_add(names, "");
+    } else if (self->is_folder) {
+        return array_zarr_is_store(self->path) ? group_list(self, "", 0, names, error)
+                                               : npy_folder_list(self->path, names, error);
+    } else {
+        json_object_foreach(self->reader->objects, name, description)
+        {
+            if (hdf5_object_find(self->reader, name, &object) && object.kind != HDF5_GROUP)
+                listing_add(names, name);
+        }
+    }
+    return true;
+}
+
+/* ---- attributes ---- */
+
+json_t *array_attributes(const struct array_path *source, const char *array)
+{
+    char folder[PATH_MAX];
+    if (source->file != NULL)
+        return json_incref((json_t *)hdf5_attributes(source->reader, array));
+    return source->is_folder && member_path(source, array, "", folder)
+               ? array_zarr_attributes(folder)
+               : NULL;
+}
+
+bool array_attribute_describes(const char *name)
+{
+    static const char *const names[] = {
+        "CLASS",       "NAME",          HDF5_SCALE_USES,    HDF5_SCALES,    ZARR_DIMENSIONS,
+        "_FillValue",  "missing_value", "scale_factor",     "add_offset",   "_Unsigned",
+        "valid_range", "valid_min",     "valid_max",        "dtype",        "coordinates",
+        "bounds",      "grid_mapping",  "DIMENSION_LABELS", "_NCProperties"};
+    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
+        if (strcmp(name, names[n]) == 0)
+            return false;
+    return strncmp(name, "_Netcdf4", strlen("_Netcdf4")) != 0;
+}
+
+const char *array_attribute_text(const json_t *attributes, const char *name)
+{
+    const json_t *value = json_object_get(attributes, name);
+    const char *text = json_string_value(json_is_array(value) ? json_array_get(value, 0) : value);
+    return text != NULL ? text : "";
+}
+
+int array_attribute_numbers(const json_t *value, double *numbers, int most)
+{
+    const size_t size = json_is_array(value) ? json_array_size(value) : 1;
+    int count = 0;
+    for (size_t n = 0; n < size && count < most; n++)
+        count +=
+            hdf5_real(json_is_array(value) ? json_array_get(value, n) : value, numbers + count);
+    return count;
 }

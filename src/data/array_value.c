@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/array_value.h"
+#include "data/array_decode.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -7,9 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/integer.h"
-#include "core/vectorised.h"
-#include "data/array_attributes.h"
+#include "core/base.h"
+#include "data/array_path.h"
 
 enum { BLOCK = 512, TILE = 4096 };
 

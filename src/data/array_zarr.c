@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/array_formats.h"
-
+/* The index of Zarr stores of versions 2 and 3 in folders: describes their arrays. */
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
@@ -13,7 +12,8 @@
 #include "core/allocate.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "data/array_value.h"
+#include "data/array_decode.h"
+#include "data/array_path.h"
 
 static const struct {
     const char *name;
@@ -119,8 +119,8 @@ static bool shape_set(struct array *array, const json_t *shape, const json_t *ch
     }
     if (!integers_read(shape, array->dimensions, array->extent))
         return damaged(array, "shape", error);
-    return integers_read(chunk, array->dimensions, array->chunk) ||
-           damaged(array, "shape of chunks", error);
+    array->has_shape = integers_read(chunk, array->dimensions, array->chunk);
+    return array->has_shape || damaged(array, "shape of chunks", error);
 }
 
 /* Set the fill value from a number, a Boolean, a text such as "NaN", or the bits of a number such
@@ -423,6 +423,7 @@ bool array_zarr_open(const char *path, const char *name, struct array *array, st
     array_begin(array, path, name, NULL, NULL);
     const int length = snprintf(folder, sizeof folder, "%s/%s", path, name);
     array->files.folder = allocate_copy(folder);
+    array->is_chunked = true;
     if (length >= (int)sizeof folder)
         return array_refuse(array, error, "the path is too long");
     return metadata_read(array, error) && array_open(array, error) &&

@@ -9,61 +9,15 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/log.h"
-#include "core/text.h"
-#include "core/vectorised.h"
 #include "data/array_cache.h"
 #include "data/arrays.h"
-#include "data/arrays_open.h"
 #include "data/listing.h"
 #include "data/sampler.h"
 #include "data/window.h"
 
-/* ---- variables ---- */
-
-static bool variables_list(const struct options *options, struct arrays *self, struct error *error)
-{
-    if (options->data.root[0] == '\0')
-        return error_set(error, ERROR_USAGE, "data.format=arrays needs data.root");
-    if (options->data.x[0] == '\0' || options->data.y[0] == '\0')
-        return error_set(error, ERROR_USAGE,
-                         "data.format=arrays needs data.x and data.y: `vittrain data describe "
-                         "FILE` lists the data sets of a file");
-    return variables_parse("data.x", options->data.x, &self->x, &self->x_count, error) &&
-           variables_parse("data.y", options->data.y, &self->y, &self->y_count, error);
-}
-
-static int compare_times(const void *left, const void *right)
-{
-    const struct series_file *a = &((const struct arrays_file *)left)->times;
-    const struct series_file *b = &((const struct arrays_file *)right)->times;
-    const double one = time_decode(&a->units, a->time[0]);
-    const double other = time_decode(&b->units, b->time[0]);
-    return one != other ? (one > other) - (one < other) : strcmp(a->path, b->path);
-}
-
-/* Make series of the open files. Those of one series are ordered by time. */
-static bool series_make(struct dataset *dataset, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    struct file_series *series = &self->series;
-    int64_t timed = 0;
-    for (int64_t f = 0; f < self->file_count; f++)
-        timed += self->file[f].times.time != NULL;
-    if (series->joined && timed == self->file_count && !series->counts)
-        qsort(self->file, (size_t)self->file_count, sizeof *self->file, compare_times);
-    for (int64_t f = 0; f < self->file_count; f++)
-        file_series_add(series, &self->file[f].times);
-    if (!file_series_pair(series, !dataset->held_out, error))
-        return false;
-    dataset->count = series->records;
-    dataset->has_offsets = arrays_samples_at_ends(series) > 0;
-    if (dataset->has_offsets && timed == 0 && !dataset->held_out)
-        log_info("offsets (@) count samples: %s has no coordinate of its samples such as 'time'",
-                 self->file[0].path);
-    return true;
-}
+/* ---- targets in memory ---- */
 
 /* Read the targets of records [begin, end) of a variable, `outputs` numbers apart. */
 static bool targets_of(const struct arrays *self, int number, int64_t begin, int64_t end,
@@ -203,26 +157,6 @@ static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
 
 /* ---- the data set ---- */
 
-static bool files_open(struct dataset *dataset, const struct options *options,
-                       enum data_split split, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    char *names = arrays_names(self);
-    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
-    const bool all = options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL;
-    self->file = allocate((size_t)self->files.count, sizeof *self->file);
-    const bool good = (!all || arrays_open_split(dataset, options, &reader, SPLIT_TRAIN, error)) &&
-                      arrays_open_split(dataset, options, &reader, all ? SPLIT_TEST : split, error);
-    hdf5_reader_close(&reader);
-    free(names);
-    const bool refused = options->data.missing == MISSING_ERROR;
-    return good &&
-           ((dataset->held_out && !refused) ||
-            array_missing_report(&self->missing, refused, error)) &&
-           series_make(dataset, error) &&
-           (self->has_planes || dataset->unlabelled || targets_read(dataset, error));
-}
-
 static bool arrays_open(const struct options *options, enum data_split split,
                         struct dataset *dataset, struct error *error)
 {
@@ -234,20 +168,19 @@ static bool arrays_open(const struct options *options, enum data_split split,
     ENSURE(file_series_use(&self->series, 0, false), "no room for an offset");
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
-    struct arrays_view view;
-    if (!variables_list(options, self, error) ||
+    if (!variables_parse(self, options, error) ||
         !array_path_find(options->data.root, &self->files, dataset->comm, error) ||
-        !files_open(dataset, options, split, error))
+        !arrays_open_files(dataset, options, split, error) ||
+        (!self->has_planes && !dataset->unlabelled && !targets_read(dataset, error)))
         return false;
     const int64_t compared = listing_compared(self->file_count, dataset->ranks);
     for (int64_t i = 0; i < compared; i++)
         dataset->seen =
             listing_sum_size(dataset->seen, self->file[i * self->file_count / compared].path);
-    variables_list_wide(self->x, self->x_count, dataset->channel_is_wide);
+    variables_list_wide(self->variable, self->x_count, dataset->channel_is_wide);
     variables_list_wide(self->y, self->y_count, dataset->target_is_wide);
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
-    if (!arrays_view(dataset, &view) ||
-        !arrays_targets_use(dataset, options, &view, training, &self->target, &self->label, error))
+    if (!arrays_targets_use(dataset, options, training, error))
         return false;
     if (dataset->has_offsets)
         self->grid.step = self->series.step;
@@ -260,10 +193,8 @@ static bool arrays_open(const struct options *options, enum data_split split,
     if (training && options->train.row_weight == ROW_WEIGHT_LATITUDE &&
         !arrays_row_weights(dataset, &dataset->row_weights, error))
         return false;
-    for (int v = 0; training && v < self->x_count; v++)
-        variable_log(&self->x[v], "data.x");
-    for (int v = 0; training && v < self->y_count; v++)
-        variable_log(&self->y[v], "data.y");
+    for (int v = 0; training && v < self->x_count + self->y_count; v++)
+        variable_log(&self->variable[v]);
     return true;
 }
 
@@ -278,25 +209,24 @@ VECTORISED static bool values_are_finite(const float *values, int64_t count)
     return infinite == 0;
 }
 
-/* Read the window at (top, left) of variables of a record into `to`. Values after the end of the
- * series are NaN. */
-static bool planes_read(const struct dataset *dataset, const struct variable *variables, int count,
-                        int64_t record, int64_t top, int64_t left, float *to, struct error *error)
+/* Read the window at (top, left) of the variables [first, end) of a record into `to`. Values after
+ * the end of the series are NaN. */
+static bool planes_read(const struct dataset *dataset, int first, int end, int64_t record,
+                        int64_t top, int64_t left, float *to, struct error *error)
 {
     const struct arrays *self = dataset->self;
-    const double *origin = variables == self->x ? dataset->channel_origin : dataset->target_origin;
+    const double *origin = first == 0 ? dataset->channel_origin : dataset->target_origin;
     const int64_t height = dataset->height, width = dataset->width;
-    for (int v = 0; v < count; v++) {
-        const struct variable *variable = &variables[v];
+    for (int v = first; v < end; v++) {
+        const struct variable *variable = &self->variable[v];
         const int64_t values = variable->channels * height * width;
         int64_t sample;
         const int64_t file = file_series_find(&self->series, record, variable->offset, &sample);
         const struct array_box box = variable_window(variable, sample, top, left, height, width);
-        const int number = variables == self->x ? v : self->x_count + v;
         for (int64_t i = 0; file < 0 && i < values; i++)
             to[i] = NAN;
-        if (file >= 0 && !variable_read(variable, &self->file[file].array[number], &box,
-                                        height * width, origin, to, error))
+        if (file >= 0 && !variable_read(variable, &self->file[file].array[v], &box, height * width,
+                                        origin, to, error))
             return false;
         value_transform_apply(variable->transform, to, values);
         if (!dataset->is_finite && !values_are_finite(to, values))
@@ -338,7 +268,7 @@ static bool arrays_read(struct dataset *dataset, int64_t record, int64_t top, in
     const struct arrays *self = dataset->self;
     float *target = dataset_targets(dataset, values);
     *label = self->label != NULL ? self->label[record] : 0;
-    if (!planes_read(dataset, self->x, self->x_count, record, top, left, values, error))
+    if (!planes_read(dataset, 0, self->x_count, record, top, left, values, error))
         return false;
     for (int64_t i = 0;
          dataset->unlabelled && i < (int64_t)(target_bytes(&dataset->target) / sizeof *target); i++)
@@ -347,7 +277,8 @@ static bool arrays_read(struct dataset *dataset, int64_t record, int64_t top, in
         memcpy(target, self->target + record * dataset->target.count,
                (size_t)dataset->target.count * sizeof *target);
     return !self->has_planes ||
-           (planes_read(dataset, self->y, self->y_count, record, top, left, target, error) &&
+           (planes_read(dataset, self->x_count, self->x_count + self->y_count, record, top, left,
+                        target, error) &&
             (!dataset->target_is_class || pixel_classes_check(dataset, record, target, error)));
 }
 
@@ -402,19 +333,9 @@ static void arrays_span(const struct dataset *dataset, int64_t record, double sp
     }
 }
 
-bool arrays_view(const struct dataset *dataset, struct arrays_view *view)
+const struct arrays *arrays_of(const struct dataset *dataset)
 {
-    const struct arrays *self = dataset->self;
-    if (dataset->format != &dataset_arrays)
-        return false;
-    *view = (struct arrays_view){.x = self->x,
-                                 .y = self->y,
-                                 .x_count = self->x_count,
-                                 .y_count = self->y_count,
-                                 .has_targets = !dataset->unlabelled,
-                                 .series = &self->series,
-                                 .grid = &self->grid};
-    return true;
+    return dataset->format == &dataset_arrays ? dataset->self : NULL;
 }
 
 bool arrays_check_grid(struct dataset *dataset, const char *text, const char *path,
@@ -449,8 +370,7 @@ static void arrays_close(struct dataset *dataset)
     free(self->file);
     file_series_close(&self->series);
     grid_close(&self->grid);
-    free(self->x);
-    free(self->y);
+    free(self->variable);
     free(self->target);
     free(self->label);
     free(self);

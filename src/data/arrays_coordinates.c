@@ -15,30 +15,30 @@
 void arrays_coordinate(const struct dataset *dataset, int y, enum coordinate_axis axis,
                        struct coordinate *to)
 {
-    struct arrays_view view;
+    const struct arrays *self = arrays_of(dataset);
     *to = (struct coordinate){.values = NULL};
-    if (!arrays_view(dataset, &view))
+    if (self == NULL)
         return;
-    for (int64_t f = 0; axis == AXIS_SAMPLES && f < view.series->count; f++)
-        if (view.series->file[f].time == NULL)
+    for (int64_t f = 0; axis == AXIS_SAMPLES && f < self->series.count; f++)
+        if (self->series.file[f].time == NULL)
             return;
-    const int number = axis == AXIS_OUTPUTS ? view.x_count + y : 0;
-    const int rows = view.grid->array[0].rows;
-    if (number >= view.grid->array_count)
+    const int number = axis == AXIS_OUTPUTS ? self->x_count + y : 0;
+    const int rows = self->grid.array[0].rows;
+    if (number >= self->grid.array_count)
         return;
-    const struct grid_array *array = &view.grid->array[number];
+    const struct grid_array *array = &self->grid.array[number];
     const bool has_outputs = array->dimensions == 2 || array->dimensions == 4;
     const int places[AXES] = {0, rows, rows + 1,
                               has_outputs ? array->rows == 1 ? 3 : 1 : GRID_NONE};
     if (places[axis] != GRID_NONE)
-        to->dimension = grid_dimension(view.grid, number, places[axis]);
+        to->dimension = grid_dimension(&self->grid, number, places[axis]);
     if (to->dimension == NULL || axis != AXIS_SAMPLES)
         return;
     const int64_t records = window_records(dataset), tiles = dataset->count / records;
     to->values = allocate((size_t)records, sizeof *to->values);
     for (int64_t n = 0; n < records; n++)
         to->values[n] =
-            file_series_time(view.series, dataset_record(dataset, tiles * n), view.y[y].offset);
+            file_series_time(&self->series, dataset_record(dataset, tiles * n), self->y[y].offset);
 }
 
 /* ---- latitudes ---- */
@@ -108,12 +108,10 @@ static bool latitudes_check(const struct grid *grid, const struct dimension *row
 static bool latitudes_find(const struct dataset *dataset, const struct dimension **latitudes,
                            struct error *error)
 {
-    struct arrays_view view;
+    const struct arrays *self = dataset->self;
+    const struct grid *grid = &self->grid;
+    const char *x = self->variable[0].name;
     char other[HDF5_NAME];
-    bool good = true;
-    if (!arrays_view(dataset, &view))
-        return true;
-    const struct grid *grid = view.grid;
     const struct dimension *rows = grid_dimension(grid, 0, grid->array[0].rows);
     const struct dimension *columns = grid_dimension(grid, 0, grid->array[0].rows + 1);
     if (rows != NULL && rows->path[0] != '\0' && is_latitude(rows->path, rows->attributes)) {
@@ -122,11 +120,10 @@ static bool latitudes_find(const struct dataset *dataset, const struct dimension
     }
     if (columns != NULL && is_latitude(columns->path, columns->attributes))
         return latitude_refuse(grid->path, columns->path, "it is not that of the rows", error);
-    struct hdf5_reader reader = {
-        .kind = ERROR_DATA, .purpose = "arrays", .datasets = view.x[0].name};
+    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = x};
     struct array_path source;
-    good = array_path_open(&source, grid->path, &reader, error);
-    if (good && other_latitude_find(&source, view.x[0].name, other))
+    bool good = array_path_open(&source, grid->path, &reader, error);
+    if (good && other_latitude_find(&source, x, other))
         good = latitude_refuse(grid->path, other, "it is not that of the rows", error);
     hdf5_reader_close(&reader);
     array_path_close(&source);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/arrays_open.h"
-
+/* Opening of data.format=arrays: the files and their descriptions, which the ranks share. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,18 +8,14 @@
 #include "comm/comm.h"
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "data/array_attributes.h"
 #include "data/array_cache.h"
+#include "data/array_decode.h"
+#include "data/arrays.h"
 
 enum { FILES_EACH = 32 }; /* files that a rank describes, except the last one */
-
-struct variable *arrays_variable(const struct arrays *self, int number)
-{
-    return number < self->x_count ? &self->x[number] : &self->y[number - self->x_count];
-}
 
 int64_t arrays_samples_at_ends(const struct file_series *series)
 {
@@ -42,7 +37,7 @@ static bool variables_resolve(struct arrays *self, const struct options *options
     const bool predicts_beyond =
         allows_none && (options->data.task == TASK_REGRESSION || options->model.head == HEAD_DENSE);
     for (int v = 0; v < self->x_count + self->y_count; v++) {
-        struct variable *variable = arrays_variable(self, v);
+        struct variable *variable = &self->variable[v];
         char name[VARIABLE_TEXT];
         variable_write(variable, name);
         if (variable->offset != 0 && array_path_has(place, name)) {
@@ -50,7 +45,7 @@ static bool variables_resolve(struct arrays *self, const struct options *options
             snprintf(variable->name, sizeof variable->name, "%.*s", (int)sizeof variable->name - 1,
                      name);
         }
-        const bool required = v < self->x_count || !predicts_beyond || variable->offset < 0;
+        const bool required = !variable->is_target || !predicts_beyond || variable->offset < 0;
         if (!file_series_use(&self->series, variable->offset, required))
             return error_set(error, ERROR_USAGE, "data.x and data.y have more than %d offsets (@)",
                              SERIES_OFFSETS);
@@ -59,8 +54,7 @@ static bool variables_resolve(struct arrays *self, const struct options *options
                          options->data.val_from == VAL_FROM_END && !allows_none;
     self->series.is_ordered = !self->series.counts && (self->series.joined || by_time ||
                                                        arrays_samples_at_ends(&self->series) > 0);
-    return variables_transform(options->data.transform, self->x, self->x_count, self->y,
-                               self->y_count, options->data.task != TASK_REGRESSION, error);
+    return variables_transform(self, options, error);
 }
 
 /* Set the shape of the records from the first file. */
@@ -71,26 +65,32 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
     struct target_shape *target = &dataset->target;
     for (int v = 0; v < self->array_count; v++)
         if (!grid_set_order(&self->grid, v, file->array[v].extent, options->data.order,
-                            &arrays_variable(self, v)->channels_last, error) ||
-            !variable_set_shape(arrays_variable(self, v), v < self->x_count ? "data.x" : "data.y",
-                                &file->array[v], error))
+                            &self->variable[v].channels_last, error) ||
+            !variable_set_shape(&self->variable[v], &file->array[v], error))
             return false;
     if (!self->series.counts && !grid_check(&self->grid, error))
         return false;
-    dataset->height = self->x[0].height;
-    dataset->width = self->x[0].width;
+    dataset->height = self->variable[0].height;
+    dataset->width = self->variable[0].width;
     self->has_planes = self->y[0].dimensions > 2;
     target->height = self->has_planes ? dataset->height : 1;
     target->width = self->has_planes ? dataset->width : 1;
-    for (int v = 0; v < self->x_count; v++)
-        if (!variable_add_channels(&self->x[v], &self->x[0], "data.x", &dataset->channels,
-                                   dataset->height, dataset->width, error))
-            return false;
-    for (int v = 0; !dataset->unlabelled && v < self->y_count; v++)
-        if (!variable_add_channels(&self->y[v], self->has_planes ? &self->x[0] : &self->y[0],
-                                   "data.y", &target->count, target->height, target->width, error))
-            return false;
-    variables_list_transforms(self->x, self->x_count, dataset->channels,
+    for (int v = 0; v < self->array_count; v++) {
+        const struct variable *variable = &self->variable[v];
+        const bool is_number = variable->is_target && !self->has_planes;
+        const struct variable *first = is_number ? self->y : self->variable;
+        const int64_t height = is_number ? 1 : dataset->height;
+        const int64_t width = is_number ? 1 : dataset->width;
+        *(variable->is_target ? &target->count : &dataset->channels) += variable->channels;
+        if (variable->height != height || variable->width != width)
+            return error_set(error, ERROR_DATA,
+                             "%s: %s has images of %lldx%lld, %s of %lldx%lld: name data sets with "
+                             "images of the same size",
+                             variable_option(variable), first->name, (long long)height,
+                             (long long)width, variable->name, (long long)variable->height,
+                             (long long)variable->width);
+    }
+    variables_list_transforms(self->variable, self->x_count, dataset->channels,
                               dataset->channel_transform);
     variables_list_transforms(self->y, self->y_count, target->count, dataset->target_transform);
     return true;
@@ -155,7 +155,7 @@ static bool grid_read(struct dataset *dataset, const struct options *options,
     const bool is_first = file == self->file, counts = self->series.counts;
     struct grid *grid = is_first ? &self->grid : &other;
     for (int v = 0; v < self->array_count; v++)
-        grid_add(grid, &file->place, arrays_variable(self, v)->name, &file->array[v]);
+        grid_add(grid, &file->place, self->variable[v].name, &file->array[v]);
     for (int n = 0; counts && n < grid->dimension_count; n++)
         grid->dimension[n].kind = DIMENSION_UNKNOWN;
     const bool good = (is_first ? shape_set(dataset, options, file, error)
@@ -173,8 +173,7 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
     const int count = self->array_count;
     for (; file->opened < count; file->opened++) {
         struct array *array = &file->array[file->opened];
-        if (!array_path_array(&file->place, arrays_variable(self, file->opened)->name, array,
-                              error)) {
+        if (!array_path_array(&file->place, self->variable[file->opened].name, array, error)) {
             file->is_empty = array->is_empty && file->opened < self->x_count;
             array_close(array);
             return false;
@@ -183,20 +182,19 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
     if (!grid_read(dataset, options, file, error))
         return false;
     for (int v = 0; v < count; v++) {
-        const bool is_x = v < self->x_count;
-        const struct variable *variable = arrays_variable(self, v);
+        const struct variable *variable = &self->variable[v];
         if (!variable_agrees(variable, &file->array[v]))
             return error_set(error, ERROR_DATA,
                              "%s: the shape of %s=%s does not match that of %s: use data sets of "
                              "the same shape",
-                             file->path, is_x ? "data.x" : "data.y", variable->name,
+                             file->path, variable_option(variable), variable->name,
                              self->file[0].path);
         if (file->array[v].extent[0] != file->array[0].extent[0])
             return error_set(error, ERROR_DATA,
                              "%s: %s=%s has %lld samples, and data.x=%s has %lld: use data sets of "
                              "the same number of samples",
-                             file->path, is_x ? "data.x" : "data.y", variable->name,
-                             (long long)file->array[v].extent[0], self->x[0].name,
+                             file->path, variable_option(variable), variable->name,
+                             (long long)file->array[v].extent[0], self->variable[0].name,
                              (long long)file->array[0].extent[0]);
     }
     const int64_t samples = file->array[0].extent[0];
@@ -205,38 +203,6 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
                      "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s; "
                      "data.join=on makes the files one series",
                      file->path, (long long)samples, options->data.x, options->data.y);
-}
-
-/* Compare the names of classes with those of the first file. */
-static bool class_names_compare(const struct dataset *dataset, const struct listing *names,
-                                const char *path, struct error *error)
-{
-    const struct arrays *self = dataset->self;
-    for (size_t c = 0; c < names->count; c++)
-        if ((int64_t)c >= dataset->classes || strcmp(dataset->class_name[c], names->names[c]) != 0)
-            return error_set(error, ERROR_DATA,
-                             "%s: class %zu is '%s' in the attribute class_names, but the first "
-                             "file %s has other names: make them the same",
-                             path, c, names->names[c], self->file[0].path);
-    return true;
-}
-
-/* Read the names of classes. Later files have the names of the first one, or none. */
-static bool class_names_read(struct dataset *dataset, const struct arrays_file *file,
-                             struct error *error)
-{
-    const struct arrays *self = dataset->self;
-    struct listing names = {0};
-    bool good = array_class_names(&file->place, self->y[0].name, &names, error);
-    if (good && file != self->file) {
-        good = class_names_compare(dataset, &names, file->path, error);
-    } else if (good && names.count > 0) {
-        dataset->classes = (int64_t)names.count;
-        dataset->class_name = names.names;
-        names = (struct listing){0};
-    }
-    listing_free(&names);
-    return good;
 }
 
 /* Decide if the files have data.y. allows_none: they need not have it. */
@@ -265,7 +231,7 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     }
     return file_arrays(dataset, options, file, error) &&
            (dataset->unlabelled || options->data.task == TASK_REGRESSION ||
-            class_names_read(dataset, file, error));
+            arrays_class_names(dataset, file, error));
 }
 
 void arrays_file_close(struct arrays_file *file)
@@ -422,7 +388,7 @@ static bool first_open(struct dataset *dataset, const struct options *options,
 /* ---- splits ---- */
 
 /* Append a file that all ranks know. Update the properties of the series: units of time, types of
- * variables, missing values. */
+ * variables. */
 static void file_use(struct arrays *self, struct arrays_file *described)
 {
     struct file_series *series = &self->series;
@@ -436,15 +402,14 @@ static void file_use(struct arrays *self, struct arrays_file *described)
         snprintf(series->name, sizeof series->name, "%s", file->time_name);
     }
     for (int v = 0; v < file->opened; v++) {
-        struct variable *variable = arrays_variable(self, v);
+        struct variable *variable = &self->variable[v];
         variable->is_wide |=
             variable->transform == TRANSFORM_NONE && array_is_wide(&file->array[v]);
-        if (arrays_first_of(file, v) == v)
-            array_missing_add(&self->missing, &file->array[v]);
     }
 }
 
-bool arrays_open_split(struct dataset *dataset, const struct options *options,
+/* Describe the files of a split and append them to self->file. */
+static bool split_open(struct dataset *dataset, const struct options *options,
                        struct hdf5_reader *reader, enum data_split split, struct error *error)
 {
     struct arrays *self = dataset->self;
@@ -499,16 +464,100 @@ bool arrays_open_split(struct dataset *dataset, const struct options *options,
     return good;
 }
 
-char *arrays_names(const struct arrays *self)
+/* ---- all files ---- */
+
+/* List the data sets that both options may name, for the HDF5 reader. Freed by the caller. */
+static char *names_list(const struct arrays *self)
 {
+    const char *x = self->variable[0].name;
     struct text_stream names;
     text_stream_open(&names);
     for (int v = 0; v < self->x_count + self->y_count; v++) {
         char name[VARIABLE_TEXT];
-        variable_write(arrays_variable(self, v), name);
-        fprintf(names.stream, "%s%s,%s", v > 0 ? "," : "", arrays_variable(self, v)->name, name);
+        variable_write(&self->variable[v], name);
+        fprintf(names.stream, "%s,%s,", self->variable[v].name, name);
     }
-    fprintf(names.stream, ",%.*stime", (int)(text_base_name(self->x[0].name) - self->x[0].name),
-            self->x[0].name);
+    fprintf(names.stream, "%.*stime", (int)(text_base_name(x) - x), x);
     return text_stream_close(&names);
+}
+
+/* Log a warning if files of chunks do not exist, or set an error if that is refused. */
+static bool missing_report(const struct arrays *self, bool refused, struct error *error)
+{
+    const struct array *first = NULL;
+    int64_t others = 0;
+    char found[80], more[80] = "", value[80];
+    double fill;
+    for (int64_t f = 0; f < self->file_count; f++)
+        for (int v = 0; v < self->file[f].opened; v++) {
+            const struct array *array = &self->file[f].array[v];
+            if (array->files.folder == NULL || array->files.count == array->chunk_count ||
+                arrays_first_of(&self->file[f], v) != v)
+                continue;
+            others += first != NULL;
+            first = first != NULL ? first : array;
+        }
+    if (first == NULL)
+        return true;
+    array_missing_write(first, found, sizeof found);
+    if (others > 0)
+        snprintf(more, sizeof more, " (other arrays with missing files: %lld)", (long long)others);
+    if (refused)
+        return error_set(error, ERROR_DATA,
+                         "%s: '%s': %s%s: copy the store again, or set data.missing=fill to read "
+                         "the fill value",
+                         first->path, first->name, found, more);
+    array_values_convert(first, NULL, 1, (struct array_target){.doubles = &fill}, 0, 1);
+    snprintf(value, sizeof value, isnan(fill) ? "missing (NaN)" : "the fill value %g", fill);
+    log_warn("%s: '%s': %s%s: their values are %s; data.missing=error makes this an error",
+             first->path, first->name, found, more, value);
+    return true;
+}
+
+static int compare_times(const void *left, const void *right)
+{
+    const struct series_file *a = &((const struct arrays_file *)left)->times;
+    const struct series_file *b = &((const struct arrays_file *)right)->times;
+    const double one = time_decode(&a->units, a->time[0]);
+    const double other = time_decode(&b->units, b->time[0]);
+    return one != other ? (one > other) - (one < other) : strcmp(a->path, b->path);
+}
+
+/* Make series of the open files. Those of one series are ordered by time. */
+static bool series_make(struct dataset *dataset, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct file_series *series = &self->series;
+    int64_t timed = 0;
+    for (int64_t f = 0; f < self->file_count; f++)
+        timed += self->file[f].times.time != NULL;
+    if (series->joined && timed == self->file_count && !series->counts)
+        qsort(self->file, (size_t)self->file_count, sizeof *self->file, compare_times);
+    for (int64_t f = 0; f < self->file_count; f++)
+        file_series_add(series, &self->file[f].times);
+    if (!file_series_pair(series, !dataset->held_out, error))
+        return false;
+    dataset->count = series->records;
+    dataset->has_offsets = arrays_samples_at_ends(series) > 0;
+    if (dataset->has_offsets && timed == 0 && !dataset->held_out)
+        log_info("offsets (@) count samples: %s has no coordinate of its samples such as 'time'",
+                 self->file[0].path);
+    return true;
+}
+
+bool arrays_open_files(struct dataset *dataset, const struct options *options,
+                       enum data_split split, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    char *names = names_list(self);
+    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
+    const bool all = options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL;
+    self->file = allocate((size_t)self->files.count, sizeof *self->file);
+    const bool good = (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
+                      split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
+    hdf5_reader_close(&reader);
+    free(names);
+    const bool refused = options->data.missing == MISSING_ERROR;
+    return good && ((dataset->held_out && !refused) || missing_report(self, refused, error)) &&
+           series_make(dataset, error);
 }

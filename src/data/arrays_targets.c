@@ -1,26 +1,105 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/arrays.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/allocate.h"
-#include "core/crc32c.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/log.h"
 
 enum { TARGETS_USUAL = 64 };
 
+/* ---- names of classes ---- */
+
+static int name_compare(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+static bool names_check(const char *path, const char *array, const struct listing *names,
+                        struct error *error)
+{
+    char **sorted = allocate(names->count, sizeof *sorted);
+    bool good = true;
+    for (size_t n = 0; n < names->count; n++)
+        sorted[n] = names->names[n];
+    qsort(sorted, names->count, sizeof *sorted, name_compare);
+    for (size_t n = 1; good && n < names->count; n++)
+        if (strcmp(sorted[n - 1], sorted[n]) == 0)
+            good = error_set(error, ERROR_DATA,
+                             "%s: two classes of '%s' have the name '%s': make the names in its "
+                             "attribute class_names distinct",
+                             path, array, sorted[n]);
+    free(sorted);
+    return good;
+}
+
+static bool names_read(const struct array_path *source, const char *array, struct listing *names,
+                       struct error *error)
+{
+    json_t *attributes = array_attributes(source, array);
+    const json_t *list = json_object_get(attributes, "class_names"), *name;
+    size_t n;
+    bool are_texts = json_array_size(list) <= CLASSES_MOST;
+    if (json_is_string(list))
+        listing_add(names, json_string_value(list));
+    json_array_foreach(list, n, name)
+    {
+        are_texts = are_texts && json_is_string(name);
+    }
+    json_array_foreach(are_texts ? list : NULL, n, name)
+    {
+        listing_add(names, json_string_value(name));
+    }
+    json_decref(attributes);
+    return names_check(source->path, array, names, error);
+}
+
+/* Compare the names of classes with those of the first file. */
+static bool class_names_compare(const struct dataset *dataset, const struct listing *names,
+                                const char *path, struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    for (size_t c = 0; c < names->count; c++)
+        if ((int64_t)c >= dataset->classes || strcmp(dataset->class_name[c], names->names[c]) != 0)
+            return error_set(error, ERROR_DATA,
+                             "%s: class %zu is '%s' in the attribute class_names, but the first "
+                             "file %s has other names: make them the same",
+                             path, c, names->names[c], self->file[0].path);
+    return true;
+}
+
+bool arrays_class_names(struct dataset *dataset, const struct arrays_file *file,
+                        struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    struct listing names = {0};
+    bool good = names_read(&file->place, self->y[0].name, &names, error);
+    if (good && file != self->file) {
+        good = class_names_compare(dataset, &names, file->path, error);
+    } else if (good && names.count > 0) {
+        dataset->classes = (int64_t)names.count;
+        dataset->class_name = names.names;
+        names = (struct listing){0};
+    }
+    listing_free(&names);
+    return good;
+}
+
+/* ---- targets ---- */
+
 /* Refuse one image [H, W, C] with its mask [H, W], which would be H samples with W targets, and too
  * many targets of a sample, unless model.classes is their number. */
-static bool shapes_check(const struct arrays_view *view, int64_t model_classes, struct error *error)
+static bool shapes_check(const struct arrays *self, int64_t model_classes, struct error *error)
 {
-    const struct variable *x = &view->x[0];
-    const long long samples = view->series->file[0].samples;
-    for (int v = 0; v < view->y_count; v++) {
-        const struct variable *y = &view->y[v];
+    const struct variable *x = &self->variable[0];
+    const long long samples = self->series.file[0].samples;
+    for (int v = 0; v < self->y_count; v++) {
+        const struct variable *y = &self->y[v];
         const long long outputs = y->channels;
         if (y->dimensions != 2 || model_classes == outputs)
             continue;
@@ -60,12 +139,13 @@ static void classes_name(struct dataset *dataset, int64_t count)
 }
 
 /* Convert the values to labels. */
-static bool labels_set(struct dataset *dataset, const char *y, bool training, const float *values,
-                       int32_t *labels, struct error *error)
+static bool labels_set(struct dataset *dataset, const char *y, bool training, struct error *error)
 {
+    struct arrays *self = dataset->self;
     int64_t classes = 0, least = CLASSES_MOST;
+    self->label = allocate((size_t)dataset->count, sizeof *self->label);
     for (int64_t i = 0; i < dataset->count; i++) {
-        const float label = values[i];
+        const float label = self->target[i];
         if (!(label >= 0 && label < CLASSES_MOST && label == floorf(label)))
             return target_refuse(dataset, i, (double)label,
                                  "is no class (0, 1, ...): set data.task=regression to predict "
@@ -74,10 +154,12 @@ static bool labels_set(struct dataset *dataset, const char *y, bool training, co
         if (dataset->class_name != NULL && label >= (float)dataset->classes)
             return target_refuse(dataset, i, (double)label,
                                  "has no name in the attribute class_names", error);
-        labels[i] = (int32_t)label;
-        classes = larger(classes, labels[i] + 1);
-        least = smaller(least, labels[i]);
+        self->label[i] = (int32_t)label;
+        classes = larger(classes, self->label[i] + 1);
+        least = smaller(least, self->label[i]);
     }
+    free(self->target);
+    self->target = NULL;
     dataset->target = (struct target_shape){0};
     classes_name(dataset, classes);
     if (training && least > 0 && strcmp(dataset->class_name[0], "0") == 0)
@@ -89,8 +171,9 @@ static bool labels_set(struct dataset *dataset, const char *y, bool training, co
 
 /* Check numbers to predict; with data.task=classes, marks of several labels. */
 static bool numbers_check(const struct dataset *dataset, const char *y, bool is_regression,
-                          bool training, const float *values, struct error *error)
+                          bool training, struct error *error)
 {
+    const float *values = ((const struct arrays *)dataset->self)->target;
     const int64_t outputs = dataset->target.count;
     float sum = 0;
     bool is_single = training && !is_regression; /* one label of each sample is set */
@@ -134,69 +217,66 @@ static bool pixel_classes_set(struct dataset *dataset, const struct options *opt
 }
 
 /* Name the outputs, and find the channels of the pixels that are the same variables. */
-static void outputs_name(struct dataset *dataset, const struct arrays_view *view)
+static void outputs_name(struct dataset *dataset)
 {
+    const struct arrays *self = dataset->self;
     const size_t count = (size_t)dataset->target.count;
     int64_t output = 0;
     dataset->target_name = allocate(count, sizeof *dataset->target_name);
     dataset->persistence = allocate(count, sizeof *dataset->persistence);
-    for (int v = 0; v < view->y_count; v++)
-        for (int64_t c = 0; c < view->y[v].channels; c++, output++) {
+    for (int v = 0; v < self->y_count; v++)
+        for (int64_t c = 0; c < self->y[v].channels; c++, output++) {
             char name[ARRAY_NAME];
             int64_t channel = 0;
-            variable_channel_name(&view->y[v], c, name, sizeof name);
+            variable_channel_name(&self->y[v], c, name, sizeof name);
             dataset->target_name[output] = allocate_copy(name);
             dataset->persistence[output] = -1;
-            for (int x = 0; view->y[0].dimensions > 2 && x < view->x_count; x++) {
-                if (view->x[x].offset == 0 && strcmp(view->x[x].name, view->y[v].name) == 0)
+            for (int x = 0; self->has_planes && x < self->x_count; x++) {
+                if (self->variable[x].offset == 0 &&
+                    strcmp(self->variable[x].name, self->y[v].name) == 0)
                     dataset->persistence[output] = channel + c;
-                channel += view->x[x].channels;
+                channel += self->variable[x].channels;
             }
         }
 }
 
-static void checksum_set(struct dataset *dataset, const struct file_series *series,
-                         const float *values)
+static void checksum_set(struct dataset *dataset)
 {
+    const struct arrays *self = dataset->self;
+    const struct file_series *series = &self->series;
     const int64_t outputs = dataset->target.count;
     const int64_t shape[] = {dataset->count, dataset->channels,      dataset->height,
                              dataset->width, dataset->target.height, outputs};
     dataset->sum = crc32c_update(0, shape, sizeof shape);
-    if (values != NULL)
-        dataset->sum = crc32c_update(dataset->sum, values,
-                                     (size_t)(dataset->count * outputs) * sizeof *values);
+    if (self->target != NULL)
+        dataset->sum = crc32c_update(dataset->sum, self->target,
+                                     (size_t)(dataset->count * outputs) * sizeof *self->target);
     if (!series->is_counted)
         dataset->sum =
             crc32c_update(dataset->sum, series->sample,
                           (size_t)(dataset->count * series->offset_count) * sizeof *series->sample);
 }
 
-bool arrays_targets_use(struct dataset *dataset, const struct options *options,
-                        const struct arrays_view *view, bool training, float **values,
-                        int32_t **label, struct error *error)
+bool arrays_targets_use(struct dataset *dataset, const struct options *options, bool training,
+                        struct error *error)
 {
+    struct arrays *self = dataset->self;
     const int64_t outputs = dataset->target.count;
     const bool is_regression = options->data.task == TASK_REGRESSION;
-    const bool has_planes = view->y[0].dimensions > 2;
-    const char *y = view->y[0].name;
-    if (training && !shapes_check(view, options->model.classes, error))
+    const char *y = self->y[0].name;
+    if (training && !shapes_check(self, options->model.classes, error))
         return false;
-    checksum_set(dataset, view->series, *values);
+    checksum_set(dataset);
     if (dataset->unlabelled)
         return true;
-    if (!is_regression && !has_planes && outputs == 1) {
-        *label = allocate((size_t)dataset->count, sizeof **label);
-        const bool good = labels_set(dataset, y, training, *values, *label, error);
-        free(*values);
-        *values = NULL;
-        return good;
-    }
+    if (!is_regression && !self->has_planes && outputs == 1)
+        return labels_set(dataset, y, training, error);
     if (outputs > IMAGE_CHANNELS)
         return error_set(error, ERROR_DATA, "data.y=%s has %lld outputs, and the most is %d",
                          options->data.y, (long long)outputs, IMAGE_CHANNELS);
-    if (!has_planes && !numbers_check(dataset, y, is_regression, training, *values, error))
+    if (!self->has_planes && !numbers_check(dataset, y, is_regression, training, error))
         return false;
-    if (!is_regression && has_planes)
+    if (!is_regression && self->has_planes)
         return pixel_classes_set(dataset, options, error);
     if (dataset->class_name != NULL && dataset->classes != outputs)
         return error_set(error, ERROR_DATA,
@@ -205,6 +285,6 @@ bool arrays_targets_use(struct dataset *dataset, const struct options *options,
                          options->data.y, (long long)outputs, (long long)dataset->classes);
     dataset->classes = outputs;
     dataset->target_normalised = is_regression;
-    outputs_name(dataset, view);
+    outputs_name(dataset);
     return true;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/arrays_variable.h"
+#include "data/arrays.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +18,14 @@ static const char *name_begin(const char *text)
     return *name != '\0' ? name : text;
 }
 
+const char *variable_option(const struct variable *variable)
+{
+    return variable->is_target ? "data.y" : "data.x";
+}
+
 /* Parse "u", "u@+6" or "u@-1". */
-static bool variable_parse(struct variable *variable, const char *option, const char *item,
-                           size_t length, struct error *error)
+static bool variable_parse(struct variable *variable, const char *item, size_t length,
+                           struct error *error)
 {
     char *end, text[OPTION_TEXT];
     snprintf(text, sizeof text, "%.*s", (int)length, item);
@@ -34,74 +39,81 @@ static bool variable_parse(struct variable *variable, const char *option, const 
         return error_set(error, ERROR_USAGE,
                          "%s=%s: after @ there must be a number of samples with a sign, as in "
                          "u@+6 or u@-1",
-                         option, variable->name);
+                         variable_option(variable), variable->name);
     variable->offset = offset;
     *at = '\0';
     return true;
 }
 
-bool variables_parse(const char *option, const char *list, struct variable **variables, int *count,
-                     struct error *error)
+bool variables_parse(struct arrays *self, const struct options *options, struct error *error)
 {
+    const char *const lists[] = {options->data.x, options->data.y};
     size_t length;
-    *count = 0;
-    *variables = calloc(strlen(list) + 1, sizeof **variables);
-    if (*variables == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for the list of %s", option);
-    for (const char *item = text_next_item(list, &length); item != NULL;
-         item = text_next_item(item + length, &length))
-        if (!variable_parse(&(*variables)[(*count)++], option, item, length, error))
-            return false;
-    return *count > 0 || error_set(error, ERROR_USAGE, "%s=%s names no data set", option, list);
-}
-
-/* Set the transform of all variables with a name. Return their number; -1 if they have one. */
-static int transform_set(struct variable *variables, int count, const char *name,
-                         enum value_transform transform)
-{
-    int found = 0;
-    for (int v = 0; v < count; v++) {
-        if (strcmp(variables[v].name, name) != 0)
-            continue;
-        if (variables[v].transform != TRANSFORM_NONE)
-            return -1;
-        variables[v].transform = transform;
-        found++;
+    if (options->data.root[0] == '\0')
+        return error_set(error, ERROR_USAGE, "data.format=arrays needs data.root");
+    if (lists[0][0] == '\0' || lists[1][0] == '\0')
+        return error_set(error, ERROR_USAGE,
+                         "data.format=arrays needs data.x and data.y: `vittrain data describe "
+                         "FILE` lists the data sets of a file");
+    self->variable = allocate(strlen(lists[0]) + strlen(lists[1]) + 2, sizeof *self->variable);
+    self->y = self->variable;
+    for (int n = 0; n < 2; n++) {
+        int *count = n == 0 ? &self->x_count : &self->y_count;
+        for (const char *item = text_next_item(lists[n], &length); item != NULL;
+             item = text_next_item(item + length, &length)) {
+            struct variable *variable = &self->y[(*count)++];
+            variable->is_target = n == 1;
+            if (!variable_parse(variable, item, length, error))
+                return false;
+        }
+        if (*count == 0)
+            return error_set(error, ERROR_USAGE, "%s=%s names no data set",
+                             variable_option(&(struct variable){.is_target = n == 1}), lists[n]);
+        self->y = self->variable + self->x_count;
     }
-    return found;
+    return true;
 }
 
 /* Set the transform of an item such as "log1p:u". */
-static bool transform_parse(const char *item, struct variable *x, int x_count, struct variable *y,
-                            int y_count, bool y_is_class, struct error *error)
+static bool transform_parse(struct arrays *self, const char *item, bool y_is_class,
+                            struct error *error)
 {
     const char *colon = strchr(item, ':');
     const enum value_transform transform =
         value_transform_find(item, colon != NULL ? (size_t)(colon - item) : 0);
+    bool found = false;
     if (transform == TRANSFORM_NONE)
         return error_set(error, ERROR_USAGE,
                          "data.transform=%s must be log1p:NAME, log10:NAME or sqrt:NAME", item);
     const char *name = name_begin(colon + 1);
-    const int in_x = transform_set(x, x_count, name, transform);
-    const int in_y = transform_set(y, y_count, name, transform);
-    if (in_x < 0 || in_y < 0)
-        return error_set(error, ERROR_USAGE,
-                         "data.transform=%s is the second transform of %s: name one", item, name);
-    return (in_x + in_y > 0 && (in_y == 0 || !y_is_class)) ||
-           error_set(error, ERROR_USAGE, "data.transform=%s: %s", item,
-                     in_y > 0 ? "data.y has classes: set data.task=regression"
-                              : "the name is neither in data.x nor in data.y");
+    for (int v = 0; v < self->x_count + self->y_count; v++) {
+        struct variable *variable = &self->variable[v];
+        if (strcmp(variable->name, name) != 0)
+            continue;
+        if (variable->transform != TRANSFORM_NONE)
+            return error_set(error, ERROR_USAGE,
+                             "data.transform=%s is the second transform of %s: name one", item,
+                             name);
+        if (variable->is_target && y_is_class)
+            return error_set(error, ERROR_USAGE,
+                             "data.transform=%s: data.y has classes: set data.task=regression",
+                             item);
+        variable->transform = transform;
+        found = true;
+    }
+    return found ||
+           error_set(error, ERROR_USAGE,
+                     "data.transform=%s: the name is neither in data.x nor in data.y", item);
 }
 
-bool variables_transform(const char *list, struct variable *x, int x_count, struct variable *y,
-                         int y_count, bool y_is_class, struct error *error)
+bool variables_transform(struct arrays *self, const struct options *options, struct error *error)
 {
     char text[OPTION_TEXT];
     size_t length;
-    for (const char *item = text_next_item(list, &length); item != NULL;
+    for (const char *item = text_next_item(options->data.transform, &length); item != NULL;
          item = text_next_item(item + length, &length)) {
         snprintf(text, sizeof text, "%.*s", (int)length, item);
-        if (!transform_parse(text, x, x_count, y, y_count, y_is_class, error))
+        if (!transform_parse(self, text, options->data.task != TASK_REGRESSION, error))
             return false;
     }
     return true;
@@ -119,19 +131,17 @@ void variables_list_transforms(const struct variable *variables, int count, int6
     }
 }
 
-bool variable_set_shape(struct variable *variable, const char *option, const struct array *array,
-                        struct error *error)
+bool variable_set_shape(struct variable *variable, const struct array *array, struct error *error)
 {
     const int64_t *size = array->extent;
     const int dimensions = array->dimensions;
-    const bool is_x = strcmp(option, "data.x") == 0;
     variable->dimensions = dimensions;
-    if (dimensions > 4 || dimensions < (is_x ? 3 : 1))
-        return error_set(
-            error, ERROR_DATA,
-            "%s=%s has %d dimensions: it must be %s[samples, height, width], [samples, "
-            "channels, height, width] or [samples, height, width, channels]",
-            option, variable->name, dimensions, is_x ? "" : "[samples], [samples, outputs], ");
+    if (dimensions > 4 || dimensions < (variable->is_target ? 1 : 3))
+        return error_set(error, ERROR_DATA,
+                         "%s=%s has %d dimensions: it must be %s[samples, height, width], "
+                         "[samples, channels, height, width] or [samples, height, width, channels]",
+                         variable_option(variable), variable->name, dimensions,
+                         variable->is_target ? "[samples], [samples, outputs], " : "");
     const int rows = dimensions == 4 && !variable->channels_last ? 2 : 1;
     variable->height = dimensions < 3 ? 1 : size[rows];
     variable->width = dimensions < 3 ? 1 : size[rows + 1];
@@ -141,25 +151,11 @@ bool variable_set_shape(struct variable *variable, const char *option, const str
     return true;
 }
 
-bool variable_add_channels(const struct variable *variable, const struct variable *first,
-                           const char *option, int64_t *channels, int64_t height, int64_t width,
-                           struct error *error)
-{
-    *channels += variable->channels;
-    if (variable->height == height && variable->width == width)
-        return true;
-    return error_set(error, ERROR_DATA,
-                     "%s: %s has images of %lldx%lld, %s of %lldx%lld: name data sets with images "
-                     "of the same size",
-                     option, first->name, (long long)height, (long long)width, variable->name,
-                     (long long)variable->height, (long long)variable->width);
-}
-
-void variable_log(const struct variable *variable, const char *option)
+void variable_log(const struct variable *variable)
 {
     if (variable->dimensions == 4)
-        log_info("%s=%s: %lld channels of %lldx%lld, order %s", option, variable->name,
-                 (long long)variable->channels, (long long)variable->height,
+        log_info("%s=%s: %lld channels of %lldx%lld, order %s", variable_option(variable),
+                 variable->name, (long long)variable->channels, (long long)variable->height,
                  (long long)variable->width,
                  variable->channels_last ? "hwc; if channels are first, set data.order=chw"
                                          : "chw; if channels are last, set data.order=hwc");

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base.h"
 #include "core/error.h"
-#include "core/integer.h"
 #include "core/random.h"
 
 /* Blocks of the sample's random stream. */

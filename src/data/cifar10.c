@@ -11,10 +11,8 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "core/file.h"
-#include "core/folder.h"
-#include "core/integer.h"
 #include "data/dataset.h"
 #include "data/listing.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/log.h"
 
 bool file_series_use(struct file_series *series, int64_t offset, bool required)

@@ -11,9 +11,8 @@
 
 #include "config/option_types.h"
 #include "core/allocate.h"
-#include "core/json_value.h"
+#include "core/columns.h"
 #include "core/text.h"
-#include "data/array_formats.h"
 
 /* ---- kinds ---- */
 

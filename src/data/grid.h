@@ -6,7 +6,7 @@
 #ifndef VITTRAIN_DATA_GRID_H
 #define VITTRAIN_DATA_GRID_H
 
-#include "data/array_attributes.h"
+#include "data/array_path.h"
 #include "data/file_series.h"
 
 enum dimension_kind {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "core/integer.h"
+#include "core/base.h"
 
 enum { LEVELS = 256, CHANNELS = 3 };
 

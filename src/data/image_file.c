@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/integer.h"
+#include "core/base.h"
 
 enum {
     SIGNATURE_MOST = 12,

@@ -12,7 +12,7 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"

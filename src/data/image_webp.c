@@ -5,7 +5,7 @@
 #include <webp/decode.h>
 #include <webp/demux.h>
 
-#include "core/integer.h"
+#include "core/base.h"
 #include "data/image_file.h"
 
 /* Pixels outside the area that chroma upsampling reads. */

@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 
 #include "core/allocate.h"
-#include "core/crc32c.h"
-#include "core/integer.h"
+#include "core/base.h"
 
 void listing_add(struct listing *listing, const char *name)
 {

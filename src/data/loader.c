@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "core/allocate.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/integer.h"
 #include "core/thread.h"
 
 /* Samples per claim: large compared with the cost of the mutex, small compared with a batch; even,

@@ -11,8 +11,8 @@
 #include "comm/comm.h"
 #include "config/options.h"
 #include "core/allocate.h"
+#include "core/base.h"
 #include "core/file.h"
-#include "core/integer.h"
 #include "core/log.h"
 #include "core/thread.h"
 

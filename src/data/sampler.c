@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "core/allocate.h"
+#include "core/base.h"
 #include "core/error.h"
-#include "core/integer.h"
 #include "core/random.h"
 
 static uint32_t *numbers_allocate(int64_t count)

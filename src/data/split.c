@@ -12,10 +12,9 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/random.h"
 #include "core/text.h"
-#include "core/torch_random.h"
 #include "data/listing.h"
 
 int split_stored(const struct options *options, enum data_split split, const bool stored[3])

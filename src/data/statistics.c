@@ -13,8 +13,8 @@
 
 #include "comm/comm.h"
 #include "core/allocate.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/integer.h"
 #include "core/log.h"
 #include "core/thread.h"
 #include "data/window.h"

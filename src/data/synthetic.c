@@ -12,10 +12,10 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/launcher.h"
-#include "core/memory.h"
 #include "core/random.h"
+#include "core/sensors.h"
 #include "data/dataset.h"
 
 enum { CELLS = 8, CELL_COUNT = CELLS * CELLS }; /* a pattern has CELLS x CELLS cells per channel */

@@ -22,11 +22,9 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "core/file.h"
-#include "core/integer.h"
 #include "core/log.h"
-#include "core/open_file.h"
 #include "core/text.h"
 #include "core/thread.h"
 #include "data/listing.h"

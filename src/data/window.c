@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "config/options.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/log.h"
 
 bool window_is_asked_for(const struct options *options)

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "core/allocate.h"
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "core/error.h"
-#include "core/folder.h"
+#include "core/file.h"
 #include "core/log.h"
 
 enum { LINE = CHOICE_KEY + 17 * CHOICE_WORDS + 32, PATH_SIZE = 1024, OF_SIZE = 256 };

@@ -6,7 +6,7 @@
 #ifndef VITTRAIN_DEVICE_CPU_H
 #define VITTRAIN_DEVICE_CPU_H
 
-#include "core/integer.h"
+#include "core/base.h"
 #include "device/cpu_product.h"
 #include "device/device.h"
 #include "device/tiles/tiles.h"

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "core/error.h"
-#include "core/memory.h"
+#include "core/sensors.h"
 
 static inline void onednn_check(dnnl_status_t status, const char *what)
 {

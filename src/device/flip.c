@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/integer.h"
+#include "core/base.h"
 
 /* Return the bits of element `index`. In all types, the bits without the sign are ordered as the
  * absolute values are. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/tree.h"
 #include "device/flip.h"
 

@@ -141,7 +141,7 @@ struct element_kernels {
     void (*relu_backward)(enum data_type type, void *dx, const void *x, int64_t count);
     /* Add to *sum. */
     void (*sum_squares)(const float *values, int64_t count, struct exact_sum *sum);
-    /* Return the sum of hash_element(key + i, values[i]) over all elements (core/hash.h). */
+    /* Return the sum of hash_element(key + i, values[i]) over all elements (core/base.h). */
     uint64_t (*hash)(const float *values, int64_t count, uint64_t key);
     /* Return the lowest index of a non-finite value, or -1. */
     int64_t (*find_nonfinite)(enum data_type type, const void *values, int64_t count);

@@ -4,7 +4,7 @@
  * use one kernel that holds a tile of the result in registers. */
 #include <math.h>
 
-#include "core/integer.h"
+#include "core/base.h"
 #include "device/kernels.h"
 #include "device/vector.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Elementwise kernels and reductions: conversion, sums of tensors, columns and squares, search for
  * non-finite values. */
-#include "core/hash.h"
+#include "core/base.h"
 #include "device/exact_sum.h"
 #include "device/kernels.h"
 #include "device/vector.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The loss of float targets, in blocks of targets. A missing target has the weight 0, and its
- * prediction is not used. */
+/* The loss of a regression, a forecast, several labels or a segmentation, in blocks of targets. A
+ * missing target has the weight 0, and its prediction is not used. */
 #include <math.h>
 #include <string.h>
 

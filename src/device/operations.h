@@ -680,7 +680,7 @@ struct tree_sums {
     double *sums;        /* [count] */
 };
 
-/* Add to *sum, modulo 2^64, hash_element(key + i, values[i]) of core/hash.h for all elements i. */
+/* Add to *sum, modulo 2^64, hash_element(key + i, values[i]) of core/base.h for all elements i. */
 struct hash {
     int64_t count;
     const float *values;

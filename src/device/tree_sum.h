@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "core/shared_function.h"
+#include "core/base.h"
 #include "core/tree.h"
 
 /* Return the sum of values[0], values[stride], ..., values[(count - 1) * stride]. count > 0. Before

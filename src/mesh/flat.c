@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "device/exact_sum.h"
 #include "mesh/reduction.h"
 #include "mesh/unit.h"
@@ -37,7 +37,7 @@ static bool flat_shares_master(const struct flat_model *flat)
 int64_t flat_shard_count(int64_t count, int shards)
 {
     int64_t step = (int64_t)FLAT_ALIGNMENT * shards;
-    return (count + step - 1) / step * FLAT_ALIGNMENT;
+    return round_up_division(count, step) * FLAT_ALIGNMENT;
 }
 
 static void buffer_describe(const struct flat_model *flat, const struct unit *unit,

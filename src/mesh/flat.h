@@ -216,12 +216,12 @@ void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count);
  * with the averages. With shares_memory it is collective. */
 void flat_swap_average(struct flat_model *flat);
 
-/* Compares the hashes (core/hash.h) of the masters of all replicas. Collective. Returns false if
+/* Compares the hashes (core/base.h) of the masters of all replicas. Collective. Returns false if
  * they differ; the error, the same on all ranks, names the first tensor that differs and a rank. */
 MUST_CHECK bool flat_check_same(struct flat_model *flat, struct error *error);
 
 /* Sets hash[u] to the hash of the masters of unit u, and hash[count + u] to that of its moments and
- * average. A hash is the sum (core/hash.h) over all elements of the tensors, without padding, so it
+ * average. A hash is the sum (core/base.h) over all elements of the tensors, without padding, so it
  * does not depend on the shards. Collective in the shard group; reads all state of the model. */
 void flat_hash(const struct flat_model *flat, uint64_t *hash);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "mesh/reduction.h"
 
 /* Size of a tensor as a matrix: one row per output. side: the smaller of both numbers. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/allocate.h"
+#include "core/base.h"
 
 /* The strategies, apart from the sizes of their groups. */
 static const struct strategy {
@@ -177,7 +178,7 @@ bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
         return false;
     *mesh = (struct mesh){.world = comm_fake_open(rank, ranks),
                           .node = comm_fake_open(rank % node_ranks, node_ranks),
-                          .node_count = (ranks + node_ranks - 1) / node_ranks,
+                          .node_count = (int)round_up_division(ranks, node_ranks),
                           .node_index = rank / node_ranks,
                           .imagined = true};
     groups_open(mesh, rank, shard);

@@ -8,7 +8,7 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 
 /* Appends the tensors of all units. */
 struct tensors {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "config/options.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/log.h"
 #include "core/text.h"
 

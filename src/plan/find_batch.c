@@ -11,9 +11,9 @@
 #endif
 
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/integer.h"
-#include "core/memory.h"
+#include "core/sensors.h"
 #include "core/text.h"
 #include "train/hardware.h"
 #include "train/run.h"
@@ -166,23 +166,29 @@ static bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit
 
 /* ---- the search ---- */
 
-/* Collective. Set search->limit: the smallest of all ranks. */
+/* Collective. Set search->limit, the smallest of all ranks, and search->planned. */
 static bool limit_find(struct batch_search *search, struct error *error)
 {
     const struct options *options = &search->plan.options;
     struct comm *node = comm_split_node(search->world);
     struct device *device = hardware_open(options, node, error);
     int64_t limit = options->plan.memory;
-    bool good = comm_agree(search->world, error);
-    if (good && limit == 0) {
-        size_t base = hardware_memory_base(device);
-        limit = (int64_t)(base + hardware_memory_room(device, node, options, base));
+    size_t base = 0;
+    const bool good = comm_agree(search->world, error);
+    if (good) {
+        base = hardware_memory_base(device);
+        if (limit == 0)
+            limit = (int64_t)(base + hardware_memory_room(device, node, options, base));
     }
     if (device != NULL)
         device->backend->close(device);
     node->backend->close(node);
     comm_all_reduce(search->world, &limit, 1, COMM_INT64, COMM_MIN);
     search->limit = (size_t)limit;
+    if (good && search->limit > base)
+        search->planned = plan_largest_batch(&search->plan, search->limit - base);
+    /* All ranks must do the same trials. */
+    comm_broadcast(search->world, &search->planned, 1, COMM_INT64, 0);
     return good;
 }
 
@@ -211,10 +217,10 @@ static bool search_try(struct batch_search *search, int64_t batch, bool *fits, s
  * first. */
 static bool search_run(struct batch_search *search, struct error *error)
 {
-    int64_t pieces = search->plan.options.train.accumulate;
-    int64_t good = 0, bad = 1, most = BATCH_MOST / pieces;
+    const int64_t pieces = search->plan.options.train.accumulate;
+    const int64_t most = BATCH_MOST / pieces, planned = search->planned / pieces;
+    int64_t good = 0, bad = 1;
     bool fits = true;
-    search->planned /= pieces;
     while (fits && good < most) {
         bad = bad < most ? bad : most;
         if (!search_try(search, bad * pieces, &fits, error))
@@ -224,16 +230,15 @@ static bool search_run(struct batch_search *search, struct error *error)
     }
     while (!fits && bad - good > 1) {
         int64_t middle = good + (bad - good) / 2;
-        if (good < search->planned && search->planned < bad)
-            middle = search->planned;
-        else if (good <= search->planned && search->planned + 1 < bad)
-            middle = search->planned + 1;
+        if (good < planned && planned < bad)
+            middle = planned;
+        else if (good <= planned && planned + 1 < bad)
+            middle = planned + 1;
         bool here;
         if (!search_try(search, middle * pieces, &here, error))
             return false;
         *(here ? &good : &bad) = middle;
     }
-    search->planned *= pieces;
     return true;
 }
 
@@ -242,21 +247,11 @@ bool find_batch(const struct options *options, struct comm *world, struct batch_
 {
     const struct batch_trial *best = &search->best;
     struct comm *node = comm_split_node(world);
-    struct session session;
-    struct error impossible = {0};
     *search = (struct batch_search){.world = world};
     error_defer(plan_open(&search->plan, options, world->size, node->size, error));
     node->backend->close(node);
     if (!comm_agree(world, error) || !limit_find(search, error))
         return false;
-    if (plan_session(&search->plan, &session, &impossible)) {
-        const size_t base = hardware_memory_base(session.device);
-        if (search->limit > base)
-            search->planned = plan_largest_batch(&search->plan, &session, search->limit - base);
-    }
-    session_close(&session);
-    /* All ranks must do the same trials. */
-    comm_broadcast(world, &search->planned, 1, COMM_INT64, 0);
     if (world->rank == 0)
         printf("limit: %.1f MiB per rank\n    batch  runs  planned MiB     peak MiB     step s\n",
                mib(search->limit));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "plan/machine.h"
+#include "plan/plan.h"
 
 #include <errno.h>
 #include <math.h>
@@ -9,13 +9,12 @@
 #include <unistd.h>
 
 #include "config/deck.h"
-#include "config/option_types.h"
 
 /* ---- from speeds to seconds ---- */
 
 /* Interpolate between measured sizes, weighted by the inverse fourth power of the distance (Shepard
  * 1968). */
-static double speed_at(const struct speed *speed, const double size[3])
+static double speed_at(const struct measured *speed, const double size[3])
 {
     double weights = 0, sum = 0;
     for (int i = 0; i < speed->count; i++) {
@@ -26,7 +25,7 @@ static double speed_at(const struct speed *speed, const double size[3])
         }
         double weight = 1 / (distance * distance + 1e-9);
         weights += weight;
-        sum += weight * log(speed->point[i].speed);
+        sum += weight * log(speed->point[i].value);
     }
     return exp(sum / weights);
 }
@@ -50,7 +49,9 @@ static double roofline(const struct machine *machine, const struct counted *coun
 double machine_operation_seconds(const struct machine *machine, const struct counted *counted,
                                  int node_ranks)
 {
-    const struct speed *speed = &machine->speed[counted->type][counted->operation];
+    const struct measured *speed = &machine->speed[counted->type][counted->operation];
+    if (counted->flops > 0 && !machine_multiplies(machine, counted->type))
+        return INFINITY;
     double work = counted->flops > 0 ? counted->flops : counted->bytes;
     double seconds =
         speed->count > 0 ? work / speed_at(speed, counted->size) : roofline(machine, counted);
@@ -70,18 +71,18 @@ double machine_network_bytes(const struct collective *collective, int members)
 
 /* Interpolate linearly between measured sizes on a double logarithmic scale. Above the largest size
  * use its bandwidth, below the smallest its time. */
-static double duration_at(const struct duration *duration, double bytes)
+static double duration_at(const struct measured *duration, double bytes)
 {
-    const struct duration_point *point = duration->point;
+    const struct measured_point *point = duration->point;
     int last = duration->count - 1, i = 0;
-    if (bytes <= point[0].bytes)
-        return point[0].seconds;
-    if (bytes >= point[last].bytes)
-        return point[last].seconds * bytes / point[last].bytes;
-    while (bytes > point[i + 1].bytes)
+    if (bytes <= point[0].size[0])
+        return point[0].value;
+    if (bytes >= point[last].size[0])
+        return point[last].value * bytes / point[last].size[0];
+    while (bytes > point[i + 1].size[0])
         i++;
-    double part = log(bytes / point[i].bytes) / log(point[i + 1].bytes / point[i].bytes);
-    return point[i].seconds * pow(point[i + 1].seconds / point[i].seconds, part);
+    double part = log(bytes / point[i].size[0]) / log(point[i + 1].size[0] / point[i].size[0]);
+    return point[i].value * pow(point[i + 1].value / point[i].value, part);
 }
 
 /* Consecutive messages: once round a ring or up a tree, twice for an all-reduce. */
@@ -95,7 +96,7 @@ static double hops(const struct network *network, enum collective_action action,
 static double network_seconds(const struct network *network, enum collective_action action,
                               int members, double bytes)
 {
-    const struct duration *measured =
+    const struct measured *measured =
         &network->measured[action == ACTION_ALL_TO_ALL ? ACTION_SCATTER : action];
     if (members <= 1 || bytes <= 0)
         return 0;
@@ -141,94 +142,91 @@ double machine_collective_seconds(const struct machine *machine,
            network_seconds(&machine->inside, action, shape->inside, local);
 }
 
-static bool network_is_known(const struct network *network)
-{
-    int measured = 0;
-    for (int action = 0; action < COLLECTIVE_ACTIONS; action++)
-        measured += network->measured[action].count > 0;
-    return measured == COLLECTIVE_ACTIONS || network->bandwidth > 0;
-}
-
-bool machine_connects(const struct machine *machine, const struct group_shape *shape,
-                      struct error *error)
-{
-    if (shape->inside > 1 && !network_is_known(&machine->inside))
-        return error_set(error, ERROR_USAGE,
-                         "%s has no speed of the network inside a node: [inside] needs "
-                         "bandwidth; `vittrain bench comm` on several ranks of a node measures it",
-                         machine->path);
-    if (shape->nodes > 1 && !network_is_known(&machine->between))
-        return error_set(error, ERROR_USAGE,
-                         "%s has no speed of the network between nodes: [between] needs bandwidth, "
-                         "which `vittrain bench comm` measures with one rank on each node",
-                         machine->path);
-    return true;
-}
-
 /* ---- files ---- */
 
 static const char *const action_name[] = {"all_reduce", "reduce_scatter", "all_gather"};
 
-struct number_key {
+/* The type of a member: char[MACHINE_TEXT], int, double, or bool (network.tree). */
+enum key_kind { KEY_TEXT, KEY_WHOLE, KEY_NUMBER, KEY_SHAPE };
+
+struct key {
     const char *name;
+    enum key_kind kind;
     size_t offset;
-    bool whole;
-    double least, most;
+    double least, most; /* of a number */
 };
 
-#define NUMBER(key, member, ...)                                                                   \
+#define KEY(kind, name, member, ...)                                                               \
     {                                                                                              \
-        .name = key, .offset = offsetof(struct machine, member), __VA_ARGS__                       \
+        name, KEY_##kind, offsetof(struct machine, member), __VA_ARGS__                            \
     }
-#define ANY .least = 0, .most = 1e24
-#define WHOLE .whole = true, .least = 1, .most = 1e6
+#define ANY 0, 1e24
+#define COUNT 1, 1e6
 
-/* The members of whole numbers are int, all others double. */
-static const struct number_key numbers[] = {
-    NUMBER("machine.node_ranks", node_ranks, WHOLE),
-    NUMBER("machine.nodes", nodes, WHOLE),
-    NUMBER("machine.threads", threads, WHOLE),
-    NUMBER("machine.shared_memory", shared_memory, .whole = true, .least = 0, .most = 1),
-    NUMBER("machine.memory", memory, ANY),
-    NUMBER("machine.watts", watts, ANY),
-    NUMBER("machine.images", images, ANY),
-    NUMBER("compute.launch", launch, ANY),
-    NUMBER("compute.memory_bandwidth", memory_bandwidth, ANY),
-    NUMBER("compute.fp32_flops", flops[TYPE_FP32], ANY),
-    NUMBER("compute.bf16_flops", flops[TYPE_BF16], ANY),
-    NUMBER("compute.fp16_flops", flops[TYPE_FP16], ANY),
-    NUMBER("compute.fp32_peak", peak[TYPE_FP32], ANY),
-    NUMBER("compute.bf16_peak", peak[TYPE_BF16], ANY),
-    NUMBER("compute.fp16_peak", peak[TYPE_FP16], ANY),
-    NUMBER("compute.alone", alone, .least = 0.1, .most = 10),
-    NUMBER("inside.latency", inside.latency, ANY),
-    NUMBER("inside.bandwidth", inside.bandwidth, ANY),
-    NUMBER("inside.members", inside.members, WHOLE),
-    NUMBER("inside.computes", inside.compute_speed, .least = 0.01, .most = 1),
-    NUMBER("inside.sends", inside.send_speed, .least = 0.01, .most = 1),
-    NUMBER("between.latency", between.latency, ANY),
-    NUMBER("between.bandwidth", between.bandwidth, ANY),
-    NUMBER("between.members", between.members, WHOLE),
-    NUMBER("between.share", between.share, .least = 0.001, .most = 1),
-    NUMBER("between.computes", between.compute_speed, .least = 0.01, .most = 1),
-    NUMBER("between.sends", between.send_speed, .least = 0.01, .most = 1),
+static const struct key keys[] = {
+    KEY(TEXT, "machine.date", date, ANY),
+    KEY(TEXT, "machine.host", host, ANY),
+    KEY(TEXT, "machine.commit", commit, ANY),
+    KEY(TEXT, "machine.device", device, ANY),
+    KEY(WHOLE, "machine.node_ranks", node_ranks, COUNT),
+    KEY(WHOLE, "machine.nodes", nodes, COUNT),
+    KEY(WHOLE, "machine.threads", threads, COUNT),
+    KEY(WHOLE, "machine.shared_memory", shared_memory, 0, 1),
+    KEY(NUMBER, "machine.memory", memory, ANY),
+    KEY(NUMBER, "machine.watts", watts, ANY),
+    KEY(NUMBER, "machine.images", images, ANY),
+    KEY(NUMBER, "compute.launch", launch, ANY),
+    KEY(NUMBER, "compute.memory_bandwidth", memory_bandwidth, ANY),
+    KEY(NUMBER, "compute.fp32_flops", flops[TYPE_FP32], ANY),
+    KEY(NUMBER, "compute.bf16_flops", flops[TYPE_BF16], ANY),
+    KEY(NUMBER, "compute.fp16_flops", flops[TYPE_FP16], ANY),
+    KEY(NUMBER, "compute.fp32_peak", peak[TYPE_FP32], ANY),
+    KEY(NUMBER, "compute.bf16_peak", peak[TYPE_BF16], ANY),
+    KEY(NUMBER, "compute.fp16_peak", peak[TYPE_FP16], ANY),
+    KEY(NUMBER, "compute.alone", alone, 0.1, 10),
+    KEY(NUMBER, "inside.latency", inside.latency, ANY),
+    KEY(NUMBER, "inside.bandwidth", inside.bandwidth, ANY),
+    KEY(WHOLE, "inside.members", inside.members, COUNT),
+    KEY(NUMBER, "inside.computes", inside.compute_speed, 0.01, 1),
+    KEY(NUMBER, "inside.sends", inside.send_speed, 0.01, 1),
+    KEY(SHAPE, "inside.shape", inside.tree, ANY),
+    KEY(NUMBER, "between.latency", between.latency, ANY),
+    KEY(NUMBER, "between.bandwidth", between.bandwidth, ANY),
+    KEY(WHOLE, "between.members", between.members, COUNT),
+    KEY(NUMBER, "between.share", between.share, 0.001, 1),
+    KEY(NUMBER, "between.computes", between.compute_speed, 0.01, 1),
+    KEY(NUMBER, "between.sends", between.send_speed, 0.01, 1),
+    KEY(SHAPE, "between.shape", between.tree, ANY),
 };
 
-struct text_key {
-    const char *name;
-    size_t offset;
-};
+enum { KEYS = sizeof keys / sizeof keys[0], OPERATION_SIZES = 3, COLLECTIVE_SIZES = 1 };
 
-static const struct text_key texts[] = {{"machine.date", offsetof(struct machine, date)},
-                                        {"machine.host", offsetof(struct machine, host)},
-                                        {"machine.commit", offsetof(struct machine, commit)},
-                                        {"machine.device", offsetof(struct machine, device)}};
-
-enum {
-    NUMBERS = sizeof numbers / sizeof numbers[0],
-    TEXTS = sizeof texts / sizeof texts[0],
-    SPEED_NUMBERS = 4
-};
+static bool key_set(const struct key *key, const char *where, const char *value,
+                    struct machine *machine, struct error *error)
+{
+    void *member = (char *)machine + key->offset;
+    char *end;
+    if (key->kind == KEY_TEXT) {
+        snprintf(member, MACHINE_TEXT, "%s", value);
+        return true;
+    }
+    if (key->kind == KEY_SHAPE) {
+        *(bool *)member = strcmp(value, "tree") == 0;
+        return *(bool *)member || strcmp(value, "ring") == 0 ||
+               error_set(error, ERROR_USAGE, "%sshape=%s is neither ring nor tree", where, value);
+    }
+    const bool whole = key->kind == KEY_WHOLE;
+    const double number = strtod(value, &end);
+    if (end == value || *end != '\0' || !(number >= key->least) || number > key->most ||
+        (whole && number != floor(number)))
+        return error_set(error, ERROR_USAGE, "%s%s=%s is not a%s number from %g to %g", where,
+                         key->name, value, whole ? " whole" : "", key->least, key->most);
+    if (whole)
+        *(int *)member = (int)number;
+    else
+        *(double *)member = number;
+    return true;
+}
 
 /* Parse positive numbers that are separated by blanks or "x". Return how many there are, or -1. */
 static int numbers_read(const char *text, double *values, int most)
@@ -248,106 +246,59 @@ static int numbers_read(const char *text, double *values, int most)
     return *text == '\0' ? count : -1;
 }
 
-static bool number_set(const struct number_key *key, const char *where, const char *value,
-                       struct machine *machine, struct error *error)
-{
-    char *end, *member = (char *)machine + key->offset;
-    double number = strtod(value, &end);
-    if (end == value || *end != '\0' || !(number >= key->least) || number > key->most ||
-        (key->whole && number != floor(number)))
-        return error_set(error, ERROR_USAGE, "%s%s=%s is not a%s number from %g to %g", where,
-                         key->name, value, key->whole ? " whole" : "", key->least, key->most);
-    if (key->whole)
-        *(int *)member = (int)number;
-    else
-        *(double *)member = number;
-    return true;
-}
-
-/* "1600x768x2304 1.1e12" */
-static bool speed_set(struct speed *speed, const char *where, const char *name, const char *value,
-                      struct error *error)
-{
-    double read[SPEED_NUMBERS];
-    struct speed_point *point = &speed->point[speed->count];
-    if (numbers_read(value, read, SPEED_NUMBERS) != SPEED_NUMBERS)
-        return error_set(error, ERROR_USAGE,
-                         "%s%s=%s is not three sizes and a speed, as 1600x768x2304 1.1e12", where,
-                         name, value);
-    if (speed->count == MACHINE_POINTS)
-        return error_set(error, ERROR_USAGE, "%s%s occurs more than %d times", where, name,
-                         MACHINE_POINTS);
-    *point = (struct speed_point){.size = {read[0], read[1], read[2]}, .speed = read[3]};
-    speed->count++;
-    return true;
-}
-
-/* "1048576 0.0012" */
-static bool duration_set(struct duration *duration, const char *where, const char *name,
-                         const char *value, struct error *error)
-{
-    double read[2], before = duration->count > 0 ? duration->point[duration->count - 1].bytes : 0;
-    if (numbers_read(value, read, 2) != 2)
-        return error_set(error, ERROR_USAGE, "%s%s=%s is not bytes and seconds, as 1048576 0.0012",
-                         where, name, value);
-    if (duration->count == MACHINE_POINTS || read[0] <= before)
-        return error_set(error, ERROR_USAGE,
-                         "%s%s=%s: at most %d lines, each with more bytes than the one before",
-                         where, name, value, MACHINE_POINTS);
-    duration->point[duration->count++] =
-        (struct duration_point){.bytes = read[0], .seconds = read[1]};
-    return true;
-}
-
-/* Return one more than the index of a name, or 0. */
-static int name_number(const char *text, const char *const *names, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (strcmp(text, names[i]) == 0)
-            return i + 1;
-    return 0;
-}
-
-/* Set a measured value: "bf16.linear_forward", "inside.all_reduce". */
-static bool table_set(struct machine *machine, const char *where, const char *name,
+/* Add a point: `sizes` sizes and a value, as "1600x768x2304 1.1e12" or "1048576 0.0012". */
+static bool point_add(struct measured *measured, int sizes, const char *where, const char *name,
                       const char *value, struct error *error)
 {
-    static const char *const networks[] = {"inside", "between"};
-    char section[2 * OPTION_KEY];
-    const char *key = strchr(name, '.') + 1;
-    snprintf(section, sizeof section, "%.*s", (int)(key - name - 1), name);
-    int network = name_number(section, networks, 2);
-    int operation = name_number(key, operation_name, OPERATIONS);
-    int action = name_number(key, action_name, COLLECTIVE_ACTIONS);
-    for (int type = 0; type < MACHINE_TYPES; type++)
-        if (strcmp(section, type_name((enum data_type)type)) == 0 && operation > 0)
-            return speed_set(&machine->speed[type][operation - 1], where, name, value, error);
-    if (network > 0 && action > 0)
-        return duration_set(
-            &(network == 1 ? &machine->inside : &machine->between)->measured[action - 1], where,
-            name, value, error);
-    return error_set(error, ERROR_USAGE, "%s%s: unknown key", where, name);
+    const bool increases = sizes == COLLECTIVE_SIZES;
+    const int count = measured->count;
+    double read[OPERATION_SIZES + 1];
+    if (numbers_read(value, read, sizes + 1) != sizes + 1)
+        return error_set(error, ERROR_USAGE, "%s%s=%s is not %s", where, name, value,
+                         increases ? "bytes and seconds, as 1048576 0.0012"
+                                   : "three sizes and a speed, as 1600x768x2304 1.1e12");
+    if (count == MACHINE_POINTS ||
+        (increases && count > 0 && read[0] <= measured->point[count - 1].size[0]))
+        return error_set(error, ERROR_USAGE, "%s%s=%s: at most %d lines%s", where, name, value,
+                         MACHINE_POINTS,
+                         increases ? ", each with more bytes than the one before" : "");
+    measured->point[count] = (struct measured_point){.value = read[sizes]};
+    memcpy(measured->point[count].size, read, (size_t)sizes * sizeof *read);
+    measured->count++;
+    return true;
+}
+
+/* True if the name is "SECTION.KEY". */
+static bool is_key(const char *name, const char *section, const char *key)
+{
+    const size_t length = strlen(section);
+    return strncmp(name, section, length) == 0 && name[length] == '.' &&
+           strcmp(name + length + 1, key) == 0;
 }
 
 static bool pair_set(void *user, const char *where, const char *name, const char *value,
                      struct error *error)
 {
     struct machine *machine = user;
-    for (int i = 0; i < NUMBERS; i++)
-        if (strcmp(name, numbers[i].name) == 0)
-            return number_set(&numbers[i], where, value, machine, error);
-    for (int i = 0; i < TEXTS; i++)
-        if (strcmp(name, texts[i].name) == 0) {
-            snprintf((char *)machine + texts[i].offset, MACHINE_TEXT, "%s", value);
-            return true;
-        }
-    bool inside = strcmp(name, "inside.shape") == 0, tree = strcmp(value, "tree") == 0;
-    if (inside || strcmp(name, "between.shape") == 0) {
-        (inside ? &machine->inside : &machine->between)->tree = tree;
-        return tree || strcmp(value, "ring") == 0 ||
-               error_set(error, ERROR_USAGE, "%sshape=%s is neither ring nor tree", where, value);
+    struct measured *measured = NULL;
+    int sizes = OPERATION_SIZES;
+    for (int i = 0; i < KEYS; i++)
+        if (strcmp(name, keys[i].name) == 0)
+            return key_set(&keys[i], where, value, machine, error);
+    for (int type = 0; type < MACHINE_TYPES; type++)
+        for (int operation = 0; operation < OPERATIONS; operation++)
+            if (is_key(name, type_name((enum data_type)type), operation_name[operation]))
+                measured = &machine->speed[type][operation];
+    for (int action = 0; measured == NULL && action < COLLECTIVE_ACTIONS; action++) {
+        sizes = COLLECTIVE_SIZES;
+        if (is_key(name, "inside", action_name[action]))
+            measured = &machine->inside.measured[action];
+        else if (is_key(name, "between", action_name[action]))
+            measured = &machine->between.measured[action];
     }
-    return table_set(machine, where, name, value, error);
+    if (measured == NULL)
+        return error_set(error, ERROR_USAGE, "%s%s: unknown key", where, name);
+    return point_add(measured, sizes, where, name, value, error);
 }
 
 static bool machine_check(const struct machine *machine, struct error *error)
@@ -403,52 +354,47 @@ bool machine_read(struct machine *machine, const char *path, struct error *error
     return pairs_read(machine, path, error) && machine_check(machine, error);
 }
 
-static void durations_write(const struct network *network, FILE *file)
+static void points_write(const char *name, const struct measured *measured, int sizes, FILE *file)
 {
-    fprintf(file, "shape = %s\n", network->tree ? "tree" : "ring");
-    for (int action = 0; action < COLLECTIVE_ACTIONS; action++)
-        for (int i = 0; i < network->measured[action].count; i++)
-            fprintf(file, "%s = %.0f %.4g\n", action_name[action],
-                    network->measured[action].point[i].bytes,
-                    network->measured[action].point[i].seconds);
+    for (int i = 0; i < measured->count; i++) {
+        fprintf(file, "%s = ", name);
+        for (int k = 0; k < sizes; k++)
+            fprintf(file, "%s%.0f", k > 0 ? "x" : "", measured->point[i].size[k]);
+        fprintf(file, " %.4g\n", measured->point[i].value);
+    }
 }
 
-/* Write "[compute]" if the key is the first of its section. */
-static void section_write(const char *name, char *section, FILE *file)
+static void network_write(const char *section, const struct network *network, FILE *file)
 {
-    size_t length = strcspn(name, ".");
-    if (strncmp(section, name, length) == 0 && section[length] == '\0')
-        return;
-    snprintf(section, OPTION_KEY, "%.*s", (int)length, name);
     fprintf(file, "\n[%s]\n", section);
+    for (int action = 0; action < COLLECTIVE_ACTIONS; action++)
+        points_write(action_name[action], &network->measured[action], COLLECTIVE_SIZES, file);
 }
 
 void machine_write(const struct machine *machine, FILE *file)
 {
-    char section[OPTION_KEY] = "";
-    for (int i = 0; i < TEXTS; i++) {
-        section_write(texts[i].name, section, file);
-        fprintf(file, "%s = %s\n", strchr(texts[i].name, '.') + 1,
-                (const char *)machine + texts[i].offset);
-    }
-    for (int i = 0; i < NUMBERS; i++) {
-        const char *member = (const char *)machine + numbers[i].offset;
-        double number = numbers[i].whole ? *(const int *)member : *(const double *)member;
-        section_write(numbers[i].name, section, file);
-        fprintf(file, "%s = %.6g\n", strchr(numbers[i].name, '.') + 1, number);
+    const char *section = "";
+    for (const struct key *key = keys; key < keys + KEYS; key++) {
+        const void *member = (const char *)machine + key->offset;
+        const size_t length = strcspn(key->name, ".") + 1;
+        if (strncmp(section, key->name, length) != 0)
+            fprintf(file, "\n[%.*s]\n", (int)length - 1, key->name);
+        section = key->name;
+        fprintf(file, "%s = ", key->name + length);
+        if (key->kind == KEY_TEXT)
+            fprintf(file, "%s\n", (const char *)member);
+        else if (key->kind == KEY_SHAPE)
+            fprintf(file, "%s\n", *(const bool *)member ? "tree" : "ring");
+        else
+            fprintf(file, "%.6g\n",
+                    key->kind == KEY_WHOLE ? *(const int *)member : *(const double *)member);
     }
     for (int type = 0; type < MACHINE_TYPES; type++) {
         fprintf(file, "\n[%s]\n", type_name((enum data_type)type));
-        for (int operation = 0; operation < OPERATIONS; operation++) {
-            const struct speed *speed = &machine->speed[type][operation];
-            for (const struct speed_point *at = speed->point; at < speed->point + speed->count;
-                 at++)
-                fprintf(file, "%s = %.0fx%.0fx%.0f %.4g\n", operation_name[operation], at->size[0],
-                        at->size[1], at->size[2], at->speed);
-        }
+        for (int operation = 0; operation < OPERATIONS; operation++)
+            points_write(operation_name[operation], &machine->speed[type][operation],
+                         OPERATION_SIZES, file);
     }
-    fprintf(file, "\n[inside]\n");
-    durations_write(&machine->inside, file);
-    fprintf(file, "\n[between]\n");
-    durations_write(&machine->between, file);
+    network_write("inside", &machine->inside, file);
+    network_write("between", &machine->between, file);
 }

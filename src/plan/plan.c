@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "plan/plan.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "config/options.h"
-#include "core/integer.h"
+#include "core/base.h"
+#include "core/text.h"
+#include "model/model.h"
 #include "train/feed.h"
 #include "train/run.h"
 
@@ -55,26 +61,30 @@ bool plan_session(const struct plan *plan, struct session *session, struct error
     return true;
 }
 
-static bool batch_fits(const struct plan *plan, struct session *session, int64_t batch, size_t room)
+size_t plan_needs(const struct plan *plan)
 {
-    session_measure(session, batch, &plan->source, plan->training, NULL);
-    return session_needs(session) <= room;
+    struct session session;
+    struct error impossible = {0};
+    const size_t needs =
+        plan_session(plan, &session, &impossible) ? session_needs(&session) : SIZE_MAX;
+    session_close(&session);
+    return needs;
 }
 
 /* By doubling and bisection of the micro-batch. Doubling keeps sizes from overflowing. */
-int64_t plan_largest_batch(const struct plan *plan, struct session *session, size_t room)
+int64_t plan_largest_batch(const struct plan *plan, size_t room)
 {
     const int64_t pieces = plan->training ? plan->options.train.accumulate : 1;
-    int64_t good = 0, bad = 1;
-    while (bad <= BATCH_MOST && batch_fits(plan, session, bad, room)) {
-        good = bad;
-        bad *= 2;
+    int64_t good = 0, bad = BATCH_MOST + 1;
+    struct session session;
+    struct error impossible = {0};
+    bool possible = plan_session(plan, &session, &impossible);
+    for (int64_t batch = 1; possible && bad - good > 1;) {
+        session_measure(&session, batch, &plan->source, plan->training, NULL);
+        *(session_needs(&session) <= room ? &good : &bad) = batch;
+        batch = bad > BATCH_MOST ? smaller(2 * good, BATCH_MOST) : good + (bad - good) / 2;
     }
-    bad = smaller(bad, BATCH_MOST + 1);
-    while (bad - good > 1) {
-        int64_t middle = good + (bad - good) / 2;
-        *(batch_fits(plan, session, middle, room) ? &good : &bad) = middle;
-    }
+    session_close(&session);
     return smaller(good * pieces, BATCH_MOST);
 }
 
@@ -101,43 +111,112 @@ static double network_share(const struct plan *plan, int size, int stride)
     return size > 1 ? (double)(nodes - 1) / (size - 1) : 0;
 }
 
-bool plan_traffic(const struct plan *plan, struct plan_traffic *sent, struct error *error)
-{
-    struct session session;
-    struct step_script script;
-    const bool good = plan_script(plan, &session, &script, error);
-    *sent = (struct plan_traffic){0};
-    if (good) {
-        const int shard = session.mesh.shard->size, replica = session.mesh.replica->size;
-        for (const struct script_event *event = script.event; event < script.event + script.count;
-             event++) {
-            const struct collective *part = &event->collective;
-            if (event->kind == EVENT_START && part->replica)
-                sent->replica += machine_network_bytes(part, replica);
-            else if (event->kind == EVENT_START)
-                sent->shard += machine_network_bytes(part, shard);
-        }
-        sent->network = sent->shard * network_share(plan, shard, 1) +
-                        sent->replica * network_share(plan, replica, shard);
-    }
-    step_script_close(&script);
-    session_close(&session);
-    return good;
-}
-
 bool plan_predict(const struct plan *plan, const struct machine *machine, struct session *session,
                   struct step_prediction *prediction, struct error *error)
 {
     struct step_script script;
-    bool good = plan_script(plan, session, &script, error);
-    if (good) {
-        const struct mesh_shape mesh =
-            mesh_shape(plan->ranks, plan->node_ranks, session->mesh.shard->size);
-        good = step_predict(prediction, &script, session->model->unit_count, machine, &mesh, error);
+    *prediction = (struct step_prediction){0};
+    if (!plan_script(plan, session, &script, error))
+        return false;
+    const int shard = session->mesh.shard->size, replica = session->mesh.replica->size;
+    const struct mesh_shape mesh = mesh_shape(plan->ranks, plan->node_ranks, shard);
+    step_predict(prediction, &script, session->model->unit_count, machine, &mesh);
+    for (const struct script_event *event = script.event; event < script.event + script.count;
+         event++) {
+        const struct collective *part = &event->collective;
+        if (event->kind == EVENT_START && part->replica)
+            prediction->sent_replica += machine_network_bytes(part, replica);
+        else if (event->kind == EVENT_START)
+            prediction->sent_shard += machine_network_bytes(part, shard);
     }
-    if (good && machine != NULL)
+    prediction->sent_network = prediction->sent_shard * network_share(plan, shard, 1) +
+                               prediction->sent_replica * network_share(plan, replica, shard);
+    if (machine != NULL && prediction->lacks.kind == ERROR_NONE)
         step_prediction_add_loading(prediction, machine,
                                     session->batch * plan->options.train.accumulate);
     step_script_close(&script);
-    return good;
+    return true;
+}
+
+/* ---- what would fit ---- */
+
+struct advice {
+    struct plan plan; /* of the run that does not fit */
+    size_t room;      /* bytes per rank */
+    FILE *text;       /* the settings that would fit: "train.batch=8, or mesh.strategy=fsdp" */
+    bool found;
+};
+
+/* Plan the run with other settings, with the same batch or with the largest one that fits. If it
+ * fits, add the settings to the advice and return true. */
+static bool way_try(struct advice *advice, enum strategy_choice strategy,
+                    enum checkpoint_activations_choice checkpoint_activations, bool same_batch)
+{
+    const struct plan *plan = &advice->plan;
+    const struct options *options = &plan->options;
+    const struct plan other = plan_with(plan, strategy, checkpoint_activations);
+    const char *separator = advice->found ? ", or " : "";
+    const int64_t largest = same_batch ? 0 : plan_largest_batch(&other, advice->room);
+    if (same_batch ? plan_needs(&other) > advice->room : largest == 0)
+        return false;
+    advice->found = true;
+    if (!same_batch) {
+        const bool global = plan->training && options->train.global_batch > 0;
+        fprintf(advice->text, "%strain.%sbatch=%lld", separator, global ? "global_" : "",
+                (long long)largest * (global ? plan->ranks : 1));
+        separator = " with ";
+    }
+    if (strategy != options->mesh.strategy) {
+        fprintf(advice->text, "%smesh.strategy=%s", separator, mesh_strategy_name(strategy));
+        separator = same_batch ? " with " : " and ";
+    }
+    if (checkpoint_activations != options->train.checkpoint_activations)
+        fprintf(advice->text, "%strain.checkpoint_activations=block", separator);
+    return true;
+}
+
+/* Try the other strategies with the same batch, in order of increasing communication. */
+static bool strategies_try(struct advice *advice,
+                           enum checkpoint_activations_choice checkpoint_activations)
+{
+    for (enum strategy_choice strategy = 0; strategy < STRATEGIES; strategy++)
+        if (strategy != advice->plan.options.mesh.strategy &&
+            way_try(advice, strategy, checkpoint_activations, true))
+            return true;
+    return false;
+}
+
+void fit_advise(struct error *error)
+{
+    const struct memory_shortage *shortage = session_shortage();
+    struct text_stream text;
+    if (shortage == NULL || error->kind != ERROR_MEMORY)
+        return;
+    struct advice advice = {.plan = {.options = shortage->options,
+                                     .ranks = shortage->ranks,
+                                     .node_ranks = shortage->node_ranks,
+                                     .source = shortage->source,
+                                     .training = shortage->training},
+                            .room = (size_t)shortage->room,
+                            .text = text_stream_open(&text)};
+    const bool training = shortage->training, several = training && shortage->ranks > 1;
+    const enum strategy_choice own = shortage->options.mesh.strategy;
+    const enum strategy_choice least = shortage->ranks > 1 ? STRATEGY_FSDP : own;
+    const enum checkpoint_activations_choice kept = shortage->options.train.checkpoint_activations,
+                                             block = CHECKPOINT_ACTIVATIONS_BLOCK;
+    const bool blocks = training && kept != block && model_recomputes(shortage->options.model.name);
+    way_try(&advice, own, kept, false);
+    bool found = blocks && way_try(&advice, own, block, true);
+    if (several)
+        found = strategies_try(&advice, kept) || found;
+    if (!found && blocks && several)
+        found = strategies_try(&advice, block);
+    if (!found && training && (blocks || least != own))
+        way_try(&advice, least, blocks ? block : kept, false);
+    if (!advice.found)
+        fputs("more ranks on more nodes, or a smaller model", advice.text);
+    char *settings = text_stream_close(&text);
+    const size_t used = strlen(error->text);
+    snprintf(error->text + used, sizeof error->text - used, "; this would fit: %s", settings);
+    free(settings);
 }

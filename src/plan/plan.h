@@ -5,10 +5,134 @@
 #ifndef VITTRAIN_PLAN_PLAN_H
 #define VITTRAIN_PLAN_PLAN_H
 
+#include <stdio.h>
+
 #include "config/options.h"
 #include "core/error.h"
-#include "plan/machine.h"
+#include "device/count.h"
 #include "train/session.h"
+
+/* ---- Speeds of a machine (machine.c), read from a file: matrix products, memory, collectives
+ * inside a node and between nodes. `vittrain bench device` and `bench comm` measure them; the file
+ * of a cluster that is not available is written by hand from data sheets (input/clusters). Format:
+ * docs/planning.md. */
+
+/* Only the first three are measured; an all-to-all takes the times of a reduce-scatter. */
+enum collective_action { ACTION_SUM, ACTION_SCATTER, ACTION_GATHER, ACTION_ALL_TO_ALL };
+enum { COLLECTIVE_ACTIONS = ACTION_GATHER + 1 };
+
+/* A collective of the mesh: all-reduce, reduce-scatter, all-gather or all-to-all. */
+struct collective {
+    enum collective_action action;
+    bool replica; /* in the replica group; else in the shard group */
+    double bytes; /* all-reduce: of the buffer; all-to-all: to each other rank; else: of one rank's
+                     block */
+};
+
+enum { MACHINE_POINTS = 32, MACHINE_TEXT = 128, MACHINE_TYPES = TYPE_FP16 + 1 };
+
+/* Measured values by size. Of an operation: speeds, in FLOP/s of matrix products, else bytes/s, by
+ * the sizes of struct counted. Of a collective: seconds by machine_network_bytes, in increasing
+ * order. */
+struct measured {
+    int count;
+    struct measured_point {
+        double size[3], value;
+    } point[MACHINE_POINTS];
+};
+
+/* The network between the ranks of a node, or between nodes that use all their ranks. */
+struct network {
+    double latency;   /* seconds per message */
+    double bandwidth; /* bytes/s: sent by a rank inside a node, by a node between nodes */
+    struct measured measured[COLLECTIVE_ACTIONS];
+    int members;  /* ranks or nodes during the measurement */
+    double share; /* of the bandwidth that is left if all nodes communicate */
+    bool tree;    /* latency grows with the logarithm of the members; else linearly */
+    /* Relative speed, 0 to 1, of operations and of communication while they overlap. */
+    double compute_speed, send_speed;
+};
+
+struct machine {
+    char path[MACHINE_TEXT * 4];
+    char date[MACHINE_TEXT], host[MACHINE_TEXT], commit[MACHINE_TEXT], device[MACHINE_TEXT];
+    int node_ranks, nodes, threads;
+    int shared_memory;       /* 1: the ranks of a node share weights and gradients, as on CPUs */
+    double memory;           /* bytes per rank; 0: unknown */
+    double watts;            /* of a node in training; 0: unknown */
+    double images;           /* images/s that a rank's loaders prepare; 0: enough */
+    double launch;           /* seconds of overhead per operation */
+    double memory_bandwidth; /* bytes/s, reads and writes */
+    double flops[MACHINE_TYPES]; /* FLOP/s that matrix products reach; 0: unknown */
+    double peak[MACHINE_TYPES];  /* FLOP/s of the data sheet; 0: unknown */
+    double alone; /* speed of a rank on an otherwise idle node, relative to a fully used node */
+    struct measured speed[MACHINE_TYPES][OPERATIONS];
+    struct network inside, between;
+};
+
+/* Read a file. An unknown key, an invalid number or a missing speed is an error of one line that
+ * names the file, the line and the key. */
+MUST_CHECK bool machine_read(struct machine *machine, const char *path, struct error *error);
+
+/* As machine_read, but speeds may be missing, and the file, too. */
+MUST_CHECK bool machine_read_part(struct machine *machine, const char *path, struct error *error);
+
+/* Write a file that machine_read_part reads. */
+void machine_write(const struct machine *machine, FILE *file);
+
+/* Return the seconds of an operation on a rank if node_ranks ranks of its node work. INFINITY: the
+ * speed of matrix products in its type is not known. */
+double machine_operation_seconds(const struct machine *machine, const struct counted *counted,
+                                 int node_ranks);
+
+/* True if the speed of matrix products in this type is known. */
+bool machine_multiplies(const struct machine *machine, enum data_type type);
+
+/* A group of a mesh: `inside` ranks on each of `nodes` nodes. `groups` such groups use the same
+ * nodes at the same time. */
+struct group_shape {
+    int inside, nodes, groups;
+};
+
+/* Return the seconds of a collective: a ring on one node, or a hierarchy of nodes (docs/mesh.md);
+ * an all-to-all sends each block directly to its rank. INFINITY: the speed of a network is not
+ * known. */
+double machine_collective_seconds(const struct machine *machine,
+                                  const struct collective *collective,
+                                  const struct group_shape *shape);
+
+/* Return the bytes that `members` members of a ring send each; keys the measured times. */
+double machine_network_bytes(const struct collective *collective, int members);
+
+/* ---- The script of a training step (step_prediction.c): each device operation and each
+ * collective, in the order in which step_rehearse queues them on an imagined mesh. Predictions of a
+ * strategy's time therefore follow the code that runs it. */
+
+enum script_event_kind {
+    EVENT_OPERATION,
+    EVENT_START, /* a collective is queued */
+    EVENT_WAIT   /* the stream waits for its result */
+};
+
+struct script_event {
+    enum script_event_kind kind;
+    enum step_phase phase;
+    int unit;                     /* -1: none; WAIT: the unit that runs */
+    struct counted counted;       /* OPERATION */
+    int number;                   /* START, WAIT: of the collective, from 0 */
+    struct collective collective; /* START */
+};
+
+struct step_script {
+    struct script_event *event;
+    int count, capacity, collectives;
+};
+
+/* Records a step of a session from session_imagine after session_measure for training. The session
+ * can only be closed afterwards. */
+void step_script_make(struct step_script *script, struct session *session,
+                      const struct image_source *source);
+void step_script_close(struct step_script *script);
 
 /* ---- The time of a step, from its script and a machine's speeds (step_prediction.c). Two queues
  * are simulated: the device's operations, and the collectives, which the communication thread runs
@@ -30,6 +154,10 @@ struct step_prediction {
     double data;                 /* seconds in which the step waits for images */
     double slowed;               /* extra seconds of operations that overlap with communication */
     double seconds;              /* of the step: operations + slowed + exposed + data */
+    struct error lacks; /* a needed speed that the machine's file lacks: the times are not valid */
+    /* Bytes that a rank sends in its groups, and those of them that are sent to other nodes; set by
+     * plan_predict. */
+    double sent_shard, sent_replica, sent_network;
 };
 
 /* The placement of the groups of a mesh on nodes. */
@@ -41,12 +169,10 @@ struct mesh_shape {
 /* The shape of a mesh whose shard groups are consecutive ranks, node by node. */
 struct mesh_shape mesh_shape(int ranks, int node_ranks, int shard);
 
-/* Predict a step. If machine is NULL only operations are counted and all times are zero. Returns
- * false and sets the error if the machine's file lacks a speed that is needed; else the caller
+/* Predict a step. If machine is NULL, operations are counted and all times are zero. The caller
  * calls step_prediction_close. */
-MUST_CHECK bool step_predict(struct step_prediction *prediction, const struct step_script *script,
-                             int units, const struct machine *machine,
-                             const struct mesh_shape *mesh, struct error *error);
+void step_predict(struct step_prediction *prediction, const struct step_script *script, int units,
+                  const struct machine *machine, const struct mesh_shape *mesh);
 
 /* Add the time by which loading `samples` images takes longer than the step. */
 void step_prediction_add_loading(struct step_prediction *prediction, const struct machine *machine,
@@ -80,24 +206,18 @@ struct plan plan_with(const struct plan *plan, enum strategy_choice strategy,
  * then. */
 MUST_CHECK bool plan_session(const struct plan *plan, struct session *session, struct error *error);
 
-/* Return the largest train.batch with which the session needs at most `room` bytes; 0: none.
- * Changes what is measured. */
-int64_t plan_largest_batch(const struct plan *plan, struct session *session, size_t room);
+/* Return the bytes that a rank needs (session_needs), or SIZE_MAX if the run is not possible. */
+size_t plan_needs(const struct plan *plan);
 
-/* Bytes that a rank sends per step in its groups, and those of them that are sent to other nodes.
- */
-struct plan_traffic {
-    double shard, replica, network;
-};
-MUST_CHECK bool plan_traffic(const struct plan *plan, struct plan_traffic *sent,
-                             struct error *error);
+/* Return the largest train.batch with which a rank needs at most `room` bytes; 0: none. */
+int64_t plan_largest_batch(const struct plan *plan, size_t room);
 
 /* Make the script of a training step. The caller closes script and session, also on failure. */
 MUST_CHECK bool plan_script(const struct plan *plan, struct session *session,
                             struct step_script *script, struct error *error);
 
-/* Predict a training step. machine may be NULL (step_predict). The caller closes the session, also
- * on failure, and on success the prediction. */
+/* Predict a training step. machine may be NULL (step_predict). The caller closes session and
+ * prediction, also on failure. */
 MUST_CHECK bool plan_predict(const struct plan *plan, const struct machine *machine,
                              struct session *session, struct step_prediction *prediction,
                              struct error *error);
@@ -114,7 +234,8 @@ MUST_CHECK bool plan_memory_print(const struct plan *plan, const struct machine 
                                   struct error *error);
 
 /* Print the operations by unit and, if machine is not NULL, their times, images/s and the length of
- * epochs. Warns if the machine is not this one. */
+ * epochs. Warns if the machine is not this one. If its file lacks a needed speed, that is a warning
+ * with plan.machine=auto, else an error. */
 MUST_CHECK bool plan_time_print(const struct plan *plan, const struct machine *machine,
                                 struct error *error);
 

@@ -9,6 +9,7 @@
 
 #include "checkpoint/memory_checkpoint.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
 #include "core/columns.h"
 #include "core/log.h"
@@ -19,11 +20,14 @@
 
 /* ---- memory ---- */
 
-static void classes_print(const char *name, const size_t by_class[MEMORY_CLASSES], size_t total)
+static void classes_print(const char *name, const size_t by_class[MEMORY_CLASSES])
 {
+    size_t total = 0;
     printf("%-14s", name);
-    for (int i = 0; i < MEMORY_CLASSES; i++)
+    for (int i = 0; i < MEMORY_CLASSES; i++) {
         printf(" %11.2f", mib(by_class[i]));
+        total += by_class[i];
+    }
     printf(" %11.2f\n", mib(total));
 }
 
@@ -33,14 +37,6 @@ static void header_print(const char *first, const char *last)
     for (int i = 0; i < MEMORY_CLASSES; i++)
         printf(" %11s", memory_class_name[i]);
     printf(" %11s%s", "total", last);
-}
-
-static size_t row_total(const size_t by_class[MEMORY_CLASSES])
-{
-    size_t total = 0;
-    for (int i = 0; i < MEMORY_CLASSES; i++)
-        total += by_class[i];
-    return total;
 }
 
 static void last_line_print(const char *name, size_t bytes, const char *comment, const char *where)
@@ -71,11 +67,9 @@ static bool units_memory_print(const struct plan *plan, size_t *base, bool *own,
            mesh);
     header_print("MiB per rank", "\n");
     for (int u = 0; u < session.model->unit_count; u++)
-        classes_print(session.model->units[u].name, memory->rows[ARENA_UNIT_ROWS + u],
-                      row_total(memory->rows[ARENA_UNIT_ROWS + u]));
-    classes_print("shared", memory->rows[ARENA_SHARED_ROW],
-                  row_total(memory->rows[ARENA_SHARED_ROW]));
-    classes_print("arena", memory->arena.by_class, arena_total(&memory->arena));
+        classes_print(session.model->units[u].name, memory->rows[ARENA_UNIT_ROWS + u]);
+    classes_print("shared", memory->rows[ARENA_SHARED_ROW]);
+    classes_print("arena", memory->arena.by_class);
     if (memory->arena.outside > 0)
         last_line_print("in /dev/shm", memory->arena.outside,
                         "  of the arena: weights and gradients that ranks share", "");
@@ -100,8 +94,7 @@ static void strategy_print(const struct plan *plan, const struct machine *machin
                            size_t room)
 {
     const struct options *options = &plan->options;
-    struct session session, predicted;
-    struct plan_traffic sent;
+    struct session session;
     struct step_prediction prediction;
     struct error error = {0};
     char name[32];
@@ -109,26 +102,24 @@ static void strategy_print(const struct plan *plan, const struct machine *machin
              options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK ? ", block"
                                                                                    : "");
     printf("%-14s", name);
-    if (plan_session(plan, &session, &error) && plan_traffic(plan, &sent, &error)) {
+    if (plan_predict(plan, machine, &session, &prediction, &error)) {
         for (int i = 0; i < MEMORY_CLASSES; i++)
             printf(" %11.2f", mib(session.memory.arena.by_class[i]));
         printf(" %11.2f %11.2f %11.2f %11.2f", mib(session_needs(&session) + base),
-               mib((size_t)sent.shard), mib((size_t)sent.replica), mib((size_t)sent.network));
-        const int64_t largest = room > 0 ? plan_largest_batch(plan, &session, room) : 0;
+               mib((size_t)prediction.sent_shard), mib((size_t)prediction.sent_replica),
+               mib((size_t)prediction.sent_network));
+        const int64_t largest = room > 0 ? plan_largest_batch(plan, room) : 0;
         if (largest > 0)
             printf(" %11lld", (long long)largest);
         else if (room > 0)
             printf(" %11s", "none");
-        if (machine != NULL && plan_predict(plan, machine, &predicted, &prediction, &error)) {
+        if (machine != NULL && prediction.lacks.kind == ERROR_NONE)
             printf(" %11.3f %11.3f", 1e3 * prediction.seconds, 1e3 * prediction.step.exposed);
-            step_prediction_close(&prediction);
-        }
-        if (machine != NULL)
-            session_close(&predicted);
         printf("\n");
     } else {
         printf(" %s\n", error.text);
     }
+    step_prediction_close(&prediction);
     session_close(&session);
 }
 
@@ -306,8 +297,16 @@ bool plan_time_print(const struct plan *plan, const struct machine *machine, str
 {
     struct step_prediction prediction;
     struct session session;
-    const bool good = plan_predict(plan, machine, &session, &prediction, error);
-    if (good && machine != NULL && plan->options.plan.cluster[0] == '\0')
+    bool good = plan_predict(plan, machine, &session, &prediction, error);
+    if (good && prediction.lacks.kind != ERROR_NONE) {
+        machine = NULL;
+        good = strcmp(plan->options.plan.machine, "auto") == 0;
+        if (good)
+            log_warn("plan: no times: %s", prediction.lacks.text);
+        else
+            *error = prediction.lacks;
+    }
+    if (good && machine != NULL)
         machine_compare(&session, machine);
     if (good) {
         units_print(&prediction, &session, machine);
@@ -317,8 +316,8 @@ bool plan_time_print(const struct plan *plan, const struct machine *machine, str
             printf("\nNo times: measure this machine with `vittrain bench device` and `vittrain "
                    "bench comm` on the same number of ranks, with bench.machine=%s.\n",
                    default_file);
-        step_prediction_close(&prediction);
     }
+    step_prediction_close(&prediction);
     session_close(&session);
     return good;
 }
@@ -346,8 +345,9 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
                (long long)plan.options.train.global_batch);
         return false;
     }
-    if (plan_predict(&plan, machine, &session, &prediction, &error)) {
-        const int nodes = (ranks + plan.node_ranks - 1) / plan.node_ranks;
+    if (plan_predict(&plan, machine, &session, &prediction, &error) &&
+        prediction.lacks.kind == ERROR_NONE) {
+        const int nodes = (int)round_up_division(ranks, plan.node_ranks);
         const double images = (double)plan.options.train.global_batch / prediction.seconds;
         const size_t needs = session_needs(&session);
         char mesh[32];
@@ -363,10 +363,10 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
         if (machine->watts > 0)
             printf(" %10.3f", machine->watts * nodes / images);
         printf("\n");
-        step_prediction_close(&prediction);
     } else {
-        printf("%6d %s\n", ranks, error.text);
+        printf("%6d %s\n", ranks, error.kind != ERROR_NONE ? error.text : prediction.lacks.text);
     }
+    step_prediction_close(&prediction);
     session_close(&session);
     return true;
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "config/option_types.h"
-#include "core/json_value.h"
+#include "core/columns.h"
 #include "core/log.h"
 #include "core/text.h"
 

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "core/file.h"
-#include "core/folder.h"
 #include "core/log.h"
 #include "core/text.h"
 

@@ -21,7 +21,6 @@
 #include "core/clock.h"
 #include "core/columns.h"
 #include "core/file.h"
-#include "core/json_value.h"
 #include "core/log.h"
 #include "core/sensors.h"
 #include "core/thread.h"

@@ -14,10 +14,9 @@
 
 #include "config/option.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/crc32c.h"
 #include "core/file.h"
-#include "core/folder.h"
 #include "runlog/events.pb-c.h"
 
 /* A record: length (8 bytes), its checksum, event, its checksum; little-endian. */

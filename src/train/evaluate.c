@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "config/phase.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/integer.h"
 #include "core/status.h"
 #include "train/step.h"
 

@@ -8,7 +8,7 @@
 
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 
 enum { BATCHES_AHEAD = 4 };
 

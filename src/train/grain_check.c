@@ -4,8 +4,7 @@
 #include <stdlib.h>
 
 #include "config/options.h"
-#include "core/hash.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/log.h"
 #include "device/flip.h"
 #include "train/step.h"

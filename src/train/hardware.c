@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "config/options.h"
-#include "core/folder.h"
+#include "core/file.h"
 #include "core/log.h"
-#include "core/memory.h"
+#include "core/sensors.h"
 
 int hardware_threads(const struct options *options, const struct comm *node)
 {

@@ -173,16 +173,16 @@ static bool targets_assume(struct inference *inference, struct error *error)
         dataset->target = (struct target_shape){.count = dataset->target_is_class ? 1 : outputs,
                                                 .height = is_dense ? dataset->height : 1,
                                                 .width = is_dense ? dataset->width : 1};
-    struct arrays_view view;
-    if (!arrays_view(dataset, &view) || !is_regression)
+    const struct arrays *arrays = arrays_of(dataset);
+    if (arrays == NULL || !is_regression)
         return true;
-    for (int v = 0; view.y_count > 1 && view.y_count != outputs && v < view.y_count; v++)
-        if (view.y[v].transform != TRANSFORM_NONE)
+    for (int v = 0; arrays->y_count > 1 && arrays->y_count != outputs && v < arrays->y_count; v++)
+        if (arrays->y[v].transform != TRANSFORM_NONE)
             return error_set(error, ERROR_DATA,
                              "the files do not have data.y, so the outputs to which "
                              "data.transform=%s applies are not known: add data.y",
                              options->data.transform);
-    variables_list_transforms(view.y, view.y_count, outputs, dataset->target_transform);
+    variables_list_transforms(arrays->y, arrays->y_count, outputs, dataset->target_transform);
     return true;
 }
 
@@ -238,13 +238,13 @@ static bool arrays_compare(struct inference *inference, const char *weights, str
     const struct model_options *model = &inference->run.options.model;
     const struct image_size field = window_field(dataset);
     const int64_t width = model->image_width > 0 ? model->image_width : model->image;
+    const struct arrays *arrays = arrays_of(dataset);
     char size[64] = "";
-    struct arrays_view view;
     const bool has_channels = model->channels == 0 || dataset->channels == model->channels;
     const bool has_size = model->image == 0 ||
                           dataset->target.height * dataset->target.width <= 1 ||
                           (dataset->height == model->image && dataset->width == width);
-    if (!arrays_view(dataset, &view))
+    if (arrays == NULL)
         return true;
     if (has_channels && has_size)
         return arrays_check_grid(dataset, inference->metadata.grid, weights, error);
@@ -254,7 +254,7 @@ static bool arrays_compare(struct inference *inference, const char *weights, str
     return error_set(error, ERROR_DATA,
                      "%s has images of %lld channels of %lldx%lld pixels, and the model of %s "
                      "reads %lld channels%s: use data of this shape%s",
-                     view.grid->path, (long long)dataset->channels, (long long)field.height,
+                     arrays->grid.path, (long long)dataset->channels, (long long)field.height,
                      (long long)field.width, weights, (long long)model->channels, size,
                      has_channels ? "" : ", or set data.order");
 }

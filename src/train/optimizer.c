@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "config/options.h"
-#include "core/integer.h"
+#include "core/base.h"
 
 /* Coefficients of the Newton-Schulz iteration, as in timm.optim.muon. */
 static const double muon_factors[NEWTON_SCHULZ_STEPS][3] = {{4.0848, -6.8946, 2.9270},

@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base.h"
 #include "core/file.h"
-#include "core/folder.h"
-#include "core/version.h"
 
 enum { KEY = 192 };
 static const double rate_most = 1e15; /* of a thread; larger rates are damage */

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "core/allocate.h"
-#include "core/integer.h"
-#include "core/json_value.h"
+#include "core/base.h"
+#include "core/columns.h"
 #include "data/image_file.h"
 #include "runlog/metrics.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "core/allocate.h"
-#include "core/integer.h"
+#include "core/base.h"
 
 /* Maximum numbers of points that are ignored at the begin and at the end of the curve, and their
  * maximum share (one of SKIP_SHARE). A curve needs POINTS_LEAST points. */

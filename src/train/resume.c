@@ -11,9 +11,8 @@
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"
 #include "core/allocate.h"
-#include "core/crc32c.h"
-#include "core/integer.h"
-#include "core/json_value.h"
+#include "core/base.h"
+#include "core/columns.h"
 #include "core/log.h"
 #include "data/arrays.h"
 

@@ -9,7 +9,7 @@
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/weights_file.h"
 #include "config/phase.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "data/grid.h"

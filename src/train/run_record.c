@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
+#include "core/columns.h"
 #include "core/file.h"
-#include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "core/version.h"
 #include "train/hardware.h"
 
 static const char file_name[] = "result.json";

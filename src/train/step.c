@@ -11,8 +11,8 @@
 
 #include "config/options.h"
 #include "config/phase.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/integer.h"
 #include "device/update_rule.h"
 #include "mesh/flat.h"
 

@@ -63,7 +63,7 @@ MUST_CHECK bool step_finish(struct step_context *step, struct step_times *times,
 uint64_t step_recompute(struct step_context *step, int64_t position, int64_t count);
 
 /* Queues the device operations of a step with full batches, without a loader: for a device and a
- * mesh that only record them (plan/step_script.h). */
+ * mesh that only record them (plan/plan.h). */
 void step_rehearse(struct step_context *step);
 
 /* The norm of the gradient of the newest step whose result was read, before clipping and without

@@ -9,8 +9,8 @@
 
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/integer.h"
 #include "core/log.h"
 #include "train/progress.h"
 #include "train/resume.h"

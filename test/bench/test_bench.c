@@ -10,9 +10,9 @@
 
 #include "app/app.h"
 #include "config/command_line.h"
-#include "config/options.h"
 #include "model_fixture.h"
-#include "plan/machine.h"
+#include "plan/plan.h"
+#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -27,20 +27,18 @@ int MPI_Allgather(const void *from, int from_count, MPI_Datatype from_type, void
                       : PMPI_Allgather(from, from_count, from_type, to, to_count, to_type, comm);
 }
 
-/* Return the exit code of `bench OPERAND SETTING...`; settings are NULL-terminated. */
-static int bench(const char *operand, const char *const *settings)
+/* Return the exit code of `bench OPERAND SETTING...`. */
+static int bench(const char *operand, const char *settings)
 {
     static struct options options;
     struct error error = {0};
     struct command_line line = {.operand = &operand, .operand_count = operand != NULL};
-    options_default(&options);
-    for (; *settings != NULL; settings++)
-        ENSURE(options_set(*settings, &options, &error), "%s", error.text);
+    settings_set(&options, settings);
     command_bench.run(&options, &line, world, &error);
     return (int)error.kind;
 }
 
-#define SMALL "bench.max=1KiB", "bench.seconds=0"
+#define SMALL "bench.max=1KiB bench.seconds=0 "
 
 /* Count the rows of the file with this metric and value (NULL: any). */
 static int count_rows(const char *path, const char *metric, const char *value)
@@ -60,10 +58,9 @@ static int count_rows(const char *path, const char *metric, const char *value)
 TEST(every_way_is_measured_and_right)
 {
     const char *path = temporary_path("all.csv");
-    char setting[600];
-    snprintf(setting, sizeof setting, "bench.output=%s", path);
-    const char *const settings[] = {SMALL, setting, NULL};
-    const char *const more[] = {SMALL, setting, "mesh.transport=ring", NULL};
+    char settings[600], more[640];
+    snprintf(settings, sizeof settings, SMALL "bench.output=%s", path);
+    snprintf(more, sizeof more, "%s mesh.transport=ring", settings);
     assert_int_equal(bench("comm", settings), ERROR_NONE);
     if (world->rank == 0) {
         /* 4 collectives x 4 sizes (8, 64, 512, 1024 bytes), each by ring, shared and MPI. */
@@ -92,10 +89,8 @@ TEST(every_way_is_measured_and_right)
 TEST(times_are_added_to_the_machine_file)
 {
     const char *path = temporary_path("machine.ini");
-    char setting[600];
-    snprintf(setting, sizeof setting, "bench.machine=%s", path);
-    const char *const settings[] = {SMALL, setting, NULL};
-    const char *const again[] = {SMALL, setting, NULL};
+    char settings[600];
+    snprintf(settings, sizeof settings, SMALL "bench.machine=%s", path);
     struct machine machine;
     struct error error = {0};
     if (world->rank == 0)
@@ -105,7 +100,7 @@ TEST(times_are_added_to_the_machine_file)
         return;
     }
     assert_int_equal(bench("comm", settings), ERROR_NONE);
-    assert_int_equal(bench("comm", again), ERROR_NONE);
+    assert_int_equal(bench("comm", settings), ERROR_NONE); /* again */
     if (world->rank > 0)
         return;
     assert_true(machine_read_part(&machine, path, &error));
@@ -120,11 +115,10 @@ TEST(times_are_added_to_the_machine_file)
 
 TEST(wrong_results_are_an_error)
 {
-    const char *const settings[] = {SMALL, NULL};
     if (world->size == 1)
         return; /* one rank exchanges no data */
     loses_data = true;
-    int code = bench("comm", settings);
+    int code = bench("comm", SMALL);
     loses_data = false;
     assert_int_equal(code, ERROR_INTERNAL);
 }
@@ -139,8 +133,7 @@ static void bench_fails(void *settings)
 /* The benchmark aborts, so it runs in a child. A single rank has one thread, so fork is safe. */
 TEST(what_fails_in_mpi_ends_the_job)
 {
-    const char *settings[] = {SMALL, NULL};
-    char output[1 << 14];
+    char settings[] = SMALL, output[1 << 14];
     if (world->size > 1)
         return;
     assert_int_equal(child_run(bench_fails, settings, output, sizeof output), ERROR_INTERNAL);
@@ -151,14 +144,13 @@ TEST(what_fails_in_mpi_ends_the_job)
 TEST(mistakes_of_the_user_are_errors)
 {
     static const struct {
-        const char *operand;
-        const char *settings[6];
+        const char *operand, *settings;
         enum error_kind kind;
-    } cases[] = {{NULL, {NULL}, ERROR_USAGE},
-                 {"speed", {NULL}, ERROR_USAGE},
-                 {"comm", {"bench.max=9GiB"}, ERROR_USAGE},
-                 {"comm", {SMALL, "bench.output=/nowhere/bench.csv"}, ERROR_FILE},
-                 {"comm", {SMALL, "bench.machine=/nowhere/machine.ini"}, ERROR_FILE}};
+    } cases[] = {{NULL, "", ERROR_USAGE},
+                 {"speed", "", ERROR_USAGE},
+                 {"comm", "bench.max=9GiB", ERROR_USAGE},
+                 {"comm", SMALL "bench.output=/nowhere/bench.csv", ERROR_FILE},
+                 {"comm", SMALL "bench.machine=/nowhere/machine.ini", ERROR_FILE}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_int_equal(bench(cases[i].operand, cases[i].settings), cases[i].kind);
 }

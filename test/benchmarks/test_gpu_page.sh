@@ -153,20 +153,11 @@ cat >names.py <<'END'
 import glob, importlib.machinery, importlib.util, re, sys
 loader = importlib.machinery.SourceFileLoader("gpu_page", sys.argv[1])
 page = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_page", loader))
-sys.dont_write_bytecode = True
 loader.exec_module(page)
 names = [name for path in glob.glob(sys.argv[2] + "/cuda/*.cu") for name in re.findall(r"(\w+_kernel)\(", re.sub(
     r"KERNEL_LAUNCH.*", "", open(path).read()))]
 names = [name + "<bf16>(x)" for name in set(names)]
 print("\n".join(name for name in names if page.family_of(name, set())[0] == page.short_name(name)))
-sys.exit(len(names) < 40)
-END
-result 'each kernel of cuda/ belongs to a family' "$(python3 -B names.py "$gpu_page" "$TEST_SOURCE" 2>&1 || echo "status $?")"
-result 'norms and batch norms are told apart' "$(python3 -B - "$gpu_page" <<'END'
-import importlib.machinery, importlib.util, sys
-loader = importlib.machinery.SourceFileLoader("gpu_page", sys.argv[1])
-page = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_page", loader))
-loader.exec_module(page)
 for name, family in (("void forward_kernel<bf16, (int)3>(norm_forward)", "norm_forward"),
                      ("void backward_kernel<bf16, 6>(norm_backward, long)", "norm_backward"),
                      ("norm_backward_kernel<bf16, 768>", "norm_backward"),
@@ -177,5 +168,7 @@ for name, family in (("void forward_kernel<bf16, (int)3>(norm_forward)", "norm_f
                      ("void cublasLt::splitKreduce_kernel<32>", "product")):
     if page.family_of(name, set())[0] != family:
         print(name, "is", page.family_of(name, set())[0])
+sys.exit(len(names) < 40)
 END
-)"
+result 'each kernel of cuda/ belongs to a family; norms and batch norms are told apart' \
+    "$(python3 -B names.py "$gpu_page" "$TEST_SOURCE" 2>&1 || echo "status $?")"

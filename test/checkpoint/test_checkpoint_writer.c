@@ -15,7 +15,6 @@
 
 #include "config/option_types.h"
 #include "core/file.h"
-#include "core/folder.h"
 #include "core/text.h"
 #include "model_fixture.h"
 #include "test.h"

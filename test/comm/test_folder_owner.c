@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
-#include "core/folder.h"
+#include "core/file.h"
 #include "rank_tests.h"
 #include "temporary.h"
 

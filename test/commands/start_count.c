@@ -25,7 +25,7 @@
 #include "config/phase.h"
 #include "core/clock.h"
 #include "core/launcher.h"
-#include "core/memory.h"
+#include "core/sensors.h"
 
 enum { CALLERS = 10, RECORDS = 4096 };
 

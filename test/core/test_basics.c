@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "core/arena.h"
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "core/launcher.h"
 #include "core/text.h"
 #include "core/tree.h"

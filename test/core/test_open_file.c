@@ -5,8 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "core/folder.h"
-#include "core/open_file.h"
+#include "core/file.h"
 #include "core/thread.h"
 #include "temporary.h"
 #include "test.h"

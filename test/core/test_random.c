@@ -6,7 +6,6 @@
  */
 #include "core/random.h"
 
-#include "core/torch_random.h"
 #include "test.h"
 #include "vector_file.h"
 

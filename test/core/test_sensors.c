@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "core/file.h"
-#include "core/memory.h"
 #include "temporary.h"
 #include "test.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Kernels and calls of the runtime library with deliberate faults: test_emulation runs each by its
- * name on THREADS floats and checks that the emulated GPU reports it. */
+/* Kernels and calls of the runtime library with deliberate faults, on THREADS floats: test_emulation
+ * runs each and checks that the emulated GPU reports it. */
 #include "cuda.h"
 #include "kernel.h"
 #include "tensor_core.h"
@@ -9,26 +9,52 @@
 #include <thread>
 #include <unistd.h>
 
-enum { THREADS = 64 };
+enum { THREADS = 64, FAULTS_MOST = 64 };
 
-#define FAULT(name)                                                                                \
-    static void name##_fault(cudaStream_t stream, float *values);                                  \
-    extern "C" void name(struct stream *stream, float *values)                                     \
-    {                                                                                              \
-        name##_fault(stream->handle, values);                                                      \
-    }                                                                                              \
-    static void name##_fault(cudaStream_t stream, float *values)
+/* says: the message; NULL: no fault. checked: also in a build for AddressSanitizer, where accesses
+ * of kernels are not checked. */
+struct fault {
+    const char *name, *says;
+    bool checked;
+    void (*run)(cudaStream_t stream, float *values);
+};
+static struct fault faults[FAULTS_MOST];
+static int fault_count;
+
+static bool fault_add(const struct fault &fault)
+{
+    faults[fault_count++] = fault;
+    return true;
+}
+
+/* Return the fault's message, and its name or NULL after the last one. */
+extern "C" const char *fault_says(int number, const char **name, bool *checked)
+{
+    *name = faults[number].name;
+    *checked = faults[number].checked;
+    return faults[number].says;
+}
+
+extern "C" void fault_run(int number, struct stream *stream, float *values)
+{
+    faults[number].run(stream->handle, values);
+}
+
+#define FAULT(name, says, checked)                                                                 \
+    static void name(cudaStream_t stream, float *values);                                          \
+    static const bool name##_added = fault_add({#name, says, checked, name});                      \
+    static void name(cudaStream_t stream, float *values)
 
 /* A kernel, and the fault that launches it. */
-#define FAULTY_KERNEL(name, blocks)                                                                \
+#define FAULTY_KERNEL(name, blocks, says, checked)                                                 \
     __global__ static void name##_kernel(float *values);                                           \
-    FAULT(name)                                                                                    \
+    FAULT(name, says, checked)                                                                     \
     {                                                                                              \
         KERNEL_LAUNCH(name##_kernel, blocks, THREADS, THREADS * sizeof(float), stream, values);    \
     }                                                                                              \
     __global__ static void name##_kernel(float *values)
 
-FAULTY_KERNEL(right, 1)
+FAULTY_KERNEL(right, 1, NULL, true)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
@@ -38,7 +64,7 @@ FAULTY_KERNEL(right, 1)
     values[threadIdx.x] = turned[threadIdx.x] + warp_sum(1.0f);
 }
 
-FAULTY_KERNEL(divergent_barrier, 1)
+FAULTY_KERNEL(divergent_barrier, 1, "not reached by all threads", true)
 {
     kernel_begin();
     if (threadIdx.x < THREADS / 2)
@@ -46,7 +72,7 @@ FAULTY_KERNEL(divergent_barrier, 1)
     values[threadIdx.x] = 1;
 }
 
-FAULTY_KERNEL(two_barriers, 1)
+FAULTY_KERNEL(two_barriers, 1, "wait at different barriers", true)
 {
     kernel_begin();
     if (threadIdx.x < THREADS / 2) {
@@ -57,7 +83,7 @@ FAULTY_KERNEL(two_barriers, 1)
     values[threadIdx.x] = 1;
 }
 
-FAULTY_KERNEL(missing_barrier, 1)
+FAULTY_KERNEL(missing_barrier, 1, "race: reads shared", false)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
@@ -66,7 +92,7 @@ FAULTY_KERNEL(missing_barrier, 1)
     values[threadIdx.x] = turned[threadIdx.x / 2];
 }
 
-FAULTY_KERNEL(overtaking_write, 1)
+FAULTY_KERNEL(overtaking_write, 1, "race: ", false)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
@@ -77,20 +103,20 @@ FAULTY_KERNEL(overtaking_write, 1)
     turned[threadIdx.x] = 0; /* the neighbour may not have read it yet */
 }
 
-FAULTY_KERNEL(blocks_race, 2)
+FAULTY_KERNEL(blocks_race, 2, "race: writes device memory", false)
 {
     kernel_begin();
     values[threadIdx.x] = (float)blockIdx.x;
 }
 
-FAULTY_KERNEL(unwritten_shared, 1)
+FAULTY_KERNEL(unwritten_shared, 1, "was not written", false)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
     values[threadIdx.x] = ((float *)shared)[threadIdx.x];
 }
 
-FAULTY_KERNEL(outside_read, 1)
+FAULTY_KERNEL(outside_read, 1, "outside of memory", false)
 {
     kernel_begin();
     float value = values[threadIdx.x + 1];
@@ -98,35 +124,35 @@ FAULTY_KERNEL(outside_read, 1)
     values[threadIdx.x] = value;
 }
 
-FAULTY_KERNEL(outside_shared, 1)
+FAULTY_KERNEL(outside_shared, 1, "outside of memory", false)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
     ((float *)shared)[threadIdx.x + 1] = values[threadIdx.x];
 }
 
-FAULTY_KERNEL(misaligned, 1)
+FAULTY_KERNEL(misaligned, 1, "not a multiple of 16", false)
 {
     kernel_begin();
     if (threadIdx.x == 0)
         eight_store(values + 1, eight_load(values + 4));
 }
 
-FAULTY_KERNEL(lone_exchange, 1)
+FAULTY_KERNEL(lone_exchange, 1, "waits for its warp", true)
 {
     kernel_begin();
     if (threadIdx.x % 2 == 0)
         values[threadIdx.x] = warp_sum(values[threadIdx.x]);
 }
 
-FAULTY_KERNEL(early_read, 1)
+FAULTY_KERNEL(early_read, 1, "reads device memory before kernel_begin", false)
 {
     float value = values[threadIdx.x];
     kernel_begin();
     values[threadIdx.x] = value;
 }
 
-FAULTY_KERNEL(no_begin, 1)
+FAULTY_KERNEL(no_begin, 1, "ends without kernel_begin", true)
 {
 }
 
@@ -136,13 +162,13 @@ __global__ static void copy_kernel(float *values, const float *from)
     values[threadIdx.x] = from[threadIdx.x];
 }
 
-FAULT(host_memory)
+FAULT(host_memory, "not the device's", false)
 {
     const float host[THREADS] = {};
     KERNEL_LAUNCH(copy_kernel, 1, THREADS, 0, stream, values, (const float *)host);
 }
 
-FAULTY_KERNEL(bounded, 1)
+FAULTY_KERNEL(bounded, 1, "__launch_bounds__ allows 32", true)
 {
     kernel_begin(THREADS / 2);
     values[threadIdx.x] = 1;
@@ -162,7 +188,7 @@ __device__ static float tensor_core_sum(float first, float others)
 }
 
 /* No fault: results in which a GPU differs from IEEE arithmetic. */
-FAULTY_KERNEL(arithmetic, 1)
+FAULTY_KERNEL(arithmetic, 1, NULL, true)
 {
     kernel_begin();
     const float last = values[THREADS - 1];
@@ -184,25 +210,25 @@ static void right_launch(cudaStream_t stream, float *values, size_t shared_bytes
 /* ---- Shared memory above 48 KiB */
 enum { SHARED_PRESET = 48 * 1024, SHARED_WANTED = 64 * 1024 };
 
-FAULT(shared_launch)
+FAULT(shared_launch, NULL, true)
 {
     CUDA_CHECK(cudaFuncSetAttribute(right_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     SHARED_WANTED));
     right_launch(stream, values, SHARED_WANTED);
 }
 
-FAULT(shared_without_attribute)
+FAULT(shared_without_attribute, "cudaFuncSetAttribute allows 49152", true)
 {
     right_launch(stream, values, SHARED_PRESET + 4);
 }
 
-FAULT(shared_above_attribute)
+FAULT(shared_above_attribute, "cudaFuncSetAttribute allows 65536", true)
 {
-    shared_launch_fault(stream, values);
+    shared_launch(stream, values);
     right_launch(stream, values, SHARED_WANTED + 4);
 }
 
-FAULT(shared_above_device)
+FAULT(shared_above_device, "cudaErrorInvalidValue", true)
 {
     CUDA_CHECK(cudaFuncSetAttribute(right_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     228 * 1024));
@@ -237,7 +263,7 @@ static cudaGraph_t capture_end(cudaStream_t stream)
 }
 
 /* Another thread may allocate during a capture in thread-local mode. */
-FAULT(captured_fork)
+FAULT(captured_fork, NULL, true)
 {
     cudaStream_t fork = stream_create();
     cudaGraphExec_t executable;
@@ -251,7 +277,7 @@ FAULT(captured_fork)
     CUDA_CHECK(cudaGraphLaunch(executable, stream));
 }
 
-FAULT(unjoined_fork)
+FAULT(unjoined_fork, "before all of its streams are joined", true)
 {
     cudaStream_t fork = stream_create();
     capture_begin(stream);
@@ -261,40 +287,40 @@ FAULT(unjoined_fork)
     capture_end(stream);
 }
 
-FAULT(captured_malloc)
+FAULT(captured_malloc, "cudaMalloc during a stream capture", true)
 {
     void *memory;
     capture_begin(stream);
     CUDA_CHECK(cudaMalloc(&memory, 1));
 }
 
-FAULT(malloc_by_another_thread)
+FAULT(malloc_by_another_thread, "cudaMalloc during a stream", true)
 {
     void *memory;
     CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     std::thread([&]() { CUDA_CHECK(cudaMalloc(&memory, 1)); }).join();
 }
 
-FAULT(captured_synchronize)
+FAULT(captured_synchronize, "cudaStreamSynchronize on a stream that is being", true)
 {
     capture_begin(stream);
     CUDA_CHECK(cudaStreamSynchronize(stream));
 }
 
-FAULT(query_of_another_stream)
+FAULT(query_of_another_stream, "cudaStreamQuery during a stream capture", true)
 {
     capture_begin(stream);
     CUDA_CHECK(cudaStreamQuery(stream_create()));
 }
 
-FAULT(query_in_capture)
+FAULT(query_in_capture, "cudaEventQuery during a stream capture", true)
 {
     cudaEvent_t event = event_record(stream);
     capture_begin(stream);
     CUDA_CHECK(cudaEventQuery(event));
 }
 
-FAULT(query_of_captured_event)
+FAULT(query_of_captured_event, "cudaEventQuery on an event that was recorded in", true)
 {
     capture_begin(stream);
     cudaEvent_t event = event_record(stream);
@@ -302,7 +328,7 @@ FAULT(query_of_captured_event)
     CUDA_CHECK(cudaEventQuery(event));
 }
 
-FAULT(wait_for_ended_capture)
+FAULT(wait_for_ended_capture, "event of a capture that has ended", true)
 {
     capture_begin(stream);
     cudaEvent_t event = event_record(stream);
@@ -311,14 +337,14 @@ FAULT(wait_for_ended_capture)
     CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0));
 }
 
-FAULT(wait_for_event_outside)
+FAULT(wait_for_event_outside, "event from outside of the capture", true)
 {
     cudaEvent_t event = event_record(stream);
     capture_begin(stream);
     CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0));
 }
 
-FAULT(wait_for_another_capture)
+FAULT(wait_for_another_capture, "event of another capture", true)
 {
     cudaStream_t other = stream_create();
     capture_begin(stream);
@@ -326,19 +352,19 @@ FAULT(wait_for_another_capture)
     CUDA_CHECK(cudaStreamWaitEvent(stream, event_record(other), 0));
 }
 
-FAULT(end_in_another_thread)
+FAULT(end_in_another_thread, "cudaStreamEndCapture in another thread", true)
 {
     capture_begin(stream);
     std::thread([&]() { capture_end(stream); }).join();
 }
 
-FAULT(legacy_stream)
+FAULT(legacy_stream, "on the legacy default stream", true)
 {
     right_launch(NULL, values, THREADS * sizeof(float));
 }
 
 /* A new thread has device 0. */
-FAULT(event_of_another_device)
+FAULT(event_of_another_device, "a handle of device 1 in a thread with device 0", true)
 {
     setenv("VITTRAIN_EMULATION_DEVICES", "2", 1);
     CUDA_CHECK(cudaSetDevice(1));
@@ -347,13 +373,13 @@ FAULT(event_of_another_device)
 }
 
 /* The last block's threads would wrap around to the first octets. */
-FAULT(octets_beyond_32_bits)
+FAULT(octets_beyond_32_bits, "4294967195 rows of 8 are too many", true)
 {
     struct stream on = {NULL, stream};
     cuda_bias_relu(&on, TYPE_FP32, (int64_t)UINT32_MAX - 100, 8, NULL, false, values);
 }
 
-FAULT(norm_sums_alone)
+FAULT(norm_sums_alone, "add_sums requires add and dgamma", true)
 {
     struct stream on = {NULL, stream};
     struct norm_backward args = {};
@@ -366,7 +392,7 @@ FAULT(norm_sums_alone)
 }
 
 /* Launch a kernel in a child process, and end as it does. */
-FAULT(launch_after_fork)
+FAULT(launch_after_fork, "cudaErrorInitializationError", true)
 {
     int status = 0;
     const pid_t child = fork();
@@ -378,7 +404,7 @@ FAULT(launch_after_fork)
     _exit(WEXITSTATUS(status));
 }
 
-FAULT(host_read)
+FAULT(host_read, "the host accesses device memory", false)
 {
     float *memory;
     CUDA_CHECK(cudaMalloc((void **)&memory, THREADS * sizeof(float)));

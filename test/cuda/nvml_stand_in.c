@@ -34,7 +34,6 @@ static int start(void)
     return SUCCESS;
 }
 
-int nvmlInit(void);
 int nvmlInit(void)
 {
 #ifdef OLD
@@ -44,14 +43,12 @@ int nvmlInit(void)
 #endif
 }
 
-int nvmlShutdown(void);
 int nvmlShutdown(void)
 {
     open_count--;
     return SUCCESS;
 }
 
-const char *nvmlErrorString(int status);
 const char *nvmlErrorString(int status)
 {
     return status == NO_DRIVER   ? "Driver Not Loaded"
@@ -60,7 +57,6 @@ const char *nvmlErrorString(int status)
                                  : "Unknown Error";
 }
 
-int nvmlDeviceGetHandleByUUID(const char *uuid, void **device);
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 {
     *device = &the_gpu;
@@ -72,10 +68,8 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 }
 
 #ifdef OLD
-int nvmlDeviceGetHandleByPciBusId(const char *id, void **device);
 int nvmlDeviceGetHandleByPciBusId(const char *id, void **device)
 #else
-int nvmlDeviceGetHandleByPciBusId_v2(const char *id, void **device);
 int nvmlDeviceGetHandleByPciBusId_v2(const char *id, void **device)
 #endif
 {
@@ -83,7 +77,6 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *id, void **device)
     return strcmp(id, "0000:3b:00.0") == 0 ? SUCCESS : NOT_FOUND;
 }
 
-int nvmlDeviceGetName(void *device, char *name, unsigned int size);
 int nvmlDeviceGetName(void *device, char *name, unsigned int size)
 {
     if (device != &the_gpu || size < 96)
@@ -92,7 +85,6 @@ int nvmlDeviceGetName(void *device, char *name, unsigned int size)
     return SUCCESS;
 }
 
-int nvmlDeviceGetUtilizationRates(void *device, uint32_t percent[2]);
 int nvmlDeviceGetUtilizationRates(void *device, uint32_t percent[2])
 {
     percent[0] = 87;
@@ -101,7 +93,6 @@ int nvmlDeviceGetUtilizationRates(void *device, uint32_t percent[2])
 }
 
 /* total, free, used */
-int nvmlDeviceGetMemoryInfo(void *device, uint64_t bytes[3]);
 int nvmlDeviceGetMemoryInfo(void *device, uint64_t bytes[3])
 {
     bytes[0] = 80ULL << 30;
@@ -110,7 +101,6 @@ int nvmlDeviceGetMemoryInfo(void *device, uint64_t bytes[3])
     return answer(device);
 }
 
-int nvmlDeviceGetPowerUsage(void *device, uint32_t *milliwatts);
 int nvmlDeviceGetPowerUsage(void *device, uint32_t *milliwatts)
 {
     *milliwatts = 412345;
@@ -119,7 +109,6 @@ int nvmlDeviceGetPowerUsage(void *device, uint32_t *milliwatts)
     return answer(device);
 }
 
-int nvmlDeviceGetTemperature(void *device, int sensor, uint32_t *celsius);
 int nvmlDeviceGetTemperature(void *device, int sensor, uint32_t *celsius)
 {
     *celsius = 64;
@@ -128,14 +117,12 @@ int nvmlDeviceGetTemperature(void *device, int sensor, uint32_t *celsius)
 
 #ifndef OLD
 
-int nvmlInit_v2(void);
 int nvmlInit_v2(void)
 {
     return start();
 }
 
 /* version, padding, total, reserved, free, used: 40 bytes, version 2 */
-int nvmlDeviceGetMemoryInfo_v2(void *device, uint64_t fields[5]);
 int nvmlDeviceGetMemoryInfo_v2(void *device, uint64_t fields[5])
 {
     uint32_t version;

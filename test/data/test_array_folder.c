@@ -8,9 +8,8 @@
 
 #include "array_check.h"
 #include "core/file.h"
-#include "core/folder.h"
 #include "core/random.h"
-#include "data/array_files.h"
+#include "data/array_decode.h"
 #include "data/array_path.h"
 #include "temporary.h"
 #include "test.h"

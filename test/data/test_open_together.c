@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
-#include "core/integer.h"
+#include "core/base.h"
 #include "hdf5_fixture.h"
 #include "shards.h"
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* RandAugment and colour jitter: every operation compared with torchvision through Pillow
  * (test/vectors/make_policy.py), byte for byte and with every instruction set; the distributions of
- * random draws, and their dependence on seed, epoch and sample only. With arguments it changes one
- * picture (test/python/check_colours.py):
- *   test_policy KIND AMOUNT HEIGHT WIDTH <PLANES >PLANES */
+ * random draws, and their dependence on seed, epoch and sample only. */
 #include "config/options.h"
 #include "data/augment.h"
 #include "data/crop.h"
@@ -276,29 +274,4 @@ TEST_WITH(draws_have_their_keys, set_up, NULL)
     assert_false(policy_is_on(&evaluation) || mix_is_on(&evaluation));
 }
 
-/* ---- One picture ---- */
-static int change_picture(char **words)
-{
-    struct error error = {0};
-    const struct image_change change = {(enum image_change_kind)atoi(words[0]), atof(words[1])};
-    struct changed_image image = {.height = atoll(words[2]), .width = atoll(words[3])};
-    const size_t bytes = (size_t)(3 * image.height * image.width);
-    image.planes = malloc(bytes);
-    image.scratch = malloc(bytes);
-    bool good = image_host_choose(&image.host, &error) && image.planes != NULL &&
-                image.scratch != NULL && fread(image.planes, 1, bytes, stdin) == bytes;
-    if (good) {
-        image_change(&image, &change);
-        good = fwrite(image.planes, 1, bytes, stdout) == bytes;
-    }
-    free(image.planes);
-    free(image.scratch);
-    return good ? 0 : 1;
-}
-
-int main(int argc, char **argv)
-{
-    if (argc == 5)
-        return change_picture(argv + 1);
-    return TESTS_RUN();
-}
+TEST_MAIN()

@@ -3,7 +3,7 @@
 /* Attention against double precision: output, log of the sum of exponentials, and gradients of q, k
  * and v, for all types, sizes and instruction sets; bits are identical in each run and for any
  * number of threads. */
-#include "core/crc32c.h"
+#include "core/base.h"
 #include "device_test.h"
 #include "test.h"
 

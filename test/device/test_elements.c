@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "core/hash.h"
+#include "core/base.h"
 #include "core/random.h"
 #include "device_test.h"
 #include "test.h"

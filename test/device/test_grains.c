@@ -3,7 +3,7 @@
 /* Grains (device/grains.h): the outputs of operations and the gradients of parameters have the same
  * bits however the samples are divided into passes, and on any number of threads. They equal those
  * without grains up to rounding. */
-#include "core/integer.h"
+#include "core/base.h"
 #include "core/tree.h"
 #include "device/grains.h"
 #include "device_test.h"

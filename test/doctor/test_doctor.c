@@ -30,6 +30,7 @@ static void doctor_make(void)
         snprintf(one->host, sizeof one->host, "n%d", rank / 2);
         one->rank = rank;
         one->node = rank / 2;
+        one->node_ranks = 2;
         one->threads = 4;
         one->online = 8;
         one->slots = 4;
@@ -79,7 +80,7 @@ TEST(faults_are_found)
     FOUND("deck", FAIL, "train.epochs=7",
           error_set(&doctor.deck, ERROR_USAGE, "train.epochs=7, but 3 on rank 0"));
     FOUND("ranks", WARN, "two nodes are called n0", strcpy(facts[2].host, "n0"));
-    FOUND("ranks", WARN, "1 to 3 ranks per node", facts[2].node = 0);
+    FOUND("ranks", WARN, "1 to 3 ranks per node", facts[0].node_ranks = 3; facts[3].node_ranks = 1);
     FOUND("ranks", WARN, "4 ranks in 2 slots", facts[0].slots = 2);
     FOUND("cores", WARN, "n1: 2 ranks with 8 threads each on 8 CPUs", facts[2].threads = 8);
     FOUND("cores", WARN, "n1: 8 threads, but the control group has a quota of 1.5",

@@ -19,8 +19,6 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__
-#define __forceinline__ inline
 #define __launch_bounds__(...)
 
 struct dim3 {
@@ -82,23 +80,6 @@ template <typename type> static inline type __shfl_xor_sync(unsigned, type value
 {
     return emulated_shuffle(value, emulated_lane() ^ mask);
 }
-template <typename type> static inline type __shfl_down_sync(unsigned, type value, int distance)
-{
-    int lane = emulated_lane() + distance;
-    return emulated_shuffle(value, lane < 32 ? lane : emulated_lane());
-}
-static inline unsigned __ballot_sync(unsigned, int predicate)
-{
-    const struct emulated_exchange *all =
-        emulated_warp_exchange(&predicate, sizeof predicate, false);
-    unsigned ballot = 0;
-    for (int lane = 0; lane < 32; lane++) {
-        int value;
-        memcpy(&value, all[lane].bytes, sizeof value);
-        ballot |= value != 0 ? 1u << lane : 0;
-    }
-    return ballot;
-}
 
 /* Tensor core instructions (tensor_core.h), implemented by warp exchanges. A row is the 16 bytes at
  * this lane's address; `value` converts its bits to a number. */
@@ -111,15 +92,8 @@ void emulated_product_add(float sum[4], const uint32_t left[4], uint32_t right0,
 float atomicAdd(float *sum, float value);
 int atomicAdd(int *sum, int value);
 unsigned long long atomicAdd(unsigned long long *sum, unsigned long long value);
-int atomicOr(int *flags, int value);
 unsigned long long atomicMin(unsigned long long *least, unsigned long long value);
 
-/* The C library may declare rsqrtf, too (C23). */
-#define rsqrtf emulated_rsqrtf
-static inline float emulated_rsqrtf(float x)
-{
-    return 1 / sqrtf(x);
-}
 /* The C library declares these names without defining them. */
 #define __expf expf
 #define cospi(x) cos(M_PI *(x))

@@ -233,13 +233,6 @@ unsigned long long atomicAdd(unsigned long long *sum, unsigned long long value)
     return add(sum, value);
 }
 
-int atomicOr(int *flags, int value)
-{
-    int before = *flags;
-    *flags |= value;
-    return before;
-}
-
 unsigned long long atomicMin(unsigned long long *least, unsigned long long value)
 {
     unsigned long long before = *least;

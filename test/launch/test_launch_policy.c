@@ -92,7 +92,7 @@ TEST(hosts_that_answer_decide)
         assert_int_equal(hosts.count, 4);
         for (int host = 0; host < 4; host++)
             hosts.host[host].answers = cases[i].answers[host] == 'y';
-        assert_int_equal(launch_policy_hosts(&hosts, cases[i].elastic, cases[i].late),
+        assert_int_equal(launched_hosts_decide(&hosts, cases[i].elastic, cases[i].late),
                          cases[i].action);
         assert_int_equal(launched_hosts_ranks(&hosts), cases[i].ranks_then);
         assert_true(launched_hosts_use(&hosts, words, original, &error));

@@ -322,118 +322,60 @@ TEST(test_moving_average)
     assert_int_equal(wrong, 0);
 }
 
-/* Numbers of parameters and normalisation of images: those of timm, torchvision, and of the
- * reference for vit_cifar, cnn_a and cnn_b. */
-#define HALF                                                                                       \
-    {                                                                                              \
-        0.5, 0.5, 0.5                                                                              \
-    }
-#define IMAGENET                                                                                   \
-    {0.485, 0.456, 0.406},                                                                         \
-    {                                                                                              \
-        0.229, 0.224, 0.225                                                                        \
-    }
-static const struct {
-    const char *name;
-    int64_t parameters, parameters_10_classes;
-    double mean[3], std[3];
-} registry[] = {
-    {"vit_cifar", 2690506, 2690506, HALF, HALF},
-    {"vit_tiny_patch16_224", 5717416, 5526346, HALF, HALF},
-    {"vit_tiny_patch16_384", 5790376, 5599306, HALF, HALF},
-    {"vit_small_patch16_224", 22050664, 21669514, HALF, HALF},
-    {"vit_small_patch16_384", 22196584, 21815434, HALF, HALF},
-    {"vit_small_patch32_224", 22878952, 22497802, HALF, HALF},
-    {"vit_small_patch32_384", 22915432, 22534282, HALF, HALF},
-    {"vit_base_patch16_224", 86567656, 85806346, HALF, HALF},
-    {"vit_base_patch16_384", 86859496, 86098186, HALF, HALF},
-    {"vit_base_patch32_224", 88224232, 87462922, HALF, HALF},
-    {"vit_base_patch32_384", 88297192, 87535882, HALF, HALF},
-    {"vit_large_patch14_224", 304203752, 303189002, HALF, HALF},
-    {"vit_large_patch16_224", 304326632, 303311882, HALF, HALF},
-    {"vit_large_patch16_384", 304715752, 303701002, HALF, HALF},
-    {"vit_large_patch32_224", 306535400, 305520650, HALF, HALF},
-    {"vit_large_patch32_384", 306632680, 305617930, HALF, HALF},
-    {"vit_huge_patch14_224", 632045800, 630777610, HALF, HALF},
-    {"vit_small_patch16_sincos", 22049896, 21668746, HALF, HALF},
-    {"deit3_small_patch16_224", 22059496, 21678346, IMAGENET},
-    {"deit3_small_patch16_384", 22205416, 21824266, IMAGENET},
-    {"deit3_medium_patch16_224", 38849512, 38341642, IMAGENET},
-    {"deit3_base_patch16_224", 86585320, 85824010, IMAGENET},
-    {"deit3_base_patch16_384", 86877160, 86115850, IMAGENET},
-    {"deit3_large_patch16_224", 304374760, 303360010, IMAGENET},
-    {"deit3_large_patch16_384", 304763880, 303749130, IMAGENET},
-    {"deit3_huge_patch14_224", 632126440, 630858250, IMAGENET},
-    {"vit_small_patch14_dinov2", 22441192, 22060042, IMAGENET},
-    {"vit_base_patch14_dinov2", 87348712, 86587402, IMAGENET},
-    {"vit_large_patch14_dinov2", 305392616, 304377866, IMAGENET},
-    {"vit_giant_patch14_dinov2", 1138016232, 1136494602, IMAGENET},
-    {"vit_small_patch14_reg4_dinov2", 22442344, 22061194, IMAGENET},
-    {"vit_base_patch14_reg4_dinov2", 87351016, 86589706, IMAGENET},
-    {"vit_large_patch14_reg4_dinov2", 305395688, 304380938, IMAGENET},
-    {"vit_giant_patch14_reg4_dinov2", 1138020840, 1136499210, IMAGENET},
-    {"vit_small_patch16_dinov3", 21971944, 21590794, IMAGENET},
-    {"vit_base_patch16_dinov3", 86410216, 85648906, IMAGENET},
-    {"vit_large_patch16_dinov3", 304104424, 303089674, IMAGENET},
-    {"vit_base_patch32_siglip_256", 95321320, 94560010, HALF, HALF},
-    {"vit_base_patch16_siglip_224", 93653224, 92891914, HALF, HALF},
-    {"vit_base_patch16_siglip_256", 93699304, 92937994, HALF, HALF},
-    {"vit_base_patch16_siglip_384", 93945064, 93183754, HALF, HALF},
-    {"vit_base_patch16_siglip_512", 94289128, 93527818, HALF, HALF},
-    {"vit_large_patch16_siglip_256", 316981224, 315966474, HALF, HALF},
-    {"vit_large_patch16_siglip_384", 317308904, 316294154, HALF, HALF},
-    {"vit_large_patch16_siglip_512", 317767656, 316752906, HALF, HALF},
-    {"vit_so400m_patch14_siglip_224", 428833704, 427692234, HALF, HALF},
-    {"vit_so400m_patch14_siglip_378", 429378600, 428237130, HALF, HALF},
-    {"vit_so400m_patch16_siglip_256", 429041064, 427899594, HALF, HALF},
-    {"vit_so400m_patch16_siglip_384", 429409704, 428268234, HALF, HALF},
-    {"vit_so400m_patch16_siglip_512", 429925800, 428784330, HALF, HALF},
-    {"cnn_a", 9986, 9986, HALF, HALF},
-    {"cnn_a_lenet", 58742, 58742, HALF, HALF},
-    {"cnn_c", 1972826, 1972826, HALF, HALF},
-    {"linear", 21, 210, {0, 0, 0}, {1, 1, 1}},
-    {"cnn_b", 11173962, 11173962, HALF, HALF},
-    {"resnet18", 11689512, 11181642, IMAGENET},
-    {"resnet34", 21797672, 21289802, IMAGENET},
-    {"resnet50", 25557032, 23528522, IMAGENET},
-    {"resnet101", 44549160, 42520650, IMAGENET},
-    {"resnet152", 60192808, 58164298, IMAGENET},
-};
-
-static int64_t parameters_of(const char *name, const char *assignment, const double **mean,
-                             const double **std)
+/* Open a vector file of text. */
+static FILE *text_vectors(const char *name)
 {
-    struct options options;
+    const char *folder = getenv("srcdir");
+    char path[1024];
+    snprintf(path, sizeof path, "%s/test/vectors/%s", folder != NULL ? folder : ".", name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    return file;
+}
+
+static struct model *model_of(const char *name, const char *assignments)
+{
+    static struct options options;
     struct error error = {0};
-    char words[128];
-    snprintf(words, sizeof words, "model.name=%s %s", name, assignment);
+    char words[256];
+    snprintf(words, sizeof words, "model.name=%s %s", name, assignments);
     settings_set(&options, words);
     struct model *model = model_open(&options, NULL, TYPE_FP32, &error);
     assert_non_null(model);
-    int64_t count = model_parameter_count(model);
-    *mean = model->entry->mean;
-    *std = model->entry->std;
-    model_close(model);
-    return count;
+    return model;
 }
 
+/* Numbers of parameters, with 10 classes too, and normalisation of images: those of timm,
+ * torchvision, and of the reference for vit_cifar, cnn_a and cnn_b. */
 TEST(test_registry)
 {
-    const double *mean, *std;
-    size_t names = 0;
-    while (model_names()[names] != NULL)
-        names++;
-    assert_int_equal(names, sizeof registry / sizeof registry[0]);
-    for (size_t i = 0; i < names; i++) {
-        assert_string_equal(model_names()[i], registry[i].name);
-        assert_int_equal(parameters_of(registry[i].name, "", &mean, &std), registry[i].parameters);
-        for (int c = 0; c < 3; c++) {
-            assert_true(mean[c] == registry[i].mean[c]);
-            assert_true(std[c] == registry[i].std[c]);
-        }
-        assert_int_equal(parameters_of(registry[i].name, "model.classes=10", &mean, &std),
-                         registry[i].parameters_10_classes);
+    static const struct {
+        const char *name;
+        double mean[3], std[3];
+    } kinds[] = {{"half", {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}},
+                 {"imagenet", {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}},
+                 {"none", {0, 0, 0}, {1, 1, 1}}};
+    char name[64], kind[16];
+    long long parameters, of_10_classes;
+    const char *const *names = model_names();
+    FILE *file = text_vectors("registry.txt");
+    for (; fscanf(file, "%63s %lld %lld %15s", name, &parameters, &of_10_classes, kind) == 4;
+         names++) {
+        assert_string_equal(*names, name);
+        struct model *model = model_of(name, "");
+        assert_int_equal(model_parameter_count(model), parameters);
+        int k = 0;
+        while (strcmp(kinds[k].name, kind) != 0)
+            k++;
+        assert_memory_equal(model->entry->mean, kinds[k].mean, sizeof kinds[k].mean);
+        assert_memory_equal(model->entry->std, kinds[k].std, sizeof kinds[k].std);
+        model_close(model);
+        model = model_of(name, "model.classes=10");
+        assert_int_equal(model_parameter_count(model), of_10_classes);
+        model_close(model);
     }
+    assert_null(*names);
+    fclose(file);
 }
 
 /* Every ViT and ResNet, such as cnn_b, can have a dense head; other models refuse it. */
@@ -482,18 +424,13 @@ static void grouped_close(struct grouped *grouped)
 
 static void grouped_open(struct grouped *grouped, const char *name, const char *option)
 {
-    static struct options options;
-    struct error error = {0};
     char words[256];
-    snprintf(words, sizeof words,
-             "model.name=%s %s optim.layer_decay=0.75 optim.no_decay=on optim.name=muon", name,
+    snprintf(words, sizeof words, "%s optim.layer_decay=0.75 optim.no_decay=on optim.name=muon",
              option);
-    settings_set(&options, words);
     snprintf(grouped->name, sizeof grouped->name, "%s", name);
     snprintf(grouped->option, sizeof grouped->option, "%s", option);
     grouped->found = 0;
-    grouped->model = model_open(&options, NULL, TYPE_FP32, &error);
-    assert_non_null(grouped->model);
+    grouped->model = model_of(name, words);
 }
 
 static const struct unit_tensor *tensor_named(const struct model *model, const char *name)
@@ -511,13 +448,10 @@ static const struct unit_tensor *tensor_named(const struct model *model, const c
 TEST(test_groups)
 {
     struct grouped grouped = {.model = NULL};
-    const char *folder = getenv("srcdir");
-    char path[1024], model[64], option[64], name[TENSOR_NAME];
+    char model[64], option[64], name[TENSOR_NAME];
     double scale;
     int decays, orthogonal;
-    snprintf(path, sizeof path, "%s/test/vectors/groups.txt", folder != NULL ? folder : ".");
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
+    FILE *file = text_vectors("groups.txt");
     while (fscanf(file, "%63s %63s %63s %lf %d %d", model, option, name, &scale, &decays,
                   &orthogonal) == 6) {
         if (strcmp(model, grouped.name) != 0 || strcmp(option, grouped.option) != 0) {

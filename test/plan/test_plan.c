@@ -8,6 +8,7 @@
 #include "comm_fixture.h"
 #include "config/options.h"
 #include "model_fixture.h"
+#include "settings.h"
 #include "test.h"
 #include "train/run.h"
 
@@ -42,13 +43,9 @@ static void options_make(struct options *options, int strategy, const char *vari
     static const char small[] = "model.dim=32 model.depth=3 model.heads=2 model.patch=8 "
                                 "data.format=synthetic data.samples=64 train.batch=6 run.threads=1 "
                                 "data.image=48 augment.resize=32 mesh.transport=ring ";
-    char words[1024];
-    struct error error = {0};
-    options_default(options);
+    settings_set(options, small);
+    settings_apply(options, variant);
     options->mesh.strategy = strategy;
-    snprintf(words, sizeof words, "%s%s", small, variant);
-    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
-        assert_ok(options_set(word, options, &error), &error);
 }
 
 /* Count the bytes that a group's collectives send, in front of the real backend. */
@@ -113,10 +110,10 @@ static bool differs(double planned, double counted, const char *what, const char
 static int plan_differs(const struct plan *plan, const struct session *session, const char *variant)
 {
     struct session planned;
-    struct plan_traffic sent;
+    struct step_prediction prediction;
     struct error error = {0};
     const struct session_memory *wanted = &planned.memory, *memory = &session->memory;
-    assert_ok(plan_session(plan, &planned, &error) && plan_traffic(plan, &sent, &error), &error);
+    assert_ok(plan_predict(plan, NULL, &planned, &prediction, &error), &error);
     int wrong = wanted->loader_bytes != memory->loader_bytes ||
                 wanted->snapshot_bytes != memory->snapshot_bytes ||
                 planned.mesh.shard->size != session->mesh.shard->size ||
@@ -127,11 +124,13 @@ static int plan_differs(const struct plan *plan, const struct session *session, 
         printf("# %s: other memory than planned\n", variant);
     wrong +=
         differs((double)arena_total(&wanted->arena), (double)memory->arena.peak, "arena", variant);
+    const double shard = prediction.sent_shard, replica = prediction.sent_replica;
+    step_prediction_close(&prediction);
     session_close(&planned);
     if (session->grains != NULL && world->rank > 0)
         return wrong; /* the plan has the bytes that rank 0 sends; others have other grains */
-    wrong += differs(sent.shard, shard_counted.sent, "shard", variant);
-    return wrong + differs(sent.replica, replica_counted.sent, "replica", variant);
+    wrong += differs(shard, shard_counted.sent, "shard", variant);
+    return wrong + differs(replica, replica_counted.sent, "replica", variant);
 }
 
 static int plan_wrong(int strategy, const char *variant)
@@ -201,13 +200,8 @@ TEST(rows_add_up_to_the_arena)
 
 static size_t needs_of(struct plan *plan, int64_t batch)
 {
-    struct session session;
-    struct error error = {0};
     plan->options.train.batch = batch;
-    assert_ok(plan_session(plan, &session, &error), &error);
-    const size_t needs = session_needs(&session);
-    session_close(&session);
-    return needs;
+    return plan_needs(plan);
 }
 
 TEST(the_largest_batch_fits_and_one_more_does_not)
@@ -215,28 +209,28 @@ TEST(the_largest_batch_fits_and_one_more_does_not)
     const size_t room = (size_t)60 << 20;
     for (int i = 0; i < VARIANTS; i++) {
         struct plan plan;
-        struct session session;
-        struct error error = {0};
         if (strstr(variants[i], "train.exact") != NULL)
             continue; /* train.exact=layout needs train.global_batch */
         imagined_open(&plan, 4, STRATEGY_ZERO2, variants[i]);
-        assert_ok(plan_session(&plan, &session, &error), &error);
-        const int64_t largest = plan_largest_batch(&plan, &session, room);
+        const int64_t largest = plan_largest_batch(&plan, room);
         assert_in_range(largest, 100, 100000);
         assert_int_equal(largest % plan.options.train.accumulate, 0);
-        assert_int_equal(plan_largest_batch(&plan, &session, (size_t)10 << 20), 0);
-        assert_int_equal(plan_largest_batch(&plan, &session, (size_t)1 << 60), 1000000);
-        session_close(&session);
+        assert_int_equal(plan_largest_batch(&plan, (size_t)10 << 20), 0);
+        assert_int_equal(plan_largest_batch(&plan, (size_t)1 << 60), 1000000);
         assert_true(needs_of(&plan, largest) <= room && needs_of(&plan, largest + 1) > room);
     }
 }
 
-static struct plan_traffic traffic_of(const struct plan *plan, enum strategy_choice strategy)
+/* Bytes sent in the groups of a strategy; only these members of the prediction are valid. */
+static struct step_prediction sent_by(const struct plan *plan, enum strategy_choice strategy)
 {
     const struct plan other = plan_with(plan, strategy, CHECKPOINT_ACTIVATIONS_NONE);
-    struct plan_traffic sent;
+    struct session session;
+    struct step_prediction sent;
     struct error error = {0};
-    assert_ok(plan_traffic(&other, &sent, &error), &error);
+    assert_ok(plan_predict(&other, NULL, &session, &sent, &error), &error);
+    session_close(&session);
+    free(sent.unit);
     return sent;
 }
 
@@ -245,17 +239,17 @@ TEST(the_network_carries_what_leaves_a_node)
 {
     struct plan plan;
     imagined_open(&plan, 8, STRATEGY_HSDP, "train.precision=bf16");
-    struct plan_traffic sent = traffic_of(&plan, STRATEGY_HSDP); /* 2 x 4 */
-    assert_true(sent.network == sent.replica && sent.replica > 0);
+    struct step_prediction sent = sent_by(&plan, STRATEGY_HSDP); /* 2 x 4 */
+    assert_true(sent.sent_network == sent.sent_replica && sent.sent_replica > 0);
     /* A rank forwards seven parts. The four parts of the other node cross nodes and are divided
      * among four ranks. */
-    sent = traffic_of(&plan, STRATEGY_FSDP);
-    assert_true(sent.replica == 0 && sent.network * 7 == sent.shard);
-    sent = traffic_of(&plan, STRATEGY_DDP);
-    assert_true(sent.shard == 0 && sent.network * 7 == sent.replica);
+    sent = sent_by(&plan, STRATEGY_FSDP);
+    assert_true(sent.sent_replica == 0 && sent.sent_network * 7 == sent.sent_shard);
+    sent = sent_by(&plan, STRATEGY_DDP);
+    assert_true(sent.sent_shard == 0 && sent.sent_network * 7 == sent.sent_replica);
     plan.node_ranks = 8;
-    sent = traffic_of(&plan, STRATEGY_DDP);
-    assert_true(sent.network == 0 && sent.replica > 0);
+    sent = sent_by(&plan, STRATEGY_DDP);
+    assert_true(sent.sent_network == 0 && sent.sent_replica > 0);
 }
 
 TEST(ranks_that_cannot_run_so_are_an_error)

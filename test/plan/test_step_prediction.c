@@ -6,6 +6,7 @@
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/log.h"
+#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -15,32 +16,16 @@ static void near(double value, double expected)
         fail_msg("%.12g, not %.12g", value, expected);
 }
 
-static void options_make(struct options *options, const char *settings)
-{
-    char words[512];
-    struct error error = {0};
-    options_default(options);
-    snprintf(words, sizeof words, "%s data.format=synthetic run.threads=1 run.backend=cpu",
-             settings);
-    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
-        assert_ok(options_set(word, options, &error), &error);
-}
-
-static void plan_make_open(struct plan *plan, const char *settings, int ranks, int node_ranks)
-{
-    static struct options options;
-    struct error error = {0};
-    options_make(&options, settings);
-    assert_ok(plan_open(plan, &options, ranks, node_ranks, &error), &error);
-}
-
 /* Count the operations of a step on one rank; the session is valid until the next call. */
 static void step_predict_one(const char *settings, struct step_prediction *prediction,
                              struct session *session)
 {
     static struct plan plan;
+    static struct options options;
     struct error error = {0};
-    plan_make_open(&plan, settings, 1, 1);
+    settings_set(&options, settings);
+    settings_apply(&options, "data.format=synthetic run.threads=1 run.backend=cpu");
+    assert_ok(plan_open(&plan, &options, 1, 1, &error), &error);
     assert_ok(plan_predict(&plan, NULL, session, prediction, &error), &error);
 }
 
@@ -174,10 +159,10 @@ static void simulated(const char *words, const struct machine *machine, double s
 {
     struct step_script script;
     struct step_prediction prediction;
-    struct error error = {0};
     const struct mesh_shape mesh = mesh_shape(2, 2, 2);
     script_write(&script, words);
-    assert_true(step_predict(&prediction, &script, 1, machine, &mesh, &error));
+    step_predict(&prediction, &script, 1, machine, &mesh);
+    assert_ok(prediction.lacks.kind == ERROR_NONE, &prediction.lacks);
     near(prediction.seconds, seconds);
     near(prediction.step.exposed, exposed);
     near(prediction.unit[0].exposed, exposed);
@@ -279,14 +264,14 @@ TEST(collectives_by_hand)
 TEST(measured_points)
 {
     struct machine machine = slow_machine();
-    struct speed *speed = &machine.speed[TYPE_FP32][OPERATION_linear_forward];
-    struct duration *duration = &machine.inside.measured[ACTION_GATHER];
+    struct measured *speed = &machine.speed[TYPE_FP32][OPERATION_linear_forward];
+    struct measured *duration = &machine.inside.measured[ACTION_GATHER];
     struct counted product = {
         .operation = OPERATION_linear_forward, .flops = 1000, .size = {64, 64, 64}};
     const struct group_shape node = {2, 1, 1};
     struct collective gather = {.action = ACTION_GATHER, .bytes = 100};
     near(machine_operation_seconds(&machine, &product, 2), 1000);
-    *speed = (struct speed){.count = 2, .point = {{{64, 64, 64}, 10}, {{1024, 64, 64}, 40}}};
+    *speed = (struct measured){.count = 2, .point = {{{64, 64, 64}, 10}, {{1024, 64, 64}, 40}}};
     near(machine_operation_seconds(&machine, &product, 2), 100);
     product.size[0] = 256; /* equally far from both */
     near(machine_operation_seconds(&machine, &product, 2), 50);
@@ -294,7 +279,7 @@ TEST(measured_points)
     machine.alone = 2;
     near(machine_operation_seconds(&machine, &product, 2), 51);
     near(machine_operation_seconds(&machine, &product, 1), 26);
-    *duration = (struct duration){.count = 2, .point = {{100, 1}, {10000, 100}}};
+    *duration = (struct measured){.count = 2, .point = {{{100}, 1}, {{10000}, 100}}};
     near(machine_collective_seconds(&machine, &gather, &node), 1);
     gather.bytes = 10;
     near(machine_collective_seconds(&machine, &gather, &node), 1);
@@ -361,14 +346,14 @@ TEST(missing_speeds_are_errors)
         struct machine machine = slow_machine();
         struct step_script script;
         struct step_prediction prediction;
-        struct error error = {0};
         const struct mesh_shape mesh = mesh_shape(2, cases[i].node_ranks, 2);
         machine.inside.bandwidth = cases[i].inside;
         machine.between.bandwidth = cases[i].between;
         script_write(&script, "s1 c1 w0");
         script.event[1].counted.type = cases[i].type;
-        assert_false(step_predict(&prediction, &script, 1, &machine, &mesh, &error));
-        assert_error(&error, ERROR_USAGE, cases[i].message);
+        step_predict(&prediction, &script, 1, &machine, &mesh);
+        assert_error(&prediction.lacks, ERROR_USAGE, cases[i].message);
+        step_prediction_close(&prediction);
         step_script_close(&script);
     }
 }
@@ -381,9 +366,9 @@ TEST(files_read_as_they_were_written)
     written = slow_machine();
     snprintf(written.device, sizeof written.device, "a device, with a comma");
     written.speed[TYPE_BF16][OPERATION_convolution_backward] =
-        (struct speed){.count = 1, .point = {{{100352, 64, 147}, 1.25e9}}};
+        (struct measured){.count = 1, .point = {{{100352, 64, 147}, 1.25e9}}};
     written.between.measured[ACTION_SUM] =
-        (struct duration){.count = 2, .point = {{64, 1e-5}, {1048576, 0.125}}};
+        (struct measured){.count = 2, .point = {{{64}, 1e-5}, {{1048576}, 0.125}}};
     written.between.tree = true;
     FILE *file = fmemopen(text, sizeof text, "w");
     machine_write(&written, file);

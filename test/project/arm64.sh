@@ -15,8 +15,8 @@ limit=${TEST_TIMEOUT:-600}
 mpirun=${MPIRUN:-mpirun --oversubscribe --bind-to none}
 
 # The test programs, those with the most kernels first.
-tests=${ARM64_TESTS:-convolution product_tiles linear attention batch_norm norm loss elements product image linear_relu \
-max_pool dropout mix update tokens target_loss policy}
+tests=${ARM64_TESTS:-convolution product_tiles linear attention batch_norm norm loss elements product image planes \
+dropout mix update tokens target_loss policy}
 # The runs: ranks, value of VITTRAIN_CPU here and under qemu, precision, largest difference of a loss, model.
 runs="1 baseline baseline fp32 1e-5 vit
 1 baseline neon_bf16 fp32 1e-5 vit

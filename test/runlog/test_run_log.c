@@ -8,7 +8,6 @@
 
 #include "config/options.h"
 #include "core/columns.h"
-#include "core/json_value.h"
 #include "runlog/evaluation.h"
 #include "runlog/monitor.h"
 #include "temporary.h"

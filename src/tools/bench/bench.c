@@ -11,11 +11,10 @@
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
 #include "core/file.h"
-#include "core/integer.h"
-#include "core/version.h"
-#include "plan/machine.h"
+#include "plan/plan.h"
 
 #define CELL(kind, name) COLUMN(bench_row, kind, name)
 const struct column bench_columns[] = {
@@ -159,15 +158,14 @@ const struct command command_bench = {
     .summary = "measure collectives, or operations of a device",
     .detail =
         "`bench comm` runs all-reduce, reduce-scatter, all-gather and broadcast of fp32 over all "
-        "ranks, from 8 to bench.max bytes, by each transport that the layout allows (or "
-        "the one of mesh.transport), by MPI's blocking calls and, with run.backend=cuda, by NCCL "
-        "in turn. Prints a table like that of nccl-tests: the median of the slowest rank's times, "
-        "bandwidth (size over time), bus bandwidth (load of each rank's link), and the number of "
-        "wrong elements; the exit code is 1 if there are any. `bench device` measures the linear "
-        "layers and the attention of some ViTs on all ranks at once, on the CPU beside oneDNN's "
-        "matrix products alone; or only a copy and one square product; or only attention with 12 "
-        "heads of 64. train.precision selects the type, run.backend the device. bench.output "
-        "appends all values to a CSV table. Both add what they measure to bench.machine, from "
-        "which vittrain plan predicts times: start them with the ranks, nodes and threads of the "
-        "planned run.",
+        "ranks, from 8 to bench.max bytes, by each transport that the layout allows (or the one of "
+        "mesh.transport), by MPI's blocking calls and, with run.backend=cuda, by NCCL in turn. "
+        "Prints a table like that of nccl-tests: the median of the slowest rank's times, bandwidth "
+        "(size over time), bus bandwidth (load of each rank's link), and the number of wrong "
+        "elements; the exit code is 1 if there are any. `bench device` measures the linear layers "
+        "and the attention of some ViTs on all ranks at once, on the CPU beside oneDNN's matrix "
+        "products alone; or only a copy and one square product; or only attention with 12 heads of "
+        "64. train.precision selects the type, run.backend the device. bench.output appends all "
+        "values to a CSV table. Both add what they measure to bench.machine, from which vittrain "
+        "plan predicts times: start them with the ranks, nodes and threads of the planned run.",
     .run = bench_run};

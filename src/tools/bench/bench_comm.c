@@ -10,10 +10,11 @@
 
 #include "comm/mpi_check.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/version.h"
-#include "plan/machine.h"
+#include "plan/plan.h"
 #include "tools/bench/bench.h"
+#include "train/hardware.h"
 
 /* The first three have the numbers of enum collective_action. */
 enum collective_kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
@@ -35,7 +36,9 @@ struct comm_bench {
     char mpi_version[64];
     struct way way[WAYS];
     int ways;
-    struct trials gpu;      /* with run.backend=cuda on several ranks */
+    struct device *gpu;     /* with run.backend=cuda on several ranks; else NULL */
+    struct stream *stream;  /* of the GPU */
+    void *memory;           /* of the GPU */
     float *buffer, *result; /* result: output of MPI's reduce-scatter */
     enum collective_kind kind;
     int64_t count, part;     /* elements of all ranks and of one rank */
@@ -62,13 +65,12 @@ static struct comm_request *ours_start(const struct comm_bench *self, const stru
 /* Copy the buffer to the GPU's memory or back, for a way that has some. */
 static void way_copy(const struct comm_bench *self, const struct way *way, bool back)
 {
-    const struct trials *gpu = &self->gpu;
     if (way->memory == NULL)
         return;
-    gpu->device->backend->copy(gpu->stream, back ? self->buffer : way->memory,
-                               back ? way->memory : self->buffer,
-                               (size_t)self->count * sizeof *self->buffer);
-    gpu->device->backend->stream_synchronize(gpu->stream);
+    self->gpu->backend->copy(self->stream, back ? self->buffer : way->memory,
+                             back ? way->memory : self->buffer,
+                             (size_t)self->count * sizeof *self->buffer);
+    self->gpu->backend->stream_synchronize(self->stream);
 }
 
 static void mpis_run(const struct comm_bench *self)
@@ -199,7 +201,7 @@ static void way_report(struct comm_bench *self, const struct way *way, double se
 /* Add the time of the transport that a training selects: the last one of the program. */
 static void duration_add(struct comm_bench *self, const double seconds[WAYS])
 {
-    struct duration *duration = &self->network->measured[self->kind];
+    struct measured *duration = &self->network->measured[self->kind];
     const struct collective collective = {
         .action = (enum collective_action)self->kind,
         .bytes = sizeof(float) * (double)(self->kind == ALL_REDUCE ? self->count : self->part)};
@@ -208,8 +210,8 @@ static void duration_add(struct comm_bench *self, const double seconds[WAYS])
     while (self->way[way].group == NULL)
         way--;
     if (duration->count < MACHINE_POINTS &&
-        (duration->count == 0 || bytes > duration->point[duration->count - 1].bytes))
-        duration->point[duration->count++] = (struct duration_point){bytes, seconds[way]};
+        (duration->count == 0 || bytes > duration->point[duration->count - 1].size[0]))
+        duration->point[duration->count++] = (struct measured_point){{bytes}, seconds[way]};
 }
 
 static void size_run(struct comm_bench *self, int64_t bytes, struct error *error)
@@ -217,8 +219,8 @@ static void size_run(struct comm_bench *self, int64_t bytes, struct error *error
     double seconds[WAYS];
     int64_t wrong[WAYS], size = self->world->size;
     bool blocks = self->kind == REDUCE_SCATTER || self->kind == ALL_GATHER;
-    self->count = (bytes + (int64_t)sizeof(float) - 1) / (int64_t)sizeof(float);
-    self->part = (self->count + size - 1) / size;
+    self->count = round_up_division(bytes, sizeof(float));
+    self->part = round_up_division(self->count, size);
     self->count = blocks ? self->part * size : self->count;
     for (int i = 0; i < self->ways; i++) {
         wrong[i] = way_check(self, &self->way[i]);
@@ -291,21 +293,34 @@ static bool buffers_open(struct comm_bench *self, struct error *error)
     return comm_agree(self->world, error);
 }
 
-/* Collective. Add the way of the GPUs; the memory belongs to self->gpu. */
+/* Collective. Add the way of the GPUs. gpu_close must be called, also on failure. */
 static bool gpu_open(struct comm_bench *self, struct error *error)
 {
-    struct trials *gpu = &self->gpu;
     const size_t bytes =
         (size_t)self->bench->options->bench.max + (size_t)self->world->size * sizeof(float);
-    if (!trials_open(gpu, self->bench, error))
-        return false;
-    gpu->pool[0] = gpu->device->backend->allocate(gpu->device, bytes, error);
+    struct comm *node = comm_split_node(self->world);
+    self->gpu = hardware_open(self->bench->options, node, error);
+    node->backend->close(node);
     if (!comm_agree(self->world, error))
         return false;
-    struct comm *group = gpu->device->backend->comm_open(self->world, error);
+    self->stream = self->gpu->backend->stream_open(self->gpu);
+    self->memory = self->gpu->backend->allocate(self->gpu, bytes, error);
+    if (!comm_agree(self->world, error))
+        return false;
+    struct comm *group = self->gpu->backend->comm_open(self->world, error);
     if (group != NULL)
-        self->way[self->ways++] = (struct way){"nccl", group, gpu->pool[0]};
+        self->way[self->ways++] = (struct way){"nccl", group, self->memory};
     return comm_agree(self->world, error);
+}
+
+static void gpu_close(struct comm_bench *self)
+{
+    if (self->memory != NULL)
+        self->gpu->backend->release(self->gpu, self->memory);
+    if (self->stream != NULL)
+        self->gpu->backend->stream_close(self->stream);
+    if (self->gpu != NULL)
+        self->gpu->backend->close(self->gpu);
 }
 
 bool bench_comm(struct bench *bench, struct error *error)
@@ -336,13 +351,13 @@ bool bench_comm(struct bench *bench, struct error *error)
     const bool on_gpus = bench->options->run.backend == BACKEND_CUDA && bench->world->size > 1;
     if (buffers_open(&self, error) && (!on_gpus || gpu_open(&self, error))) {
         table_run(&self, error);
-        const struct duration *sums =
+        const struct measured *sums =
             self.network != NULL ? &self.network->measured[ACTION_SUM] : NULL;
         if (sums != NULL && sums->count > 0) {
             /* Of the all-reduces, each sends around the ring twice. */
-            const struct duration_point *most = &sums->point[sums->count - 1];
-            self.network->latency = sums->point[0].seconds / (2 * (self.network->members - 1));
-            self.network->bandwidth = most->bytes / most->seconds;
+            const struct measured_point *most = &sums->point[sums->count - 1];
+            self.network->latency = sums->point[0].value / (2 * (self.network->members - 1));
+            self.network->bandwidth = most->size[0] / most->value;
         }
         if (self.wrong > 0)
             error_set(error, ERROR_INTERNAL, "bench comm: %lld elements are wrong",
@@ -351,8 +366,7 @@ bool bench_comm(struct bench *bench, struct error *error)
     for (int i = 0; i < self.ways; i++)
         if (self.way[i].group != NULL)
             self.way[i].group->backend->close(self.way[i].group);
-    if (self.gpu.node != NULL)
-        trials_close(&self.gpu);
+    gpu_close(&self);
     if (self.buffer != NULL)
         device_cpu.release(bench->device, self.buffer);
     if (self.result != NULL)

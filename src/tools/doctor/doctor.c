@@ -16,7 +16,7 @@
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/clock.h"
-#include "core/json_value.h"
+#include "core/columns.h"
 #include "core/launcher.h"
 #include "core/log.h"
 #include "train/session.h"
@@ -118,6 +118,7 @@ static void facts_gather(struct doctor *doctor, struct comm *world)
     struct doctor_facts *own = allocate(world->rank == 0 ? (size_t)world->size : 1, sizeof *own);
     own->rank = world->rank;
     own->node = node_of[world->rank];
+    own->node_ranks = node->size;
     doctor_read_rank(own, doctor->options, node);
     doctor_read_gpu(own, doctor->options, node->rank);
     status_set_phase(PHASE_FOLDER);
@@ -227,21 +228,23 @@ void doctor_start(const struct session *session)
                                                   DOCTOR_SPACE_ROW};
     const struct mesh *mesh = &session->mesh;
     struct comm *node = mesh->node;
-    struct doctor *here = allocate(1, sizeof *here); /* the ranks of this node */
+    struct doctor_facts *facts = allocate((size_t)node->size, sizeof *facts);
+    static struct doctor here; /* the ranks of this node */
     char text[256];
-    here->options = session->options;
-    here->ranks = node->size;
-    here->nodes = 1;
-    here->checkpoint = checkpoint_bytes(&session->flat);
-    here->facts = allocate((size_t)node->size, sizeof *here->facts);
-    doctor_read_rank(&here->facts[node->rank], session->options, node);
+    here = (struct doctor){.options = session->options,
+                           .ranks = node->size,
+                           .nodes = 1,
+                           .facts = facts,
+                           .checkpoint = checkpoint_bytes(&session->flat)};
+    facts[node->rank].node_ranks = node->size;
+    doctor_read_rank(&facts[node->rank], session->options, node);
     if (mesh->world->rank == 0)
-        doctor_read_space(here->facts, session->options);
-    comm_all_gather(node, here->facts, sizeof *here->facts, COMM_BYTE);
+        doctor_read_space(facts, session->options);
+    comm_all_gather(node, facts, sizeof *facts, COMM_BYTE);
     for (size_t i = 0; i < sizeof fast / sizeof fast[0]; i++) {
         struct doctor_row row = {0};
         if (fast[i] == DOCTOR_SPACE_ROW ? mesh->world->rank == 0 : node->rank == 0)
-            doctor_checks[fast[i]].run(here, &row);
+            doctor_checks[fast[i]].run(&here, &row);
         /* Log the warning of the lowest rank that has one. */
         int64_t warned = row.verdict > DOCTOR_PASS ? mesh->world->rank : INT64_MAX;
         comm_all_reduce(mesh->world, &warned, 1, COMM_INT64, COMM_MIN);
@@ -257,8 +260,7 @@ void doctor_start(const struct session *session)
         log_warn("doctor: shared memory: ranks of a node use messages instead of it: %s: remove "
                  "files from /dev/shm or make it larger: mount -o remount,size=1g /dev/shm",
                  text);
-    free(here->facts);
-    free(here);
+    free(facts);
 }
 
 const struct command command_doctor = {

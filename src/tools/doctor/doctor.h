@@ -31,7 +31,7 @@ struct doctor_data {
 /* Facts of a rank, sent as bytes. */
 struct doctor_facts {
     char host[DOCTOR_HOST];
-    int64_t rank, node;
+    int64_t rank, node, node_ranks;
     int64_t threads;                   /* compute threads */
     uint64_t cores[DOCTOR_CORE_WORDS]; /* bit c: CPU c is in its affinity mask */
     int64_t online;                    /* CPUs of the machine */

@@ -7,7 +7,7 @@
 
 #include "app/app.h"
 #include "config/options.h"
-#include "core/version.h"
+#include "core/base.h"
 #include "data/dataset.h"
 #include "tools/doctor/doctor.h"
 
@@ -33,21 +33,10 @@ static const char *plural(int64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* Return the facts of a node's first rank and the number of its ranks. Start with node 0; the ranks
- * of the previous node precede `*facts`. */
-static const struct doctor_facts *node_next(const struct doctor *doctor,
-                                            const struct doctor_facts *previous, int *ranks)
-{
-    const struct doctor_facts *end = doctor->facts + doctor->ranks;
-    const struct doctor_facts *first = previous == NULL ? doctor->facts : previous + *ranks;
-    for (*ranks = 0; first + *ranks < end && first[*ranks].node == first->node; ++*ranks)
-        continue;
-    return first < end ? first : NULL;
-}
-
-#define FOR_EACH_NODE(first, ranks)                                                                \
-    for (const struct doctor_facts *first = node_next(doctor, NULL, &ranks); first != NULL;        \
-         first = node_next(doctor, first, &ranks))
+/* For the facts of each node's first rank, which those of its other ranks follow. */
+#define FOR_EACH_NODE(first)                                                                       \
+    for (const struct doctor_facts *first = doctor->facts; first < doctor->facts + doctor->ranks;  \
+         first += first->node_ranks)
 
 /* ---- program and deck */
 
@@ -72,25 +61,25 @@ static void check_deck(const struct doctor *doctor, struct doctor_row *row)
 static void check_ranks(const struct doctor *doctor, struct doctor_row *row)
 {
     const struct doctor_facts *root = doctor->facts;
-    int here, least = doctor->ranks, most = 0;
-    FOR_EACH_NODE(first, here)
+    int64_t least = doctor->ranks, most = 0;
+    FOR_EACH_NODE(first)
     {
-        least = here < least ? here : least;
-        most = here > most ? here : most;
+        least = smaller(least, first->node_ranks);
+        most = larger(most, first->node_ranks);
         for (const struct doctor_facts *other = root; other < first; other++)
             if (strcmp(first->host, other->host) == 0)
                 doctor_set(row, DOCTOR_WARN, "two nodes are called %s", first->host);
     }
     if (least < most)
         doctor_set(row, DOCTOR_WARN,
-                   "%d to %d ranks per node: nodes with more ranks slow down the others", least,
-                   most);
+                   "%lld to %lld ranks per node: nodes with more ranks slow down the others",
+                   (long long)least, (long long)most);
     if (root->slots > 0 && root->slots < doctor->ranks)
         doctor_set(row, DOCTOR_WARN, "%d ranks in %lld slots", doctor->ranks,
                    (long long)root->slots);
-    doctor_set(row, DOCTOR_PASS, "%d rank%s on %d node%s (%s%s), %d on each", doctor->ranks,
+    doctor_set(row, DOCTOR_PASS, "%d rank%s on %d node%s (%s%s), %lld on each", doctor->ranks,
                plural(doctor->ranks), doctor->nodes, plural(doctor->nodes), root->host,
-               doctor->nodes > 1 ? ", ..." : "", most);
+               doctor->nodes > 1 ? ", ..." : "", (long long)most);
 }
 
 static int core_count(const uint64_t set[DOCTOR_CORE_WORDS])
@@ -115,49 +104,32 @@ struct crowd {
 };
 
 /* Count the ranks and threads of a node that are confined to the set. */
-static struct crowd crowd_of(const struct doctor_facts *facts, int ranks, const uint64_t *set)
+static struct crowd crowd_of(const struct doctor_facts *first, const uint64_t *set)
 {
     struct crowd crowd = {.cores = core_count(set)};
-    for (int rank = 0; rank < ranks; rank++)
-        if (set_contains(set, facts[rank].cores)) {
+    for (const struct doctor_facts *rank = first; rank < first + first->node_ranks; rank++)
+        if (set_contains(set, rank->cores)) {
             crowd.ranks++;
-            crowd.threads += (int)facts[rank].threads;
+            crowd.threads += (int)rank->threads;
         }
     return crowd;
-}
-
-/* Return the ranks of a node together, or, if `narrow`, the most crowded affinity mask that is
- * smaller than the machine; threads is 0 if there is none. */
-static struct crowd crowd_find(const struct doctor_facts *facts, int ranks, bool narrow)
-{
-    struct crowd worst = {.cores = 1};
-    uint64_t all[DOCTOR_CORE_WORDS] = {0};
-    for (int rank = 0; rank < ranks; rank++)
-        for (int word = 0; word < DOCTOR_CORE_WORDS; word++)
-            all[word] |= facts[rank].cores[word];
-    if (!narrow)
-        return crowd_of(facts, ranks, all);
-    for (int rank = 0; rank < ranks; rank++) {
-        const struct crowd crowd = crowd_of(facts, ranks, facts[rank].cores);
-        if (crowd.cores > 0 && crowd.cores < facts[rank].online &&
-            (int64_t)crowd.threads * worst.cores > (int64_t)worst.threads * crowd.cores)
-            worst = crowd;
-    }
-    return worst;
 }
 
 static void check_cores(const struct doctor *doctor, struct doctor_row *row)
 {
     int64_t least = INT64_MAX, most = 0;
-    int ranks;
-    FOR_EACH_NODE(first, ranks)
+    FOR_EACH_NODE(first)
     {
-        const struct crowd all = crowd_find(first, ranks, false);
-        least = first->online < least ? first->online : least;
-        most = first->online > most ? first->online : most;
+        uint64_t set[DOCTOR_CORE_WORDS] = {0};
+        for (int rank = 0; rank < first->node_ranks; rank++)
+            for (int word = 0; word < DOCTOR_CORE_WORDS; word++)
+                set[word] |= first[rank].cores[word];
+        const struct crowd all = crowd_of(first, set);
+        least = smaller(least, first->online);
+        most = larger(most, first->online);
         if (all.threads > all.cores)
             doctor_set(row, DOCTOR_WARN, "%s: %d rank%s with %lld thread%s each on %d CPU%s",
-                       first->host, ranks, plural(ranks), (long long)first->threads,
+                       first->host, all.ranks, plural(all.ranks), (long long)first->threads,
                        plural(first->threads), all.cores, plural(all.cores));
         else if (first->quota > 0 && all.threads > first->quota + 0.5)
             doctor_set(row, DOCTOR_WARN,
@@ -173,34 +145,46 @@ static void check_cores(const struct doctor *doctor, struct doctor_row *row)
                    (long long)least, (long long)most);
 }
 
+/* Warn of the most crowded affinity mask of each node that is smaller than the machine. */
 static void check_binding(const struct doctor *doctor, struct doctor_row *row)
 {
-    int ranks, bound = 0;
-    for (int rank = 0; rank < doctor->ranks; rank++)
-        bound += core_count(doctor->facts[rank].cores) < doctor->facts[rank].online;
-    FOR_EACH_NODE(first, ranks)
+    int bound = 0;
+    FOR_EACH_NODE(first)
     {
-        const struct crowd crowd = crowd_find(first, ranks, true);
-        if (crowd.threads > crowd.cores)
+        struct crowd worst = {.cores = 1};
+        for (const struct doctor_facts *rank = first; rank < first + first->node_ranks; rank++) {
+            const struct crowd crowd = crowd_of(first, rank->cores);
+            if (crowd.cores >= rank->online)
+                continue;
+            bound++;
+            if (crowd.cores > 0 &&
+                (int64_t)crowd.threads * worst.cores > (int64_t)worst.threads * crowd.cores)
+                worst = crowd;
+        }
+        if (worst.threads > worst.cores)
             doctor_set(row, DOCTOR_WARN,
                        "%s: %d rank%s with %d threads in total %s bound to %d of %lld CPUs",
-                       first->host, crowd.ranks, plural(crowd.ranks), crowd.threads,
-                       crowd.ranks == 1 ? "is" : "are", crowd.cores, (long long)first->online);
+                       first->host, worst.ranks, plural(worst.ranks), worst.threads,
+                       worst.ranks == 1 ? "is" : "are", worst.cores, (long long)first->online);
     }
     doctor_set(row, DOCTOR_PASS, "%d of %d ranks are bound", bound, doctor->ranks);
 }
 
 /* ---- GPUs */
 
-static void check_gpu(const struct doctor *doctor, const struct doctor_facts *rank, int node_ranks,
-                      int same, struct doctor_row *row)
+static void check_gpu(const struct doctor *doctor, const struct doctor_facts *first,
+                      const struct doctor_facts *rank, struct doctor_row *row)
 {
     const struct doctor_facts *root = doctor->facts;
+    int same = 0; /* ranks of the node with this GPU */
     if (rank->no_gpu[0] != '\0') {
         doctor_set(row, DOCTOR_FAIL, "rank %lld on %s has no GPU: %s", (long long)rank->rank,
                    rank->host, rank->no_gpu);
         return;
     }
+    for (int other = 0; other < first->node_ranks; other++)
+        same += first[other].no_gpu[0] == '\0' &&
+                strcmp(first[other].gpu.identity, rank->gpu.identity) == 0;
     if (root->no_gpu[0] == '\0' && (strcmp(rank->survey.software, root->survey.software) != 0 ||
                                     strcmp(rank->gpu.instructions, root->gpu.instructions) != 0))
         doctor_set(row, DOCTOR_FAIL, "rank %lld on %s has %s (%s, %s), rank 0 %s (%s, %s)",
@@ -210,9 +194,9 @@ static void check_gpu(const struct doctor *doctor, const struct doctor_facts *ra
     if (same > 1 && !doctor->options->cuda.share)
         doctor_set(row, DOCTOR_FAIL, "%d ranks on %s have the same GPU (%s)", same, rank->host,
                    rank->gpu.identity);
-    if (rank->survey.visible > node_ranks)
-        doctor_set(row, DOCTOR_WARN, "%s has %d GPUs for %d rank%s", rank->host,
-                   rank->survey.visible, node_ranks, plural(node_ranks));
+    if (rank->survey.visible > first->node_ranks)
+        doctor_set(row, DOCTOR_WARN, "%s has %d GPUs for %lld rank%s", rank->host,
+                   rank->survey.visible, (long long)first->node_ranks, plural(first->node_ranks));
     if (rank->survey.unreached > 0)
         doctor_set(row, DOCTOR_WARN, "%s: GPUs have no direct access to each other", rank->host);
 }
@@ -220,7 +204,7 @@ static void check_gpu(const struct doctor *doctor, const struct doctor_facts *ra
 static void check_gpus(const struct doctor *doctor, struct doctor_row *row)
 {
     const bool wanted = doctor->options->run.backend == BACKEND_CUDA;
-    int ranks, found = 0;
+    int found = 0;
     for (int rank = 0; rank < doctor->ranks; rank++)
         found += doctor->facts[rank].gpu.name[0] != '\0';
     if (found == 0) {
@@ -229,14 +213,9 @@ static void check_gpus(const struct doctor *doctor, struct doctor_row *row)
                                                                : doctor->facts->no_gpu);
         return;
     }
-    FOR_EACH_NODE(first, ranks)
-    for (int rank = 0; rank < ranks; rank++) {
-        int same = 0;
-        for (int other = 0; other < ranks; other++)
-            same += first[other].no_gpu[0] == '\0' &&
-                    strcmp(first[other].gpu.identity, first[rank].gpu.identity) == 0;
-        check_gpu(doctor, &first[rank], ranks, same, row);
-    }
+    FOR_EACH_NODE(first)
+    for (const struct doctor_facts *rank = first; rank < first + first->node_ranks; rank++)
+        check_gpu(doctor, first, rank, row);
     doctor_set(row, DOCTOR_PASS, "each rank has a GPU: %s; %s", doctor->facts->gpu.name,
                doctor->facts->survey.software);
 }
@@ -265,9 +244,9 @@ static void check_limits(const struct doctor *doctor, struct doctor_row *row)
 static void check_shared_memory(const struct doctor *doctor, struct doctor_row *row)
 {
     double least = INFINITY;
-    int ranks;
-    FOR_EACH_NODE(first, ranks)
+    FOR_EACH_NODE(first)
     {
+        const int ranks = (int)first->node_ranks;
         const double need = ranks > 1 ? (double)comm_shared_bytes(ranks) : 0;
         const double has = (double)first->shared_free;
         least = fmin(least, has);
@@ -288,8 +267,7 @@ static void check_shared_memory(const struct doctor *doctor, struct doctor_row *
 
 static void check_folder(const struct doctor *doctor, struct doctor_row *row)
 {
-    int ranks;
-    FOR_EACH_NODE(first, ranks)
+    FOR_EACH_NODE(first)
     {
         if (first->folder_why[0] != '\0')
             doctor_set(row, DOCTOR_FAIL, "%s: %s", first->host, first->folder_why);
@@ -322,8 +300,7 @@ static void check_data(const struct doctor *doctor, struct doctor_row *row)
 {
     const struct doctor_data *root = &doctor->facts->data;
     const char *path = doctor->options->data.root;
-    int ranks;
-    FOR_EACH_NODE(first, ranks)
+    FOR_EACH_NODE(first)
     {
         const struct doctor_data *data = &first->data;
         int64_t same = 0;
@@ -376,8 +353,7 @@ const struct doctor_check doctor_checks[DOCTOR_CHECKS] = {
      "-m`, IOMMU and ACS settings"},
     {"limits", check_limits,
      "raise it: ulimit -n 4096, ulimit -l unlimited (LimitNOFILE and LimitMEMLOCK of sshd or "
-     "slurmd, "
-     "/etc/security/limits.conf)"},
+     "slurmd, /etc/security/limits.conf)"},
     {"shared memory", check_shared_memory,
      "remove files of dead jobs from /dev/shm (/dev/shm/*_segment.*), or make it larger: mount -o "
      "remount,size=1g /dev/shm; docker run --shm-size=1g"},

@@ -17,11 +17,10 @@
 
 #include "checkpoint/memory_checkpoint.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/crc32c.h"
 #include "core/file.h"
-#include "core/folder.h"
-#include "core/memory.h"
+#include "core/sensors.h"
 #include "data/array_path.h"
 #include "data/listing.h"
 #include "data/split.h"

@@ -3,22 +3,30 @@
  * mpirun may be 0 after a failure, so the run folder decides. */
 #include "tools/launch/launch.h"
 
+#include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/app.h"
-#include "config/command_line.h"
 #include "config/options.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/folder.h"
-#include "core/integer.h"
+#include "core/file.h"
 #include "core/launcher.h"
 #include "core/log.h"
 
 /* Seconds: the limit of the wait for the lock of the run folder; between two attempts to reach
  * hosts that do not answer; after which an attempt counts as progress if run.dir is not known. */
 static const double lock_patience = 60, host_pause = 5, long_enough = 60;
+
+/* Seconds: the shortest and the longest pause before a restart after an attempt without progress.
+ */
+static const double pause_least = 1, pause_most = 60;
+
+/* Consecutive attempts that may fail without progress. */
+enum { FRUITLESS_MOST = 2 };
 
 struct launch {
     long grace; /* seconds that the command may take to end after a failure */
@@ -73,7 +81,50 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
                      "vittrain launch -- mpirun ... vittrain ...");
 }
 
-/* ---- after an attempt */
+/* ---- what follows an attempt */
+
+/* True for the exit codes of a mistake that would be repeated: of this program, or of a shell that
+ * cannot start a program. */
+static bool is_mistake(int code)
+{
+    return (code >= ERROR_USAGE && code <= ERROR_NUMERIC) || code == ERROR_DIFFERENT ||
+           code == 126 || code == 127;
+}
+
+enum launch_action launch_policy(struct launch_count *count, const struct attempt *attempt)
+{
+    const bool failed = attempt->code != 0 || attempt->interrupted || attempt->hung;
+    if (attempt->asked || !failed || is_mistake(attempt->code))
+        return LAUNCH_END;
+    count->fruitless = attempt->progress ? 0 : count->fruitless + 1;
+    count->pause = attempt->progress ? 0 : fmin(fmax(2 * count->pause, pause_least), pause_most);
+    if (count->restarts >= count->restarts_max || count->fruitless >= FRUITLESS_MOST)
+        return LAUNCH_GIVE_UP;
+    count->restarts++;
+    return LAUNCH_RESTART;
+}
+
+/* Describe why the attempt failed. */
+static void reason_write(const struct attempt *attempt, char *text, size_t size)
+{
+    const int code = attempt->code;
+    char what[128];
+    if (attempt->hung)
+        snprintf(what, sizeof what, "the run failed, and the command did not end and was killed");
+    else if (attempt->interrupted)
+        snprintf(what, sizeof what, "exit code 0, but the run did not end");
+    else if (code > 128 && code < 128 + NSIG)
+        snprintf(what, sizeof what, "exit code %d (signal %d, %s)", code, code - 128,
+                 strsignal(code - 128));
+    else if (code <= ERROR_DIFFERENT)
+        snprintf(what, sizeof what, "exit code %d (%s)", code, app_exit_codes[code]);
+    else
+        snprintf(what, sizeof what, "exit code %d", code);
+    snprintf(text, size, "%s%s", what,
+             attempt->out_of_memory
+                 ? "; the kernel has killed a process of this host: out of memory"
+                 : "");
+}
 
 static bool restart_cancelled(struct error *error)
 {
@@ -95,7 +146,7 @@ static bool hosts_settle(struct launch *launch, struct error *error)
             return true;
         launched_hosts_try(hosts);
         launched_hosts_missing(hosts, missing, sizeof missing);
-        const enum hosts_action action = launch_policy_hosts(hosts, elastic, clock_now() > end);
+        const enum hosts_action action = launched_hosts_decide(hosts, elastic, clock_now() > end);
         if (action == HOSTS_GIVE_UP)
             return error_set(error, ERROR_PEER,
                              "launch: no answer from %s for %ld s: repair them, remove them from "
@@ -136,7 +187,7 @@ static bool restart_prepare(struct launch *launch, struct attempt *attempt, stru
     const enum launch_action action = launch_policy(&launch->count, attempt);
     if (action == LAUNCH_END)
         return false;
-    launch_reason(attempt, reason, sizeof reason);
+    reason_write(attempt, reason, sizeof reason);
     if (action == LAUNCH_GIVE_UP)
         return error_set(error, ERROR_PEER, "launch: gave up after %ld restart%s%s: %s",
                          count->restarts, count->restarts == 1 ? "" : "s",
@@ -180,8 +231,6 @@ static int launch_run(int count, char **words)
     struct error error = {0};
     struct attempt attempt = {0};
     launch = (struct launch){.count.restarts_max = 3, .grace = 10, .wait = 300};
-    if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
-        return app_inform(&(struct command_line){.command = command_launch.name, .help = true});
     if (launch_read(&launch, count, words, &error)) {
         launched_run_read(&launch.run, launch.word_count, launch.words);
         attempt_prepare();
@@ -212,9 +261,9 @@ const struct command command_launch = {
         "without a new checkpoint, a user's mistake (exit codes 2 to 7), or a signal to end. A "
         "command that does not end within the grace period (10 s) after a failure of the run is "
         "killed. No process of an attempt is left on this host before the next attempt. If mpirun "
-        "has a host file, all its hosts are tried before a "
-        "restart, with the agent that mpirun uses. If some do not answer, the run continues on the "
-        "others, if they have enough slots or with fewer ranks if it has mesh.elastic=yes. "
-        "Otherwise launch waits for the missing hosts (--wait, 300 s). Exit code: that of the "
-        "command; 9 if it failed and is not started again.",
+        "has a host file, all its hosts are tried before a restart, with the agent that mpirun "
+        "uses. If some do not answer, the run continues on the others, if they have enough slots "
+        "or with fewer ranks if it has mesh.elastic=yes. Otherwise launch waits for the missing "
+        "hosts (--wait, 300 s). Exit code: that of the command; 9 if it failed and is not started "
+        "again.",
     .run_alone = launch_run};

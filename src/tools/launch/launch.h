@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "config/options.h"
 
@@ -48,6 +49,12 @@ bool launched_hosts_suffice(const struct launched_hosts *hosts);
  * if they have too few slots. */
 int64_t launched_hosts_ranks(const struct launched_hosts *hosts);
 
+/* Decide whether to continue on the hosts that answer. `elastic`: also with fewer ranks. `late`: do
+ * not wait for the others. */
+enum hosts_action { HOSTS_USE, HOSTS_WAIT, HOSTS_GIVE_UP };
+enum hosts_action launched_hosts_decide(const struct launched_hosts *hosts, bool elastic,
+                                        bool late);
+
 /* Change `words` to the hosts that answer and to their number of ranks; all other words are those
  * of `original`. */
 MUST_CHECK bool launched_hosts_use(struct launched_hosts *hosts, char **words,
@@ -57,10 +64,11 @@ MUST_CHECK bool launched_hosts_use(struct launched_hosts *hosts, char **words,
  * this host. */
 bool launched_command_is_local(int count, char *const *words);
 
-/* ---- launch_policy.c */
+/* ---- launch.c */
 
 /* The result of one execution of the command. */
 struct attempt {
+    pid_t command;      /* its process; 0: it has ended */
     int code;           /* exit code of the command; 128 + N: ended by signal N */
     double seconds;     /* duration */
     bool asked;         /* a signal asked this process to end */
@@ -81,15 +89,6 @@ enum launch_action { LAUNCH_END, LAUNCH_RESTART, LAUNCH_GIVE_UP };
 /* Decide what follows an attempt, and count it. LAUNCH_END: the exit code is that of the command.
  */
 enum launch_action launch_policy(struct launch_count *count, const struct attempt *attempt);
-
-/* Describe why the attempt failed. */
-void launch_reason(const struct attempt *attempt, char *text, size_t size);
-
-enum hosts_action { HOSTS_USE, HOSTS_WAIT, HOSTS_GIVE_UP };
-
-/* Decide whether to continue on the hosts that answer. `elastic`: also with fewer ranks. `late`: do
- * not wait for the others. */
-enum hosts_action launch_policy_hosts(const struct launched_hosts *hosts, bool elastic, bool late);
 
 /* ---- launch_run.c */
 

@@ -12,18 +12,11 @@
 
 #include "core/clock.h"
 #include "core/file.h"
-#include "core/folder.h"
 #include "tools/launch/launch.h"
 
 /* Seconds: between two checks of the run folder; from SIGTERM to SIGKILL; for processes that
  * outlive the command. */
 static const double look_period = 1, kill_after = 3, orphans_patience = 5;
-
-struct running {
-    struct attempt *attempt;
-    pid_t child;
-    bool ended, gently;
-};
 
 static sigset_t awaited;
 
@@ -65,18 +58,16 @@ bool attempt_sleep(double seconds)
 
 /* Wait for a signal and pass it on to the command itself, not to its process group: mpirun and srun
  * forward it, but ssh processes in the group would die. Also reaps children; false without any. */
-static bool signals_pass_on(struct running *running, double seconds)
+static bool signals_pass_on(struct attempt *attempt, bool gently, double seconds)
 {
-    struct attempt *attempt = running->attempt;
     int number = signal_wait(seconds), status;
     pid_t process;
-    if (number != 0 && number != SIGCHLD && !running->ended)
-        kill(running->child,
-             running->gently && asks_to_end(number) && !attempt->asked ? SIGUSR1 : number);
+    if (number != 0 && number != SIGCHLD && attempt->command > 0)
+        kill(attempt->command, gently && asks_to_end(number) && !attempt->asked ? SIGUSR1 : number);
     attempt->asked = attempt->asked || asks_to_end(number);
     while ((process = waitpid(-1, &status, WNOHANG)) > 0)
-        if (process == running->child) {
-            running->ended = true;
+        if (process == attempt->command) {
+            attempt->command = 0;
             attempt->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
         }
     return process == 0;
@@ -84,13 +75,13 @@ static bool signals_pass_on(struct running *running, double seconds)
 
 /* Wait for processes that outlive the command and are now children of this one; kill them after
  * some seconds. */
-static void orphans_end(struct running *running)
+static void orphans_end(struct attempt *attempt)
 {
-    const double begin = clock_now(), patience = running->attempt->hung ? 0 : orphans_patience;
+    const double begin = clock_now(), patience = attempt->hung ? 0 : orphans_patience;
     char path[64];
     int process;
     snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
-    while (signals_pass_on(running, 0.1) && clock_now() < begin + 2 * orphans_patience) {
+    while (signals_pass_on(attempt, false, 0.1) && clock_now() < begin + 2 * orphans_patience) {
         FILE *children = clock_now() >= begin + patience ? fopen(path, "re") : NULL;
         while (children != NULL && fscanf(children, "%d", &process) == 1)
             kill(process, SIGKILL);
@@ -140,7 +131,6 @@ void attempt_run(char *const *words, struct launched_run *run, double grace, boo
 {
     const double begin = clock_now();
     const unsigned long long kills = memory_kills();
-    struct running running = {.attempt = attempt, .gently = gently};
     double failed = 0; /* clock_now() when the run was found to have failed */
     char session[OPTION_TEXT];
     memset(attempt, 0, sizeof *attempt);
@@ -149,24 +139,24 @@ void attempt_run(char *const *words, struct launched_run *run, double grace, boo
     if (!run->here || !folder_make_temporary(session, sizeof session))
         session[0] = '\0';
     fflush(NULL);
-    running.child = fork();
-    ENSURE(running.child >= 0, "cannot start a process: %s", strerror(errno));
-    if (running.child == 0)
+    attempt->command = fork();
+    ENSURE(attempt->command >= 0, "cannot start a process: %s", strerror(errno));
+    if (attempt->command == 0)
         command_execute(words, gently, session);
-    setpgid(running.child, running.child);
-    while (!running.ended) {
-        signals_pass_on(&running, look_period);
+    setpgid(attempt->command, attempt->command);
+    while (attempt->command > 0) {
+        signals_pass_on(attempt, gently, look_period);
         /* After a failure a launcher may wait forever for a lost node or a stopped rank. */
-        if (running.ended || !launched_run_has_failed(run))
+        if (attempt->command == 0 || !launched_run_has_failed(run))
             failed = 0;
         else if (failed <= 0)
             failed = clock_now();
         else if (clock_now() >= failed + grace + kill_after)
-            kill(-running.child, SIGKILL);
+            kill(-attempt->command, SIGKILL);
         else if (clock_now() >= failed + grace && !attempt->hung)
-            attempt->hung = kill(running.child, SIGTERM) == 0;
+            attempt->hung = kill(attempt->command, SIGTERM) == 0;
     }
-    orphans_end(&running);
+    orphans_end(attempt);
     if (session[0] != '\0')
         folder_remove(session);
     attempt->seconds = clock_now() - begin;

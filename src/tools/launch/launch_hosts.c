@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "config/option_types.h"
+#include "core/base.h"
 #include "core/clock.h"
-#include "core/integer.h"
 #include "core/launcher.h"
 #include "tools/launch/launch.h"
 
@@ -223,6 +223,16 @@ void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size
 }
 
 /* ---- continuing without missing hosts */
+
+enum hosts_action launched_hosts_decide(const struct launched_hosts *hosts, bool elastic, bool late)
+{
+    int answers = 0;
+    for (int i = 0; i < hosts->count; i++)
+        answers += hosts->host[i].answers;
+    if (answers == hosts->count || (answers > 0 && (elastic || launched_hosts_suffice(hosts))))
+        return HOSTS_USE;
+    return late ? HOSTS_GIVE_UP : HOSTS_WAIT;
+}
 
 int64_t launched_hosts_ranks(const struct launched_hosts *hosts)
 {

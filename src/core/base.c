@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* CRC32C by isa-l, whose crc32_iscsi takes and gives the bare register: the inversions before and
  * after are ours. It counts bytes in an int, so long data goes in pieces. */
-#include "core/crc32c.h"
+#include "core/base.h"
 
 #include <isa-l/crc.h>
 
