@@ -18,13 +18,13 @@
 
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE, RECORD = 1 + PIXELS, CLASSES = 10 };
 enum { OFFICIAL_FILES = 5, OFFICIAL_RECORDS = 10000 };
-enum { PATH_SIZE = 2 * OPTION_TEXT, CHECK_RECORDS = 256 };
+enum { CHECK_RECORDS = 256 };
 
 static const char *const class_names[CLASSES] = {
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
 
 struct cifar_file {
-    char path[PATH_SIZE];
+    char *path;
     int descriptor;
     int64_t first, records; /* index of its first record in the data set */
     unsigned char *labels;  /* [records] */
@@ -54,25 +54,27 @@ static int last_batch(const char *directory)
 
 static bool has_files(const char *directory)
 {
-    char path[PATH_SIZE];
-    snprintf(path, sizeof path, "%s/test_batch.bin", directory);
+    OWNED char *path = allocate_text("%s/test_batch.bin", directory);
     return access(path, F_OK) == 0 || last_batch(directory) > 0;
 }
 
-/* Find the data set in data.root or in the archive's folder below it. */
-static bool find_directory(const char *root, char *directory, size_t size, struct error *error)
+/* Return the folder of the data set: data.root or the archive's folder below it; NULL and an error
+ * if there is none. */
+static char *find_directory(const char *root, struct error *error)
 {
     if (!data_root_check(root, advice, error))
-        return false;
+        return NULL;
     for (int below = 0; below < 2; below++) {
-        snprintf(directory, size, "%s%s", root, below ? "/cifar-10-batches-bin" : "");
+        char *directory = allocate_text("%s%s", root, below ? "/cifar-10-batches-bin" : "");
         if (has_files(directory))
-            return true;
+            return directory;
+        free(directory);
     }
-    return data_root_unexpected(root, "no data_batch_*.bin or test_batch.bin",
-                                "for folders of images set data.format=imagefolder; else get the "
-                                "data set with `tools/fetch.sh cifar10`",
-                                error);
+    data_root_unexpected(root, "no data_batch_*.bin or test_batch.bin",
+                         "for folders of images set data.format=imagefolder; else get the "
+                         "data set with `tools/fetch.sh cifar10`",
+                         error);
+    return NULL;
 }
 
 /* Fill `buffer` from `offset`; false if the file ends early or cannot be read. */
@@ -123,13 +125,13 @@ static bool open_file(struct dataset *dataset, const char *directory, const char
     struct cifar10 *self = dataset->self;
     struct cifar_file *file = &self->files[self->file_count];
     int64_t bytes;
-    snprintf(file->path, sizeof file->path, "%s/%s", directory, name);
+    self->file_count++;
+    file->path = allocate_text("%s/%s", directory, name);
     file->descriptor = text_file_descriptor(file->path, &bytes);
     if (file->descriptor < 0)
         return error_set(
             error, ERROR_DATA, "%s: %s; %s", file->path,
             errno == EINVAL || errno == EISDIR ? "not a regular file" : strerror(errno), advice);
-    self->file_count++;
     file->first = dataset->count;
     if (bytes == 0 || bytes % RECORD != 0)
         return error_set(
@@ -177,8 +179,8 @@ static bool cifar10_open(const struct options *options, enum data_split split,
     const char *root = options->data.root;
     if (root[0] == '\0')
         root = dataset_sample_directory();
-    char directory[PATH_SIZE - 64];
-    if (!find_directory(root, directory, sizeof directory, error))
+    OWNED char *directory = find_directory(root, error);
+    if (directory == NULL)
         return false;
     int last = last_batch(directory);
     struct cifar10 *self = dataset->self = allocate(1, sizeof *self);
@@ -230,7 +232,9 @@ static void cifar10_close(struct dataset *dataset)
     if (self == NULL)
         return;
     for (int i = 0; i < self->file_count; i++) {
-        close(self->files[i].descriptor);
+        if (self->files[i].descriptor >= 0)
+            close(self->files[i].descriptor);
+        free(self->files[i].path);
         free(self->files[i].labels);
     }
     free(self->files);

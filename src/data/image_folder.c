@@ -80,7 +80,6 @@ static bool folder_walk(struct walk *walk, const char *folder, const struct leve
     struct listing folders = {0}, files = {0};
     struct error reason = {0};
     struct stat status = {.st_ino = 0};
-    char path[LISTING_PATH];
     bool good = stat(folder, &status) == 0 ||
                 error_set(&reason, ERROR_DATA, "%s: %s", folder, strerror(errno));
     const struct level level = {status.st_dev, status.st_ino, above};
@@ -101,9 +100,10 @@ static bool folder_walk(struct walk *walk, const char *folder, const struct leve
     }
     walk->folder = allocate_more(walk->folder, &walk->capacity, walk->count, sizeof *walk->folder);
     walk->folder[walk->count++] = (struct image_folder){allocate_copy(folder), files};
-    for (size_t i = 0; good && i < folders.count; i++)
-        good = listing_join(path, sizeof path, folder, folders.names[i], error) &&
-               folder_walk(walk, path, &level, error);
+    for (size_t i = 0; good && i < folders.count; i++) {
+        OWNED char *path = allocate_text("%s/%s", folder, folders.names[i]);
+        good = folder_walk(walk, path, &level, error);
+    }
     listing_free(&folders);
     return good;
 }
@@ -156,12 +156,12 @@ static uint32_t list_sum(const struct image_list *list, int64_t count)
     return sum;
 }
 
-static void list_name(const struct dataset *dataset, int64_t record, char *path, size_t size)
+static char *list_path(const struct dataset *dataset, int64_t record)
 {
     const struct image_list *list = dataset->self;
     const struct image_entry *entry = &list->entry[record];
     const char *folder = list->text + entry->folder, *name = list->text + entry->name;
-    snprintf(path, size, "%s%s%s", folder, folder[0] != '\0' ? "/" : "", name);
+    return allocate_text("%s%s%s", folder, folder[0] != '\0' ? "/" : "", name);
 }
 
 /* Collective over dataset->comm. Copy the list of rank 0, its classes and held_out to all ranks.
@@ -192,8 +192,7 @@ static void list_share(struct dataset *dataset)
     comm_share_texts(dataset->comm, &dataset->class_name, &dataset->classes);
     const int64_t compared = listing_compared(dataset->count, dataset->ranks);
     for (int64_t i = 0; i < compared; i++) {
-        char path[2 * LISTING_PATH];
-        list_name(dataset, i * dataset->count / compared, path, sizeof path);
+        OWNED char *path = list_path(dataset, i * dataset->count / compared);
         dataset->seen = listing_sum_size(dataset->seen, path);
     }
 }
@@ -211,9 +210,8 @@ static int file_open(const char *path, int64_t *bytes, struct error *error)
 static bool check_file(const struct dataset *dataset, int64_t record, const struct options *options,
                        struct check_scratch *scratch, struct error *error)
 {
-    char path[2 * LISTING_PATH];
+    OWNED char *path = list_path(dataset, record);
     int64_t bytes;
-    list_name(dataset, record, path, sizeof path);
     const int descriptor = file_open(path, &bytes, error);
     const bool good = descriptor >= 0 &&
                       record_check_image(descriptor, 0, (size_t)bytes, options, scratch, error);
@@ -258,10 +256,9 @@ static bool list_label(struct dataset *dataset, int64_t record, int32_t *label, 
 static bool list_load(struct dataset *dataset, int64_t record, struct byte_buffer *bytes,
                       int32_t *label, struct error *error)
 {
-    char path[2 * LISTING_PATH];
+    OWNED char *path = list_path(dataset, record);
     struct error reason = {0};
     int64_t size = 0;
-    list_name(dataset, record, path, sizeof path);
     const int descriptor = file_open(path, &size, &reason);
     if (descriptor >= 0 && byte_buffer_reserve(bytes, (size_t)size, &reason) &&
         record_read(descriptor, bytes->data, 0, (size_t)size, &reason))
@@ -271,6 +268,12 @@ static bool list_load(struct dataset *dataset, int64_t record, struct byte_buffe
     return list_label(dataset, record, label, error) &&
            (reason.kind == ERROR_NONE ||
             error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text));
+}
+
+static void list_name(const struct dataset *dataset, int64_t record, char *text, size_t size)
+{
+    OWNED char *path = list_path(dataset, record);
+    snprintf(text, size, "%s", path);
 }
 
 static void list_close(struct dataset *dataset)
@@ -285,38 +288,24 @@ static void list_close(struct dataset *dataset)
 
 /* ---- The formats imagefolder and cinic10. */
 
-/* Find the folder of a split by its names, in order of preference. */
-static bool find_named(const char *root, enum data_split split, char *path, size_t size)
-{
-    static const char *const names[][3] = {[SPLIT_TRAIN] = {"train"},
-                                           [SPLIT_VALIDATION] = {"val", "valid", "validation"},
-                                           [SPLIT_TEST] = {"test"}};
-    for (int i = 0; i < 3 && names[split][i] != NULL; i++) {
-        snprintf(path, size, "%s/%s", root, names[split][i]);
-        if (listing_is_folder(path))
-            return true;
-    }
-    return false;
-}
-
 static const char advice[] =
     "data.root must contain train and val or test, each with one folder per class, or one folder "
     "per class and data.val=0.1";
 
-/* Set the error of a flat folder without data.val=FRACTION; returns false. */
-static bool no_test_images(const char *root, struct error *error)
+/* Set the error of a flat folder without data.val=FRACTION. */
+static void no_test_images(const char *root, struct error *error)
 {
     char names[256];
     struct listing found = {0};
     if (!listing_read(root, &found, NULL, NULL, error))
-        return false;
+        return;
     listing_name_some(&found, names, sizeof names);
     listing_free(&found);
-    return error_set(error, ERROR_DATA,
-                     "data.root=%s: contains class folders (%s), but no train, val or test: set "
-                     "data.val=0.1 to hold out a tenth of the images for validation, or "
-                     "data.val=none, or data.root to the folder of train and val",
-                     root, names);
+    error_set(error, ERROR_DATA,
+              "data.root=%s: contains class folders (%s), but no train, val or test: set "
+              "data.val=0.1 to hold out a tenth of the images for validation, or "
+              "data.val=none, or data.root to the folder of train and val",
+              root, names);
 }
 
 /* List the folders of classes. Hidden folders, as .ipynb_checkpoints, are none. */
@@ -333,63 +322,81 @@ static bool classes_list(const char *path, struct listing *classes, struct error
     return good;
 }
 
-/* True if the subfolders of the root are classes: none has the name of a split. */
-static bool is_flat(const char *root)
+/* The folders of splits in data.root. In a flat folder, whose subfolders are classes, all images
+ * are for training. */
+struct split_folders {
+    char *path[SPLIT_TEST + 1]; /* NULL: none */
+    bool is_flat;
+};
+
+static void folders_find(const char *root, struct split_folders *folders)
 {
-    struct listing found = {0};
+    static const struct {
+        const char *name;
+        enum data_split split;
+    } names[] = {{"train", SPLIT_TRAIN}, /* in order of preference */
+                 {"val", SPLIT_VALIDATION},
+                 {"valid", SPLIT_VALIDATION},
+                 {"validation", SPLIT_VALIDATION},
+                 {"test", SPLIT_TEST}};
+    struct listing classes = {0};
     struct error none = {0};
-    char path[LISTING_PATH];
-    bool flat = classes_list(root, &found, &none) && found.count > 0;
-    listing_free(&found);
-    for (int split = SPLIT_TRAIN; flat && split <= SPLIT_TEST; split++)
-        flat = !find_named(root, (enum data_split)split, path, sizeof path);
-    return flat;
+    *folders = (struct split_folders){.is_flat = true};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char **path = &folders->path[names[i].split];
+        OWNED char *found = allocate_text("%s/%s", root, names[i].name);
+        if (*path == NULL && listing_is_folder(found)) {
+            *path = found;
+            found = NULL;
+            folders->is_flat = false;
+        }
+    }
+    folders->is_flat = folders->is_flat && classes_list(root, &classes, &none) && classes.count > 0;
+    if (folders->is_flat)
+        folders->path[SPLIT_TRAIN] = allocate_copy(root);
+    listing_free(&classes);
 }
 
-/* Find the folder to open for a split (split_stored). In a flat folder all images are for training.
- */
-static bool find_split(const struct options *options, enum data_split split,
-                       struct dataset *dataset, char *path, size_t size, struct error *error)
+/* Return the folder to open for a split (split_stored), or NULL and an error. */
+static const char *folder_choose(const struct options *options, const struct split_folders *folders,
+                                 enum data_split split, struct dataset *dataset,
+                                 struct error *error)
 {
     const char *root = options->data.root;
-    const bool flat = is_flat(root);
-    bool stored[3];
+    bool stored[SPLIT_TEST + 1];
     for (int s = SPLIT_TRAIN; s <= SPLIT_TEST; s++)
-        stored[s] = find_named(root, (enum data_split)s, path, size);
-    stored[SPLIT_TRAIN] |= flat;
+        stored[s] = folders->path[s] != NULL;
     const int chosen = split_stored(options, split, stored);
-    if (flat && (chosen < 0 || options->data.val == VALIDATION_TEST))
-        return no_test_images(root, error);
-    if (chosen < 0 && split == SPLIT_TRAIN)
-        return data_root_unexpected(root, "no folder train", advice, error);
-    if (chosen < 0)
-        return error_set(
-            error, ERROR_DATA,
-            "data.root=%s: no folder %sval, valid or validation in it: add one, or train "
-            "with data.val=0.1 or data.val=none",
-            root, options->data.val == VALIDATION_VAL && split == SPLIT_VALIDATION ? "" : "test, ");
-    if (split != SPLIT_TRAIN)
-        dataset->held_out = chosen == SPLIT_TRAIN;
-    if (!find_named(root, (enum data_split)chosen, path, size))
-        snprintf(path, size, "%s", root);
-    return true;
+    if (folders->is_flat && (chosen < 0 || options->data.val == VALIDATION_TEST)) {
+        no_test_images(root, error);
+    } else if (chosen >= 0) {
+        if (split != SPLIT_TRAIN)
+            dataset->held_out = chosen == SPLIT_TRAIN;
+        return folders->path[chosen];
+    } else if (split == SPLIT_TRAIN) {
+        data_root_unexpected(root, "no folder train", advice, error);
+    } else {
+        error_set(error, ERROR_DATA,
+                  "data.root=%s: no folder %sval, valid or validation in it: add one, or train "
+                  "with data.val=0.1 or data.val=none",
+                  root,
+                  options->data.val == VALIDATION_VAL && split == SPLIT_VALIDATION ? "" : "test, ");
+    }
+    return NULL;
 }
 
 /* Classes are those of the training folder; without one, those of this split. */
-static bool find_classes(const struct options *options, struct dataset *dataset, const char *path,
-                         struct error *error)
+static bool find_classes(struct dataset *dataset, const char *path, struct error *error)
 {
-    char train[LISTING_PATH];
-    const bool trained = find_named(options->data.root, SPLIT_TRAIN, train, sizeof train);
+    struct listing found = {0};
     if (dataset->class_name != NULL)
         return true;
-    struct listing found = {0};
-    const bool good = classes_list(trained ? train : path, &found, error);
+    const bool good = classes_list(path, &found, error);
     dataset->class_name = found.names; /* freed by dataset_close */
     dataset->classes = (int64_t)found.count;
     return (good && dataset->classes > 0) ||
            error_set(error, ERROR_DATA, "%s: no class folders: it needs one folder per class",
-                     trained ? train : path);
+                     path);
 }
 
 /* A class that is missing in the training folder has no output in the model: an error. */
@@ -416,9 +423,8 @@ static bool add_classes(const struct options *options, struct dataset *dataset, 
                         struct error *error)
 {
     struct image_list *list = dataset->self;
-    char class_path[LISTING_PATH + 256];
     for (int64_t i = 0; i < dataset->classes; i++) {
-        snprintf(class_path, sizeof class_path, "%s/%s", path, dataset->class_name[i]);
+        OWNED char *class_path = allocate_text("%s/%s", path, dataset->class_name[i]);
         const size_t before = list->entries.count;
         if (listing_is_folder(class_path) && !walk_add(list, class_path, false, i, error))
             return false;
@@ -432,13 +438,13 @@ static bool add_classes(const struct options *options, struct dataset *dataset, 
     return true;
 }
 
-static bool add_split(const struct options *options, enum data_split split, struct dataset *dataset,
-                      struct error *error)
+static bool add_split(const struct options *options, const struct split_folders *folders,
+                      enum data_split split, struct dataset *dataset, struct error *error)
 {
-    char path[LISTING_PATH];
-    return find_split(options, split, dataset, path, sizeof path, error) &&
-           find_classes(options, dataset, path, error) && check_classes(dataset, path, error) &&
-           add_classes(options, dataset, path, error);
+    const char *path = folder_choose(options, folders, split, dataset, error);
+    const char *train = folders->path[SPLIT_TRAIN];
+    return path != NULL && find_classes(dataset, train != NULL ? train : path, error) &&
+           check_classes(dataset, path, error) && add_classes(options, dataset, path, error);
 }
 
 /* Add the records of a split; with data.val=reference all records, training first. A flat folder
@@ -446,10 +452,15 @@ static bool add_split(const struct options *options, enum data_split split, stru
 static bool add_records(const struct options *options, enum data_split split,
                         struct dataset *dataset, struct error *error)
 {
-    if (options->data.val != VALIDATION_REFERENCE)
-        return add_split(options, split, dataset, error);
-    return add_split(options, SPLIT_TRAIN, dataset, error) &&
-           (is_flat(options->data.root) || add_split(options, SPLIT_TEST, dataset, error));
+    const bool all = options->data.val == VALIDATION_REFERENCE;
+    struct split_folders folders;
+    folders_find(options->data.root, &folders);
+    bool good = add_split(options, &folders, all ? SPLIT_TRAIN : split, dataset, error);
+    if (good && all && !folders.is_flat)
+        good = add_split(options, &folders, SPLIT_TEST, dataset, error);
+    for (int s = SPLIT_TRAIN; s <= SPLIT_TEST; s++)
+        free(folders.path[s]);
+    return good;
 }
 
 static bool image_folder_open(const struct options *options, enum data_split split,
@@ -506,11 +517,10 @@ enum { NO_FOLDER = 0 }; /* offset of an empty text in a list */
 static bool add_images(const char *operand, bool skip_broken, struct image_list *files,
                        struct error *error)
 {
-    char folder[LISTING_PATH];
     int length = (int)strlen(operand);
     while (length > 1 && operand[length - 1] == '/')
         length--;
-    snprintf(folder, sizeof folder, "%.*s", length, operand);
+    OWNED char *folder = allocate_text("%.*s", length, operand);
     const size_t before = files->entries.count;
     return walk_add(files, folder, skip_broken, 0, error) &&
            (files->entries.count > before ||
@@ -523,35 +533,29 @@ static bool add_images(const char *operand, bool skip_broken, struct image_list 
 /* Add the names in a list, which are relative to its folder. */
 static bool add_list(const char *list, struct image_list *files, struct error *error)
 {
-    char path[LISTING_PATH];
     const char *slash = strrchr(list, '/');
     const int folder = slash != NULL ? (int)(slash - list) + 1 : 0;
     const size_t before = files->entries.count;
     size_t length;
     struct listing lines = {0};
-    char *text = text_file_read(list, &length);
+    OWNED char *text = text_file_read(list, &length);
     if (text == NULL)
         return error_set(error, ERROR_DATA, "%s: cannot read the list: %s", list,
                          errno == EINVAL ? "not a regular file" : strerror(errno));
-    bool good =
-        strlen(text) == length ||
-        error_set(error, ERROR_DATA, "%s: not a list of file names: it contains null bytes", list);
-    if (good)
-        listing_add_lines(&lines, text);
-    for (size_t i = 0; good && i < lines.count; i++) {
+    if (strlen(text) != length)
+        return error_set(error, ERROR_DATA, "%s: not a list of file names: it contains null bytes",
+                         list);
+    listing_add_lines(&lines, text);
+    for (size_t i = 0; i < lines.count; i++) {
         const char *name = lines.names[i];
-        const int used =
-            snprintf(path, sizeof path, "%.*s%s", name[0] == '/' ? 0 : folder, list, name);
-        good = used < (int)sizeof path ||
-               error_set(error, ERROR_DATA, "%s: the path of %.100s is too long", list, name);
-        if (good && name[0] != '\0')
+        OWNED char *path = allocate_text("%.*s%s", name[0] == '/' ? 0 : folder, list, name);
+        if (name[0] != '\0')
             file_add(files, NO_FOLDER, path, 0);
     }
     listing_free(&lines);
-    free(text);
-    return good && (files->entries.count > before ||
-                    error_set(error, ERROR_DATA,
-                              "%s: the list is empty: write one file name per line", list));
+    return files->entries.count > before ||
+           error_set(error, ERROR_DATA, "%s: the list is empty: write one file name per line",
+                     list);
 }
 
 static const struct dataset_format file_list = {

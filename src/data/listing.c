@@ -54,15 +54,6 @@ void listing_name_some(const struct listing *listing, char *text, size_t size)
         snprintf(text + used, size - used, " and %zu more", count - NAMED);
 }
 
-bool listing_join(char *path, size_t size, const char *folder, const char *name,
-                  struct error *error)
-{
-    const int length = snprintf(path, size, "%s/%s", folder, name);
-    return (length >= 0 && (size_t)length < size) ||
-           error_set(error, ERROR_DATA, "%s: the path of %.100s is longer than %zu bytes", folder,
-                     name, size);
-}
-
 bool listing_is_folder(const char *path)
 {
     struct stat status;
@@ -91,25 +82,25 @@ static void listing_sort(struct listing *listing)
 bool listing_read(const char *folder, struct listing *folders, struct listing *files,
                   bool (*keep)(const char *name), struct error *error)
 {
-    char path[LISTING_PATH];
-    bool good = true;
     DIR *stream = opendir(folder);
     if (stream == NULL)
         return error_set(error, ERROR_DATA, "%s: %s", folder, strerror(errno));
-    for (const struct dirent *entry; good && (entry = readdir(stream)) != NULL;) {
+    for (const struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        bool is_folder = entry->d_type == DT_DIR;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        good = listing_join(path, sizeof path, folder, entry->d_name, error);
-        const bool is_link = entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK;
-        const bool is_folder = is_link ? listing_is_folder(path) : entry->d_type == DT_DIR;
+        if (entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK) {
+            OWNED char *path = allocate_text("%s/%s", folder, entry->d_name);
+            is_folder = listing_is_folder(path);
+        }
         struct listing *listing = is_folder ? folders : files;
-        if (good && listing != NULL && (is_folder || keep == NULL || keep(entry->d_name)))
+        if (listing != NULL && (is_folder || keep == NULL || keep(entry->d_name)))
             listing_add(listing, entry->d_name);
     }
     closedir(stream);
     listing_sort(folders);
     listing_sort(files);
-    return good;
+    return true;
 }
 
 bool data_root_unexpected(const char *root, const char *expected, const char *advice,

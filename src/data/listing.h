@@ -9,8 +9,6 @@
 
 #include "core/error.h"
 
-enum { LISTING_PATH = 4096 }; /* bytes of a path */
-
 /* Initialize with zeros; freed by listing_free. */
 struct listing {
     char **names;
@@ -29,10 +27,6 @@ void listing_free(struct listing *listing);
 
 /* Write the first names for a message: "a, b, c and 4 more". Hidden names are left out. */
 void listing_name_some(const struct listing *listing, char *text, size_t size);
-
-/* Write "folder/name". A path that is too long is an error. */
-MUST_CHECK bool listing_join(char *path, size_t size, const char *folder, const char *name,
-                             struct error *error);
 
 bool listing_is_folder(const char *path);
 

@@ -229,18 +229,18 @@ static bool has_ending(const struct split_files *files, const char *name)
 /* Add all files of this kind in a folder; a folder that does not exist is empty. */
 static bool add_folder(struct split_files *files, const char *folder, struct error *error)
 {
-    char path[LISTING_PATH];
     struct listing found = {0}, folders = {0};
     bool (*is_file)(const char *path) = files->kind->is_file;
     bool good = !listing_is_folder(folder) ||
                 listing_read(folder, is_file != NULL ? &folders : NULL, &found, NULL, error);
-    for (size_t i = 0; good && i < found.count; i++)
-        good = !has_ending(files, found.names[i]) ||
-               (listing_join(path, sizeof path, folder, found.names[i], error) &&
-                add_file(files, path, error));
-    for (size_t i = 0; good && i < folders.count; i++)
-        good = listing_join(path, sizeof path, folder, folders.names[i], error) &&
-               (!is_file(path) || add_file(files, path, error));
+    for (size_t i = 0; good && i < found.count; i++) {
+        OWNED char *path = allocate_text("%s/%s", folder, found.names[i]);
+        good = !has_ending(files, found.names[i]) || add_file(files, path, error);
+    }
+    for (size_t i = 0; good && i < folders.count; i++) {
+        OWNED char *path = allocate_text("%s/%s", folder, folders.names[i]);
+        good = !is_file(path) || add_file(files, path, error);
+    }
     listing_free(&found);
     listing_free(&folders);
     return good;
@@ -248,11 +248,10 @@ static bool add_folder(struct split_files *files, const char *folder, struct err
 
 static bool add_root(struct split_files *files, const char *root, struct error *error)
 {
-    char path[LISTING_PATH];
     const int64_t before = files->count;
     bool good = add_folder(files, root, error);
     for (int i = 0; good && i < SPLIT_WORDS; i++) {
-        snprintf(path, sizeof path, "%s/%s", root, split_words[i].word);
+        OWNED char *path = allocate_text("%s/%s", root, split_words[i].word);
         good = add_folder(files, path, error);
     }
     return good && (files->count > before ||
@@ -280,11 +279,8 @@ static bool expand_braces(struct split_files *files, const char *pattern, struct
 static bool expand_with(struct split_files *files, const char *pattern, const char *open,
                         const char *close, const char *text, int length, struct error *error)
 {
-    char path[LISTING_PATH];
-    const int used = snprintf(path, sizeof path, "%.*s%.*s%s", (int)(open - pattern), pattern,
-                              length, text, close + 1);
-    if (used < 0 || (size_t)used >= sizeof path)
-        return error_set(error, ERROR_USAGE, "data.root=%s: too long", pattern);
+    OWNED char *path =
+        allocate_text("%.*s%.*s%s", (int)(open - pattern), pattern, length, text, close + 1);
     return expand_braces(files, path, error);
 }
 

@@ -33,7 +33,6 @@
 
 enum {
     THREADS = 8,
-    PATH_SIZE = 4096,
     PROBLEM = 512,
     BLOCK = 512, /* of a tar archive */
     CLS_MOST = 64,
@@ -156,18 +155,16 @@ static const char *read_label(const struct shard *shard, const struct sample *sa
 {
     const bool is_cls = sample->part[CLS].offset > 0;
     const struct member *member = &sample->part[is_cls ? CLS : JSON];
-    const char *problem = NULL;
     if (member->bytes > (is_cls ? CLS_MOST : JSON_MOST))
         return "its label file is too large";
     const size_t bytes = (size_t)member->bytes;
-    char *text = allocate(bytes + 1, 1);
+    OWNED char *text = allocate(bytes + 1, 1);
     if (durable_pread(shard->descriptor, text, bytes, member->offset) != bytes)
-        problem = "its label cannot be read";
-    else if (is_cls ? !parse_integer(text, label) : !parse_json(text, bytes, label))
-        problem = is_cls ? ".cls is not a class number from 0 to 499999"
-                         : ".json has no class number from 0 to 499999 as \"label\" or \"cls\"";
-    free(text);
-    return problem;
+        return "its label cannot be read";
+    if (is_cls ? parse_integer(text, label) : parse_json(text, bytes, label))
+        return NULL;
+    return is_cls ? ".cls is not a class number from 0 to 499999"
+                  : ".json has no class number from 0 to 499999 as \"label\" or \"cls\"";
 }
 
 /* Compute the checksum of the block before the contents of a member. False: it cannot be read. */
@@ -345,22 +342,21 @@ static void add_entries(struct builder *builder, struct archive *archive)
         problem_add(found, "archive", end, "no end of archive: the shard is truncated");
 }
 
-/* Write the path of a record's member, for messages; it is read from the shard. */
-static void member_name(const struct shard *shard, const struct record *record, char *name,
-                        size_t size)
+/* Return the path of a record's member, for messages; it is read from the shard. */
+static char *member_name(const struct shard *shard, const struct record *record)
 {
     struct archive_entry *entry;
     const char *path = NULL;
-    uint8_t *headers = allocate(record->header, 1);
+    OWNED uint8_t *headers = allocate(record->header, 1);
     struct archive *archive = archive_begin();
     if (durable_pread(shard->descriptor, headers, record->header,
                       record->offset - record->header) == record->header &&
         archive_read_open_memory(archive, headers, record->header) == ARCHIVE_OK &&
         archive_read_next_header(archive, &entry) >= ARCHIVE_WARN)
         path = archive_entry_pathname(entry);
-    snprintf(name, size, "%s", path != NULL ? path : "image");
+    char *name = allocate_copy(path != NULL ? path : "image");
     archive_read_free(archive);
-    free(headers);
+    return name;
 }
 
 /* Set the records and the findings of an open shard. */
@@ -549,8 +545,7 @@ static void webdataset_name_record(const struct dataset *dataset, int64_t record
 {
     const struct shard *shard = shard_of(dataset->self, record);
     const struct record *entry = record_of(dataset, record);
-    char name[PATH_SIZE];
-    member_name(shard, entry, name, sizeof name);
+    OWNED char *name = member_name(shard, entry);
     snprintf(text, size, "%s: %s at byte %lld", shard->path, name,
              (long long)(entry->offset - entry->header));
 }
@@ -567,13 +562,11 @@ static void find_class_names(struct dataset *dataset)
     const char *shard = self->open.shard[0].path, *slash = strrchr(shard, '/');
     const int length = slash != NULL ? (int)(slash - shard) + 1 : 0;
     struct listing lines = {0};
-    char path[PATH_SIZE];
     for (size_t i = 0; lines.count == 0 && i < sizeof names / sizeof names[0]; i++) {
-        snprintf(path, sizeof path, "%.*s%s", length, shard, names[i]);
-        char *text = text_file_read(path, NULL);
+        OWNED char *path = allocate_text("%.*s%s", length, shard, names[i]);
+        OWNED char *text = text_file_read(path, NULL);
         if (text != NULL)
             listing_add_lines(&lines, text);
-        free(text);
         while (lines.count > 0 && lines.names[lines.count - 1][0] == '\0')
             free(lines.names[--lines.count]);
     }
