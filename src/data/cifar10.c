@@ -102,7 +102,7 @@ static bool check_label(const struct cifar_file *file, int64_t record, int label
 /* Read all records: labels are checked, and the data set's checksum is updated. */
 static bool check_records(struct dataset *dataset, struct cifar_file *file, struct error *error)
 {
-    unsigned char *chunk = allocate(CHECK_RECORDS, RECORD);
+    OWNED unsigned char *chunk = allocate(CHECK_RECORDS, RECORD);
     bool good = true;
     file->labels = allocate((size_t)file->records, 1);
     for (int64_t first = 0; good && first < file->records; first += CHECK_RECORDS) {
@@ -115,7 +115,6 @@ static bool check_records(struct dataset *dataset, struct cifar_file *file, stru
         if (good)
             dataset->sum = crc32c_update(dataset->sum, chunk, (size_t)(count * RECORD));
     }
-    free(chunk);
     return good;
 }
 

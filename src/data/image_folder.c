@@ -226,7 +226,7 @@ static bool list_check(struct dataset *dataset, const struct options *options, s
 {
     struct image_list *list = dataset->self;
     const int64_t count = dataset->count;
-    uint8_t *broken = NULL;
+    OWNED uint8_t *broken = NULL;
     if ((options->data.check != CHECK_NONE || record_check_is_full(options)) &&
         !record_check(dataset, options, check_file, &broken, error))
         return false;
@@ -239,7 +239,6 @@ static bool list_check(struct dataset *dataset, const struct options *options, s
         list->entry = list->kept;
         dataset->sum = list_sum(list, dataset->count);
     }
-    free(broken);
     return true;
 }
 

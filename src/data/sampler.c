@@ -114,8 +114,9 @@ static void windows_mix(const struct sampler *sampler, struct sampler_order *ord
 {
     const uint32_t count = (uint32_t)sampler->count;
     const int64_t windows = round_up_division(sampler->block_count, SHUFFLE_WINDOW);
-    uint32_t *draw = numbers_allocate(count), *mixed = numbers_allocate(count);
-    int64_t *next = allocate((size_t)windows, sizeof *next);
+    OWNED uint32_t *draw = numbers_allocate(count);
+    uint32_t *mixed = numbers_allocate(count);
+    OWNED int64_t *next = allocate((size_t)windows, sizeof *next);
     random_permutation(sampler->seed, RANDOM_SHUFFLE_WINDOW, (uint32_t)order->epoch, count, draw);
     for (int64_t window = 0; window < windows; window++)
         next[window] = order->begin[window * SHUFFLE_WINDOW];
@@ -123,8 +124,6 @@ static void windows_mix(const struct sampler *sampler, struct sampler_order *ord
         mixed[next[block_at(sampler, order, draw[i]) / SHUFFLE_WINDOW]++] = order->samples[draw[i]];
     free(order->samples);
     order->samples = mixed;
-    free(draw);
-    free(next);
 }
 
 /* True if this rank probably needs a block. A slice of a batch covers a part of the window's blocks

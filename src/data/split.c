@@ -49,10 +49,9 @@ static uint32_t *order_allocate(const struct dataset *dataset)
 
 void split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t count)
 {
-    uint32_t *order = order_allocate(dataset);
+    OWNED uint32_t *order = order_allocate(dataset);
     random_permutation(seed, RANDOM_SPLIT, draw, (uint32_t)dataset->count, order);
     keep_part(dataset, order, 0, count);
-    free(order);
 }
 
 void split_reference(struct dataset *dataset, uint64_t seed, enum data_split split)
@@ -60,10 +59,9 @@ void split_reference(struct dataset *dataset, uint64_t seed, enum data_split spl
     const int64_t training_end = dataset->count * 3 / 4;
     const int64_t validation_end = training_end + dataset->count / 12;
     const int64_t begin[] = {0, training_end, validation_end, dataset->count};
-    uint32_t *order = order_allocate(dataset);
+    OWNED uint32_t *order = order_allocate(dataset);
     torch_permutation(seed, (uint32_t)dataset->count, order);
     keep_part(dataset, order, begin[split], begin[split + 1]);
-    free(order);
 }
 
 /* ---- data.val=FRACTION ---- */
@@ -74,7 +72,7 @@ static bool samples_by_class(struct dataset *dataset, uint32_t *samples, size_t 
                              struct error *error)
 {
     const size_t count = (size_t)dataset->count, classes = (size_t)dataset->classes;
-    int32_t *label = allocate(count, sizeof *label);
+    OWNED int32_t *label = allocate(count, sizeof *label);
     bool good = true;
     for (size_t i = 0; good && i < count; i++)
         good = dataset_label(dataset, (int64_t)i, &label[i], error);
@@ -85,7 +83,6 @@ static bool samples_by_class(struct dataset *dataset, uint32_t *samples, size_t 
         begin[c + 1] += begin[c];
     for (size_t i = 0; good && i < count; i++)
         samples[begin[label[i] + 1]++] = (uint32_t)i;
-    free(label);
     return good;
 }
 
@@ -100,8 +97,10 @@ static size_t held_out_of(size_t count, double fraction)
 bool split_stratified(struct dataset *dataset, double fraction, bool held_out, struct error *error)
 {
     enum { FIRST_DRAW = 16 }; /* of RANDOM_SPLIT, after those of split_draw */
-    uint32_t *by_class = order_allocate(dataset), *order = order_allocate(dataset), *kept = order;
-    size_t *begin = allocate((size_t)dataset->classes + 2, sizeof *begin);
+    OWNED uint32_t *by_class = order_allocate(dataset);
+    OWNED uint32_t *order = order_allocate(dataset);
+    uint32_t *kept = order;
+    OWNED size_t *begin = allocate((size_t)dataset->classes + 2, sizeof *begin);
     const bool good = samples_by_class(dataset, by_class, begin, error);
     for (int64_t c = 0; good && c < dataset->classes; c++) {
         const uint32_t *samples = by_class + begin[c];
@@ -116,9 +115,6 @@ bool split_stratified(struct dataset *dataset, double fraction, bool held_out, s
     }
     if (good)
         keep_part(dataset, order, 0, kept - order);
-    free(order);
-    free(begin);
-    free(by_class);
     return good;
 }
 
@@ -137,8 +133,8 @@ static int compare_placed(const void *left, const void *right)
 void split_end(struct dataset *dataset, double fraction, bool held_out)
 {
     const size_t count = (size_t)dataset->count;
-    struct placed *placed = allocate(count, sizeof *placed);
-    uint32_t *order = order_allocate(dataset);
+    OWNED struct placed *placed = allocate(count, sizeof *placed);
+    OWNED uint32_t *order = order_allocate(dataset);
     double begin = (double)INFINITY; /* of the values of samples that are held out */
     size_t first = count - held_out_of(count, fraction), kept = 0;
     for (size_t i = 0; i < count; i++) {
@@ -159,8 +155,6 @@ void split_end(struct dataset *dataset, double fraction, bool held_out)
         if (held_out || is_one || placed[i].span[2] < begin)
             order[kept++] = placed[i].sample;
     keep_part(dataset, order, 0, (int64_t)kept);
-    free(placed);
-    free(order);
 }
 
 /* ---- Files. */
@@ -375,7 +369,7 @@ static bool files_find(const char *root, struct split_files *files, struct error
 static void files_share(struct split_files *files, struct comm *comm)
 {
     const size_t listed = comm->rank == 0 ? (size_t)files->count : 0;
-    char **paths = listed > 0 ? allocate(listed, sizeof *paths) : NULL;
+    OWNED char **paths = listed > 0 ? allocate(listed, sizeof *paths) : NULL;
     for (size_t i = 0; i < listed; i++)
         paths[i] = files->file[i].path;
     comm_share_texts(comm, &paths, &files->count);
@@ -385,7 +379,6 @@ static void files_share(struct split_files *files, struct comm *comm)
             files->file[i] =
                 (struct split_file){.path = paths[i], .split = split_of_path(paths[i])};
     }
-    free(paths);
 }
 
 bool split_files_find(const char *root, const struct split_file_kind *kind,

@@ -129,8 +129,8 @@ static void *reader_run(void *argument)
 {
     struct share *share = argument;
     const size_t words = sums_words(share->dataset);
-    float *values = allocate(dataset_record_bytes(share->dataset), 1);
-    struct channel_sums *sums = allocate(words, sizeof(int64_t));
+    OWNED float *values = allocate(dataset_record_bytes(share->dataset), 1);
+    OWNED struct channel_sums *sums = allocate(words, sizeof(int64_t));
     struct error error = {0};
     int64_t sample = -1;
     while (!comm_stop_wanted() && (sample = atomic_fetch_add(&share->next, 1)) < share->end &&
@@ -144,15 +144,13 @@ static void *reader_run(void *argument)
     if (share->error.kind == ERROR_NONE)
         share->error = error;
     pthread_mutex_unlock(&share->mutex);
-    free(sums);
-    free(values);
     return NULL;
 }
 
 /* Set the origin of each plane to its first finite value in sample 0, or to 0. */
 static bool origin_read(struct dataset *dataset, float *origin, struct error *error)
 {
-    float *values = allocate(dataset_record_bytes(dataset), 1);
+    OWNED float *values = allocate(dataset_record_bytes(dataset), 1);
     int32_t label;
     const bool good = dataset_read(dataset, 0, values, &label, error);
     for (int64_t p = 0; good && p < plane_count(dataset); p++) {
@@ -162,7 +160,6 @@ static bool origin_read(struct dataset *dataset, float *origin, struct error *er
             i++;
         origin[p] = isfinite(plane[i]) ? plane[i] : 0;
     }
-    free(values);
     return good;
 }
 

@@ -632,7 +632,7 @@ static bool check_records(struct dataset *dataset, const struct options *options
 {
     struct webdataset *self = dataset->self;
     struct shards *open = &self->open;
-    uint8_t *broken;
+    OWNED uint8_t *broken = NULL;
     const struct shard *last = &open->shard[open->count - 1];
     dataset->count = last->first + last->found.count;
     if (!record_check(dataset, options, check_record, &broken, error))
@@ -650,7 +650,6 @@ static bool check_records(struct dataset *dataset, const struct options *options
         }
         open->record = self->kept;
     }
-    free(broken);
     dataset->sum = crc32c_update(0, open->record, (size_t)dataset->count * sizeof *open->record);
     return true;
 }
