@@ -8,55 +8,51 @@
 enum { ROWS = 64, IN = 200, OUT = 24 };
 
 struct layer {
-    void *x, *weight, *bias, *dy;
-    float *y, *dweight, *dbias;
+    struct linear_forward forward;
+    struct linear_backward backward;
 };
 
 static struct layer layer_make(struct device_test *test)
 {
-    return (struct layer){.x = device_test_random(test, TYPE_FP32, ROWS * IN, 1, 1),
-                          .weight = device_test_random(test, TYPE_FP32, OUT * IN, 1, 2),
-                          .bias = device_test_random(test, TYPE_FP32, OUT, 1, 3),
-                          .dy = device_test_random(test, TYPE_FP32, ROWS * OUT, 1, 4),
-                          .y = device_test_zeros(test, TYPE_FP32, ROWS * OUT),
-                          .dweight = device_test_zeros(test, TYPE_FP32, OUT * IN),
-                          .dbias = device_test_zeros(test, TYPE_FP32, OUT)};
+    const void *x = device_test_random(test, TYPE_FP32, ROWS * IN, 1, 1);
+    const void *weight = device_test_random(test, TYPE_FP32, OUT * IN, 1, 2);
+    return (struct layer){DEVICE_ARGS(linear_forward, .rows = ROWS, .in = IN, .out = OUT,
+                                      .rows_per_sample = 1, .x = x, .weight = weight,
+                                      .bias = device_test_random(test, TYPE_FP32, OUT, 1, 3),
+                                      .y = device_test_zeros(test, TYPE_FP32, ROWS * OUT)),
+                          DEVICE_ARGS(linear_backward, .rows = ROWS, .in = IN, .out = OUT,
+                                      .rows_per_sample = 1, .x = x, .weight = weight,
+                                      .dy = device_test_random(test, TYPE_FP32, ROWS * OUT, 1, 4),
+                                      .dweight = device_test_zeros(test, TYPE_FP32, OUT * IN),
+                                      .dbias = device_test_zeros(test, TYPE_FP32, OUT))};
 }
 
 static void layer_queue(struct device_test *test, const struct layer *layer)
 {
-    DEVICE_RUN(test, linear_forward, .type = TYPE_FP32, .rows = ROWS, .in = IN, .out = OUT,
-               .rows_per_sample = 1, .x = layer->x, .weight = layer->weight, .bias = layer->bias,
-               .y = layer->y);
-    DEVICE_RUN(test, linear_backward, .type = TYPE_FP32, .rows = ROWS, .in = IN, .out = OUT,
-               .rows_per_sample = 1, .x = layer->x, .weight = layer->weight, .dy = layer->dy,
-               .dweight = layer->dweight, .dbias = layer->dbias);
-}
-
-static struct layer layer_run(struct device_test *test)
-{
-    const struct layer layer = layer_make(test);
-    layer_queue(test, &layer);
-    device_test_wait(test);
-    return layer;
+    DEVICE_QUEUE(test, linear_forward, &layer->forward);
+    DEVICE_QUEUE(test, linear_backward, &layer->backward);
 }
 
 /* A recorded step measures nothing. */
-static struct layer layer_run_recorded(struct device_test *test)
+static struct layer layer_run(struct device_test *test, bool recorded)
 {
     const struct device_backend *backend = test->device->backend;
     const struct layer layer = layer_make(test);
-    backend->graph_begin(test->stream);
+    if (recorded)
+        backend->graph_begin(test->stream);
     layer_queue(test, &layer);
-    struct graph *graph = backend->graph_end(test->stream);
-    backend->graph_run(graph, test->stream);
+    struct graph *graph = recorded ? backend->graph_end(test->stream) : NULL;
+    if (recorded)
+        backend->graph_run(graph, test->stream);
     device_test_wait(test);
-    backend->graph_close(graph);
+    if (recorded)
+        backend->graph_close(graph);
     return layer;
 }
 
-static void assert_near(const float *values, const float *expected, int count)
+static void assert_near(const void *tensor, const void *reference, int count)
 {
+    const float *values = tensor, *expected = reference;
     for (int i = 0; i < count; i++)
         assert_float_equal(values[i], expected[i], 1e-4);
 }
@@ -78,7 +74,7 @@ TEST(sums_are_timed)
     for (int apart = 0; apart < 2; apart++) {
         struct device_test test;
         open_preferring(&test, apart ? "0apart" : "0");
-        layer_run(&test);
+        layer_run(&test, false);
         char *text = test.device->backend->choices_export(test.device);
         const char *choice = strstr(text, " sums align");
         assert_non_null(choice);
@@ -98,16 +94,16 @@ TEST(refused_algorithms_are_replaced)
                                    "run-sums",  "run-0",     "run-bias run-sums run-0"};
     struct device_test first, second;
     open_preferring(&first, "0");
-    const struct layer reference = layer_run(&first);
+    const struct layer reference = layer_run(&first, false);
     const size_t count = device_test_is_emulated(&first) ? sizeof refused / sizeof refused[0] : 0;
     for (size_t i = 0; i < count; i++)
         for (int recorded = 0; recorded < 2; recorded++) {
             setenv("VITTRAIN_EMULATION_REFUSE", refused[i], 1);
             open_preferring(&second, "0");
-            const struct layer layer = recorded ? layer_run_recorded(&second) : layer_run(&second);
-            assert_near(layer.y, reference.y, ROWS * OUT);
-            assert_near(layer.dweight, reference.dweight, OUT * IN);
-            assert_near(layer.dbias, reference.dbias, OUT);
+            const struct layer layer = layer_run(&second, recorded);
+            assert_near(layer.forward.y, reference.forward.y, ROWS * OUT);
+            assert_near(layer.backward.dweight, reference.backward.dweight, OUT * IN);
+            assert_near(layer.backward.dbias, reference.backward.dbias, OUT);
             device_test_close(&second);
         }
     unsetenv("VITTRAIN_EMULATION_REFUSE");

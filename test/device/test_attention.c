@@ -54,41 +54,41 @@ static int64_t out_index(const struct attention_case *it, int64_t sample, int64_
     return ((sample * it->queries + i) * it->heads + head) * it->head_dim + d;
 }
 
-struct attention_tensors {
-    void *qkv, *out, *dout, *dqkv;
-    float *lse, *dqkv_sums, *dqkv_sums_before;
-    struct dropout dropout;
+struct attention {
+    struct attention_forward forward;
+    struct attention_backward backward;
 };
 
-static struct attention_tensors run(struct device_test *test, const struct attention_case *it)
+static struct attention run(struct device_test *test, const struct attention_case *it)
 {
     const bool overwrite = it->dropout > 0;
-    struct attention_tensors t = {
-        .qkv = device_test_random(test, it->type, qkv_count(it), 2, 1),
-        .out = device_test_zeros(test, it->type, out_count(it)),
-        .dout = device_test_random(test, it->type, out_count(it), 1, 2),
-        .dqkv = device_test_random(test, it->type, qkv_count(it), 1, 3),
-        .lse = device_test_zeros(test, TYPE_FP32, it->batch * it->heads * it->queries),
-        .dqkv_sums_before = device_test_before(test, overwrite, 3 * it->heads * it->head_dim, 4),
-        .dropout = device_test_drops(test, it->dropout, 3)};
-    if (test->device->backend->sums_gradients)
-        t.dqkv_sums = device_test_gradient(test, overwrite, 3 * it->heads * it->head_dim, 4);
     const float scale = 1 / sqrtf((float)it->head_dim);
-    DEVICE_RUN(test, attention_forward, .type = it->type, .batch = it->batch, .tokens = it->tokens,
-               .queries = it->queries, .heads = it->heads, .head_dim = it->head_dim, .scale = scale,
-               .qkv = t.qkv, .out = t.out, .lse = t.lse, .dropout = t.dropout);
-    DEVICE_RUN(test, attention_backward, .type = it->type, .batch = it->batch, .tokens = it->tokens,
-               .queries = it->queries, .heads = it->heads, .head_dim = it->head_dim, .scale = scale,
-               .qkv = t.qkv, .out = t.out, .dout = t.dout, .lse = t.lse, .dqkv = t.dqkv,
-               .dqkv_sums = t.dqkv_sums, .overwrite = overwrite, .dropout = t.dropout);
+    const void *qkv = device_test_random(test, it->type, qkv_count(it), 2, 1);
+    void *out = device_test_zeros(test, it->type, out_count(it));
+    float *lse = device_test_zeros(test, TYPE_FP32, it->batch * it->heads * it->queries);
+    float *sums = test->device->backend->sums_gradients
+                      ? device_test_gradient(test, overwrite, 3 * it->heads * it->head_dim, 4)
+                      : NULL;
+    const struct dropout dropout = device_test_drops(test, it->dropout, 3);
+    const struct attention attention = {
+        DEVICE_ARGS(attention_forward, it->type, it->batch, it->tokens, it->queries, it->heads,
+                    it->head_dim, scale, qkv, out, lse, dropout),
+        DEVICE_ARGS(attention_backward, it->type, it->batch, it->tokens, it->queries, it->heads,
+                    it->head_dim, scale, qkv, out,
+                    device_test_random(test, it->type, out_count(it), 1, 2), lse,
+                    device_test_random(test, it->type, qkv_count(it), 1, 3), sums, overwrite,
+                    dropout)};
+    DEVICE_QUEUE(test, attention_forward, &attention.forward);
+    DEVICE_QUEUE(test, attention_backward, &attention.backward);
     device_test_wait(test);
-    return t;
+    return attention;
 }
 
 /* One query of one head in double precision; results are stored in the device's layout. */
 struct reference {
     const struct attention_case *it;
-    const struct attention_tensors *tensors;
+    const struct dropout *dropout;
+    const double *qkv, *dout;
     double *out, *dqkv, *lse;
     double *probability, *factor, *slope; /* of one query, indexed by token */
 };
@@ -96,8 +96,7 @@ struct reference {
 static double qkv_value(const struct reference *reference, int64_t sample, int64_t t, int part,
                         int64_t head, int64_t d)
 {
-    return device_test_value(reference->it->type, reference->tensors->qkv,
-                             qkv_index(reference->it, sample, t, part, head, d));
+    return reference->qkv[qkv_index(reference->it, sample, t, part, head, d)];
 }
 
 static void reference_forward(struct reference *reference, int64_t sample, int64_t head, int64_t i)
@@ -117,7 +116,7 @@ static void reference_forward(struct reference *reference, int64_t sample, int64
     reference->lse[(sample * it->heads + head) * it->queries + i] = most + log(sum);
     for (int64_t j = 0; j < it->tokens; j++) {
         p[j] /= sum;
-        reference->factor[j] = device_test_dropout(&reference->tensors->dropout, sample, row + j);
+        reference->factor[j] = device_test_dropout(reference->dropout, sample, row + j);
         for (int64_t d = 0; d < it->head_dim; d++)
             reference->out[out_index(it, sample, i, head, d)] +=
                 p[j] * reference->factor[j] * qkv_value(reference, sample, j, 2, head, d);
@@ -133,8 +132,7 @@ static void reference_backward(struct reference *reference, int64_t sample, int6
     for (int64_t j = 0; j < it->tokens; j++) {
         reference->slope[j] = 0;
         for (int64_t d = 0; d < it->head_dim; d++) {
-            const double dout = device_test_value(it->type, reference->tensors->dout,
-                                                  out_index(it, sample, i, head, d));
+            const double dout = reference->dout[out_index(it, sample, i, head, d)];
             reference->slope[j] += factor[j] * dout * qkv_value(reference, sample, j, 2, head, d);
             reference->dqkv[qkv_index(it, sample, j, 2, head, d)] += p[j] * factor[j] * dout;
         }
@@ -153,49 +151,50 @@ static void reference_backward(struct reference *reference, int64_t sample, int6
 /* Tensor cores use probabilities and softmax gradients rounded to the type. One element may be off
  * by the rounding of the largest term of its sum, but the error over all elements is about one
  * rounding. */
-static void check_all(const char *what, const struct attention_case *it, const void *tensor,
-                      const double *expected, int64_t count)
+static void check_all(struct device_test *test, const char *what, const struct attention_case *it,
+                      const void *tensor, const double *expected, int64_t count)
 {
-    const double roundings = it->type == TYPE_FP32 ? 20 : 1;
+    const double precision = device_test_precision(it->type);
+    const double *found = device_test_values(test, tensor);
     double errors = 0, squares = 0;
+    device_test_near(test, what, tensor, expected, 1.1 * precision + 2e-6, 1);
     for (int64_t i = 0; i < count; i++) {
-        const double error = device_test_value(it->type, tensor, i) - expected[i];
-        errors += error * error;
-        squares += expected[i] * expected[i];
+        errors += pow(found[i] - expected[i], 2);
+        squares += pow(expected[i], 2);
     }
-    if (sqrt(errors) > roundings * device_test_precision(it->type) * sqrt(squares))
+    if (sqrt(errors) > (it->type == TYPE_FP32 ? 20 : 1) * precision * sqrt(squares))
         fail_msg("%s, case %d: %g of %g are wrong", what, (int)(it - cases), sqrt(errors),
                  sqrt(squares));
 }
 
 static void check(struct device_test *test, const struct attention_case *it,
-                  const struct attention_tensors *tensors)
+                  const struct attention *attention)
 {
-    const int64_t lse_count = it->batch * it->heads * it->queries;
-    struct reference reference = {.it = it,
-                                  .tensors = tensors,
-                                  .out = device_test_expected(test, out_count(it)),
-                                  .dqkv = device_test_expected(test, qkv_count(it)),
-                                  .lse = device_test_expected(test, lse_count),
-                                  .probability = device_test_expected(test, it->tokens),
-                                  .factor = device_test_expected(test, it->tokens),
-                                  .slope = device_test_expected(test, it->tokens)};
+    const double *dqkv = device_test_values(test, attention->backward.dqkv);
+    struct reference reference = {
+        .it = it,
+        .dropout = &attention->forward.dropout,
+        .qkv = device_test_given(test, attention->forward.qkv),
+        .dout = device_test_given(test, attention->backward.dout),
+        .out = device_test_expected(test, out_count(it)),
+        .dqkv = device_test_expected(test, qkv_count(it)),
+        .lse = device_test_expected(test, it->batch * it->heads * it->queries),
+        .probability = device_test_expected(test, it->tokens),
+        .factor = device_test_expected(test, it->tokens),
+        .slope = device_test_expected(test, it->tokens)};
     for (int64_t sample = 0; sample < it->batch; sample++)
         for (int64_t head = 0; head < it->heads; head++)
             for (int64_t i = 0; i < it->queries; i++) {
                 reference_forward(&reference, sample, head, i);
                 reference_backward(&reference, sample, head, i);
             }
-    const double tolerance = 1.1 * device_test_precision(it->type) + 2e-6;
-    device_test_near("out", it->type, tensors->out, reference.out, out_count(it), tolerance, 1);
-    device_test_near("lse", TYPE_FP32, tensors->lse, reference.lse, lse_count, 1e-6, 1);
-    device_test_near("dqkv", it->type, tensors->dqkv, reference.dqkv, qkv_count(it), tolerance, 1);
-    check_all("out", it, tensors->out, reference.out, out_count(it));
-    check_all("dqkv", it, tensors->dqkv, reference.dqkv, qkv_count(it));
+    device_test_near(test, "lse", attention->forward.lse, reference.lse, 1e-6, 1);
+    check_all(test, "out", it, attention->forward.out, reference.out, out_count(it));
+    check_all(test, "dqkv", it, attention->backward.dqkv, reference.dqkv, qkv_count(it));
     /* The sums are of dqkv, or of dqkv before it is rounded. */
-    device_test_column_sums("dqkv_sums", it->type, tensors->dqkv, it->batch * it->tokens,
-                            3 * it->heads * it->head_dim, tensors->dqkv_sums_before,
-                            tensors->dqkv_sums, 1.01 * device_test_precision(it->type) + 1e-6);
+    device_test_column_sums(test, "dqkv_sums", dqkv, it->batch * it->tokens,
+                            3 * it->heads * it->head_dim, attention->backward.dqkv_sums,
+                            1.01 * device_test_precision(it->type) + 1e-6);
 }
 
 /* GPUs load eight elements at a time. */
@@ -211,9 +210,9 @@ TEST_KERNELS(results_and_gradients_are_right)
     for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
         DEVICE_TEST(test, 1);
         if (is_for(&test, &cases[i])) {
-            const struct attention_tensors tensors = run(&test, &cases[i]);
+            const struct attention attention = run(&test, &cases[i]);
             DEVICE_TEST_AGAIN(&test, other, run(&other, &cases[i]))
-            check(&test, &cases[i], &tensors);
+            check(&test, &cases[i], &attention);
         }
     }
 }
@@ -246,12 +245,12 @@ TEST(variants_give_the_same_bits)
             is_for(&test, it)) {
             run(&test, it);
             variants_set(&test, 0);
-            const struct attention_tensors first = run(&test, it);
+            const struct attention first = run(&test, it);
             assert_int_equal(variants_set(&test, 1),
                              it->type != TYPE_FP32 && it->head_dim <= 64 && it->queries > 16);
-            const struct attention_tensors second = run(&test, it);
-            device_test_same("out", it->type, first.out, second.out, out_count(it));
-            device_test_same("lse", TYPE_FP32, first.lse, second.lse,
+            const struct attention second = run(&test, it);
+            device_test_same("out", it->type, first.forward.out, second.forward.out, out_count(it));
+            device_test_same("lse", TYPE_FP32, first.forward.lse, second.forward.lse,
                              it->batch * it->heads * it->queries);
         }
     }
@@ -263,24 +262,16 @@ TEST(large_scores_and_no_lse)
     enum { TOKENS = 20, DIM = 8 };
     for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++) {
         DEVICE_TEST(test, 1);
-        struct attention_forward args = {
-            .type = type,
-            .batch = 1,
-            .tokens = TOKENS,
-            .queries = TOKENS,
-            .heads = 1,
-            .head_dim = DIM,
-            .scale = 1,
-            .qkv = device_test_random(&test, type, TOKENS * 3 * DIM, 300, 1),
-            .out = device_test_zeros(&test, type, TOKENS * DIM)};
-        test.device->backend->attention_forward(test.stream, &args);
+        void *out = device_test_zeros(&test, type, TOKENS * DIM);
+        for (int64_t batch = 1; batch >= 0; batch--)
+            DEVICE_RUN(&test, attention_forward, .type = type, .batch = batch, .tokens = TOKENS,
+                       .queries = TOKENS, .heads = 1, .head_dim = DIM, .scale = 1,
+                       .qkv = device_test_random(&test, type, TOKENS * 3 * DIM, 300, 1),
+                       .out = out);
         device_test_wait(&test);
-        for (int i = 0; i < TOKENS * DIM; i++) {
-            const double value = device_test_value(type, args.out, i);
-            assert_true(fabs(value) <= 300 && value != 0);
-        }
-        args.batch = 0;
-        test.device->backend->attention_forward(test.stream, &args);
+        const double *values = device_test_values(&test, out);
+        for (int i = 0; i < TOKENS * DIM; i++)
+            assert_true(fabs(values[i]) <= 300 && values[i] != 0);
     }
 }
 

@@ -37,10 +37,11 @@ enum { CASES = sizeof cases / sizeof cases[0], EMULATED = 8 };
 
 static const float epsilon = 1e-5f, running_weight = 0.1f;
 
-struct batch_norm_tensors {
-    void *x, *gamma, *beta, *mean, *variance, *residual, *y, *dy, *dy_kept, *add, *dx;
-    double *sums, *dsums;
-    float *statistics, *dgamma, *dbeta, *dmean, *dvariance, *before;
+struct batch_norm {
+    struct batch_norm_sums sums;
+    struct batch_norm_forward forward;
+    struct batch_norm_backward_sums backward_sums;
+    struct batch_norm_backward backward;
 };
 
 static double *numbers(struct device_test *test, int64_t count)
@@ -48,41 +49,39 @@ static double *numbers(struct device_test *test, int64_t count)
     return device_test_zeros(test, TYPE_FP32, 2 * count);
 }
 
-static struct batch_norm_tensors make(struct device_test *test, const struct batch_norm_case *it)
+/* computes: the ReLU's mask is recomputed from x instead of read from y. */
+static struct batch_norm make(struct device_test *test, const struct batch_norm_case *it,
+                              bool computes)
 {
-    const int64_t count = it->rows * it->channels, channels = it->channels;
-    const bool overwrite = it->rows % 2 == 0;
+    const enum data_type type = it->type;
+    const int64_t rows = it->rows, channels = it->channels, count = rows * channels;
+    const bool overwrite = rows % 2 == 0;
+    const void *x = device_test_shifted(test, type, count, 1.5, it->offset, 1);
+    const void *gamma = device_test_shifted(test, type, channels, 0.5, 1, 2);
+    const void *beta = device_test_random(test, type, channels, 1, 3);
+    const void *mean = device_test_shifted(test, type, channels, 0.5, it->offset, 4);
+    const void *variance = device_test_shifted(test, type, channels, 0.5, 1, 5);
+    const void *residual = it->residual ? device_test_random(test, type, count, 1, 6) : NULL;
+    const void *add = it->add ? device_test_random(test, type, count, 1, 8) : NULL;
+    void *y = device_test_zeros(test, type, count);
+    void *dy = device_test_random(test, type, count, 1, 7);
+    double *sums = numbers(test, 2 * channels + 1), *dsums = numbers(test, 2 * channels + 1);
+    float *statistics = device_test_zeros(test, TYPE_FP32, 3 * channels), *gradient[4] = {NULL};
 
-    return (struct batch_norm_tensors){
-        .x = device_test_shifted(test, it->type, count, 1.5, it->offset, 1),
-        .gamma = device_test_shifted(test, it->type, channels, 0.5, 1, 2),
-        .beta = device_test_random(test, it->type, channels, 1, 3),
-        .mean = device_test_shifted(test, it->type, channels, 0.5, it->offset, 4),
-        .variance = device_test_shifted(test, it->type, channels, 0.5, 1, 5),
-        .residual = device_test_random(test, it->type, count, 1, 6),
-        .y = device_test_zeros(test, it->type, count),
-        .dy = device_test_random(test, it->type, count, 1, 7),
-        .dy_kept = device_test_random(test, it->type, count, 1, 7),
-        .add = device_test_random(test, it->type, count, 1, 8),
-        .dx = device_test_zeros(test, it->type, count),
-        .sums = numbers(test, 2 * channels + 1),
-        .dsums = numbers(test, 2 * channels + 1),
-        .statistics = device_test_zeros(test, TYPE_FP32, 3 * channels),
-        .dgamma = device_test_gradient(test, overwrite, channels, 9),
-        .dbeta = device_test_gradient(test, overwrite, channels, 9),
-        .dmean = device_test_gradient(test, overwrite, channels, 9),
-        .dvariance = device_test_gradient(test, overwrite, channels, 9),
-        .before = device_test_before(test, overwrite, channels, 9)};
-}
-
-static void forward(struct device_test *test, const struct batch_norm_case *it,
-                    const struct batch_norm_tensors *t, void *y)
-{
-    DEVICE_RUN(test, batch_norm_forward, .type = it->type, .rows = it->rows,
-               .channels = it->channels, .epsilon = epsilon, .x = t->x, .gamma = t->gamma,
-               .beta = t->beta, .sums = it->running ? NULL : t->sums, .running_mean = t->mean,
-               .running_variance = t->variance, .residual = it->residual ? t->residual : NULL,
-               .relu = it->relu, .y = y, .statistics = t->statistics);
+    for (int i = 0; i < (it->running ? 2 : 4); i++)
+        gradient[i] = device_test_gradient(test, overwrite, channels, 9);
+    return (struct batch_norm){
+        DEVICE_ARGS(batch_norm_sums, type, rows, channels, x, sums),
+        DEVICE_ARGS(batch_norm_forward, type, rows, channels, epsilon, x, gamma, beta,
+                    it->running ? NULL : sums, mean, variance, residual, it->relu, y, statistics),
+        DEVICE_ARGS(batch_norm_backward_sums, type, rows, channels, x,
+                    it->relu && !computes ? y : NULL, computes ? gamma : NULL,
+                    computes ? beta : NULL, add, statistics, it->running ? NULL : sums,
+                    running_weight, dy, dsums, gradient[0], gradient[1], gradient[2], gradient[3],
+                    overwrite),
+        DEVICE_ARGS(batch_norm_backward, type, rows, channels, x, gamma, statistics,
+                    it->running ? NULL : dsums, computes ? beta : NULL, dy,
+                    device_test_zeros(test, type, count))};
 }
 
 /* Simulates the all-reduce: the other ranks' rows are this rank's repeated. */
@@ -93,50 +92,31 @@ static void add_ranks(struct device_test *test, const struct batch_norm_case *it
         sums[i] *= (double)(it->rows + it->others) / (double)it->rows;
 }
 
-/* computes: the ReLU's mask is recomputed from x instead of read from y. */
-static void backward(struct device_test *test, const struct batch_norm_case *it,
-                     const struct batch_norm_tensors *t, bool computes)
-{
-
-    DEVICE_RUN(test, batch_norm_backward_sums, .type = it->type, .rows = it->rows,
-               .channels = it->channels, .x = t->x, .y = it->relu && !computes ? t->y : NULL,
-               .gamma = computes ? t->gamma : NULL, .beta = computes ? t->beta : NULL,
-               .add = it->add ? t->add : NULL, .statistics = t->statistics,
-               .forward_sums = it->running ? NULL : t->sums, .running_weight = running_weight,
-               .dy = t->dy, .sums = t->dsums, .dgamma = t->dgamma, .dbeta = t->dbeta,
-               .drunning_mean = it->running ? NULL : t->dmean,
-               .drunning_variance = it->running ? NULL : t->dvariance,
-               .overwrite = it->rows % 2 == 0);
-    add_ranks(test, it, t->dsums);
-    DEVICE_RUN(test, batch_norm_backward, .type = it->type, .rows = it->rows,
-               .channels = it->channels, .x = t->x, .gamma = t->gamma, .statistics = t->statistics,
-               .sums = it->running ? NULL : t->dsums, .beta = computes ? t->beta : NULL,
-               .dy = t->dy, .dx = t->dx);
-}
-
 static void run_on(struct device_test *test, const struct batch_norm_case *it,
-                   const struct batch_norm_tensors *t, bool computes)
+                   const struct batch_norm *norm)
 {
-    DEVICE_RUN(test, batch_norm_sums, .type = it->type, .rows = it->rows, .channels = it->channels,
-               .x = t->x, .sums = t->sums);
-    add_ranks(test, it, t->sums);
-    forward(test, it, t, t->y);
-    backward(test, it, t, computes);
+    DEVICE_QUEUE(test, batch_norm_sums, &norm->sums);
+    add_ranks(test, it, norm->sums.sums);
+    DEVICE_QUEUE(test, batch_norm_forward, &norm->forward);
+    DEVICE_QUEUE(test, batch_norm_backward_sums, &norm->backward_sums);
+    add_ranks(test, it, norm->backward_sums.sums);
+    DEVICE_QUEUE(test, batch_norm_backward, &norm->backward);
     device_test_wait(test);
 }
 
-static struct batch_norm_tensors run(struct device_test *test, const struct batch_norm_case *it)
+static struct batch_norm run(struct device_test *test, const struct batch_norm_case *it)
 {
-    const struct batch_norm_tensors t = make(test, it);
+    const struct batch_norm norm = make(test, it, false);
 
-    run_on(test, it, &t, false);
-    return t;
+    run_on(test, it, &norm);
+    return norm;
 }
 
 /* One channel in double precision, and values to compare with it. */
 struct channel {
     const struct batch_norm_case *it;
-    const struct batch_norm_tensors *t;
+    const struct batch_norm *norm;
+    const double *dy, *before; /* what gradients were given */
     int64_t number;
     double mean, variance, rstd, gamma;
     double sum, product, sizes; /* sums of g, of g * xhat, of the magnitudes of their terms */
@@ -147,22 +127,19 @@ static double value(const struct channel *c, const void *tensor, int64_t row)
     return device_test_value(c->it->type, tensor, row * c->it->channels + c->number);
 }
 
-static double of_channel(const struct channel *c, const void *tensor)
-{
-    return device_test_value(c->it->type, tensor, c->number);
-}
-
 static double xhat(const struct channel *c, int64_t row)
 {
-    return (value(c, c->t->x, row) - c->mean) * c->rstd;
+    return (value(c, c->norm->forward.x, row) - c->mean) * c->rstd;
 }
 
 /* dy + add where y is positive. */
-static double gradient(const struct channel *c, int64_t row)
+static double gradient_at(const struct channel *c, int64_t row)
 {
-    const double add = c->it->add ? value(c, c->t->add, row) : 0;
+    const double add = c->it->add ? value(c, c->norm->backward_sums.add, row) : 0;
 
-    return c->it->relu && !(value(c, c->t->y, row) > 0) ? 0 : value(c, c->t->dy_kept, row) + add;
+    return c->it->relu && !(value(c, c->norm->forward.y, row) > 0)
+               ? 0
+               : c->dy[row * c->it->channels + c->number] + add;
 }
 
 static void near(const char *what, const struct channel *c, double is, double should, double room)
@@ -188,19 +165,19 @@ static void statistics_of(struct channel *c)
 {
     const double n = (double)c->it->rows;
 
-    c->gamma = of_channel(c, c->t->gamma);
+    c->gamma = value(c, c->norm->forward.gamma, 0);
     if (c->it->running) {
-        c->mean = of_channel(c, c->t->mean);
-        c->variance = of_channel(c, c->t->variance);
+        c->mean = value(c, c->norm->forward.running_mean, 0);
+        c->variance = value(c, c->norm->forward.running_variance, 0);
     } else {
         for (int64_t row = 0; row < c->it->rows; row++)
-            c->mean += value(c, c->t->x, row) / n;
+            c->mean += value(c, c->norm->forward.x, row) / n;
         for (int64_t row = 0; row < c->it->rows; row++)
-            c->variance += pow(value(c, c->t->x, row) - c->mean, 2) / n;
+            c->variance += pow(value(c, c->norm->forward.x, row) - c->mean, 2) / n;
     }
     c->rstd = 1 / sqrt(c->variance + (double)epsilon);
     for (int64_t row = 0; row < c->it->rows; row++) {
-        const double g = gradient(c, row);
+        const double g = gradient_at(c, row);
         c->sum += g;
         c->product += g * xhat(c, row);
         c->sizes += fabs(g) * (1 + fabs(xhat(c, row)));
@@ -209,56 +186,60 @@ static void statistics_of(struct channel *c)
 
 static void check_statistics(const struct channel *c)
 {
-    const struct batch_norm_tensors *t = c->t;
+    const struct batch_norm_backward_sums *backward = &c->norm->backward_sums;
+    const float *statistics = backward->statistics + c->number;
     const int64_t channels = c->it->channels;
     const double all = (double)(c->it->rows + c->it->others), share = (double)c->it->rows / all;
     const double unbiased = c->variance * all / (all > 1 ? all - 1 : 1);
-    const double weight = share * (double)running_weight, before = (double)t->before[c->number];
+    const double weight = share * (double)running_weight, before = c->before[c->number];
 
-    near("mean", c, (double)t->statistics[c->number], c->mean, 1e-6 * (1 + fabs(c->mean)));
-    near("rstd", c, (double)t->statistics[channels + c->number], c->rstd, fp32(c) * c->rstd);
+    near("mean", c, (double)statistics[0], c->mean, 1e-6 * (1 + fabs(c->mean)));
+    near("rstd", c, (double)statistics[channels], c->rstd, fp32(c) * c->rstd);
     if (c->it->running)
         return;
-    near("variance", c, (double)t->statistics[2 * channels + c->number], unbiased,
-         fp32(c) * (1e-6 + unbiased));
-    near("drunning_mean", c, (double)t->dmean[c->number], before + weight * c->mean,
+    near("variance", c, (double)statistics[2 * channels], unbiased, fp32(c) * (1e-6 + unbiased));
+    near("drunning_mean", c, (double)backward->drunning_mean[c->number], before + weight * c->mean,
          1e-6 * (1 + fabs(c->mean)));
-    near("drunning_variance", c, (double)t->dvariance[c->number], before + weight * unbiased,
-         fp32(c) * (1 + unbiased));
-    assert_true(t->sums[2 * channels] == all && t->dsums[2 * channels] == all);
+    near("drunning_variance", c, (double)backward->drunning_variance[c->number],
+         before + weight * unbiased, fp32(c) * (1 + unbiased));
+    assert_true(c->norm->sums.sums[2 * channels] == all && backward->sums[2 * channels] == all);
 }
 
 static void check_channel(const struct channel *c)
 {
-    const struct batch_norm_tensors *t = c->t;
+    const struct batch_norm_backward_sums *backward = &c->norm->backward_sums;
     const double n = (double)c->it->rows, factor = c->gamma * c->rstd;
-    const double before = (double)t->before[c->number], least = 2e-6 + fp32(c);
+    const double before = c->before[c->number], least = 2e-6 + fp32(c);
 
     for (int64_t row = 0; row < c->it->rows; row++) {
-        double y = xhat(c, row) * c->gamma + of_channel(c, t->beta), dx = gradient(c, row);
+        double y = xhat(c, row) * c->gamma + value(c, c->norm->forward.beta, 0),
+               dx = gradient_at(c, row);
         const double g = dx, size = 2 + fabs(xhat(c, row)) + c->sizes / n;
-        y += c->it->residual ? value(c, t->residual, row) : 0;
+        y += c->it->residual ? value(c, c->norm->forward.residual, row) : 0;
         y = c->it->relu && y < 0 ? 0 : y;
         dx -= c->it->running ? 0 : (c->sum + xhat(c, row) * c->product) / n;
-        near("y", c, value(c, t->y, row), y, rounding(c) * fabs(y) + least * size);
-        near("dy", c, value(c, t->dy, row), g, rounding(c) * fabs(g) + 1e-6);
+        near("y", c, value(c, c->norm->forward.y, row), y, rounding(c) * fabs(y) + least * size);
+        near("dy", c, value(c, backward->dy, row), g, rounding(c) * fabs(g) + 1e-6);
         /* dy was rounded, then dx. */
-        near("dx", c, value(c, t->dx, row), factor * dx,
+        near("dx", c, value(c, c->norm->backward.dx, row), factor * dx,
              (rounding(c) * (fabs(g) + fabs(dx)) + least * size * (1 + fabs(c->product) / n)) *
                  fabs(factor));
     }
-    near("dbeta", c, (double)t->dbeta[c->number], before + c->sum, least * (1 + c->sizes));
-    near("dgamma", c, (double)t->dgamma[c->number], before + c->product, least * (1 + c->sizes));
+    near("dbeta", c, (double)backward->dbeta[c->number], before + c->sum, least * (1 + c->sizes));
+    near("dgamma", c, (double)backward->dgamma[c->number], before + c->product,
+         least * (1 + c->sizes));
 }
 
 TEST_KERNELS(batch_norm_is_right)
 {
     for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
         DEVICE_TEST(test, 1);
-        const struct batch_norm_tensors t = run(&test, &cases[i]);
+        const struct batch_norm norm = run(&test, &cases[i]);
         DEVICE_TEST_AGAIN(&test, other, run(&other, &cases[i]))
+        const double *dy = device_test_given(&test, norm.backward_sums.dy);
+        const double *before = device_test_given(&test, norm.backward_sums.dgamma);
         for (int64_t number = 0; number < cases[i].channels; number++) {
-            struct channel channel = {.it = &cases[i], .t = &t, .number = number};
+            struct channel channel = {&cases[i], &norm, dy, before, .number = number};
             statistics_of(&channel);
             check_statistics(&channel);
             check_channel(&channel);
@@ -272,17 +253,15 @@ TEST(tensors_can_be_written_over)
     const struct batch_norm_case *it = &cases[1];
     const int64_t count = it->rows * it->channels;
     DEVICE_TEST(test, 2);
-    const struct batch_norm_tensors t = run(&test, it);
-    struct batch_norm_tensors over = make(&test, it);
-    over.dx = over.dy;
-    over.y = t.y;
-    forward(&test, it, &over, device_test_zeros(&test, it->type, count));
-    backward(&test, it, &over, false);
+    const struct batch_norm norm = run(&test, it);
+    struct batch_norm over = make(&test, it, false);
+    over.backward.dx = over.backward_sums.dy;
+    run_on(&test, it, &over);
+    device_test_same("dx", it->type, over.backward.dx, norm.backward.dx, count);
+    over.forward.y = (void *)(uintptr_t)over.forward.x;
+    DEVICE_QUEUE(&test, batch_norm_forward, &over.forward);
     device_test_wait(&test);
-    device_test_same("dx", it->type, over.dx, t.dx, count);
-    forward(&test, it, &over, over.x);
-    device_test_wait(&test);
-    device_test_same("y", it->type, over.x, t.y, count);
+    device_test_same("y", it->type, over.forward.x, norm.forward.y, count);
 }
 
 /* Of each type. */
@@ -295,7 +274,7 @@ static const struct batch_norm_case masked_cases[] = {
 /* Parameters for which y is close to the smallest number of the type: some positive values are
  * stored as 0. */
 static void make_small(struct device_test *test, const struct batch_norm_case *it,
-                       struct batch_norm_tensors *t)
+                       const struct batch_norm *norm)
 {
     static const float smallest[] = {0x1p-147f, 0x1p-133f, 0x1p-24f};
     const float small = smallest[it->type];
@@ -306,9 +285,11 @@ static void make_small(struct device_test *test, const struct batch_norm_case *i
         gamma[i] = i % 5 == 0 ? 1 : i % 2 == 0 ? small : -2 * small;
         beta[i] = i % 3 == 0 ? small : i % 3 == 1 ? 0 : -small;
     }
-    test->device->backend->convert(test->stream, it->type, t->gamma, TYPE_FP32, gamma,
-                                   it->channels);
-    test->device->backend->convert(test->stream, it->type, t->beta, TYPE_FP32, beta, it->channels);
+    const struct device_backend *backend = test->device->backend;
+    backend->convert(test->stream, it->type, (void *)(uintptr_t)norm->forward.gamma, TYPE_FP32,
+                     gamma, it->channels);
+    backend->convert(test->stream, it->type, (void *)(uintptr_t)norm->forward.beta, TYPE_FP32, beta,
+                     it->channels);
 }
 
 /* The mask recomputed from x equals that of the stored y bit for bit, even for y near 0. */
@@ -318,17 +299,18 @@ TEST_KERNELS(a_computed_mask_is_the_stored_one)
         struct batch_norm_case masked = masked_cases[i / 3];
         const struct batch_norm_case *it = &masked;
         masked.type = (enum data_type)(i % 3);
-        const int64_t count = it->rows * it->channels;
         DEVICE_TEST(read, 2);
         DEVICE_TEST(computed, 2);
-        struct batch_norm_tensors a = make(&read, it), b = make(&computed, it);
+        const struct batch_norm a = make(&read, it, false), b = make(&computed, it, true);
         make_small(&read, it, &a);
         make_small(&computed, it, &b);
-        run_on(&read, it, &a, false);
-        run_on(&computed, it, &b, true);
-        device_test_same("dgamma", TYPE_FP32, a.dgamma, b.dgamma, it->channels);
-        device_test_same("dbeta", TYPE_FP32, a.dbeta, b.dbeta, it->channels);
-        device_test_same("dx", it->type, a.dx, b.dx, count);
+        run_on(&read, it, &a);
+        run_on(&computed, it, &b);
+        device_test_same("dgamma", TYPE_FP32, a.backward_sums.dgamma, b.backward_sums.dgamma,
+                         it->channels);
+        device_test_same("dbeta", TYPE_FP32, a.backward_sums.dbeta, b.backward_sums.dbeta,
+                         it->channels);
+        device_test_same("dx", it->type, a.backward.dx, b.backward.dx, it->rows * it->channels);
     }
 }
 
@@ -338,7 +320,7 @@ TEST(no_rows_sum_to_zero)
     DEVICE_TEST(test, 2);
     double *sums = numbers(&test, 7);
     float *gradient = device_test_random(&test, TYPE_FP32, 3, 1, 1);
-    float *before = device_test_random(&test, TYPE_FP32, 3, 1, 1);
+    const float *before = device_test_random(&test, TYPE_FP32, 3, 1, 1);
     float *statistics = device_test_zeros(&test, TYPE_FP32, 9);
     sums[0] = sums[5] = sums[6] = 1;
     DEVICE_RUN(&test, batch_norm_sums, .channels = 3, .sums = sums);

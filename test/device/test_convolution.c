@@ -65,70 +65,51 @@ enum {
     EMULATED = 11
 };
 
-static int64_t out_height(const struct convolution_shape *s)
-{
-    return convolved_size(s->height, s->kernel, s->stride, s->padding);
-}
-
-static int64_t out_width(const struct convolution_shape *s)
-{
-    return convolved_size(s->width, s->kernel, s->stride, s->padding);
-}
-
 static int64_t x_count(const struct convolution_shape *s)
 {
-    return s->batch * s->height * s->width * s->in;
+    return convolution_pixels(s) * s->in;
 }
 
 static int64_t y_count(const struct convolution_shape *s)
 {
-    return s->batch * out_height(s) * out_width(s) * s->out;
+    return convolved_pixels(s) * s->out;
 }
 
-static int64_t weight_count(const struct convolution_shape *s)
-{
-    return s->out * s->in * s->kernel * s->kernel;
-}
-
-struct convolution_tensors {
-    void *x, *weight, *bias, *y, *dy, *dx, *workspace;
-    float *dweight, *dbias, *dweight_before, *dbias_before;
+struct convolution_run {
+    struct convolution_forward forward;
+    struct convolution_backward backward;
 };
 
-static struct convolution_tensors make(struct device_test *test, const struct convolution_case *it)
+static struct convolution_run make(struct device_test *test, const struct convolution_case *it)
 {
     const struct convolution_shape *s = &it->shape;
     const struct device_backend *backend = test->device->backend;
     const bool overwrite = s->batch % 2 == 1;
+    const void *x = device_test_random(test, it->type, x_count(s), 1, 1);
+    const void *weight = device_test_random(test, it->type, convolution_weights(s), 1, 2);
+    void *workspace =
+        device_test_scratch(test, backend->convolution_workspace(test->device, it->type, s));
 
-    return (struct convolution_tensors){
-        .x = device_test_random(test, it->type, x_count(s), 1, 1),
-        .weight = device_test_random(test, it->type, weight_count(s), 1, 2),
-        .bias = device_test_random(test, it->type, s->out, 1, 3),
-        .y = device_test_zeros(test, it->type, y_count(s)),
-        .dy = device_test_random(test, it->type, y_count(s), 1, 4),
-        .dx = device_test_random(test, it->type, x_count(s), 1, 5),
-        .dweight = device_test_gradient(test, overwrite, weight_count(s), 6),
-        .dbias = device_test_gradient(test, overwrite && it->bias, s->out, 7),
-        .dweight_before = device_test_before(test, overwrite, weight_count(s), 6),
-        .dbias_before = device_test_before(test, overwrite && it->bias, s->out, 7),
-        .workspace =
-            device_test_scratch(test, backend->convolution_workspace(test->device, it->type, s))};
+    return (struct convolution_run){
+        DEVICE_ARGS(convolution_forward, it->type, *s, x, weight,
+                    it->bias ? device_test_random(test, it->type, s->out, 1, 3) : NULL, it->relu,
+                    device_test_zeros(test, it->type, y_count(s)), workspace),
+        DEVICE_ARGS(convolution_backward, it->type, *s, x, weight,
+                    device_test_random(test, it->type, y_count(s), 1, 4), it->x_relu,
+                    device_test_random(test, it->type, x_count(s), 1, 5),
+                    device_test_gradient(test, overwrite, convolution_weights(s), 6),
+                    it->bias ? device_test_gradient(test, overwrite, s->out, 7) : NULL, overwrite,
+                    workspace)};
 }
 
-static struct convolution_tensors run(struct device_test *test, const struct convolution_case *it)
+static struct convolution_run run(struct device_test *test, const struct convolution_case *it)
 {
-    const struct convolution_tensors t = make(test, it);
+    const struct convolution_run r = make(test, it);
 
-    DEVICE_RUN(test, convolution_forward, .type = it->type, .shape = it->shape, .x = t.x,
-               .weight = t.weight, .bias = it->bias ? t.bias : NULL, .relu = it->relu, .y = t.y,
-               .workspace = t.workspace);
-    DEVICE_RUN(test, convolution_backward, .type = it->type, .shape = it->shape, .x = t.x,
-               .weight = t.weight, .dy = t.dy, .x_relu = it->x_relu, .dx = t.dx,
-               .dweight = t.dweight, .dbias = it->bias ? t.dbias : NULL,
-               .overwrite = it->shape.batch % 2 == 1, .workspace = t.workspace);
+    DEVICE_QUEUE(test, convolution_forward, &r.forward);
+    DEVICE_QUEUE(test, convolution_backward, &r.backward);
     device_test_wait(test);
-    return t;
+    return r;
 }
 
 /* A sum in double, the sum of the magnitudes of its terms, which scales the rounding error of fp32,
@@ -157,7 +138,9 @@ static inline void product(struct sum *sum, double a, double b)
 static void meet_all(const struct convolution_shape *s, const double *x, const double *weight,
                      const double *dy, struct convolution_truth *truth)
 {
-    const int64_t taps = s->kernel * s->kernel, height = out_height(s), width = out_width(s);
+    const int64_t taps = s->kernel * s->kernel;
+    const int64_t height = convolved_size(s->height, s->kernel, s->stride, s->padding);
+    const int64_t width = convolved_size(s->width, s->kernel, s->stride, s->padding);
     for (int64_t i = 0; i < s->batch * height * width * taps; i++) {
         const int64_t pixel = i / taps, tap = i % taps, at = pixel * s->out;
         const int64_t row = pixel / width % height * s->stride - s->padding;
@@ -178,34 +161,38 @@ static void meet_all(const struct convolution_shape *s, const double *x, const d
 
 static struct convolution_truth truth_of(struct device_test *test,
                                          const struct convolution_case *it,
-                                         const struct convolution_tensors *t)
+                                         const struct convolution_run *r)
 {
     const struct convolution_shape *s = &it->shape;
-    const double *x = device_test_values(test, it->type, t->x, x_count(s));
-    const double *weight = device_test_values(test, it->type, t->weight, weight_count(s));
-    const double *dy = device_test_values(test, it->type, t->dy, y_count(s));
+    const double *x = device_test_given(test, r->forward.x);
+    const double *weight = device_test_given(test, r->forward.weight);
+    const double *bias = it->bias ? device_test_given(test, r->forward.bias) : NULL;
+    const double *dy = device_test_given(test, r->backward.dy);
+    const double *dweight_before = device_test_given(test, r->backward.dweight);
+    const double *dbias_before = it->bias ? device_test_given(test, r->backward.dbias) : NULL;
     struct convolution_truth truth = {sums_open(test, y_count(s)), sums_open(test, x_count(s)),
-                                      sums_open(test, weight_count(s)), sums_open(test, s->out)};
+                                      sums_open(test, convolution_weights(s)),
+                                      sums_open(test, s->out)};
 
     meet_all(s, x, weight, dy, &truth);
     for (int64_t i = 0; i < y_count(s); i++) {
-        const double bias = it->bias ? device_test_value(it->type, t->bias, i % s->out) : 0;
-        truth.y[i].between = it->bias ? fabs(truth.y[i].value) : 0;
-        product(&truth.y[i], bias, 1);
+        if (it->bias) {
+            truth.y[i].between = fabs(truth.y[i].value);
+            product(&truth.y[i], bias[i % s->out], 1);
+            product(&truth.dbias[i % s->out], dy[i], 1);
+        }
         if (it->relu && truth.y[i].value < 0)
             truth.y[i].value = 0;
-        if (it->bias)
-            product(&truth.dbias[i % s->out], dy[i], 1);
     }
     for (int64_t i = 0; i < x_count(s); i++)
         if (it->x_relu && !(x[i] > 0))
             truth.dx[i] = (struct sum){0, 0, 0};
-    for (int64_t i = 0; i < weight_count(s); i++) {
+    for (int64_t i = 0; i < convolution_weights(s); i++) {
         truth.dweight[i].between = truth.dweight[i].size;
-        product(&truth.dweight[i], 1, (double)t->dweight_before[i]);
+        product(&truth.dweight[i], 1, dweight_before[i]);
     }
-    for (int64_t i = 0; i < s->out; i++)
-        product(&truth.dbias[i], 1, (double)t->dbias_before[i]);
+    for (int64_t i = 0; i < s->out && it->bias; i++)
+        product(&truth.dbias[i], 1, dbias_before[i]);
     return truth;
 }
 
@@ -226,27 +213,20 @@ static void near(const char *what, int number, enum data_type type, const void *
     }
 }
 
-static void check(int number, struct device_test *test, const struct convolution_tensors *t)
+static void check(int number, struct device_test *test, const struct convolution_run *r)
 {
     const struct convolution_case *it = &cases[number];
     const struct convolution_shape *s = &it->shape;
     const bool rounds = test->device->backend != &device_cpu && it->type != TYPE_FP32;
     const double between = rounds ? 1.01 * device_test_precision(it->type) : 0;
-    const struct convolution_truth truth = truth_of(test, it, t);
+    const struct convolution_truth truth = truth_of(test, it, r);
 
-    near("y", number, it->type, t->y, truth.y, between, y_count(s));
-    near("dx", number, it->type, t->dx, truth.dx, between, x_count(s));
-    near("dweight", number, TYPE_FP32, t->dweight, truth.dweight, between, weight_count(s));
-    near("dbias", number, TYPE_FP32, t->dbias, truth.dbias, between, s->out);
-}
-
-TEST_KERNELS(convolution_is_right)
-{
-    for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
-        DEVICE_TEST(test, 2);
-        const struct convolution_tensors tensors = run(&test, &cases[i]);
-        check(i, &test, &tensors);
-    }
+    near("y", number, it->type, r->forward.y, truth.y, between, y_count(s));
+    near("dx", number, it->type, r->backward.dx, truth.dx, between, x_count(s));
+    near("dweight", number, TYPE_FP32, r->backward.dweight, truth.dweight, between,
+         convolution_weights(s));
+    if (it->bias)
+        near("dbias", number, TYPE_FP32, r->backward.dbias, truth.dbias, between, s->out);
 }
 
 /* The weight's gradient of oneDNN is an exception. */
@@ -259,20 +239,32 @@ static bool sums_have_an_order(const struct device_test *test, const struct conv
            (fp32 && convolution_implicit_workspace(cpu, &it->shape) > 0);
 }
 
-TEST_KERNELS(threads_do_not_matter)
+/* Fail unless two runs have the same bits, if `sums` also in the weight's gradient. */
+static void check_same(const struct convolution_case *it, const struct convolution_run *a,
+                       const struct convolution_run *b, bool sums)
 {
-    device_test_of_cpu();
-    for (int i = 0; i < CASES; i++) {
-        const struct convolution_case *it = &cases[i];
-        const struct convolution_shape *s = &it->shape;
-        DEVICE_TEST(one, 1);
-        DEVICE_TEST(two, 2);
-        const struct convolution_tensors a = run(&one, it), b = run(&two, it);
-        device_test_same("y", it->type, a.y, b.y, y_count(s));
-        device_test_same("dx", it->type, a.dx, b.dx, x_count(s));
-        device_test_same("dbias", TYPE_FP32, a.dbias, b.dbias, s->out);
-        if (sums_have_an_order(&one, it))
-            device_test_same("dweight", TYPE_FP32, a.dweight, b.dweight, weight_count(s));
+    const struct convolution_shape *s = &it->shape;
+    device_test_same("y", it->type, a->forward.y, b->forward.y, y_count(s));
+    device_test_same("dx", it->type, a->backward.dx, b->backward.dx, x_count(s));
+    if (it->bias)
+        device_test_same("dbias", TYPE_FP32, a->backward.dbias, b->backward.dbias, s->out);
+    if (sums)
+        device_test_same("dweight", TYPE_FP32, a->backward.dweight, b->backward.dweight,
+                         convolution_weights(s));
+}
+
+/* The CPU also on one thread. */
+TEST_KERNELS(convolution_is_right)
+{
+    for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
+        DEVICE_TEST(test, 2);
+        const struct convolution_run r = run(&test, &cases[i]);
+        check(i, &test, &r);
+        if (test.device->backend == &device_cpu) {
+            DEVICE_TEST(one, 1);
+            const struct convolution_run other = run(&one, &cases[i]);
+            check_same(&cases[i], &r, &other, sums_have_an_order(&one, &cases[i]));
+        }
     }
 }
 
@@ -285,9 +277,9 @@ TEST(reproducible_gradients_do_not_depend_on_threads)
         DEVICE_TEST(one, 1);
         DEVICE_TEST(two, 2);
         one.device->reproducible = two.device->reproducible = true;
-        const struct convolution_tensors a = run(&one, it), b = run(&two, it);
+        const struct convolution_run a = run(&one, it), b = run(&two, it);
         check(numbers[i], &one, &a);
-        device_test_same("dweight", TYPE_FP32, a.dweight, b.dweight, weight_count(&it->shape));
+        check_same(it, &a, &b, true);
     }
 }
 
@@ -295,29 +287,18 @@ TEST(reproducible_gradients_do_not_depend_on_threads)
 TEST(gradients_can_be_left_out)
 {
     const struct convolution_case *it = &cases[1];
-    const struct convolution_shape *s = &it->shape;
     DEVICE_TEST(test, 2);
-    const struct convolution_tensors t = run(&test, it), again = make(&test, it);
-    struct convolution_backward args = {.type = it->type,
-                                        .shape = *s,
-                                        .x = again.x,
-                                        .weight = again.weight,
-                                        .dy = again.dy,
-                                        .x_relu = it->x_relu,
-                                        .dx = again.dx,
-                                        .overwrite = s->batch % 2 == 1,
-                                        .workspace = again.workspace};
-    test.device->backend->convolution_backward(test.stream, &args);
-    args.dx = NULL;
-    args.dweight = again.dweight;
-    test.device->backend->convolution_backward(test.stream, &args);
-    args.dweight = NULL;
-    args.dbias = again.dbias;
-    test.device->backend->convolution_backward(test.stream, &args);
+    const struct convolution_run r = run(&test, it), again = make(&test, it);
+    DEVICE_QUEUE(&test, convolution_forward, &again.forward);
+    for (int part = 0; part < 3; part++) {
+        struct convolution_backward alone = again.backward;
+        alone.dx = part == 0 ? alone.dx : NULL;
+        alone.dweight = part == 1 ? alone.dweight : NULL;
+        alone.dbias = part == 2 ? alone.dbias : NULL;
+        DEVICE_QUEUE(&test, convolution_backward, &alone);
+    }
     device_test_wait(&test);
-    device_test_same("dx", it->type, t.dx, again.dx, x_count(s));
-    device_test_same("dweight", TYPE_FP32, t.dweight, again.dweight, weight_count(s));
-    device_test_same("dbias", TYPE_FP32, t.dbias, again.dbias, s->out);
+    check_same(it, &r, &again, true);
 }
 
 /* oneDNN 2.6 computes this case wrongly with AVX2, which ONEDNN_MAX_CPU_ISA selects with kernels of

@@ -37,24 +37,21 @@ TEST_KERNELS(factors_are_the_definition)
         DEVICE_TEST(test, 2);
         void *x = device_test_random(&test, it->type, count, 1, 4);
         void *y = device_test_zeros(&test, it->type, count);
-        double *expected = device_test_values(&test, it->type, x, count);
-        const struct dropout_apply args = {.type = it->type,
-                                           .rows = rows,
-                                           .width = it->width,
-                                           .rows_per_sample = it->rows_per_sample,
-                                           .x = x,
-                                           .y = y,
-                                           .dropout = dropout_of(&test, it->rate, 9),
-                                           .drop_path = dropout_of(&test, it->path_rate, 10)};
-        test.device->backend->dropout_apply(test.stream, &args);
+        const double *given = device_test_given(&test, x);
+        double *expected = device_test_expected(&test, count);
+        const struct dropout dropout = dropout_of(&test, it->rate, 9);
+        const struct dropout path = dropout_of(&test, it->path_rate, 10);
+        DEVICE_RUN(&test, dropout_apply, it->type, rows, it->width, it->rows_per_sample, x, y,
+                   dropout, path);
         device_test_wait(&test);
         for (int64_t i = 0; i < count; i++) {
             const int64_t row = i / it->width;
-            expected[i] *= device_test_dropout_at(&args.dropout, it->rows_per_sample, row,
-                                                  i % it->width, it->width) *
-                           device_test_drop_path(&args.drop_path, row / it->rows_per_sample);
+            expected[i] = given[i] *
+                          device_test_dropout_at(&dropout, it->rows_per_sample, row, i % it->width,
+                                                 it->width) *
+                          device_test_drop_path(&path, row / it->rows_per_sample);
         }
-        device_test_near("y", it->type, y, expected, count, device_test_rounding(it->type), 1e-6);
+        device_test_near(&test, "y", y, expected, device_test_rounding(it->type), 1e-6);
     }
 }
 
@@ -68,7 +65,7 @@ static void apply_part(struct device_test *test, const struct dropout_apply *who
     part.x = (const float *)whole->x + begin * sample;
     part.y = (float *)whole->y + begin * sample;
     part.dropout.first = part.drop_path.first = (uint32_t)begin;
-    test->device->backend->dropout_apply(test->stream, &part);
+    DEVICE_QUEUE(test, dropout_apply, &part);
 }
 
 TEST(parts_equal_one_call)
@@ -78,14 +75,9 @@ TEST(parts_equal_one_call)
     const float *x = device_test_random(&test, TYPE_FP32, ROWS * WIDTH, 1, 5);
     float *y = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
     float *parts = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
-    struct dropout_apply args = {.rows = ROWS,
-                                 .width = WIDTH,
-                                 .rows_per_sample = 3,
-                                 .x = x,
-                                 .y = y,
-                                 .dropout = dropout_of(&test, 0.4f, 2),
-                                 .drop_path = dropout_of(&test, 0.5f, 3)};
-    test.device->backend->dropout_apply(test.stream, &args);
+    struct dropout_apply args = DEVICE_ARGS(dropout_apply, TYPE_FP32, ROWS, WIDTH, 3, x, y,
+                                            dropout_of(&test, 0.4f, 2), dropout_of(&test, 0.5f, 3));
+    DEVICE_QUEUE(&test, dropout_apply, &args);
     args.y = parts;
     apply_part(&test, &args, 0, 4);
     apply_part(&test, &args, 4, 5);

@@ -175,12 +175,12 @@ TEST(additions)
     for (int i = 0; i < 4; i++) {
         DEVICE_TEST(test, 2);
         float *sum = device_test_random(&test, TYPE_FP32, counts[i], 1, 1);
-        const float *before = device_test_random(&test, TYPE_FP32, counts[i], 1, 1);
+        const double *before = device_test_given(&test, sum);
         const float *addend = device_test_random(&test, TYPE_FP32, counts[i], 1, 2);
         test.device->backend->add(test.stream, sum, addend, counts[i]);
         device_test_wait(&test);
         for (int64_t j = 0; j < counts[i]; j++)
-            assert_true(sum[j] == before[j] + addend[j]);
+            assert_true(sum[j] == (float)before[j] + addend[j]);
     }
 }
 
@@ -191,27 +191,20 @@ static void check_matrix_sum(enum data_type type, int64_t rows, int64_t width, b
     const double norms[] = {16, 0};
     for (int i = 0; i < 2; i++) {
         const int64_t count = rows * width;
-        struct matrix_sum args = {.type = type,
-                                  .rows = rows,
-                                  .width = width,
-                                  .x = device_test_random(&test, type, count, 1, 1),
-                                  .z = both ? device_test_random(&test, type, count, 1, 2) : NULL,
-                                  .x_factor = 2,
-                                  .z_factor = -0.5f,
-                                  .diagonal = both ? 3 : 0,
-                                  .epsilon = 0.5f,
-                                  .norm_squared = device_test_number(&test, norms[i])};
-        const void *x = device_test_random(&test, type, count, 1, 1);
-        const void *z = device_test_random(&test, type, count, 1, 2);
-        args.y = i == 1 && both ? (void *)(uintptr_t)args.z : (void *)(uintptr_t)args.x;
-        test.device->backend->matrix_sum(test.stream, &args);
+        void *x = device_test_random(&test, type, count, 1, 1);
+        void *z = device_test_random(&test, type, count, 1, 2);
+        void *y = i == 1 && both ? z : x;
+        const double *from = device_test_given(&test, x), *other = device_test_given(&test, z);
+        DEVICE_RUN(&test, matrix_sum, .type = type, .rows = rows, .width = width, .x = x,
+                   .z = both ? z : NULL, .x_factor = 2, .z_factor = -0.5f, .diagonal = both ? 3 : 0,
+                   .epsilon = 0.5f, .norm_squared = device_test_number(&test, norms[i]), .y = y);
         device_test_wait(&test);
         for (int64_t j = 0; j < count; j++) {
-            double expected = device_test_value(type, x, j) * (i == 0 ? 0.5 : 4);
+            double expected = from[j] * (i == 0 ? 0.5 : 4);
             if (both)
-                expected += (j / width == j % width ? 3 : 0) - 0.5 * device_test_value(type, z, j);
+                expected += (j / width == j % width ? 3 : 0) - 0.5 * other[j];
             double rounding = type == TYPE_FP32 ? 1e-6 : type == TYPE_BF16 ? 1.0 / 250 : 1e-3;
-            assert_true(fabs(device_test_value(type, args.y, j) - expected) <=
+            assert_true(fabs(device_test_value(type, y, j) - expected) <=
                         rounding * (0.1 + fabs(expected)));
         }
     }

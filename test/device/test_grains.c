@@ -2,7 +2,8 @@
 // devices: cpu gpu
 /* Grains (device/grains.h): the outputs of operations and the gradients of parameters have the same
  * bits however the samples are divided into passes, and on any number of threads. They equal those
- * without grains up to rounding. */
+ * without grains up to rounding. Operations whose grains are calls of their own are tested in
+ * models (test_grains_model). */
 #include "core/base.h"
 #include "core/tree.h"
 #include "device/grains.h"
@@ -106,78 +107,6 @@ static void linear_prepare(struct work *work)
     work->run = linear_run;
 }
 
-/* ---- layer norms: size = {rows of a sample, width, group} */
-static void norm_run(struct work *work, int64_t first, int64_t count)
-{
-    const int64_t rows = work->size[0], width = work->size[1], group = work->size[2];
-    const int64_t stride = 2 * group * width;
-    float *mean = (float *)work->in[4] + first * rows, *rstd = mean + SAMPLES * rows;
-
-    DEVICE_RUN(&work->test, norm_forward, .type = work->type, .rows = count * rows, .width = width,
-               .epsilon = 1e-5f, .x = in_at(work, 0, first), .gamma = work->in[1],
-               .beta = work->in[2], .y = out_at(work, 0, first), .mean = mean, .rstd = rstd);
-    DEVICE_RUN(&work->test, norm_backward, .type = work->type, .rows = count * rows, .width = width,
-               .group = group, .stride = stride, .x = in_at(work, 0, first), .gamma = work->in[1],
-               .dy = in_at(work, 3, first), .mean = mean, .rstd = rstd,
-               .add = group > 0 ? NULL : in_at(work, 0, first), .dx = out_at(work, 1, first),
-               .dgamma = work->sums, .dbeta = work->sums + width, .overwrite = true);
-}
-
-static void norm_prepare(struct work *work)
-{
-    const int64_t rows = work->size[0], width = work->size[1], parts = work->size[2] > 0 ? 2 : 1;
-
-    tensors_make(work, LIST(rows * width, -width, -width, parts * rows * width),
-                 LIST(rows * width, parts * rows * width));
-    work->in[4] = device_test_zeros(&work->test, TYPE_FP32, 2 * SAMPLES * rows);
-    work->largest = width;
-    work->stride = 2 * width;
-    work->run = norm_run;
-}
-
-/* ---- LayerScale: size = {rows of a sample, width} */
-static void scale_run(struct work *work, int64_t first, int64_t count)
-{
-    const int64_t rows = work->size[0], width = work->size[1];
-
-    DEVICE_RUN(&work->test, scale_backward, .type = work->type, .rows = count * rows,
-               .width = width, .rows_per_sample = rows, .pre = in_at(work, 0, first),
-               .dy = in_at(work, 1, first), .scale = work->in[2], .dx = out_at(work, 0, first),
-               .dscale = work->sums, .overwrite = true, .dropout = drop(work, 0.3f, 4),
-               .drop_path = drop(work, 0.3f, 5));
-}
-
-static void scale_prepare(struct work *work)
-{
-    const int64_t rows = work->size[0], width = work->size[1];
-
-    tensors_make(work, LIST(rows * width, rows * width, -width), LIST(rows * width));
-    work->largest = work->stride = width;
-    work->run = scale_run;
-}
-
-/* ---- token sequences: size = {tokens, width, registers} */
-static void tokens_run(struct work *work, int64_t first, int64_t count)
-{
-    const int64_t tokens = work->size[0], width = work->size[1], registers = work->size[2];
-
-    DEVICE_RUN(&work->test, tokens_backward, .type = work->type, .batch = count, .tokens = tokens,
-               .width = width, .registers = registers, .class_token = true,
-               .dx = in_at(work, 0, first), .dpatches = out_at(work, 0, first),
-               .dclass_token = work->sums, .dregister_tokens = work->sums + width,
-               .dposition = work->sums + (1 + registers) * width, .overwrite = true);
-}
-
-static void tokens_prepare(struct work *work)
-{
-    const int64_t tokens = work->size[0], width = work->size[1], registers = work->size[2];
-
-    tensors_make(work, LIST(tokens * width), LIST((tokens - registers - 1) * width));
-    work->largest = tokens * width;
-    work->stride = (1 + registers + tokens) * width;
-    work->run = tokens_run;
-}
-
 /* ---- convolutions: size = {height, width, in, out, kernel, stride, padding} */
 static struct convolution_shape shape_of(const struct work *work, int64_t batch)
 {
@@ -185,14 +114,6 @@ static struct convolution_shape shape_of(const struct work *work, int64_t batch)
 
     return (struct convolution_shape){batch,   size[0], size[1], size[2],
                                       size[3], size[4], size[5], size[6]};
-}
-
-static int64_t pixels_of(const struct work *work)
-{
-    const int64_t *size = work->size;
-
-    return convolved_size(size[0], size[4], size[5], size[6]) *
-           convolved_size(size[1], size[4], size[5], size[6]);
 }
 
 static void convolution_run(struct work *work, int64_t first, int64_t count)
@@ -205,17 +126,18 @@ static void convolution_run(struct work *work, int64_t first, int64_t count)
     DEVICE_RUN(&work->test, convolution_backward, .type = work->type, .shape = shape,
                .x = in_at(work, 0, first), .weight = work->in[1], .dy = in_at(work, 3, first),
                .dx = out_at(work, 1, first), .dweight = work->sums,
-               .dbias = work->sums + shape.out * shape.in * shape.kernel * shape.kernel,
-               .overwrite = true, .workspace = work->workspace);
+               .dbias = work->sums + convolution_weights(&shape), .overwrite = true,
+               .workspace = work->workspace);
 }
 
 static void convolution_prepare(struct work *work)
 {
     const struct convolution_shape shape = shape_of(work, SAMPLES);
     const struct device_backend *backend = work->test.device->backend;
-    const int64_t x = shape.height * shape.width * shape.in, y = pixels_of(work) * shape.out;
+    const struct convolution_shape one = shape_of(work, 1);
+    const int64_t x = convolution_pixels(&one) * one.in, y = convolved_pixels(&one) * one.out;
 
-    work->largest = shape.out * shape.in * shape.kernel * shape.kernel;
+    work->largest = convolution_weights(&one);
     work->stride = work->largest + shape.out;
     tensors_make(work, LIST(x, -work->largest, -shape.out, y), LIST(y, x));
     work->workspace = device_test_scratch(
@@ -495,25 +417,6 @@ TEST(calls_with_several_grains)
             check_calls(type, sizes[i], 64);
             check_calls(type, sizes[i], 11 * GRAIN - 3);
         }
-}
-
-TEST(layer_norms)
-{
-    CHECK(norm_prepare, 2, 33, 0);
-    CHECK(norm_prepare, 65, 48, 0);
-    CHECK(norm_prepare, 12, 16, 4);
-}
-
-TEST(layer_scales)
-{
-    CHECK(scale_prepare, 17, 48);
-    CHECK(scale_prepare, 1, 13);
-}
-
-TEST(token_sequences)
-{
-    CHECK(tokens_prepare, 17, 48, 2);
-    CHECK(tokens_prepare, 5, 7, 0);
 }
 
 TEST(convolutions)

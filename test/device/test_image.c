@@ -29,16 +29,9 @@ static void *run(struct device_test *test, struct image_transform args)
 static struct image_transform transform_of(enum data_type type, int64_t batch, int64_t channels,
                                            int64_t height, int64_t width, const void *source)
 {
-    return (struct image_transform){.type = type,
-                                    .batch = batch,
-                                    .channels = channels,
-                                    .source_height = height,
-                                    .source_width = width,
-                                    .height = height,
-                                    .width = width,
-                                    .source = source,
-                                    .mean = mean,
-                                    .std = std};
+    return DEVICE_ARGS(image_transform, .type = type, .batch = batch, .channels = channels,
+                       .source_height = height, .source_width = width, .height = height,
+                       .width = width, .source = source, .mean = mean, .std = std);
 }
 
 static void *bytes_copy(struct device_test *test, const void *bytes, size_t count)
@@ -59,15 +52,13 @@ TEST_KERNELS(resizes_are_pillows)
         int64_t count;
         DEVICE_TEST(test, 2);
         const uint8_t *bytes = vector_file_bytes(file, source, &count);
-        const struct image_transform args = {.batch = 1,
-                                             .channels = 1,
-                                             .source_height = vector_file_size(file, source, 0),
-                                             .source_width = vector_file_size(file, source, 1),
-                                             .height = vector_file_size(file, expected, 0),
-                                             .width = vector_file_size(file, expected, 1),
-                                             .source = bytes_copy(&test, bytes, (size_t)count),
-                                             .mean = zeros,
-                                             .std = levels};
+        const struct image_transform args = DEVICE_ARGS(
+            image_transform, .batch = 1, .channels = 1,
+            .source_height = vector_file_size(file, source, 0),
+            .source_width = vector_file_size(file, source, 1),
+            .height = vector_file_size(file, expected, 0),
+            .width = vector_file_size(file, expected, 1),
+            .source = bytes_copy(&test, bytes, (size_t)count), .mean = zeros, .std = levels);
         const float *images = run(&test, args);
         const uint8_t *truth = vector_file_bytes(file, expected, &count);
         for (int64_t i = 0; i < count; i++)
@@ -259,15 +250,10 @@ TEST(plans_come_after_the_resize)
     enum { BATCH = 70, PLANE = 18 * 26 };
     for (int threads = 1; threads <= 3; threads += 2) {
         DEVICE_TEST(test, threads);
-        struct image_transform args = {.batch = BATCH,
-                                       .channels = 3,
-                                       .source_height = 31,
-                                       .source_width = 17,
-                                       .height = 18,
-                                       .width = 26,
-                                       .source = random_source(&test, BATCH * 3 * 31 * 17),
-                                       .mean = zeros,
-                                       .std = levels};
+        struct image_transform args = DEVICE_ARGS(
+            image_transform, .batch = BATCH, .channels = 3, .source_height = 31, .source_width = 17,
+            .height = 18, .width = 26, .source = random_source(&test, BATCH * 3 * 31 * 17),
+            .mean = zeros, .std = levels);
         const float *resized = run(&test, args);
         uint8_t *bytes = device_test_zeros(&test, TYPE_FP32, BATCH * 3 * PLANE / 4 + 1);
         for (int i = 0; i < BATCH * 3 * PLANE; i++)
@@ -396,18 +382,11 @@ static void check_resize(int64_t height, int64_t width, float missing)
     DEVICE_TEST(test, 2);
     const float *values = random_values(&test, BATCH * CHANNELS * FROM);
     const void *source = spaced_copy(&test, values, BATCH, BYTES, BYTES + 8);
-    const float *images = run(&test, (struct image_transform){.from_fp32 = true,
-                                                              .batch = BATCH,
-                                                              .channels = CHANNELS,
-                                                              .source_height = 21,
-                                                              .source_width = 17,
-                                                              .height = height,
-                                                              .width = width,
-                                                              .source = source,
-                                                              .source_stride = BYTES + 8,
-                                                              .missing = missing,
-                                                              .mean = means,
-                                                              .std = stds});
+    const float *images = run(
+        &test, DEVICE_ARGS(image_transform, .from_fp32 = true, .batch = BATCH, .channels = CHANNELS,
+                           .source_height = 21, .source_width = 17, .height = height,
+                           .width = width, .source = source, .source_stride = BYTES + 8,
+                           .missing = missing, .mean = means, .std = stds));
     for (int64_t p = 0; p < BATCH * CHANNELS; p++) {
         for (int64_t i = 0; i < FROM; i++)
             plane[i] = (double)values[p * FROM + i];

@@ -83,35 +83,27 @@ static double gelu_slope(double x, bool approximate)
     return 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
 }
 
-struct forward_tensors {
-    void *x, *weight, *bias, *residual, *scale, *pre, *y;
-    struct dropout dropout, drop_path;
-};
-
-static struct forward_tensors run_forward(struct device_test *test, const struct linear_case *it)
+/* y is the residual if it is overwritten. */
+static struct linear_forward run_forward(struct device_test *test, const struct linear_case *it)
 {
-    const int64_t rows = rows_of(it);
-    struct forward_tensors t = {
-        .x = device_test_random(test, it->type, rows * it->in, 1, 1),
-        .weight = device_test_random(test, it->type, it->out * it->in, 1, 2),
+    const int64_t rows = rows_of(it), count = rows * it->out;
+    const void *x = device_test_random(test, it->type, rows * it->in, 1, 1);
+    const void *weight = device_test_random(test, it->type, it->out * it->in, 1, 2);
+    void *residual = it->flags & RESIDUAL ? device_test_random(test, it->type, count, 1, 4) : NULL;
+    const struct linear_forward args = DEVICE_ARGS(
+        linear_forward, .type = it->type, .rows = rows, .in = it->in, .out = it->out,
+        .rows_per_sample = it->rows_per_sample, .x = x, .weight = weight,
         .bias = it->flags & BIAS ? device_test_random(test, it->type, it->out, 1, 3) : NULL,
-        .residual =
-            it->flags & RESIDUAL ? device_test_random(test, it->type, rows * it->out, 1, 4) : NULL,
+        .residual = residual,
         .scale = it->flags & SCALE ? device_test_random(test, it->type, it->out, 1, 9) : NULL,
-        .pre = it->flags & PRE ? device_test_zeros(test, it->type, rows * it->out) : NULL,
-        .y = device_test_zeros(test, it->type, rows * it->out),
+        .pre = it->flags & PRE ? device_test_zeros(test, it->type, count) : NULL,
+        .gelu_tanh = it->flags & TANH, .relu = it->flags & RELU,
+        .y = it->flags & IN_PLACE ? residual : device_test_zeros(test, it->type, count),
         .dropout = device_test_drops(test, it->dropout, 7),
-        .drop_path = device_test_drops(test, it->drop_path, 7)};
-    const size_t bytes = (size_t)(rows * it->out) * type_size(it->type);
-    if (it->flags & IN_PLACE)
-        memcpy(t.y, t.residual, bytes);
-    DEVICE_RUN(test, linear_forward, .type = it->type, .rows = rows, .in = it->in, .out = it->out,
-               .rows_per_sample = it->rows_per_sample, .x = t.x, .weight = t.weight, .bias = t.bias,
-               .residual = it->flags & IN_PLACE ? t.y : t.residual, .scale = t.scale, .pre = t.pre,
-               .gelu_tanh = it->flags & TANH, .relu = it->flags & RELU, .y = t.y,
-               .dropout = t.dropout, .drop_path = t.drop_path);
+        .drop_path = device_test_drops(test, it->drop_path, 7));
+    DEVICE_QUEUE(test, linear_forward, &args);
     device_test_wait(test);
-    return t;
+    return args;
 }
 
 /* Fail if an element differs by more than its own rounding, that of its inputs (`rounded`), and
@@ -132,26 +124,27 @@ static void check_rounded(const char *what, const struct linear_case *it, const 
 
 /* `apart`: the bias may be added to a product that was already rounded. */
 static void check_forward(struct device_test *test, const struct linear_case *it,
-                          const struct forward_tensors *t, bool apart)
+                          const struct linear_forward *args, bool apart)
 {
-    const int64_t rows = rows_of(it), count = rows * it->out;
+    const int64_t count = args->rows * it->out;
     double *pre = device_test_expected(test, count), *y = device_test_expected(test, count);
     /* The value that y is computed from, times the slope. */
     double *rounded = device_test_expected(test, count);
     double *product = device_test_expected(test, count);
-    const double *x = device_test_values(test, it->type, t->x, rows * it->in);
-    const double *weight = device_test_values(test, it->type, t->weight, it->out * it->in);
+    const double *x = device_test_given(test, args->x);
+    const double *weight = device_test_given(test, args->weight);
+    const double *residual = it->flags & RESIDUAL ? device_test_given(test, args->residual) : NULL;
     for (int64_t i = 0; i < count; i++) {
         const int64_t row = i / it->out, column = i % it->out;
         const double factor =
-            device_test_dropout_at(&t->dropout, it->rows_per_sample, row, column, it->out);
-        const double bias = t->bias ? device_test_value(it->type, t->bias, column) : 0;
+            device_test_dropout_at(&args->dropout, it->rows_per_sample, row, column, it->out);
+        const double bias = args->bias ? device_test_value(it->type, args->bias, column) : 0;
         double sum = bias;
         for (int64_t k = 0; k < it->in; k++)
             sum += x[row * it->in + k] * weight[column * it->in + k];
         pre[i] = sum;
-        product[i] = t->bias && apart ? fabs(sum - bias) : 0;
-        const double scale = it->flags & SCALE ? device_test_value(it->type, t->scale, column) : 1;
+        product[i] = args->bias && apart ? fabs(sum - bias) : 0;
+        const double scale = args->scale ? device_test_value(it->type, args->scale, column) : 1;
         const bool activated = (it->flags & (PRE | SCALE)) == PRE;
         y[i] = (activated ? gelu(sum, it->flags & TANH) : sum * scale) * factor;
         rounded[i] = (fabs(sum) + product[i]) * factor *
@@ -159,15 +152,14 @@ static void check_forward(struct device_test *test, const struct linear_case *it
         if (it->flags & RELU)
             y[i] = fmax(0, y[i]);
         if (it->flags & RESIDUAL) {
-            const double path = device_test_drop_path(&t->drop_path, row / it->rows_per_sample);
-            y[i] = y[i] * path + device_test_value(it->type, t->residual, i);
-            const double residual = fabs(device_test_value(it->type, t->residual, i));
-            rounded[i] = fabs(rounded[i]) * path + (product[i] > 0 ? residual : 0);
+            const double path = device_test_drop_path(&args->drop_path, row / it->rows_per_sample);
+            y[i] = y[i] * path + residual[i];
+            rounded[i] = fabs(rounded[i]) * path + (product[i] > 0 ? fabs(residual[i]) : 0);
         }
     }
     if (it->flags & PRE)
-        check_rounded("pre", it, t->pre, pre, product, count, it->in);
-    check_rounded("y", it, t->y, y, rounded, count, it->in);
+        check_rounded("pre", it, args->pre, pre, product, count, it->in);
+    check_rounded("y", it, args->y, y, rounded, count, it->in);
 }
 
 /* On the emulated GPU also without an algorithm that adds the bias. */
@@ -179,111 +171,85 @@ TEST_KERNELS(forward_is_right)
         if (i == count)
             setenv("VITTRAIN_EMULATION_REFUSE", "find-bias", 1);
         DEVICE_TEST(test, 1);
-        const struct forward_tensors tensors = run_forward(&test, it);
+        const struct linear_forward args = run_forward(&test, it);
         DEVICE_TEST_AGAIN(&test, other, run_forward(&other, it))
-        check_forward(&test, it, &tensors, test.device->backend != &device_cpu);
+        check_forward(&test, it, &args, test.device->backend != &device_cpu);
     }
     unsetenv("VITTRAIN_EMULATION_REFUSE");
 }
 
-struct backward_tensors {
-    void *x, *weight, *dy, *pre, *dx;
-    float *dweight, *dbias, *dx_sums, *dweight_before, *dbias_before, *dx_sums_before;
-    struct dropout dropout;
-};
-
 /* pre, if the case has it, belongs to the layer that produced x. */
-static struct backward_tensors run_backward(struct device_test *test, const struct linear_case *it)
+static struct linear_backward run_backward(struct device_test *test, const struct linear_case *it)
 {
     const int64_t rows = rows_of(it), weights = it->out * it->in;
     const bool overwrite = it->flags & OVERWRITE;
-    struct backward_tensors t = {
-        .x = device_test_random(test, it->type, rows * it->in, 1, 1),
+    void *x = device_test_random(test, it->type, rows * it->in, 1, 1);
+    struct linear_backward args = DEVICE_ARGS(
+        linear_backward, .type = it->type, .rows = rows, .in = it->in, .out = it->out,
+        .rows_per_sample = it->rows_per_sample, .x = x,
         .weight = device_test_random(test, it->type, weights, 1, 2),
         .dy = device_test_random(test, it->type, rows * it->out, 1, 5),
         .pre = it->flags & PRE ? device_test_random(test, it->type, rows * it->in, 4, 6) : NULL,
+        .gelu_tanh = it->flags & TANH, .x_relu = it->flags & RELU,
         .dx = device_test_zeros(test, it->type, rows * it->in),
         .dweight = device_test_gradient(test, overwrite, weights, 7),
         .dbias = it->flags & BIAS ? device_test_gradient(test, overwrite, it->out, 8) : NULL,
-        .dweight_before = device_test_before(test, overwrite, weights, 7),
-        .dbias_before = device_test_before(test, overwrite, it->out, 8),
-        .dx_sums_before = device_test_before(test, overwrite, it->in, 10),
-        .dropout = device_test_drops(test, it->dropout, 7)};
+        .overwrite = overwrite, .dropout = device_test_drops(test, it->dropout, 7));
     if ((it->flags & PRE) && test->device->backend->sums_gradients)
-        t.dx_sums = device_test_gradient(test, overwrite, it->in, 10);
+        args.dx_sums = device_test_gradient(test, overwrite, it->in, 10);
     for (int64_t i = 0; i < rows * it->in && it->flags & RELU; i++)
-        if (device_test_value(it->type, t.x, i) < 0)
-            memset(element_to_write(it->type, t.x, i), 0, type_size(it->type));
-    DEVICE_RUN(test, linear_backward, .type = it->type, .rows = rows, .in = it->in, .out = it->out,
-               .rows_per_sample = it->rows_per_sample, .x = t.x, .weight = t.weight, .dy = t.dy,
-               .pre = t.pre, .gelu_tanh = it->flags & TANH, .x_relu = it->flags & RELU, .dx = t.dx,
-               .dweight = t.dweight, .dbias = t.dbias, .dx_sums = t.dx_sums, .overwrite = overwrite,
-               .dropout = t.dropout);
+        if (device_test_value(it->type, x, i) < 0)
+            memset(element_to_write(it->type, x, i), 0, type_size(it->type));
+    DEVICE_QUEUE(test, linear_backward, &args);
     device_test_wait(test);
-    return t;
+    return args;
 }
 
 /* The sums are of dx before it is rounded. */
-static void check_dx_sums(const struct linear_case *it, const struct backward_tensors *t)
+static void check_dx_sums(struct device_test *test, const struct linear_case *it,
+                          const struct linear_backward *args)
 {
-    device_test_column_sums("dx_sums", it->type, t->dx, rows_of(it), it->in, t->dx_sums_before,
-                            t->dx_sums, 1.01 * device_test_precision(it->type) + 1e-6);
+    device_test_column_sums(test, "dx_sums", device_test_values(test, args->dx), args->rows, it->in,
+                            args->dx_sums, 1.01 * device_test_precision(it->type) + 1e-6);
 }
 
-static void check_dx(struct device_test *test, const struct linear_case *it,
-                     const struct backward_tensors *t)
+static void check_backward(struct device_test *test, const struct linear_case *it,
+                           const struct linear_backward *args)
 {
-    const int64_t count = rows_of(it) * it->in;
+    const int64_t in = it->in, out = it->out, count = args->rows * in;
     double *dx = device_test_expected(test, count);
-    const double *dy = device_test_values(test, it->type, t->dy, rows_of(it) * it->out);
-    const double *weight = device_test_values(test, it->type, t->weight, it->out * it->in);
-    for (int64_t row = 0; row < rows_of(it); row++)
-        for (int64_t k = 0; k < it->out; k++)
-            for (int64_t i = 0; i < it->in; i++)
-                dx[row * it->in + i] += dy[row * it->out + k] * weight[k * it->in + i];
+    double *dweight = device_test_expected(test, out * in);
+    const double *dy = device_test_given(test, args->dy), *x = device_test_values(test, args->x);
+    const double *weight = device_test_given(test, args->weight);
+    const double *before = device_test_given(test, args->dweight);
+    memcpy(dweight, before, (size_t)(out * in) * sizeof *dweight);
+    for (int64_t row = 0; row < args->rows; row++)
+        for (int64_t k = 0; k < out; k++)
+            for (int64_t i = 0; i < in; i++) {
+                dx[row * in + i] += dy[row * out + k] * weight[k * in + i];
+                dweight[k * in + i] += dy[row * out + k] * x[row * in + i];
+            }
     for (int64_t i = 0; i < count; i++) {
-        const int64_t row = i / it->in, column = i % it->in;
-        if (it->flags & RELU && device_test_value(it->type, t->x, i) == 0)
+        if (it->flags & RELU && x[i] == 0)
             dx[i] = 0;
         if (it->flags & PRE)
-            dx[i] *= gelu_slope(device_test_value(it->type, t->pre, i), it->flags & TANH) *
-                     device_test_dropout_at(&t->dropout, it->rows_per_sample, row, column, it->in);
+            dx[i] *=
+                gelu_slope(device_test_value(it->type, args->pre, i), it->flags & TANH) *
+                device_test_dropout_at(&args->dropout, it->rows_per_sample, i / in, i % in, in);
     }
-    check_rounded("dx", it, t->dx, dx, dx, count, it->out);
-    check_dx_sums(it, t);
-}
-
-static void check_gradients(struct device_test *test, const struct linear_case *it,
-                            const struct backward_tensors *t)
-{
-    const int64_t rows = rows_of(it), count = it->out * it->in;
-    double *dweight = device_test_expected(test, count);
-    double *dbias = device_test_expected(test, it->out);
-    const double *dy = device_test_values(test, it->type, t->dy, rows * it->out);
-    const double *x = device_test_values(test, it->type, t->x, rows * it->in);
-    for (int64_t i = 0; i < count; i++)
-        dweight[i] = (double)t->dweight_before[i];
-    for (int64_t o = 0; o < it->out; o++)
-        dbias[o] = (double)t->dbias_before[o];
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t o = 0; o < it->out; o++) {
-            dbias[o] += dy[row * it->out + o];
-            for (int64_t i = 0; i < it->in; i++)
-                dweight[o * it->in + i] += dy[row * it->out + o] * x[row * it->in + i];
-        }
-    device_test_near("dweight", TYPE_FP32, t->dweight, dweight, count, 1e-6, sqrt((double)rows));
-    if (it->flags & BIAS)
-        device_test_near("dbias", TYPE_FP32, t->dbias, dbias, it->out, 1e-6, sqrt((double)rows));
+    check_rounded("dx", it, args->dx, dx, dx, count, out);
+    check_dx_sums(test, it, args);
+    device_test_near(test, "dweight", args->dweight, dweight, 1e-6, sqrt((double)args->rows));
+    device_test_column_sums(test, "dbias", dy, args->rows, out, args->dbias, 1e-6);
 }
 
 TEST_KERNELS(backward_is_right)
 {
     for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
         DEVICE_TEST(test, 1);
-        const struct backward_tensors tensors = run_backward(&test, &cases[i]);
+        const struct linear_backward args = run_backward(&test, &cases[i]);
         DEVICE_TEST_AGAIN(&test, other, run_backward(&other, &cases[i]))
-        check_dx(&test, &cases[i], &tensors);
-        check_gradients(&test, &cases[i], &tensors);
+        check_backward(&test, &cases[i], &args);
     }
 }
 
@@ -315,11 +281,10 @@ static void check_on_two_threads(const struct linear_case *it, bool converts)
     DEVICE_TEST(test, 2);
     if (converts)
         ((struct cpu_device *)test.device)->limits.multiplies_bf16 = false;
-    const struct forward_tensors forward = run_forward(&test, it);
+    const struct linear_forward forward = run_forward(&test, it);
     check_forward(&test, it, &forward, false);
-    const struct backward_tensors backward = run_backward(&test, it);
-    check_dx(&test, it, &backward);
-    check_gradients(&test, it, &backward);
+    const struct linear_backward backward = run_backward(&test, it);
+    check_backward(&test, it, &backward);
 }
 
 /* Operands to be converted exceed the workspace: tasks of all rows, of very many inputs or outputs,
@@ -341,8 +306,8 @@ TEST(much_in_place)
     const struct linear_case it = {TYPE_FP32, 3,   240, 3, 6000, BIAS | RESIDUAL | IN_PLACE,
                                    0.1f,      0.5f};
     DEVICE_TEST(test, 2);
-    const struct forward_tensors tensors = run_forward(&test, &it);
-    check_forward(&test, &it, &tensors, false);
+    const struct linear_forward args = run_forward(&test, &it);
+    check_forward(&test, &it, &args, false);
 }
 
 /* Frozen weights, and the first layer of a model: NULL gradients are not computed, the others are
@@ -351,32 +316,29 @@ static void check_parts(int64_t grain_rows)
 {
     enum { ROWS = 20, IN = 12, OUT = 9 };
     DEVICE_TEST(test, 2);
-    struct linear_backward args = {.rows = ROWS,
-                                   .in = IN,
-                                   .out = OUT,
-                                   .rows_per_sample = 1,
-                                   .grain_rows = grain_rows,
-                                   .overwrite = grain_rows > 0,
-                                   .x = device_test_random(&test, TYPE_FP32, ROWS * IN, 1, 1),
-                                   .weight = device_test_random(&test, TYPE_FP32, OUT * IN, 1, 2),
-                                   .dy = device_test_random(&test, TYPE_FP32, ROWS * OUT, 1, 3),
-                                   .dx = device_test_zeros(&test, TYPE_FP32, ROWS * IN),
-                                   .dweight = device_test_zeros(&test, TYPE_FP32, OUT * IN),
-                                   .dbias = device_test_zeros(&test, TYPE_FP32, OUT)};
-    test.device->backend->linear_backward(test.stream, &args);
+    const struct linear_backward args =
+        DEVICE_ARGS(linear_backward, .rows = ROWS, .in = IN, .out = OUT, .rows_per_sample = 1,
+                    .grain_rows = grain_rows, .overwrite = grain_rows > 0,
+                    .x = device_test_random(&test, TYPE_FP32, ROWS * IN, 1, 1),
+                    .weight = device_test_random(&test, TYPE_FP32, OUT * IN, 1, 2),
+                    .dy = device_test_random(&test, TYPE_FP32, ROWS * OUT, 1, 3),
+                    .dx = device_test_zeros(&test, TYPE_FP32, ROWS * IN),
+                    .dweight = device_test_zeros(&test, TYPE_FP32, OUT * IN),
+                    .dbias = device_test_zeros(&test, TYPE_FP32, OUT));
+    DEVICE_QUEUE(&test, linear_backward, &args);
     struct linear_backward only = args;
     only.dx = device_test_zeros(&test, TYPE_FP32, ROWS * IN);
     only.dweight = only.dbias = NULL;
-    test.device->backend->linear_backward(test.stream, &only);
+    DEVICE_QUEUE(&test, linear_backward, &only);
     device_test_wait(&test);
     device_test_same("dx", TYPE_FP32, only.dx, args.dx, ROWS * IN);
     only.dx = NULL;
     only.dweight = device_test_zeros(&test, TYPE_FP32, OUT * IN);
-    test.device->backend->linear_backward(test.stream, &only);
+    DEVICE_QUEUE(&test, linear_backward, &only);
     const float *dweight = only.dweight;
     only.dweight = NULL;
     only.dbias = device_test_zeros(&test, TYPE_FP32, OUT);
-    test.device->backend->linear_backward(test.stream, &only);
+    DEVICE_QUEUE(&test, linear_backward, &only);
     device_test_wait(&test);
     /* On a GPU, both together may be computed by another algorithm than each alone. */
     device_test_near_in_norm("dweight", TYPE_FP32, args.dweight, dweight, OUT * IN, 1e-6);
@@ -447,7 +409,7 @@ static void check_large_forward(int flags)
 {
     const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1, LARGE_INNER, LARGE_WIDTH, flags, 0, 0};
     DEVICE_TEST(test, 1);
-    const struct forward_tensors t = run_forward(&test, &it);
+    const struct linear_forward t = run_forward(&test, &it);
     for (int64_t sample = 0; sample < LARGE_SAMPLES; sample++) {
         const int64_t row = sample * 7919 % LARGE_ROWS, column = sample * 104729 % LARGE_WIDTH;
         double sum = device_test_value(TYPE_BF16, t.bias, column);
@@ -463,7 +425,7 @@ static void check_large_backward(int flags)
 {
     const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1, LARGE_WIDTH, LARGE_INNER, flags, 0, 0};
     DEVICE_TEST(test, 1);
-    const struct backward_tensors t = run_backward(&test, &it);
+    const struct linear_backward t = run_backward(&test, &it);
     for (int64_t sample = 0; sample < LARGE_SAMPLES; sample++) {
         const int64_t row = sample * 7919 % LARGE_ROWS, column = sample * 104729 % LARGE_WIDTH;
         double sum = 0;
@@ -474,7 +436,7 @@ static void check_large_backward(int flags)
         sum *= gelu_slope(device_test_value(TYPE_BF16, t.pre, i), flags & TANH);
         check_element("dx", t.dx, i, sum);
     }
-    check_dx_sums(&it, &t);
+    check_dx_sums(&test, &it, &t);
 }
 
 /* So large that a GPU's libraries may compute GELU in the product. */

@@ -22,31 +22,23 @@ static void check_vector(struct vector_file *file, const char *name, enum cross_
     float *losses = device_test_zeros(&test, TYPE_FP32, batch);
     float *gradient = device_test_zeros(&test, TYPE_FP32, count);
     struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
-    struct cross_entropy args = {
-        .kind = kind,
-        .batch = batch,
-        .classes = classes,
-        .smoothing = smoothing,
-        .scale = 0.125f,
-        .logits =
-            device_test_copy(&test, TYPE_FP32, vector_file_floats(file, "logits", NULL), count),
-        .dlogits = gradient,
-        .sums = sums,
-        .losses = losses};
-    if (soft)
-        args.targets =
-            device_test_copy(&test, TYPE_FP32, vector_file_floats(file, "targets", NULL), count);
-    else
-        args.labels =
-            device_test_copy(&test, TYPE_FP32, vector_file_integers(file, "labels", NULL), batch);
-    test.device->backend->cross_entropy(test.stream, &args);
+    const void *labels =
+        device_test_copy(&test, TYPE_FP32, vector_file_integers(file, "labels", NULL), batch);
+    const void *targets =
+        device_test_copy(&test, TYPE_FP32, vector_file_floats(file, "targets", NULL), count);
+    DEVICE_RUN(&test, cross_entropy, .kind = kind, .batch = batch, .classes = classes,
+               .smoothing = smoothing, .scale = 0.125f,
+               .logits = device_test_copy(&test, TYPE_FP32,
+                                          vector_file_floats(file, "logits", NULL), count),
+               .dlogits = gradient, .sums = sums, .losses = losses, .labels = soft ? NULL : labels,
+               .targets = soft ? targets : NULL);
     device_test_wait(&test);
     snprintf(key, sizeof key, "%s.losses", name);
     const double *expected = vector_file_doubles(file, key, NULL);
     double total = 0;
     for (int64_t i = 0; i < batch; i++)
         total += expected[i];
-    device_test_near(key, TYPE_FP32, losses, expected, batch, 1e-6, 1);
+    device_test_near(&test, key, losses, expected, 1e-6, 1);
     assert_true(fabs(sums->loss - total) < 1e-5);
     assert_true(sums->samples == (double)batch);
     snprintf(key, sizeof key, "%s.gradient", name);
@@ -97,42 +89,34 @@ static const struct loss_case cases[] = {
 
 enum { CASES = sizeof cases / sizeof cases[0], EMULATED = 8 };
 
-struct loss_tensors {
-    void *logits, *kept, *dlogits;
-    int32_t *labels, *predicted;
-    float *targets, *losses, *probabilities;
-    struct loss_sums *sums;
-};
-
 static const float scale = 0.5f;
 
-static struct loss_tensors run(struct device_test *test, const struct loss_case *it)
+static struct cross_entropy run(struct device_test *test, const struct loss_case *it)
 {
-    int64_t count = it->batch * it->classes;
-    struct loss_tensors t = {.logits = device_test_random(test, it->type, count, it->size, 1),
-                             .kept = device_test_random(test, it->type, count, it->size, 1),
-                             .labels = device_test_zeros(test, TYPE_FP32, it->batch),
-                             .predicted = device_test_zeros(test, TYPE_FP32, it->batch),
-                             .targets = device_test_random(test, TYPE_FP32, count, 1, 2),
-                             .losses = device_test_zeros(test, TYPE_FP32, it->batch),
-                             .probabilities = device_test_zeros(test, TYPE_FP32, count),
-                             .sums = sums_of(test, (struct loss_sums){1, 2, 3, 4, 0, 0})};
+    const int64_t count = it->batch * it->classes;
+    void *logits = device_test_random(test, it->type, count, it->size, 1);
+    int32_t *labels = device_test_zeros(test, TYPE_FP32, it->batch);
+    float *targets = device_test_random(test, TYPE_FP32, count, 1, 2);
     const struct loss_scaler scaler = {.scale = it->loss_scale};
-    t.dlogits = it->in_place ? t.logits : device_test_zeros(test, it->type, count);
     for (int64_t i = 0; i < it->batch; i++)
-        t.labels[i] = (int32_t)(i * 7 % it->classes);
+        labels[i] = (int32_t)(i * 7 % it->classes);
     for (int64_t i = 0; i < count; i++)
-        t.targets[i] = fabsf(t.targets[i]); /* their sum need not be 1 */
-    DEVICE_RUN(test, cross_entropy, .type = it->type, .kind = it->kind, .batch = it->batch,
-               .classes = it->classes, .smoothing = it->smoothing, .scale = scale,
-               .logits = t.logits, .labels = it->soft ? NULL : t.labels,
-               .targets = it->soft ? t.targets : NULL, .dlogits = t.dlogits, .sums = t.sums,
-               .losses = t.losses, .predicted = t.predicted, .probabilities = t.probabilities,
-               .scaler = it->loss_scale > 0 ? device_test_copy(test, TYPE_FP32, &scaler,
-                                                               sizeof scaler / sizeof(float))
-                                            : NULL);
+        targets[i] = fabsf(targets[i]); /* their sum need not be 1 */
+    const struct cross_entropy args = DEVICE_ARGS(
+        cross_entropy, .type = it->type, .kind = it->kind, .batch = it->batch,
+        .classes = it->classes, .smoothing = it->smoothing, .scale = scale, .logits = logits,
+        .labels = it->soft ? NULL : labels, .targets = it->soft ? targets : NULL,
+        .dlogits = it->in_place ? logits : device_test_zeros(test, it->type, count),
+        .sums = sums_of(test, (struct loss_sums){1, 2, 3, 4, 0, 0}),
+        .losses = device_test_zeros(test, TYPE_FP32, it->batch),
+        .predicted = device_test_zeros(test, TYPE_FP32, it->batch),
+        .probabilities = device_test_zeros(test, TYPE_FP32, count),
+        .scaler = it->loss_scale > 0
+                      ? device_test_copy(test, TYPE_FP32, &scaler, sizeof scaler / sizeof(float))
+                      : NULL);
+    DEVICE_QUEUE(test, cross_entropy, &args);
     device_test_wait(test);
-    return t;
+    return args;
 }
 
 static int64_t largest_of(const double *values, int64_t count)
@@ -145,17 +129,16 @@ static int64_t largest_of(const double *values, int64_t count)
 }
 
 /* One row in double; `sums` are those of the previous rows. */
-static void check_row(const struct loss_case *it, const struct loss_tensors *t, int64_t row,
-                      struct loss_sums *sums)
+static void check_row(const struct loss_case *it, const struct cross_entropy *t,
+                      const double *logits, int64_t row, struct loss_sums *sums)
 {
     enum { CLASSES = 1000 };
     bool softmax = it->kind == CROSS_ENTROPY_SOFTMAX;
-    double logits[CLASSES], targets[CLASSES], sum = 0, weight = 0, loss = 0;
+    double targets[CLASSES], sum = 0, weight = 0, loss = 0;
     double factor = it->kind == CROSS_ENTROPY_BINARY ? 1 / (double)it->classes : 1;
     const double scaled = (double)scale * (it->loss_scale > 0 ? (double)it->loss_scale : 1);
     int64_t classes = it->classes, rank = 0;
     for (int64_t i = 0; i < classes; i++) {
-        logits[i] = device_test_value(it->type, t->kept, row * classes + i);
         targets[i] = it->soft ? (double)t->targets[row * classes + i]
                               : (double)it->smoothing / (double)classes +
                                     (i == t->labels[row] ? 1 - (double)it->smoothing : 0);
@@ -195,11 +178,12 @@ TEST_KERNELS(losses_are_right)
 {
     for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
         DEVICE_TEST(test, 1);
-        const struct loss_tensors t = run(&test, &cases[i]);
+        const struct cross_entropy t = run(&test, &cases[i]);
         DEVICE_TEST_AGAIN(&test, other, run(&other, &cases[i]))
+        const double *logits = device_test_given(&test, t.logits);
         struct loss_sums sums = {1, 2, 3, 4, 0, 0};
         for (int64_t row = 0; row < cases[i].batch; row++)
-            check_row(&cases[i], &t, row, &sums);
+            check_row(&cases[i], &t, logits + row * cases[i].classes, row, &sums);
         assert_true(fabs(t.sums->loss - sums.loss) <= 1e-6 * sums.loss);
         assert_true(t.sums->top1 == sums.top1 && t.sums->top5 == sums.top5);
         assert_true(t.sums->samples == sums.samples);
@@ -292,12 +276,12 @@ TEST(everything_can_be_left_out)
 {
     DEVICE_TEST(test, 1);
     struct cross_entropy args = equal_row(&test, 1);
-    test.device->backend->cross_entropy(test.stream, &args);
+    DEVICE_QUEUE(&test, cross_entropy, &args);
     device_test_wait(&test);
     assert_true(fabs(args.sums->loss - log(3)) < 1e-6);
     args.sums = NULL;
     args.losses = device_test_zeros(&test, TYPE_FP32, 1);
-    test.device->backend->cross_entropy(test.stream, &args);
+    DEVICE_QUEUE(&test, cross_entropy, &args);
     device_test_wait(&test);
     assert_true(fabs((double)args.losses[0] - log(3)) < 1e-6);
 }
@@ -305,13 +289,13 @@ TEST(everything_can_be_left_out)
 static void negative_label(struct device_test *test)
 {
     const struct cross_entropy args = equal_row(test, -1);
-    test->device->backend->cross_entropy(test->stream, &args);
+    DEVICE_QUEUE(test, cross_entropy, &args);
 }
 
 static void large_label(struct device_test *test)
 {
     const struct cross_entropy args = equal_row(test, 3);
-    test->device->backend->cross_entropy(test->stream, &args);
+    DEVICE_QUEUE(test, cross_entropy, &args);
 }
 
 /* Data sets check labels earlier. */
@@ -335,7 +319,7 @@ TEST(a_label_outside_is_not_a_number)
         float *gradient = device_test_zeros(&test, TYPE_FP32, 3);
         args.dlogits = gradient;
         args.scale = 1;
-        test.device->backend->cross_entropy(test.stream, &args);
+        DEVICE_QUEUE(&test, cross_entropy, &args);
         device_test_wait(&test);
         assert_true(isnan(args.sums->loss) && args.sums->top1 == 0);
         for (int class = 0; class < 3; class ++)

@@ -49,149 +49,136 @@ enum { CASES = sizeof cases / sizeof cases[0], EMULATED = 14 };
 
 static const float epsilon = 1e-5f;
 
-struct norm_tensors {
-    void *x, *gamma, *beta, *dy, *dy_kept, *add, *add_kept, *y, *dx;
-    float *mean, *rstd, *dgamma, *dbeta, *add_sums, *dgamma_before, *dbeta_before, *add_sums_before;
+struct norm {
+    struct norm_forward forward;
+    struct norm_backward backward;
 };
 
-/* x is random numbers around the offset. */
-static void *make_x(struct device_test *test, const struct norm_case *it)
-{
-    int64_t count = it->rows * it->width;
-    void *x = device_test_shifted(test, it->type, count + it->shift, 1.5, it->offset, 1);
-    return element_to_write(it->type, x, it->shift);
-}
-
-static struct norm_tensors run(struct device_test *test, const struct norm_case *it)
+static struct norm run(struct device_test *test, const struct norm_case *it)
 {
     const int64_t count = it->rows * it->width, width = it->width;
     const bool overwrite = it->parameters && it->rows % 2 == 1;
-    struct norm_tensors t = {
-        .x = make_x(test, it),
-        .gamma = device_test_random(test, it->type, width, 1, 2),
-        .beta = device_test_random(test, it->type, width, 1, 3),
-        .dy = device_test_random(test, it->type, count, 1, 4),
-        .dy_kept = device_test_random(test, it->type, count, 1, 4),
-        .add = device_test_random(test, it->type, count, 1, 5),
-        .add_kept = device_test_random(test, it->type, count, 1, 5),
-        .y = device_test_zeros(test, it->type, count),
-        .mean = device_test_zeros(test, TYPE_FP32, it->rows),
-        .rstd = device_test_zeros(test, TYPE_FP32, it->rows),
-        .dgamma = device_test_gradient(test, overwrite, width, 6),
-        .dbeta = device_test_gradient(test, overwrite, width, 7),
-        .dgamma_before = device_test_before(test, overwrite, width, 6),
-        .dbeta_before = device_test_before(test, overwrite, width, 7),
-        .add_sums_before = device_test_before(test, overwrite, width, 8),
-    };
-    if (it->add && it->parameters && test->device->backend->sums_gradients)
-        t.add_sums = device_test_gradient(test, overwrite, width, 8);
-    t.dx = it->place == PLACE_ADD  ? t.add
-           : it->place == PLACE_DY ? t.dy
-                                   : device_test_zeros(test, it->type, count);
-    DEVICE_RUN(test, norm_forward, .type = it->type, .rows = it->rows, .width = width,
-               .epsilon = epsilon, .x = t.x, .gamma = t.gamma, .beta = t.beta, .y = t.y,
-               .mean = t.mean, .rstd = t.rstd);
-    DEVICE_RUN(test, norm_backward, .type = it->type, .rows = it->rows, .width = width, .x = t.x,
-               .gamma = t.gamma, .dy = t.dy, .mean = t.mean, .rstd = t.rstd,
-               .add = it->add ? t.add : NULL, .dx = t.dx,
-               .dgamma = it->parameters ? t.dgamma : NULL, .dbeta = it->parameters ? t.dbeta : NULL,
-               .add_sums = t.add_sums, .overwrite = overwrite);
+    const bool sums = it->add && it->parameters && test->device->backend->sums_gradients;
+    void *base = device_test_shifted(test, it->type, count + it->shift, 1.5, it->offset, 1);
+    void *x = element_to_write(it->type, base, it->shift);
+    const void *gamma = device_test_random(test, it->type, width, 1, 2);
+    void *dy = device_test_random(test, it->type, count, 1, 4);
+    void *add = it->add ? device_test_random(test, it->type, count, 1, 5) : NULL;
+    float *mean = device_test_zeros(test, TYPE_FP32, it->rows);
+    float *rstd = device_test_zeros(test, TYPE_FP32, it->rows);
+    void *dx = it->place == PLACE_ADD  ? add
+               : it->place == PLACE_DY ? dy
+                                       : device_test_zeros(test, it->type, count);
+    struct norm norm = {DEVICE_ARGS(norm_forward, .type = it->type, .rows = it->rows,
+                                    .width = width, .epsilon = epsilon, .x = x, .gamma = gamma,
+                                    .beta = device_test_random(test, it->type, width, 1, 3),
+                                    .y = device_test_zeros(test, it->type, count), .mean = mean,
+                                    .rstd = rstd),
+                        DEVICE_ARGS(norm_backward, .type = it->type, .rows = it->rows,
+                                    .width = width, .x = x, .gamma = gamma, .dy = dy, .mean = mean,
+                                    .rstd = rstd, .add = add, .dx = dx, .overwrite = overwrite)};
+    if (it->parameters) {
+        norm.backward.dgamma = device_test_gradient(test, overwrite, width, 6);
+        norm.backward.dbeta = device_test_gradient(test, overwrite, width, 7);
+    }
+    if (sums)
+        norm.backward.add_sums = device_test_gradient(test, overwrite, width, 8);
+    DEVICE_QUEUE(test, norm_forward, &norm.forward);
+    DEVICE_QUEUE(test, norm_backward, &norm.backward);
     device_test_wait(test);
-    return t;
+    return norm;
 }
 
-/* One row in double precision. */
+/* Results in double precision, and what the operations were given. dgamma and dbeta are followed by
+ * the sums of the magnitudes of their terms. */
 struct norm_truth {
-    double *y, *dx, *dgamma, *dbeta, *dgamma_sizes, *dbeta_sizes;
-    double mean, rstd;
+    const double *x, *gamma, *beta, *dy, *add;
+    double *mean, *rstd, *y, *dx, *dgamma, *dbeta;
 };
 
-static void truth_row(const struct norm_case *it, const struct norm_tensors *t, int64_t row,
-                      struct norm_truth *truth)
+static void truth_row(const struct norm_case *it, struct norm_truth *t, int64_t row)
 {
-    int64_t width = it->width, at = row * width;
+    const int64_t width = it->width, at = row * width;
     double sum = 0, squares = 0, sum_g = 0, sum_gx = 0;
 
     for (int64_t i = 0; i < width; i++)
-        sum += device_test_value(it->type, t->x, at + i);
-    truth->mean = sum / (double)width;
+        sum += t->x[at + i];
+    const double mean = t->mean[row] = sum / (double)width;
     for (int64_t i = 0; i < width; i++)
-        squares += pow(device_test_value(it->type, t->x, at + i) - truth->mean, 2);
-    truth->rstd = 1 / sqrt(squares / (double)width + (double)epsilon);
+        squares += pow(t->x[at + i] - mean, 2);
+    const double rstd = t->rstd[row] = 1 / sqrt(squares / (double)width + (double)epsilon);
     for (int64_t i = 0; i < width; i++) {
-        double normal = (device_test_value(it->type, t->x, at + i) - truth->mean) * truth->rstd;
-        double gamma = device_test_value(it->type, t->gamma, i);
-        double dy = device_test_value(it->type, t->dy_kept, at + i);
-        truth->y[i] = normal * gamma + device_test_value(it->type, t->beta, i);
-        truth->dgamma[i] += dy * normal;
-        truth->dbeta[i] += dy;
-        truth->dgamma_sizes[i] += fabs(dy * normal);
-        truth->dbeta_sizes[i] += fabs(dy);
-        sum_g += dy * gamma;
-        sum_gx += dy * gamma * normal;
+        const double normal = (t->x[at + i] - mean) * rstd, dy = t->dy[at + i];
+        t->y[at + i] = normal * t->gamma[i] + t->beta[i];
+        t->dgamma[i] += dy * normal;
+        t->dbeta[i] += dy;
+        t->dgamma[width + i] += fabs(dy * normal);
+        t->dbeta[width + i] += fabs(dy);
+        sum_g += dy * t->gamma[i];
+        sum_gx += dy * t->gamma[i] * normal;
     }
     for (int64_t i = 0; i < width; i++) {
-        double normal = (device_test_value(it->type, t->x, at + i) - truth->mean) * truth->rstd;
-        double g = device_test_value(it->type, t->dy_kept, at + i) *
-                   device_test_value(it->type, t->gamma, i);
-        truth->dx[i] = truth->rstd * (g - sum_g / (double)width - normal * sum_gx / (double)width);
-        if (it->add)
-            truth->dx[i] += device_test_value(it->type, t->add_kept, at + i);
+        const double normal = (t->x[at + i] - mean) * rstd;
+        t->dx[at + i] = rstd * (t->dy[at + i] * t->gamma[i] - sum_g / (double)width -
+                                normal * sum_gx / (double)width);
+        t->dx[at + i] += it->add ? t->add[at + i] : 0;
     }
 }
 
-static void check_parameters(const struct norm_case *it, const struct norm_tensors *t,
-                             const struct norm_truth *truth)
+/* Compare the gradient of gamma or beta with that of a truth, followed by the magnitudes. */
+static void check_parameter(struct device_test *test, int64_t width, const float *gradient,
+                            const double *truth, double room)
 {
-    for (int64_t i = 0; i < it->width; i++) {
-        double dgamma = (double)t->dgamma_before[i], dbeta = (double)t->dbeta_before[i];
-        if (it->parameters) {
-            dgamma += truth->dgamma[i];
-            dbeta += truth->dbeta[i];
-        }
-        double room = it->parameters ? 3e-6 * (1 + it->offset) : 0;
-        assert_true(fabs((double)t->dgamma[i] - dgamma) <= room * (1 + truth->dgamma_sizes[i]));
-        assert_true(fabs((double)t->dbeta[i] - dbeta) <= 3e-6 * (1 + truth->dbeta_sizes[i]));
-    }
+    const double *before = device_test_given(test, gradient);
+    for (int64_t i = 0; i < width; i++)
+        assert_true(fabs((double)gradient[i] - before[i] - truth[i]) <=
+                    room * (1 + truth[width + i]));
 }
 
-static void check(struct device_test *test, const struct norm_case *it,
-                  const struct norm_tensors *t)
+static void check(struct device_test *test, const struct norm_case *it, const struct norm *norm)
 {
-    int64_t width = it->width;
-    struct norm_truth truth = {device_test_expected(test, width),
-                               device_test_expected(test, width),
-                               device_test_expected(test, width),
-                               device_test_expected(test, width),
-                               device_test_expected(test, width),
-                               device_test_expected(test, width),
-                               0,
-                               0};
+    const int64_t width = it->width, count = it->rows * width;
+    struct norm_truth truth = {device_test_given(test, norm->forward.x),
+                               device_test_given(test, norm->forward.gamma),
+                               device_test_given(test, norm->forward.beta),
+                               device_test_given(test, norm->backward.dy),
+                               it->add ? device_test_given(test, norm->backward.add) : NULL,
+                               device_test_expected(test, it->rows),
+                               device_test_expected(test, it->rows),
+                               device_test_expected(test, count),
+                               device_test_expected(test, count),
+                               device_test_expected(test, 2 * width),
+                               device_test_expected(test, 2 * width)};
     /* Rounding of the result to the type, and fp32 rounding of intermediate values. */
-    double rounding = it->type == TYPE_FP32 ? 0 : 1.001 * device_test_precision(it->type);
-    double fp32 = 2e-6 * (1 + it->offset);
+    const double rounding = it->type == TYPE_FP32 ? 0 : 1.001 * device_test_precision(it->type);
+    const double fp32 = 2e-6 * (1 + it->offset);
+    double largest = 0;
     for (int64_t row = 0; row < it->rows; row++) {
-        truth_row(it, t, row, &truth);
-        assert_true(fabs((double)t->mean[row] - truth.mean) <= 1e-6 * (1 + fabs(truth.mean)));
-        assert_true(fabs((double)t->rstd[row] - truth.rstd) <= fp32 * truth.rstd);
-        device_test_near("y", it->type, element(it->type, t->y, row * width), truth.y, width,
-                         rounding + fp32, it->type == TYPE_FP32 ? 1 : fp32 / rounding);
-        device_test_near("dx", it->type, element(it->type, t->dx, row * width), truth.dx, width,
-                         rounding + fp32 * (1 + truth.rstd),
-                         it->type == TYPE_FP32 ? 1 : fp32 * (1 + truth.rstd) / rounding);
+        truth_row(it, &truth, row);
+        largest = fmax(largest, truth.rstd[row]);
     }
-    check_parameters(it, t, &truth);
-    device_test_column_sums("add_sums", it->type, t->add_kept, it->rows, width, t->add_sums_before,
-                            t->add_sums, 1e-6);
+    device_test_near(test, "mean", norm->forward.mean, truth.mean, 1e-6, 1);
+    device_test_near(test, "rstd", norm->forward.rstd, truth.rstd, fp32, 0);
+    device_test_near(test, "y", norm->forward.y, truth.y, rounding + fp32,
+                     it->type == TYPE_FP32 ? 1 : fp32 / rounding);
+    const double fp32_dx = fp32 * (1 + largest);
+    device_test_near(test, "dx", norm->backward.dx, truth.dx, rounding + fp32_dx,
+                     it->type == TYPE_FP32 ? 1 : fp32_dx / rounding);
+    if (it->parameters) {
+        check_parameter(test, width, norm->backward.dgamma, truth.dgamma, 3e-6 * (1 + it->offset));
+        check_parameter(test, width, norm->backward.dbeta, truth.dbeta, 3e-6);
+    }
+    device_test_column_sums(test, "add_sums", truth.add, it->rows, width, norm->backward.add_sums,
+                            1e-6);
 }
 
 TEST_KERNELS(norm_is_right)
 {
     for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
         DEVICE_TEST(test, 1);
-        const struct norm_tensors tensors = run(&test, &cases[i]);
+        const struct norm norm = run(&test, &cases[i]);
         DEVICE_TEST_AGAIN(&test, other, run(&other, &cases[i]))
-        check(&test, &cases[i], &tensors);
+        check(&test, &cases[i], &norm);
     }
 }
 
@@ -200,12 +187,13 @@ TEST(statistics_can_be_left_out)
 {
     const struct norm_case *it = &cases[0];
     DEVICE_TEST(test, 2);
-    const struct norm_tensors t = run(&test, it);
-    void *y = device_test_zeros(&test, it->type, it->rows * it->width);
-    DEVICE_RUN(&test, norm_forward, .type = it->type, .rows = it->rows, .width = it->width,
-               .epsilon = epsilon, .x = t.x, .gamma = t.gamma, .beta = t.beta, .y = y);
+    const struct norm norm = run(&test, it);
+    struct norm_forward again = norm.forward;
+    again.y = device_test_zeros(&test, it->type, it->rows * it->width);
+    again.mean = again.rstd = NULL;
+    DEVICE_QUEUE(&test, norm_forward, &again);
     device_test_wait(&test);
-    device_test_same("y", it->type, t.y, y, it->rows * it->width);
+    device_test_same("y", it->type, norm.forward.y, again.y, it->rows * it->width);
 }
 
 /* Rows in groups, as the queries of heads are in [tokens, 3, heads, head_dim]: the same bits as for
@@ -215,36 +203,36 @@ static void check_groups(const struct norm_case *it, int64_t group, int64_t stri
     const int64_t width = it->width, count = it->rows * width, span = it->rows / group * stride;
     const size_t size = type_size(it->type);
     DEVICE_TEST(test, 2);
-    const struct norm_tensors t = run(&test, it);
+    const struct norm norm = run(&test, it);
     char *x = device_test_random(&test, it->type, span, 1, 8);
     char *before = device_test_random(&test, it->type, span, 1, 8);
     char *dx = device_test_random(&test, it->type, span, 1, 8);
-    void *kept = device_test_zeros(&test, it->type, count);
-    float *mean = device_test_zeros(&test, TYPE_FP32, it->rows);
-    float *rstd = device_test_zeros(&test, TYPE_FP32, it->rows);
-    float *dgamma = device_test_random(&test, TYPE_FP32, width, 1, 6);
-    float *dbeta = device_test_random(&test, TYPE_FP32, width, 1, 7);
+    struct norm again = norm;
+    again.forward.group = again.backward.group = group;
+    again.forward.stride = again.backward.stride = stride;
+    again.forward.x = again.forward.y = x;
+    again.backward.x = again.forward.kept = device_test_zeros(&test, it->type, count);
+    again.backward.dy = again.backward.dx = dx;
+    again.backward.dgamma = device_test_gradient(&test, it->rows % 2 == 1, width, 6);
+    again.backward.dbeta = device_test_gradient(&test, it->rows % 2 == 1, width, 7);
     for (int64_t row = 0; row < it->rows; row++) {
         const size_t at = (size_t)(row / group * stride + row % group * width) * size;
-        memcpy(x + at, element(it->type, t.x, row * width), (size_t)width * size);
-        memcpy(dx + at, element(it->type, t.dy_kept, row * width), (size_t)width * size);
+        const size_t from = (size_t)(row * width) * size;
+        memcpy(x + at, (const char *)norm.forward.x + from, (size_t)width * size);
+        memcpy(dx + at, (const char *)norm.backward.dy + from, (size_t)width * size);
     }
-    DEVICE_RUN(&test, norm_forward, .type = it->type, .rows = it->rows, .width = width,
-               .group = group, .stride = stride, .epsilon = epsilon, .x = x, .gamma = t.gamma,
-               .beta = t.beta, .y = x, .kept = kept, .mean = mean, .rstd = rstd);
-    DEVICE_RUN(&test, norm_backward, .type = it->type, .rows = it->rows, .width = width,
-               .group = group, .stride = stride, .x = kept, .gamma = t.gamma, .dy = dx,
-               .mean = mean, .rstd = rstd, .dx = dx, .dgamma = dgamma, .dbeta = dbeta);
+    DEVICE_QUEUE(&test, norm_forward, &again.forward);
+    DEVICE_QUEUE(&test, norm_backward, &again.backward);
     device_test_wait(&test);
-    device_test_same("kept", it->type, kept, t.x, count);
-    device_test_same("dgamma", TYPE_FP32, dgamma, t.dgamma, width);
-    device_test_same("dbeta", TYPE_FP32, dbeta, t.dbeta, width);
+    device_test_same("kept", it->type, again.forward.kept, norm.forward.x, count);
+    device_test_same("dgamma", TYPE_FP32, again.backward.dgamma, norm.backward.dgamma, width);
+    device_test_same("dbeta", TYPE_FP32, again.backward.dbeta, norm.backward.dbeta, width);
     for (int64_t start = 0; start < span; start += stride) {
         const int64_t row = start / stride * group, rest = stride - group * width;
         device_test_same("y", it->type, element(it->type, x, start),
-                         element(it->type, t.y, row * width), group * width);
+                         element(it->type, norm.forward.y, row * width), group * width);
         device_test_same("dx", it->type, element(it->type, dx, start),
-                         element(it->type, t.dx, row * width), group * width);
+                         element(it->type, norm.backward.dx, row * width), group * width);
         for (int side = 0; side < 2; side++)
             device_test_same("rest", it->type,
                              element(it->type, side ? x : dx, start + group * width),

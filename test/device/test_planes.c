@@ -50,9 +50,9 @@ static int64_t y_count(const struct pool_case *it)
     return it->batch * down(it) * across(it) * it->channels;
 }
 
-struct pool_tensors {
-    void *x, *y, *dy, *add, *dx;
-    uint8_t *index;
+struct pool {
+    struct max_pool_forward forward;
+    struct max_pool_backward backward;
 };
 
 /* Some values are NaN; if equal values are requested, there are only a few distinct ones. */
@@ -67,42 +67,27 @@ static void *make_x(struct device_test *test, const struct pool_case *it)
     return x;
 }
 
-static void backward(struct device_test *test, const struct pool_case *it,
-                     const struct pool_tensors *t)
+static struct pool run(struct device_test *test, const struct pool_case *it)
 {
-    DEVICE_RUN(test, max_pool_backward, .type = it->type, .batch = it->batch, .height = it->height,
-               .width = it->width, .channels = it->channels, .kernel = it->kernel,
-               .stride = it->stride, .padding = it->padding, .dy = t->dy,
-               .add = it->add ? t->add : NULL, .index = t->index, .dx = t->dx);
-}
+    uint8_t *index = device_test_zeros(test, TYPE_BF16, (y_count(it) + 1) / 2);
+    const struct pool pool = {
+        DEVICE_ARGS(max_pool_forward, it->type, it->batch, it->height, it->width, it->channels,
+                    it->kernel, it->stride, it->padding, make_x(test, it),
+                    device_test_zeros(test, it->type, y_count(it)), index),
+        DEVICE_ARGS(max_pool_backward, it->type, it->batch, it->height, it->width, it->channels,
+                    it->kernel, it->stride, it->padding,
+                    device_test_random(test, it->type, y_count(it), 1, 2),
+                    it->add ? device_test_random(test, it->type, y_count(it), 1, 3) : NULL, index,
+                    device_test_random(test, it->type, x_count(it), 1, 4))};
 
-static void forward(struct device_test *test, const struct pool_case *it,
-                    const struct pool_tensors *t, uint8_t *index)
-{
-    DEVICE_RUN(test, max_pool_forward, .type = it->type, .batch = it->batch, .height = it->height,
-               .width = it->width, .channels = it->channels, .kernel = it->kernel,
-               .stride = it->stride, .padding = it->padding, .x = t->x, .y = t->y, .index = index);
-}
-
-static struct pool_tensors run(struct device_test *test, const struct pool_case *it)
-{
-    const struct pool_tensors t = {.x = make_x(test, it),
-                                   .y = device_test_zeros(test, it->type, y_count(it)),
-                                   .dy = device_test_random(test, it->type, y_count(it), 1, 2),
-                                   .add = device_test_random(test, it->type, y_count(it), 1, 3),
-                                   .dx = device_test_random(test, it->type, x_count(it), 1, 4),
-                                   .index =
-                                       device_test_zeros(test, TYPE_BF16, (y_count(it) + 1) / 2)};
-
-    forward(test, it, &t, t.index);
-    backward(test, it, &t);
+    DEVICE_QUEUE(test, max_pool_forward, &pool.forward);
+    DEVICE_QUEUE(test, max_pool_backward, &pool.backward);
     device_test_wait(test);
-    return t;
+    return pool;
 }
 
-/* The window of one element of y: check it, and add its gradient to that of x. */
-static void check_window(const struct pool_case *it, const struct pool_tensors *t, int64_t number,
-                         double *dx)
+/* The window of one element of y: check it, and return the index of its maximum in x. */
+static int64_t check_window(const struct pool_case *it, const struct pool *pool, int64_t number)
 {
     const int64_t c = number % it->channels, pixel = number / it->channels;
     const int64_t b = pixel / (down(it) * across(it));
@@ -116,18 +101,17 @@ static void check_window(const struct pool_case *it, const struct pool_tensors *
         if (row < 0 || row >= it->height || column < 0 || column >= it->width)
             continue;
         const int64_t at = ((b * it->height + row) * it->width + column) * it->channels + c;
-        const double x = device_test_value(it->type, t->x, at);
+        const double x = device_test_value(it->type, pool->forward.x, at);
         if (best < 0 || x > most || (isnan(x) && !isnan(most))) {
             best = i;
             most = x;
             place = at;
         }
     }
-    const double y = device_test_value(it->type, t->y, number);
+    const double y = device_test_value(it->type, pool->forward.y, number);
     assert_true(isnan(most) ? isnan(y) : y == most);
-    assert_int_equal(t->index[number], best);
-    dx[place] += device_test_value(it->type, t->dy, number);
-    dx[place] += it->add ? device_test_value(it->type, t->add, number) : 0;
+    assert_int_equal(pool->forward.index[number], best);
+    return place;
 }
 
 TEST_KERNELS(max_pool_is_right)
@@ -135,12 +119,14 @@ TEST_KERNELS(max_pool_is_right)
     for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
         const struct pool_case *it = &cases[i];
         DEVICE_TEST(test, 2);
-        const struct pool_tensors t = run(&test, it);
+        const struct pool pool = run(&test, it);
+        const double *dy = device_test_given(&test, pool.backward.dy);
+        const double *add = it->add ? device_test_given(&test, pool.backward.add) : NULL;
         double *dx = device_test_expected(&test, x_count(it));
         for (int64_t number = 0; number < y_count(it); number++)
-            check_window(it, &t, number, dx);
-        device_test_near("dx", it->type, t.dx, dx, x_count(it),
-                         1.01 * device_test_precision(it->type), it->type == TYPE_FP32 ? 20 : 0.01);
+            dx[check_window(it, &pool, number)] += dy[number] + (it->add ? add[number] : 0);
+        device_test_near(&test, "dx", pool.backward.dx, dx, 1.01 * device_test_precision(it->type),
+                         it->type == TYPE_FP32 ? 20 : 0.01);
     }
 }
 
@@ -148,12 +134,13 @@ TEST(evaluation_keeps_no_index)
 {
     const struct pool_case *it = &cases[0];
     DEVICE_TEST(test, 2);
-    const struct pool_tensors t = run(&test, it);
-    struct pool_tensors again = t;
+    const struct pool pool = run(&test, it);
+    struct max_pool_forward again = pool.forward;
     again.y = device_test_zeros(&test, it->type, y_count(it));
-    forward(&test, it, &again, NULL);
+    again.index = NULL;
+    DEVICE_QUEUE(&test, max_pool_forward, &again);
     device_test_wait(&test);
-    device_test_same("y", it->type, t.y, again.y, y_count(it));
+    device_test_same("y", it->type, pool.forward.y, again.y, y_count(it));
 }
 
 static void too_large(struct device_test *test)
@@ -172,11 +159,8 @@ static void check_transpose(enum data_type type, int64_t batch, int64_t rows, in
     const size_t size = type_size(type);
     DEVICE_TEST(test, 2);
     const char *x = device_test_random(&test, type, batch * rows * columns, 1, 1);
-    const char *y = device_test_zeros(&test, type, batch * rows * columns);
-    struct transpose args = {
-        .type = type, .batch = batch, .rows = rows, .columns = columns, .x = x};
-    memcpy(&args.y, &y, sizeof y);
-    test.device->backend->transpose(test.stream, &args);
+    char *y = device_test_zeros(&test, type, batch * rows * columns);
+    DEVICE_RUN(&test, transpose, type, batch, rows, columns, x, y);
     device_test_wait(&test);
     for (int64_t b = 0; b < batch; b++)
         for (int64_t r = 0; r < rows; r++)
@@ -224,22 +208,6 @@ static int64_t out_count(const struct upsample_case *it)
     return it->batch * it->channels * it->out_height * it->out_width;
 }
 
-static void upsample(struct device_test *test, const struct upsample_case *it, const void *x,
-                     void *y)
-{
-    DEVICE_RUN(test, upsample_forward, .type = it->type, .batch = it->batch,
-               .channels = it->channels, .height = it->height, .width = it->width,
-               .out_height = it->out_height, .out_width = it->out_width, .x = x, .y = y);
-}
-
-static void upsample_gradient(struct device_test *test, const struct upsample_case *it,
-                              const void *dy, void *dx)
-{
-    DEVICE_RUN(test, upsample_backward, .type = it->type, .batch = it->batch,
-               .channels = it->channels, .height = it->height, .width = it->width,
-               .out_height = it->out_height, .out_width = it->out_width, .dy = dy, .dx = dx);
-}
-
 /* Return the weight of input `at` in output `out`: 1 - distance of their positions, with the
  * positions of outputs limited to those of inputs. */
 static double weight_of(int64_t at, int64_t out, int64_t size, int64_t out_size)
@@ -250,7 +218,7 @@ static double weight_of(int64_t at, int64_t out, int64_t size, int64_t out_size)
 }
 
 /* Add the interpolation of `from` to sums or, if `back`, its transpose. */
-static void sums_add(const struct upsample_case *it, double *sums, const void *from, bool back)
+static void sums_add(const struct upsample_case *it, double *sums, const double *from, bool back)
 {
     for (int64_t y = 0; y < out_count(it); y++) {
         const int64_t column = y % it->out_width, row = y / it->out_width % it->out_height;
@@ -260,7 +228,7 @@ static void sums_add(const struct upsample_case *it, double *sums, const void *f
             const int64_t x = (sample * it->height * it->width + i) * it->channels + channel;
             const double weight = weight_of(i / it->width, row, it->height, it->out_height) *
                                   weight_of(i % it->width, column, it->width, it->out_width);
-            sums[back ? x : y] += weight * device_test_value(it->type, from, back ? y : x);
+            sums[back ? x : y] += weight * from[back ? y : x];
         }
     }
 }
@@ -278,8 +246,10 @@ static struct upsample_tensors run_upsample(struct device_test *test,
         .dy = device_test_random(test, it->type, out_count(it), 1, 2),
         .y = device_test_zeros(test, it->type, out_count(it)),
         .dx = device_test_random(test, it->type, in_count(it), 1, 3)};
-    upsample(test, it, t.x, t.y);
-    upsample_gradient(test, it, t.dy, t.dx);
+    DEVICE_RUN(test, upsample_forward, it->type, it->batch, it->channels, it->height, it->width,
+               it->out_height, it->out_width, t.x, t.y);
+    DEVICE_RUN(test, upsample_backward, it->type, it->batch, it->channels, it->height, it->width,
+               it->out_height, it->out_width, t.dy, t.dx);
     device_test_wait(test);
     return t;
 }
@@ -294,11 +264,10 @@ TEST_KERNELS(upsampling_is_right)
         DEVICE_TEST_AGAIN(&test, other, run_upsample(&other, it))
         double *expected = device_test_expected(&test, out_count(it));
         double *gradient = device_test_expected(&test, in_count(it));
-        sums_add(it, expected, t.x, false);
-        sums_add(it, gradient, t.dy, true);
-        device_test_near("y", it->type, t.y, expected, out_count(it), tolerance, 1);
-        device_test_near("dx", it->type, t.dx, gradient, in_count(it), tolerance,
-                         it->type == TYPE_FP32 ? 30 : 1e-3);
+        sums_add(it, expected, device_test_given(&test, t.x), false);
+        sums_add(it, gradient, device_test_given(&test, t.dy), true);
+        device_test_near(&test, "y", t.y, expected, tolerance, 1);
+        device_test_near(&test, "dx", t.dx, gradient, tolerance, it->type == TYPE_FP32 ? 30 : 1e-3);
     }
 }
 
@@ -309,13 +278,12 @@ TEST(upsampling_is_pytorchs)
     static const float from[] = {1, 4, 2, 8, 5, 7};
     static const double expected[] = {1,   2.875, 3.25, 2,   1.7, 3.2, 3.5, 2.5,   4.5,  4.5,
                                       4.5, 4.5,   7.3,  5.8, 5.5, 6.5, 8,   6.125, 5.75, 7};
-    const struct upsample_case it = {TYPE_FP32, 1, 1, 2, 3, 5, 4};
     DEVICE_TEST(test, 2);
-    const void *x = device_test_copy(&test, TYPE_FP32, from, 6);
     float *y = device_test_zeros(&test, TYPE_FP32, 20);
-    upsample(&test, &it, x, y);
+    DEVICE_RUN(&test, upsample_forward, TYPE_FP32, 1, 1, 2, 3, 5, 4,
+               device_test_copy(&test, TYPE_FP32, from, 6), y);
     device_test_wait(&test);
-    device_test_near("y", TYPE_FP32, y, expected, 20, 1e-6, 1);
+    device_test_near(&test, "y", y, expected, 1e-6, 1);
 }
 
 TEST_MAIN()

@@ -75,15 +75,10 @@ TEST(every_way_to_lie)
 {
     for (int way = 0; way < 16; way++) {
         const bool a = way & 1, b = way & 2, accumulate = way & 4, gaps = way & 8;
-        struct product p = {.m = 37,
-                            .n = 50,
-                            .k = 23,
-                            .a_transposed = a,
-                            .b_transposed = b,
-                            .accumulate = accumulate};
-        p.a_stride = (a ? p.m : p.k) + (gaps ? 5 : 0);
-        p.b_stride = (b ? p.k : p.n) + (gaps ? 3 : 0);
-        p.c_stride = p.n + (gaps ? 7 : 0);
+        struct product p = DEVICE_ARGS(
+            product, .m = 37, .n = 50, .k = 23, .a_transposed = a, .b_transposed = b,
+            .accumulate = accumulate, .a_stride = (a ? 37 : 23) + (gaps ? 5 : 0),
+            .b_stride = (b ? 23 : 50) + (gaps ? 3 : 0), .c_stride = 50 + (gaps ? 7 : 0));
         check(&p);
         if (product_multiplies_bf16()) {
             p.type = TYPE_BF16;
@@ -95,21 +90,10 @@ TEST(every_way_to_lie)
 TEST(other_sizes)
 {
     check(&(struct product){.m = 1, .n = 1, .k = 1, .a_stride = 1, .b_stride = 1, .c_stride = 1});
-    check(&(struct product){.m = 4,
-                            .n = 10,
-                            .k = 768,
-                            .a_stride = 768,
-                            .b_stride = 768,
-                            .c_stride = 10,
-                            .b_transposed = true});
-    check(&(struct product){.m = 300,
-                            .n = 272,
-                            .k = 260,
-                            .a_stride = 260,
-                            .b_stride = 1024,
-                            .c_stride = 272,
-                            .accumulate = true,
-                            .threads = 2});
+    check(&DEVICE_ARGS(product, .m = 4, .n = 10, .k = 768, .a_stride = 768, .b_stride = 768,
+                       .c_stride = 10, .b_transposed = true));
+    check(&DEVICE_ARGS(product, .m = 300, .n = 272, .k = 260, .a_stride = 260, .b_stride = 1024,
+                       .c_stride = 272, .accumulate = true, .threads = 2));
 }
 
 static int library_major = DNNL_VERSION_MAJOR;

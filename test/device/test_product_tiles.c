@@ -159,30 +159,21 @@ TEST(wide_layers)
 {
     enum { ROWS = 40, OUT = 100000, WIDER = TILE_PRODUCT_WIDEST };
     DEVICE_TEST(test, 2);
-    const struct device_backend *backend = test.device->backend;
     const uint16_t *x = device_test_random(&test, TYPE_BF16, ROWS, 1, 1);
     const uint16_t *dy = device_test_random(&test, TYPE_BF16, ROWS * WIDER, 1, 2);
     float *dweight = device_test_zeros(&test, TYPE_FP32, WIDER);
     float *dbias = device_test_zeros(&test, TYPE_FP32, WIDER);
-    struct linear_backward args = {.type = TYPE_BF16,
-                                   .rows = ROWS,
-                                   .in = 1,
-                                   .out = OUT,
-                                   .rows_per_sample = 1,
-                                   .x = x,
-                                   .dy = dy,
-                                   .dweight = dweight,
-                                   .dbias = dbias,
-                                   .overwrite = true};
     for (int wider = 0; wider < 2; wider++) {
-        args.out = wider ? WIDER : OUT;
+        const int64_t out = wider ? WIDER : OUT;
         calls_count(&test);
-        backend->linear_backward(test.stream, &args);
+        DEVICE_RUN(&test, linear_backward, .type = TYPE_BF16, .rows = ROWS, .in = 1, .out = out,
+                   .rows_per_sample = 1, .x = x, .dy = dy, .dweight = dweight, .dbias = dbias,
+                   .overwrite = true);
         assert_int_equal(calls > 0, !wider);
-        for (int64_t o = 0; o < args.out; o++) {
+        for (int64_t o = 0; o < out; o++) {
             double product = 0, sum = 0;
             for (int64_t r = 0; r < ROWS; r++) {
-                const double value = device_test_value(TYPE_BF16, dy, r * args.out + o);
+                const double value = device_test_value(TYPE_BF16, dy, r * out + o);
                 product += value * device_test_value(TYPE_BF16, x, r);
                 sum += value;
             }
@@ -199,34 +190,20 @@ TEST(layers_use_tiles)
     enum { ROWS = 70, IN = 100, OUT = 50, COUNT = ROWS * (IN + OUT) };
     uint16_t first[COUNT];
     for (int threads = 1; threads <= 3; threads++) {
-        struct device_test test;
-        device_test_open(&test, threads);
+        DEVICE_TEST(test, threads);
         calls_count(&test);
-        const struct linear_forward forward = {
-            .type = TYPE_BF16,
-            .rows = ROWS,
-            .in = IN,
-            .out = OUT,
-            .rows_per_sample = 1,
-            .x = device_test_random(&test, TYPE_BF16, ROWS * IN, 1, 1),
-            .weight = device_test_random(&test, TYPE_BF16, OUT * IN, 1, 2),
-            .y = device_test_zeros(&test, TYPE_BF16, COUNT)};
-        const struct linear_backward backward = {.type = TYPE_BF16,
-                                                 .rows = ROWS,
-                                                 .in = IN,
-                                                 .out = OUT,
-                                                 .rows_per_sample = 1,
-                                                 .weight = forward.weight,
-                                                 .dy = forward.y,
-                                                 .dx = (uint16_t *)forward.y + ROWS * OUT};
-        test.device->backend->linear_forward(test.stream, &forward);
+        const void *weight = device_test_random(&test, TYPE_BF16, OUT * IN, 1, 2);
+        uint16_t *y = device_test_zeros(&test, TYPE_BF16, COUNT);
+        DEVICE_RUN(&test, linear_forward, .type = TYPE_BF16, .rows = ROWS, .in = IN, .out = OUT,
+                   .rows_per_sample = 1, .x = device_test_random(&test, TYPE_BF16, ROWS * IN, 1, 1),
+                   .weight = weight, .y = y);
         const int of_forward = calls;
-        test.device->backend->linear_backward(test.stream, &backward);
+        DEVICE_RUN(&test, linear_backward, .type = TYPE_BF16, .rows = ROWS, .in = IN, .out = OUT,
+                   .rows_per_sample = 1, .weight = weight, .dy = y, .dx = y + ROWS * OUT);
         assert_true(of_forward > 0 && calls > of_forward);
         if (threads == 1)
-            memcpy(first, forward.y, sizeof first);
-        assert_memory_equal(first, forward.y, sizeof first);
-        device_test_close(&test);
+            memcpy(first, y, sizeof first);
+        assert_memory_equal(first, y, sizeof first);
     }
 }
 

@@ -6,10 +6,10 @@
 #include "device_test.h"
 #include "test.h"
 
-static void check_near(const char *what, enum data_type type, const void *tensor,
-                       const double *expected, int64_t count)
+static void check_near(struct device_test *test, const char *what, enum data_type type,
+                       const void *tensor, const double *expected)
 {
-    device_test_near(what, type, tensor, expected, count, device_test_rounding(type),
+    device_test_near(test, what, tensor, expected, device_test_rounding(type),
                      type == TYPE_FP32 ? 1 : 1e-3);
 }
 
@@ -25,12 +25,10 @@ static void check_patches(enum data_type type, int64_t batch, int64_t channels, 
     const void *images = device_test_random(&test, type, count, 1, 1);
     void *rows = device_test_random(&test, type, row_count, 1, 2);
     void *back = device_test_random(&test, type, count, 1, 3);
-    DEVICE_RUN(&test, patches_forward, .type = type, .batch = batch, .channels = channels,
-               .height = height, .width = width, .patch = patch, .first = first, .images = images,
-               .rows = rows);
-    DEVICE_RUN(&test, patches_backward, .type = type, .batch = batch, .channels = channels,
-               .height = height, .width = width, .patch = patch, .first = first, .rows = rows,
-               .images = back);
+    DEVICE_RUN(&test, patches_forward, type, batch, channels, height, width, patch, first, images,
+               rows);
+    DEVICE_RUN(&test, patches_backward, type, batch, channels, height, width, patch, first, rows,
+               back);
     device_test_wait(&test);
     for (int64_t i = 0; i < row_count; i++) {
         const int64_t sample = i / row_width / rows_per_sample, column = i % row_width;
@@ -78,111 +76,94 @@ enum { TOKEN_CASES = sizeof token_cases / sizeof token_cases[0], TOKEN_EMULATED 
 
 static void check_tokens_forward(enum data_type type, const struct tokens_case *it)
 {
-    int64_t classes = it->class_token ? 1 : 0, first = classes + it->registers;
-    int64_t patches = it->tokens - first, width = it->width;
+    const int64_t classes = it->class_token ? 1 : 0, first = classes + it->registers;
+    const int64_t patches = it->tokens - first, width = it->width;
     DEVICE_TEST(test, 2);
-    const void *rows = device_test_random(&test, type, it->batch * patches * width, 1, 1);
-    const void *class_token = device_test_random(&test, type, width, 1, 2);
-    const void *registers = device_test_random(&test, type, it->registers * width, 1, 7);
-    const void *position =
-        device_test_random(&test, type, (it->tokens - it->unplaced) * width, 1, 3);
-    void *x = device_test_zeros(&test, type, it->batch * it->tokens * width);
+    const struct tokens_forward args =
+        DEVICE_ARGS(tokens_forward, type, it->batch, it->tokens, width, it->registers, it->unplaced,
+                    device_test_random(&test, type, it->batch * patches * width, 1, 1),
+                    it->class_token ? device_test_random(&test, type, width, 1, 2) : NULL,
+                    device_test_random(&test, type, it->registers * width, 1, 7),
+                    device_test_random(&test, type, (it->tokens - it->unplaced) * width, 1, 3),
+                    device_test_zeros(&test, type, it->batch * it->tokens * width));
     double *expected = device_test_expected(&test, it->batch * it->tokens * width);
-    DEVICE_RUN(&test, tokens_forward, .type = type, .batch = it->batch, .tokens = it->tokens,
-               .width = width, .registers = it->registers, .unplaced = it->unplaced,
-               .patches = rows, .class_token = it->class_token ? class_token : NULL,
-               .register_tokens = registers, .position = position, .x = x);
+    DEVICE_QUEUE(&test, tokens_forward, &args);
     device_test_wait(&test);
     for (int64_t i = 0; i < it->batch * it->tokens * width; i++) {
-        int64_t sample = i / width / it->tokens, token = i / width % it->tokens, j = i % width;
+        const int64_t sample = i / width / it->tokens, token = i / width % it->tokens;
+        const int64_t j = i % width;
         if (token < classes)
-            expected[i] = device_test_value(type, class_token, j);
+            expected[i] = device_test_value(type, args.class_token, j);
         else if (token < first)
-            expected[i] = device_test_value(type, registers, (token - classes) * width + j);
-        else
             expected[i] =
-                device_test_value(type, rows, (sample * patches + token - first) * width + j);
+                device_test_value(type, args.register_tokens, (token - classes) * width + j);
+        else
+            expected[i] = device_test_value(type, args.patches,
+                                            (sample * patches + token - first) * width + j);
         if (token >= it->unplaced)
-            expected[i] += device_test_value(type, position, (token - it->unplaced) * width + j);
+            expected[i] +=
+                device_test_value(type, args.position, (token - it->unplaced) * width + j);
     }
-    check_near("x", type, x, expected, it->batch * it->tokens * width);
+    check_near(&test, "x", type, args.x, expected);
 }
 
-struct tokens_gradients {
-    const void *dx;
-    void *dpatches;
-    float *dclass_token, *dregisters, *dposition;
-};
-
-static struct tokens_gradients run_tokens_backward(struct device_test *test, enum data_type type,
-                                                   const struct tokens_case *it, bool parameters)
+static struct tokens_backward run_tokens_backward(struct device_test *test, enum data_type type,
+                                                  const struct tokens_case *it, bool parameters)
 {
-    int64_t patches = it->tokens - it->registers - (it->class_token ? 1 : 0), width = it->width;
-    const bool overwrite = it->batch % 2 == 1;
-    struct tokens_gradients g = {
-        .dx = device_test_random(test, type, it->batch * it->tokens * width, 1, 4),
-        .dpatches = device_test_zeros(test, type, it->batch * patches * width),
-        .dclass_token =
-            device_test_gradient(test, overwrite && parameters && it->class_token, width, 5),
-        .dregisters = device_test_gradient(test, overwrite && parameters, it->registers * width, 8),
-        .dposition = device_test_gradient(test, overwrite && parameters, it->tokens * width, 6),
-    };
-    DEVICE_RUN(test, tokens_backward, .type = type, .batch = it->batch, .tokens = it->tokens,
-               .width = width, .registers = it->registers, .unplaced = it->unplaced,
-               .class_token = it->class_token, .dx = g.dx, .dpatches = g.dpatches,
-               .dclass_token = parameters ? g.dclass_token : NULL,
-               .dregister_tokens = parameters ? g.dregisters : NULL,
-               .dposition = parameters ? g.dposition : NULL, .overwrite = overwrite);
+    const int64_t width = it->width, classes = it->class_token ? 1 : 0;
+    const int64_t patches = it->tokens - it->registers - classes;
+    const bool overwrite = it->batch % 2 == 1, written = overwrite && parameters;
+    struct tokens_backward args = DEVICE_ARGS(
+        tokens_backward, type, it->batch, it->tokens, width, it->registers, it->unplaced,
+        it->class_token, device_test_random(test, type, it->batch * it->tokens * width, 1, 4),
+        device_test_zeros(test, type, it->batch * patches * width), NULL, NULL, NULL, overwrite);
+    if (parameters) {
+        args.dclass_token = device_test_gradient(test, written && it->class_token, width, 5);
+        args.dregister_tokens = device_test_gradient(test, written, it->registers * width, 8);
+        args.dposition =
+            device_test_gradient(test, written, (it->tokens - it->unplaced) * width, 6);
+    }
+    DEVICE_QUEUE(test, tokens_backward, &args);
     device_test_wait(test);
-    return g;
+    return args;
 }
 
-/* Gradients accumulated before, from the same seeds, plus the sum over samples. */
-static void check_sum(enum data_type type, const struct tokens_case *it, const void *dx,
-                      int64_t token, const float *before, const float *after)
+/* Compare the gradient of tokens first..first + count - 1 with what it was given plus the sum over
+ * samples. */
+static void check_sums(struct device_test *test, const struct tokens_backward *args, int64_t first,
+                       int64_t count, const float *gradient)
 {
-    for (int64_t j = 0; j < it->width; j++) {
-        double sum = (double)before[j];
-        for (int64_t b = 0; b < it->batch; b++)
-            sum += device_test_value(type, dx, (b * it->tokens + token) * it->width + j);
-        assert_true(fabs((double)after[j] - sum) <= 1e-6 * (1 + (double)it->batch));
+    const double *dx = device_test_given(test, args->dx);
+    const double *before = device_test_given(test, gradient);
+    for (int64_t i = 0; i < count * args->width; i++) {
+        double sum = before[i];
+        for (int64_t b = 0; b < args->batch; b++)
+            sum += dx[(b * args->tokens + first) * args->width + i];
+        assert_true(fabs((double)gradient[i] - sum) <= 1e-6 * (1 + (double)args->batch));
     }
 }
 
 static void check_tokens_backward(enum data_type type, const struct tokens_case *it)
 {
-    int64_t classes = it->class_token ? 1 : 0, first = classes + it->registers;
-    int64_t patches = it->tokens - first, width = it->width;
-    const bool overwrite = it->batch % 2 == 1;
+    const int64_t classes = it->class_token ? 1 : 0, first = classes + it->registers;
+    const int64_t patches = it->tokens - first, width = it->width;
     DEVICE_TEST(test, 1);
-    const struct tokens_gradients g = run_tokens_backward(&test, type, it, true);
+    const struct tokens_backward args = run_tokens_backward(&test, type, it, true);
     DEVICE_TEST_AGAIN(&test, other, run_tokens_backward(&other, type, it, true))
-    const struct tokens_gradients frozen = run_tokens_backward(&test, type, it, false);
-    const float *class_before = device_test_before(&test, overwrite, width, 5);
-    const float *registers_before = device_test_before(&test, overwrite, it->registers * width, 8);
-    const float *position_before = device_test_before(&test, overwrite, it->tokens * width, 6);
+    const struct tokens_backward frozen = run_tokens_backward(&test, type, it, false);
     for (int64_t i = 0; i < it->batch * patches * width; i++) {
-        int64_t row = i / width, from = row / patches * it->tokens + row % patches + first;
-        assert_true(device_test_value(type, g.dpatches, i) ==
-                    device_test_value(type, g.dx, from * width + i % width));
+        const int64_t row = i / width, from = row / patches * it->tokens + row % patches + first;
+        assert_true(device_test_value(type, args.dpatches, i) ==
+                    device_test_value(type, args.dx, from * width + i % width));
     }
-    for (int64_t row = 0; row < it->tokens - it->unplaced; row++)
-        check_sum(type, it, g.dx, it->unplaced + row, position_before + row * width,
-                  g.dposition + row * width);
-    for (int64_t row = 0; row < it->registers; row++)
-        check_sum(type, it, g.dx, classes + row, registers_before + row * width,
-                  g.dregisters + row * width);
+    check_sums(&test, &args, it->unplaced, it->tokens - it->unplaced, args.dposition);
+    check_sums(&test, &args, classes, it->registers, args.dregister_tokens);
     if (it->class_token)
-        check_sum(type, it, g.dx, 0, class_before, g.dclass_token);
+        check_sums(&test, &args, 0, 1, args.dclass_token);
     else
-        device_test_same("no class token", TYPE_FP32, frozen.dclass_token, g.dclass_token, width);
-    device_test_same("frozen", TYPE_FP32, frozen.dposition,
-                     device_test_random(&test, TYPE_FP32, it->tokens * width, 1, 6),
-                     it->tokens * width);
-    device_test_same("frozen", TYPE_FP32, frozen.dregisters,
-                     device_test_random(&test, TYPE_FP32, it->registers * width, 1, 8),
-                     it->registers * width);
-    device_test_same("dpatches", type, frozen.dpatches, g.dpatches, it->batch * patches * width);
+        device_test_near(&test, "no class token", args.dclass_token,
+                         device_test_given(&test, args.dclass_token), 0, 0);
+    device_test_same("dpatches", type, frozen.dpatches, args.dpatches, it->batch * patches * width);
 }
 
 TEST_KERNELS(tokens_are_right)
@@ -224,7 +205,7 @@ static void check_pool(enum data_type type, const struct pool_case *it)
             expected[i] +=
                 device_test_value(type, x, (i / width * it->tokens + token) * width + i % width) /
                 (double)(end - begin);
-    check_near("y", type, y, expected, it->batch * width);
+    check_near(&test, "y", type, y, expected);
     for (int64_t i = 0; i < count; i++) {
         int64_t token = i / width % it->tokens, sample = i / width / it->tokens;
         expected[i] =
@@ -232,7 +213,7 @@ static void check_pool(enum data_type type, const struct pool_case *it)
                 ? 0
                 : device_test_value(type, dy, sample * width + i % width) / (double)(end - begin);
     }
-    check_near("dx", type, dx, expected, count);
+    check_near(&test, "dx", type, dx, expected);
 }
 
 TEST_KERNELS(pooling_is_right)
@@ -250,27 +231,25 @@ static void check_glu(enum data_type type, int64_t rows, int64_t width, bool in_
     const int64_t count = rows * width;
     DEVICE_TEST(test, 2);
     void *x = device_test_random(&test, type, 2 * count, 3, 1);
-    void *given = device_test_random(&test, type, 2 * count, 3, 1);
+    const double *given = device_test_given(&test, x);
     void *dy = device_test_random(&test, type, count, 1, 2);
     void *y = device_test_random(&test, type, count, 1, 3);
     void *dx = in_place ? x : device_test_random(&test, type, 2 * count, 1, 4);
     double *expected = device_test_expected(&test, count);
     double *slope = device_test_expected(&test, 2 * count);
-    DEVICE_RUN(&test, glu_forward, .type = type, .rows = rows, .width = width, .x = x, .y = y);
-    DEVICE_RUN(&test, glu_backward, .type = type, .rows = rows, .width = width, .x = x, .dy = dy,
-               .dx = dx);
+    DEVICE_RUN(&test, glu_forward, type, rows, width, x, y);
+    DEVICE_RUN(&test, glu_backward, type, rows, width, x, dy, dx);
     device_test_wait(&test);
     for (int64_t i = 0; i < count; i++) {
         const int64_t at = i / width * 2 * width + i % width;
-        const double a = device_test_value(type, given, at), s = 1 / (1 + exp(-a));
-        const double b = device_test_value(type, given, at + width);
+        const double a = given[at], s = 1 / (1 + exp(-a)), b = given[at + width];
         const double g = device_test_value(type, dy, i);
         expected[i] = a * s * b;
         slope[at] = g * b * s * (1 + a * (1 - s));
         slope[at + width] = g * a * s;
     }
-    device_test_near("y", type, y, expected, count, tolerance, 1);
-    device_test_near("dx", type, dx, slope, 2 * count, tolerance, 1);
+    device_test_near(&test, "y", y, expected, tolerance, 1);
+    device_test_near(&test, "dx", dx, slope, tolerance, 1);
 }
 
 TEST_KERNELS(swiglu_is_right)
@@ -291,7 +270,7 @@ static void check_rotary(enum data_type type, int64_t batch, const int64_t *size
     const int64_t count = batch * tokens * 3 * heads * width, half = width / 2;
     DEVICE_TEST(test, 2);
     void *qkv = device_test_random(&test, type, count, 3, 1);
-    void *given = device_test_random(&test, type, count, 3, 1);
+    const double *given = device_test_given(&test, qkv);
     double *expected = device_test_expected(&test, count);
     DEVICE_RUN(&test, rotary, .type = type, .batch = batch, .tokens = tokens,
                .grid = {size[1], size[2]}, .heads = heads, .head_dim = width, .temperature = 100,
@@ -301,17 +280,17 @@ static void check_rotary(enum data_type type, int64_t batch, const int64_t *size
         const int64_t row = e / (heads * width), i = e % width % half, quarter = half / 2;
         const int64_t patch = row / 3 % tokens - (tokens - patches);
         const bool second = e % width >= half;
-        expected[e] = device_test_value(type, given, e);
+        expected[e] = given[e];
         if (row % 3 == 2 || patch < 0)
             continue;
         const int axis = i >= quarter;
         const double place = (double)(axis == 0 ? patch / size[2] : patch % size[2]);
         const double angle = 2 * acos(-1) * ((2 * place + 1) / (double)size[1 + axis] - 1) *
                              pow(100, -(double)(i % quarter) / (double)quarter);
-        const double other = device_test_value(type, given, second ? e - half : e + half);
+        const double other = given[second ? e - half : e + half];
         expected[e] = expected[e] * cos(angle) + (second != inverse ? 1 : -1) * sin(angle) * other;
     }
-    device_test_near("qkv", type, qkv, expected, count, tolerance, 1);
+    device_test_near(&test, "qkv", qkv, expected, tolerance, 1);
 }
 
 TEST_KERNELS(rotation_is_right)
@@ -350,58 +329,43 @@ static const struct scale_case scale_cases[] = {
 
 enum { SCALE_CASES = sizeof scale_cases / sizeof scale_cases[0], SCALE_EMULATED = 7 };
 
-struct scale_tensors {
-    void *pre, *dy, *scale, *dx;
-    float *dscale;
-    struct dropout dropout, drop_path;
-};
-
-static struct scale_tensors run_scale(struct device_test *test, const struct scale_case *it)
+static struct scale_backward run_scale(struct device_test *test, const struct scale_case *it)
 {
     const int64_t rows = it->samples * it->rows_per_sample, count = rows * it->width;
-    struct scale_tensors t = {
-        .pre = device_test_random(test, it->type, count, 1, 1),
-        .dy = device_test_random(test, it->type, count, 1, 2),
-        .scale = device_test_random(test, it->type, it->width, 1, 3),
-        .dx = device_test_random(test, it->type, count, 1, 2),
-        .dscale = device_test_gradient(test, it->overwrite && rows > 0, it->width, 4),
-        .dropout = device_test_drops(test, it->dropout, 7),
-        .drop_path = device_test_drops(test, it->drop_path, 8)};
-    DEVICE_RUN(test, scale_backward, .type = it->type, .rows = rows, .width = it->width,
-               .rows_per_sample = it->rows_per_sample, .pre = t.pre,
-               .dy = it->in_place ? t.dx : t.dy, .scale = t.scale, .dx = t.dx,
-               .dscale = it->frozen ? NULL : t.dscale, .overwrite = it->overwrite,
-               .dropout = t.dropout, .drop_path = t.drop_path);
+    void *dx = device_test_random(test, it->type, count, 1, 2);
+    const struct scale_backward args = DEVICE_ARGS(
+        scale_backward, it->type, rows, it->width, it->rows_per_sample,
+        device_test_random(test, it->type, count, 1, 1),
+        it->in_place ? dx : device_test_random(test, it->type, count, 1, 2),
+        device_test_random(test, it->type, it->width, 1, 3), dx,
+        it->frozen ? NULL : device_test_gradient(test, it->overwrite && rows > 0, it->width, 4),
+        it->overwrite, device_test_drops(test, it->dropout, 7),
+        device_test_drops(test, it->drop_path, 8));
+    DEVICE_QUEUE(test, scale_backward, &args);
     device_test_wait(test);
-    return t;
+    return args;
 }
 
 static void check_scale(const struct scale_case *it)
 {
-    const int64_t rows = it->samples * it->rows_per_sample, count = rows * it->width;
+    const int64_t width = it->width, count = it->samples * it->rows_per_sample * width;
     const double tolerance = device_test_rounding(it->type);
     DEVICE_TEST(test, 1);
-    const struct scale_tensors t = run_scale(&test, it);
+    const struct scale_backward args = run_scale(&test, it);
     DEVICE_TEST_AGAIN(&test, other, run_scale(&other, it))
-    const float *before = device_test_before(&test, it->overwrite && rows > 0, it->width, 4);
+    const double *dy = device_test_given(&test, args.dy), *pre = device_test_given(&test, args.pre);
     double *dx = device_test_expected(&test, count);
-    double *dscale = device_test_expected(&test, it->width);
-    for (int64_t j = 0; j < it->width; j++)
-        dscale[j] = (double)before[j];
+    double *products = device_test_expected(&test, count);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t row = i / it->width, column = i % it->width;
-        const int64_t sample = row / it->rows_per_sample;
+        const int64_t row = i / width, column = i % width, sample = row / it->rows_per_sample;
         const double g =
-            device_test_value(it->type, t.dy, i) *
-            device_test_dropout_at(&t.dropout, it->rows_per_sample, row, column, it->width) *
-            device_test_drop_path(&t.drop_path, sample);
-        dx[i] = g * device_test_value(it->type, t.scale, column);
-        if (!it->frozen)
-            dscale[column] += g * device_test_value(it->type, t.pre, i);
+            dy[i] * device_test_dropout_at(&args.dropout, it->rows_per_sample, row, column, width) *
+            device_test_drop_path(&args.drop_path, sample);
+        dx[i] = g * device_test_value(it->type, args.scale, column);
+        products[i] = g * pre[i];
     }
-    device_test_near("dx", it->type, t.dx, dx, count, tolerance, 1e-6 / tolerance);
-    device_test_near("dscale", TYPE_FP32, t.dscale, dscale, it->width, 1e-6,
-                     sqrt((double)rows + 1));
+    device_test_near(&test, "dx", args.dx, dx, tolerance, 1e-6 / tolerance);
+    device_test_column_sums(&test, "dscale", products, args.rows, width, args.dscale, 1e-6);
 }
 
 TEST_KERNELS(layer_scales_are_right)

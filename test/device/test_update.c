@@ -93,28 +93,17 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
     struct step_params *params = device_test_params(&test, 0, 0, it->rate, 0);
     params->beta1 = it->beta1;
     params->momentum = it->momentum;
-    struct update args = {.rule = it->rule,
-                          .beta2 = it->beta2,
-                          .alpha = it->beta2,
-                          .epsilon = it->epsilon,
-                          .max_norm = it->max_norm,
-                          .trust = it->trust,
-                          .trust_clip = it->trust_clip,
-                          .nesterov = it->nesterov,
-                          .params = params};
-    args.count = PADDED;
-    args.weights = weights;
-    args.gradient = gradient;
-    args.moment1 = it->moment1 ? device_test_zeros(&test, TYPE_FP32, PADDED) : NULL;
-    args.moment2 = it->moment2 ? device_test_zeros(&test, TYPE_FP32, PADDED) : NULL;
-    args.average = device_test_zeros(&test, TYPE_FP32, PADDED);
-    args.copy = device_test_zeros(&test, TYPE_BF16, PADDED);
-    args.copy_type = TYPE_BF16;
-    args.segments = segments;
-    args.segment_count = 2;
-    args.average_decay = 0.75;
-    args.norm_squared = norm_squared;
-    args.norms = device_test_zeros(&test, TYPE_FP32, NORM_FLOATS);
+    const struct update args = DEVICE_ARGS(
+        update, .rule = it->rule, .beta2 = it->beta2, .alpha = it->beta2, .epsilon = it->epsilon,
+        .max_norm = it->max_norm, .trust = it->trust, .trust_clip = it->trust_clip,
+        .nesterov = it->nesterov, .params = params, .count = PADDED, .weights = weights,
+        .gradient = gradient,
+        .moment1 = it->moment1 ? device_test_zeros(&test, TYPE_FP32, PADDED) : NULL,
+        .moment2 = it->moment2 ? device_test_zeros(&test, TYPE_FP32, PADDED) : NULL,
+        .average = device_test_zeros(&test, TYPE_FP32, PADDED),
+        .copy = device_test_zeros(&test, TYPE_BF16, PADDED), .copy_type = TYPE_BF16,
+        .segments = segments, .segment_count = 2, .average_decay = 0.75,
+        .norm_squared = norm_squared, .norms = device_test_zeros(&test, TYPE_FP32, NORM_FLOATS));
     for (int i = 0; i < COUNT; i++)
         weights[padded_index(i)] = args.average[padded_index(i)] = start[i];
     for (int i = 0; i < COUNT; i++)
@@ -126,12 +115,12 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
             &test, device_test_copy(&test, TYPE_FP32, gradients + step * COUNT, COUNT), COUNT);
         params->update = step + 1;
         measure(&test, args);
-        test.device->backend->update(test.stream, &args);
+        DEVICE_QUEUE(&test, update, &args);
         device_test_wait(&test);
         for (int i = 0; i < COUNT; i++) {
             const double truth = expected[step * COUNT + i];
             average[i] = 0.75 * average[i] + 0.25 * truth;
-            device_test_near(it->name, TYPE_FP32, weights + padded_index(i), &truth, 1, 1e-6, 1);
+            assert_true(fabs((double)weights[padded_index(i)] - truth) <= 1e-6 * (1 + fabs(truth)));
             assert_true(fabs((double)args.average[padded_index(i)] - average[i]) <= 2e-6);
         }
     }
@@ -156,19 +145,14 @@ static struct update adamw_of(struct device_test *test, int64_t count, enum data
 {
     struct step_params *params = device_test_params(test, 0, 0, 0.01, 3);
     params->beta1 = 0.9;
-    return (struct update){.rule = UPDATE_ADAMW,
-                           .count = count,
-                           .weights = device_test_random(test, TYPE_FP32, count, 1, 1),
-                           .gradient = device_test_random(test, TYPE_FP32, count, 1, 2),
-                           .moment1 = device_test_random(test, TYPE_FP32, count, 0.1, 3),
-                           .moment2 = device_test_zeros(test, TYPE_FP32, count),
-                           .average = device_test_random(test, TYPE_FP32, count, 1, 4),
-                           .copy = device_test_zeros(test, copy_type, count),
-                           .copy_type = copy_type,
-                           .params = params,
-                           .beta2 = 0.99,
-                           .epsilon = 1e-8,
-                           .average_decay = 0.9};
+    return DEVICE_ARGS(update, .rule = UPDATE_ADAMW, .count = count,
+                       .weights = device_test_random(test, TYPE_FP32, count, 1, 1),
+                       .gradient = device_test_random(test, TYPE_FP32, count, 1, 2),
+                       .moment1 = device_test_random(test, TYPE_FP32, count, 0.1, 3),
+                       .moment2 = device_test_zeros(test, TYPE_FP32, count),
+                       .average = device_test_random(test, TYPE_FP32, count, 1, 4),
+                       .copy = device_test_zeros(test, copy_type, count), .copy_type = copy_type,
+                       .params = params, .beta2 = 0.99, .epsilon = 1e-8, .average_decay = 0.9);
 }
 
 /* Wait and compare everything that an update writes. */
@@ -198,7 +182,7 @@ static void update_many(struct device_test *test)
     struct update args = adamw_of(test, MANY, TYPE_FP16);
     args.segments = segments;
     args.segment_count = 2;
-    test->device->backend->update(test->stream, &args);
+    DEVICE_QUEUE(test, update, &args);
     norm_squared_of(test, args.weights, MANY);
 }
 
@@ -297,11 +281,11 @@ TEST(segments_are_updated_each_for_itself)
     struct update each = adamw_of(&test, ELEMENTS, TYPE_BF16);
     all.segments = segments;
     all.segment_count = SEGMENTS;
-    test.device->backend->update(test.stream, &all);
+    DEVICE_QUEUE(&test, update, &all);
     each.segment_count = 1;
     for (int i = 0; i < SEGMENTS; i++) {
         each.segments = &segments[i];
-        test.device->backend->update(test.stream, &each);
+        DEVICE_QUEUE(&test, update, &each);
     }
     check_equal(&test, &all, &each);
     for (int i = 0, s = 0; i < ELEMENTS; i++) {
@@ -348,7 +332,7 @@ TEST(chained_buffers_are_updated_like_single_ones)
         const struct update part = chain_part(&single, i, EACH);
         chain[i] = chain_part(&together, i, EACH);
         chain[i].next = i + 1 < CHAIN ? &chain[i + 1] : NULL;
-        test.device->backend->update(test.stream, &part);
+        DEVICE_QUEUE(&test, update, &part);
     }
     test.device->backend->update(test.stream, chain);
     check_equal(&test, &together, &single);
@@ -381,7 +365,7 @@ TEST(some_updates_change_nothing)
         args.norm_squared = device_test_number(&test, idle[i].norm_squared);
         args.max_norm = idle[i].max_norm;
         args.count = idle[i].count;
-        test.device->backend->update(test.stream, &args);
+        DEVICE_QUEUE(&test, update, &args);
         args.count = ALL;
         check_unchanged(&test, &args);
     }
@@ -409,7 +393,7 @@ TEST(running_statistics_follow)
     args.norm_squared = device_test_number(&test, 1e12);
     args.max_norm = 1;
     args.scaler = scaler_of(&test, (struct loss_scaler){.scale = 1024});
-    test.device->backend->update(test.stream, &args);
+    DEVICE_QUEUE(&test, update, &args);
     device_test_wait(&test);
     const uint16_t *copy = args.copy;
     for (int i = FROM; i < TO; i++) {
@@ -426,7 +410,7 @@ TEST(running_statistics_follow)
     before.segments = segments;
     before.segment_count = 3;
     before.norm_squared = device_test_number(&test, INFINITY);
-    test.device->backend->update(test.stream, &before);
+    DEVICE_QUEUE(&test, update, &before);
     check_unchanged(&test, &before);
 }
 
@@ -467,8 +451,8 @@ TEST(factors_of_the_gradient_are_divided_out)
         } else {
             other.counted = device_test_number(&test, factors[i / 2].counted);
         }
-        test.device->backend->update(test.stream, &plain);
-        test.device->backend->update(test.stream, &other);
+        DEVICE_QUEUE(&test, update, &plain);
+        DEVICE_QUEUE(&test, update, &other);
         check_equal(&test, &other, &plain);
     }
 }
@@ -545,8 +529,8 @@ TEST(scaling_is_pytorchs)
         assert_true(scaler->scale == scales[step]);
         /* fp32 deviates from PyTorch's double by one rounding per step. */
         if ((step + 1) % every == 0)
-            device_test_near("weights", TYPE_FP32, weights, expected + step / every * WEIGHTS,
-                             WEIGHTS, 2e-6 + 2e-8 * (double)step, 1);
+            device_test_near(&test, "weights", weights, expected + step / every * WEIGHTS,
+                             2e-6 + 2e-8 * (double)step, 1);
     }
     vector_file_close(file);
 }
@@ -558,7 +542,7 @@ static void adam_without(struct device_test *test, bool moment1)
         args.moment1 = NULL;
     else
         args.moment2 = NULL;
-    test->device->backend->update(test->stream, &args);
+    DEVICE_QUEUE(test, update, &args);
 }
 
 static void adam_without_moment1(struct device_test *test)
@@ -602,9 +586,12 @@ static void check_muon(enum data_type type, bool nesterov)
     DEVICE_TEST(test, 1);
     double *norm_squared = device_test_number(&test, 16);
     struct update muon = adamw_of(&test, ELEMENTS, type), adamw = adamw_of(&test, ELEMENTS, type);
+    const double *weights_given = device_test_given(&test, muon.weights);
+    const double *moment_given = device_test_given(&test, muon.moment1);
+    const double *average_given = device_test_given(&test, muon.average);
     float *zeros = device_test_zeros(&test, TYPE_FP32, ELEMENTS);
     float *direction = device_test_zeros(&test, TYPE_FP32, MATRIX);
-    float weights[MATRIX], moment[MATRIX], averages[MATRIX];
+    float weights[MATRIX], moment[MATRIX];
     muon.rule = UPDATE_MUON;
     muon.direction = device_test_zeros(&test, directions, ELEMENTS);
     muon.segments = segments;
@@ -615,19 +602,14 @@ static void check_muon(enum data_type type, bool nesterov)
     adamw.segments = &segments[1];
     adamw.segment_count = 1;
     ((struct step_params *)(uintptr_t)muon.params)->momentum = 0.75;
-    for (int i = 0; i < MATRIX; i++) {
-        weights[i] = muon.weights[i];
-        moment[i] = muon.moment1[i];
-        averages[i] = muon.average[i];
-    }
-    test.device->backend->update(test.stream, &muon);
-    test.device->backend->update(test.stream, &adamw);
+    DEVICE_QUEUE(&test, update, &muon);
+    DEVICE_QUEUE(&test, update, &adamw);
     test.device->backend->convert(test.stream, TYPE_FP32, direction, directions, muon.direction,
                                   MATRIX);
     device_test_wait(&test);
     for (int i = 0; i < MATRIX; i++) {
         double added = 0.25 * 0.5 * (double)muon.gradient[i];
-        double expected = 0.75 * (double)moment[i] + added;
+        double expected = 0.75 * moment_given[i] + added;
         assert_true(fabs((double)muon.moment1[i] - expected) < 1e-6);
         expected = nesterov ? 0.75 * expected + added : expected;
         assert_true(fabs((double)direction[i] - expected) <
@@ -640,12 +622,12 @@ static void check_muon(enum data_type type, bool nesterov)
     device_test_same("average", TYPE_FP32, muon.average, adamw.average, ELEMENTS);
     device_test_same("copy", type, muon.copy, adamw.copy, ELEMENTS);
     muon.rule = UPDATE_MUON_APPLY;
-    test.device->backend->update(test.stream, &muon);
+    DEVICE_QUEUE(&test, update, &muon);
     device_test_wait(&test);
     for (int i = 0; i < MATRIX; i++) {
-        double expected = (double)weights[i] * (1 - 0.005 * 0.1) - 0.005 * (double)direction[i];
+        double expected = weights_given[i] * (1 - 0.005 * 0.1) - 0.005 * (double)direction[i];
         assert_true(fabs((double)muon.weights[i] - expected) < 1e-6);
-        expected = 0.9 * (double)averages[i] + 0.1 * expected;
+        expected = 0.9 * average_given[i] + 0.1 * expected;
         assert_true(fabs((double)muon.average[i] - expected) < 1e-6);
     }
     device_test_same("weights", TYPE_FP32, muon.weights + MATRIX, adamw.weights + MATRIX, REST);
@@ -654,9 +636,9 @@ static void check_muon(enum data_type type, bool nesterov)
     memcpy(weights, muon.weights, sizeof weights);
     memcpy(moment, muon.moment1, sizeof moment);
     *norm_squared = INFINITY;
-    test.device->backend->update(test.stream, &muon);
+    DEVICE_QUEUE(&test, update, &muon);
     muon.rule = UPDATE_MUON;
-    test.device->backend->update(test.stream, &muon);
+    DEVICE_QUEUE(&test, update, &muon);
     device_test_wait(&test);
     assert_memory_equal(weights, muon.weights, sizeof weights);
     assert_memory_equal(moment, muon.moment1, sizeof moment);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
 /* Whole models in grains (device/grains.h). Logits and gradients have the same bits in one pass and
  * in several passes, whose gradients are added in the order of core/tree.h. They equal those
  * without grains up to rounding. */
@@ -79,7 +80,7 @@ static void check(struct vit_shape shape, enum data_type type)
     struct result once = run(&shape, type, GRAIN, (const int[]){GRAINS});
     struct result plain = run(&shape, type, 0, (const int[]){GRAINS});
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < device_test_cases(3, 1); i++) {
         struct result other = run(&shape, type, GRAIN, layouts[i]);
         device_test_same("logits", TYPE_FP32, once.logits, other.logits, once.logit_count);
         device_test_same("gradient", TYPE_FP32, once.gradient[0], other.gradient[0], once.count);
@@ -93,21 +94,23 @@ static void check(struct vit_shape shape, enum data_type type)
 
 TEST(models_in_fp32)
 {
-    for (int i = 0; i < SHAPE_KINDS; i++)
+    for (int i = 0; i < device_test_cases(SHAPE_KINDS, 0); i++)
         if (i != SHAPE_MAP)
             check(vit_fixture_shape_of((enum vit_fixture_kind)i, 2), TYPE_FP32);
 }
 
 TEST(attention_pools)
 {
-    check(vit_fixture_shape_of(SHAPE_MAP, 1), TYPE_FP32);
-    check(vit_fixture_shape_of(SHAPE_MAP, 1), TYPE_BF16);
+    for (int type = 0; type < device_test_cases(2, 0); type++)
+        check(vit_fixture_shape_of(SHAPE_MAP, 1), (enum data_type)type);
 }
 
 TEST(models_in_halves)
 {
-    check(vit_fixture_shape_of(SHAPE_PARTS, 2), TYPE_BF16);
-    check(vit_fixture_shape_of(SHAPE_ROTARY, 2), TYPE_FP16);
+    static const enum vit_fixture_kind kinds[] = {SHAPE_PARTS, SHAPE_ROTARY};
+    const int count = device_test_cases(2, 1);
+    for (int i = 0; i < count; i++)
+        check(vit_fixture_shape_of(kinds[i], count), i == 0 ? TYPE_BF16 : TYPE_FP16);
 }
 
 TEST_MAIN()

@@ -97,8 +97,10 @@ void device_test_close(struct device_test *test)
 {
     const struct device_backend *backend = test->device->backend;
     device_test_wait(test);
-    for (int i = 0; i < test->tensor_count; i++)
-        backend->release_pinned(test->device, test->tensors[i]);
+    for (int i = 0; i < test->tensor_count; i++) {
+        backend->release_pinned(test->device, test->tensors[i].memory);
+        free(test->tensors[i].given);
+    }
     for (int i = 0; i < test->expected_count; i++)
         free(test->expected[i]);
     backend->stream_close(test->stream);
@@ -118,9 +120,12 @@ void device_test_adopt(struct device_test *test, const struct device_test *from)
 
 void device_test_equal(const struct device_test *a, const struct device_test *b)
 {
-    for (int i = 0; i < a->tensor_count && i < b->tensor_count; i++)
-        if (a->bytes[i] != b->bytes[i] || memcmp(a->tensors[i], b->tensors[i], a->bytes[i]) != 0)
+    for (int i = 0; i < a->tensor_count && i < b->tensor_count; i++) {
+        const struct device_tensor *own = &a->tensors[i], *other = &b->tensors[i];
+        if (own->count != other->count ||
+            memcmp(own->memory, other->memory, (size_t)own->count * type_size(own->type)) != 0)
             fail_msg("tensor %d has other bits", i);
+    }
 }
 
 int device_test_cases(size_t all, int emulated)
@@ -145,19 +150,18 @@ void *device_test_zeros(struct device_test *test, enum data_type type, int64_t c
     struct error error = {0};
     size_t bytes = (size_t)count * type_size(type);
     assert_true(test->tensor_count < DEVICE_TEST_TENSORS);
-    void *tensor = test->device->backend->allocate_pinned(test->device, bytes, &error);
-    if (tensor == NULL)
+    void *memory = test->device->backend->allocate_pinned(test->device, bytes, &error);
+    if (memory == NULL)
         fail_msg("%s", error.text);
-    memset(tensor, 0, bytes);
-    test->bytes[test->tensor_count] = bytes;
-    test->tensors[test->tensor_count++] = tensor;
-    return tensor;
+    test->tensors[test->tensor_count++] =
+        (struct device_tensor){.type = type, .count = count, .memory = memory};
+    return memset(memory, 0, bytes);
 }
 
 void *device_test_scratch(struct device_test *test, size_t bytes)
 {
     void *memory = device_test_zeros(test, TYPE_FP32, (int64_t)(bytes / sizeof(float)) + 1);
-    test->bytes[test->tensor_count - 1] = 0;
+    test->tensors[test->tensor_count - 1].count = 0;
     return memset(memory, 0xff, bytes);
 }
 
@@ -167,6 +171,53 @@ double *device_test_expected(struct device_test *test, int64_t count)
     assert_true(values != NULL && test->expected_count < DEVICE_TEST_TENSORS);
     test->expected[test->expected_count++] = values;
     return values;
+}
+
+/* Find the tensor that contains an element, and the index of the element. */
+static const struct device_tensor *tensor_of(const struct device_test *test, const void *element,
+                                             int64_t *index)
+{
+    for (int i = test->tensor_count - 1; i >= 0; i--) {
+        const struct device_tensor *tensor = &test->tensors[i];
+        const uintptr_t distance = (uintptr_t)element - (uintptr_t)tensor->memory;
+        *index = (int64_t)(distance / type_size(tensor->type));
+        if (*index < tensor->count || distance == 0)
+            return tensor;
+    }
+    fail_msg("no tensor of the test");
+    return NULL;
+}
+
+static const double *values_of(struct device_test *test, const void *element, bool given)
+{
+    int64_t first;
+    const struct device_tensor *tensor = tensor_of(test, element, &first);
+    const void *memory = given ? tensor->given : tensor->memory;
+    double *values = device_test_expected(test, tensor->count - first);
+    for (int64_t i = first; i < tensor->count && memory != NULL; i++)
+        values[i - first] = device_test_value(tensor->type, memory, i);
+    return values;
+}
+
+const double *device_test_values(struct device_test *test, const void *tensor)
+{
+    return values_of(test, tensor, false);
+}
+
+const double *device_test_given(struct device_test *test, const void *tensor)
+{
+    return values_of(test, tensor, true);
+}
+
+/* Remember the contents of the newest tensor. */
+static void *given_set(struct device_test *test)
+{
+    struct device_tensor *tensor = &test->tensors[test->tensor_count - 1];
+    const size_t bytes = (size_t)tensor->count * type_size(tensor->type);
+    tensor->given = malloc(bytes + 1);
+    assert_non_null(tensor->given);
+    memcpy(tensor->given, tensor->memory, bytes);
+    return tensor->memory;
 }
 
 void *device_test_random(struct device_test *test, enum data_type type, int64_t count, double scale,
@@ -190,21 +241,17 @@ void *device_test_shifted(struct device_test *test, enum data_type type, int64_t
         else
             ((uint16_t *)tensor)[i] = type == TYPE_BF16 ? to_bf16(value) : to_fp16(value);
     }
-    return tensor;
+    return given_set(test);
 }
 
 float *device_test_gradient(struct device_test *test, bool overwrite, int64_t count, uint64_t seed)
 {
-    float *gradient = device_test_random(test, TYPE_FP32, count, 1, seed);
-    for (int64_t i = 0; i < count && overwrite; i++)
+    if (!overwrite)
+        return device_test_random(test, TYPE_FP32, count, 1, seed);
+    float *gradient = device_test_zeros(test, TYPE_FP32, count);
+    for (int64_t i = 0; i < count; i++)
         gradient[i] = NAN;
     return gradient;
-}
-
-float *device_test_before(struct device_test *test, bool overwrite, int64_t count, uint64_t seed)
-{
-    return overwrite ? device_test_zeros(test, TYPE_FP32, count)
-                     : device_test_random(test, TYPE_FP32, count, 1, seed);
 }
 
 void *device_test_copy(struct device_test *test, enum data_type type, const void *from,
@@ -212,7 +259,7 @@ void *device_test_copy(struct device_test *test, enum data_type type, const void
 {
     void *tensor = device_test_zeros(test, type, count);
     memcpy(tensor, from, (size_t)count * type_size(type));
-    return tensor;
+    return given_set(test);
 }
 
 double *device_test_number(struct device_test *test, double value)
@@ -331,15 +378,6 @@ double device_test_value(enum data_type type, const void *tensor, int64_t index)
     return type == TYPE_BF16 ? (double)from_bf16(half) : from_fp16(half);
 }
 
-double *device_test_values(struct device_test *test, enum data_type type, const void *tensor,
-                           int64_t count)
-{
-    double *values = device_test_expected(test, count);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = device_test_value(type, tensor, i);
-    return values;
-}
-
 void device_test_near_in_norm(const char *what, enum data_type type, const void *expected,
                               const void *is, int64_t count, double tolerance)
 {
@@ -364,26 +402,28 @@ double device_test_rounding(enum data_type type)
     return type == TYPE_FP32 ? 1e-6 : 1.01 * device_test_precision(type);
 }
 
-void device_test_near(const char *what, enum data_type type, const void *tensor,
-                      const double *expected, int64_t count, double tolerance, double scale)
+void device_test_near(struct device_test *test, const char *what, const void *tensor,
+                      const double *expected, double tolerance, double scale)
 {
-    for (int64_t i = 0; i < count; i++) {
-        const double value = device_test_value(type, tensor, i);
-        if (!(fabs(value - expected[i]) <= tolerance * (fabs(expected[i]) + scale)))
-            fail_msg("%s: element %lld is %.9g, not %.9g", what, (long long)i, value, expected[i]);
+    int64_t first;
+    const struct device_tensor *found = tensor_of(test, tensor, &first);
+    for (int64_t i = first; i < found->count; i++, expected++) {
+        const double value = device_test_value(found->type, found->memory, i);
+        if (!(fabs(value - *expected) <= tolerance * (fabs(*expected) + scale)))
+            fail_msg("%s: element %lld is %.9g, not %.9g", what, (long long)(i - first), value,
+                     *expected);
     }
 }
 
-void device_test_column_sums(const char *what, enum data_type type, const void *tensor,
-                             int64_t rows, int64_t width, const float *before, const float *sums,
-                             double tolerance)
+void device_test_column_sums(struct device_test *test, const char *what, const double *values,
+                             int64_t rows, int64_t width, const float *sums, double tolerance)
 {
+    const double *before = sums != NULL ? device_test_given(test, sums) : NULL;
     for (int64_t column = 0; column < width && sums != NULL; column++) {
-        double sum = (double)before[column], sizes = fabs(sum);
+        double sum = before[column], sizes = fabs(sum);
         for (int64_t row = 0; row < rows; row++) {
-            const double value = device_test_value(type, tensor, row * width + column);
-            sum += value;
-            sizes += fabs(value);
+            sum += values[row * width + column];
+            sizes += fabs(values[row * width + column]);
         }
         if (!(fabs((double)sums[column] - sum) <= tolerance * (0.1 + sizes)))
             fail_msg("%s: column %lld is %.9g, not %.9g", what, (long long)column,

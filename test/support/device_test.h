@@ -12,12 +12,18 @@
 
 enum { DEVICE_TEST_TENSORS = 64 };
 
+struct device_tensor {
+    enum data_type type;
+    int64_t count; /* 0: scratch memory */
+    void *memory;
+    void *given; /* what it contained when it was made; NULL: zeros */
+};
+
 struct device_test {
     struct device *device;
     struct stream *stream;
     void *workspace;
-    void *tensors[DEVICE_TEST_TENSORS];
-    size_t bytes[DEVICE_TEST_TENSORS]; /* of each tensor; 0: scratch memory */
+    struct device_tensor tensors[DEVICE_TEST_TENSORS];
     double *expected[DEVICE_TEST_TENSORS];
     int tensor_count, expected_count;
 };
@@ -44,6 +50,10 @@ void device_test_close(struct device_test *test);
 /* Queue an operation; its arguments are the members of its struct. */
 #define DEVICE_RUN(test, operation, ...)                                                           \
     OPERATION_RUN((test)->device, (test)->stream, operation, __VA_ARGS__)
+
+/* Arguments of an operation; queue it with such arguments. */
+#define DEVICE_ARGS(operation, ...) ((struct operation){__VA_ARGS__})
+#define DEVICE_QUEUE(test, operation, args) (test)->device->backend->operation((test)->stream, args)
 
 /* Wait for all queued work. */
 void device_test_wait(struct device_test *test);
@@ -91,9 +101,8 @@ void *device_test_shifted(struct device_test *test, enum data_type type, int64_t
                           double scale, double offset, uint64_t seed);
 
 /* The gradient of parameters before an operation adds to it, random numbers, or overwrites it, NaN;
- * and what the sums then begin with. */
+ * what it is given are the numbers to which the operation adds: 0 if it overwrites. */
 float *device_test_gradient(struct device_test *test, bool overwrite, int64_t count, uint64_t seed);
-float *device_test_before(struct device_test *test, bool overwrite, int64_t count, uint64_t seed);
 
 /* Memory filled with NaN, whose contents must not matter. */
 void *device_test_scratch(struct device_test *test, size_t bytes);
@@ -101,9 +110,10 @@ void *device_test_scratch(struct device_test *test, size_t bytes);
 /* Zeros in host memory, for expected values. */
 double *device_test_expected(struct device_test *test, int64_t count);
 
-/* The values of a tensor, in host memory. */
-double *device_test_values(struct device_test *test, enum data_type type, const void *tensor,
-                           int64_t count);
+/* The values of a tensor, or of the rest of it from an element on, in host memory: those that it
+ * has now, and those with which it was made. */
+const double *device_test_values(struct device_test *test, const void *tensor);
+const double *device_test_given(struct device_test *test, const void *tensor);
 
 /* A tensor with a copy of `from`; one number. */
 void *device_test_copy(struct device_test *test, enum data_type type, const void *from,
@@ -156,14 +166,13 @@ double device_test_rounding(enum data_type type);
 
 /* Fail with `what` and the first element that differs by more than tolerance * (|expected| +
  * scale). */
-void device_test_near(const char *what, enum data_type type, const void *tensor,
-                      const double *expected, int64_t count, double tolerance, double scale);
+void device_test_near(struct device_test *test, const char *what, const void *tensor,
+                      const double *expected, double tolerance, double scale);
 
-/* Fail unless sums[c] is before[c] and the sum of column c, up to `tolerance` times the sum of the
- * magnitudes. NULL sums are not checked. */
-void device_test_column_sums(const char *what, enum data_type type, const void *tensor,
-                             int64_t rows, int64_t width, const float *before, const float *sums,
-                             double tolerance);
+/* Fail unless each of the sums is what it was given and the sum of a column of the values [rows,
+ * width], up to `tolerance` times the sum of the magnitudes. NULL sums are not checked. */
+void device_test_column_sums(struct device_test *test, const char *what, const double *values,
+                             int64_t rows, int64_t width, const float *sums, double tolerance);
 
 /* Dropout at this rate in the masks of `layer`. */
 struct dropout device_test_drops(struct device_test *test, float rate, uint32_t layer);
