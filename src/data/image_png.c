@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* PNG with libpng: rows down to the end of the area, or all rows of an interlaced file. libpng
- * converts grey levels and palettes as Pillow does. It reports errors by longjmp; struct png_reader
+/* PNG with libpng: rows down to the end of the area, or all rows of an interlaced file. Grey levels
+ * and palettes are converted here as in Pillow. libpng reports errors by longjmp; struct png_reader
  * is in the caller's frame and stays valid. */
 #include <openssl/evp.h>
 #include <png.h>
@@ -11,7 +11,7 @@
 #include "core/allocate.h"
 #include "data/image_file.h"
 
-enum { SMALL_READ = 64 };
+enum { LEVELS = 256, SMALL_READ = 64 };
 
 struct png_reader {
     png_structp png;
@@ -22,9 +22,12 @@ struct png_reader {
     const struct image_request *request;
     struct image_pixels *pixels;
     struct error *error;
-    uint8_t *rows; /* RGB: one row, or all rows of an interlaced image */
+    uint8_t *rows; /* output of libpng: one row, or all rows of an interlaced image */
     size_t row_bytes;
     int passes; /* more than one if interlaced */
+    int channels;
+    uint8_t colours[LEVELS][3]; /* by grey level or palette index */
+    bool looked_up;             /* the table `colours` is used */
     bool cut;
 };
 
@@ -53,7 +56,7 @@ static void source_read(png_structp png, png_bytep to, size_t count)
     reader->taken += count;
 }
 
-/* Set up rows of RGB with 8 bits per value. */
+/* Set up rows with 8 bits per value, and their conversion to RGB. */
 static void begin_image(struct png_reader *reader)
 {
     png_structp png = reader->png;
@@ -65,19 +68,44 @@ static void begin_image(struct png_reader *reader)
     /* Skip text, profiles and other optional chunks: libpng allocates the size that one states. */
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(png, reader->info);
-    png_set_expand(png);
-    png_set_gray_to_rgb(png);
-    png_set_strip_alpha(png);
+    const int type = png_get_color_type(png, reader->info);
+    const int depth = png_get_bit_depth(png, reader->info);
+    reader->looked_up = type == PNG_COLOR_TYPE_PALETTE || type == PNG_COLOR_TYPE_GRAY;
+    if (type == PNG_COLOR_TYPE_PALETTE) {
+        png_colorp palette = NULL;
+        int count = 0;
+        png_get_PLTE(png, reader->info, &palette, &count);
+        for (int i = 0; i < count && i < LEVELS; i++) {
+            reader->colours[i][0] = palette[i].red;
+            reader->colours[i][1] = palette[i].green;
+            reader->colours[i][2] = palette[i].blue;
+        }
+    } else if (reader->looked_up) {
+        const int most = (1 << depth) - 1;
+        for (int level = 0; level < LEVELS; level++)
+            memset(reader->colours[level], (level & most) * 255 / most, 3);
+    }
+    if (depth < 8)
+        png_set_packing(png);
     reader->passes = png_set_interlace_handling(png);
     png_read_update_info(png, reader->info);
+    reader->channels = png_get_channels(png, reader->info);
 }
 
-/* Copy the area's part of a row. */
-static void row_copy(const struct png_reader *reader, const uint8_t *row, int64_t y)
+/* Convert one row of the file to the area. Alpha is dropped. */
+static void convert_row(const struct png_reader *reader, const uint8_t *row, uint8_t *rgb)
 {
     const struct image_area *area = &reader->request->area;
-    memcpy(image_pixels_at(reader->pixels, area->x, y), row + 3 * area->x,
-           (size_t)(3 * area->width));
+    const int64_t step = reader->channels;
+    const uint8_t *from = row + area->x * step;
+    for (int64_t i = 0; i < area->width; i++, from += step, rgb += 3) {
+        if (reader->looked_up)
+            memcpy(rgb, reader->colours[from[0]], 3);
+        else if (reader->channels < 3)
+            memset(rgb, from[0], 3);
+        else
+            memcpy(rgb, from, 3);
+    }
 }
 
 /* Read the area of the image, or all passes of an interlaced one. */
@@ -100,7 +128,7 @@ static void read_rows(struct png_reader *reader)
     for (int64_t y = 0; reader->passes == 1 && y < area->y + area->height; y++) {
         png_read_row(reader->png, reader->rows, NULL);
         if (y >= area->y)
-            row_copy(reader, reader->rows, y);
+            convert_row(reader, reader->rows, image_pixels_at(pixels, area->x, y));
     }
     /* Each further pass fills pixels between those of earlier passes. */
     for (int pass = 0; reader->passes > 1 && pass < reader->passes; pass++)
@@ -137,7 +165,8 @@ bool image_png_decode(const uint8_t *bytes, size_t count, const struct image_hea
     const struct image_area *area = &request->area;
     const int64_t end = reader.rows != NULL && reader.passes > 1 ? area->y + area->height : 0;
     for (int64_t y = area->y; y < end; y++)
-        row_copy(&reader, reader.rows + (size_t)y * reader.row_bytes, y);
+        convert_row(&reader, reader.rows + (size_t)y * reader.row_bytes,
+                    image_pixels_at(pixels, area->x, y));
     png_destroy_read_struct(&reader.png, &reader.info, NULL);
     free(reader.rows);
     if (there_is_some)
