@@ -11,7 +11,7 @@ import math
 
 from report_charts import Chart, Series, charts_write
 from report_run import Failure, write_file
-from report_values import NAN, array, get, known, num, ratio
+from report_values import NAN, Row, array, get, known, num, ratio
 
 
 class Walk:
@@ -34,7 +34,8 @@ class Walk:
         self.name = run.result.get("model") or ""
         self.vit = self.name.startswith("vit")
         self.batch, self.epochs = -(-batch // self.ranks), -(-total // self.epoch_steps)
-        self.attempt, self.epoch, self.epoch_step, self.epochs_done = -1, -1, 0, 0
+        self.attempt, self.coming, self.setup_seconds = Row(), list(run.attempts), 0.0
+        self.epoch, self.epoch_step, self.epochs_done = -1, 0, 0
         self.best = {"top1": NAN, "loss": NAN}
         self.monitor = run.option("checkpoint.monitor") or "top1"
         self.epochs_seconds, self.elapsed = 0.0, 0.0
@@ -66,22 +67,20 @@ class Walk:
         return self.run.file(f"checkpoints/step-{step:08d}.h5")
 
     def attempts_until(self, step):
-        for at, attempt in list(enumerate(self.run.attempts))[self.attempt + 1 :]:
-            if not num(attempt["from_step"]) < step:
-                break
-            start = int(attempt["from_step"])
+        while self.coming and num(self.coming[0]["from_step"]) < step:
+            self.setup_seconds += known(self.attempt["setup_seconds"], 0.0)
+            self.attempt = self.coming.pop(0)
+            start = int(self.attempt["from_step"])
+            self.epochs_done, self.epoch = start // self.epoch_steps, -1
             resumed = self.checkpoint_path(start) if start > 0 else None
-            self.attempt, self.epochs_done, self.epoch = at, start // self.epoch_steps, -1
-            self.begin_attempt(attempt.get("resumed_from", resumed))
+            self.begin_attempt(self.attempt.get("resumed_from", resumed))
 
     def checkpoint_due(self, step, best):
         """Write the line of a checkpoint that is due: by checkpoint.every, for the best evaluation,
         or at the end of the attempt."""
         epochs = known(num(self.run.option("checkpoint.every")), 1.0)
         by_epochs = epochs > 0 and (best or step % max(1, round(epochs * self.epoch_steps)) == 0)
-        if by_epochs or any(
-            step == one["to_step"] for one in self.run.attempts[self.attempt :][:1]
-        ):
+        if by_epochs or step == self.attempt["to_step"]:
             self.checkpoint(self.checkpoint_path(step))
 
     def add_row(self, row, epoch, epoch_step, every):
@@ -246,12 +245,11 @@ class Course(Walk):
         if resumed is None:
             self.both("No checkpoint found. Starting training from scratch")
             return
-        setups = (attempt["setup_seconds"] for attempt in self.run.attempts[: self.attempt])
         self.log("Loaded %d previous train accuracy records" % self.epochs_done)
         self.log("Loaded %d previous test accuracy records" % self.epochs_done)
         if not math.isnan(self.best["top1"]) and self.monitor == "top1":
             self.log("Previous best accuracy: %.4f%%" % (100 * self.best["top1"]))
-        self.log("Previous total training time: %.2f seconds" % (self.elapsed - sum(setups)))
+        self.log("Previous total training time: %.2f seconds" % (self.elapsed - self.setup_seconds))
         line = "Loaded model from %s\nContinuing training from epoch %d"
         self.log(line % (resumed, self.epochs_done))
 

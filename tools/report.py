@@ -24,29 +24,21 @@ import sys
 import time
 
 import export
-from report_values import CONTROL, NAN, Html, array, esc, get, known, letters, mean, num, ratio
-from report_values import show, stamp_seconds, text
-from report_run import Failure, Run, persistence, printed, read_text, write_file
-from report_tables import FACT, FACTS, FACT_TABLE, SCALING_CONDITIONS, SPLITS, Sheet, difference
-from report_tables import fact_best, fact_known, fact_name, facts_csv, label, markdown
-from report_tables import sheet_attempts, sheet_classes, sheet_options, sheet_outputs, sheet_phases
-from report_tables import sheet_ranks, sheet_splits, sheets_units, top1_name
-from report_charts import COLOURS, MEASURES, Chart, Drawing, Series, charts_write, points, time_unit
+from report_values import CONTROL, NAN, Html, array, esc, get, highest, known, letters, mean, num
+from report_values import ratio, show, text
+from report_run import OUTPUT, Failure, Run, printed, read_text, write_file
+from report_tables import FACT, FACTS, FACT_TABLE, QUALITY, SCALING_CONDITIONS, SPLITS, UNITS, Sheet
+from report_tables import difference, fact_best, fact_known, fact_name, facts_csv, label, markdown
+from report_tables import sheet_attempts, sheet_options, sheet_ranks, top1_name
+from report_charts import COLOURS, MEASURES, Chart, Drawing, Measure, Series, charts_write, points
+from report_charts import time_unit
 
 # ---- the page
 
 
-# Parts of a run's description: the key of a fact, and the words before its value
-KIND = {
-    "model": "",
-    "init": "initial weights ",
-    "data": "",
-    "data_used": "data used ",
-    "epochs": "",
-}
-KIND.update(
-    optimizer="", learning_rate="learning rate ", strategy="", ranks="", nodes="", precision=""
-)
+# Facts that describe a run in one line; those of NAMED with their names
+KIND = "model init data data_used epochs optimizer learning_rate strategy ranks nodes precision"
+NAMED = ("init", "data_used", "learning_rate")
 CHOSEN_ON_TEST = "The best checkpoint was chosen on the test set (data.val=test), so its accuracy "
 CHOSEN_ON_TEST += "is an overestimate. data.val=0.1 holds out training images."
 COMPARED = "A dot marks the best value of a row. "
@@ -78,18 +70,18 @@ class Page:
 
     def title(self):
         names = [esc(run.name) for run in self.runs]
-        last = names.pop() if len(names) <= 3 else "%d more" % (len(names) - 3)
-        return "Run " + last if self.one else "%s and %s" % (", ".join(names[:3]), last)
+        last = names.pop() if len(names) <= 3 else f"{len(names) - 3} more"
+        return "Run " + last if self.one else f"{', '.join(names[:3])} and {last}"
 
     def kind(self, run):
         """Model, data, layout and state of a run in one line."""
         parts = []
-        for key, words in KIND.items():
+        for key in KIND.split():
             value = FACT[key].cell(run, run).rstrip("/").rpartition("/")[2]
             if key in ("epochs", "ranks", "nodes") and value:
                 value += f" {key[:-1] if value == '1' else key}"
             if value not in ("", "all"):
-                parts.append(esc(words + value))
+                parts.append(esc(f"{FACT[key].name.lower()} {value}" if key in NAMED else value))
         status = run.status()
         colour = {"finished": "ok", "failed": "no"}.get(status, "open")
         return " &middot; ".join(parts + [f'<span class="state {colour}">{status}</span>'])
@@ -102,9 +94,12 @@ class Page:
             if run.status() != "finished" and run.reason():
                 parts.append(f'<p class="reason">{esc(run.reason())}</p>\n')
         parts.append(self.figures())
-        for at, run in enumerate(self.runs):
-            if run.result["chosen_on_test"] is True and run.evaluations("val"):
-                parts.append(self.note(CHOSEN_ON_TEST, "" if self.one else self.key(at)))
+        chosen = [
+            run.result["chosen_on_test"] is True and run.evaluations("val") for run in self.runs
+        ]
+        if any(chosen):
+            keys = [self.key(at) for at, is_so in enumerate(chosen) if is_so and not self.one]
+            parts.append(self.note(CHOSEN_ON_TEST, "".join(keys)))
         return "".join(parts) + "</header>\n"
 
     def figures(self):
@@ -161,14 +156,19 @@ class Page:
     def measure(self, measure):
         longest = max(known(run.last("elapsed_seconds"), 0) for run in self.runs)
         unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
-        series, splits = [], {"train": "training", "val": "validation"}
+        series, curves = [], [("train", measure.column, "training")]
+        if measure.output:
+            curves = [(measure.output, "rmse", "validation")]
+            curves.append((measure.output, "persistence_rmse", "persistence"))
+        elif measure.evaluated:
+            curves.append(("val", measure.column, "validation"))
         for at, run in enumerate(self.runs):
-            for split, name in splits.items() if measure.evaluated else [("train", "")]:
-                xs, ys = points(run, measure, split, unit)
+            for second, (kind, column, name) in enumerate(curves):
+                xs, ys = points(run, measure, kind, column, unit)
                 if any(y == y and (y or measure.evaluated) for y in ys):
-                    colour = (split == "val") if self.one else at
+                    name = name if len(curves) > 1 else ""
                     name = name if self.one else f"{letters(at)} {name}".strip()
-                    series.append(Series(xs, ys, name, colour, split == "val"))
+                    series.append(Series(xs, ys, name, second if self.one else at, second == 1))
         if not series:
             return ""
         for at, one in enumerate(series):
@@ -190,58 +190,18 @@ class Page:
             return chart._replace(mark=step, mark_label="best weights")
         return chart
 
-    def output_charts(self):
-        """RMSE of up to 4 outputs, and its ratio to persistence or R2 of up to 8."""
-        forecast = any(run.task() == "forecast" for run in self.runs)
-        charts, ratios = {}, []
-        for at, run in enumerate(self.runs):
-            rows = [row for row in run.rows["output"] if row["split"] == "val"]
-            letter = "" if self.one else letters(at) + " "
-            for name in dict.fromkeys(row["output"] for row in rows):
-                of_output = [row for row in rows if row["output"] == name]
-                curve = lambda value, *style: Series(
-                    [row["step"] for row in of_output], list(map(value, of_output)), *style
-                )
-                series = charts.setdefault(name, [])
-                series.append(curve(lambda row: row["rmse"], letter + "validation", at))
-                if forecast:
-                    simple, colour = lambda row: row["persistence_rmse"], 1 if self.one else at
-                    series.append(curve(simple, letter + "persistence", colour, True))
-                value = persistence if forecast else lambda row: row["r2"]
-                ratios.append(curve(value, letter + name, len(ratios)))
-        shown = [Chart("RMSE of " + name, charts[name]) for name in list(charts)[:4]]
-        if ratios:
-            shown.append(Chart("RMSE / persistence" if forecast else "R2", ratios[:8]))
-        figures = [self.figure(f"output-{at}", self.marked(c), True) for at, c in enumerate(shown)]
-        return "".join(figures)
-
     def curves(self):
-        none = "<p>No curves: metrics.csv is missing or has no rows.</p>\n"
-        large = self.output_charts() + "".join(self.measure(m) for m in MEASURES if m.large)
-        none = "" if any(run.metrics for run in self.runs) else none
-        return f'{none}<div class="large">\n{large}</div>\n'
+        outputs = [key for run in self.runs for key in run.rows if key.startswith(OUTPUT)]
+        measures = [
+            Measure(f"output-{at}", "RMSE of " + key[len(OUTPUT) :], "rmse", "", "large", key)
+            for at, key in enumerate(list(dict.fromkeys(outputs))[:8])
+        ]
+        large = "".join(map(self.measure, measures + [m for m in MEASURES if m.large]))
+        return f'<div class="large">\n{large}</div>\n'
 
     def details(self):
         small = [m for m in MEASURES if not m.large and not (self.one and m.by_time)]
-        charts = "".join(map(self.measure, small))
-        return f'<div class="charts">\n{charts}</div>\n' + self.each(self.values)
-
-    def values(self, run, _):
-        """The values of the curves at up to 100 evaluations; without evaluations at 20 rows."""
-        evaluated = bool(run.rows["val"])
-        rows = run.rows["val" if evaluated else "train"]
-        most = 100 // (1 + len(self.runs) // 8) if evaluated else 20
-        each = max(-(-len(rows) // most), 1)
-        columns = [("step", "count", "step")]
-        for measure in MEASURES:
-            if not measure.by_time:
-                title = self.measure_title(measure)
-                if measure.evaluated and evaluated:
-                    columns.append((title + ", validation", measure.kind, measure.value))
-                    title += ", training"
-                of_training = lambda row, m=measure: m.value(row.get("before", row))
-                columns.append((title, measure.kind, of_training))
-        return Sheet("Values", "ranks", rows[(len(rows) - 1) % each :: each], columns).html()
+        return f'<div class="charts">\n{"".join(map(self.measure, small))}</div>\n'
 
     # -- confusion matrices, misclassified images, planes
 
@@ -255,12 +215,12 @@ class Page:
         if not count or len(rows) != count or any(len(row) != count for row in rows):
             return ""
         note = f"Of the {SPLITS[found['split']].lower()} split and the "
-        note += f"{run.weights_text(found['step'])}: true classes in rows, predictions in columns."
+        note += run.weights_text(found["step"])
+        note += ": true classes in rows, predictions in columns." if count <= 32 else "."
         title = f"<h2>Confusion matrix</h2>\n{self.run_title(at)}" if len(self.runs) <= 2 else ""
         head = title + self.note(note)
         if count > 32:
-            picture = matrix_picture(names, rows, letters(at)) if count <= 200 else ""
-            return f"<div>{head}{picture}{confusions(names, rows).html()}</div>\n"
+            return f"<div>{head}{confusions(names, rows).html()}</div>\n"
 
         def cell(row, column):
             share = known(ratio(rows[row][column], sum(rows[row])), 0.0)
@@ -280,13 +240,13 @@ class Page:
             run = self.runs[0]
             note = ": class, prediction and its probability."
             found = run.misclassified
-            parts.append(self.samples(found, "Most confident errors", note, "images", self.image))
+            parts.append(self.pictures(found, "Most confident errors", note, "images", self.image))
             note = ", from left to right: input (if any), target, prediction, error. Grey: missing."
-            parts.append(self.samples(run.planes, "Samples", note, "planes", self.plane))
+            parts.append(self.pictures(run.planes, "Samples", note, "planes", self.plane))
         return "".join(parts) + "</div>\n"
 
-    def samples(self, found, title, note, style, show_sample):
-        """Pictures of misclassified.json or planes.json."""
+    def pictures(self, found, title, note, style, caption):
+        """Pictures of misclassified.json or planes.json; `caption` returns name and HTML."""
         samples = [s for s in array(found.get("samples")) if is_png(get(s, "png"))]
         if not samples:
             return ""
@@ -297,8 +257,8 @@ class Page:
         parts.append(self.note(f"Of the {SPLITS[split].lower()} split{''.join(weights)}{note}"))
         parts.append(f'<div class="{style}">\n')
         for sample in samples:
-            about, name, shown = show_sample(sample)
-            picture = f'<img alt="{about}" title="{esc(name)}" src="data:image/png;base64,'
+            name, shown = map(esc, caption(sample))
+            picture = f'<img alt="{name}" title="{name}" src="data:image/png;base64,'
             parts.append(f'<div>{picture}{sample["png"]}"><p>{shown}</p></div>\n')
         return "".join(parts) + "</div></div>\n"
 
@@ -308,15 +268,14 @@ class Page:
         one, other = (esc(text(get(classes, f"{key}.name")) or "?") for key in keys)
         probability = show("share", num(sample.get("probability")))
         shown = f"<b>{one}</b><span>as {other}</span><span>{probability}</span>"
-        return "", text(sample.get("name")), shown
+        return text(sample.get("name")), Html(shown)
 
     def plane(self, sample):
         error, low, high = (num(sample.get(key)) for key in ("error", "low", "high"))
-        first = "input, " if sample.get("has_input") is True else ""
         name = f"sample {num(sample.get('record')):.0f}, {text(sample.get('output')) or '?'}"
         bars = [(low, "values", high), (-error, "errors", error)]
         shown = "".join('<span>%.4g <i class="%s"></i> %.4g</span>' % bar for bar in bars)
-        return f"{first}target, prediction and error", name, f"<b>{esc(name)}</b>{shown}"
+        return name, Html(f"<b>{esc(name)}</b>{shown}")
 
     # -- sections, initially closed
 
@@ -342,28 +301,15 @@ class Page:
         return "".join(parts)
 
     def classes(self, run, at):
-        table = sheet_classes(run).html()
-        matrix = self.matrix(at) if len(self.runs) > 2 else ""
-        pair = f'<div class="pair">\n{matrix}<div>{table}</div></div>\n'
-        return sheet_splits(run).html() + sheet_outputs(run).html() + pair
-
-    def units(self, run, _):
-        return "".join(sheet.html() for sheet in [sheet_phases(run), *sheets_units(run)])
-
-    def ranks(self, run, _):
-        return sheet_ranks(run).html()
+        return tables(run, QUALITY) + (self.matrix(at) if len(self.runs) > 2 else "")
 
     def hardware(self, run, at):
-        times = [(stamp_seconds(row["time"]), row) for row in run.monitor]
-        times = [(time_at, row) for time_at, row in times if time_at == time_at]
-        first = min((time_at for time_at, _ in times), default=0.0)
-        last = max((time_at for time_at, _ in times), default=0.0)
-        (unit, unit_name), parts = time_unit(last - first), []
+        (unit, unit_name), parts = time_unit(highest(row["at"] for row in run.monitor)), []
         for column, title, y_label, scale, style in SENSOR_CHARTS:
             rows = [
-                ((time_at - first) / unit, scale * row[column], int(known(row["rank"], 0.0)))
-                for time_at, row in times
-                if row[column] == row[column]
+                (row["at"] / unit, scale * row[column], int(row.get("rank", 0)))
+                for row in run.monitor
+                if not math.isnan(row["at"] + row[column])
             ]
             if rows:
                 chart = Chart(title, rank_series(rows), unit_name, y_label, False, **style)
@@ -371,9 +317,8 @@ class Page:
         return f'<div class="charts">\n{"".join(parts)}</div>\n' if parts else ""
 
     def decks(self):
-        none = "" if self.one else "<p>None besides the names.</p>\n"
         attempts = self.each(lambda run, _: sheet_attempts(run).html())
-        return (sheet_options(self.runs).html() or none) + attempts
+        return sheet_options(self.runs).html() + attempts
 
     def troubles(self, run, _):
         parts = []
@@ -406,8 +351,8 @@ class Page:
             ("summary", "All figures" + " side by side" * (not self.one), self.summary),
             ("details", "Learning rate, speed and waiting times", self.details),
             ("classes", "Quality by split and class", lambda: self.each(self.classes)),
-            ("units", "Step time and memory", lambda: self.each(self.units)),
-            ("ranks", "Ranks", lambda: self.each(self.ranks)),
+            ("units", "Step time and memory", lambda: self.each(lambda run, _: tables(run, UNITS))),
+            ("ranks", "Ranks", lambda: self.each(lambda run, _: sheet_ranks(run).html())),
             ("hardware", "Hardware over time", lambda: self.each(self.hardware)),
             ("decks", "Options and attempts" if self.one else DIFFERING, self.decks),
             ("trouble", "Warnings, errors and missing files", lambda: self.each(self.troubles)),
@@ -442,12 +387,14 @@ SENSOR_CHARTS = [
 ]
 
 
+def tables(run, sheets):
+    return "".join(sheet(run).html() for sheet in sheets)
+
+
 def troubles(run):
     """The lines of the log and of the files that are missing, at most 200 of each."""
-    for title, lines in ("Warnings and errors", run.trouble), (
-        "Missing or damaged files",
-        run.missing,
-    ):
+    parts = {"Warnings and errors": run.trouble, "Missing or damaged files": run.missing}
+    for title, lines in parts.items():
         more = [f"{len(lines) - 200} more lines"] if len(lines) > 200 else []
         yield title, lines[:200] + more
 
@@ -466,31 +413,6 @@ def coincide(one, other):
 def is_png(value):
     """True for base64, which can be part of an attribute."""
     return isinstance(value, str) and re.match(r"[A-Za-z0-9+/]+=*$", value) is not None
-
-
-def matrix_picture(names, rows, letter):
-    """One path per shade, the share of the row's class; the rows have titles."""
-    count = len(names)
-    parts = [
-        f'<svg class="matrix" id="confusion-{letter}" role="img" aria-label="Confusion matrix of '
-        f'{count} classes" viewBox="0 0 {count} {count}" fill="none" stroke="currentColor" '
-        'shape-rendering="crispEdges">\n'
-    ]
-    shades = {shade: "M0 0" for shade in range(1, 9)}
-    for at, row in enumerate(rows):
-        for column, value in enumerate(row):
-            if value > 0:
-                shades[min(math.ceil(8 * value / sum(row)), 8)] += f"M{column} {at}.5h1"
-    for shade, path in shades.items():
-        parts.append(f'<path stroke-opacity="{shade / 8:g}" d="{path}"/>\n')
-    for at, row in enumerate(rows):
-        lines = [f"{names[at]}: recall {show('share', ratio(row[at], sum(row)))}"]
-        wrong, worst = max((value, c) for c, value in enumerate(row) if c != at)
-        lines += [f"most often wrong as {names[worst]}: {wrong:.0f}"] if wrong else []
-        title = "\n".join(map(esc, lines))
-        parts.append(f'<rect class="at" y="{at}" width="{count}" height="1">')
-        parts.append(f"<title>{title}</title></rect>\n")
-    return "".join(parts) + "</svg>\n"
 
 
 def confusions(names, rows):
@@ -546,17 +468,16 @@ def logbook_page(run):
         ("", "text", lambda fact: fact.weights(run)),
     ]
     facts = [fact for fact in FACTS if fact_known(fact, [run])]
-    parts = ["\nRun folder: %s\n" % markdown(run.path)]
+    parts = [f"\nRun folder: {markdown(run.path)}\n"]
     parts.append(Sheet("All figures", "facts", facts, columns).markdown())
-    sheets = [sheet_splits(run), sheet_classes(run), sheet_outputs(run), sheet_phases(run)]
-    sheets += [*sheets_units(run), sheet_ranks(run), sheet_options([run]), sheet_attempts(run)]
-    parts += [sheet.markdown() for sheet in sheets]
+    sheets = [sheet(run) for sheet in QUALITY + UNITS + [sheet_ranks, sheet_attempts]]
+    parts += [sheet.markdown() for sheet in sheets + [sheet_options([run])]]
     lines, links = [], {}
     for link in ("last", "best"):
         path = run.file(f"checkpoints/{link}.h5")
         if os.path.islink(path):
             links.setdefault(os.readlink(path), []).append(link)
-    for name in run.names("checkpoints", r"step-\d+\.h5$"):
+    for name in run.names("checkpoints/step-*.h5"):
         size = os.path.getsize(run.file("checkpoints/" + name)) / 1e6
         lines.append(", ".join([f"checkpoints/{name}", f"{size:.1f} MB"] + links.get(name, [])))
     if run.option("output.upload"):
@@ -571,25 +492,22 @@ def logbook_add(run, logbook):
     """Write the run's page. A run is known by its name and start, also if its folder is moved."""
     started = text(get(run.attempts, "0.started")) or "unknown"
     name = re.sub("[-<>]", "_", CONTROL.sub("_", run.name))
-    mark = "<!-- vittrain: run %s of %s -->" % (name, started)
+    mark = f"<!-- vittrain: run {name} of {started} -->"
     base = run.name.lstrip(".") or "run"
     base = "run" if base.lower() == "readme" else base[:200]
     os.makedirs(logbook, exist_ok=True)
     for number in range(1, 10000):
-        path = os.path.join(logbook, base + ("-%d" % number if number > 1 else "") + ".md")
+        path = os.path.join(logbook, f"{base}-{number}.md" if number > 1 else base + ".md")
         old = read_text(path) if os.path.exists(path) else ""
         if not old or mark in old:
             break
-    generated = "%s, generated -->\n%s\n%s%s -->\n" % (BEGIN, mark, logbook_page(run), END)
-    start, end = old.rfind(BEGIN, 0, max(old.rfind(END), 0)), old.rfind(END)
-    if not old:
-        title = "# %s\n\nNotes (text outside the marks is kept):\n\n" % markdown(run.name)
-        write_file(path, title + generated)
-    elif start < 0:
-        write_file(path, old + ("\n" if old.endswith("\n") else "\n\n") + generated)
-    else:
-        after = old[end:].partition("\n")[2]
-        write_file(path, old[:start] + generated + after)
+    before, begins, generated = old.rpartition(BEGIN)
+    _, ends, after = generated.partition(END)
+    if not begins or not ends:
+        title = f"# {markdown(run.name)}\n\nNotes (text outside the marks is kept):"
+        before, after = (old or title).rstrip("\n") + "\n\n", ""
+    generated = f"{BEGIN}, generated -->\n{mark}\n{logbook_page(run)}{END} -->\n"
+    write_file(path, before + generated + after.partition("\n")[2])
     return path
 
 
@@ -666,8 +584,11 @@ def main():
     try:
         report(words)
     except Failure as why:
-        print("report: error: %s" % why, file=sys.stderr)
+        print(f"report: error: {why}", file=sys.stderr)
         return why.code
+    except DAMAGE as why:
+        print(f"report: error: damaged values in the run folder: {why!r}", file=sys.stderr)
+        return 5
     return 0
 
 

@@ -5,7 +5,7 @@ import bisect
 import math
 from typing import NamedTuple
 
-from report_values import NAN, esc, known, ratio, short, show
+from report_values import NAN, Row, esc, ratio, short, show
 from report_run import write_file
 
 # Each colour has a contrast of 3:1 on white. Any two differ by at least 16 in CIELAB, also for
@@ -301,43 +301,34 @@ def charts_write(charts, path, width, height):
 
 
 class Measure(NamedTuple):
-    """A chart of a column of metrics.csv, and its column in the table of values."""
+    """A chart of a column of metrics.csv."""
 
     name: str
     title: str
     column: str
     unit: str = ""
-    mean: str = "images"  # weights of the rows of a point: images or seconds; else the last row
     flags: str = ""  # large; val: also of evaluations; log: the scale
+    output: str = ""  # the key of the rows of an output
 
-    kind = property(lambda self: "share" if self.unit else RATES.get(self.column, "number"))
     large = property(lambda self: "large" in self.flags)
     evaluated = property(lambda self: "val" in self.flags)
     by_time = property(lambda self: self.name.endswith("-time"))
 
-    def value(self, row):
-        """The value of a row; times are divided by that of the step."""
-        if not self.column.endswith("_seconds"):
-            return row[self.column]
-        share = ratio(row[self.column], row["step_seconds"])
-        return NAN if share > 1 else share  # an error of measurement
 
-
-RATES = {"images_per_second": "rate"}
 STEP = "% of step time"
 MEASURES = [
-    Measure("miou-steps", "Mean IoU", "miou", "%", flags="large val"),
-    Measure("map-steps", "mAP", "map", "%", flags="large val"),
-    Measure("loss-steps", "Loss", "loss", flags="large val"),
-    Measure("accuracy-steps", "Top-1 accuracy", "top1", "%", flags="large val"),
-    Measure("rate-steps", "Learning rate", "lr", mean="last"),
-    Measure("gradient-steps", "Gradient norm", "grad_norm", mean="last", flags="log"),
-    Measure("speed-steps", "Images/s", "images_per_second", "", "seconds"),
-    Measure("peak-steps", "MFU", "peak_share", "%", "seconds"),
-    Measure("data-steps", "Waiting for data", "data_seconds", STEP, "seconds"),
-    Measure("waiting-steps", "Waiting for communication", "exposed_comm_seconds", STEP, "seconds"),
-    Measure("loss-time", "Loss over time", "loss", flags="val"),
-    Measure("accuracy-time", "Top-1 accuracy over time", "top1", "%", flags="val"),
+    Measure("miou-steps", "Mean IoU", "miou", "%", "large val"),
+    Measure("map-steps", "mAP", "map", "%", "large val"),
+    Measure("loss-steps", "Loss", "loss", "", "large val"),
+    Measure("accuracy-steps", "Top-1 accuracy", "top1", "%", "large val"),
+    Measure("rate-steps", "Learning rate", "lr"),
+    Measure("gradient-steps", "Gradient norm", "grad_norm", "", "log"),
+    Measure("speed-steps", "Images/s", "images_per_second"),
+    Measure("peak-steps", "MFU", "peak_share", "%"),
+    Measure("data-steps", "Waiting for data", "data_seconds", STEP),
+    Measure("waiting-steps", "Waiting for communication", "exposed_comm_seconds", STEP),
+    Measure("loss-time", "Loss over time", "loss", "", "val"),
+    Measure("accuracy-time", "Top-1 accuracy over time", "top1", "%", "val"),
 ]
 
 
@@ -347,30 +338,14 @@ def time_unit(seconds):
     return (60, "minutes") if seconds < 4 * 3600 else (3600, "hours")
 
 
-def points(run, measure, split, unit):
-    """The curve of a split. Rows of training with few images share a point with their
-    neighbours."""
-    rows = [row for row in run.rows[split] if measure.column in row]
-    if measure.kind == "share":
-        rows = [row for row in rows if not math.isnan(measure.value(row))]
-    least = 0.75 * max((row["images"] for row in rows if row["images"] > 0), default=0)
-    groups, images = [], least
-    for row in rows:
-        if images >= least or split != "train":
-            groups.append([])
-            images = 0.0
-        groups[-1].append(row)
-        images += known(row["images"], 0.0)
-    if images < least and len(groups) > 1:
-        last = groups.pop()
-        groups[-1] += last
-
-    def mean_of(group):
-        weights = [row[measure.mean] for row in group]
-        if not all(weight > 0 for weight in weights):
-            return measure.value(group[-1])
-        return sum(w * measure.value(row) for w, row in zip(weights, group)) / sum(weights)
-
+def points(run, measure, kind, column, unit):
+    """A curve. Rows that cover few steps, as at the end of an epoch, are left out."""
+    rows = [row for row in run.rows.get(kind, []) if column in row]
+    pairs = zip([Row()] + rows, rows)
+    rows = [row for before, row in pairs if not row["count"] < 0.75 * before["count"]]
+    ys = [row[column] for row in rows]
+    if measure.unit == STEP:
+        ys = [ratio(y, row["step_seconds"]) for y, row in zip(ys, rows)]
+        ys = [NAN if y > 1 else y for y in ys]  # an error of measurement
     at = "elapsed_seconds" if measure.by_time else "step"
-    scale = 100 if measure.kind == "share" else 1
-    return [rows[-1][at] / unit for rows in groups], [mean_of(rows) * scale for rows in groups]
+    return [row[at] / unit for row in rows], [100 * y if measure.unit else y for y in ys]

@@ -4,6 +4,7 @@
 import csv
 import fcntl
 import functools
+import glob
 import io
 import json
 import math
@@ -12,7 +13,8 @@ import re
 import shutil
 import subprocess
 
-from report_values import NAN, Row, array, get, known, mean, num, ratio, record, records, show, text
+from report_values import NAN, Row, array, get, known, mean, num, ratio, record, records, show
+from report_values import stamp_seconds, text
 
 FORMAT = 2  # of the run folder, docs/outputs.md
 
@@ -60,9 +62,8 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d | \d\d:\d\d:\d\d,\d{3} - )"
 def printed(option):
     """What `vittrain OPTION` prints; empty without the program."""
     here = os.path.dirname(os.path.abspath(__file__))
-    paths = [os.path.join(here, up, "vittrain") for up in ("..", "../../../bin")]
-    paths = [os.environ.get("VITTRAIN", "")] + paths + [shutil.which("vittrain") or ""]
-    program = next((path for path in paths if os.path.isfile(path)), None)
+    folders = [here + "/..", here + "/../../../bin", os.environ.get("PATH", "")]
+    program = os.environ.get("VITTRAIN") or shutil.which("vittrain", path=":".join(folders))
     try:
         output = subprocess.run([program, option], stdout=subprocess.PIPE, timeout=60).stdout
     except (OSError, TypeError, subprocess.SubprocessError):
@@ -90,6 +91,7 @@ def same_value(one, other):
     return one == other or amount(one) == amount(other)
 
 
+OUTPUT = "output "  # of the keys of rows of one output
 TEXTS = ("split", "output", "unit", "host", "device", "time")  # columns of tables
 
 
@@ -100,12 +102,10 @@ class Run:
         self.path = folder.rstrip("/") or "/"
         self.name = os.path.basename(os.path.abspath(self.path))
         self.missing, self.trouble, self.deck = [], [], {}
-        if not os.path.isdir(self.path):
-            raise Failure(5, "cannot read %s: no such folder; specify a run folder" % self.path)
         names = "deck.ini run.json result.json metrics.csv train.log epochs.csv".split()
         if not any(os.path.exists(self.file(name)) for name in names):
-            line = "%s is not a run folder: it has no deck.ini, metrics.csv or result.json"
-            raise Failure(5, line % self.path)
+            line = "is not a run folder: it has no deck.ini, metrics.csv or result.json"
+            raise Failure(5, f"{self.path} {line}")
         self.read_results()
         self.read_deck()
         self.read_metrics()
@@ -117,13 +117,10 @@ class Run:
     def file(self, name):
         return os.path.join(self.path, name)
 
-    def names(self, folder, pattern):
-        try:
-            found = os.listdir(self.file(folder))
-        except OSError:
-            return []
-        order = lambda name: [int(part) for part in re.findall(r"\d+", name)]
-        return sorted((name for name in found if re.match(pattern, name)), key=order)
+    def names(self, pattern):
+        """The names of the files that match a shell pattern, in alphabetical order."""
+        paths = glob.glob(glob.escape(self.file("")) + pattern)
+        return sorted(map(os.path.basename, paths))
 
     # -- files
 
@@ -177,9 +174,8 @@ class Run:
         if not os.path.exists(self.file("result.json")):
             self.missing.append("result.json: missing")
         self.has_result = "total_seconds" in self.result
-        self.metrics = self.read_table(
-            "metrics.csv", "step", "output.csv is off, or nothing logged"
-        )
+        absence = "output.csv is off, or nothing logged"
+        self.metrics = self.read_table("metrics.csv", "step", absence)
         old = self.read_json("run.json")
         self.format = int(known(self.number("format"), num(old.get("format")), 1))
         if self.format > FORMAT:
@@ -202,10 +198,12 @@ class Run:
         starts = [attempt["started"] for attempt in self.attempts]
         parts = records(old.get("parts"))
         self.attempts = [part for part in parts if part["started"] not in starts] + self.attempts
-        count = known(*(attempt["ranks"] for attempt in self.attempts[-1:]), self.number("ranks"))
+        count = [num(attempt["ranks"]) for attempt in self.attempts[-1:]]
+        count = known(*count, self.number("ranks"))
         self.result = record(dict({"world_size": count}, **dict(old, **self.result)))
         for one in array(self.result.get("classes")):
-            one.setdefault("one_vs_rest_accuracy", one.get("accuracy"))
+            if isinstance(one, dict) and "accuracy" in one:
+                one["one_vs_rest_accuracy"] = one["accuracy"]
         for row in epochs:
             row.update((name, row["train_" + name]) for name in ("loss", "top1", "top5"))
             row["split"] = "epoch"
@@ -228,32 +226,35 @@ class Run:
 
     def read_metrics(self):
         """Sort the rows of metrics.csv by their split; those of outputs are apart."""
-        self.rows = {"train": [], "val": [], "test": [], "epoch": [], "output": []}
-        last = Row()  # of training
+        self.rows = {"train": [], "val": [], "test": [], "epoch": []}
+        self.epochs, before = self.rows["epoch"], 0
         for row in self.metrics:
-            kind = "output" if "output" in row else row["split"]
+            kind = row.get("split", "") + " of outputs" * ("output" in row)
             self.rows.setdefault(kind, []).append(row)
-            last = row if kind == "train" else last
-            row["before"] = last
-        train, self.epochs, before = self.rows["train"], self.rows["epoch"], 0
-        exact = all(row["peak_share"] <= 1 for row in train)  # else the stored peak was wrong
-        for row in train:
+            if kind == "val of outputs":
+                self.rows.setdefault(OUTPUT + row["output"], []).append(row)
+        exact = all(row["peak_share"] <= 1 for row in self.rows["train"])
+        for row in self.rows["train"]:
             if not exact:
-                row["peak_share"] = NAN
+                row["peak_share"] = NAN  # the stored peak was wrong
             row["count"] = max(0, row["step"] - before)
             row["seconds"] = row["count"] * row["step_seconds"]
-            row["images"] = row["seconds"] * row["images_per_second"]
             before = max(before, row["step"])
         evaluations = {row["step"]: row for row in reversed(self.rows["val"])}
         for row in self.epochs:
             row["val"] = evaluations.get(row["step"], Row())
+            row["count"] = (row["step"] - 1) % (self.number("steps_per_epoch") or NAN) + 1
 
     def read_monitors(self):
-        others = self.names(".", r"monitor-\d+\.csv$")
+        others = self.names("monitor-[0-9]*.csv")
         absence = "output.monitor or output.csv is off, or there were no readings"
         self.monitor = self.read_table("monitor.csv", "time", None if others else absence)
         for name in others:
             self.monitor += self.read_table(name, "time")
+        times = [stamp_seconds(row["time"]) for row in self.monitor]
+        start = min((time for time in times if time == time), default=NAN)
+        for row, time in zip(self.monitor, times):
+            row["at"] = time - start
 
     def read_log(self):
         counts = {}
@@ -321,24 +322,20 @@ class Run:
         step = num(match.group(1)) if match else NAN
         return "best", known(self.number("best.step"), self.number("test.step"), step)
 
-    def weights_names(self, step):
-        kind, used = self.used()
-        best, last = kind == "best" and step == used, step == self.last_step()
-        return [name for name, is_so in (("best", best), ("last", last)) if is_so]
-
     def weights_text(self, step):
-        names = self.weights_names(step)
-        at = "step %s" % show("count", step)
-        return "%s weights, %s" % (" and ".join(names), at) if names else "weights of " + at
+        kind, used = self.used()
+        names = ["best"] if kind == "best" and step == used else []
+        names += ["last"] if step == self.last_step() else []
+        at = f"step {show('count', step)}"
+        return f"{' and '.join(names)} weights, {at}" if names else f"weights of {at}"
 
     @functools.lru_cache(maxsize=None)
     def evaluations(self, split):
         """All evaluations of a split by step, as in result.json with `step`, the newest last."""
         found = {row["step"]: Row(row) for row in self.rows[split]}
-        for row in self.rows["output"]:
-            if row["split"] == split:
-                evaluation = found.setdefault(row["step"], Row())
-                evaluation.setdefault("outputs", []).append(dict(row, name=row["output"]))
+        for row in self.rows.get(split + " of outputs", []):
+            evaluation = found.setdefault(row["step"], Row())
+            evaluation.setdefault("outputs", []).append(dict(row, name=row["output"]))
         if self.result["split"] == split and "loss" in self.result:
             found[max(found, default=self.last_step())] = Row(self.result)
         test = self.result["test"]
@@ -363,9 +360,7 @@ class Run:
         for split in ("test", "val"):
             for evaluation in reversed(self.evaluations(split)):
                 if array(evaluation.get("classes")):
-                    # The weights can be both the best and the last.
-                    kinds = {(split, name) for name in self.weights_names(evaluation["step"])}
-                    return Row(evaluation, split=split, kinds=kinds)
+                    return Row(evaluation, split=split)
         return Row()
 
     def metric(self, split, name):

@@ -8,8 +8,8 @@ import math
 import re
 from typing import NamedTuple
 
-from report_values import CONTROL, NAN, Html, array, esc, get, highest, known, letters, mean, num
-from report_values import ratio, records, show, stamp_text, text
+from report_values import CONTROL, NAN, Html, Row, array, esc, get, highest, known, letters
+from report_values import mean, num, ratio, records, show, stamp_text, text
 from report_run import Run, defaults, persistence, same_value
 
 # ---- facts: one value per run, in the tables and in report.csv
@@ -52,9 +52,9 @@ def epochs_text(run):
     """10, or "3.5 of 10" if the run ended before its last step."""
     each = run.number("steps_per_epoch")
     planned = ratio(run.number("total_steps"), each)
-    done = known(ratio(run.last_step(), each), float(len(run.epochs)))
     if math.isnan(planned):
-        return show("count", known(run.number("epochs"), done))
+        return show("count", float(len(run.epochs) or NAN))
+    done = known(ratio(run.last_step(), each), 0.0)
     of_run = f"{math.floor(10 * done) / 10:.6g} of " if done < planned else ""
     return of_run + f"{math.ceil(10 * planned) / 10:.6g}"
 
@@ -113,13 +113,9 @@ def efficiency(run, first):
 
 
 def peak_bytes(run):
-    names = ("gpu_memory_used", "resident")
-    sensors = [run.number(f"sensors.{name}_bytes.max") for name in names]
-    return known(
-        highest(rank["peak_bytes"] for rank in run.ranks),
-        *sensors,
-        highest(row["resident_bytes"] for row in run.monitor),
-    )
+    sensors = [run.number(f"sensors.{name}_bytes.max") for name in ("gpu_memory_used", "resident")]
+    monitor = highest(row["resident_bytes"] for row in run.monitor)
+    return known(highest(rank["peak_bytes"] for rank in run.ranks), *sensors, monitor)
 
 
 def busy(run):
@@ -127,23 +123,15 @@ def busy(run):
     return known(*sensors, mean(row["cores_busy"] for row in run.monitor))
 
 
-def train_figure(run):
-    """The training loss, and the first and last step that it belongs to: of an epoch, or of a row
-    of the log."""
-    each = run.number("steps_per_epoch") or NAN
-    of_epochs = [(run.number("train.loss"), run.number("steps"))]
-    of_epochs += [(row["loss"], row["step"]) for row in run.epochs[-1:]]
-    for loss, end in of_epochs:
-        if loss == loss:
-            return loss, end - (end - 1) % each, end
-    for row in reversed(run.rows["train"]):
-        if row["loss"] == row["loss"]:
-            return row["loss"], row["step"] - row["count"] + 1, row["step"]
-    return NAN, NAN, NAN
+def train_row(run):
+    """The newest row with a training loss: of an epoch, else of the log."""
+    rows = run.epochs[-1:] + run.rows["train"][::-1]
+    return next((row for row in rows if row["loss"] == row["loss"]), Row())
 
 
 def train_span(run):
-    _, start, end = train_figure(run)
+    end = train_row(run)["step"]
+    start = end - train_row(run)["count"] + 1
     if not start <= end:
         return "mean of the last epoch"
     return f"mean of steps {show('count', start)} to {show('count', end)}"
@@ -167,9 +155,6 @@ attempt = lambda key: lambda run: text(get(run.attempts, "0." + key))
 step = lambda name, weight="count": lambda run: run.step_mean(name, weight)
 waiting = share("exposed_comm_seconds")
 per_rank = lambda run: ratio(images_per_second(run), run.number("world_size"))
-planned_bytes = lambda run: known(
-    highest(rank["planned_bytes"] for rank in run.ranks), run.number("planned_bytes")
-)
 setup_seconds = lambda run: run.number("total_seconds") - run.number("without_setup_seconds")
 epoch_seconds = lambda run: mean(row["seconds"] for row in run.epochs)
 base_lr = lambda run: known(run.number("base_lr"), num(run.option("optim.lr")))
@@ -215,10 +200,10 @@ FACT_TABLE = {
         ("Commit", "commit", "text", attempt("commit")),
     ],
     "Quality": [
-        ("Macro F1", "macro_f1", "share", lambda run: num(get(run.detailed(), "macro.f1")), 1),
+        ("Macro F1", "macro_f1", "share", lambda run: num(get(run.detailed(), "macro.f1"))),
         ("Last validation top-1", "last_val_top1", "share", last_val("top1"), 1),
         ("Last validation loss", "last_val_loss", "number", last_val("loss"), -1),
-        ("Training loss", "train_loss", "number", lambda run: train_figure(run)[0], -1),
+        ("Training loss", "train_loss", "number", lambda run: train_row(run)["loss"], -1),
     ],
     "Time": [
         ("Total time", "total_seconds", "seconds", total_seconds, -1),
@@ -237,6 +222,7 @@ FACT_TABLE = {
         ("FLOPs per image", "flops_per_image", "flops"),
         ("Step time", "step_seconds", "seconds", step("step_seconds"), -1),
         ("MFU", "peak_share", "share", step("peak_share", "seconds"), 1),
+        ("Computing", "compute_share", "share", share("compute_seconds")),
         ("Waiting for data", "data_share", "share", share("data_seconds"), -1),
         ("Waiting for communication", "exposed_comm_share", "share", waiting, -1),
         ("Communication thread busy", "comm_share", "share", share("comm_seconds")),
@@ -246,7 +232,7 @@ FACT_TABLE = {
         ("Optimizer step", "update_share", "share", share("update_seconds")),
     ],
     "Memory and power": [
-        ("Planned memory per rank", "planned_bytes", "bytes", planned_bytes, -1),
+        ("Planned memory per rank", "planned_bytes", "bytes", None, -1),
         ("Peak memory per rank", "peak_bytes", "bytes", peak_bytes, -1),
         ("Utilization", "busy", "share", busy),
         ("GPU power", "gpu_power", "W", "sensors.gpu_power.mean"),
@@ -293,24 +279,20 @@ def fact_name(fact, runs):
     return fact.name.replace("top-1", top1_name(runs)) + ", mean of the outputs" * of_mean
 
 
+def comparable(fact, one, other):
+    if fact.group == "Quality":
+        return one.task() == other.task()
+    if fact.group == "Time" and one.last_step() != other.last_step():
+        return False
+    return not difference(one, other)
+
+
 def fact_best(fact, runs, run):
-    """True if no run that can be compared has a better value and one has another value."""
-    own, quality = fact.value(run, runs[0]), fact.group == "Quality"
-    if not fact.better or isinstance(own, str) or math.isnan(own):
-        return False
-    others = [(other, fact.value(other, runs[0])) for other in runs]
-    others = [(o, v) for o, v in others if not isinstance(v, str) and not math.isnan(v)]
-    if quality:
-        others = [(o, v) for o, v in others if o.task() == run.task()]
-    elif any(difference(other, run) for other, _ in others):
-        return False
-    kinds = [o.detailed()["kinds"] for o, _ in others if fact.key == "macro_f1"]
-    if kinds and not set.intersection(*kinds):
-        return False
-    if fact.group == "Time" and any(o.last_step() != run.last_step() for o, _ in others):
-        return False
-    values = [value * fact.better for _, value in others]
-    return max(values) == own * fact.better > min(values)
+    """True if no run that can be compared has a better value and one has a worse one."""
+    values = [fact.value(other, runs[0]) for other in runs if comparable(fact, run, other)]
+    values = [fact.better * v for v in values if not isinstance(v, str) and not math.isnan(v)]
+    own = fact.value(run, runs[0])
+    return bool(values) and max(values) == fact.better * own > min(values)
 
 
 def facts_csv(runs):
@@ -435,14 +417,7 @@ def sheet_splits(run):
         ("macro specificity", "share", "macro.specificity"),
         ("measured with", "text", "weights"),
     ]
-    note, monitor, value = "", text(get(run.result, "best.monitor")), run.number("best.value")
-    if not math.isnan(value):
-        kind = "share" if monitor.startswith(("top", "miou", "map")) else "number"
-        note = f"checkpoint.monitor={monitor}: best validation value {show(kind, value)}, "
-        note += f"at step {show('count', run.number('best.step'))}."
-        if run.detailed() and run.detailed()["step"] != run.used()[1]:
-            note += f" vittrain eval {run.path} prints the metrics of classes of these weights."
-    return Sheet("Quality by split", "ranks", rows, columns, note)
+    return Sheet("Quality by split", "ranks", rows, columns)
 
 
 CLASSES_MOST = 60
@@ -504,27 +479,19 @@ def unit_columns(units, title, kind, ending):
     return [*sums, *((words_of(name), kind, name) for name in names)]
 
 
-def sheet_phases(run):
-    """The parts of the step time. Their source is metrics.csv, so failed runs have them, too."""
-    names = dict(data="data", compute="compute", exposed_comm="communication")
-    means = {name: run.step_mean(key + "_seconds") for key, name in names.items()}
-    whole = run.step_mean("step_seconds")
-    means["other"] = max(whole - sum(known(value, 0) for value in means.values()), 0)
-    rows = [(name, value, ratio(value, whole)) for name, value in means.items() if value >= 0]
-    columns = [("phase", "text", "0"), ("time", "seconds", "1"), ("of the step", "bar", "2")]
-    note = "Means of all steps. Data and communication are the time spent waiting for them."
-    return Sheet("Step time by phase", "classes", rows, columns, note)
+UNIT = ("unit", "text", "unit")
 
 
-def sheets_units(run):
-    first = [("unit", "text", "unit"), ("parameters", "count", "parameters")]
-    times = first + unit_columns(run.units, "step time", "seconds", "_seconds")
-    memory = first[:1] + unit_columns(run.units, "memory", "bytes", "_bytes")
+def sheet_unit_times(run):
+    columns = [UNIT, ("parameters", "count", "parameters")]
+    columns += unit_columns(run.units, "step time", "seconds", "_seconds")
     note = "Means of a training step" + " of the last attempt" * (len(run.attempts) > 1) + "."
-    return [
-        Sheet("Step time by unit", "classes", run.units, times, note),
-        Sheet("Memory by unit", "classes", run.units, memory, "Planned memory of rank 0."),
-    ]
+    return Sheet("Step time by unit", "classes", run.units, columns, note)
+
+
+def sheet_unit_memory(run):
+    columns = [UNIT] + unit_columns(run.units, "memory", "bytes", "_bytes")
+    return Sheet("Memory by unit", "classes", run.units, columns, "Planned memory of rank 0.")
 
 
 RANKS_MOST = 256
@@ -603,3 +570,8 @@ def sheet_options(runs):
         rows = [row for row in rows if not same_value(row[1], row[2])]
     columns = [(name, "code", str(at)) for at, name in enumerate(["option"] + names)]
     return Sheet(title, "decks", rows, columns, note)
+
+
+# Tables of sections of the page, and of the log book
+QUALITY = [sheet_splits, sheet_outputs, sheet_classes]
+UNITS = [sheet_unit_times, sheet_unit_memory]

@@ -219,7 +219,7 @@ def check_weights():
     expect("last", fact(path, "last_val_top1"), ("40.00 %", last))
     expect("F1", fact(path, "macro_f1"), ("60.00 %", last + ", validation split"))
     page, _ = page_of(path)
-    contains(page, " and the last weights, step 30: true classes", "vittrain eval " + path)
+    contains(page, " and the last weights, step 30: true classes")
     contains(page, ">30</b>")
     path = make("weights", 2, test=True)
     expect("F1 of the test split", fact(path, "macro_f1"), ("60.00 %", best + ", test split"))
@@ -236,8 +236,8 @@ def check_weights():
 
 def check_main_figures():
     for task, key, value, title in (
-        ("forecast", "val_rmse", "2.000", "RMSE / persistence"),
-        ("regression", "val_rmse", "2.000", "R2"),
+        ("forecast", "val_rmse", "2.000", "RMSE of wind"),
+        ("regression", "val_rmse", "2.000", "RMSE of wind"),
         ("segmentation", "val_miou", "70.00 %", "Mean IoU"),
     ):
         path = make(task, 2, task)
@@ -263,12 +263,11 @@ def check_figures():
         expect(key, row[key], value)
     chart = page[page.index('id="loss-steps"') :]
     ticks = re.findall(r'<text x="([^"]*)" y="([^"]*)" text-anchor="(\w+)"[^>]*>([\d.]+)<', chart)
-    label_of = {anchor: [tick for tick in ticks if tick[2] == anchor] for anchor in ("end", "middle")}
-    (left, _, _, x0), (right, _, _, x1) = label_of["middle"][:2]
-    (_, top, _, y0), (_, bottom, _, y1) = label_of["end"][:2]
-    left, right, x0, x1, top, bottom, y0, y1 = map(
-        float, (left, right, x0, x1, top, bottom, y0, y1)
-    )
+    places = {"end": [], "middle": []}
+    for x, y, anchor, value in ticks:
+        places[anchor].append((float(x), float(y), float(value)))
+    (left, _, x0), (right, _, x1) = places["middle"][:2]
+    (_, top, y0), (_, bottom, y1) = places["end"][:2]
     curve = re.search(r'<path d="M([^"]*)" stroke="#0067ac"', chart).group(1).split()
     points = [(float(x), float(y)) for x, y in zip(curve[::2], curve[1::2])]
     expect("points", len(points), 6)
@@ -325,7 +324,7 @@ def check_several():
 
 
 def check_classes():
-    for count, wanted in ((100, 'id="confusion-A" role="img"'), (1000, "The 60 of 1000 classes")):
+    for count, wanted in ((30, 'id="confusion-A"'), (1000, "The 60 of 1000 classes")):
         path = make("classes", 2)
         result = read(path + "/result.json")
         result["classes"] = [dict(name="class %d" % at, f1=at / count) for at in range(count)]
@@ -333,7 +332,8 @@ def check_classes():
         result["confusion_matrix"] = [row[:at] + [99] + row[at + 1 :] for at in range(count)]
         write(path + "/result.json", result)
         page, _ = page_of(path)
-        contains(page, wanted, "most frequent confusions of %d classes" % count)
+        contains(page, wanted)
+    contains(page, "most frequent confusions of 1000 classes")
 
 
 def check_unfinished():
@@ -354,7 +354,7 @@ def check_unfinished():
         write(os.path.join(path, name), value)
         expect("status", report.Run(path).status(), "failed")
         page = page_of(path)[0]
-        contains(page, '<p class="reason">step 2: NaN</p>', ">communication</th>")
+        contains(page, '<p class="reason">step 2: NaN</p>', ">Waiting for communication<")
         expect("units", "blocks.0" in page, form == 1)
 
 
