@@ -2,9 +2,9 @@
 /* Values are a hash of their position. */
 #include "model_fixture.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "core/file.h"
 
 char folder[64];
 
@@ -183,25 +183,11 @@ void fixture_directory(char *path, size_t size)
     comm_broadcast(world, path, (int64_t)size, COMM_BYTE, 0);
 }
 
-static void remove_files(const char *path)
-{
-    DIR *opened = opendir(path);
-    for (struct dirent *entry = opened != NULL ? readdir(opened) : NULL; entry != NULL;
-         entry = readdir(opened)) {
-        char file[512];
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        unlink(file);
-    }
-    if (opened != NULL)
-        closedir(opened);
-    rmdir(path);
-}
-
 void fixture_remove(const char *path)
 {
     comm_barrier(world);
     if (world->rank == 0)
-        remove_files(path);
+        folder_remove(path);
     comm_barrier(world);
 }
 
