@@ -91,10 +91,8 @@ static bool checkpoint_choose(const char *folder, const struct options *options,
         snprintf(path, size, "%s/%s", directory, name);
     if (options->verify.from >= 0)
         return true;
-    const struct checkpoint_target target = {.directory = directory,
-                                             .writers = WRITERS_AUTO,
-                                             .model = options->model.name,
-                                             .before = last};
+    const struct checkpoint_target target = {
+        .directory = directory, .writers = WRITERS_AUTO, .options = options, .before = last};
     return checkpoint_find(&target, world, path, size, error) ||
            error_set(
                error, ERROR_CHECKPOINT,

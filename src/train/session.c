@@ -593,8 +593,7 @@ bool session_sees_times(const struct session *session)
 bool session_read_weights(struct session *session, const char *path, bool accepts_other_head,
                           struct error *error)
 {
-    const struct checkpoint_target target = {.writers = WRITERS_AUTO,
-                                             .model = session->options->model.name};
+    const struct checkpoint_target target = {.writers = WRITERS_AUTO, .options = session->options};
     char place[TENSOR_NAME + 32];
     struct error nonfinite = {.kind = ERROR_NONE};
     if (session->mesh.world->rank == 0)

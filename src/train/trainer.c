@@ -248,9 +248,7 @@ static void trainer_begin(struct trainer *trainer, const struct options *options
     trainer->run.options = *options;
     trainer->run.world = world;
     trainer->checkpoints.target =
-        (struct checkpoint_target){.writers = WRITERS_AUTO,
-                                   .model = trainer->run.options.model.name,
-                                   .options = &trainer->run.options};
+        (struct checkpoint_target){.writers = WRITERS_AUTO, .options = &trainer->run.options};
 }
 
 bool trainer_open(struct trainer *trainer, const struct options *options, struct comm *world,
@@ -310,7 +308,7 @@ void trainer_close(struct trainer *trainer)
     run_close(&trainer->run);
     upload_close(trainer->output.upload, trainer->run.options.output.upload_wait);
     if (trainer->stop.succeeded && trainer->run.world->rank == 0)
-        run_folder_end(&trainer->folder);
+        run_folder_mark(&trainer->folder, true);
     run_folder_close(&trainer->folder);
 }
 

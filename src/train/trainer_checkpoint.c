@@ -243,7 +243,6 @@ static bool state_write(struct trainer *trainer, bool best, bool in_memory, stru
 {
     struct training_state *state = &trainer->state;
     const struct step_io *io = &trainer->run.session.io;
-    char name[CHECKPOINT_NAME];
     trainer_update_seconds(trainer);
     state->plateau_rate_factor = trainer->schedule.plateau_factor;
     state->plateau_best = trainer->schedule.plateau_best;
@@ -253,21 +252,15 @@ static bool state_write(struct trainer *trainer, bool best, bool in_memory, stru
     state->skipped_steps = io->result.scaler.skipped;
     /* A run that resumes from this checkpoint does not write the rows up to this step again. */
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
-    checkpoint_name(name, trainer->state.step);
-    char *deck = options_to_run_deck(&trainer->run.options);
     char *metadata = trainer_metadata(trainer);
-    const struct checkpoint_order order = {.name = name,
-                                           .model_name = trainer->run.options.model.name,
+    const struct checkpoint_order order = {.options = &trainer->run.options,
                                            .state = &trainer->state,
-                                           .deck_text = deck,
                                            .metadata = metadata,
                                            .data = trainer->data,
-                                           .best = best,
-                                           .keep = trainer->run.options.checkpoint.keep};
+                                           .best = best};
     const bool good = in_memory
                           ? memory_checkpoint_write(trainer->checkpoints.memory, &order, error)
                           : checkpoint_writer_start(trainer->checkpoints.writer, &order, error);
-    free(deck);
     free(metadata);
     return good;
 }
