@@ -125,7 +125,7 @@ static bool run_replay(const char *folder, const struct options *options,
             "verify.to=%lld, or train.epochs or train.steps as in the run",
             folder, (long long)last, (long long)trainer.total_steps,
             (long long)trainer.total_steps);
-    else if (receipt_table_check(table, folder, trainer.run.session.model, error) &&
+    else if (receipt_table_check(table, folder, trainer.session.model, error) &&
              trainer_replay(&trainer, last, error) && world->rank == 0) {
         const long long count = trainer.receipts.next - first;
         printf("%sidentical: steps %lld to %lld, %lld receipt%s\n",
