@@ -11,7 +11,7 @@ import math
 
 from report_charts import Chart, Series, charts_write
 from report_run import Failure, write_file
-from report_values import NAN, Row, array, get, known, num, ratio
+from report_values import NAN, Row, array, get, known, num, ratio, records, text
 
 
 class Walk:
@@ -31,7 +31,7 @@ class Walk:
                 raise Failure(5, f"cannot export {run.path}: result.json has no {key}")
         batch, self.ranks, self.nodes, total, self.epoch_steps = (int(run.number(k)) for k in keys)
         self.run, self.lines, self.result = run, [], []
-        self.name = run.result.get("model") or ""
+        self.name = text(run.result.get("model"))
         self.vit = self.name.startswith("vit")
         self.batch, self.epochs = -(-batch // self.ranks), -(-total // self.epoch_steps)
         self.attempt, self.coming, self.setup_seconds = Row(), list(run.attempts), 0.0
@@ -57,7 +57,7 @@ class Walk:
     def every(self):
         """Steps between two lines: output.log_every, or the format's own number if that is the
         default and an epoch is long enough."""
-        every = int(known(num(self.run.option("output.log_every")), 10)) or 10
+        every = int(known(self.run.option("output.log_every"), 10)) or 10
         own = self.log_every_vit if self.vit else self.log_every
         if every > self.epoch_steps:
             return self.epoch_steps + 1
@@ -78,7 +78,7 @@ class Walk:
     def checkpoint_due(self, step, best):
         """Write the line of a checkpoint that is due: by checkpoint.every, for the best evaluation,
         or at the end of the attempt."""
-        epochs = known(num(self.run.option("checkpoint.every")), 1.0)
+        epochs = known(self.run.option("checkpoint.every"), 1.0)
         by_epochs = epochs > 0 and (best or step % max(1, round(epochs * self.epoch_steps)) == 0)
         if by_epochs or step == self.attempt["to_step"]:
             self.checkpoint(self.checkpoint_path(step))
@@ -185,8 +185,8 @@ class Lightning:
         run, sections = self.run, {}
         if math.isnan(run.number("parameters")):
             raise Failure(5, f"cannot export {run.path}: result.json has no parameters")
-        seconds = [attempt["seconds"] for attempt in run.attempts[-1:]]
-        seconds = known(*seconds, run.number("total_seconds"))
+        last = [attempt["seconds"] for attempt in run.attempts[-1:]]
+        seconds = known(*last, run.number("total_seconds"))
         write_file(run.file("exec_time.log"), f"'train' execution time: {seconds!r} (s)")
         for key, value in run.deck.items():
             section, _, name = key.partition(".")
@@ -282,19 +282,19 @@ class Course(Walk):
             self.log("Saved checkpoint to " + path)
 
     def class_name(self, at, brief=True):
-        name = get(self.run.result, f"classes.{at}.name")
+        name = text(get(self.run.result, f"classes.{at}.name"))
         return (self.BRIEF.get(name) if brief else None) or name or str(at)
 
     def classes(self):
         titles = "Accuracy Precision Recall F1-score Specificity".split()
         keys = "one_vs_rest_accuracy precision recall f1 specificity".split()
-        found = array(self.run.result["classes"])
+        found = records(self.run.result["classes"])
         if found:
             self.both("\nMetrics for each class:\n------------------------")
         for at, one in enumerate(found):
             self.both("\nClass: " + self.class_name(at, not self.vit))
             for title, key in zip(titles, keys):
-                self.both(f"{title}: {known(num(one.get(key)), 0.0):.4f}")
+                self.both(f"{title}: {known(one[key], 0.0):.4f}")
 
     def matrix(self):
         matrix = array(self.run.result["confusion_matrix"])
@@ -303,7 +303,7 @@ class Course(Walk):
         self.both("\nConfusion Matrix:\n----------------\nPredicted \u2192\nActual \u2193")
         self.both(" " * 6 + "".join("%-7.31s" % self.class_name(at) for at in range(len(matrix))))
         for at, row in enumerate(matrix):
-            cells = "".join("%7d" % known(num(cell), 0.0) for cell in row)
+            cells = "".join("%7d" % known(cell, 0.0) for cell in array(row))
             self.both("%-6.31s" % self.class_name(at) + cells)
 
     def end(self):

@@ -210,7 +210,7 @@ class Page:
         run, found = self.runs[at], self.runs[at].detailed()
         names = [text(get(c, "name")) or "?" for c in array(found["classes"])]
         rows = [array(row) for row in array(found["confusion_matrix"])]
-        rows = [[known(num(value), 0.0) for value in row] for row in rows]
+        rows = [[known(value, 0.0) for value in row] for row in rows]
         count = len(names)
         if not count or len(rows) != count or any(len(row) != count for row in rows):
             return ""

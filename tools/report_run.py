@@ -198,8 +198,8 @@ class Run:
         starts = [attempt["started"] for attempt in self.attempts]
         parts = records(old.get("parts"))
         self.attempts = [part for part in parts if part["started"] not in starts] + self.attempts
-        count = [num(attempt["ranks"]) for attempt in self.attempts[-1:]]
-        count = known(*count, self.number("ranks"))
+        count = [attempt["ranks"] for attempt in self.attempts[-1:]]
+        count = known(*count, self.result["ranks"], old.get("ranks"))
         self.result = record(dict({"world_size": count}, **dict(old, **self.result)))
         for one in array(self.result.get("classes")):
             if isinstance(one, dict) and "accuracy" in one:

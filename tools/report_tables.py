@@ -157,7 +157,7 @@ waiting = share("exposed_comm_seconds")
 per_rank = lambda run: ratio(images_per_second(run), run.number("world_size"))
 setup_seconds = lambda run: run.number("total_seconds") - run.number("without_setup_seconds")
 epoch_seconds = lambda run: mean(row["seconds"] for row in run.epochs)
-base_lr = lambda run: known(run.number("base_lr"), num(run.option("optim.lr")))
+base_lr = lambda run: known(run.number("base_lr"), run.option("optim.lr"))
 total_seconds = lambda run: known(run.number("total_seconds"), run.last("elapsed_seconds"))
 evaluation_seconds = lambda run: sum(known(row["eval_seconds"], 0.0) for row in run.epochs) or NAN
 # Name, key, kind, then a function of the run or a key of result.json (by default: the key), and 1
@@ -371,7 +371,7 @@ def html_cell(kind, value, scope):
     if kind == "code" and scope != "col":
         shown = f"<code>{shown}</code>"
     elif kind == "bar" and scope != "col":
-        share = known(num(value.rstrip(" %")), 0.0) / 100
+        share = known(value.rstrip(" %"), 0.0) / 100
         shown = f'<span class="bar s0" style="--v:{share:.2f}"></span>{shown}'
     tag, scope = ("th", f' scope="{scope}"') if scope else ("td", "")
     style = "" if kind in LEFT else ' class="n"'
@@ -442,7 +442,7 @@ def sheet_classes(run):
     note = f"Of the {run.weights_text(found['step'])}." if classes else ""
     if len(classes) > CLASSES_MOST:
         note += f" The {CLASSES_MOST} of {len(classes)} classes with the lowest F1."
-        classes.sort(key=lambda one: known(num(one["f1"]), 2.0))
+        classes.sort(key=lambda one: known(one["f1"], 2.0))
     title = f"Classes ({found['split']} split)"
     return Sheet(title, "classes", classes[:CLASSES_MOST], columns, note)
 
@@ -472,8 +472,8 @@ def words_of(name):
 def unit_columns(units, title, kind, ending):
     """The sum of the columns with this ending, its share of the whole model, and the columns."""
     names = [name for name in columns_of(units) if name.endswith(ending)]
-    names = [name for name in names if highest(num(unit[name]) for unit in units) > 0]
-    total = lambda unit: sum(known(num(unit[name]), 0.0) for name in names)
+    names = [name for name in names if highest(unit[name] for unit in units) > 0]
+    total = lambda unit: sum(known(unit[name], 0.0) for name in names)
     whole = sum(map(total, units))
     sums = (title, kind, total), ("of all", "bar", lambda unit: ratio(total(unit), whole))
     return [*sums, *((words_of(name), kind, name) for name in names)]
@@ -523,7 +523,7 @@ def sheet_attempts(run):
 
     def steps(attempt):
         end = num(attempt["to_step"])
-        return f"{known(num(attempt['from_step']), 0.0):.0f} to {'?' if end != end else int(end)}"
+        return f"{known(attempt['from_step'], 0.0):.0f} to {'?' if end != end else int(end)}"
 
     def outcome(attempt):
         end = text(attempt.get("error")) or text(attempt.get("stop_reason"))
@@ -531,7 +531,7 @@ def sheet_attempts(run):
 
     def changes(attempt):
         found = attempt["changed"] if isinstance(attempt["changed"], dict) else {}
-        return "; ".join(f"{key}: {' to '.join(map(str, found[key]))}" for key in found)
+        return "; ".join(f"{key}: {' to '.join(map(str, array(found[key])))}" for key in found)
 
     columns = [
         ("attempt", "text", lambda attempt: str(run.attempts.index(attempt) + 1)),

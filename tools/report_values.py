@@ -19,7 +19,8 @@ def num(value):
 
 
 def known(*values):
-    return next((value for value in values if not math.isnan(value)), NAN)
+    """The first number that is one."""
+    return next((value for value in map(num, values) if not math.isnan(value)), NAN)
 
 
 def get(value, path):
@@ -60,12 +61,12 @@ def records(value):
 
 
 def mean(values):
-    values = [value for value in values if not math.isnan(value)]
+    values = [value for value in map(num, values) if not math.isnan(value)]
     return sum(values) / len(values) if values else NAN
 
 
 def highest(values):
-    return max((value for value in values if not math.isnan(value)), default=NAN)
+    return max((value for value in map(num, values) if not math.isnan(value)), default=NAN)
 
 
 def ratio(one, other):
