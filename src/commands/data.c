@@ -314,16 +314,6 @@ static void suggest_x(struct suggestion *suggestion, const struct entry *entry)
     }
 }
 
-static bool is_in_list(const char *list, const char *path)
-{
-    size_t length;
-    for (const char *item = text_next_item(list, &length); item != NULL;
-         item = text_next_item(item + length, &length))
-        if (strlen(path) == length && strncmp(item, path, length) == 0)
-            return true;
-    return false;
-}
-
 /* Return the dimension of the rows of images. */
 static int plane_row(const struct entry *entry)
 {
@@ -343,7 +333,7 @@ static enum role role_of(const struct suggestion *suggestion, const struct entry
     const bool is_real = entry->kind == 'f';
     if (entry->kind == '\0' || entry->array.dimensions < 1 || entry->array.dimensions > 4 ||
         entry->array.extent[0] != suggestion->x->array.extent[0] || entry->is_coordinate ||
-        is_time(entry) || is_in_list(suggestion->x_list, entry->path) ||
+        is_time(entry) || text_has_item(suggestion->x_list, entry->path) ||
         (entry->array.dimensions > 2 && !same_planes(suggestion->x, entry)))
         return ROLE_NONE;
     if (entry->array.dimensions == 2 && !is_real)

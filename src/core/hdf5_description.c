@@ -101,22 +101,11 @@ static void type_write(hid_t type, char to[TYPE])
         H5Tclose(base);
 }
 
-/* True if hdf5_reader.datasets has the current object. */
-static bool is_wanted(const struct walk *walk)
-{
-    size_t length;
-    for (const char *item = text_next_item(walk->datasets, &length); item != NULL;
-         item = text_next_item(item + length, &length))
-        if (strlen(walk->path) == length && strncmp(walk->path, item, length) == 0)
-            return true;
-    return false;
-}
-
 /* True if the chunks and compact data of the current data set are described: hdf5_reader.datasets
  * has it, or if it has any, it is a dimension scale in use or a list with units, such as times. */
 static bool data_are_wanted(const struct walk *walk, int dimensions)
 {
-    return is_wanted(walk) ||
+    return text_has_item(walk->datasets, walk->path) ||
            (walk->datasets[0] != '\0' &&
             (json_object_get(walk->attributes, HDF5_SCALE_USES) != NULL ||
              (dimensions == 1 && json_object_get(walk->attributes, "units") != NULL)));
@@ -225,7 +214,8 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
             good = numbers_read(attribute, type, count, values);
         else if (class == H5T_STRING)
             good = texts_read(attribute, type, count, values);
-        else if ((walk->datasets[0] == '\0' || is_wanted(walk)) && is_scale_list(name, type))
+        else if ((walk->datasets[0] == '\0' || text_has_item(walk->datasets, walk->path)) &&
+                 is_scale_list(name, type))
             good = scales_read(walk, object, attribute, type, count, values);
     }
     const size_t read = json_array_size(values);

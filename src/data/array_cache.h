@@ -54,7 +54,8 @@ struct array_cache_counts {
 };
 struct array_cache_counts array_cache_counts(struct array_cache *cache);
 
-/* Return a reader that is not in use, if possible one that last read this array. */
+/* Return a reader that is not in use, if possible one that last read this array. cache: NULL for an
+ * array without a cache. */
 struct array_reader *array_reader_take(struct array_cache *cache, const struct array *array);
 void array_reader_give(struct array_cache *cache, struct array_reader *reader);
 

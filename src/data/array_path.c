@@ -132,6 +132,14 @@ bool array_path_has(const struct array_path *self, const char *name)
            (member_path(self, name, "", path) && access(path, F_OK) == 0);
 }
 
+bool array_path_sibling(const struct array_path *self, const char *array, const char *name,
+                        char path[HDF5_NAME])
+{
+    const int group = (int)(text_base_name(array) - array);
+    return snprintf(path, HDF5_NAME, "%.*s%s", group, array, name) < HDF5_NAME &&
+           array_path_has(self, path);
+}
+
 bool array_path_array(const struct array_path *self, const char *name, struct array *array,
                       struct error *error)
 {

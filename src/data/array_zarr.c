@@ -103,6 +103,14 @@ static bool damaged(const struct array *array, const char *key, struct error *er
     return array_refuse(array, error, "its metadata have no valid %s: copy them again", key);
 }
 
+static bool type_refuse(const struct array *array, const char *type, struct error *error)
+{
+    return array_refuse(array, error,
+                        "its type '%s' is not an integer or a floating-point number of 1, 2, 4 or "
+                        "8 bytes",
+                        type);
+}
+
 static bool shape_set(struct array *array, const json_t *shape, const json_t *chunk,
                       struct error *error)
 {
@@ -194,10 +202,7 @@ static bool version2_read(struct array *array, const json_t *object, struct erro
     const char *separator = text_of(object, "dimension_separator");
     size_t n;
     if (!array_type_set(array, text_of(object, "dtype")))
-        return array_refuse(array, error,
-                            "its type '%s' is not an integer or a floating-point "
-                            "number of 1, 2, 4 or 8 bytes",
-                            text_of(object, "dtype"));
+        return type_refuse(array, text_of(object, "dtype"), error);
     if (strcmp(text_of(object, "order"), "C") != 0)
         return array_refuse(array, error,
                             "its chunks are in Fortran order: write it with "
@@ -237,11 +242,7 @@ static bool type_set(struct array *array, const char *type, bool big, struct err
         snprintf(text, sizeof text, "|b1");
     else if (known && letters >= 3 && bits % 8 == 0)
         snprintf(text, sizeof text, "%c%c%ld", big ? '>' : '<', type[0], bits / 8 % 100);
-    return array_type_set(array, text) ||
-           array_refuse(array, error,
-                        "its type '%s' is not an integer or a floating-point number "
-                        "of 1, 2, 4 or 8 bytes",
-                        type);
+    return array_type_set(array, text) || type_refuse(array, type, error);
 }
 
 static bool keys_read(struct array *array, const json_t *object, struct error *error)

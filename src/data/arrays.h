@@ -150,9 +150,6 @@ void variable_channel_name(const struct variable *variable, int64_t channel, cha
 MUST_CHECK bool arrays_open_files(struct dataset *dataset, const struct options *options,
                                   enum data_split split, struct error *error);
 
-/* Return the number of samples at both ends of a series without times that are not records. */
-int64_t arrays_samples_at_ends(const struct file_series *series);
-
 /* Return the number of the first array of the same data set, which may be named twice: u@-1,u. */
 int arrays_first_of(const struct arrays_file *file, int number);
 

@@ -61,15 +61,13 @@ static bool other_latitude_find(const struct array_path *source, const char *x,
                                 char path[HDF5_NAME])
 {
     json_t *attributes = array_attributes(source, x);
-    const int group = (int)(text_base_name(x) - x);
     char names[HDF5_NAME], *rest = names, *name;
     bool found = false;
     snprintf(names, sizeof names, "lat latitude %s",
              array_attribute_text(attributes, "coordinates"));
     json_decref(attributes);
     while (!found && (name = strtok_r(rest, " ", &rest)) != NULL) {
-        if (snprintf(path, HDF5_NAME, "%.*s%s", group, x, name) >= HDF5_NAME ||
-            !array_path_has(source, path))
+        if (!array_path_sibling(source, x, name, path))
             continue;
         attributes = array_attributes(source, path);
         found = is_latitude(path, attributes);

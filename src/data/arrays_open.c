@@ -11,22 +11,10 @@
 #include "core/base.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "data/array_cache.h"
 #include "data/array_decode.h"
 #include "data/arrays.h"
 
 enum { FILES_EACH = 32 }; /* files that a rank describes, except the last one */
-
-int64_t arrays_samples_at_ends(const struct file_series *series)
-{
-    int64_t before = 0, after = 0;
-    for (int o = 0; o < series->offset_count; o++)
-        if (series->required[o]) {
-            before = larger(before, -series->offset[o]);
-            after = larger(after, series->offset[o]);
-        }
-    return before + after;
-}
 
 /* Set offsets and transforms. A data set of the first file whose name is "u@+6" has priority over
  * an offset. Samples of planes or numbers are predicted (allows_none) even if their targets are
@@ -53,7 +41,7 @@ static bool variables_resolve(struct arrays *self, const struct options *options
     const bool by_time = options->data.val == VALIDATION_FRACTION &&
                          options->data.val_from == VAL_FROM_END && !allows_none;
     self->series.is_ordered = !self->series.counts && (self->series.joined || by_time ||
-                                                       arrays_samples_at_ends(&self->series) > 0);
+                                                       file_series_ends(&self->series) > 0);
     return variables_transform(self, options, error);
 }
 
@@ -120,7 +108,7 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
         return true;
     struct dimension *samples = &grid->dimension[number];
     const char *calendar = array_attribute_text(samples->attributes, "calendar");
-    if (samples->kind != DIMENSION_TIME && !series->joined && arrays_samples_at_ends(series) == 0)
+    if (samples->kind != DIMENSION_TIME && !series->joined && file_series_ends(series) == 0)
         series->is_ordered = false; /* numbers that are no times do not decide about splits */
     if (!time_units_parse(samples->units, calendar, &times->units)) {
         times->units = (struct time_units){0};
@@ -198,20 +186,11 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
                              (long long)file->array[0].extent[0]);
     }
     const int64_t samples = file->array[0].extent[0];
-    return self->series.joined || samples >= arrays_samples_at_ends(&self->series) ||
+    return self->series.joined || samples >= file_series_ends(&self->series) ||
            error_set(error, ERROR_DATA,
                      "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s; "
                      "data.join=on makes the files one series",
                      file->path, (long long)samples, options->data.x, options->data.y);
-}
-
-/* Decide if the files have data.y. allows_none: they need not have it. */
-static void labels_find(struct dataset *dataset, const struct arrays_file *first, bool allows_none)
-{
-    struct arrays *self = dataset->self;
-    for (int v = 0; allows_none && v < self->y_count; v++)
-        dataset->unlabelled |= !array_path_has(&first->place, self->y[v].name);
-    self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
 }
 
 /* Describe a file. allows_none: it need not have data.y. */
@@ -227,7 +206,9 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     if (file == self->file) {
         if (!variables_resolve(self, options, &file->place, allows_none, error))
             return false;
-        labels_find(dataset, file, allows_none);
+        for (int v = 0; allows_none && v < self->y_count; v++)
+            dataset->unlabelled |= !array_path_has(&file->place, self->y[v].name);
+        self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
     }
     return file_arrays(dataset, options, file, error) &&
            (dataset->unlabelled || options->data.task == TASK_REGRESSION ||
@@ -301,8 +282,6 @@ static void array_take(struct array *array, bool is_own, struct arrays_file *fil
         array->path = file->path;
         array->files.folder = array->files.folder != NULL ? allocate_copy(path) : NULL;
         array->file = array->owns_file ? open_file_described(path) : file->place.file;
-        array->cache = array_cache_new();
-        array->original = NULL;
     }
     array->is_shared = true;
     array->chunks = part_take(at, array->chunk_count * (int64_t)sizeof *array->chunks);
@@ -325,10 +304,10 @@ static void file_take(struct arrays *self, const struct split_file *files,
         file->place = (struct array_path){.path = file->path};
         file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
         file->times.path = file->path;
+        if (times > 0)
+            file->times.time =
+                memcpy(allocate((size_t)times, sizeof *time), time, (size_t)times * sizeof *time);
     }
-    if (!is_own && times > 0)
-        file->times.time =
-            memcpy(allocate((size_t)times, sizeof *time), time, (size_t)times * sizeof *time);
     for (int v = 0; v < file->opened; v++) {
         const struct array *array = (const struct array *)(const void *)*at;
         if (!is_own && array->files.folder == NULL && !array->owns_file && file->place.file == NULL)
@@ -538,7 +517,7 @@ static bool series_make(struct dataset *dataset, struct error *error)
     if (!file_series_pair(series, !dataset->held_out, error))
         return false;
     dataset->count = series->records;
-    dataset->has_offsets = arrays_samples_at_ends(series) > 0;
+    dataset->has_offsets = file_series_ends(series) > 0;
     if (dataset->has_offsets && timed == 0 && !dataset->held_out)
         log_info("offsets (@) count samples: %s has no coordinate of its samples such as 'time'",
                  self->file[0].path);

@@ -176,17 +176,15 @@ struct array_box variable_window(const struct variable *variable, int64_t sample
                                  int64_t left, int64_t height, int64_t width)
 {
     const int64_t channels = variable->channels, plane = height * width;
+    const int64_t begins[] = {0, top, left}, counts[] = {channels, height, width};
+    const int64_t strides[] = {channels > 1 ? plane : 1, width, 1};
     struct array_box box = {.begin = {sample}, .count = {1}, .stride = {channels * plane}};
-    const int64_t planes[] = {channels, height, width}, rows[] = {height, width, channels};
-    const int64_t plane_begins[] = {0, top, left}, row_begins[] = {top, left, 0};
-    const int64_t plane_strides[] = {plane, width, 1};
-    const int64_t row_strides[] = {width, 1, channels > 1 ? plane : 1};
-    const int skipped = variable->dimensions == 3 ? 1 : 0; /* [N, H, W] has no channels */
     for (int d = 1; d < variable->dimensions; d++) {
-        box.begin[d] = variable->channels_last ? row_begins[d - 1] : plane_begins[d - 1 + skipped];
-        box.count[d] = variable->channels_last ? rows[d - 1] : planes[d - 1 + skipped];
-        box.stride[d] =
-            variable->channels_last ? row_strides[d - 1] : plane_strides[d - 1 + skipped];
+        const bool rows_first = variable->channels_last || variable->dimensions == 3;
+        const int part = rows_first ? d % 3 : d - 1; /* channels, rows, columns */
+        box.begin[d] = begins[part];
+        box.count[d] = counts[part];
+        box.stride[d] = strides[part];
     }
     return box;
 }

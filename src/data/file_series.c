@@ -23,6 +23,17 @@ bool file_series_use(struct file_series *series, int64_t offset, bool required)
     return true;
 }
 
+int64_t file_series_ends(const struct file_series *series)
+{
+    int64_t before = 0, after = 0;
+    for (int o = 0; o < series->offset_count; o++)
+        if (series->required[o]) {
+            before = larger(before, -series->offset[o]);
+            after = larger(after, series->offset[o]);
+        }
+    return before + after;
+}
+
 void file_series_add(struct file_series *series, const struct series_file *file)
 {
     series->file =
@@ -359,7 +370,7 @@ static bool times_check(struct file_series *series, bool has_times, struct error
 bool file_series_pair(struct file_series *series, bool logs, struct error *error)
 {
     struct distances times = {.size = 1}; /* without times, places are numbers of samples */
-    bool has_offsets = false, needs_step = false;
+    bool has_offsets = false;
     int64_t timed = 0;
     series->samples = series->records = 0;
     for (int64_t f = 0; f < series->count; f++) {
@@ -367,10 +378,8 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
         series->samples += series->file[f].samples;
         timed += series->file[f].time != NULL;
     }
-    for (int o = 0; o < series->offset_count; o++) {
+    for (int o = 0; o < series->offset_count; o++)
         has_offsets |= series->offset[o] != 0;
-        needs_step |= series->offset[o] != 0 && series->required[o];
-    }
     const bool has_times = timed > 0 && timed == series->count, used = has_times && !series->counts;
     if (series->samples >= SERIES_NONE)
         return error_set(error, ERROR_DATA, "%lld samples are more than the limit of 2^32",
@@ -391,7 +400,8 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
         distances_measure(series, series->step.ruler, &times);
         times.size = series->step.size;
     } else if (good && used && has_offsets) {
-        good = step_find(series, &times) || !needs_step || step_refuse(series, &times, error);
+        good = step_find(series, &times) || file_series_ends(series) == 0 ||
+               step_refuse(series, &times, error);
         if (series->step.ruler == RULER_NONE)
             times.size = (double)NAN;
     }

@@ -38,11 +38,7 @@ run 1 one $data $model data.x=/chw run.dir="$work/one"
 bad=$(ended; has one.log 'data.x=chw: 3 channels of 5x4, order chw' 'data: arrays, 24 training and 6 validation samples of 5x4' \
     'statistics of 24 training samples')
 result 'a model is trained' "$bad" one.log
-run 1 planes $data $model data.x=u0,u1,u2 run.dir="$work/planes" data.workers=3
-result 'data sets of one channel have the same bits' "$(ended; same one planes)" planes.log
-run 1 pixels $data $model data.x=hwc run.dir="$work/pixels"
-result 'channels may be last' "$(ended; same one pixels)" pixels.log
-run 3 three $data $model data.x=/chw run.dir="$work/three" mesh.strategy=fsdp
+run 3 three $data $model data.x=u0,u1,u2 run.dir="$work/three" mesh.strategy=fsdp data.workers=3
 result 'three ranks have the same bits' "$(ended; same one three)" three.log
 interrupted one part 3
 run 3 part $data $model data.x=/chw run.dir="$work/part"
