@@ -10,7 +10,6 @@
 
 #include "core/base.h"
 #include "core/file.h"
-#include "data/array_cache.h"
 #include "data/array_decode.h"
 
 /* The part of a chunk that is in a box, as nested loops over its elements, innermost first. All

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/array_cache.h"
+#include "data/array_decode.h"
 
 #include <pthread.h>
 #include <stdlib.h>

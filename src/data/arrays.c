@@ -11,7 +11,7 @@
 #include "core/allocate.h"
 #include "core/base.h"
 #include "core/log.h"
-#include "data/array_cache.h"
+#include "data/array_decode.h"
 #include "data/arrays.h"
 #include "data/listing.h"
 #include "data/sampler.h"

@@ -128,29 +128,23 @@ static bool latitudes_find(const struct dataset *dataset, const struct dimension
     return good;
 }
 
-/* Return the weights of the rows. latitudes NULL: they are not known. */
-static float *weights_of(const struct dimension *latitudes, int64_t count)
+bool arrays_row_weights(const struct dataset *dataset, float **weights, struct error *error)
 {
     const double degree = 3.14159265358979323846 / 180;
+    const struct dimension *latitudes = NULL;
+    const int64_t count = dataset->height;
+    if (!latitudes_find(dataset, &latitudes, error))
+        return false;
     double sum = 0, *cosines = allocate((size_t)count, sizeof *cosines);
-    float *weights = allocate((size_t)count, sizeof *weights);
+    *weights = allocate((size_t)count, sizeof **weights);
     for (int64_t y = 0; y < count; y++) {
         cosines[y] = latitudes != NULL ? fmax(0, cos(latitudes->values[y] * degree))
                                        : sin(180 * degree * ((double)y + 0.5) / (double)count);
         sum += cosines[y];
     }
     for (int64_t y = 0; y < count; y++)
-        weights[y] = (float)(cosines[y] * (double)count / sum);
+        (*weights)[y] = (float)(cosines[y] * (double)count / sum);
     free(cosines);
-    return weights;
-}
-
-bool arrays_row_weights(const struct dataset *dataset, float **weights, struct error *error)
-{
-    const struct dimension *latitudes = NULL;
-    if (!latitudes_find(dataset, &latitudes, error))
-        return false;
-    *weights = weights_of(latitudes, dataset->height);
     if (latitudes != NULL)
         log_info("train.row_weight: %lld rows with the latitudes '%s' from %g to %g",
                  (long long)latitudes->count, latitudes->name, latitudes->values[0],

@@ -16,12 +16,14 @@
 
 enum { FILES_EACH = 32 }; /* files that a rank describes, except the last one */
 
-/* Set offsets and transforms. A data set of the first file whose name is "u@+6" has priority over
- * an offset. Samples of planes or numbers are predicted (allows_none) even if their targets are
- * after the end of the series. */
-static bool variables_resolve(struct arrays *self, const struct options *options,
+/* Set offsets and transforms, and decide if the files have data.y, which they need not have with
+ * allows_none. A data set of the first file whose name is "u@+6" has priority over an offset.
+ * Samples of planes or numbers are predicted (allows_none) even if their targets are after the end
+ * of the series. */
+static bool variables_resolve(struct dataset *dataset, const struct options *options,
                               const struct array_path *place, bool allows_none, struct error *error)
 {
+    struct arrays *self = dataset->self;
     const bool predicts_beyond =
         allows_none && (options->data.task == TASK_REGRESSION || options->model.head == HEAD_DENSE);
     for (int v = 0; v < self->x_count + self->y_count; v++) {
@@ -42,6 +44,9 @@ static bool variables_resolve(struct arrays *self, const struct options *options
                          options->data.val_from == VAL_FROM_END && !allows_none;
     self->series.is_ordered = !self->series.counts && (self->series.joined || by_time ||
                                                        file_series_ends(&self->series) > 0);
+    for (int v = 0; allows_none && v < self->y_count; v++)
+        dataset->unlabelled |= !array_path_has(place, self->y[v].name);
+    self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
     return variables_transform(self, options, error);
 }
 
@@ -153,13 +158,20 @@ static bool grid_read(struct dataset *dataset, const struct options *options,
     return good;
 }
 
-/* Open the arrays of a file, and check that their shapes match those of the first file. */
-static bool file_arrays(struct dataset *dataset, const struct options *options,
-                        struct arrays_file *file, struct error *error)
+/* Describe a file: open its arrays, and check that their shapes match those of the first file.
+ * allows_none: it need not have data.y. */
+static bool file_open(struct dataset *dataset, const struct options *options,
+                      struct hdf5_reader *reader, const char *path, bool allows_none,
+                      struct arrays_file *file, struct error *error)
 {
     struct arrays *self = dataset->self;
-    const int count = self->array_count;
-    for (; file->opened < count; file->opened++) {
+    *file = (struct arrays_file){.path = allocate_copy(path)};
+    file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
+    if (!array_path_open(&file->place, file->path, reader, error) ||
+        (file == self->file &&
+         !variables_resolve(dataset, options, &file->place, allows_none, error)))
+        return false;
+    for (; file->opened < self->array_count; file->opened++) {
         struct array *array = &file->array[file->opened];
         if (!array_path_array(&file->place, self->variable[file->opened].name, array, error)) {
             file->is_empty = array->is_empty && file->opened < self->x_count;
@@ -169,7 +181,8 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
     }
     if (!grid_read(dataset, options, file, error))
         return false;
-    for (int v = 0; v < count; v++) {
+    const int64_t samples = file->array[0].extent[0];
+    for (int v = 0; v < self->array_count; v++) {
         const struct variable *variable = &self->variable[v];
         if (!variable_agrees(variable, &file->array[v]))
             return error_set(error, ERROR_DATA,
@@ -177,42 +190,21 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
                              "the same shape",
                              file->path, variable_option(variable), variable->name,
                              self->file[0].path);
-        if (file->array[v].extent[0] != file->array[0].extent[0])
+        if (file->array[v].extent[0] != samples)
             return error_set(error, ERROR_DATA,
                              "%s: %s=%s has %lld samples, and data.x=%s has %lld: use data sets of "
                              "the same number of samples",
                              file->path, variable_option(variable), variable->name,
                              (long long)file->array[v].extent[0], self->variable[0].name,
-                             (long long)file->array[0].extent[0]);
+                             (long long)samples);
     }
-    const int64_t samples = file->array[0].extent[0];
-    return self->series.joined || samples >= file_series_ends(&self->series) ||
-           error_set(error, ERROR_DATA,
-                     "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s; "
-                     "data.join=on makes the files one series",
-                     file->path, (long long)samples, options->data.x, options->data.y);
-}
-
-/* Describe a file. allows_none: it need not have data.y. */
-static bool file_open(struct dataset *dataset, const struct options *options,
-                      struct hdf5_reader *reader, const char *path, bool allows_none,
-                      struct arrays_file *file, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    *file = (struct arrays_file){.path = allocate_copy(path)};
-    file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
-    if (!array_path_open(&file->place, file->path, reader, error))
-        return false;
-    if (file == self->file) {
-        if (!variables_resolve(self, options, &file->place, allows_none, error))
-            return false;
-        for (int v = 0; allows_none && v < self->y_count; v++)
-            dataset->unlabelled |= !array_path_has(&file->place, self->y[v].name);
-        self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
-    }
-    return file_arrays(dataset, options, file, error) &&
-           (dataset->unlabelled || options->data.task == TASK_REGRESSION ||
-            arrays_class_names(dataset, file, error));
+    if (!self->series.joined && samples < file_series_ends(&self->series))
+        return error_set(error, ERROR_DATA,
+                         "%s: %lld samples are too few for the offsets (@) of data.x=%s and "
+                         "data.y=%s; data.join=on makes the files one series",
+                         file->path, (long long)samples, options->data.x, options->data.y);
+    return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
+           arrays_class_names(dataset, file, error);
 }
 
 void arrays_file_close(struct arrays_file *file)

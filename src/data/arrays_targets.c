@@ -230,13 +230,18 @@ static void outputs_name(struct dataset *dataset)
         }
 }
 
-static void checksum_set(struct dataset *dataset)
+bool arrays_targets_use(struct dataset *dataset, const struct options *options, bool training,
+                        struct error *error)
 {
-    const struct arrays *self = dataset->self;
-    const struct file_series *series = &self->series;
+    struct arrays *self = dataset->self;
     const int64_t outputs = dataset->target.count;
+    const bool is_regression = options->data.task == TASK_REGRESSION;
+    const struct file_series *series = &self->series;
+    const char *y = self->y[0].name;
     const int64_t shape[] = {dataset->count, dataset->channels,      dataset->height,
                              dataset->width, dataset->target.height, outputs};
+    if (training && !shapes_check(self, options->model.classes, error))
+        return false;
     dataset->sum = crc32c_update(0, shape, sizeof shape);
     if (self->target != NULL)
         dataset->sum = crc32c_update(dataset->sum, self->target,
@@ -245,18 +250,6 @@ static void checksum_set(struct dataset *dataset)
         dataset->sum =
             crc32c_update(dataset->sum, series->sample,
                           (size_t)(dataset->count * series->offset_count) * sizeof *series->sample);
-}
-
-bool arrays_targets_use(struct dataset *dataset, const struct options *options, bool training,
-                        struct error *error)
-{
-    struct arrays *self = dataset->self;
-    const int64_t outputs = dataset->target.count;
-    const bool is_regression = options->data.task == TASK_REGRESSION;
-    const char *y = self->y[0].name;
-    if (training && !shapes_check(self, options->model.classes, error))
-        return false;
-    checksum_set(dataset);
     if (dataset->unlabelled)
         return true;
     if (!is_regression && !self->has_planes && outputs == 1)

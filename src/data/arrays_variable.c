@@ -74,38 +74,6 @@ bool variables_parse(struct arrays *self, const struct options *options, struct 
     return true;
 }
 
-/* Set the transform of an item such as "log1p:u". */
-static bool transform_parse(struct arrays *self, const char *item, bool y_is_class,
-                            struct error *error)
-{
-    const char *colon = strchr(item, ':');
-    const enum value_transform transform =
-        value_transform_find(item, colon != NULL ? (size_t)(colon - item) : 0);
-    bool found = false;
-    if (transform == TRANSFORM_NONE)
-        return error_set(error, ERROR_USAGE,
-                         "data.transform=%s must be log1p:NAME, log10:NAME or sqrt:NAME", item);
-    const char *name = name_begin(colon + 1);
-    for (int v = 0; v < self->x_count + self->y_count; v++) {
-        struct variable *variable = &self->variable[v];
-        if (strcmp(variable->name, name) != 0)
-            continue;
-        if (variable->transform != TRANSFORM_NONE)
-            return error_set(error, ERROR_USAGE,
-                             "data.transform=%s is the second transform of %s: name one", item,
-                             name);
-        if (variable->is_target && y_is_class)
-            return error_set(error, ERROR_USAGE,
-                             "data.transform=%s: data.y has classes: set data.task=regression",
-                             item);
-        variable->transform = transform;
-        found = true;
-    }
-    return found ||
-           error_set(error, ERROR_USAGE,
-                     "data.transform=%s: the name is neither in data.x nor in data.y", item);
-}
-
 bool variables_transform(struct arrays *self, const struct options *options, struct error *error)
 {
     char text[OPTION_TEXT];
@@ -113,8 +81,27 @@ bool variables_transform(struct arrays *self, const struct options *options, str
     for (const char *item = text_next_item(options->data.transform, &length); item != NULL;
          item = text_next_item(item + length, &length)) {
         snprintf(text, sizeof text, "%.*s", (int)length, item);
-        if (!transform_parse(self, text, options->data.task != TASK_REGRESSION, error))
-            return false;
+        const char *colon = strchr(text, ':');
+        const enum value_transform transform =
+            value_transform_find(text, colon != NULL ? (size_t)(colon - text) : 0);
+        const char *fault = transform == TRANSFORM_NONE
+                                ? "it must be log1p:NAME, log10:NAME or sqrt:NAME"
+                                : "the name is neither in data.x nor in data.y";
+        for (int v = 0; transform != TRANSFORM_NONE && v < self->x_count + self->y_count; v++) {
+            struct variable *variable = &self->variable[v];
+            if (strcmp(variable->name, name_begin(colon + 1)) != 0)
+                continue;
+            fault = variable->transform != TRANSFORM_NONE
+                        ? "the name has another transform: name one"
+                    : variable->is_target && options->data.task != TASK_REGRESSION
+                        ? "data.y has classes: set data.task=regression"
+                        : NULL;
+            if (fault != NULL)
+                break;
+            variable->transform = transform;
+        }
+        if (fault != NULL)
+            return error_set(error, ERROR_USAGE, "data.transform=%s: %s", text, fault);
     }
     return true;
 }

@@ -225,18 +225,25 @@ static bool step_refuse(const struct file_series *series, struct distances *all,
 
 /* ---- the order ---- */
 
-/* Check that all files of a joined series count time in the same way. */
-static bool units_check(const struct file_series *series, struct error *error)
+/* Check that all files count time in the same way. Leave the times out if they are not used. */
+static bool units_check(struct file_series *series, struct error *error)
 {
-    const struct time_units *first = &series->file[0].units;
-    for (int64_t f = 1; f < series->count; f++) {
-        if (!time_units_comparable(first, &series->file[f].units))
-            return error_set(
-                error, ERROR_DATA,
-                "%s: the units or the calendar of '%s' cannot be compared with those in "
-                "%s: write the same in all files",
-                series->file[f].path, series->name, series->file[0].path);
-    }
+    const struct series_file *file = series->file;
+    int64_t f = 1;
+    while (f < series->count && time_units_comparable(&file[0].units, &file[f].units))
+        f++;
+    if (f >= series->count)
+        return true;
+    error_set(error, ERROR_DATA,
+              "%s: the units or the calendar of '%s' cannot be compared with those in %s: write "
+              "the same in all files",
+              file[f].path, series->name, file[0].path);
+    if (series->is_ordered)
+        return false;
+    log_warn("times are ignored, predictions have none: %s", error->text);
+    error_clear(error);
+    for (f = 0; f < series->count; f++)
+        series->file[f].time = NULL;
     return true;
 }
 
@@ -352,21 +359,6 @@ static void records_find(struct file_series *series, const struct distances *tim
         left_out_log(series, &left_out);
 }
 
-/* Check the times if they are used; leave them out if they are not and cannot be compared. */
-static bool times_check(struct file_series *series, bool has_times, struct error *error)
-{
-    struct error reason = {0};
-    if (!has_times || units_check(series, &reason))
-        return true;
-    if (series->is_ordered)
-        return error_set(error, ERROR_DATA, "%s", reason.text);
-    log_warn("times are ignored, predictions have none: %s", reason.text);
-    error_clear(&reason);
-    for (int64_t f = 0; f < series->count; f++)
-        series->file[f].time = NULL;
-    return true;
-}
-
 bool file_series_pair(struct file_series *series, bool logs, struct error *error)
 {
     struct distances times = {.size = 1}; /* without times, places are numbers of samples */
@@ -394,7 +386,7 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
     times.distance = allocate((size_t)series->samples, sizeof *times.distance);
     for (int64_t n = 0; n < series->samples; n++)
         times.place[n] = (double)n;
-    bool good = times_check(series, has_times, error) &&
+    bool good = (!has_times || units_check(series, error)) &&
                 (!used || !(series->joined || has_offsets) || order_check(series, error));
     if (good && used && has_offsets && series->step.ruler != RULER_NONE) {
         distances_measure(series, series->step.ruler, &times);

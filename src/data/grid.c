@@ -108,23 +108,6 @@ static bool list_open(const struct array_path *source, const char *path, int64_t
     return good;
 }
 
-static void values_read(struct dimension *dimension, const struct array_path *source)
-{
-    const struct array_box box = {.count = {dimension->count}, .stride = {1}};
-    struct array array;
-    struct error ignored = {0};
-    if (list_open(source, dimension->path, dimension->count, &array)) {
-        dimension->values = allocate((size_t)dimension->count, sizeof *dimension->values);
-        dimension->is_float32 = array.kind == 'f' && array.element_bytes == sizeof(float);
-        if (!array_read_doubles(&array, &box, dimension->values, &ignored)) {
-            free(dimension->values);
-            dimension->values = NULL;
-        }
-    }
-    array_close(&array);
-    error_clear(&ignored);
-}
-
 static struct dimension *dimension_new(struct grid *grid, const char *name, int64_t count)
 {
     grid->dimension = allocate_resized(grid->dimension, (size_t)(grid->dimension_count + 1) *
@@ -146,8 +129,20 @@ static int dimension_add(struct grid *grid, const struct array_path *source, con
     struct dimension *dimension = dimension_new(grid, name, count);
     snprintf(dimension->path, sizeof dimension->path, "%.*s", HDF5_NAME - 1, path);
     if (path[0] != '\0') {
+        const struct array_box box = {.count = {count}, .stride = {1}};
+        struct array array;
+        struct error ignored = {0};
         dimension->attributes = array_attributes(source, path);
-        values_read(dimension, source);
+        const bool is_list = list_open(source, path, count, &array);
+        if (is_list)
+            dimension->values = allocate((size_t)count, sizeof *dimension->values);
+        if (is_list && !array_read_doubles(&array, &box, dimension->values, &ignored)) {
+            free(dimension->values);
+            dimension->values = NULL;
+        }
+        dimension->is_float32 = array.kind == 'f' && array.element_bytes == sizeof(float);
+        array_close(&array);
+        error_clear(&ignored);
     }
     snprintf(dimension->units, sizeof dimension->units, "%s",
              array_attribute_text(dimension->attributes, "units"));

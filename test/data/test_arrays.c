@@ -243,12 +243,9 @@ TEST(all_shapes_and_containers_have_the_same_records)
 }
 
 /* Sizes decide the order of dimensions, unless the option does. */
-TEST(order_is_found_from_sizes)
+TEST(order_is_that_of_the_option)
 {
     use("all/one.h5", "hwc", "label");
-    options.data.order = DATA_ORDER_HWC;
-    split_opens(SPLIT_TRAIN, -1);
-    records_check(0);
     options.data.order = DATA_ORDER_CHW;
     split_opens(SPLIT_TRAIN, -1);
     assert_int_equal(dataset.channels, HEIGHT);

@@ -2,7 +2,7 @@
 #include "array_check.h"
 
 #include "core/random.h"
-#include "data/array_cache.h"
+#include "data/array_decode.h"
 #include "test.h"
 
 struct array_box array_whole(const struct array *array)
