@@ -162,8 +162,8 @@ static bool arrays_open(const struct options *options, enum data_split split,
     for (int64_t i = 0; i < compared; i++)
         dataset->seen =
             listing_sum_size(dataset->seen, self->file[i * self->file_count / compared].path);
-    variables_list_wide(self->variable, self->x_count, dataset->channel_is_wide);
-    variables_list_wide(self->y, self->y_count, dataset->target_is_wide);
+    variables_list_wide(self, 0, self->x_count, dataset->channel_is_wide);
+    variables_list_wide(self, self->x_count, self->array_count, dataset->target_is_wide);
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
     if (!arrays_targets_use(dataset, options, training, error))
         return false;
@@ -272,8 +272,8 @@ static bool arrays_use_origins(struct dataset *dataset, struct error *error)
 {
     const struct arrays *self = dataset->self;
     bool is_wide = false;
-    for (int v = 0; v < self->y_count; v++)
-        is_wide = is_wide || self->y[v].is_wide;
+    for (int64_t t = 0; t < dataset->target.count && t < IMAGE_CHANNELS; t++)
+        is_wide |= dataset->target_is_wide[t];
     return self->target == NULL || !is_wide || targets_read(dataset, error);
 }
 

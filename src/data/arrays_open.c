@@ -16,10 +16,9 @@
 
 enum { FILES_EACH = 32 }; /* files that a rank describes, except the last one */
 
-/* Set offsets and transforms, and decide if the files have data.y, which they need not have with
- * allows_none. A data set of the first file whose name is "u@+6" has priority over an offset.
- * Samples of planes or numbers are predicted (allows_none) even if their targets are after the end
- * of the series. */
+/* Set offsets, and decide if the files have data.y, which they need not have with allows_none. A
+ * data set of the first file whose name is "u@+6" has priority over an offset. Samples of planes or
+ * numbers are predicted (allows_none) even if their targets are after the end of the series. */
 static bool variables_resolve(struct dataset *dataset, const struct options *options,
                               const struct array_path *place, bool allows_none, struct error *error)
 {
@@ -47,15 +46,17 @@ static bool variables_resolve(struct dataset *dataset, const struct options *opt
     for (int v = 0; allows_none && v < self->y_count; v++)
         dataset->unlabelled |= !array_path_has(place, self->y[v].name);
     self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
-    return variables_transform(self, options, error);
+    return true;
 }
 
-/* Set the shape of the records from the first file. */
+/* Set the shape of the records and the transforms from the first file. */
 static bool shape_set(struct dataset *dataset, const struct options *options,
                       const struct arrays_file *file, struct error *error)
 {
     struct arrays *self = dataset->self;
     struct target_shape *target = &dataset->target;
+    if (!variables_transform(self, options, error))
+        return false;
     for (int v = 0; v < self->array_count; v++)
         if (!grid_set_order(&self->grid, v, file->array[v].extent, options->data.order,
                             &self->variable[v].channels_last, error) ||
@@ -358,27 +359,6 @@ static bool first_open(struct dataset *dataset, const struct options *options,
 
 /* ---- splits ---- */
 
-/* Append a file that all ranks know. Update the properties of the series: units of time, types of
- * variables. */
-static void file_use(struct arrays *self, struct arrays_file *described)
-{
-    struct file_series *series = &self->series;
-    struct arrays_file *file = &self->file[self->file_count++];
-    if (file != described) {
-        *file = *described;
-        *described = (struct arrays_file){0};
-    }
-    if (file->times.time != NULL && series->name[0] == '\0') {
-        series->units = file->times.units;
-        snprintf(series->name, sizeof series->name, "%s", file->time_name);
-    }
-    for (int v = 0; v < file->opened; v++) {
-        struct variable *variable = &self->variable[v];
-        variable->is_wide |=
-            variable->transform == TRANSFORM_NONE && array_is_wide(&file->array[v]);
-    }
-}
-
 /* Describe the files of a split and append them to self->file. */
 static bool split_open(struct dataset *dataset, const struct options *options,
                        struct hdf5_reader *reader, enum data_split split, struct error *error)
@@ -400,11 +380,9 @@ static bool split_open(struct dataset *dataset, const struct options *options,
             error_clear(error);
             continue;
         }
-        if (!dataset_agree(dataset, error)) {
-            self->file_count = 1;
+        self->file_count = 1;
+        if (!dataset_agree(dataset, error))
             return false;
-        }
-        file_use(self, self->file);
     }
     struct arrays_file *described = self->file + self->file_count;
     count -= next;
@@ -424,7 +402,9 @@ static bool split_open(struct dataset *dataset, const struct options *options,
         good = descriptions_share(dataset, files, described, next, count, error);
     for (int64_t i = 0; i < count; i++)
         if (good && !described[i].is_empty) {
-            file_use(self, &described[i]);
+            const struct arrays_file file = described[i];
+            described[i] = (struct arrays_file){0};
+            self->file[self->file_count++] = file;
         } else {
             empty++;
             arrays_file_close(&described[i]);
@@ -501,7 +481,10 @@ static bool series_make(struct dataset *dataset, struct error *error)
     struct file_series *series = &self->series;
     int64_t timed = 0;
     for (int64_t f = 0; f < self->file_count; f++)
-        timed += self->file[f].times.time != NULL;
+        if (self->file[f].times.time != NULL && timed++ == 0) {
+            series->units = self->file[f].times.units;
+            snprintf(series->name, sizeof series->name, "%s", self->file[f].time_name);
+        }
     if (series->joined && timed == self->file_count && !series->counts)
         qsort(self->file, (size_t)self->file_count, sizeof *self->file, compare_times);
     for (int64_t f = 0; f < self->file_count; f++)

@@ -205,12 +205,18 @@ bool variable_read(const struct variable *variable, struct array *array,
     return good;
 }
 
-void variables_list_wide(const struct variable *variables, int count, bool is_wide[IMAGE_CHANNELS])
+void variables_list_wide(const struct arrays *self, int first, int end,
+                         bool is_wide[IMAGE_CHANNELS])
 {
     int64_t channel = 0;
-    for (int v = 0; v < count; v++)
-        for (int64_t c = 0; c < variables[v].channels && channel < IMAGE_CHANNELS; c++)
-            is_wide[channel++] = variables[v].is_wide;
+    for (int v = first; v < end; v++) {
+        const struct variable *variable = &self->variable[v];
+        bool wide = false;
+        for (int64_t f = 0; variable->transform == TRANSFORM_NONE && f < self->file_count; f++)
+            wide |= v < self->file[f].opened && array_is_wide(&self->file[f].array[v]);
+        for (int64_t c = 0; c < variable->channels && channel < IMAGE_CHANNELS; c++)
+            is_wide[channel++] = wide;
+    }
 }
 
 void variable_write(const struct variable *variable, char text[VARIABLE_TEXT])

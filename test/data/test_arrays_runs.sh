@@ -154,12 +154,12 @@ npy shapes/train/high.npy 9,5,4 180
 npy shapes/test/high.npy 9,6,4 216
 npy shapes/train/more.npy 9,2 18
 npy shapes/test/more.npy 9,1 9
-npy some/a/x.npy 9,3,5,4 540
-npy some/a/y.npy 9,2 18
-npy some/b/x.npy 0,3,5,4 0
-npy some/b/y.npy 0,2 0
+npy some/a/x.npy 0,3,5,4 0
+npy some/a/y.npy 0,2 0
+npy some/b/x.npy 9,3,5,4 540
+npy some/b/y.npy 9,2 18
 run 1 some data.format=arrays data.root="$work/some" data.x=x data.y=y data.task=regression data.val=0.2 model.name=linear train.epochs=1 \
-    train.global_batch=4 run.dir="$work/some-run"
+    data.transform=log1p:x train.global_batch=4 run.dir="$work/some-run"
 bad=$(ended; has some.log 'data.root: 1 of 2 files have no samples and are left out' '7 training and 2 validation samples')
 [ "$(grep -c 'left out' some.log)" = 1 ] || bad="$bad several warnings;"
 result 'files without samples are left out' "$bad" some.log
