@@ -31,6 +31,7 @@ struct checkpoint_bench {
     struct comm *world;
     struct mesh mesh;
     struct device *device;
+    struct options options;
     struct model *model;
     struct flat_model flat;
     void *memory;
@@ -53,15 +54,15 @@ static void memory_fill(void *memory, size_t bytes, uint64_t seed)
 
 static void open_model(struct checkpoint_bench *bench, int shard)
 {
-    static struct options options;
+    struct options *options = &bench->options;
     struct error error = {.kind = ERROR_NONE};
     struct arena arena;
-    options_default(&options);
-    error_defer(options_set("model.name=vit_base_patch32_224", &options, &error) &&
-                options_set("model.classes=10", &options, &error));
+    options_default(options);
+    error_defer(options_set("model.name=vit_base_patch32_224", options, &error) &&
+                options_set("model.classes=10", options, &error));
     bench->device = device_cpu.open(0, 1, &error);
     bench->model =
-        bench->device == NULL ? NULL : model_open(&options, bench->device, TYPE_FP32, &error);
+        bench->device == NULL ? NULL : model_open(options, bench->device, TYPE_FP32, &error);
     ENSURE(bench->model != NULL, "%s", error.text);
     mesh_split(&bench->mesh, bench->world, shard);
     flat_open(&bench->flat, bench->model->units, bench->model->unit_count, &bench->mesh,
@@ -124,13 +125,9 @@ static void do_work(struct checkpoint_bench *bench, enum work work)
     else if (work == READ)
         error_defer(checkpoint_read(bench->path, &target, &bench->flat, &state, false, &error));
     else
-        error_defer(
-            checkpoint_write(&target, &bench->flat,
-                             &(const struct checkpoint_order){.name = "bench.h5",
-                                                              .model_name = "vit_base_patch32_224",
-                                                              .state = &state,
-                                                              .deck_text = ""},
-                             &error));
+        error_defer(checkpoint_write(
+            &target, &bench->flat,
+            &(const struct checkpoint_order){.options = &bench->options, .state = &state}, &error));
     ENSURE(error.kind == ERROR_NONE, "%s", error.text);
     comm_barrier(bench->world);
 }
@@ -209,7 +206,7 @@ int main(int argc, char **argv)
     bench.repetitions = argc > 2 ? atoi(argv[2]) : 3;
     ENSURE(bench.repetitions > 0 && bench.repetitions <= MOST_REPETITIONS, "1 to %d repetitions",
            MOST_REPETITIONS);
-    snprintf(bench.path, sizeof bench.path, "%s/bench.h5", bench.folder);
+    snprintf(bench.path, sizeof bench.path, "%s/step-00000001.h5", bench.folder);
     snprintf(bench.plain_path, sizeof bench.plain_path, "%s/bench.plain", bench.folder);
     bench.block = malloc(PLAIN_BLOCK);
     ENSURE(bench.block != NULL, "no memory");

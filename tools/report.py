@@ -15,7 +15,6 @@ pages of the runs in their log book are updated. The second form draws the curve
 Exit codes: 2 wrong arguments, 5 a file cannot be read or written.
 """
 
-import bisect
 import csv
 import io
 import math
@@ -25,32 +24,25 @@ import sys
 import time
 
 import export
-from report_values import CONTROL, NAN, Html, array, esc, get, known, letters, mean, num, ratio
-from report_values import show, stamp_seconds, text
-from report_run import Failure, Run, persistence, printed, read_text, write_file
-from report_tables import FACT, FACTS, FACT_TABLE, SCALING_CONDITIONS, SPLITS, Sheet, difference
-from report_tables import fact_best, fact_known, fact_name, facts_csv, label, markdown
-from report_tables import sheet_attempts, sheet_classes, sheet_options, sheet_outputs, sheet_phases
-from report_tables import sheet_ranks, sheet_splits, sheets_units
-from report_charts import COLOURS, MEASURES, Chart, Drawing, Series, charts_write, measure_values
-from report_charts import points, time_unit
+from report_values import CONTROL, NAN, Html, array, esc, get, highest, known, letters, mean, num
+from report_values import ratio, show, text
+from report_run import OUTPUT, Failure, Run, printed, read_text, write_file
+from report_tables import FACT, FACTS, FACT_TABLE, QUALITY, SCALING_CONDITIONS, SPLITS, UNITS, Sheet
+from report_tables import difference, fact_best, fact_known, fact_name, facts_csv, label, markdown
+from report_tables import sheet_attempts, sheet_options, sheet_ranks, top1_name
+from report_charts import COLOURS, MEASURES, Chart, Drawing, Measure, Series, charts_write, points
+from report_charts import time_unit
 
 # ---- the page
 
 
-# Parts of a run's description; a part without a value is left out.
-KIND = "{model}|initial weights {init}|{data}|data used {data_used}|{epochs}|{optimizer}|"
-KIND += "learning rate {learning_rate}|{strategy}|{ranks}|{precision}"
+# Facts that describe a run in one line; those of NAMED with their names
+KIND = "model init data data_used epochs optimizer learning_rate strategy ranks nodes precision"
+NAMED = ("init", "data_used", "learning_rate")
 CHOSEN_ON_TEST = "The best checkpoint was chosen on the test set (data.val=test), so its accuracy "
 CHOSEN_ON_TEST += "is an overestimate. data.val=0.1 holds out training images."
 COMPARED = "A dot marks the best value of a row. "
 COMPARED += "Speed-up and scaling efficiency are relative to run A."
-
-
-def unknown(run, figures):
-    end = {"failed": "failed", "interrupted": "was interrupted"}.get(run.status())
-    why = "the run %s before they were written" % end if end else "they are written at its end"
-    return "<p>%s are unknown: %s.</p>\n" % (figures, why)
 
 
 class Page:
@@ -60,14 +52,14 @@ class Page:
         self.runs, self.one = runs, len(runs) == 1
 
     def key(self, at):
-        place = at % len(COLOURS), esc(self.runs[at].name), letters(at)
-        return Html('<span class="key s%d" title="%s"><b>%s</b></span>' % place)
+        colour, name = at % len(COLOURS), esc(self.runs[at].name)
+        return Html(f'<span class="key s{colour}" title="{name}"><b>{letters(at)}</b></span>')
 
     def note(self, words, key=""):
-        return '<p class="note">%s%s</p>\n' % (key, esc(words))
+        return f'<p class="note">{key}{esc(words)}</p>\n'
 
     def run_title(self, at):
-        return "" if self.one else "<h3>%s%s</h3>\n" % (self.key(at), esc(self.runs[at].name))
+        return "" if self.one else f"<h3>{self.key(at)}{esc(self.runs[at].name)}</h3>\n"
 
     def each(self, show_run):
         """What show_run(run, its number) returns, under the titles of the runs."""
@@ -78,56 +70,56 @@ class Page:
 
     def title(self):
         names = [esc(run.name) for run in self.runs]
-        last = names.pop() if len(names) <= 3 else "%d more" % (len(names) - 3)
-        return "Run " + last if self.one else "%s and %s" % (", ".join(names[:3]), last)
+        last = names.pop() if len(names) <= 3 else f"{len(names) - 3} more"
+        return "Run " + last if self.one else f"{', '.join(names[:3])} and {last}"
 
     def kind(self, run):
         """Model, data, layout and state of a run in one line."""
-        cells = {key: FACT[key].cell(run, run) for key in FACT}
-        cells["data"] = cells["data"].rstrip("/").rpartition("/")[2]
-        cells["data_used"] = cells["data_used"].replace("all", "")
-        for key in ("epochs", "ranks", "nodes"):
-            cells[key] += " %s" % (key[:-1] if cells[key] == "1" else key) if cells[key] else ""
-        cells["ranks"] = " on ".join(filter(None, (cells["ranks"], cells["nodes"])))
-        parts = [part for part in KIND.split("|") if cells[part.partition("{")[2].rstrip("}")]]
+        parts = []
+        for key in KIND.split():
+            value = FACT[key].cell(run, run).rstrip("/").rpartition("/")[2]
+            if key in ("epochs", "ranks", "nodes") and value:
+                value += f" {key[:-1] if value == '1' else key}"
+            if value not in ("", "all"):
+                parts.append(esc(f"{FACT[key].name.lower()} {value}" if key in NAMED else value))
         status = run.status()
         colour = {"finished": "ok", "failed": "no"}.get(status, "open")
-        state = "<span class='state %s'>%s</span>" % (colour, status)
-        return " &middot; ".join([esc(part.format(**cells)) for part in parts] + [state])
+        return " &middot; ".join(parts + [f'<span class="state {colour}">{status}</span>'])
 
     def head(self):
-        parts = ["<header>\n<h1>%s</h1>\n" % self.title()]
+        parts = [f"<header>\n<h1>{self.title()}</h1>\n"]
         if self.one:
             run = self.runs[0]
-            parts.append('<p class="kind">%s</p>\n' % self.kind(run))
+            parts.append(f'<p class="kind">{self.kind(run)}</p>\n')
             if run.status() != "finished" and run.reason():
-                parts.append('<p class="reason">%s</p>\n' % esc(run.reason()))
+                parts.append(f'<p class="reason">{esc(run.reason())}</p>\n')
         parts.append(self.figures())
-        for at, run in enumerate(self.runs):
-            if run.result.get("chosen_on_test") is True and run.evaluations("val"):
-                parts.append(self.note(CHOSEN_ON_TEST, "" if self.one else self.key(at)))
+        chosen = [
+            run.result["chosen_on_test"] is True and run.evaluations("val") for run in self.runs
+        ]
+        if any(chosen):
+            keys = [self.key(at) for at, is_so in enumerate(chosen) if is_so and not self.one]
+            parts.append(self.note(CHOSEN_ON_TEST, "".join(keys)))
         return "".join(parts) + "</header>\n"
 
     def figures(self):
         """The key figures: of one run side by side, of several as a table."""
         main = "miou map rmse persistence r2 top1".split()
-        keys = ["%s_%s" % (split, name) for name in main for split, _ in SPLITS]
-        keys += ["val_loss", "train_loss", "without_setup_seconds", "total_seconds"]
-        keys += ["images_per_second", "peak_share", "peak_bytes"]
+        keys = [f"{split}_{name}" for name in main for split in SPLITS]
+        pairs = [("val_loss", "train_loss"), ("without_setup_seconds", "total_seconds")]
+        for pair in pairs + [("images_per_second",), ("peak_share",), ("peak_bytes",)]:
+            keys += [key for key in pair if fact_known(FACT[key], self.runs)][:1]
         shown = [FACT[key] for key in keys if fact_known(FACT[key], self.runs)]
-        for key, instead in ("train_loss", "val_loss"), ("total_seconds", "without_setup_seconds"):
-            if FACT[instead] in shown and FACT[key] in shown:
-                shown.remove(FACT[key])
         names = [fact_name(fact, self.runs) for fact in shown]
         if self.one:
-            tile = "<div><dt>%s</dt><dd>%s</dd></div>\n"
             cells = [self.cell(fact, self.runs[0]) for fact in shown]
+            tile = "<div><dt>%s</dt><dd>%s</dd></div>\n"
             tiles = [tile % (label(name), cell) for name, cell in zip(names, cells)]
-            return '<dl class="tiles">\n%s</dl>\n' % "".join(tiles)
+            return f'<dl class="tiles">\n{"".join(tiles)}</dl>\n'
 
         def name_of(run):
-            name = self.key(self.runs.index(run)), esc(run.name), self.kind(run)
-            return Html("%s<b>%s</b> <small>%s</small>" % name)
+            key = self.key(self.runs.index(run))
+            return Html(f"{key}<b>{esc(run.name)}</b> <small>{self.kind(run)}</small>")
 
         columns = [("run", "text", name_of)]
         for fact, name in zip(shown, names):
@@ -138,40 +130,45 @@ class Page:
         """A value, with a mark if it is the best one, and the weights that it belongs to."""
         shown = esc(fact.cell(run, self.runs[0]))
         if fact_best(fact, self.runs, run):
-            shown = '<span class="best">%s</span>' % shown
+            shown = f'<span class="best">{shown}</span>'
         weights = fact.weights(run)
-        return Html(shown + ("<small>%s</small>" % esc(weights) if weights else ""))
+        return Html(shown + (f"<small>{esc(weights)}</small>" if weights else ""))
 
     # -- charts
 
     def figure(self, name, chart, large=False, brief=False):
         coarse = 1 + len(self.runs) // 8  # pages of many runs stay small
         width, height, enlarged, places = (600, 330, 1.6, 100) if large else (400, 220, 1.2, 60)
-        unit = " <small>%s</small>" % esc(chart.y_label) if chart.y_label else ""
         entries = []
         for series in chart.series:
             if series.name and not (brief and series.dashed):
                 words = series.name.partition(" ")[0] if brief else series.name
                 shape = "dash" if series.dashed else "line"
-                entries.append(("%s s%d" % (shape, series.colour), words))
+                entries.append((f"{shape} s{series.colour}", words))
         entries += [("dash any", "validation")] if brief else []
-        lines = ['<span><i class="%s"></i>%s</span>\n' % (c, esc(words)) for c, words in entries]
-        legend = '<p class="legend">%s</p>' % "".join(lines) if lines else ""
-        head = "<figure><figcaption>%s%s</figcaption>\n%s" % (esc(chart.title), unit, legend)
+        lines = [f'<span><i class="{style}"></i>{esc(words)}</span>\n' for style, words in entries]
+        legend = f'<p class="legend">{"".join(lines)}</p>' if lines else ""
+        unit = f" <small>{esc(chart.y_label)}</small>" if chart.y_label else ""
         drawing = Drawing(chart, width, height, name, enlarged, places // coarse, coarse)
+        head = f"<figure><figcaption>{esc(chart.title)}{unit}</figcaption>\n{legend}"
         return head + drawing.svg() + "</figure>\n"
 
     def measure(self, measure):
         longest = max(known(run.last("elapsed_seconds"), 0) for run in self.runs)
         unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
-        series, splits = [], [("train", "training"), ("val", "validation")]
+        series, curves = [], [("train", measure.column, "training")]
+        if measure.output:
+            curves = [(measure.output, "rmse", "validation")]
+            curves.append((measure.output, "persistence_rmse", "persistence"))
+        elif measure.evaluated:
+            curves.append(("val", measure.column, "validation"))
         for at, run in enumerate(self.runs):
-            for split, name in splits if measure.evaluated else [("train", "")]:
-                xs, ys = points(run, measure, split, unit)
+            for second, (kind, column, name) in enumerate(curves):
+                xs, ys = points(run, measure, kind, column, unit)
                 if any(y == y and (y or measure.evaluated) for y in ys):
-                    colour = (split == "val") if self.one else at
-                    name = name if self.one else ("%s %s" % (letters(at), name)).strip()
-                    series.append(Series(xs, ys, name, colour, split == "val"))
+                    name = name if len(curves) > 1 else ""
+                    name = name if self.one else f"{letters(at)} {name}".strip()
+                    series.append(Series(xs, ys, name, second if self.one else at, second == 1))
         if not series:
             return ""
         for at, one in enumerate(series):
@@ -184,8 +181,7 @@ class Page:
         return self.figure(measure.name, chart, measure.large, brief)
 
     def measure_title(self, measure):
-        segmentation = all(run.task() == "segmentation" for run in self.runs)
-        return measure.title.replace("Top-1", "Pixel") if segmentation else measure.title
+        return measure.title.replace("Top-1", top1_name(self.runs).partition(" ")[0].capitalize())
 
     def marked(self, chart):
         """Mark the step of the best weights if they are used."""
@@ -194,143 +190,92 @@ class Page:
             return chart._replace(mark=step, mark_label="best weights")
         return chart
 
-    def output_charts(self):
-        """RMSE of up to 4 outputs, and its ratio to persistence or R2."""
-        forecast = any(run.task() == "forecast" for run in self.runs)
-        charts, ratios = {}, []
-        for at, run in enumerate(self.runs):
-            rows_of, letter = {}, "" if self.one else letters(at) + " "
-            for row in run.outputs:
-                if row.get("split") == "val":
-                    rows_of.setdefault(row["output"], []).append(row)
-            for name, rows in rows_of.items():
-                steps, rmse, simple, r2 = (
-                    [num(row.get(key)) for row in rows]
-                    for key in ("step", "rmse", "persistence_rmse", "r2")
-                )
-                series = charts.setdefault(name, [])
-                series.append(Series(steps, rmse, letter + "validation", at))
-                if any(v == v for v in simple):
-                    colour = 1 if self.one else at
-                    series.append(Series(steps, simple, letter + "persistence", colour, True))
-                ys = list(map(persistence, rows)) if forecast else r2
-                ratios.append(Series(steps, ys, letter + name, len(ratios)))
-        shown = [Chart("RMSE of " + name, charts[name]) for name in list(charts)[:4]]
-        if ratios:
-            shown.append(Chart("RMSE / persistence" if forecast else "R2", ratios[:8]))
-        figures = ["output-%d" % at for at in range(len(shown))]
-        return "".join(self.figure(n, self.marked(c), True) for n, c in zip(figures, shown))
-
     def curves(self):
-        none = "<p>No curves: metrics.csv is missing or has no rows.</p>\n"
-        large = self.output_charts() + "".join(self.measure(m) for m in MEASURES if m.large)
-        none = "" if any(len(run.metrics) for run in self.runs) else none
-        return '%s<div class="large">\n%s</div>\n' % (none, large)
+        outputs = [key for run in self.runs for key in run.rows if key.startswith(OUTPUT)]
+        measures = [
+            Measure(f"output-{at}", "RMSE of " + key[len(OUTPUT) :], "rmse", "", "large", key)
+            for at, key in enumerate(list(dict.fromkeys(outputs))[:8])
+        ]
+        large = "".join(map(self.measure, measures + [m for m in MEASURES if m.large]))
+        return f'<div class="large">\n{large}</div>\n'
 
     def details(self):
         small = [m for m in MEASURES if not m.large and not (self.one and m.by_time)]
-        charts = '<div class="charts">\n%s</div>\n' % "".join(map(self.measure, small))
-        return charts + self.each(self.values)
-
-    def values(self, run, _):
-        """The values of the curves at up to 100 evaluations; without evaluations at 20 rows."""
-        evaluated = bool(run.rows["val"])
-        rows = run.rows["val" if evaluated else "train"]
-        most = 100 // (1 + len(self.runs) // 8) if evaluated else 20
-        each = max(-(-len(rows) // most), 1)
-        rows = rows[(len(rows) - 1) % each :: each]
-        train = [None] + run.rows["train"]
-        before = {row: train[bisect.bisect(run.rows["train"], row)] for row in rows}
-        columns = [("step", "count", run.metrics.numbers("step").__getitem__)]
-        for measure in MEASURES:
-            if measure.by_time:
-                continue
-            values, title = measure_values(run, measure), self.measure_title(measure)
-            at_train = {row: values[at] for row, at in before.items() if at is not None}
-            if measure.evaluated and evaluated:
-                columns.append((title + ", validation", measure.kind, values.__getitem__))
-                title += ", training"
-            columns.append((title, measure.kind, at_train.get))
-        return Sheet("Values", "ranks", rows, columns).html()
+        return f'<div class="charts">\n{"".join(map(self.measure, small))}</div>\n'
 
     # -- confusion matrices, misclassified images, planes
 
     def matrix(self, at):
-        """The HTML of a confusion matrix, and its number of classes; empty without one."""
+        """A confusion matrix in a box; empty without one."""
         run, found = self.runs[at], self.runs[at].detailed()
-        names = [text(get(c, "name")) or "?" for c in array(found.get("classes"))]
-        rows = [array(row) for row in array(found.get("confusion_matrix"))]
-        rows = [[known(num(value), 0.0) for value in row] for row in rows]
+        names = [text(get(c, "name")) or "?" for c in array(found["classes"])]
+        rows = [array(row) for row in array(found["confusion_matrix"])]
+        rows = [[known(value, 0.0) for value in row] for row in rows]
         count = len(names)
         if not count or len(rows) != count or any(len(row) != count for row in rows):
-            return "", 0
-        note = "Of the %s split and the %s: true classes in rows, predictions in columns."
-        shown = self.note(note % (SPLIT_WORDS[found["split"]], run.weights_text(found["step"])))
+            return ""
+        note = f"Of the {SPLITS[found['split']].lower()} split and the "
+        note += run.weights_text(found["step"])
+        note += ": true classes in rows, predictions in columns." if count <= 32 else "."
+        title = f"<h2>Confusion matrix</h2>\n{self.run_title(at)}" if len(self.runs) <= 2 else ""
+        head = title + self.note(note)
         if count > 32:
-            picture = matrix_picture(names, rows, letters(at)) if count <= 200 else ""
-            return shown + picture + confusions(names, rows).html(), count
+            return f"<div>{head}{confusions(names, rows).html()}</div>\n"
 
         def cell(row, column):
             share = known(ratio(rows[row][column], sum(rows[row])), 0.0)
-            return Html('<b style="--v:%.2f">%.0f</b>' % (share, rows[row][column]))
+            return Html(f'<b style="--v:{share:.2f}">{rows[row][column]:.0f}</b>')
 
         columns = [("", "text", names.__getitem__)]
         columns += [(n, "as is", lambda row, c=c: cell(row, c)) for c, n in enumerate(names)]
         table = Sheet("Confusion matrix", "confusion", range(count), columns).html()
-        return shown + '<div id="confusion-%s">%s</div>\n' % (letters(at), table), count
+        wide = ' class="wide"' if count > 10 else ""
+        return f'<div{wide}>{head}<div id="confusion-{letters(at)}">{table}</div></div>\n'
 
     def errors(self):
         parts = ['<div class="pair">\n']
-        for at, run in enumerate(self.runs if len(self.runs) <= 2 else ()):
-            shown, count = self.matrix(at)
-            if 0 < count <= 20:
-                longest = max(len(text(c.get("name"))) for c in run.detailed()["classes"])
-                wide = ' class="wide"' if min(longest, 25) * 7 + count * 40 > 580 else ""
-                title = "<h2>Confusion matrix</h2>\n" + self.run_title(at)
-                parts.append("<div%s>%s%s</div>\n" % (wide, title, shown))
+        if len(self.runs) <= 2:
+            parts += map(self.matrix, range(len(self.runs)))
         if self.one:
             run = self.runs[0]
             note = ": class, prediction and its probability."
             found = run.misclassified
-            parts.append(self.samples(found, "Most confident errors", note, "images", self.image))
+            parts.append(self.pictures(found, "Most confident errors", note, "images", self.image))
             note = ", from left to right: input (if any), target, prediction, error. Grey: missing."
-            parts.append(self.samples(run.planes, "Samples", note, "planes", self.plane))
+            parts.append(self.pictures(run.planes, "Samples", note, "planes", self.plane))
         return "".join(parts) + "</div>\n"
 
-    def samples(self, found, title, note, style, show_sample):
-        """Pictures of misclassified.json or planes.json."""
+    def pictures(self, found, title, note, style, caption):
+        """Pictures of misclassified.json or planes.json; `caption` returns name and HTML."""
         samples = [s for s in array(found.get("samples")) if is_png(get(s, "png"))]
         if not samples:
             return ""
-        split = found.get("split")
-        evaluations = self.runs[0].evaluations("test" if split == "test" else "val")
-        weights = [" and the " + self.runs[0].weights_text(e["step"]) for e in evaluations[-1:]]
-        note = "Of the %s split" % SPLIT_WORDS.get(split, "validation") + "".join(weights) + note
-        picture = '<div><img alt="%s" title="%s" src="data:image/png;base64,%s"><p>%s</p></div>\n'
-        parts = []
+        split = "test" if found.get("split") == "test" else "val"
+        evaluations = self.runs[0].evaluations(split)[-1:]
+        weights = [f" and the {self.runs[0].weights_text(e['step'])}" for e in evaluations]
+        parts = [f'<div class="{"wide" if style == "planes" else ""}"><h2>{title}</h2>\n']
+        parts.append(self.note(f"Of the {SPLITS[split].lower()} split{''.join(weights)}{note}"))
+        parts.append(f'<div class="{style}">\n')
         for sample in samples:
-            about, name, shown = show_sample(sample)
-            parts.append(picture % (about, esc(name), sample["png"], shown))
-        wide = ' class="wide"' if style == "planes" else ""
-        head = "<div%s><h2>%s</h2>\n%s" % (wide, title, self.note(note))
-        return '%s<div class="%s">\n%s</div></div>\n' % (head, style, "".join(parts))
+            name, shown = map(esc, caption(sample))
+            picture = f'<img alt="{name}" title="{name}" src="data:image/png;base64,'
+            parts.append(f'<div>{picture}{sample["png"]}"><p>{shown}</p></div>\n')
+        return "".join(parts) + "</div></div>\n"
 
     def image(self, sample):
-        classes = array(self.runs[0].detailed().get("classes"))
+        classes = array(self.runs[0].detailed()["classes"])
         keys = (sample.get("class"), sample.get("predicted"))
-        names = [esc(text(get(classes, "%s.name" % key)) or "?") for key in keys]
-        names.append(show("share", num(sample.get("probability"))))
-        shown = "<b>%s</b><span>as %s</span><span>%s</span>" % tuple(names)
-        return "", text(sample.get("name")), shown
+        one, other = (esc(text(get(classes, f"{key}.name")) or "?") for key in keys)
+        probability = show("share", num(sample.get("probability")))
+        shown = f"<b>{one}</b><span>as {other}</span><span>{probability}</span>"
+        return text(sample.get("name")), Html(shown)
 
     def plane(self, sample):
         error, low, high = (num(sample.get(key)) for key in ("error", "low", "high"))
-        first = "input, " if sample.get("has_input") is True else ""
-        name = "sample %.0f, %s" % (num(sample.get("record")), text(sample.get("output")) or "?")
+        name = f"sample {num(sample.get('record')):.0f}, {text(sample.get('output')) or '?'}"
         bars = [(low, "values", high), (-error, "errors", error)]
         shown = "".join('<span>%.4g <i class="%s"></i> %.4g</span>' % bar for bar in bars)
-        about = first + "target, prediction and error"
-        return about, name, "<b>%s</b>%s" % (esc(name), shown)
+        return name, Html(f"<b>{esc(name)}</b>{shown}")
 
     # -- sections, initially closed
 
@@ -356,108 +301,102 @@ class Page:
         return "".join(parts)
 
     def classes(self, run, at):
-        table = sheet_classes(run).html()
-        parts = [sheet_splits(run).html(), sheet_outputs(run).html()]
-        if not table and not run.outputs:
-            parts.append("<p>Classes are unknown: result.json does not contain them.</p>\n")
-        shown, count = self.matrix(at)
-        matrix = "<div>%s</div>\n" % shown if count > 20 or len(self.runs) > 2 else ""
-        return "".join(parts) + '<div class="pair">\n%s<div>%s</div></div>\n' % (matrix, table)
-
-    def units(self, run, _):
-        units = "".join(sheet.html() for sheet in sheets_units(run))
-        return sheet_phases(run).html() + (units or unknown(run, "Time and memory by unit"))
-
-    def ranks(self, run, _):
-        return sheet_ranks(run).html() or unknown(run, "Measurements of ranks")
+        return tables(run, QUALITY) + (self.matrix(at) if len(self.runs) > 2 else "")
 
     def hardware(self, run, at):
-        if not len(run.monitor):
-            return "<p>Unknown: monitor.csv is missing or has no rows.</p>\n"
-        times = [stamp_seconds(stamp) for stamp in run.monitor.texts("time")]
-        ranks = [int(known(v, 0.0)) for v in run.monitor.numbers("rank")]
-        good = [t for t in times if t == t] or [0.0]
-        unit, unit_name = time_unit(max(good) - min(good))
-        times, parts = [(t - min(good)) / unit for t in times], []
-        for column, title, y_label, scale, y_zero, y_range in SENSOR_CHARTS:
-            values = [scale * value for value in run.monitor.numbers(column)]
-            rows = [row for row in zip(times, values, ranks) if not math.isnan(row[0] + row[1])]
+        (unit, unit_name), parts = time_unit(highest(row["at"] for row in run.monitor)), []
+        for column, title, y_label, scale, style in SENSOR_CHARTS:
+            rows = [
+                (row["at"] / unit, scale * row[column], int(row.get("rank", 0)))
+                for row in run.monitor
+                if not math.isnan(row["at"] + row[column])
+            ]
             if rows:
-                series = rank_series(rows, len(set(ranks)))
-                chart = Chart(title, series, unit_name, y_label, x_whole=False)
-                chart = chart._replace(y_zero=y_zero, y_range=y_range)
-                parts.append(self.figure("sensor-%s-%s" % (column, letters(at)), chart))
-        return '<div class="charts">\n%s</div>\n' % "".join(parts)
+                chart = Chart(title, rank_series(rows), unit_name, y_label, False, **style)
+                parts.append(self.figure(f"sensor-{column}-{letters(at)}", chart))
+        return f'<div class="charts">\n{"".join(parts)}</div>\n' if parts else ""
 
     def decks(self):
-        none = "" if self.one else "<p>None besides the names.</p>\n"
         attempts = self.each(lambda run, _: sheet_attempts(run).html())
-        return (sheet_options(self.runs).html() or none) + attempts
+        return sheet_options(self.runs).html() + attempts
 
     def troubles(self, run, _):
         parts = []
-        titles = [("From the log", run.trouble), ("Missing or damaged files", run.missing)]
-        for title, lines in titles:
-            more = len(lines) - 200
-            items = ["<li><code>%s</code></li>\n" % esc(line) for line in lines[:200]]
-            items += ["<li>and %d more</li>\n" % more] if more > 0 else []
-            parts += ["<p>%s:</p>\n<ul>\n%s</ul>\n" % (title, "".join(items))] if lines else []
+        for title, lines in troubles(run):
+            items = "".join(f"<li><code>{esc(line)}</code></li>\n" for line in lines)
+            parts += [f"<p>{title}:</p>\n<ul>\n{items}</ul>\n"] if lines else []
         return "".join(parts)
 
     def guarded(self, name, write):
         """A part of the page. Values that cannot be shown are damage of the files."""
         try:
             return write()
-        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as why:
-            self.runs[0].missing.append("part %s of the page: damaged values (%s)" % (name, why))
+        except DAMAGE as why:
+            self.runs[0].missing.append(f"part {name} of the page: damaged values ({why})")
             return "<p>Not shown: the values are damaged.</p>\n"
 
     def write(self):
         folder = os.path.dirname(os.path.abspath(__file__))
         style = read_text(os.path.join(folder, "report.css"))
-        style += "".join(".s%d{color:#%s}\n" % pair for pair in enumerate(COLOURS))
+        style += "".join(f".s{at}{{color:#{colour}}}\n" for at, colour in enumerate(COLOURS))
         parts = [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-            '<meta name="color-scheme" content="light dark">\n<title>%s</title>\n<style>\n%s'
-            "</style>\n</head>\n<body>\n" % (self.title(), style)
+            '<meta name="color-scheme" content="light dark">\n'
+            f"<title>{self.title()}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         ]
         parts += [self.guarded("head", self.head), "<main>\n"]
         parts += [self.guarded("curves", self.curves), self.guarded("errors", self.errors)]
-        for name, title, title_of_several, write in [
-            ("summary", "All figures", "All figures side by side", self.summary),
-            ("details", "Learning rate, speed and waiting times", "", self.details),
-            ("classes", "Quality by split and class", "", lambda: self.each(self.classes)),
-            ("units", "Step time and memory", "", lambda: self.each(self.units)),
-            ("ranks", "Ranks", "", lambda: self.each(self.ranks)),
-            ("hardware", "Hardware over time", "", lambda: self.each(self.hardware)),
-            ("decks", "Options and attempts", "Differing options and attempts", self.decks),
-            ("trouble", "Warnings, errors and missing files", "", lambda: self.each(self.troubles)),
+        for name, title, write in [
+            ("summary", "All figures" + " side by side" * (not self.one), self.summary),
+            ("details", "Learning rate, speed and waiting times", self.details),
+            ("classes", "Quality by split and class", lambda: self.each(self.classes)),
+            ("units", "Step time and memory", lambda: self.each(lambda run, _: tables(run, UNITS))),
+            ("ranks", "Ranks", lambda: self.each(lambda run, _: sheet_ranks(run).html())),
+            ("hardware", "Hardware over time", lambda: self.each(self.hardware)),
+            ("decks", "Options and attempts" if self.one else DIFFERING, self.decks),
+            ("trouble", "Warnings, errors and missing files", lambda: self.each(self.troubles)),
         ]:
-            count = sum(len(run.trouble) + len(run.missing) for run in self.runs)
-            count = "<small>%d</small>" % count if name == "trouble" else ""
-            title = title if self.one else title_of_several or title
-            head = '<details id="%s"><summary><h2>%s</h2>%s</summary>\n<div>\n'
             shown = self.guarded(name, write) or "<p>None.</p>\n"
-            parts += [head % (name, title, count), shown, "</div></details>\n"]
+            count = sum(len(run.trouble) + len(run.missing) for run in self.runs)
+            count = f"<small>{count}</small>" if name == "trouble" else ""
+            head = f'<details id="{name}"><summary><h2>{title}</h2>{count}</summary>\n<div>\n'
+            parts += [head, shown, "</div></details>\n"]
         date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-        end = "</main>\n<footer>Written %s by %s from the run folder%s. docs/outputs.md "
-        end += "explains the numbers.</footer>\n</body>\n</html>\n"
         program = esc(printed("--version").strip() or "report.py (version unknown)")
-        return "".join(parts) + end % (date, program, "" if self.one else "s")
+        parts.append(
+            f"</main>\n<footer>Written {date} by {program} from the run folder"
+            f"{'' if self.one else 's'}. docs/outputs.md explains the numbers.</footer>\n"
+            "</body>\n</html>\n"
+        )
+        return "".join(parts)
 
 
-SPLIT_WORDS = {"test": "test", "val": "validation"}
-# Column of monitor.csv, title, unit, scale, whether the axis begins at 0, its range (None: by the data)
+DAMAGE = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
+DIFFERING = "Differing options and attempts"
+# Column of monitor.csv, title, unit, scale, style of the axis
+SHARE, FROM_0 = {"y_range": (0.0, 100.0)}, {"y_zero": True}
 SENSOR_CHARTS = [
-    ("gpu_busy", "GPU utilization", "%", 100, True, (0.0, 100.0)),
-    ("gpu_power", "GPU power", "W", 1, True, None),
-    ("gpu_temperature", "GPU temperature", "\u00b0C", 1, False, None),
-    ("gpu_memory_used_bytes", "GPU memory in use", "GiB", 1 / 2**30, True, None),
-    ("cores_busy", "CPU utilization of the node", "%", 100, True, (0.0, 100.0)),
-    ("process_cores", "CPU cores used by the rank", "cores", 1, True, None),
-    ("resident_bytes", "Resident memory of the rank", "MiB", 1 / 2**20, True, None),
+    ("gpu_busy", "GPU utilization", "%", 100, SHARE),
+    ("gpu_power", "GPU power", "W", 1, FROM_0),
+    ("gpu_temperature", "GPU temperature", "\u00b0C", 1, {}),
+    ("gpu_memory_used_bytes", "GPU memory in use", "GiB", 1 / 2**30, FROM_0),
+    ("cores_busy", "CPU utilization of the node", "%", 100, SHARE),
+    ("process_cores", "CPU cores used by the rank", "cores", 1, FROM_0),
+    ("resident_bytes", "Resident memory of the rank", "MiB", 1 / 2**20, FROM_0),
 ]
+
+
+def tables(run, sheets):
+    return "".join(sheet(run).html() for sheet in sheets)
+
+
+def troubles(run):
+    """The lines of the log and of the files that are missing, at most 200 of each."""
+    parts = {"Warnings and errors": run.trouble, "Missing or damaged files": run.missing}
+    for title, lines in parts.items():
+        more = [f"{len(lines) - 200} more lines"] if len(lines) > 200 else []
+        yield title, lines[:200] + more
 
 
 def coincide(one, other):
@@ -476,29 +415,6 @@ def is_png(value):
     return isinstance(value, str) and re.match(r"[A-Za-z0-9+/]+=*$", value) is not None
 
 
-def matrix_picture(names, rows, letter):
-    """One path per shade, the share of the row's class; the rows have titles."""
-    count = len(names)
-    svg = '<svg class="matrix" id="confusion-%s" role="img" aria-label="Confusion matrix of %d '
-    svg += 'classes" viewBox="0 0 %d %d" fill="none" stroke="currentColor" '
-    svg += 'shape-rendering="crispEdges">\n'
-    parts, titles = [svg % (letter, count, count, count)], []
-    shades = {shade: ["M0 0"] for shade in range(1, 9)}
-    for at, row in enumerate(rows):
-        for column, value in enumerate(row):
-            if value > 0:
-                shades[min(math.ceil(8 * value / sum(row)), 8)].append("M%d %d.5h1" % (column, at))
-        recall = show("share", ratio(row[at], sum(row)))
-        worst = max((c for c in range(count) if c != at), key=row.__getitem__)
-        line = "%s: recall %s" % (names[at], recall)
-        line += "\nmost often wrong as %s: %.0f" % (names[worst], row[worst]) if row[worst] else ""
-        rect = '<rect class="at" y="%d" width="%d" height="1"><title>%s</title></rect>\n'
-        titles.append(rect % (at, count, "\n".join(map(esc, line.split("\n")))))
-    for shade, path in shades.items():
-        parts.append('<path stroke-opacity="%g" d="%s"/>\n' % (shade / 8, "".join(path)))
-    return "".join(parts + titles) + "</svg>\n"
-
-
 def confusions(names, rows):
     """The 20 most frequent confusions."""
     pairs = [(-v, at, c) for at, row in enumerate(rows) for c, v in enumerate(row) if at != c]
@@ -509,13 +425,16 @@ def confusions(names, rows):
         ("images", "count", lambda pair: -pair[0]),
         ("of the class", "bar", lambda pair: ratio(-pair[0], sum(rows[pair[1]]))),
     ]
-    note = "The %d most frequent confusions of %d classes." % (len(pairs), len(names))
+    note = f"The {len(pairs)} most frequent confusions of {len(names)} classes."
     return Sheet("Most frequent confusions", "pairs", pairs, columns, note)
 
 
-def rank_series(rows, count):
+def rank_series(rows):
     """Curves of (time, value, rank): one per rank; of more than 8 ranks mean, lowest, highest."""
-    if count > 8:
+    curves = {}
+    for time_at, value, rank in rows:
+        curves.setdefault(rank, []).append((time_at, value))
+    if len(curves) > 8:
         end, slots = max(row[0] for row in rows) or 1, {}
         for time_at, value, _ in rows:
             slots.setdefault(min(int(time_at / end * 200), 199), []).append(value)
@@ -524,16 +443,16 @@ def rank_series(rows, count):
         limits = [("lowest", min), ("highest", max)]
         series = [Series(xs, curve(mean), "mean of the ranks")]
         return series + [Series(xs, curve(find), name, 0, True, True) for name, find in limits]
-    curves = {}
-    for time_at, value, rank in rows:
-        xs, ys = curves.setdefault(rank, ([], []))
-        # Interrupt the line between two attempts of a run.
-        if len(xs) > 1 and time_at - xs[-1] > 10 * (xs[-1] - xs[-2]) and ys[-1] == ys[-1]:
-            xs.append(time_at)
-            ys.append(NAN)
-        xs.append(time_at)
-        ys.append(value)
-    return [Series(*curves[rank], "rank %d" % rank, rank, rank % 2 == 1) for rank in sorted(curves)]
+    series = []
+    for rank, curve in sorted(curves.items()):
+        shown, usual = curve[:1], sorted(b[0] - a[0] for a, b in zip(curve, curve[1:]))
+        for before, point in zip(curve, curve[1:]):
+            if point[0] - before[0] > 10 * usual[len(usual) // 2]:
+                shown.append((point[0], NAN))  # a gap between two attempts
+            shown.append(point)
+        xs, ys = zip(*shown)
+        series.append(Series(xs, ys, f"rank {rank}", rank, rank % 2 == 1))
+    return series
 
 
 # ---- the log book: pages whose text between two marks is generated
@@ -549,29 +468,23 @@ def logbook_page(run):
         ("", "text", lambda fact: fact.weights(run)),
     ]
     facts = [fact for fact in FACTS if fact_known(fact, [run])]
-    parts = ["\nRun folder: %s\n" % markdown(run.path)]
+    parts = [f"\nRun folder: {markdown(run.path)}\n"]
     parts.append(Sheet("All figures", "facts", facts, columns).markdown())
-    sheets = [sheet_splits(run), sheet_classes(run), sheet_outputs(run), sheet_phases(run)]
-    sheets += [*sheets_units(run), sheet_ranks(run), sheet_options([run]), sheet_attempts(run)]
-    parts += [sheet.markdown() for sheet in sheets]
+    sheets = [sheet(run) for sheet in QUALITY + UNITS + [sheet_ranks, sheet_attempts]]
+    parts += [sheet.markdown() for sheet in sheets + [sheet_options([run])]]
     lines, links = [], {}
     for link in ("last", "best"):
-        path = run.file("checkpoints/%s.h5" % link)
+        path = run.file(f"checkpoints/{link}.h5")
         if os.path.islink(path):
             links.setdefault(os.readlink(path), []).append(link)
-    for name in run.names("checkpoints", r"step-\d+\.h5$"):
+    for name in run.names("checkpoints/step-*.h5"):
         size = os.path.getsize(run.file("checkpoints/" + name)) / 1e6
-        names = ["checkpoints/" + name, "%.1f MB" % size] + links.get(name, [])
-        lines.append(", ".join(names))
+        lines.append(", ".join([f"checkpoints/{name}", f"{size:.1f} MB"] + links.get(name, [])))
     if run.option("output.upload"):
         lines.append("uploaded to " + run.option("output.upload"))
-    for title, lines, none in [
-        ("Checkpoints", lines, "None."),
-        ("Warnings and errors", run.trouble, "None in the log."),
-        ("Missing or damaged files", run.missing, "None."),
-    ]:
-        body = "".join("* %s\n" % markdown(line) for line in lines) or none + "\n"
-        parts.append("\n## %s\n\n%s" % (title, body))
+    for title, lines in [("Checkpoints", lines), *troubles(run)]:
+        body = "".join(f"* {markdown(line)}\n" for line in lines) or "None.\n"
+        parts.append(f"\n## {title}\n\n{body}")
     return "".join(parts) + "\n"
 
 
@@ -579,25 +492,22 @@ def logbook_add(run, logbook):
     """Write the run's page. A run is known by its name and start, also if its folder is moved."""
     started = text(get(run.attempts, "0.started")) or "unknown"
     name = re.sub("[-<>]", "_", CONTROL.sub("_", run.name))
-    mark = "<!-- vittrain: run %s of %s -->" % (name, started)
+    mark = f"<!-- vittrain: run {name} of {started} -->"
     base = run.name.lstrip(".") or "run"
     base = "run" if base.lower() == "readme" else base[:200]
     os.makedirs(logbook, exist_ok=True)
     for number in range(1, 10000):
-        path = os.path.join(logbook, base + ("-%d" % number if number > 1 else "") + ".md")
+        path = os.path.join(logbook, f"{base}-{number}.md" if number > 1 else base + ".md")
         old = read_text(path) if os.path.exists(path) else ""
         if not old or mark in old:
             break
-    generated = "%s, generated -->\n%s\n%s%s -->\n" % (BEGIN, mark, logbook_page(run), END)
-    start, end = old.rfind(BEGIN, 0, max(old.rfind(END), 0)), old.rfind(END)
-    if not old:
-        title = "# %s\n\nNotes (text outside the marks is kept):\n\n" % markdown(run.name)
-        write_file(path, title + generated)
-    elif start < 0:
-        write_file(path, old + ("\n" if old.endswith("\n") else "\n\n") + generated)
-    else:
-        after = old[end:].partition("\n")[2]
-        write_file(path, old[:start] + generated + after)
+    before, begins, generated = old.rpartition(BEGIN)
+    _, ends, after = generated.partition(END)
+    if not begins or not ends:
+        title = f"# {markdown(run.name)}\n\nNotes (text outside the marks is kept):"
+        before, after = (old or title).rstrip("\n") + "\n\n", ""
+    generated = f"{BEGIN}, generated -->\n{mark}\n{logbook_page(run)}{END} -->\n"
+    write_file(path, before + generated + after.partition("\n")[2])
     return path
 
 
@@ -674,8 +584,11 @@ def main():
     try:
         report(words)
     except Failure as why:
-        print("report: error: %s" % why, file=sys.stderr)
+        print(f"report: error: {why}", file=sys.stderr)
         return why.code
+    except DAMAGE as why:
+        print(f"report: error: damaged values in the run folder: {why!r}", file=sys.stderr)
+        return 5
     return 0
 
 

@@ -12,16 +12,15 @@ NAN = float("nan")
 
 def num(value):
     """Return a number, NaN if the value is none."""
-    if value is None or isinstance(value, (bool, list, dict)):
-        return NAN
     try:
-        return float(value)
-    except (ValueError, OverflowError):
+        return NAN if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
         return NAN
 
 
 def known(*values):
-    return next((value for value in values if not math.isnan(value)), NAN)
+    """The first number that is one."""
+    return next((value for value in map(num, values) if not math.isnan(value)), NAN)
 
 
 def get(value, path):
@@ -44,18 +43,30 @@ def array(value):
     return value if isinstance(value, list) else []
 
 
+class Row(dict):
+    """A row of a table or a JSON object. A value that is missing, empty or null is NaN."""
+
+    def __missing__(self, key):
+        return NAN
+
+
+def record(value):
+    """A JSON object without its nulls."""
+    return Row((key, item) for key, item in value.items() if item is not None)
+
+
 def records(value):
     """The JSON objects in a list."""
-    return [item for item in array(value) if isinstance(item, dict)]
+    return [record(item) for item in array(value) if isinstance(item, dict)]
 
 
 def mean(values):
-    values = [value for value in values if not math.isnan(value)]
+    values = [value for value in map(num, values) if not math.isnan(value)]
     return sum(values) / len(values) if values else NAN
 
 
 def highest(values):
-    return max((value for value in values if not math.isnan(value)), default=NAN)
+    return max((value for value in map(num, values) if not math.isnan(value)), default=NAN)
 
 
 def ratio(one, other):
@@ -69,43 +80,28 @@ def short(value, digits, unit=""):
     """Three or four significant digits; the integer part is not rounded."""
     size = abs(value)
     if size and (size < 0.001 or size >= 1e7):
-        mantissa, _, power = ("%.*e" % (digits - 1, value)).partition("e")
-        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-        return "%se%d%s" % (mantissa, int(power), unit)
-    decimals, limit = 3, 1 if digits == 3 else 10
-    while decimals > 0 and size >= limit:
-        decimals -= 1
-        limit *= 10
-    return "%.*f%s" % (decimals, value, unit)
-
-
-def grouped(value, unit=""):
-    return short(value, 4, unit) if abs(value) >= 1e18 else "{:,.0f}{}".format(value + 0.0, unit)
+        return f"{value:.{digits}g}{unit}"
+    decimals = sum(size < 10**power for power in range(digits - 3, digits))
+    return f"{value:.{decimals}f}{unit}"
 
 
 def seconds_text(value):
-    if value == 0:
-        return "0 s"
     if abs(value) < 0.9995:
-        return short(value * 1000, 3, " ms")
+        return short(value * 1000, 3, " ms") if value else "0 s"
     if abs(value) < 99.95:
         return short(value, 3, " s")
-    if value < 0 or value >= 1e12:
-        return grouped(value, " s")
-    whole = int(value + 0.5)
-    if whole < 3600:
-        return "%d min %02d s" % (whole // 60, whole % 60)
-    return "%d h %02d min" % (whole // 3600, whole // 60 % 60)
+    minutes, seconds = divmod(int(value + 0.5), 60)
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
 
 def scaled(value, step, units):
-    for unit in units[:-1]:
-        if abs(value) < step - 0.5:
-            break
-        value /= step
-    else:
-        unit = units[-1]
-    return "%.0f B" % value if unit == " B" else short(value, 3, unit)
+    unit, *larger = units.split()
+    if abs(value) < step - 0.5:
+        return f"{value:.0f} {unit}"
+    while larger and abs(value) >= step - 0.5:
+        value, unit = value / step, larger.pop(0)
+    return short(value, 3, " " + unit)
 
 
 def show(kind, value):
@@ -117,15 +113,15 @@ def show(kind, value):
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
     if kind == "count" or kind in ("rate", "number") and 999.5 <= abs(value) < 1e7:
-        return grouped(value)
+        return f"{value + 0.0:,.0f}"
     if kind == "share":
         return "%.2f %%" % (100 * value)
     if kind == "seconds":
         return seconds_text(value)
     if kind == "bytes":
-        return scaled(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"])
+        return scaled(value, 1024, "B KiB MiB GiB TiB PiB")
     if kind == "flops":
-        return scaled(value, 1000, [" flop", " kflop", " Mflop", " Gflop", " Tflop"])
+        return scaled(value, 1000, "flop kflop Mflop Gflop Tflop")
     if kind == "number":
         return short(value, 4)
     return short(value, 3, {"ratio": "x", "W": " W"}.get(kind, ""))

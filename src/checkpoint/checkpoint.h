@@ -46,25 +46,22 @@ struct options;
 struct comm;
 
 struct checkpoint_target {
-    const char *directory;         /* of the checkpoints; with NODE0 used by rank 0 only */
+    const char *directory;         /* of the checkpoints; with NODE0 only rank 0 reads and writes */
     enum writers_choice writers;   /* WRITERS_ALL or WRITERS_NODE0; checkpoint_read also accepts
                                     * WRITERS_AUTO */
-    const char *model;             /* model.name that a file must have to be read; NULL: any */
     int64_t before;                /* checkpoint_find: only steps below this; 0: all */
-    const struct options *options; /* optim.name that moments must have; NULL: any */
+    const struct options *options; /* model.name that a file must have to be read, and optim.name
+                                    * that its moments must have; NULL: any */
 };
 
 /* A checkpoint to write. Its pointers are not used after checkpoint_write or
  * checkpoint_writer_start. */
 struct checkpoint_order {
-    const char *name; /* of the file */
-    const char *model_name;
+    const struct options *options; /* of the run; also checkpoint.keep */
     const struct training_state *state;
-    const char *deck_text;
     const char *metadata; /* JSON (model_metadata.h), or NULL */
     const char *data;     /* JSON (train/resume.h), or NULL */
     bool best;            /* also point best.h5 to it; last.h5 always is */
-    int64_t keep;         /* for checkpoint_prune */
 };
 
 /* ---- the folder of checkpoints */
@@ -125,8 +122,8 @@ MUST_CHECK bool checkpoint_deck_parse(const char *text, const char *path, struct
 
 /* ---- writing */
 
-/* Collective. Write the file in the foreground, without links. On failure older files are
- * untouched, the part is removed and all ranks get the error. */
+/* Collective. Write one checkpoint in the foreground. On failure older files are untouched, the
+ * part is removed and all ranks get the error. */
 MUST_CHECK bool checkpoint_write(const struct checkpoint_target *target,
                                  const struct flat_model *flat,
                                  const struct checkpoint_order *order, struct error *error);

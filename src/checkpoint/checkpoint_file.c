@@ -1,33 +1,41 @@
 // SPDX-License-Identifier: BSD-3-Clause
+/* A checkpoint file: its contents, and its frame, which is groups, attributes, tables, and space
+ * for the vectors. One rank creates the frame; then all ranks write the vectors with pwrite, since
+ * HDF5's parallel driver (MPI-IO) hangs on a full disk and is not faster. In the file format of
+ * HDF5 1.8 all metadata have checksums; tables and texts have a CRC32C as an attribute. Layout:
+ * docs/checkpoint.md. */
 #include "checkpoint/checkpoint_file.h"
 
+#include <float.h>
+#include <jansson.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config.h"
+#include "config/options.h"
 #include "core/base.h"
 #include "core/clock.h"
 #include "core/file.h"
+#include "core/hdf5_file.h"
+#include "core/hdf5_reader.h"
 
 enum {
     WRITER_ALIGNMENT = 1024 /* elements: writers begin at multiples of 4 KiB of their shard */
 };
 
 void checkpoint_contents_open(struct checkpoint_contents *contents, const struct unit *units,
-                              int unit_count, const char *model, const char *compute,
-                              const char *deck)
+                              int unit_count, const struct options *options, const char *compute)
 {
     size_t count = (size_t)unit_count;
-    *contents = (struct checkpoint_contents){.deck = allocate_copy(deck),
+    *contents = (struct checkpoint_contents){.deck = options_to_run_deck(options),
+                                             .compute = compute,
                                              .units = allocate(count, sizeof *contents->units),
                                              .units_borrowed = true,
                                              .unit_count = unit_count,
                                              .layout = allocate(count, sizeof *contents->layout)};
-    snprintf(contents->model, sizeof contents->model, "%s", model);
-    snprintf(contents->compute, sizeof contents->compute, "%s", compute);
-    snprintf(contents->program, sizeof contents->program, "%s", PACKAGE_STRING);
-    clock_stamp(contents->date, sizeof contents->date);
+    snprintf(contents->model, sizeof contents->model, "%s", options->model.name);
     memcpy(contents->units, units, count * sizeof *units);
     for (size_t u = 0; u < count; u++) {
         snprintf(contents->layout[u].name, TENSOR_NAME, "%s", units[u].name);
@@ -154,6 +162,374 @@ void checkpoint_contents_free(struct checkpoint_contents *contents)
     free(contents->data);
     free(contents->algorithms);
     memset(contents, 0, sizeof *contents);
+}
+
+/* ---- the frame ---- */
+
+#define VECTOR HDF5_NATIVE "f4"
+
+/* A row of the table `tensors` of a unit. */
+struct tensor_row {
+    char name[TENSOR_NAME];
+    int64_t dimensions, shape[TENSOR_DIMENSIONS];
+    int64_t offset, count; /* elements, in the unit's vectors */
+    int64_t kind;          /* enum tensor_kind */
+};
+
+/* The types of the tables as a description has them (hdf5_reader.h). */
+static const char tensor_row_type[] = "|V128", piece_type[] = "|V32";
+_Static_assert(sizeof(struct tensor_row) == 128 && sizeof(struct checkpoint_piece) == 32,
+               "rows of the tables have no padding");
+
+/* Numbers that are attributes of the root group. Older formats do not have all of them. */
+struct number {
+    struct hdf5_number number;
+    int64_t since; /* first format with this number; it is 0 for older files */
+};
+
+enum { MOST_RANKS = 1 << 20 };
+
+/* clang-format off */
+#define STATE_SINCE(format, name, kind, ...) \
+    {{#name, HDF5_##kind, offsetof(struct checkpoint_contents, state.name), __VA_ARGS__}, format}
+#define STATE(name, kind, ...) STATE_SINCE(1, name, kind, __VA_ARGS__)
+#define NUMBER(name, least, most) \
+    {{#name, HDF5_INTEGER, offsetof(struct checkpoint_contents, name), least, most}, 1}
+#define ANY 0, 0
+#define COUNT 0, 9007199254740992.0 /* 2^53: int64_t and double represent it */
+#define SECONDS -1, 1e12            /* a difference of clocks may be slightly negative */
+
+static const struct number numbers[] = {
+    STATE(step, INTEGER, COUNT),
+    STATE(epoch, INTEGER, COUNT),
+    STATE(epoch_step, INTEGER, COUNT),
+    STATE(global_batch, INTEGER, COUNT),
+    STATE(seed, UNSIGNED, ANY),
+    STATE(best_metric, REAL, ANY),
+    STATE(best_step, INTEGER, COUNT),
+    STATE(evaluations_without_gain, INTEGER, COUNT),
+    STATE(plateau_rate_factor, REAL, 0, DBL_MAX),
+    STATE(plateau_best, REAL, ANY),
+    STATE(plateau_bad, INTEGER, COUNT),
+    STATE(epoch_loss_sum, REAL, -DBL_MAX, DBL_MAX),
+    STATE(epoch_top1_sum, REAL, COUNT),
+    STATE(epoch_top5_sum, REAL, COUNT),
+    STATE(epoch_samples, REAL, COUNT),
+    STATE(train_seconds, REAL, SECONDS),
+    STATE(without_setup_seconds, REAL, SECONDS),
+    STATE(total_seconds, REAL, SECONDS),
+    STATE(parts, INTEGER, 0, INT32_MAX),
+    STATE_SINCE(2, loss_scale, REAL, 0, DBL_MAX),
+    STATE_SINCE(2, loss_scale_good_steps, INTEGER, COUNT),
+    STATE_SINCE(2, skipped_steps, INTEGER, COUNT),
+    STATE(finished, INTEGER, 0, 1),
+    NUMBER(moments, 0, 2),
+    NUMBER(averaged, 0, 1),
+    NUMBER(replica, 1, MOST_RANKS),
+    NUMBER(shard, 1, MOST_RANKS),
+};
+/* clang-format on */
+
+static const struct hdf5_number format_number = {"format", HDF5_INTEGER,
+                                                 offsetof(struct checkpoint_contents, format), ANY};
+enum { NUMBERS = sizeof numbers / sizeof *numbers };
+
+/* A new field of the state needs an entry above and a new format number. */
+_Static_assert(sizeof(struct training_state) == 23 * 8, "struct training_state has changed");
+
+/* ---- create ---- */
+
+static void tensors_write(hid_t group, const struct unit *unit)
+{
+#define MEMBER(name, type, count)                                                                  \
+    {                                                                                              \
+#name, offsetof(struct tensor_row, name), type, count                                      \
+    }
+    const struct hdf5_member members[] = {
+        MEMBER(name, H5T_C_S1, TENSOR_NAME),
+        MEMBER(dimensions, H5T_NATIVE_INT64, 1),
+        MEMBER(shape, H5T_NATIVE_INT64, TENSOR_DIMENSIONS),
+        MEMBER(offset, H5T_NATIVE_INT64, 1),
+        MEMBER(count, H5T_NATIVE_INT64, 1),
+        MEMBER(kind, H5T_NATIVE_INT64, 1),
+    };
+#undef MEMBER
+    struct tensor_row *rows = allocate((size_t)unit->tensor_count, sizeof *rows);
+    for (int t = 0; t < unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &unit->tensors[t];
+        snprintf(rows[t].name, sizeof rows[t].name, "%s", tensor->name);
+        rows[t].dimensions = tensor->dimensions;
+        for (int d = 0; d < tensor->dimensions; d++)
+            rows[t].shape[d] = tensor->shape[d];
+        rows[t].offset = tensor->offset;
+        rows[t].count = tensor->count;
+        rows[t].kind = tensor->kind;
+    }
+    hid_t type = hdf5_row_type(sizeof *rows, members, sizeof members / sizeof *members);
+    hdf5_table_write(group, "tensors", type, unit->tensor_count, rows);
+    H5Tclose(type);
+    free(rows);
+}
+
+static void unit_write(hid_t units, const struct checkpoint_contents *contents, int64_t u)
+{
+#define MEMBER(name, member, type)                                                                 \
+    {                                                                                              \
+        name, offsetof(struct checkpoint_piece, member), type, 1                                   \
+    }
+    const struct hdf5_member members[] = {
+        MEMBER("begin", begin, H5T_NATIVE_INT64),
+        MEMBER("count", count, H5T_NATIVE_INT64),
+        MEMBER("crc32c_master", crc[FLAT_MASTER], H5T_NATIVE_UINT32),
+        MEMBER("crc32c_moment1", crc[FLAT_MOMENT1], H5T_NATIVE_UINT32),
+        MEMBER("crc32c_moment2", crc[FLAT_MOMENT2], H5T_NATIVE_UINT32),
+        MEMBER("crc32c_average", crc[FLAT_AVERAGE], H5T_NATIVE_UINT32),
+    };
+#undef MEMBER
+    const struct unit *unit = &contents->units[u];
+    struct checkpoint_layout *layout = &contents->layout[u];
+    hid_t group = hdf5_group_make(units, unit->name);
+    hid_t piece =
+        hdf5_row_type(sizeof(struct checkpoint_piece), members, sizeof members / sizeof *members);
+    tensors_write(group, unit);
+    hdf5_dataset_reserve(group, "pieces", piece, 1, &layout->piece_count, &layout->table_offset);
+    for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
+        layout->offset[kind] = -1;
+        if (checkpoint_has(contents, kind))
+            hdf5_dataset_reserve(group, flat_vector_name[kind], H5T_NATIVE_FLOAT, 1, &unit->count,
+                                 &layout->offset[kind]);
+    }
+    H5Tclose(piece);
+    H5Gclose(group);
+}
+
+static void text_write(hid_t file, const char *name, const char *text)
+{
+    if (text != NULL)
+        hdf5_text_table_write(file, name, strlen(text) + 1, -1, text);
+}
+
+static void frame_write(hid_t file, void *context)
+{
+    struct checkpoint_contents *contents = context;
+    char date[64];
+    clock_stamp(date, sizeof date);
+    hid_t units = hdf5_group_make(file, "units");
+    hdf5_number_write(file, &format_number, contents);
+    hdf5_text_write(file, "program", PACKAGE_STRING);
+    hdf5_text_write(file, "date", date);
+    hdf5_text_write(file, "model", contents->model);
+    hdf5_text_write(file, "compute", contents->compute);
+    for (int n = 0; n < NUMBERS; n++)
+        hdf5_number_write(file, &numbers[n].number, contents);
+    text_write(file, "deck", contents->deck);
+    text_write(file, "metadata", contents->metadata);
+    text_write(file, "data", contents->data);
+    text_write(file, "algorithms", contents->algorithms);
+    for (int64_t u = 0; u < contents->unit_count; u++)
+        unit_write(units, contents, u);
+    H5Gclose(units);
+}
+
+bool checkpoint_frame_write(int descriptor, const char *path, struct checkpoint_contents *contents,
+                            bool reserves, struct error *error)
+{
+    contents->format = CHECKPOINT_FORMAT;
+    return hdf5_frame_create(descriptor, path, frame_write, contents, reserves, &contents->bytes,
+                             error);
+}
+
+/* ---- read ---- */
+
+static const char units_folder[] = "units/";
+
+static bool numbers_read(const struct hdf5_reader *file, struct checkpoint_contents *contents,
+                         struct error *error)
+{
+    const struct training_state *state = &contents->state;
+    struct error none = {0};
+    if (!hdf5_number_read(file, &format_number, contents, &none))
+        return hdf5_refuse(file, error, "it is an HDF5 file, but not a checkpoint of vittrain");
+    if (contents->format < CHECKPOINT_FORMAT_OLDEST || contents->format > CHECKPOINT_FORMAT)
+        return hdf5_refuse(file, error, "its format is %lld, this program reads %d to %d",
+                           (long long)contents->format, CHECKPOINT_FORMAT_OLDEST,
+                           CHECKPOINT_FORMAT);
+    for (int n = 0; n < NUMBERS; n++)
+        if (contents->format >= numbers[n].since &&
+            !hdf5_number_read(file, &numbers[n].number, contents, error))
+            return false;
+    if (contents->replica * contents->shard > MOST_RANKS)
+        return hdf5_refuse(file, error,
+                           "its mesh of replica=%lld x shard=%lld has more than %d ranks",
+                           (long long)contents->replica, (long long)contents->shard, MOST_RANKS);
+    return (state->epoch_step <= state->step && state->epoch <= state->step) ||
+           hdf5_refuse(file, error,
+                       "its attributes step=%lld, epoch=%lld and epoch_step=%lld contradict each "
+                       "other",
+                       (long long)state->step, (long long)state->epoch,
+                       (long long)state->epoch_step);
+}
+
+/* Read a text; without one that is `optional`, *text is NULL. */
+static bool text_read(struct hdf5_reader *file, const char *name, bool optional, char **text,
+                      struct error *error)
+{
+    struct hdf5_object dataset;
+    if (optional && !hdf5_object_find(file, name, &dataset))
+        return true;
+    *text = hdf5_dataset_read(file, name, "|S", &dataset, error);
+    return *text != NULL;
+}
+
+/* Read the tensor that follows `end` elements. False if it overlaps them, is not inside the unit,
+ * or has another size than its shape. */
+static bool tensor_parse(struct unit_tensor *tensor, const struct tensor_row *row, int64_t end,
+                         int64_t unit_count)
+{
+    int64_t count = 1;
+    if (memchr(row->name, '\0', sizeof row->name) == NULL || row->dimensions < 0 ||
+        row->dimensions > TENSOR_DIMENSIONS)
+        return false;
+    for (int64_t d = 0; d < row->dimensions; d++)
+        if (row->shape[d] < 1 || __builtin_mul_overflow(count, row->shape[d], &count))
+            return false;
+    memcpy(tensor->name, row->name, sizeof tensor->name);
+    tensor->dimensions = (int)row->dimensions;
+    memcpy(tensor->shape, row->shape, sizeof tensor->shape);
+    tensor->offset = row->offset;
+    tensor->count = row->count;
+    tensor->kind = row->kind == TENSOR_STATE ? TENSOR_STATE : TENSOR_PARAMETER;
+    return row->count == count && row->offset >= end && count <= unit_count - row->offset;
+}
+
+/* Write the path of a data set of a unit. */
+static const char *path_of(const struct unit *unit, const char *name, char path[HDF5_NAME])
+{
+    snprintf(path, HDF5_NAME, "%s%s/%s", units_folder, unit->name, name);
+    return path;
+}
+
+static bool tensors_read(struct hdf5_reader *file, struct unit *unit, struct error *error)
+{
+    char path[HDF5_NAME];
+    struct hdf5_object table;
+    struct tensor_row *row =
+        hdf5_dataset_read(file, path_of(unit, "tensors", path), tensor_row_type, &table, error);
+    if (row == NULL)
+        return false;
+    const int rows = (int)hdf5_elements(&table);
+    int64_t end = 0;
+    bool good = true;
+    unit->tensors = allocate((size_t)rows, sizeof *unit->tensors);
+    for (int t = 0; good && t < rows; t++) {
+        good = tensor_parse(&unit->tensors[t], &row[t], end, unit->count);
+        end = good ? row[t].offset + row[t].count : end;
+    }
+    unit->tensor_count = rows;
+    free(row);
+    return good || hdf5_refuse(file, error,
+                               "the table of tensors of unit %s is invalid: the file is damaged",
+                               unit->name);
+}
+
+/* Append the pieces of a unit, which cover its elements in order, without gaps or overlaps. */
+static bool pieces_read(struct hdf5_reader *file, const struct unit *unit,
+                        struct checkpoint_contents *contents, struct checkpoint_layout *layout,
+                        struct error *error)
+{
+    char path[HDF5_NAME];
+    struct hdf5_object table;
+    struct checkpoint_piece *rows =
+        hdf5_dataset_read(file, path_of(unit, "pieces", path), piece_type, &table, error);
+    if (rows == NULL)
+        return false;
+    int64_t next = 0;
+    bool good = true;
+    layout->table_offset = table.offset;
+    layout->first_piece = contents->piece_count;
+    layout->piece_count = hdf5_elements(&table);
+    contents->piece_count += layout->piece_count;
+    contents->pieces = allocate_resized(contents->pieces,
+                                        (size_t)contents->piece_count * sizeof *contents->pieces);
+    memcpy(contents->pieces + layout->first_piece, rows,
+           (size_t)layout->piece_count * sizeof *rows);
+    for (int64_t p = 0; good && p < layout->piece_count; p++) {
+        good = rows[p].begin == next && rows[p].count >= 1 && rows[p].count <= VECTOR_BLOCK &&
+               rows[p].count <= layout->count - next;
+        next += good ? rows[p].count : 0;
+    }
+    free(rows);
+    return (good && next == layout->count) ||
+           hdf5_refuse(file, error,
+                       "the table of pieces of unit %s is invalid: the file is damaged",
+                       layout->name);
+}
+
+static bool unit_read(struct hdf5_reader *file, const char *name,
+                      struct checkpoint_contents *contents, struct error *error)
+{
+    struct unit *unit = &contents->units[contents->unit_count];
+    struct checkpoint_layout *layout = &contents->layout[contents->unit_count++];
+    char path[HDF5_NAME];
+    if (snprintf(unit->name, sizeof unit->name, "%s", name) >= TENSOR_NAME)
+        return hdf5_refuse(file, error, "the name of a unit is too long: %s", name);
+    memcpy(layout->name, unit->name, sizeof layout->name);
+    for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
+        struct hdf5_object vector;
+        layout->offset[kind] = -1;
+        if (!checkpoint_has(contents, kind))
+            continue;
+        if (!hdf5_dataset_find(file, path_of(unit, flat_vector_name[kind], path), VECTOR, &vector,
+                               error))
+            return false;
+        layout->offset[kind] = vector.offset;
+        if (kind == FLAT_MASTER)
+            unit->count = layout->count = hdf5_elements(&vector);
+        if (hdf5_elements(&vector) != layout->count)
+            return hdf5_refuse(file, error, "the vectors of unit %s differ in length", unit->name);
+    }
+    return tensors_read(file, unit, error) && pieces_read(file, unit, contents, layout, error);
+}
+
+static bool units_read(struct hdf5_reader *file, struct checkpoint_contents *contents,
+                       struct error *error)
+{
+    const size_t most = json_object_size(file->objects), folder = strlen(units_folder);
+    struct hdf5_object units;
+    const char *path;
+    json_t *object;
+    if (!hdf5_object_find(file, "units", &units) || units.kind != HDF5_GROUP)
+        return hdf5_refuse(file, error, "its group 'units' is missing or a link");
+    contents->units = allocate(most, sizeof *contents->units);
+    contents->layout = allocate(most, sizeof *contents->layout);
+    json_object_foreach(file->objects, path, object)
+    {
+        const char *fault = json_string_value(json_object_get(object, "fault"));
+        const char *name = strncmp(path, units_folder, folder) == 0 ? path + folder : NULL;
+        if (fault != NULL)
+            return hdf5_refuse(file, error, "%s: %s", path, fault);
+        if (name != NULL && strchr(name, '/') == NULL && !unit_read(file, name, contents, error))
+            return false;
+    }
+    return contents->unit_count > 0 || hdf5_refuse(file, error, "it has no units");
+}
+
+bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents,
+                          struct error *error)
+{
+    struct hdf5_reader file = {.kind = ERROR_CHECKPOINT, .purpose = "a checkpoint"};
+    memset(contents, 0, sizeof *contents);
+    const bool good =
+        hdf5_reader_open(&file, path, error) && numbers_read(&file, contents, error) &&
+        hdf5_text_read(&file, "model", contents->model, sizeof contents->model, error) &&
+        text_read(&file, "deck", false, &contents->deck, error) &&
+        text_read(&file, "metadata", true, &contents->metadata, error) &&
+        text_read(&file, "data", true, &contents->data, error) &&
+        text_read(&file, "algorithms", true, &contents->algorithms, error) &&
+        units_read(&file, contents, error);
+    contents->bytes = file.stamp.bytes;
+    hdf5_reader_close(&file);
+    return good;
 }
 
 /* ---- vectors of a model ---- */

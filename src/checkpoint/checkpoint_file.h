@@ -34,18 +34,15 @@ struct checkpoint_layout {
     int64_t first_piece, piece_count;
 };
 
-enum { CHECKPOINT_TEXT = 64 };
-
 struct checkpoint_contents {
-    char model[CHECKPOINT_TEXT];
+    char model[64];
     int64_t format; /* of a file that was read */
     struct training_state state;
     int64_t moments, averaged, replica, shard;
-    /* Information for users: compute type, version of the program, local time. */
-    char compute[CHECKPOINT_TEXT], program[CHECKPOINT_TEXT], date[CHECKPOINT_TEXT];
     int64_t unit_count, piece_count;
     int64_t bytes; /* of the whole file */
     /* Other ranks than that which read the file have only the members above, layout and pieces. */
+    const char *compute; /* type, for users; NULL in a file that was read */
     char *deck;
     char *metadata;   /* model_metadata.h, or NULL */
     char *data;       /* train/resume.h; NULL: unknown */
@@ -56,11 +53,10 @@ struct checkpoint_contents {
     struct checkpoint_piece *pieces;  /* [piece_count], by unit, then by `begin` */
 };
 
-/* Begin the contents of a new file: units, texts, and name and count of the layout; all else is
- * zero. The tensors of the units are borrowed. */
+/* Begin the contents of a new file of a run: units, model, deck, and name and count of the layout;
+ * all else is zero. The tensors of the units and `compute` are borrowed. */
 void checkpoint_contents_open(struct checkpoint_contents *contents, const struct unit *units,
-                              int unit_count, const char *model, const char *compute,
-                              const char *deck);
+                              int unit_count, const struct options *options, const char *compute);
 void checkpoint_contents_free(struct checkpoint_contents *contents);
 
 /* Set the pieces of all units for the mesh of `replica` and `shard`. Return [piece_count] mesh
@@ -87,14 +83,10 @@ struct checkpoint_block {
 /* Set the next block, by unit, then by kind, then by piece. Return false after the last one. */
 bool checkpoint_next(const struct checkpoint_contents *contents, struct checkpoint_block *block);
 
-/* Create the file with everything except the vectors and the tables of pieces, and set
- * layout[].offset, table_offset and bytes. Reserves the disk space of the whole file if the file
- * system supports it. */
-MUST_CHECK bool checkpoint_file_create(const char *path, struct checkpoint_contents *contents,
-                                       struct error *error);
-
-/* The same for a file that is open for writing; `reserves`: reserve the disk space of the whole
- * file. What the vectors of the file contain is unchanged. */
+/* Write everything except the vectors and the tables of pieces to a file that is open for writing,
+ * and set layout[].offset, table_offset and bytes. What the vectors of the file contain is
+ * unchanged. `reserves`: reserve the disk space of the whole file if the file system supports it.
+ */
 MUST_CHECK bool checkpoint_frame_write(int descriptor, const char *path,
                                        struct checkpoint_contents *contents, bool reserves,
                                        struct error *error);
@@ -162,8 +154,8 @@ struct checkpoint_part {
 
 /* Collective. Set `contents` and `owner` without creating a file; each rank is its receiver. They
  * are the same on all ranks, except the names of algorithms. */
-void checkpoint_part_plan(struct checkpoint_part *part, const struct flat_model *flat,
-                          const struct checkpoint_order *order);
+void checkpoint_part_plan(struct checkpoint_part *part, const char *directory,
+                          const struct flat_model *flat, const struct checkpoint_order *order);
 
 /* Write the vectors of all pieces that this rank owns or receives, with their checksums: from the
  * snapshot or the model to the mapped file, or to the file on the disk on the ranks that receive

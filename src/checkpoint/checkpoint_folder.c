@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_file.h"
-#include "config/option_types.h"
+#include "config/options.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -123,7 +123,8 @@ static bool is_link(const struct listed *entry)
 static bool keep_candidates(const struct checkpoint_target *target, struct listing *listing,
                             struct error *error)
 {
-    const char *directory = target->directory, *model = target->model;
+    const char *directory = target->directory;
+    const char *model = target->options != NULL ? target->options->model.name : NULL;
     int kept = 0;
     for (int n = 0; n < listing->count && error->kind == ERROR_NONE; n++) {
         struct listed *entry = &listing->entry[n];
@@ -153,26 +154,10 @@ static bool keep_candidates(const struct checkpoint_target *target, struct listi
     return error->kind == ERROR_NONE;
 }
 
-/* Collective. Verify all checksums of a file; on failure rank 0 logs the reason. */
-static bool is_valid(const char *path, const struct checkpoint_target *target, struct comm *world,
-                     struct error *error)
-{
-    struct checkpoint_contents contents;
-    struct error trouble = {.kind = ERROR_NONE};
-    const bool good = checkpoint_contents_read(path, world, 0, &contents, &trouble) &&
-                      checkpoint_vectors_read(path, target->writers != WRITERS_NODE0, world,
-                                              &contents, NULL, (1u << FLAT_VECTORS) - 1, &trouble);
-    checkpoint_contents_free(&contents);
-    if (!good && trouble.kind == ERROR_MEMORY)
-        *error = trouble;
-    else if (!good && world->rank == 0)
-        log_warn("ignored: %s", trouble.text);
-    return good;
-}
-
 bool checkpoint_find(const struct checkpoint_target *target, struct comm *world, char *path,
                      size_t size, struct error *error)
 {
+    const bool by_all = target->writers != WRITERS_NODE0;
     struct listing listing = {.count = 0};
     int64_t count;
     bool found = false;
@@ -183,11 +168,20 @@ bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
     count = listing.count;
     comm_broadcast(world, &count, 1, COMM_INT64, 0);
     for (int64_t n = 0; n < count && !found && error->kind == ERROR_NONE; n++) {
+        struct checkpoint_contents contents;
+        struct error trouble = {.kind = ERROR_NONE};
         memset(path, 0, size);
         if (world->rank == 0)
             path_join(path, size, target->directory, listing.entry[n].name);
         comm_broadcast(world, path, (int64_t)size, COMM_BYTE, 0);
-        found = is_valid(path, target, world, error);
+        found = checkpoint_contents_read(path, world, 0, &contents, &trouble) &&
+                checkpoint_vectors_read(path, by_all, world, &contents, NULL,
+                                        (1u << FLAT_VECTORS) - 1, &trouble);
+        checkpoint_contents_free(&contents);
+        if (trouble.kind == ERROR_MEMORY)
+            *error = trouble;
+        else if (!found && world->rank == 0)
+            log_warn("ignored: %s", trouble.text);
     }
     if (!found)
         path[0] = '\0';
@@ -209,20 +203,20 @@ int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct co
 
 /* ---- links and pruning ---- */
 
-static void make_link(const char *directory, const char *name, const char *link_name,
+static bool make_link(const char *directory, const char *name, const char *link_name,
                       struct error *error)
 {
     char path[PATH_MAX], part[PATH_MAX];
     if (!path_join(path, sizeof path, directory, link_name) ||
-        snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) {
-        error_set(error, ERROR_FILE, "the name %s/%s is too long", directory, link_name);
-        return;
-    }
+        snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part)
+        return error_set(error, ERROR_FILE, "the name %s/%s is too long", directory, link_name);
     unlink(part);
     if (symlink(name, part) != 0)
-        durable_failed(error, "link", path, errno);
-    else if (!durable_rename(part, path, error))
-        unlink(part);
+        return durable_failed(error, "link", path, errno);
+    if (durable_rename(part, path, error))
+        return true;
+    unlink(part);
+    return false;
 }
 
 static bool is_linked(const struct listing *listing, const char *name)
@@ -264,10 +258,8 @@ void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep)
 bool checkpoint_publish(const char *directory, const char *name, bool best, int64_t best_step,
                         int64_t keep, struct error *error)
 {
-    make_link(directory, name, "last.h5", error);
-    if (error->kind == ERROR_NONE && best)
-        make_link(directory, name, "best.h5", error);
-    if (error->kind != ERROR_NONE)
+    if (!make_link(directory, name, "last.h5", error) ||
+        (best && !make_link(directory, name, "best.h5", error)))
         return false;
     checkpoint_prune(directory, best_step, keep);
     return true;
@@ -277,21 +269,19 @@ bool checkpoint_links_restore(const char *directory, int64_t step, int64_t best_
                               struct error *error)
 {
     struct listing listing = {.count = 0};
-    bool last = false;
-    if (list_folder(directory, &listing, error))
+    bool last = false, good = list_folder(directory, &listing, error);
+    if (good)
         checkpoint_prune(directory, best_step, 0);
-    for (int n = 0; n < listing.count && error->kind == ERROR_NONE; n++) {
+    for (int n = 0; good && n < listing.count; n++) {
         const struct listed *entry = &listing.entry[n];
         if (is_link(entry) || entry->number < 0 || entry->number > step)
             continue;
-        if (!last)
-            make_link(directory, entry->name, "last.h5", error);
-        if (entry->number == best_step && error->kind == ERROR_NONE)
-            make_link(directory, entry->name, "best.h5", error);
+        good = (last || make_link(directory, entry->name, "last.h5", error)) &&
+               (entry->number != best_step || make_link(directory, entry->name, "best.h5", error));
         last = true;
     }
     free(listing.entry);
-    return error->kind == ERROR_NONE;
+    return good;
 }
 
 /* ---- a folder shared by all nodes ---- */

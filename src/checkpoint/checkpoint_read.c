@@ -53,22 +53,10 @@ static bool tensors_equal(const struct unit_tensor *a, const struct unit_tensor 
            memcmp(a->shape, b->shape, (size_t)a->dimensions * sizeof *a->shape) == 0;
 }
 
-/* Write the name and the shape of a tensor, which may be NULL. */
-static void tensor_text(const struct unit_tensor *tensor, char *text, size_t size)
-{
-    char shape[64];
-    if (tensor == NULL) {
-        snprintf(text, size, "no tensor");
-        return;
-    }
-    vector_shape_text(tensor->shape, tensor->dimensions, shape, sizeof shape);
-    snprintf(text, size, "%s %s", tensor->name, shape);
-}
-
 bool checkpoint_fits(const struct checkpoint_contents *contents, const struct flat_model *flat,
                      char *text, size_t size)
 {
-    char there[TENSOR_NAME + 64], here[TENSOR_NAME + 64];
+    char there[64], here[64];
     for (int64_t u = 0; u < contents->unit_count || u < flat->count; u++) {
         const struct unit *theirs = u < contents->unit_count ? &contents->units[u] : NULL;
         const struct unit *ours = u < flat->count ? flat->buffers[u].unit : NULL;
@@ -77,19 +65,21 @@ bool checkpoint_fits(const struct checkpoint_contents *contents, const struct fl
                      theirs != NULL ? theirs->name : "none", ours != NULL ? ours->name : "none");
             return false;
         }
-        for (int t = 0; t < theirs->tensor_count || t < ours->tensor_count; t++) {
-            const struct unit_tensor *a = t < theirs->tensor_count ? &theirs->tensors[t] : NULL;
-            const struct unit_tensor *b = t < ours->tensor_count ? &ours->tensors[t] : NULL;
-            if (a != NULL && b != NULL && tensors_equal(a, b))
+        for (int t = 0; t < theirs->tensor_count && t < ours->tensor_count; t++) {
+            const struct unit_tensor *a = &theirs->tensors[t], *b = &ours->tensors[t];
+            if (tensors_equal(a, b))
                 continue;
-            tensor_text(a, there, sizeof there);
-            tensor_text(b, here, sizeof here);
-            snprintf(text, size, "it holds %s where this model has %s", there, here);
+            vector_shape_text(a->shape, a->dimensions, there, sizeof there);
+            vector_shape_text(b->shape, b->dimensions, here, sizeof here);
+            snprintf(text, size, "it holds %s %s where this model has %s %s", a->name, there,
+                     b->name, here);
             return false;
         }
-        if (theirs->count != ours->count) {
-            snprintf(text, size, "its unit %s has %lld elements, this model's %lld", ours->name,
-                     (long long)theirs->count, (long long)ours->count);
+        if (theirs->tensor_count != ours->tensor_count || theirs->count != ours->count) {
+            snprintf(text, size,
+                     "its unit %s has %d tensors with %lld elements, this model's %d with %lld",
+                     ours->name, theirs->tensor_count, (long long)theirs->count, ours->tensor_count,
+                     (long long)ours->count);
             return false;
         }
     }
@@ -233,12 +223,8 @@ static bool seen_by_all(const char *path, struct comm *world)
 {
     struct stat file = {.st_size = -1};
     stat(path, &file);
-    const int64_t mine[] = {file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec};
-    int64_t first[] = {mine[0], mine[1], mine[2]}, same;
-    comm_broadcast(world, first, 3, COMM_INT64, 0);
-    same = mine[0] >= 0 && memcmp(first, mine, sizeof mine) == 0;
-    comm_all_reduce(world, &same, 1, COMM_INT64, COMM_MIN);
-    return same != 0;
+    const int64_t seen[] = {file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec};
+    return comm_same(world, seen, sizeof seen) && file.st_size >= 0;
 }
 
 /* Collective. Use the matrix product algorithms of the run that wrote the file. */
@@ -259,14 +245,13 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
                      struct error *error)
 {
     struct comm *world = flat->mesh->world;
-    enum writers_choice readers = target->writers;
-    if (readers == WRITERS_AUTO)
-        readers = seen_by_all(path, world) ? WRITERS_ALL : WRITERS_NODE0;
-    const bool by_all = readers == WRITERS_ALL;
+    const bool by_all = target->writers == WRITERS_ALL ||
+                        (target->writers == WRITERS_AUTO && seen_by_all(path, world));
+    const char *model = target->options != NULL ? target->options->model.name : NULL;
     struct checkpoint_contents contents;
     bool good = checkpoint_contents_read(path, world, 0, &contents, error);
     if (good && world->rank == 0 &&
-        check_model(path, &contents, flat, target->model, weights_only, error) && !weights_only)
+        check_model(path, &contents, flat, model, weights_only, error) && !weights_only)
         error_defer(check_state(path, &contents, flat, target->options, error));
     good = good && comm_agree(world, error);
     if (good) {

@@ -12,17 +12,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_file.h"
-#include "config/option_types.h"
+#include "config/options.h"
 #include "config/phase.h"
 #include "core/base.h"
 #include "core/clock.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/status.h"
+#include "core/text.h"
 #include "core/thread.h"
 
 size_t checkpoint_snapshot_bytes(const struct flat_model *flat)
@@ -43,18 +45,22 @@ size_t checkpoint_snapshot_bytes(const struct flat_model *flat)
 
 /* ---- one file ---- */
 
-void checkpoint_part_plan(struct checkpoint_part *part, const struct flat_model *flat,
-                          const struct checkpoint_order *order)
+void checkpoint_part_plan(struct checkpoint_part *part, const char *directory,
+                          const struct flat_model *flat, const struct checkpoint_order *order)
 {
     struct checkpoint_contents *contents = &part->contents;
     const struct device_backend *backend = flat->device->backend;
     struct comm *world = flat->mesh->world;
+    char name[CHECKPOINT_NAME];
     *part = (struct checkpoint_part){.flat = flat,
                                      .world = world,
                                      .descriptor = -1,
                                      .receiver = allocate((size_t)world->size, sizeof(int))};
-    checkpoint_contents_open(contents, flat->buffers[0].unit, flat->count, order->model_name,
-                             type_name(flat->type), order->deck_text);
+    checkpoint_name(name, order->state->step);
+    snprintf(part->final_path, sizeof part->final_path, "%s/%s", directory, name);
+    snprintf(part->path, sizeof part->path, "%s/%s.part", directory, name);
+    checkpoint_contents_open(contents, flat->buffers[0].unit, flat->count, order->options,
+                             type_name(flat->type));
     contents->metadata = order->metadata != NULL ? allocate_copy(order->metadata) : NULL;
     contents->data = order->data != NULL ? allocate_copy(order->data) : NULL;
     if (backend->choices_export != NULL && world->rank == 0)
@@ -73,57 +79,42 @@ void checkpoint_part_plan(struct checkpoint_part *part, const struct flat_model 
     free(rank_at);
 }
 
-/* True if this rank writes a piece. */
-static bool part_writes(const struct checkpoint_part *part)
-{
-    for (int64_t p = 0; p < part->contents.piece_count; p++)
-        if (part->receiver[part->owner[p]] == part->world->rank)
-            return true;
-    return false;
-}
-
-/* Open the file and check that it is the one that rank 0 created. */
-static bool part_open(struct checkpoint_part *part, struct error *error)
-{
-    struct stat file;
-    part->descriptor = durable_open(part->path, error);
-    if (part->descriptor < 0)
-        return false;
-    if (fstat(part->descriptor, &file) != 0)
-        return durable_failed(error, "examine", part->path, errno);
-    return file.st_size == part->contents.bytes ||
-           error_set(error, ERROR_FILE,
-                     "%s is not the file that rank 0 created: the folder is not shared by all "
-                     "nodes; set checkpoint.writers=node0",
-                     part->path);
-}
-
-/* Collective. Plan the file, create its frame (rank 0, HDF5) and open it on rank 0 and on the ranks
- * that write pieces. Always call checkpoint_part_end, also on failure. */
+/* Collective. Plan the file, create its frame (rank 0, HDF5) and open it on the ranks that write
+ * pieces. Always call checkpoint_part_end, also on failure. */
 static bool part_begin(struct checkpoint_part *part, const struct checkpoint_target *target,
                        const struct flat_model *flat, const struct checkpoint_order *order,
                        struct error *error)
 {
-    checkpoint_part_plan(part, flat, order);
+    checkpoint_part_plan(part, target->directory, flat, order);
     struct comm *world = part->world;
-    const bool by_all = target->writers != WRITERS_NODE0;
-    if (!by_all)
+    struct stat file;
+    bool writes = false; /* this rank writes pieces */
+    if (target->writers == WRITERS_NODE0)
         memset(part->receiver, 0, (size_t)world->size * sizeof *part->receiver);
-    if (by_all || world->rank == 0) {
-        snprintf(part->final_path, sizeof part->final_path, "%s/%s", target->directory,
-                 order->name);
-        if (snprintf(part->path, sizeof part->path, "%s/%s.part", target->directory, order->name) >=
-            (int)sizeof part->path)
-            error_set(error, ERROR_FILE, "the name %s/%s is too long", target->directory,
-                      order->name);
-        else if (world->rank == 0)
-            error_defer(checkpoint_file_create(part->path, &part->contents, error));
+    for (int64_t p = 0; p < part->contents.piece_count; p++)
+        writes = writes || part->receiver[part->owner[p]] == world->rank;
+    if (strlen(part->path) + 1 == sizeof part->path)
+        error_set(error, ERROR_FILE, "the name %s is too long", part->path);
+    else if (world->rank == 0)
+        part->descriptor = durable_create(part->path, error);
+    if (part->descriptor >= 0) {
+        error_defer(
+            checkpoint_frame_write(part->descriptor, part->path, &part->contents, true, error));
+        flock(part->descriptor, LOCK_SH); /* other ranks lock the file, too (durable_open) */
     }
     if (!comm_agree(world, error))
         return false;
     checkpoint_layout_share(&part->contents, world);
-    if (world->rank == 0 || part_writes(part))
-        error_defer(part_open(part, error));
+    if (world->rank != 0 && writes) {
+        part->descriptor = durable_open(part->path, error);
+        if (part->descriptor >= 0 && fstat(part->descriptor, &file) != 0)
+            durable_failed(error, "examine", part->path, errno);
+        else if (part->descriptor >= 0 && file.st_size != part->contents.bytes)
+            error_set(error, ERROR_FILE,
+                      "%s is not the file that rank 0 created: the folder is not shared by all "
+                      "nodes; set checkpoint.writers=node0",
+                      part->path);
+    }
     return comm_agree(world, error);
 }
 
@@ -177,23 +168,6 @@ static bool part_close(struct checkpoint_part *part, struct error *error)
     return durable_close(descriptor, part->path, error);
 }
 
-/* The first stage: write the pieces. Rank 0, which also writes the tables, syncs the file in the
- * second stage. */
-static void part_pieces(struct checkpoint_part *part, struct error *error)
-{
-    checkpoint_part_write(part, error);
-    if (part->world->rank != 0 && part->descriptor >= 0 && error->kind == ERROR_NONE)
-        error_defer(durable_sync(part->descriptor, part->path, error) && part_close(part, error));
-}
-
-/* The second stage, on rank 0, after all other ranks have synced their pieces. */
-static bool part_name(struct checkpoint_part *part, struct error *error)
-{
-    return checkpoint_tables_write(part->descriptor, part->path, &part->contents, error) &&
-           durable_sync(part->descriptor, part->path, error) && part_close(part, error) &&
-           durable_rename(part->path, part->final_path, error);
-}
-
 void checkpoint_part_end(struct checkpoint_part *part, bool good)
 {
     if (part->descriptor >= 0)
@@ -205,28 +179,7 @@ void checkpoint_part_end(struct checkpoint_part *part, bool good)
     free(part->receiver);
 }
 
-bool checkpoint_write(const struct checkpoint_target *target, const struct flat_model *flat,
-                      const struct checkpoint_order *order, struct error *error)
-{
-    struct checkpoint_part part;
-    status_set_phase(PHASE_CHECKPOINT_WRITE);
-    bool good = part_begin(&part, target, flat, order, error);
-    if (good) {
-        part_pieces(&part, error);
-        good = comm_agree(part.world, error);
-    }
-    if (good) {
-        checkpoint_part_gather_sums(&part);
-        status_set_phase(PHASE_CHECKPOINT_NAME);
-        if (part.world->rank == 0)
-            error_defer(part_name(&part, error));
-        good = comm_agree(part.world, error);
-    }
-    checkpoint_part_end(&part, good);
-    return good;
-}
-
-/* ---- in the background ---- */
+/* ---- the writer ---- */
 
 enum stage { STAGE_NONE, STAGE_PIECES, STAGE_NAME };
 
@@ -240,22 +193,15 @@ struct checkpoint_writer {
     /* The current checkpoint. Used only by the thread while it is busy. */
     enum stage stage;
     struct checkpoint_part part;
-    char name[NAME_MAX + 1];
     bool best;
-    int64_t best_step, keep;
-    double began, blocked_before;
+    int64_t keep;
+    double began;
     struct error error; /* of the thread */
 
     pthread_t thread; /* of the current stage */
     bool has_thread;
     _Atomic bool busy; /* the thread works */
 };
-
-static bool checkpoint_link(const struct checkpoint_writer *writer, struct error *error)
-{
-    return checkpoint_publish(writer->target.directory, writer->name, writer->best,
-                              writer->best_step, writer->keep, error);
-}
 
 /* Copy the pieces of this rank to the snapshot, in the order of the stream. */
 static void snapshot_take(struct checkpoint_writer *writer)
@@ -274,30 +220,55 @@ static void snapshot_take(struct checkpoint_writer *writer)
     writer->flat->device->backend->event_record(writer->taken, writer->flat->stream);
 }
 
-static void *thread_main(void *argument)
+static void phase_set(const struct checkpoint_writer *writer, enum phase phase)
+{
+    (writer->snapshot != NULL ? status_set_background : status_set_phase)((int)phase);
+}
+
+/* Do the work of a stage: write and sync the pieces; then, on rank 0, write the tables, give the
+ * file its name and set the links. Rank 0 syncs its pieces with the tables. */
+static void *stage_work(void *argument)
 {
     struct checkpoint_writer *writer = argument;
+    struct checkpoint_part *part = &writer->part;
     struct error *error = &writer->error;
+    const bool is_first = part->world->rank == 0;
     if (writer->stage == STAGE_PIECES) {
-        status_set_background(PHASE_CHECKPOINT_WRITE);
-        writer->flat->device->backend->event_synchronize(writer->taken);
-        part_pieces(&writer->part, error);
+        phase_set(writer, PHASE_CHECKPOINT_WRITE);
+        if (writer->snapshot != NULL)
+            writer->flat->device->backend->event_synchronize(writer->taken);
+        checkpoint_part_write(part, error);
+        if (!is_first && part->descriptor >= 0 && error->kind == ERROR_NONE)
+            error_defer(durable_sync(part->descriptor, part->path, error) &&
+                        part_close(part, error));
     } else {
-        status_set_background(PHASE_CHECKPOINT_NAME);
-        error_defer(part_name(&writer->part, error) && checkpoint_link(writer, error));
+        phase_set(writer, PHASE_CHECKPOINT_NAME);
+        const bool named =
+            is_first &&
+            checkpoint_tables_write(part->descriptor, part->path, &part->contents, error) &&
+            durable_sync(part->descriptor, part->path, error) && part_close(part, error) &&
+            durable_rename(part->path, part->final_path, error);
+        phase_set(writer, PHASE_CHECKPOINT_LINK);
+        if (named)
+            error_defer(checkpoint_publish(writer->target.directory,
+                                           text_base_name(part->final_path), writer->best,
+                                           part->contents.state.best_step, writer->keep, error));
     }
-    status_set_background(PHASE_START);
+    if (writer->snapshot != NULL)
+        status_set_background(PHASE_START);
     writer->busy = false;
     return NULL;
 }
 
-/* Begin the work of a stage. If the system has no thread for it, it is done at once. */
-static void thread_begin(struct checkpoint_writer *writer)
+/* Begin the work of a stage in a thread. In the foreground, or if the system has no thread for it,
+ * it is done at once. */
+static void stage_begin(struct checkpoint_writer *writer)
 {
     writer->busy = true;
-    writer->has_thread = thread_start(&writer->thread, "checkpoint", thread_main, writer) == 0;
+    writer->has_thread = writer->snapshot != NULL &&
+                         thread_start(&writer->thread, "checkpoint", stage_work, writer) == 0;
     if (!writer->has_thread)
-        thread_main(writer);
+        stage_work(writer);
 }
 
 static void thread_wait(struct checkpoint_writer *writer)
@@ -318,12 +289,23 @@ static bool stage_end(struct checkpoint_writer *writer, struct error *error)
     if (good && writer->stage == STAGE_PIECES) {
         checkpoint_part_gather_sums(part);
         writer->stage = STAGE_NAME;
-        if (part->world->rank == 0)
-            thread_begin(writer);
+        if (writer->snapshot == NULL || part->world->rank == 0)
+            stage_begin(writer);
         return true;
     }
+    if (good)
+        log_debug("%s written in %.2f s", part->final_path, clock_now() - writer->began);
     checkpoint_part_end(part, good);
     writer->stage = STAGE_NONE;
+    return good;
+}
+
+/* Collective. End all stages. */
+static bool stages_end(struct checkpoint_writer *writer, struct error *error)
+{
+    bool good = true;
+    while (good && writer->stage != STAGE_NONE)
+        good = stage_end(writer, error);
     return good;
 }
 
@@ -341,26 +323,15 @@ struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target 
     return writer;
 }
 
-static void completion_log(const struct checkpoint_writer *writer)
-{
-    log_debug("checkpoint %s in %.2f s, of which training was blocked for %.2f s%s", writer->name,
-              clock_now() - writer->began, writer->blocked - writer->blocked_before,
-              writer->best ? "; the best so far" : "");
-}
-
 bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *error)
 {
-    double begin = clock_now();
-    bool good = true, waits = writer->stage != STAGE_NONE;
-    if (waits)
+    const double begin = clock_now();
+    if (writer->stage != STAGE_NONE)
         status_set_phase(PHASE_CHECKPOINT_WAIT);
-    while (good && writer->stage != STAGE_NONE)
-        good = stage_end(writer, error);
-    double seconds = clock_now() - begin;
+    const bool good = stages_end(writer, error);
+    const double seconds = clock_now() - begin;
     writer->waited += seconds;
     writer->blocked += seconds;
-    if (good && waits)
-        completion_log(writer);
     return good;
 }
 
@@ -369,34 +340,31 @@ bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct chec
 {
     if (!checkpoint_writer_finish(writer, error))
         return false;
-    bool good;
     writer->began = clock_now();
-    writer->blocked_before = writer->blocked;
     status_set_phase(PHASE_CHECKPOINT_BEGIN);
-    snprintf(writer->name, sizeof writer->name, "%s", order->name);
     writer->best = order->best;
-    writer->best_step = order->state->best_step;
-    writer->keep = order->keep;
+    writer->keep = order->options->checkpoint.keep;
     error_clear(&writer->error);
-    if (writer->snapshot == NULL) {
-        good = checkpoint_write(&writer->target, writer->flat, order, error);
-        status_set_phase(PHASE_CHECKPOINT_LINK);
-        if (good && writer->flat->mesh->world->rank == 0)
-            error_defer(checkpoint_link(writer, error));
-        good = good && comm_agree(writer->flat->mesh->world, error);
-    } else {
-        good = part_begin(&writer->part, &writer->target, writer->flat, order, error);
-        if (good) {
+    bool good = part_begin(&writer->part, &writer->target, writer->flat, order, error);
+    if (good) {
+        if (writer->snapshot != NULL)
             snapshot_take(writer);
-            writer->stage = STAGE_PIECES;
-            thread_begin(writer);
-        } else {
-            checkpoint_part_end(&writer->part, false);
-        }
+        writer->stage = STAGE_PIECES;
+        stage_begin(writer);
+        good = writer->snapshot != NULL || stages_end(writer, error);
+    } else {
+        checkpoint_part_end(&writer->part, false);
     }
     writer->blocked += clock_now() - writer->began;
-    if (good && writer->stage == STAGE_NONE)
-        completion_log(writer);
+    return good;
+}
+
+bool checkpoint_write(const struct checkpoint_target *target, const struct flat_model *flat,
+                      const struct checkpoint_order *order, struct error *error)
+{
+    struct checkpoint_writer *writer = checkpoint_writer_open(target, flat, NULL);
+    const bool good = checkpoint_writer_start(writer, order, error);
+    checkpoint_writer_close(writer);
     return good;
 }
 
@@ -422,8 +390,6 @@ bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy, struc
     double begin = clock_now();
     bool good = stage_end(writer, error);
     writer->blocked += clock_now() - begin;
-    if (good && writer->stage == STAGE_NONE)
-        completion_log(writer);
     return good;
 }
 

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Writes checkpoints in memory to two files per node, alternately. The first two checkpoints create
+/* Checkpoints in memory: writing, and finding the newest complete one.
+ *
+ * Checkpoints are written to two files per node, alternately. The first two checkpoints create
  * them; later ones rename the older file to NAME.part and overwrite it, so that no memory is
  * allocated. The first rank of each node renames it to NAME when the ranks of all nodes have
  * written their pieces, through a mapping. Until then the file of the previous checkpoint stays
  * unchanged.
- */
+ *
+ * After a restart nodes may have different files: a node may be new, may have missed some attempts,
+ * or may have lost a file. Files of one checkpoint have the same state and tables. A node has a
+ * piece if the checksum of the piece in its file is right. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* fallocate */
 #endif
@@ -25,6 +30,7 @@
 #include "config/option_types.h"
 #include "config/phase.h"
 #include "core/allocate.h"
+#include "core/base.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/sensors.h"
@@ -35,9 +41,9 @@
 struct memory_file {
     char path[PATH_MAX]; /* "": not created by this attempt */
     int descriptor;
-    unsigned char *mapped;            /* the file's contents; NULL: not mapped */
-    int64_t bytes, unit_count;        /* of the mapped file */
-    struct checkpoint_layout *layout; /* [unit_count], for which memory was reserved */
+    unsigned char *mapped; /* the file's contents; NULL: not mapped */
+    int64_t bytes;         /* of the mapped file */
+    uint32_t layout;       /* CRC32C of the layout for which memory was reserved */
 };
 
 struct memory_checkpoint {
@@ -94,21 +100,40 @@ static int *partners_find(struct comm *world)
     return partner;
 }
 
-/* Collective. Fail if /dev/shm of a node has too little free memory for both files. */
-static bool free_memory_check(const struct memory_checkpoint *memory, struct error *error)
+/* ---- the folder ---- */
+
+struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
+                                                 const char *resumed, bool writes,
+                                                 struct error *error)
 {
-    const struct mesh *mesh = memory->flat->mesh;
-    const double free = shared_memory_free();
+    struct memory_checkpoint *memory = allocate(1, sizeof *memory);
+    struct comm *world = flat->mesh->world;
     int64_t parts = 0; /* the part of this rank, and the copies of parts of others */
-    for (int rank = 0; rank < mesh->world->size; rank++)
-        parts += rank == mesh->world->rank || memory->partner[rank] == mesh->world->rank;
-    int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(memory->flat);
-    comm_all_reduce(mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
-    if (is_first(memory) && free < 0) {
+    memory->flat = flat;
+    memory->writes = writes;
+    snprintf(memory->run, sizeof memory->run, "%s", run);
+    snprintf(memory->resumed, sizeof memory->resumed, "%s", resumed);
+    for (int i = 0; i < 2; i++)
+        memory->file[i].descriptor = -1;
+    memory->lock = -1;
+    if (is_first(memory))
+        memory_folders_remove_unneeded();
+    if (world->rank == 0)
+        memory_id(run, memory->earlier, NULL);
+    comm_broadcast(world, memory->earlier, sizeof memory->earlier, COMM_BYTE, 0);
+    if (!writes)
+        return memory;
+    const double free = shared_memory_free();
+    if (is_first(memory) && free < 0)
         error_set(error, ERROR_FILE,
                   "checkpoint.memory: cannot use /dev/shm: %s; set checkpoint.memory=0",
                   strerror(errno));
-    } else if (is_first(memory)) {
+    memory->partner = partners_find(world);
+    for (int rank = 0; rank < world->size; rank++)
+        parts += rank == world->rank || memory->partner[rank] == world->rank;
+    int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(flat);
+    comm_all_reduce(flat->mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
+    if (is_first(memory)) {
         char earlier[128];
         memory_folder(memory->earlier, earlier, sizeof earlier);
         /* Files of earlier attempts are removed before the second checkpoint is created. */
@@ -121,92 +146,50 @@ static bool free_memory_check(const struct memory_checkpoint *memory, struct err
                       "checkpoint.memory=0",
                       (double)needed / 1e6, available / 1e6);
     }
-    return comm_agree(mesh->world, error);
-}
-
-/* ---- the folder ---- */
-
-/* On the first rank of a node: create the file `reached`, or open that of earlier attempts, and map
- * it. */
-static bool reached_open(struct memory_checkpoint *memory, struct error *error)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/" MEMORY_REACHED, memory->folder);
-    const int file = output_file_open(path, O_RDWR | O_CREAT);
-    if (file >= 0 && fallocate(file, 0, 0, sizeof *memory->reached) == 0) {
-        void *mapped =
-            mmap(NULL, sizeof *memory->reached, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        memory->reached = mapped != MAP_FAILED ? mapped : NULL;
-    }
-    if (memory->reached == NULL)
-        error_set(error, ERROR_MEMORY,
-                  "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0", path,
-                  strerror(errno));
-    if (file >= 0)
-        flock(file, LOCK_SH);
-    memory->lock = file;
-    return memory->reached != NULL;
-}
-
-/* On the first rank of a node: link the folder to the run folder, if this node sees that
- * RUN/.memory has the id. Without the link other runs keep the folder. */
-static void run_link(const struct memory_checkpoint *memory, const char *id)
-{
-    char found[MEMORY_ID], run[PATH_MAX], path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/" MEMORY_RUN, memory->folder);
-    if (memory_id(memory->run, found, NULL) && strcmp(found, id) == 0 &&
-        realpath(memory->run, run) != NULL && symlink(run, path) != 0)
-        log_detail("cannot create the link %s: %s", path, strerror(errno));
-}
-
-/* On the first rank of a node: create the folder, with links to the checkpoint from which the run
- * has resumed and to `reached` of the earlier folder. */
-static bool folder_create(const struct memory_checkpoint *memory, struct error *error)
-{
-    char earlier[128], from[PATH_MAX], to[PATH_MAX];
-    if (mkdir(memory->folder, 0700) != 0)
-        return error_set(error, ERROR_FILE,
-                         "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0",
-                         memory->folder, strerror(errno));
-    if (memory->resumed[0] == '\0')
-        return true;
-    memory_folder(memory->earlier, earlier, sizeof earlier);
-    snprintf(from, sizeof from, "%s/" MEMORY_REACHED, earlier);
-    snprintf(to, sizeof to, "%s/" MEMORY_REACHED, memory->folder);
-    if (link(from, to) != 0) /* then the log does not name the step at the interruption */
-        log_detail("cannot link %s: %s", from, strerror(errno));
-    snprintf(to, sizeof to, "%s/%s", memory->folder, text_base_name(memory->resumed));
-    return link(memory->resumed, to) == 0 || durable_failed(error, "link", memory->resumed, errno);
-}
-
-struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
-                                                 const char *resumed, bool writes,
-                                                 struct error *error)
-{
-    struct memory_checkpoint *memory = allocate(1, sizeof *memory);
-    memory->flat = flat;
-    memory->writes = writes;
-    snprintf(memory->run, sizeof memory->run, "%s", run);
-    snprintf(memory->resumed, sizeof memory->resumed, "%s", resumed);
-    for (int i = 0; i < 2; i++)
-        memory->file[i].descriptor = -1;
-    memory->lock = -1;
-    if (is_first(memory))
-        memory_folders_remove_unneeded();
-    if (flat->mesh->world->rank == 0)
-        memory_id(run, memory->earlier, NULL);
-    comm_broadcast(flat->mesh->world, memory->earlier, sizeof memory->earlier, COMM_BYTE, 0);
-    memory->partner = writes ? partners_find(flat->mesh->world) : NULL;
-    if (!writes || free_memory_check(memory, error))
+    if (comm_agree(world, error))
         return memory;
     memory_checkpoint_close(memory, false);
     return NULL;
 }
 
+/* On the first rank of a node: create the folder and map its file `reached`. If the run has resumed
+ * from memory, the folder has links to the checkpoint and to `reached` of the earlier folder. */
+static bool folder_create(struct memory_checkpoint *memory, struct error *error)
+{
+    char earlier[128], from[PATH_MAX], reached[PATH_MAX], to[PATH_MAX];
+    snprintf(reached, sizeof reached, "%s/" MEMORY_REACHED, memory->folder);
+    if (mkdir(memory->folder, 0700) != 0)
+        return error_set(error, ERROR_FILE,
+                         "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0",
+                         memory->folder, strerror(errno));
+    if (memory->resumed[0] != '\0') {
+        memory_folder(memory->earlier, earlier, sizeof earlier);
+        snprintf(from, sizeof from, "%s/" MEMORY_REACHED, earlier);
+        if (link(from, reached) != 0) /* then the log does not name the step at the interruption */
+            log_detail("cannot link %s: %s", from, strerror(errno));
+        snprintf(to, sizeof to, "%s/%s", memory->folder, text_base_name(memory->resumed));
+        if (link(memory->resumed, to) != 0)
+            return durable_failed(error, "link", memory->resumed, errno);
+    }
+    memory->lock = output_file_open(reached, O_RDWR | O_CREAT);
+    if (memory->lock >= 0 && fallocate(memory->lock, 0, 0, sizeof *memory->reached) == 0) {
+        void *mapped = mmap(NULL, sizeof *memory->reached, PROT_READ | PROT_WRITE, MAP_SHARED,
+                            memory->lock, 0);
+        memory->reached = mapped != MAP_FAILED ? mapped : NULL;
+    }
+    if (memory->reached == NULL)
+        return error_set(error, ERROR_MEMORY,
+                         "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0",
+                         reached, strerror(errno));
+    flock(memory->lock, LOCK_SH);
+    return true;
+}
+
 bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *error)
 {
     struct comm *world = memory->flat->mesh->world;
-    char id[MEMORY_ID] = "", name[CHECKPOINT_NAME];
+    char id[MEMORY_ID] = "", found[MEMORY_ID], name[CHECKPOINT_NAME];
+    char run[PATH_MAX], path[PATH_MAX];
     if (!memory->writes && memory->earlier[0] == '\0') {
         if (world->rank == 0)
             memory_id_remove(memory->run); /* that of another folder, or damaged */
@@ -217,8 +200,8 @@ bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *err
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
     if (id[0] != '\0') {
         memory_folder(id, memory->folder, sizeof memory->folder);
-        if (is_first(memory) && folder_create(memory, error))
-            error_defer(reached_open(memory, error));
+        if (is_first(memory))
+            error_defer(folder_create(memory, error));
     }
     if (!comm_agree(world, error)) {
         if (is_first(memory) && memory_folder_is_own(memory->folder))
@@ -233,8 +216,12 @@ bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *err
         memory_id_remove(memory->run);
     if (!comm_agree(world, error))
         return false;
-    if (is_first(memory) && id[0] != '\0')
-        run_link(memory, id);
+    /* Link the folder to the run folder, if this node sees that RUN/.memory has the id. Without the
+     * link other runs keep the folder. */
+    snprintf(path, sizeof path, "%s/" MEMORY_RUN, memory->folder);
+    if (is_first(memory) && id[0] != '\0' && memory_id(memory->run, found, NULL) &&
+        strcmp(found, id) == 0 && realpath(memory->run, run) != NULL && symlink(run, path) != 0)
+        log_detail("cannot create the link %s: %s", path, strerror(errno));
     if (is_first(memory) && memory->earlier[0] != '\0')
         memory_folders_remove_others(memory->earlier, id);
     if (memory->resumed[0] != '\0') {
@@ -250,22 +237,16 @@ void memory_checkpoint_step(struct memory_checkpoint *memory, int64_t step)
         *memory->reached = step;
 }
 
-static void file_close(struct memory_file *file)
-{
-    if (file->mapped != NULL)
-        munmap(file->mapped, (size_t)file->bytes);
-    if (file->descriptor >= 0)
-        close(file->descriptor);
-    free(file->layout);
-    *file = (struct memory_file){.descriptor = -1};
-}
-
 void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
 {
     if (memory == NULL)
         return;
-    for (int i = 0; i < 2; i++)
-        file_close(&memory->file[i]);
+    for (int i = 0; i < 2; i++) {
+        if (memory->file[i].mapped != NULL)
+            munmap(memory->file[i].mapped, (size_t)memory->file[i].bytes);
+        if (memory->file[i].descriptor >= 0)
+            close(memory->file[i].descriptor);
+    }
     if (memory->reached != NULL)
         munmap((void *)memory->reached, sizeof *memory->reached);
     if (memory->lock >= 0)
@@ -278,89 +259,100 @@ void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
     free(memory);
 }
 
-/* ---- one checkpoint ---- */
+/* ---- writing ---- */
 
-/* On the first rank of a node: rename the file to its temporary name `path`, or create it. On all
- * ranks: set file->path. */
-static bool file_begin(struct memory_checkpoint *memory, struct memory_file *file, const char *path,
-                       struct error *error)
+/* A vector: bytes of the file. */
+struct range {
+    int64_t begin, end;
+};
+
+static int ascending(const void *a, const void *b)
 {
-    if (is_first(memory) && file->path[0] != '\0' && rename(file->path, path) != 0)
-        durable_failed(error, "rename", file->path, errno);
-    if (is_first(memory) && file->path[0] == '\0') {
-        if (memory->file[1 - memory->next].path[0] != '\0')
-            unlink(memory->resumed); /* not needed: the first new checkpoint is complete */
-        file->descriptor = durable_create(path, error);
+    const struct range *left = a, *right = b;
+    return (left->begin > right->begin) - (left->begin < right->begin);
+}
+
+/* Collective. Copy the frame, all bytes outside of the vectors, from the file of rank `root` to the
+ * files of the other ranks. A rank with descriptor -1 has no file. */
+static bool frame_share(struct comm *world, int root, const struct checkpoint_contents *contents,
+                        int descriptor, const char *path, struct error *error)
+{
+    struct range *vector =
+        allocate((size_t)contents->unit_count * FLAT_VECTORS + 1, sizeof *vector);
+    int64_t vectors = 0, begin = 0, total = 0;
+    for (int64_t u = 0; u < contents->unit_count; u++)
+        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
+            const struct checkpoint_layout *layout = &contents->layout[u];
+            const int64_t bytes = layout->count * (int64_t)sizeof(float);
+            if (checkpoint_has(contents, kind))
+                vector[vectors++] =
+                    (struct range){layout->offset[kind], layout->offset[kind] + bytes};
+        }
+    qsort(vector, (size_t)vectors, sizeof *vector, ascending);
+    vector[vectors++] = (struct range){contents->bytes, contents->bytes};
+    for (int64_t i = 0; i < vectors; begin = vector[i++].end)
+        total += larger(vector[i].begin - begin, 0);
+    char *data = allocate((size_t)total, 1);
+    for (int turn = 0; turn < 2; turn++) { /* read on rank `root`, write on the others */
+        char *next = data;
+        begin = 0;
+        if (turn == 1)
+            comm_broadcast(world, data, total, COMM_BYTE, root);
+        for (int64_t i = 0; i < vectors; begin = vector[i++].end) {
+            const size_t bytes = (size_t)larger(vector[i].begin - begin, 0);
+            if (turn == 0 && world->rank == root && error->kind == ERROR_NONE)
+                error_defer(durable_read(descriptor, path, next, bytes, begin, error));
+            if (turn == 1 && world->rank != root && descriptor >= 0 && error->kind == ERROR_NONE)
+                error_defer(durable_write(descriptor, path, next, bytes, begin, error));
+            next += bytes;
+        }
     }
-    snprintf(file->path, sizeof file->path, "%s", path);
-    return error->kind == ERROR_NONE;
+    free(data);
+    if (world->rank != root && descriptor >= 0 && error->kind == ERROR_NONE &&
+        ftruncate(descriptor, contents->bytes) != 0)
+        error_set(error, ERROR_MEMORY, "cannot set the size of %s: %s", path, strerror(errno));
+    free(vector);
+    return comm_agree(world, error);
 }
 
-/* Collective. Write the frame on rank 0 and copy it to the other nodes. */
-static bool frame_create(struct memory_checkpoint *memory, struct memory_file *file,
-                         struct checkpoint_contents *contents, struct error *error)
+/* Collective. Reserve memory for the pieces that this rank writes, which are its own and those of
+ * which it keeps the copy, and map the file on all ranks, unless this was done for the same layout.
+ * Without reserved memory, a write to a mapped hole raises SIGBUS if the file system is full. */
+static bool file_map(const struct memory_checkpoint *memory, struct memory_file *file,
+                     const struct checkpoint_part *part, struct error *error)
 {
-    struct comm *world = memory->flat->mesh->world;
-    if (world->rank == 0)
-        error_defer(checkpoint_frame_write(file->descriptor, file->path, contents, false, error));
-    if (!comm_agree(world, error))
-        return false;
-    checkpoint_layout_share(contents, world);
-    return memory_frame_share(world, 0, contents, is_first(memory) ? file->descriptor : -1,
-                              file->path, error);
-}
-
-/* Reserve memory for the pieces that this rank writes: its own, and those of which it keeps the
- * copy. Without it, a write to a mapped hole raises SIGBUS if the file system is full. */
-static bool pieces_reserve(const struct memory_file *file, const struct checkpoint_part *part,
-                           struct error *error)
-{
-    const int self = part->world->rank;
-    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(&part->contents, &block);) {
-        const int owner = part->owner[block.p];
-        if ((owner == self || part->receiver[owner] == self) &&
-            fallocate(file->descriptor, 0, block.offset, (off_t)block.bytes) != 0)
-            return error_set(error, ERROR_MEMORY, "cannot reserve memory for %s: %s", file->path,
-                             strerror(errno));
-    }
-    return true;
-}
-
-/* Collective. Reserve memory for the pieces and map the file on all ranks, unless this was done for
- * the same layout. */
-static bool file_map(struct memory_checkpoint *memory, struct checkpoint_part *part,
-                     struct error *error)
-{
-    struct memory_file *file = &memory->file[memory->next];
     const struct checkpoint_contents *contents = &part->contents;
-    const size_t layout_bytes = (size_t)contents->unit_count * sizeof *contents->layout;
-    if (file->mapped != NULL && file->bytes == contents->bytes &&
-        file->unit_count == contents->unit_count &&
-        memcmp(file->layout, contents->layout, layout_bytes) == 0)
+    const int self = part->world->rank;
+    const uint32_t layout =
+        crc32c_update(0, contents->layout, (size_t)contents->unit_count * sizeof *contents->layout);
+    if (file->mapped != NULL && file->bytes == contents->bytes && file->layout == layout)
         return true;
     if (file->mapped != NULL)
         munmap(file->mapped, (size_t)file->bytes);
     file->mapped = NULL;
+    file->bytes = contents->bytes;
+    file->layout = layout;
     if (!is_first(memory) && file->descriptor < 0) {
         file->descriptor = output_file_open(file->path, O_RDWR);
         if (file->descriptor < 0)
             durable_failed(error, "open", file->path, errno);
     }
-    if (error->kind == ERROR_NONE)
-        error_defer(pieces_reserve(file, part, error));
-    if (!comm_agree(part->world, error))
-        return false;
-    void *mapped = mmap(NULL, (size_t)contents->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                        file->descriptor, 0);
-    if (mapped == MAP_FAILED)
-        error_set(error, ERROR_MEMORY, "cannot map %s: %s", file->path, strerror(errno));
-    else
-        file->mapped = mapped;
-    file->bytes = contents->bytes;
-    file->unit_count = contents->unit_count;
-    free(file->layout);
-    file->layout = allocate((size_t)contents->unit_count, sizeof *contents->layout);
-    memcpy(file->layout, contents->layout, layout_bytes);
+    struct checkpoint_block block = {.u = 0};
+    while (error->kind == ERROR_NONE && checkpoint_next(contents, &block)) {
+        const int owner = part->owner[block.p];
+        if ((owner == self || part->receiver[owner] == self) &&
+            fallocate(file->descriptor, 0, block.offset, (off_t)block.bytes) != 0)
+            error_set(error, ERROR_MEMORY, "cannot reserve memory for %s: %s", file->path,
+                      strerror(errno));
+    }
+    if (error->kind == ERROR_NONE) {
+        void *mapped = mmap(NULL, (size_t)contents->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                            file->descriptor, 0);
+        if (mapped == MAP_FAILED)
+            error_set(error, ERROR_MEMORY, "cannot map %s: %s", file->path, strerror(errno));
+        else
+            file->mapped = mapped;
+    }
     return comm_agree(part->world, error);
 }
 
@@ -368,15 +360,30 @@ bool memory_checkpoint_write(struct memory_checkpoint *memory, const struct chec
                              struct error *error)
 {
     struct memory_file *file = &memory->file[memory->next];
+    const bool other_exists = memory->file[1 - memory->next].path[0] != '\0';
     struct checkpoint_part part;
-    checkpoint_part_plan(&part, memory->flat, order);
+    checkpoint_part_plan(&part, memory->folder, memory->flat, order);
     struct comm *world = part.world;
     memcpy(part.receiver, memory->partner, (size_t)world->size * sizeof *part.receiver);
-    snprintf(part.final_path, sizeof part.final_path, "%s/%s", memory->folder, order->name);
-    snprintf(part.path, sizeof part.path, "%s/%s.part", memory->folder, order->name);
-    error_defer(file_begin(memory, file, part.path, error));
-    bool good = comm_agree(world, error) && frame_create(memory, file, &part.contents, error) &&
-                file_map(memory, &part, error);
+    if (is_first(memory) && file->path[0] != '\0' && rename(file->path, part.path) != 0)
+        durable_failed(error, "rename", file->path, errno);
+    if (is_first(memory) && file->path[0] == '\0') {
+        if (other_exists)
+            unlink(memory->resumed); /* not needed: the first new checkpoint is complete */
+        file->descriptor = durable_create(part.path, error);
+    }
+    snprintf(file->path, sizeof file->path, "%s", part.path);
+    bool good = comm_agree(world, error);
+    if (good && world->rank == 0)
+        error_defer(
+            checkpoint_frame_write(file->descriptor, file->path, &part.contents, false, error));
+    good = good && comm_agree(world, error);
+    if (good) {
+        checkpoint_layout_share(&part.contents, world);
+        good = frame_share(world, 0, &part.contents, is_first(memory) ? file->descriptor : -1,
+                           file->path, error) &&
+               file_map(memory, file, &part, error);
+    }
     if (good) {
         part.mapped = file->mapped;
         status_set_phase(PHASE_CHECKPOINT_MEMORY);
@@ -393,4 +400,238 @@ bool memory_checkpoint_write(struct memory_checkpoint *memory, const struct chec
     checkpoint_part_end(&part, true);
     memory->next = 1 - memory->next;
     return good;
+}
+
+/* ---- finding the newest complete checkpoint ---- */
+
+enum { LISTED_MOST = 3 }; /* files listed per node */
+
+/* A checkpoint file on the node of a rank. Only the first rank of a node lists files. */
+struct listed {
+    int64_t step; /* -1: no file */
+    int64_t identity, rank;
+};
+
+/* List up to LISTED_MOST valid checkpoint files of a folder. Those that cannot be read are logged.
+ * A checkpoint is identified by a checksum of its state, which has elapsed times, and its tables.
+ */
+static void folder_list(const char *folder, struct listed *listed)
+{
+    int count = 0;
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
+        char path[256 + NAME_MAX];
+        struct checkpoint_contents contents = {.unit_count = 0};
+        struct error ignored = {.kind = ERROR_NONE};
+        struct stat status;
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        if (count < LISTED_MOST && checkpoint_name_step(name) >= 0 && lstat(path, &status) == 0 &&
+            S_ISREG(status.st_mode) && checkpoint_file_read(path, &contents, &ignored) &&
+            contents.state.step == checkpoint_name_step(name)) {
+            uint32_t crc = crc32c_update(0, &contents.state, sizeof contents.state);
+            crc = crc32c_update(crc, contents.layout,
+                                (size_t)contents.unit_count * sizeof *contents.layout);
+            crc = crc32c_update(crc, contents.pieces,
+                                (size_t)contents.piece_count * sizeof *contents.pieces);
+            listed[count].step = contents.state.step;
+            listed[count++].identity = crc;
+        } else if (ignored.kind != ERROR_NONE) {
+            log_warn("%s: ignored: %s", comm_host(), ignored.text);
+        }
+        checkpoint_contents_free(&contents);
+    }
+}
+
+/* The newest first; files of one checkpoint by rank. */
+static int newest_first(const void *a, const void *b)
+{
+    const struct listed *left = a, *right = b;
+    if (left->step != right->step)
+        return left->step > right->step ? -1 : 1;
+    if (left->identity != right->identity)
+        return left->identity > right->identity ? 1 : -1;
+    return (left->rank > right->rank) - (left->rank < right->rank);
+}
+
+/* Return the step in the file `reached`, 0 without a valid file. */
+static int64_t reached_read(const char *folder)
+{
+    char path[256];
+    int64_t step = 0;
+    snprintf(path, sizeof path, "%s/" MEMORY_REACHED, folder);
+    const int file = output_file_open(path, O_RDONLY);
+    if (file >= 0 && durable_pread(file, &step, sizeof step, 0) != sizeof step)
+        step = 0;
+    if (file >= 0)
+        close(file);
+    return step;
+}
+
+/* Collective. Verify all pieces in the file of each node. The ranks of a node divide the pieces
+ * among them. `here`: false on nodes without a file of this checkpoint.
+ * - source[pieces]: the lowest rank that found the piece valid; the number of ranks: none
+ * - lacks[pieces]: this rank found that its node's file lacks the piece */
+static void pieces_verify(const char *path, bool here, const struct checkpoint_contents *contents,
+                          const struct mesh *mesh, int64_t *source, bool *lacks)
+{
+    const struct comm *node = mesh->node;
+    const int file = here ? output_file_open(path, O_RDONLY) : -1;
+    float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
+    struct error ignored = {.kind = ERROR_NONE};
+    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(contents, &block);)
+        if (block.p % node->size == node->rank && !lacks[block.p])
+            lacks[block.p] =
+                file < 0 || !checkpoint_block_read(file, path, contents, &block, memory, &ignored);
+    for (int64_t p = 0; p < contents->piece_count; p++)
+        source[p] =
+            p % node->size == node->rank && !lacks[p] ? mesh->world->rank : mesh->world->size;
+    comm_all_reduce(mesh->world, source, contents->piece_count, COMM_INT64, COMM_MIN);
+    if (file >= 0)
+        close(file);
+    free(memory);
+}
+
+/* Collective. Copy from other nodes each piece that ranks of this node read and that is missing or
+ * damaged in its file. All ranks have the same order, so that blocking transfers between them
+ * cannot deadlock. */
+static bool pieces_fetch(const char *path, const struct checkpoint_contents *contents,
+                         const struct mesh *mesh, const int64_t *source, const bool *lacks,
+                         struct error *error)
+{
+    struct comm *world = mesh->world;
+    const int64_t count = contents->piece_count;
+    int64_t *reads = allocate((size_t)count, sizeof *reads); /* 1: a rank of this node reads it */
+    char *wanted = allocate((size_t)world->size * (size_t)count, 1); /* [ranks, pieces] */
+    float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
+    struct checkpoint_block block = {.u = 0};
+    while (checkpoint_next(contents, &block)) {
+        const int64_t shard = flat_shard_count(contents->layout[block.u].count, mesh->shard->size);
+        int64_t length;
+        vector_overlap(block.piece->begin, block.piece->count, mesh->shard->rank * shard, shard,
+                       &length);
+        reads[block.p] = length > 0;
+    }
+    comm_all_reduce(mesh->node, reads, count, COMM_INT64, COMM_MAX);
+    for (int64_t p = 0; p < count; p++)
+        wanted[world->rank * count + p] = lacks[p] && reads[p] != 0;
+    comm_all_gather(world, wanted, count, COMM_BYTE);
+    const int file = output_file_open(path, O_RDWR);
+    if (file < 0)
+        durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
+    block = (struct checkpoint_block){.u = 0};
+    for (bool good = comm_agree(world, error); good && checkpoint_next(contents, &block);)
+        for (int to = 0; to < world->size; to++) {
+            const int from = (int)source[block.p];
+            if (wanted[to * count + block.p] == 0)
+                continue;
+            if (world->rank == from) {
+                if (error->kind == ERROR_NONE)
+                    error_defer(checkpoint_block_read(file, path, contents, &block, memory, error));
+                comm_send(world, memory, block.bytes, to);
+            } else if (world->rank == to) {
+                comm_receive(world, memory, block.bytes, from);
+                if (error->kind == ERROR_NONE)
+                    error_defer(
+                        durable_write(file, path, memory, block.bytes, block.offset, error));
+            }
+        }
+    if (file >= 0)
+        close(file);
+    free(memory);
+    free(wanted);
+    free(reads);
+    return comm_agree(world, error);
+}
+
+/* Collective. Verify the checkpoint with this path on each node; `here`: this node has its file;
+ * `root`: a rank whose node has it. If each piece is valid on some node, create the missing files,
+ * in place of others of that name, and copy the pieces that the ranks of their nodes read, and
+ * return true. Else no file is changed. After an error files may be incomplete. */
+static bool checkpoint_complete(const char *folder, const char *path, bool here, int root,
+                                const struct mesh *mesh, struct error *error)
+{
+    struct comm *world = mesh->world;
+    struct checkpoint_contents contents;
+    int descriptor = -1;
+    bool complete = checkpoint_contents_read(path, world, root, &contents, error);
+    int64_t *source = allocate((size_t)contents.piece_count, sizeof *source);
+    bool *lacks = allocate((size_t)contents.piece_count, sizeof *lacks);
+    if (complete)
+        pieces_verify(path, here, &contents, mesh, source, lacks);
+    for (int64_t p = 0; p < contents.piece_count; p++)
+        complete = complete && source[p] < world->size;
+    if (complete && world->rank == root) {
+        descriptor = output_file_open(path, O_RDONLY);
+    } else if (complete && mesh->node->rank == 0 && !here) {
+        mkdir(folder, 0700);
+        unlink(path);
+        descriptor = memory_folder_is_own(folder) ? durable_create(path, error) : -1;
+    }
+    complete = complete && comm_agree(world, error) &&
+               frame_share(world, root, &contents, descriptor, path, error) &&
+               pieces_fetch(path, &contents, mesh, source, lacks, error);
+    if (descriptor >= 0)
+        close(descriptor);
+    free(source);
+    free(lacks);
+    checkpoint_contents_free(&contents);
+    return complete;
+}
+
+bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *found,
+                 struct error *error)
+{
+    struct comm *world = mesh->world;
+    char folder[128];
+    const int count = world->size * LISTED_MOST;
+    struct listed *listed = allocate((size_t)count, sizeof *listed);
+    struct listed *mine = &listed[world->rank * LISTED_MOST];
+    int64_t exists = 0;
+    memset(found, 0, sizeof *found);
+    memory_folder(id, folder, sizeof folder);
+    for (int i = 0; i < LISTED_MOST; i++)
+        mine[i] = (struct listed){.step = -1, .rank = world->rank};
+    if (mesh->node->rank == 0 && access(folder, F_OK) == 0) {
+        exists = 1;
+        if (memory_folder_is_own(folder)) {
+            folder_list(folder, mine);
+            found->reached = reached_read(folder);
+        } else {
+            error_set(error, ERROR_FILE,
+                      "checkpoint.memory: %s exists, but is not a private folder of this user; "
+                      "remove it",
+                      folder);
+        }
+    }
+    comm_all_reduce(world, &found->reached, 1, COMM_INT64, COMM_MAX);
+    comm_all_reduce(world, &exists, 1, COMM_INT64, COMM_MAX);
+    found->exists = exists != 0;
+    comm_agree(world, error);
+    comm_all_gather(world, listed, LISTED_MOST * (int64_t)sizeof *listed, COMM_BYTE);
+    qsort(listed, (size_t)count, sizeof *listed, newest_first);
+    for (int i = 0, next;
+         i < count && listed[i].step >= 0 && found->path[0] == '\0' && error->kind == ERROR_NONE;
+         i = next) {
+        char name[CHECKPOINT_NAME], path[sizeof found->path];
+        struct error trouble = {.kind = ERROR_NONE};
+        int64_t here = 0;
+        for (next = i; next < count && listed[next].step == listed[i].step &&
+                       listed[next].identity == listed[i].identity;
+             next++)
+            here = here != 0 || listed[next].rank == world->rank;
+        comm_all_reduce(mesh->node, &here, 1, COMM_INT64, COMM_MAX);
+        checkpoint_name(name, listed[i].step);
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        if (checkpoint_complete(folder, path, here != 0, (int)listed[i].rank, mesh, &trouble)) {
+            snprintf(found->path, sizeof found->path, "%s", path);
+            found->step = listed[i].step;
+            continue;
+        }
+        if (trouble.kind == ERROR_MEMORY)
+            *error = trouble;
+        log_warn("ignored: checkpoint in memory of step %lld: %s", (long long)listed[i].step,
+                 trouble.kind != ERROR_NONE ? trouble.text : "some pieces are on no node");
+    }
+    free(listed);
+    return error->kind == ERROR_NONE;
 }

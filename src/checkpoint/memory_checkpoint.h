@@ -57,14 +57,6 @@ struct memory_found {
 MUST_CHECK bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *found,
                             struct error *error);
 
-struct checkpoint_contents;
-
-/* Collective. Copy the frame, all bytes outside of the vectors, from the file of rank `root` to the
- * files of the other ranks. A rank with descriptor -1 has no file. */
-MUST_CHECK bool memory_frame_share(struct comm *world, int root,
-                                   const struct checkpoint_contents *contents, int descriptor,
-                                   const char *path, struct error *error);
-
 /* Bytes in /dev/shm for the two checkpoints of one rank, with the copies on another node: the
  * largest value of any rank (checkpoint_snapshot_bytes). The frames, less than 1 MB, are not
  * counted. */

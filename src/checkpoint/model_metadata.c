@@ -107,87 +107,70 @@ static void put_as_text(json_t *object, const char *key, json_t *value)
     free(text);
 }
 
-static char *metadata_to_text(const struct model_metadata *metadata)
-{
-    const struct model_options *model = &metadata->options.model;
-    const struct value_statistics *statistics = &metadata->statistics;
-    struct options defaults;
-    char value[OPTION_TEXT], preset[OPTION_TEXT];
-    json_t *object = json_object(), *names = json_array(), *weights = json_array();
-    value_put(object, "format", json_string("pt"));
-    value_put(object, "program", value_name(metadata->program));
-    value_put(object, "architecture", value_name(model->name));
-    if (model->classes > 0)
-        put_as_text(object, "num_classes", json_integer(model->classes));
-    put_as_text(object, "input_size",
-                json_pack("[I,I,I]", (json_int_t)model->channels, (json_int_t)model->image,
-                          (json_int_t)model->image_width));
-    put_list(object, "mean", &statistics->mean, &statistics->std);
-    put_list(object, "std", &statistics->std, NULL);
-    put_list(object, "target_mean", &statistics->target_mean, &statistics->target_std);
-    put_list(object, "target_std", &statistics->target_std, NULL);
-    options_default(&defaults);
-    for (int i = 0; i < OPTION_NAMES; i++) {
-        options_value_text(&metadata->options, option_names[i], value, sizeof value);
-        options_value_text(&defaults, option_names[i], preset, sizeof preset);
-        if (strcmp(value, preset) != 0)
-            value_put(object, key_of(option_names[i]), json_string(value));
-    }
-    for (int64_t i = 0; i < metadata->class_count; i++)
-        value_append(names, value_name(metadata->class_name[i]));
-    for (int64_t y = 0; y < metadata->rows; y++)
-        value_append(weights, json_real((double)metadata->row_weights[y]));
-    if (metadata->class_count > 0)
-        put_as_text(object, "label_names", json_incref(names));
-    if (metadata->rows > 0)
-        put_as_text(object, "row_weights", json_incref(weights));
-    if (metadata->grid != NULL)
-        value_put(object, "grid", value_text(metadata->grid));
-    json_decref(names);
-    json_decref(weights);
-    return to_line(object);
-}
-
 char *model_metadata_describe(const struct options *options, const struct model *model,
                               const struct dataset *dataset)
 {
     const struct dataset none = {0}, *data = dataset != NULL ? dataset : &none;
+    const int64_t classes = data->class_name != NULL ? data->classes : 0;
+    const int64_t rows = data->row_weights != NULL ? model->output.height : 0;
+    struct value_statistics statistics = model->statistics;
+    struct options own, defaults;
     struct error unusable = {0};
     struct crop crop;
-    struct model_metadata metadata = {.class_name = data->class_name,
-                                      .class_count = data->class_name != NULL ? data->classes : 0,
-                                      .row_weights = data->row_weights,
-                                      .rows = data->row_weights != NULL ? model->output.height : 0,
-                                      .grid = data->grid != NULL ? grid_write(data->grid) : NULL,
-                                      .statistics = model->statistics};
-    struct options *own = &metadata.options;
-    struct eval_options *eval = &own->eval;
-    options_default(own);
-    const struct eval_options square = *eval;
-    options_copy(own, options);
-    own->model = options->model;
-    own->model.image = model->image.height;
-    own->model.image_width = model->image.width;
-    own->model.channels = model->channels;
-    own->model.classes = model->classes;
-    own->eval = square;
-    if (own->augment.interpolation == INTERPOLATION_AUTO)
-        own->augment.interpolation = INTERPOLATION_BILINEAR;
-    snprintf(metadata.program, sizeof metadata.program, "vittrain %s", version_number);
-    if (!model_normalisation(model, options, &metadata.statistics.mean, &metadata.statistics.std,
-                             &unusable))
-        metadata.statistics = (struct value_statistics){.mean = {.count = 0}};
+    char value[OPTION_TEXT], preset[OPTION_TEXT];
+    json_t *object = json_object(), *names = json_array(), *weights = json_array();
+    options_default(&defaults);
+    own = defaults;
+    options_copy(&own, options);
+    own.model = options->model;
+    own.eval = defaults.eval;
+    if (own.augment.interpolation == INTERPOLATION_AUTO)
+        own.augment.interpolation = INTERPOLATION_BILINEAR;
+    if (!model_normalisation(model, options, &statistics.mean, &statistics.std, &unusable))
+        statistics = (struct value_statistics){.mean = {.count = 0}};
     /* Without values images are only resized to squares of the model's size. */
     if (crop_open(&crop, options, true, model->image, false, &unusable) &&
         (crop.take != CROP_NONE || crop.resize.height != model->image.height)) {
-        eval->resize = crop.resize.height;
-        eval->resize_to = crop.resize_to;
-        eval->crop = crop.take;
-        eval->crop_pad = crop.pad;
+        own.eval.resize = crop.resize.height;
+        own.eval.resize_to = crop.resize_to;
+        own.eval.crop = crop.take;
+        own.eval.crop_pad = crop.pad;
     }
-    char *text = metadata_to_text(&metadata);
-    free(metadata.grid);
-    return text;
+    snprintf(value, sizeof value, "vittrain %s", version_number);
+    value_put(object, "format", json_string("pt"));
+    value_put(object, "program", value_name(value));
+    value_put(object, "architecture", value_name(options->model.name));
+    if (model->classes > 0)
+        put_as_text(object, "num_classes", json_integer(model->classes));
+    put_as_text(object, "input_size",
+                json_pack("[I,I,I]", (json_int_t)model->channels, (json_int_t)model->image.height,
+                          (json_int_t)model->image.width));
+    put_list(object, "mean", &statistics.mean, &statistics.std);
+    put_list(object, "std", &statistics.std, NULL);
+    put_list(object, "target_mean", &statistics.target_mean, &statistics.target_std);
+    put_list(object, "target_std", &statistics.target_std, NULL);
+    for (int i = 0; i < OPTION_NAMES; i++) {
+        options_value_text(&own, option_names[i], value, sizeof value);
+        options_value_text(&defaults, option_names[i], preset, sizeof preset);
+        if (strcmp(value, preset) != 0)
+            value_put(object, key_of(option_names[i]), json_string(value));
+    }
+    for (int64_t i = 0; i < classes; i++)
+        value_append(names, value_name(data->class_name[i]));
+    for (int64_t y = 0; y < rows; y++)
+        value_append(weights, json_real((double)data->row_weights[y]));
+    if (classes > 0)
+        put_as_text(object, "label_names", json_incref(names));
+    if (rows > 0)
+        put_as_text(object, "row_weights", json_incref(weights));
+    json_decref(names);
+    json_decref(weights);
+    if (data->grid != NULL) {
+        char *grid = grid_write(data->grid);
+        value_put(object, "grid", value_text(grid));
+        free(grid);
+    }
+    return to_line(object);
 }
 
 /* ---- parsing */
@@ -198,35 +181,25 @@ static const char *text_at(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* Return the parsed value of a JSON string, to be freed by the caller; NULL if it is absent. */
-static json_t *value_at(const json_t *object, const char *key)
-{
-    return json_loads(text_at(object, key), JSON_DECODE_ANY, NULL);
-}
-
-static bool is_given(const json_t *object, const char *key)
-{
-    return json_object_get(object, key) != NULL;
-}
-
+/* Note that a member has an invalid value. Does nothing if it is absent. */
 static void fault_add(struct model_metadata *metadata, const json_t *object, const char *key,
                       const char *expected, const char *option)
 {
     int i = 0;
     while (i < METADATA_FAULTS && metadata->fault[i].option != NULL)
         i++;
-    if (i == METADATA_FAULTS)
+    if (i == METADATA_FAULTS || json_object_get(object, key) == NULL)
         return;
     metadata->fault[i].option = option;
     snprintf(metadata->fault[i].text, sizeof metadata->fault[i].text, "%s=%.80s must be %.80s", key,
              text_at(object, key), expected);
 }
 
-/* Parse one number per channel, or one for all, all above `least`; an invalid list is empty. */
-static bool parse_list(const json_t *object, const char *key, double least, int64_t channels,
-                       struct channel_values *list)
+/* Set a list of one number per channel, or of one for all, all above `least`; an invalid one is
+ * empty. */
+static bool list_set(const json_t *array, double least, int64_t channels,
+                     struct channel_values *list)
 {
-    json_t *array = value_at(object, key);
     const size_t count = json_array_size(array);
     bool good = count > 0 && count <= IMAGE_CHANNELS &&
                 (channels == 0 || count == 1 || count == (size_t)channels);
@@ -237,50 +210,71 @@ static bool parse_list(const json_t *object, const char *key, double least, int6
     }
     *list = good ? *list : (struct channel_values){0};
     list->count = good ? (int)count : 0;
-    json_decref(array);
-    return good || !is_given(object, key);
+    return good;
 }
 
-static void parse_preprocessing(const json_t *object, struct model_metadata *metadata)
+/* In the functions below, `object` has the members of the file, and `values` the parsed ones. */
+
+static void preprocessing_set(const json_t *object, const json_t *values,
+                              struct model_metadata *metadata)
 {
-    const struct model_options *model = &metadata->options.model;
     struct value_statistics *statistics = &metadata->statistics;
-    if (!parse_list(object, "mean", -INFINITY, model->channels, &statistics->mean))
-        fault_add(metadata, object, "mean", "one number per channel", "augment.mean");
-    if (!parse_list(object, "std", 0, model->channels, &statistics->std))
-        fault_add(metadata, object, "std", "one number above 0 per channel", "augment.std");
-    parse_list(object, "target_mean", -INFINITY, model->classes, &statistics->target_mean);
-    parse_list(object, "target_std", 0, model->classes, &statistics->target_std);
-}
-
-static void parse_size(const json_t *object, struct model_metadata *metadata)
-{
-    json_t *size = value_at(object, "input_size");
+    struct model_options *model = &metadata->options.model;
+    const json_t *size = json_object_get(values, "input_size");
     const json_int_t channels = json_integer_value(json_array_get(size, 0));
     const json_int_t height = json_integer_value(json_array_get(size, 1));
     const json_int_t width = json_integer_value(json_array_get(size, 2));
     if (json_array_size(size) == 3 && height > 0 && height <= IMAGE_LARGEST && width > 0 &&
         width <= IMAGE_LARGEST && channels > 0 && channels <= IMAGE_CHANNELS) {
-        metadata->options.model.image = height;
-        metadata->options.model.image_width = width == height ? 0 : width;
-        metadata->options.model.channels = channels;
-    } else if (is_given(object, "input_size")) {
+        model->image = height;
+        model->image_width = width == height ? 0 : width;
+        model->channels = channels;
+    } else {
         fault_add(metadata, object, "input_size", "[CHANNELS, HEIGHT, WIDTH]", "model.image");
     }
-    json_decref(size);
+    if (!list_set(json_object_get(values, "mean"), -INFINITY, model->channels, &statistics->mean))
+        fault_add(metadata, object, "mean", "one number per channel", "augment.mean");
+    if (!list_set(json_object_get(values, "std"), 0, model->channels, &statistics->std))
+        fault_add(metadata, object, "std", "one number above 0 per channel", "augment.std");
+    list_set(json_object_get(values, "target_mean"), -INFINITY, 0, &statistics->target_mean);
+    list_set(json_object_get(values, "target_std"), 0, 0, &statistics->target_std);
+}
+
+/* In timm, crop_pct is the model's image size divided by the resized size. crop_mode "squash"
+ * resizes both sides, "center" the shorter one. */
+static void crop_set(const json_t *object, const json_t *values, struct model_metadata *metadata)
+{
+    struct eval_options *eval = &metadata->options.eval;
+    const double image = (double)metadata->options.model.image;
+    const double part = json_number_value(json_object_get(values, "crop_pct"));
+    const char *mode = text_at(object, "crop_mode");
+    const bool squash = strcmp(mode, "squash") == 0;
+    const bool good = part > 0 && part <= 1 && floor(image / part) <= IMAGE_LARGEST;
+    if (good && image > 0) {
+        eval->resize = (int64_t)floor(image / part);
+        eval->resize_to = squash ? RESIZE_SQUARE : RESIZE_SHORTER;
+        eval->crop = CROP_CENTER;
+    }
+    if (!good)
+        fault_add(metadata, object, "crop_pct", "above 0 and at most 1", "eval.resize");
+    if (!squash && strcmp(mode, "center") != 0 && json_object_get(object, "crop_mode") != NULL) {
+        fault_add(metadata, object, "crop_mode", "center or squash", "eval.resize_to");
+        eval->resize_to = RESIZE_AUTO;
+    }
 }
 
 /* timm writes num_classes=0 for a model without a head. */
-static void parse_classes(const json_t *object, struct model_metadata *metadata)
+static void classes_set(const json_t *object, const json_t *values, struct model_metadata *metadata)
 {
-    json_t *number = value_at(object, "num_classes"), *names = value_at(object, "label_names");
+    const json_t *number = json_object_get(values, "num_classes");
+    const json_t *names = json_object_get(values, "label_names");
     const json_int_t classes = json_integer_value(number);
     const size_t count = json_array_size(names);
     const bool numbered = json_is_integer(number) && classes >= 0 && classes <= CLASSES_MOST;
     bool named = count > 0 && count <= CLASSES_MOST && (!numbered || count == (size_t)classes);
     if (numbered)
         metadata->options.model.classes = classes;
-    else if (is_given(object, "num_classes"))
+    else
         fault_add(metadata, object, "num_classes", "a number of classes", "model.classes");
     for (size_t i = 0; i < count; i++)
         named = named && json_is_string(json_array_get(names, i));
@@ -289,42 +283,49 @@ static void parse_classes(const json_t *object, struct model_metadata *metadata)
         for (size_t i = 0; i < count; i++)
             metadata->class_name[i] = allocate_copy(json_string_value(json_array_get(names, i)));
         metadata->class_count = (int64_t)count;
-    } else if (is_given(object, "label_names")) {
+    } else if (json_object_get(object, "label_names") != NULL) {
         fault_add(metadata, object, "label_names", "as many names as there are classes",
                   "model.classes");
         metadata->options.model.classes = 0;
     }
-    json_decref(number);
-    json_decref(names);
 }
 
-/* In timm, crop_pct is the model's image size divided by the resized size. crop_mode "squash"
- * resizes both sides, "center" the shorter one. */
-static void parse_crop(const json_t *object, struct model_metadata *metadata)
+void model_metadata_parse(const char *text, struct model_metadata *metadata)
 {
-    json_t *share = value_at(object, "crop_pct");
-    const double image = (double)metadata->options.model.image, part = json_number_value(share);
-    const char *mode = text_at(object, "crop_mode");
-    const bool squash = strcmp(mode, "squash") == 0;
-    const bool good = part > 0 && part <= 1 && floor(image / part) <= IMAGE_LARGEST;
-    if (good && image > 0) {
-        metadata->options.eval.resize = (int64_t)floor(image / part);
-        metadata->options.eval.resize_to = squash ? RESIZE_SQUARE : RESIZE_SHORTER;
-        metadata->options.eval.crop = CROP_CENTER;
+    json_t *object = text != NULL ? json_loads(text, 0, NULL) : NULL, *values = json_object();
+    json_t *member, *value;
+    const char *key;
+    struct options options;
+    json_object_foreach(object, key, member)
+    {
+        value = json_loads(text_at(object, key), JSON_DECODE_ANY, NULL);
+        if (value != NULL)
+            value_put(values, key, value);
     }
-    if (!good && is_given(object, "crop_pct"))
-        fault_add(metadata, object, "crop_pct", "above 0 and at most 1", "eval.resize");
-    if (!squash && strcmp(mode, "center") != 0 && is_given(object, "crop_mode")) {
-        fault_add(metadata, object, "crop_mode", "center or squash", "eval.resize_to");
-        metadata->options.eval.resize_to = RESIZE_AUTO;
+    *metadata = (struct model_metadata){.class_count = 0};
+    options_default(&metadata->options);
+    char *name = metadata->options.model.name;
+    memset(name, 0, sizeof metadata->options.model.name);
+    snprintf(name, sizeof metadata->options.model.name, "%s", text_at(object, "architecture"));
+    snprintf(metadata->program, sizeof metadata->program, "%s", text_at(object, "program"));
+    preprocessing_set(object, values, metadata);
+    crop_set(object, values, metadata);
+    options = metadata->options;
+    for (int i = 0; i < OPTION_NAMES; i++) {
+        struct error unusable = {0};
+        char expected[512];
+        const struct option_entry *entry = option_find(option_names[i]);
+        key = key_of(entry->name);
+        if (json_object_get(object, key) == NULL ||
+            option_read(entry, "", text_at(object, key), &options, &unusable))
+            continue;
+        option_describe(entry, expected, sizeof expected);
+        fault_add(metadata, object, key, expected, entry->name);
     }
-    json_decref(share);
-}
-
-/* Invalid row weights are left out; those computed from the data are then used. */
-static void parse_rows(const json_t *object, struct model_metadata *metadata)
-{
-    json_t *weights = value_at(object, "row_weights");
+    options_copy(&metadata->options, &options);
+    classes_set(object, values, metadata);
+    /* Invalid row weights are left out; those computed from the data are then used. */
+    const json_t *weights = json_object_get(values, "row_weights");
     const size_t count = json_array_size(weights);
     bool good = count > 0 && count <= IMAGE_LARGEST;
     metadata->row_weights = allocate(count, sizeof *metadata->row_weights);
@@ -333,42 +334,9 @@ static void parse_rows(const json_t *object, struct model_metadata *metadata)
         good = metadata->row_weights[y] >= 0 && isfinite(metadata->row_weights[y]);
     }
     metadata->rows = good ? (int64_t)count : 0;
-    json_decref(weights);
-}
-
-static void parse_options(const json_t *object, struct model_metadata *metadata)
-{
-    struct options options = metadata->options;
-    for (int i = 0; i < OPTION_NAMES; i++) {
-        struct error unusable = {0};
-        char expected[512];
-        const struct option_entry *entry = option_find(option_names[i]);
-        const char *key = key_of(entry->name);
-        if (!is_given(object, key) ||
-            option_read(entry, "", text_at(object, key), &options, &unusable))
-            continue;
-        option_describe(entry, expected, sizeof expected);
-        fault_add(metadata, object, key, expected, entry->name);
-    }
-    options_copy(&metadata->options, &options);
-}
-
-void model_metadata_parse(const char *text, struct model_metadata *metadata)
-{
-    json_t *object = text != NULL ? json_loads(text, 0, NULL) : NULL;
-    *metadata = (struct model_metadata){.class_count = 0};
-    struct model_options *model = &metadata->options.model;
-    options_default(&metadata->options);
-    snprintf(metadata->program, sizeof metadata->program, "%s", text_at(object, "program"));
-    memset(model->name, 0, sizeof model->name);
-    snprintf(model->name, sizeof model->name, "%s", text_at(object, "architecture"));
-    parse_size(object, metadata);
-    parse_preprocessing(object, metadata);
-    parse_crop(object, metadata);
-    parse_options(object, metadata);
-    parse_classes(object, metadata);
-    parse_rows(object, metadata);
-    metadata->grid = is_given(object, "grid") ? allocate_copy(text_at(object, "grid")) : NULL;
+    if (json_object_get(object, "grid") != NULL)
+        metadata->grid = allocate_copy(text_at(object, "grid"));
+    json_decref(values);
     json_decref(object);
 }
 
@@ -418,80 +386,66 @@ bool model_metadata_check(const struct model_metadata *metadata, const char *pat
 
 /* ---- files */
 
-/* Return the members of timm's config.json as an object of strings, or NULL. */
-static json_t *config_convert(const char *text)
+/* Return the members of timm's config.json in the folder of the weights as an object of texts; NULL
+ * without one. */
+static json_t *config_read(const char *weights)
 {
     static const char *const keys[] = {"num_classes",   "input_size", "mean",      "std",
                                        "interpolation", "crop_pct",   "crop_mode", "label_names"};
-    json_t *config = json_loads(text, 0, NULL);
-    const json_t *details = json_object_get(config, "pretrained_cfg");
-    const char *architecture = text_at(config, "architecture");
-    json_t *object = architecture[0] != '\0' ? json_pack("{s:s}", "format", "pt") : NULL;
-    if (object != NULL)
-        value_put(object, "architecture", json_string(architecture));
+    char path[PATH_MAX];
+    const int folder = (int)(text_base_name(weights) - weights);
+    if (snprintf(path, sizeof path, "%.*sconfig.json", folder, weights) >= (int)sizeof path)
+        return NULL;
+    char *text = text_file_read(path, NULL);
+    json_t *config = text != NULL ? json_loads(text, 0, NULL) : NULL, *object = NULL;
+    if (text_at(config, "architecture")[0] != '\0') {
+        object = json_pack("{s:s}", "format", "pt");
+        value_put(object, "architecture", json_string(text_at(config, "architecture")));
+    }
     for (size_t i = 0; object != NULL && i < sizeof keys / sizeof *keys; i++) {
         json_t *value = json_object_get(config, keys[i]);
         if (value == NULL)
-            value = json_object_get(details, keys[i]);
+            value = json_object_get(json_object_get(config, "pretrained_cfg"), keys[i]);
         if (json_is_string(value))
             value_put(object, keys[i], json_incref(value));
         else if (value != NULL)
             put_as_text(object, keys[i], json_incref(value));
     }
     json_decref(config);
-    return object;
-}
-
-static json_t *config_read(const char *weights)
-{
-    char path[PATH_MAX];
-    const char *slash = strrchr(weights, '/');
-    const int folder = slash != NULL ? (int)(slash + 1 - weights) : 0;
-    if (snprintf(path, sizeof path, "%.*sconfig.json", folder, weights) >= (int)sizeof path)
-        return NULL;
-    char *text = text_file_read(path, NULL);
-    json_t *object = text != NULL ? config_convert(text) : NULL;
     free(text);
     return object;
 }
 
-/* Mark num_classes=0 of a file with a head, which model_metadata_parse then refuses. */
-static void head_compare(json_t *object, const struct safetensors_header *header)
+/* Return the metadata of a safetensors file as text, or NULL. */
+static char *safetensors_metadata(const char *path, struct error *error)
 {
-    static const char *const heads[] = {"head.weight", "fc.weight"};
-    char text[64];
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
-        const struct safetensors_entry *head = safetensors_find(header, heads[i]);
-        if (head == NULL || head->dimensions == 0 ||
-            strcmp(text_at(object, "num_classes"), "0") != 0)
+    static const char *const heads[2] = {"head.weight", "fc.weight"};
+    struct safetensors_header header;
+    const int descriptor = safetensors_header_open(path, &header, error);
+    json_t *object = json_incref(json_object_get(header.json, "__metadata__")), *config = NULL;
+    if (descriptor >= 0)
+        close(descriptor);
+    if (error->kind == ERROR_NONE && text_at(object, "architecture")[0] == '\0')
+        config = config_read(path);
+    if (config != NULL) {
+        json_decref(object);
+        object = config;
+    }
+    /* Mark num_classes=0 of a file with a head, which model_metadata_parse then refuses. */
+    for (size_t i = 0; strcmp(text_at(object, "num_classes"), "0") == 0 && i < 2; i++) {
+        const struct safetensors_entry *head = safetensors_find(&header, heads[i]);
+        char text[64];
+        if (head == NULL || head->dimensions == 0)
             continue;
         snprintf(text, sizeof text, "0 (but %s has %lld rows)", heads[i],
                  (long long)head->shape[0]);
         value_put(object, "num_classes", json_string(text));
     }
-}
-
-static bool safetensors_metadata(const char *path, char **text, struct error *error)
-{
-    struct safetensors_header header;
-    const int descriptor = safetensors_header_open(path, &header, error);
-    json_t *object = json_incref(json_object_get(header.json, "__metadata__"));
-    if (descriptor >= 0)
-        close(descriptor);
-    if (error->kind == ERROR_NONE && text_at(object, "architecture")[0] == '\0') {
-        json_t *config = config_read(path);
-        if (config != NULL) {
-            json_decref(object);
-            object = config;
-        }
-    }
-    if (error->kind == ERROR_NONE && json_is_object(object)) {
-        head_compare(object, &header);
-        *text = to_line(json_incref(object));
-    }
-    json_decref(object);
     safetensors_header_free(&header);
-    return error->kind == ERROR_NONE;
+    if (error->kind == ERROR_NONE && json_is_object(object))
+        return to_line(object);
+    json_decref(object);
+    return NULL;
 }
 
 bool model_metadata_read_text(const char *path, char **text, struct error *error)
@@ -500,8 +454,10 @@ bool model_metadata_read_text(const char *path, char **text, struct error *error
     *text = NULL;
     if (!weights_file_check(path, error))
         return false;
-    if (text_ends_with(path, ".safetensors"))
-        return safetensors_metadata(path, text, error);
+    if (text_ends_with(path, ".safetensors")) {
+        *text = safetensors_metadata(path, error);
+        return error->kind == ERROR_NONE;
+    }
     const bool good = checkpoint_file_read(path, &contents, error);
     if (good && contents.metadata != NULL)
         *text = allocate_copy(contents.metadata);

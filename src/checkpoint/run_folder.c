@@ -119,12 +119,8 @@ static bool lock_folder(const char *path, struct run_folder *folder, struct erro
     char name[FILE_PATH];
     snprintf(name, sizeof name, "%s/.lock", path);
     int lock = output_file_open(name, O_RDWR | O_CREAT);
-    if (lock < 0 && errno == ELOOP)
-        return durable_failed(error, "lock", name, errno);
     if (lock < 0)
-        return error_set(error, ERROR_FILE,
-                         "the run folder %s is not writable (%s): choose another by run.dir", path,
-                         strerror(errno));
+        return durable_failed(error, "lock", name, errno);
     struct stat file, named;
     if ((flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) || fstat(lock, &file) != 0 ||
         stat(name, &named) != 0 || file.st_ino != named.st_ino) {
@@ -136,9 +132,8 @@ static bool lock_folder(const char *path, struct run_folder *folder, struct erro
     return true;
 }
 
-/* Write into the lock file that an attempt has begun or ended without an error: "attempt 2 ended".
- * The second text overwrites the first, which needs no disk space. */
-static void lock_mark(const struct run_folder *folder, bool ended)
+/* The text of the end overwrites that of the begin, which needs no disk space. */
+void run_folder_mark(const struct run_folder *folder, bool ended)
 {
     char text[64] = "";
     long long attempt = 0;
@@ -149,11 +144,6 @@ static void lock_mark(const struct run_folder *folder, bool ended)
                                 ended ? "ended" : "running");
     if (pwrite(folder->lock, text, (size_t)length, 0) != length)
         log_warn("cannot write %s/.lock: %s", folder->path, strerror(errno));
-}
-
-void run_folder_end(const struct run_folder *folder)
-{
-    lock_mark(folder, true);
 }
 
 void run_folder_close(struct run_folder *folder)
@@ -188,7 +178,8 @@ static bool is_temporary(const char *name)
 
 void run_folder_discard(const struct run_folder *folder, struct comm *world, bool of_node)
 {
-    static const char *const names[] = {"train.log", "metrics.csv", "receipt.csv"};
+    static const char *const patterns[] = {"train.log", "metrics.csv", "receipt.csv",
+                                           "events.out.tfevents.*"};
     char path[FILE_PATH];
     DIR *entries = NULL;
     if (of_node && world->rank != 0) { /* a folder of this node has no files */
@@ -202,14 +193,11 @@ void run_folder_discard(const struct run_folder *folder, struct comm *world, boo
     log_info("%s: the files of this attempt are removed because it failed before its first step",
              folder->path);
     log_close();
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder->path, names[i]);
-        unlink(path);
-    }
     for (const char *name; (name = folder_next(&entries, folder->path)) != NULL;) {
         snprintf(path, sizeof path, "%s/%s", folder->path, name);
-        if (strncmp(name, "events.out.tfevents.", strlen("events.out.tfevents.")) == 0)
-            unlink(path);
+        for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+            if (fnmatch(patterns[i], name, 0) == 0)
+                unlink(path);
     }
     rmdir(folder->checkpoints);
     snprintf(path, sizeof path, "%s/.lock", folder->path);
@@ -245,17 +233,6 @@ static bool try_writing(const char *folder, struct error *error)
 }
 
 /* ---- choice of the folder ---- */
-
-/* True if a run with these options learns the same as that of the folder's deck. */
-static bool same_deck(const char *folder, const struct options *options)
-{
-    char path[FILE_PATH];
-    struct options saved;
-    struct error ignored = {0};
-    options_default(&saved);
-    snprintf(path, sizeof path, "%s/deck.ini", folder);
-    return options_read_stored(path, &saved, &ignored) && option_changes_nothing(&saved, options);
-}
 
 /* Use run.dir. */
 static bool use_given(struct run_folder *folder, const struct options *options, struct error *error)
@@ -296,11 +273,17 @@ static bool is_of(const char *folder, const char *name)
                                  suffix[1 + strspn(suffix + 1, digits)] == '\0');
 }
 
-/* True if a run with these options would resume in this folder: it has checkpoints, is unfinished
- * and has an equal deck. */
+/* True if a run with these options would resume in this folder: it has checkpoints, is unfinished,
+ * and its deck makes a run learn the same. */
 static bool is_unfinished(const char *path, const struct options *options)
 {
-    return may_resume(path) && run_folder_finished_steps(path) < 0 && same_deck(path, options);
+    char deck[FILE_PATH];
+    struct options saved;
+    struct error ignored = {0};
+    options_default(&saved);
+    snprintf(deck, sizeof deck, "%s/deck.ini", path);
+    return may_resume(path) && run_folder_finished_steps(path) < 0 &&
+           options_read_stored(deck, &saved, &ignored) && option_changes_nothing(&saved, options);
 }
 
 /* Find and lock the newest unfinished run with the same name and deck. */
@@ -418,7 +401,7 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
         if (mesh->node->rank == 0 && folder_make(folder->checkpoints, advice, error) &&
             try_writing(folder->path, error) && world->rank == 0) {
             char path[FILE_PATH];
-            lock_mark(folder, false);
+            run_folder_mark(folder, false);
             snprintf(path, sizeof path, "%s/train.log", folder->path);
             error_defer(log_to_file(path, error));
         }

@@ -59,9 +59,9 @@ bool run_folder_may_resume(const struct options *options);
  * killed processes. */
 void run_folder_clean(const char *path);
 
-/* Rank 0. Write into .lock that the attempt has ended without an error; run_folder_open has written
- * that it is running (docs/outputs.md). */
-void run_folder_end(const struct run_folder *folder);
+/* Rank 0. Write into .lock that an attempt is running, as run_folder_open does, or has ended
+ * without an error: "attempt 2 ended" (docs/outputs.md). */
+void run_folder_mark(const struct run_folder *folder, bool ended);
 
 /* Not collective. Release the lock. Does nothing for a folder that is all zero. */
 void run_folder_close(struct run_folder *folder);

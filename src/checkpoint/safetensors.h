@@ -31,12 +31,14 @@ MUST_CHECK bool safetensors_read(const char *path, bool accepts_other_head, stru
 
 enum { SAFETENSORS_DIMENSIONS = 8 };
 
+/* Types of weights; all others are larger numbers. */
 enum safetensors_type { SAFETENSORS_F32, SAFETENSORS_F16, SAFETENSORS_BF16, SAFETENSORS_F64 };
 
 struct safetensors_entry {
     const char *name;  /* owned by the header */
     const char *dtype; /* as in the file; owned by the header */
-    int64_t element;   /* bytes per element */
+    enum safetensors_type type;
+    int64_t element; /* bytes per element */
     int dimensions;
     int64_t shape[SAFETENSORS_DIMENSIONS];
     int64_t count; /* elements */
@@ -67,9 +69,6 @@ void safetensors_header_free(struct safetensors_header *header);
 /* Return the entry of this name, or NULL. */
 const struct safetensors_entry *safetensors_find(const struct safetensors_header *header,
                                                  const char *name);
-
-/* True if weights of this data type can be read; sets *type. */
-bool safetensors_is_weight(const struct safetensors_entry *entry, enum safetensors_type *type);
 
 /* ---- reading as a stream of blocks, with a few MiB whatever the size of the model ---- */
 

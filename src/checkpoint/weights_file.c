@@ -97,55 +97,24 @@ bool weights_file_find(const char *name, bool initial, struct comm *world, char 
     return true;
 }
 
-/* Read the first 9 bytes of a file. Return false if it is not a regular file of that size. */
-static bool start_read(const char *path, unsigned char start[9])
-{
-    int64_t bytes;
-    const int descriptor = text_file_descriptor(path, &bytes);
-    if (descriptor < 0)
-        return false;
-    const bool good = durable_pread(descriptor, start, 9, 0) == 9;
-    close(descriptor);
-    return good;
-}
-
-/* True for a PyTorch file. torch.save writes a zip archive or, before version 1.6, a pickle of
- * protocol 2 or later. A safetensors file may begin with the same bytes, which are the length of
- * its header, but its 9th byte is '{'. */
-static bool is_of_torch(const char *path, const unsigned char start[9])
-{
-    static const char *const endings[] = {".pth", ".pt", ".bin", ".ckpt"};
-    if (memcmp(start, "\211HDF", 4) == 0 || start[8] == '{')
-        return false;
-    bool named = false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        named = named || text_ends_with(path, endings[i]);
-    return named || memcmp(start, "PK\3\4", 4) == 0 ||
-           (start[0] == 0x80 && start[1] >= 2 && start[1] <= 5);
-}
-
-/* Quote a word for a shell. */
-static void shell_quote(const char *word, char *text, size_t size)
-{
-    size_t used = 1;
-    text[0] = '\'';
-    for (; *word != '\0' && used + 6 < size; word++)
-        used += (size_t)snprintf(text + used, size - used, *word == '\'' ? "'\\''" : "%c", *word);
-    snprintf(text + used, size - used, "'");
-}
-
 bool weights_file_check(const char *path, struct error *error)
 {
+    static const char *const endings[] = {".pth", ".pt", ".bin", ".ckpt"};
     unsigned char start[9] = {0};
-    char in[PATH_MAX], out[PATH_MAX], stem[PATH_MAX];
-    if (!start_read(path, start) || !is_of_torch(path, start))
+    int64_t bytes;
+    const int descriptor = text_file_descriptor(path, &bytes);
+    const bool is_read = descriptor >= 0 && durable_pread(descriptor, start, 9, 0) == 9;
+    if (descriptor >= 0)
+        close(descriptor);
+    /* torch.save writes a zip archive or, before version 1.6, a pickle of protocol 2 or later. A
+     * safetensors file may begin with the same bytes, which are the length of its header, but its
+     * 9th byte is '{'. */
+    bool is_torch =
+        memcmp(start, "PK\3\4", 4) == 0 || (start[0] == 0x80 && start[1] >= 2 && start[1] <= 5);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        is_torch = is_torch || text_ends_with(path, endings[i]);
+    if (!is_read || !is_torch || start[8] == '{' || memcmp(start, "\211HDF", 4) == 0)
         return true;
-    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
-    const bool has_ending = dot != NULL && (slash == NULL || dot > slash + 1);
-    snprintf(stem, sizeof stem, "%.*s.safetensors",
-             has_ending ? (int)(dot - path) : (int)strlen(path), path);
-    shell_quote(path, in, sizeof in);
-    shell_quote(stem, out, sizeof out);
     return error_set(
         error, ERROR_CHECKPOINT,
         "%.256s is a PyTorch file: only safetensors and checkpoints are read; convert it with "
@@ -153,6 +122,6 @@ bool weights_file_check(const char *path, struct error *error)
         "d = torch.load(sys.argv[1], map_location='cpu', weights_only=True); "
         "d = d.get('state_dict', d.get('model', d)); "
         "save_file({k.removeprefix('module.'): v.clone().contiguous() for k, v in d.items() "
-        "if torch.is_tensor(v)}, sys.argv[2], {'format': 'pt'})\" %.512s %.512s",
-        path, in, out);
+        "if torch.is_tensor(v)}, sys.argv[2], {'format': 'pt'})\" INPUT OUTPUT.safetensors",
+        path);
 }

@@ -48,32 +48,8 @@ static bool files_check(const struct command_line *line, struct error *error)
 
 /* ---- checkpoint to weights ---- */
 
-/* Append the elements of the tensors. They have the same order in both files. */
-static void vectors_copy(int descriptor, const char *path,
-                         const struct checkpoint_contents *contents, enum flat_vector kind,
-                         struct safetensors_output *output, struct error *error)
-{
-    float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
-    struct checkpoint_block block = {.u = 0};
-    while (error->kind == ERROR_NONE && checkpoint_next(contents, &block)) {
-        const struct unit *unit = &contents->units[block.u];
-        const int64_t begin = block.piece->begin;
-        if (block.kind != kind ||
-            !checkpoint_block_read(descriptor, path, contents, &block, memory, error))
-            continue;
-        for (int t = 0; t < unit->tensor_count; t++) {
-            int64_t length;
-            const int64_t first = vector_overlap(unit->tensors[t].offset, unit->tensors[t].count,
-                                                 begin, block.piece->count, &length);
-            if (length > 0)
-                safetensors_output_append(output, memory + (first - begin), length, error);
-        }
-    }
-    free(memory);
-}
-
 /* Write the parameters of a checkpoint to a safetensors file, bit for bit; or its EMA, if it has
- * one. The file equals that of safetensors_write. */
+ * one. The tensors have the same order in both files. The file equals that of safetensors_write. */
 static void weights_make(const char *checkpoint, const char *weights, struct error *error)
 {
     struct checkpoint_contents contents;
@@ -85,8 +61,25 @@ static void weights_make(const char *checkpoint, const char *weights, struct err
     if (descriptor >= 0 &&
         safetensors_output_open(&output, weights, contents.units, (int)contents.unit_count,
                                 contents.metadata, error)) {
-        vectors_copy(descriptor, checkpoint, &contents,
-                     contents.averaged ? FLAT_AVERAGE : FLAT_MASTER, &output, error);
+        const enum flat_vector kind = contents.averaged ? FLAT_AVERAGE : FLAT_MASTER;
+        float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
+        struct checkpoint_block block = {.u = 0};
+        while (error->kind == ERROR_NONE && checkpoint_next(&contents, &block)) {
+            const struct unit *unit = &contents.units[block.u];
+            const int64_t begin = block.piece->begin;
+            if (block.kind != kind ||
+                !checkpoint_block_read(descriptor, checkpoint, &contents, &block, memory, error))
+                continue;
+            for (int t = 0; t < unit->tensor_count; t++) {
+                const struct unit_tensor *tensor = &unit->tensors[t];
+                int64_t length;
+                const int64_t first = vector_overlap(tensor->offset, tensor->count, begin,
+                                                     block.piece->count, &length);
+                if (length > 0)
+                    safetensors_output_append(&output, memory + (first - begin), length, error);
+            }
+        }
+        free(memory);
         error_defer(safetensors_output_close(&output, error));
     }
     if (descriptor >= 0)
@@ -96,12 +89,11 @@ static void weights_make(const char *checkpoint, const char *weights, struct err
 
 /* ---- weights to checkpoint ---- */
 
-/* Read a block of the parameters, with zeros between tensors. */
+/* Read the elements of a block of the parameters. Those between tensors are not changed. */
 static void block_gather(struct safetensors_input *input, const struct checkpoint_block *block,
                          uint64_t seed, float *memory, struct error *error)
 {
     const int64_t begin = block->piece->begin;
-    memset(memory, 0, block->bytes);
     for (int s = 0; s < input->source_count; s++) {
         struct safetensors_source *source = &input->source[s];
         const struct unit_tensor *tensor = source->tensor;
@@ -123,34 +115,31 @@ static void contents_write(struct checkpoint_contents *contents, struct safetens
                            const char *checkpoint, uint64_t seed, struct error *error)
 {
     char part[WEIGHTS_PATH];
-    int descriptor = -1;
     if (snprintf(part, sizeof part, "%s.part", checkpoint) >= (int)sizeof part) {
         error_set(error, ERROR_FILE, "the name %s is too long", checkpoint);
         return;
     }
-    if (checkpoint_file_create(part, contents, error) &&
-        (descriptor = durable_open(part, error)) >= 0) {
-        float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
-        struct checkpoint_block block = {.u = 0};
-        while (error->kind == ERROR_NONE && checkpoint_next(contents, &block)) {
-            if (block.kind == FLAT_MASTER || block.kind == FLAT_AVERAGE)
-                block_gather(input, &block, seed, memory, error);
-            else
-                memset(memory, 0, block.bytes);
-            block.piece->crc[block.kind] = crc32c_update(0, memory, block.bytes);
-            if (error->kind == ERROR_NONE)
-                error_defer(
-                    durable_write(descriptor, part, memory, block.bytes, block.offset, error));
-        }
-        free(memory);
-        const bool good = error->kind == ERROR_NONE &&
-                          checkpoint_tables_write(descriptor, part, contents, error) &&
-                          durable_sync(descriptor, part, error);
-        if (durable_close(descriptor, part, error) && good)
-            error_defer(durable_rename(part, checkpoint, error));
+    const int descriptor = durable_create(part, error);
+    if (descriptor < 0)
+        return;
+    float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
+    struct checkpoint_block block = {.u = 0};
+    bool good = checkpoint_frame_write(descriptor, part, contents, true, error);
+    while (good && checkpoint_next(contents, &block)) {
+        memset(memory, 0, block.bytes);
+        if (block.kind == FLAT_MASTER || block.kind == FLAT_AVERAGE)
+            block_gather(input, &block, seed, memory, error);
+        block.piece->crc[block.kind] = crc32c_update(0, memory, block.bytes);
+        good = error->kind == ERROR_NONE &&
+               durable_write(descriptor, part, memory, block.bytes, block.offset, error);
     }
-    if (error->kind != ERROR_NONE)
+    free(memory);
+    if (good && checkpoint_tables_write(descriptor, part, contents, error)) {
+        error_defer(durable_commit(descriptor, part, checkpoint, error));
+    } else {
+        close(descriptor);
         unlink(part);
+    }
 }
 
 /* Return the metadata of the weights, or those of the model if the weights name no architecture.
@@ -203,10 +192,8 @@ static void checkpoint_make(const char *weights, const char *checkpoint,
     const uint64_t seed = (uint64_t)options.run.seed;
     struct safetensors_input input;
     struct checkpoint_contents contents;
-    char *deck = options_to_run_deck(&options);
     safetensors_input_list(&input, weights, model->units, model->unit_count, true);
-    checkpoint_contents_open(&contents, model->units, model->unit_count, options.model.name, "fp32",
-                             deck);
+    checkpoint_contents_open(&contents, model->units, model->unit_count, &options, "fp32");
     contents.state = training_state_begin(0, seed);
     contents.moments = optimizer_moments(&options);
     contents.averaged = options.optim.ema > 0;
@@ -217,7 +204,6 @@ static void checkpoint_make(const char *weights, const char *checkpoint,
         contents_write(&contents, &input, checkpoint, seed, error);
     safetensors_input_close(&input);
     checkpoint_contents_free(&contents);
-    free(deck);
     model_close(model);
 }
 

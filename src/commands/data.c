@@ -5,7 +5,6 @@
 #define _GNU_SOURCE /* strcasestr */
 #endif
 #include <jansson.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,15 +101,13 @@ static void attributes_set(struct entry *entry, const struct array_path *source)
 static void order_set(struct entry *entry, const struct array_path *source)
 {
     struct error error = {0};
-    struct text_stream text;
     struct grid grid = {0};
     grid_add(&grid, source, entry->path + 1, &entry->array);
     if (!grid_set_order(&grid, 0, entry->array.extent, DATA_ORDER_AUTO, &entry->channels_last,
                         &error)) {
         entry->kind = '\0';
         free(entry->reason);
-        fprintf(text_stream_open(&text), "it %s", strstr(error.text, "has the dimensions"));
-        entry->reason = text_stream_close(&text);
+        entry->reason = allocate_text("it %s", strstr(error.text, "has the dimensions"));
     }
     error_clear(&error);
     grid_close(&grid);
@@ -121,9 +118,7 @@ static void entry_read(struct list *list, const char *name, struct entry *entry)
     static const char prefix[] = "': ";
     const struct array *array = &entry->array;
     struct error error = {0};
-    struct text_stream path;
-    fprintf(text_stream_open(&path), "/%s", name);
-    entry->path = text_stream_close(&path);
+    entry->path = allocate_text("/%s", name);
     if (array_path_array(&list->source, name, &entry->array, &error))
         entry->kind = array->is_bool ? 'b' : array->kind;
     list->has_empty |= array->is_empty;
@@ -221,18 +216,17 @@ static void chunks_print(const struct array *array)
 static void entry_print(const struct entry *entry)
 {
     const struct array *array = &entry->array;
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s", entry->path);
+    OWNED char *path = allocate_copy(entry->path);
     text_remove_control(path);
     printf("  %-24s ", path);
     if (array->has_shape) {
         type_print(array);
         sizes_print(array->extent, array->dimensions);
-        if (array->is_chunked)
+        if (array->is_chunked && array->dimensions > 0)
             chunks_print(array);
         printf("%s", entry->attributes);
     }
-    if (entry->reason[0] != '\0')
+    if (entry->reason[0] != '\0' && !(array->has_shape && array->is_empty))
         printf("%scannot be read: %s", array->has_shape ? "; " : "", entry->reason);
     printf("\n");
 }
@@ -281,13 +275,6 @@ static bool has_label_name(const struct entry *entry)
     return strcmp(name, "y") == 0;
 }
 
-static bool same_shape(const struct entry *one, const struct entry *other)
-{
-    return one->array.dimensions == other->array.dimensions &&
-           memcmp(one->array.extent, other->array.extent,
-                  (size_t)one->array.dimensions * sizeof *one->array.extent) == 0;
-}
-
 static bool is_image(const struct entry *entry, bool allows_labels)
 {
     return entry->kind != '\0' && entry->kind != 'b' && !entry->is_coordinate &&
@@ -301,7 +288,10 @@ static void suggest_x(struct suggestion *suggestion, const struct entry *entry)
 {
     const struct entry *x = suggestion->x;
     const size_t used = strlen(suggestion->x_list);
-    if (x != NULL && entry->array.dimensions == 3 && same_shape(x, entry) &&
+    const bool has_shape_of_x =
+        x != NULL && x->array.dimensions == entry->array.dimensions &&
+        memcmp(x->array.extent, entry->array.extent, sizeof x->array.extent) == 0;
+    if (has_shape_of_x && entry->array.dimensions == 3 &&
         (x->kind == 'f') == (entry->kind == 'f')) {
         if (used + strlen(entry->path) + 2 < sizeof suggestion->x_list)
             snprintf(suggestion->x_list + used, sizeof suggestion->x_list - used, ",%s",
@@ -314,45 +304,30 @@ static void suggest_x(struct suggestion *suggestion, const struct entry *entry)
     }
 }
 
-static bool is_in_list(const char *list, const char *path)
-{
-    size_t length;
-    for (const char *item = text_next_item(list, &length); item != NULL;
-         item = text_next_item(item + length, &length))
-        if (strlen(path) == length && strncmp(item, path, length) == 0)
-            return true;
-    return false;
-}
-
 /* Return the dimension of the rows of images. */
 static int plane_row(const struct entry *entry)
 {
     return entry->array.dimensions == 4 && !entry->channels_last ? 2 : 1;
 }
 
-/* True if the planes of both have the same size. */
-static bool same_planes(const struct entry *x, const struct entry *y)
-{
-    const int row = plane_row(x), y_row = plane_row(y);
-    return x->array.extent[row] == y->array.extent[y_row] &&
-           x->array.extent[row + 1] == y->array.extent[y_row + 1];
-}
-
 static enum role role_of(const struct suggestion *suggestion, const struct entry *entry)
 {
+    const struct array *array = &entry->array, *x = &suggestion->x->array;
     const bool is_real = entry->kind == 'f';
-    if (entry->kind == '\0' || entry->array.dimensions < 1 || entry->array.dimensions > 4 ||
-        entry->array.extent[0] != suggestion->x->array.extent[0] || entry->is_coordinate ||
-        is_time(entry) || is_in_list(suggestion->x_list, entry->path) ||
-        (entry->array.dimensions > 2 && !same_planes(suggestion->x, entry)))
+    const int row = plane_row(suggestion->x), y_row = plane_row(entry);
+    if (entry->kind == '\0' || array->dimensions < 1 || array->dimensions > 4 ||
+        array->extent[0] != x->extent[0] || entry->is_coordinate || is_time(entry) ||
+        text_has_item(suggestion->x_list, entry->path) ||
+        (array->dimensions > 2 && (x->extent[row] != array->extent[y_row] ||
+                                   x->extent[row + 1] != array->extent[y_row + 1])))
         return ROLE_NONE;
-    if (entry->array.dimensions == 2 && !is_real)
+    if (array->dimensions == 2 && !is_real)
         return ROLE_LABELS;
-    if (entry->array.dimensions == 4)
+    if (array->dimensions == 4)
         return is_real ? ROLE_PLANES : ROLE_NONE;
     if (entry->kind == 'b')
         return ROLE_BOOLEAN;
-    if (entry->array.dimensions == 3)
+    if (array->dimensions == 3)
         return is_real ? ROLE_PLANES : ROLE_MASKS;
     return is_real ? ROLE_NUMBERS : ROLE_CLASSES;
 }
@@ -399,8 +374,7 @@ static void word_print(const char *key, const char *value)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "/._,:=+@%-";
-    char word[PATH_MAX + 3 * OPTION_TEXT];
-    snprintf(word, sizeof word, "%s", value);
+    OWNED char *word = allocate_copy(value);
     text_remove_control(word);
     const bool quoted = word[strspn(word, plain)] != '\0';
     printf(" %s%s=", quoted ? "'" : "", key);
@@ -443,12 +417,13 @@ static void options_end(const struct suggestion *suggestion, bool is_dense, bool
 /* Print the options with which the next step is predicted from each one. */
 static void forecast_print(const struct suggestion *suggestion, const char *path)
 {
-    char next[3 * OPTION_TEXT] = "";
-    size_t used = 0, length;
+    struct text_stream list;
+    size_t length;
+    text_stream_open(&list);
     for (const char *item = text_next_item(suggestion->x_list, &length); item != NULL;
          item = text_next_item(item + length, &length))
-        used += (size_t)snprintf(next + used, sizeof next - used, "%s%.*s@+1", used > 0 ? "," : "",
-                                 (int)length, item);
+        fprintf(list.stream, "%s%.*s@+1", item > suggestion->x_list ? "," : "", (int)length, item);
+    OWNED char *next = text_stream_close(&list);
     printf("%s\n", suggestion->y != NULL
                        ? "or predict the next step with these:"
                        : "train with these options, which predict the next step:");

@@ -12,8 +12,8 @@
 static void evaluation_report(const struct inference *inference,
                               const struct evaluation *evaluation, struct error *error)
 {
-    struct comm *world = inference->run.session.mesh.world;
-    const struct dataset *dataset = &inference->run.validation.dataset;
+    struct comm *world = inference->session.world;
+    const struct dataset *dataset = &inference->session.validation.dataset;
     evaluation_print(evaluation, dataset, log_info);
     char *text = evaluation_to_text(evaluation, inference->split_name, dataset);
     if (world->rank == 0)
@@ -23,7 +23,7 @@ static void evaluation_report(const struct inference *inference,
     if (inference->chose_best)
         log_warn("data.val=%g: the best checkpoint was chosen on these images, so its accuracy on "
                  "them is an overestimate; evaluate images that the run has not seen",
-                 inference->run.options.data.val_fraction);
+                 inference->session.options.data.val_fraction);
     if (world->rank == 0 && error->kind == ERROR_NONE)
         error_defer(app_output_arrived(error));
     comm_agree(world, error);
@@ -40,7 +40,7 @@ static void eval_run(const struct options *options, const struct command_line *l
             error, ERROR_USAGE,
             "eval needs one operand: a run folder, a checkpoint (.h5) or weights (.safetensors)");
     else if (inference_open(&inference, line->operand[0], NULL, 0, options, line, world, error)) {
-        if (evaluation_run(&inference.run.session, &inference.run.validation, NULL, NULL,
+        if (evaluation_run(&inference.session, &inference.session.validation, NULL, NULL,
                            &evaluation, error)) {
             if (evaluation.counted == 0 || inference_check(&inference, evaluation.loss, error))
                 evaluation_report(&inference, &evaluation, error);

@@ -86,7 +86,7 @@ static const struct column curve_columns[] = {POINT(INTEGER, step), POINT(NUMBER
 
 struct search {
     struct comm *world;
-    struct run run;
+    struct session session;
     struct range_test test;
     struct range_suggestion suggestion;
     struct csv csv; /* rank 0 only; not open if find.output is empty */
@@ -107,15 +107,15 @@ static bool curve_open(struct search *search, const char *output, struct error *
 static bool search_open(struct search *search, const struct options *options, struct error *error)
 {
     static struct options without_evaluation;
-    struct run *run = &search->run;
+    struct session *session = &search->session;
     without_evaluation = *options;
     without_evaluation.data.val = VALIDATION_NONE;
     if (!curve_open(search, options->find.output, error) ||
-        !run_open(run, &without_evaluation, search->world, error))
+        !session_open(session, &without_evaluation, search->world, error))
         return false;
-    if (!run_start(run, error) || !run_initialize(run, error))
+    if (!session_start(session, error) || !session_initialize(session, error))
         return false;
-    flat_refresh(&run->session.flat);
+    flat_refresh(&session->flat);
     return true;
 }
 
@@ -149,7 +149,7 @@ static void end_print(const struct search *search)
         return;
     case RANGE_DIVERGED:
         printf("\nstopped at %.3g, where the smoothed loss exceeded %g times its minimum\n",
-               test->end_rate, search->run.options.find.stop);
+               test->end_rate, search->session.options.find.stop);
         return;
     case RANGE_NOT_FINITE:
         printf("\nstopped at %.3g, where loss or gradient was not finite\n", test->end_rate);
@@ -163,9 +163,9 @@ static void end_print(const struct search *search)
 /* Return the learning rate of an update divided by optim.lr (optim.lr_scale). */
 static double rate_scale(const struct search *search)
 {
-    struct options unit = search->run.options;
+    struct options unit = search->session.options;
     unit.optim.lr = 1;
-    return schedule_base_rate(&unit, search->run.global_batch);
+    return schedule_base_rate(&unit, search->session.global_batch);
 }
 
 static void suggestion_print(const struct search *search)
@@ -189,42 +189,42 @@ static void suggestion_print(const struct search *search)
            found->steepest_rate / scale, found->tenth_of_lowest / scale);
     if (scale != 1)
         printf("(optim.lr_scale multiplies it by %.4g for the global batch of %lld)\n", scale,
-               (long long)search->run.global_batch);
+               (long long)search->session.global_batch);
 }
 
 /* Add the suggestion to the log book. */
 static void suggestion_record(const struct search *search)
 {
-    const struct session *session = &search->run.session;
+    const struct session *session = &search->session;
     char detail[OPTION_TEXT + 8] = "";
     if (isnan(search->suggestion.steepest_rate))
         return;
-    if (search->run.options.find.output[0] != '\0')
-        snprintf(detail, sizeof detail, "%s.csv", search->run.options.find.output);
+    if (search->session.options.find.output[0] != '\0')
+        snprintf(detail, sizeof detail, "%s.csv", search->session.options.find.output);
     struct found found = {.what = "lr",
                           .image = session->model->image.height,
                           .precision = type_name(session->compute),
                           .ranks = search->world->size,
                           .nodes = session->mesh.node_count,
                           .value = search->suggestion.steepest_rate / rate_scale(search),
-                          .global_batch = search->run.global_batch,
+                          .global_batch = search->session.global_batch,
                           .peak_bytes = NAN,
                           .limit = NAN,
                           .detail = detail};
-    found_record(&search->run.options, &found);
+    found_record(&search->session.options, &found);
 }
 
 /* Print and write the results; rank 0 only. */
 static void search_report(struct search *search, struct error *error)
 {
     printf("range test from %g to %g in %lld steps of global batch %lld on %d rank%s\n",
-           search->run.options.find.first, search->run.options.find.last,
-           (long long)search->test.steps, (long long)search->run.global_batch, search->world->size,
-           search->world->size == 1 ? "" : "s");
+           search->session.options.find.first, search->session.options.find.last,
+           (long long)search->test.steps, (long long)search->session.global_batch,
+           search->world->size, search->world->size == 1 ? "" : "s");
     curve_print(search);
     end_print(search);
     suggestion_print(search);
-    const char *name = search->run.options.find.output;
+    const char *name = search->session.options.find.output;
     if (app_output_arrived(error) && name[0] != '\0')
         error_defer(curve_write(search, error));
     suggestion_record(search);
@@ -235,7 +235,8 @@ static void find_lr(const struct options *options, struct comm *world, struct er
 {
     static struct search search;
     search = (struct search){.world = world};
-    if (search_open(&search, options, error) && range_test_run(&search.run, &search.test, error)) {
+    if (search_open(&search, options, error) &&
+        range_test_run(&search.session, &search.test, error)) {
         range_test_suggest(&search.test, options->find.beta, &search.suggestion);
         if (world->rank == 0)
             search_report(&search, error);
@@ -243,7 +244,7 @@ static void find_lr(const struct options *options, struct comm *world, struct er
     }
     csv_close(&search.csv);
     range_test_free(&search.test);
-    run_close(&search.run);
+    session_close(&search.session);
 }
 
 static void batch_run(const struct options *options, struct comm *world, struct error *error)

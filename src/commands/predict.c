@@ -82,15 +82,15 @@ static void parts_collect(struct prediction *prediction, const char *part, size_
 static struct prediction_line line_of(const struct prediction *prediction)
 {
     const struct inference *inference = prediction->inference;
-    const struct dataset *dataset = &inference->run.validation.dataset;
-    const struct model *model = inference->run.session.model;
+    const struct dataset *dataset = &inference->session.validation.dataset;
+    const struct model *model = inference->session.model;
     return (struct prediction_line){.file = inference->split_name[0] == '\0' ? "" : NULL,
                                     .class_name = dataset->class_name,
                                     .named = dataset->class_name != NULL ? dataset->classes : 0,
                                     .classes = model->classes,
                                     .has_targets = model->loss == LOSS_TARGETS,
                                     .is_number =
-                                        inference->run.options.data.task == TASK_REGRESSION};
+                                        inference->session.options.data.task == TASK_REGRESSION};
 }
 
 /* Write the lines of a batch and the faults of its files, each of them null-terminated. */
@@ -102,7 +102,7 @@ static void batch_write(const struct prediction *prediction, const struct batch 
         [OUTPUT_CSV] = prediction_write_csv,
         [OUTPUT_JSON] = prediction_write_json,
         [OUTPUT_TABLE] = prediction_write_table};
-    const struct dataset *dataset = &prediction->inference->run.validation.dataset;
+    const struct dataset *dataset = &prediction->inference->session.validation.dataset;
     struct prediction_line line = line_of(prediction);
     char name[2 * PATH_MAX];
     float marks[IMAGE_CHANNELS];
@@ -133,7 +133,7 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
                         const float *outputs, struct error *error)
 {
     struct prediction *prediction = self;
-    const int64_t values = model_output_count(prediction->inference->run.session.model);
+    const int64_t values = model_output_count(prediction->inference->session.model);
     struct text_stream part, faults;
     text_stream_open(&part);
     text_stream_open(&faults);
@@ -162,7 +162,7 @@ static bool is_same_file(const char *path, const struct stat *other)
 static bool output_is_input(const struct prediction *prediction, const struct command_line *line)
 {
     struct stat output;
-    const struct arrays *arrays = arrays_of(&prediction->inference->run.validation.dataset);
+    const struct arrays *arrays = arrays_of(&prediction->inference->session.validation.dataset);
     bool found = false;
     if (stat(prediction->path, &output) != 0 || !S_ISREG(output.st_mode))
         return false;
@@ -240,7 +240,7 @@ static void output_close(struct prediction *prediction, struct error *error)
 
 static enum output_format format_of(const struct inference *inference)
 {
-    const char *path = inference->run.options.predict.output;
+    const char *path = inference->session.options.predict.output;
     if (prediction_arrays_is_file(path))
         return OUTPUT_ARRAYS;
     if (path[0] == '\0' && inference->split_name[0] == '\0')
@@ -251,7 +251,7 @@ static enum output_format format_of(const struct inference *inference)
 /* Rank 0 only. */
 static void skipped_report(const struct prediction *prediction, struct error *error)
 {
-    const long long count = (long long)prediction->inference->run.validation.dataset.count;
+    const long long count = (long long)prediction->inference->session.validation.dataset.count;
     const long long skipped = (long long)prediction->skipped;
     if (skipped == count)
         error_set(error, ERROR_DATA, "none of the %lld files can be read", count);
@@ -263,21 +263,21 @@ static void samples_predict(struct inference *inference, const struct command_li
                             struct comm *world, struct error *error)
 {
     struct evaluation evaluation = {0};
-    const char *path = inference->run.options.predict.output;
+    const char *path = inference->session.options.predict.output;
     struct prediction prediction = {.inference = inference,
                                     .world = world,
                                     .format = format_of(inference),
                                     .path = path[0] != '\0' ? path : "-",
                                     .arrays.descriptor = -1};
     const struct evaluation_visitor visitor = {.visit = batch_visit, .self = &prediction};
-    const struct image_size *output = &inference->run.session.model->output;
+    const struct image_size *output = &inference->session.model->output;
     if (prediction.format != OUTPUT_ARRAYS && output->height * output->width > 1) {
         error_set(error, ERROR_USAGE,
                   "the predictions are planes: set predict.output=FILE.h5 or FILE.nc");
         return;
     }
     const bool predicted = output_open(&prediction, line, error) &&
-                           evaluation_run(&inference->run.session, &inference->run.validation,
+                           evaluation_run(&inference->session, &inference->session.validation,
                                           &visitor, NULL, &evaluation, error);
     if (predicted && world->rank == 0)
         skipped_report(&prediction, error);

@@ -37,8 +37,8 @@ static void variable_add(struct prediction_arrays *self, const char *name,
                          enum prediction_kind kind, int64_t first, int64_t outputs,
                          bool has_outputs)
 {
-    const struct model *model = self->inference->run.session.model;
-    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    const struct model *model = self->inference->session.model;
+    const struct dataset *dataset = &self->inference->session.validation.dataset;
     const int64_t height = model->output.height, width = model->output.width;
     struct prediction_variable *variable = &self->variable[self->count++];
     *variable = (struct prediction_variable){
@@ -92,8 +92,8 @@ static void variable_name(const struct prediction_arrays *self, const struct var
  * one output each. */
 static void values_add(struct prediction_arrays *self, const struct arrays *arrays)
 {
-    const int64_t total = self->inference->run.session.model->classes;
-    const bool has_targets = !self->inference->run.validation.dataset.unlabelled;
+    const int64_t total = self->inference->session.model->classes;
+    const bool has_targets = !self->inference->session.validation.dataset.unlabelled;
     const int listed = has_targets || arrays->y_count == total ? arrays->y_count : 1;
     int64_t first = 0;
     for (int v = 0; v < listed; v++) {
@@ -132,10 +132,10 @@ static void class_names_add(struct prediction_arrays *self, const struct dataset
 
 static void variables_set(struct prediction_arrays *self, const struct arrays *arrays)
 {
-    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    const struct dataset *dataset = &self->inference->session.validation.dataset;
     const size_t most = (size_t)larger(arrays->y_count, 2);
     self->variable = allocate(most + SOURCES, sizeof *self->variable);
-    if (self->inference->run.options.data.task == TASK_REGRESSION) {
+    if (self->inference->session.options.data.task == TASK_REGRESSION) {
         values_add(self, arrays);
         return;
     }
@@ -145,7 +145,7 @@ static void variables_set(struct prediction_arrays *self, const struct arrays *a
     }
     if (!dataset->target_is_class) {
         variable_add(self, "probability", PREDICTION_PROBABILITY, 0,
-                     self->inference->run.session.model->classes, true);
+                     self->inference->session.model->classes, true);
         class_names_add(self, dataset);
     }
 }
@@ -157,7 +157,7 @@ static void variables_set(struct prediction_arrays *self, const struct arrays *a
 static void sources_add(struct prediction_arrays *self, const struct arrays *arrays)
 {
     static const char *const names[SOURCES] = {"record", "file", "file_sample"};
-    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    const struct dataset *dataset = &self->inference->session.validation.dataset;
     const int64_t files = arrays->series.count;
     if (dataset->subset == NULL && files == 1)
         return;
@@ -186,7 +186,7 @@ static void sources_add(struct prediction_arrays *self, const struct arrays *arr
 
 static bool sources_write(const struct prediction_arrays *self, struct error *error)
 {
-    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    const struct dataset *dataset = &self->inference->session.validation.dataset;
     const int64_t records = window_records(dataset);
     int64_t *values = allocate((size_t)records, sizeof *values);
     bool good = true;
@@ -293,7 +293,7 @@ static void history_write(hid_t file, const struct prediction_arrays *self)
     const char *before = array_attribute_text(self->grid->attributes, "history");
     struct text_stream text;
     fprintf(text_stream_open(&text), "vittrain %s predict, %s%s%s", version_number,
-            self->inference->run.options.model.name, before[0] != '\0' ? "\n" : "", before);
+            self->inference->session.options.model.name, before[0] != '\0' ? "\n" : "", before);
     char *written = text_stream_close(&text);
     json_t *attributes = json_object();
     json_object_update(attributes, self->grid->attributes);
@@ -332,8 +332,8 @@ static void offset_warn(const struct prediction_arrays *self, const struct varia
  * and those with the name of a variable. */
 static void coordinates_set(struct prediction_arrays *self, const struct arrays *arrays)
 {
-    const struct dataset *dataset = &self->inference->run.validation.dataset;
-    const struct image_size *output = &self->inference->run.session.model->output;
+    const struct dataset *dataset = &self->inference->session.validation.dataset;
+    const struct image_size *output = &self->inference->session.model->output;
     const bool resized = output->height != dataset->height || output->width != dataset->width;
     const bool has_values = self->variable[0].kind == PREDICTION_VALUES;
     self->axes = allocate((size_t)(self->count * AXES), sizeof *self->axes);
@@ -373,7 +373,7 @@ static bool file_create(struct prediction_arrays *self, const struct arrays *arr
 bool prediction_arrays_open(struct prediction_arrays *self, const struct inference *inference,
                             const char *path, struct comm *world, struct error *error)
 {
-    const struct arrays *arrays = arrays_of(&inference->run.validation.dataset);
+    const struct arrays *arrays = arrays_of(&inference->session.validation.dataset);
     *self = (struct prediction_arrays){.inference = inference, .path = path, .descriptor = -1};
     if (arrays == NULL) {
         error_set(error, ERROR_USAGE,
@@ -394,8 +394,8 @@ static void row_convert(const struct prediction_arrays *self,
                         const struct prediction_variable *variable, int32_t predicted,
                         const float *outputs, FILE *rows)
 {
-    const struct model *model = self->inference->run.session.model;
-    const double *origin = self->inference->run.validation.dataset.target_origin;
+    const struct model *model = self->inference->session.model;
+    const double *origin = self->inference->session.validation.dataset.target_origin;
     const int64_t plane = model->output.height * model->output.width;
     const int64_t begin = variable->first * plane, end = begin + variable->outputs * plane;
     const bool is_logit = model->loss == LOSS_TARGETS;
@@ -425,7 +425,7 @@ static void row_convert(const struct prediction_arrays *self,
 void prediction_arrays_convert(const struct prediction_arrays *self, int64_t count,
                                const int32_t *predicted, const float *outputs, FILE *rows)
 {
-    const int64_t values = model_output_count(self->inference->run.session.model);
+    const int64_t values = model_output_count(self->inference->session.model);
     for (int v = 0; v < self->count; v++)
         for (int64_t n = 0; n < count; n++)
             row_convert(self, &self->variable[v], predicted[n], outputs + n * values, rows);
@@ -436,7 +436,7 @@ static bool tile_write(const struct prediction_arrays *self,
                        const struct prediction_variable *variable, int64_t index,
                        const char *values, struct error *error)
 {
-    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    const struct dataset *dataset = &self->inference->session.validation.dataset;
     const struct window_tile tile = window_tile_of(dataset, index);
     const struct image_size *field = &dataset->field;
     const int64_t height = dataset->height, bytes = variable->value_bytes;
@@ -458,7 +458,7 @@ static bool tile_write(const struct prediction_arrays *self,
 bool prediction_arrays_write(struct prediction_arrays *self, const char *rows, size_t bytes,
                              struct error *error)
 {
-    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    const struct dataset *dataset = &self->inference->session.validation.dataset;
     size_t sample_bytes = 0;
     bool good = true;
     for (int v = 0; v < self->count; v++)

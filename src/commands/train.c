@@ -42,7 +42,7 @@ static void train_run(const struct options *options, const struct command_line *
     options_log(options, options_print, log_detail);
     if (!trainer_open(&trainer, options, world, error))
         return;
-    doctor_start(&trainer.run.session);
+    doctor_start(&trainer.session);
     error_defer(trainer_train(&trainer, error));
 }
 

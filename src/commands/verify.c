@@ -91,10 +91,8 @@ static bool checkpoint_choose(const char *folder, const struct options *options,
         snprintf(path, size, "%s/%s", directory, name);
     if (options->verify.from >= 0)
         return true;
-    const struct checkpoint_target target = {.directory = directory,
-                                             .writers = WRITERS_AUTO,
-                                             .model = options->model.name,
-                                             .before = last};
+    const struct checkpoint_target target = {
+        .directory = directory, .writers = WRITERS_AUTO, .options = options, .before = last};
     return checkpoint_find(&target, world, path, size, error) ||
            error_set(
                error, ERROR_CHECKPOINT,
@@ -127,7 +125,7 @@ static bool run_replay(const char *folder, const struct options *options,
             "verify.to=%lld, or train.epochs or train.steps as in the run",
             folder, (long long)last, (long long)trainer.total_steps,
             (long long)trainer.total_steps);
-    else if (receipt_table_check(table, folder, trainer.run.session.model, error) &&
+    else if (receipt_table_check(table, folder, trainer.session.model, error) &&
              trainer_replay(&trainer, last, error) && world->rank == 0) {
         const long long count = trainer.receipts.next - first;
         printf("%sidentical: steps %lld to %lld, %lld receipt%s\n",

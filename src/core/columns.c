@@ -65,7 +65,7 @@ static ssize_t read_line(char **line, size_t *size, FILE *file)
  * first line is empty. */
 static int columns_lacking(FILE *table, const char *header)
 {
-    char *line = NULL;
+    OWNED char *line = NULL;
     size_t size = 0;
     const ssize_t length = read_line(&line, &size, table);
     int count = 0;
@@ -76,14 +76,13 @@ static int columns_lacking(FILE *table, const char *header)
         for (; count >= 0 && *rest != '\0'; rest++)
             count += *rest == ',';
     }
-    free(line);
     return count;
 }
 
 /* Copy the rows to keep, each with `lacking` more cells. */
 static void copy_rows(FILE *from, FILE *to, const struct csv_keep *keep, int lacking)
 {
-    char *line = NULL;
+    OWNED char *line = NULL;
     size_t size = 0;
     for (ssize_t length; (length = read_line(&line, &size, from)) >= 0;) {
         if (!row_stays(line, (size_t)length, keep))
@@ -93,7 +92,6 @@ static void copy_rows(FILE *from, FILE *to, const struct csv_keep *keep, int lac
             fputc(',', to);
         fputc('\n', to);
     }
-    free(line);
 }
 
 /* Rewrite an existing table: the header and the rows to keep. */
@@ -183,10 +181,8 @@ char *columns_header(const struct column *columns)
 bool columns_open(struct csv *csv, const char *path, const struct column *columns,
                   const struct csv_keep *keep, struct error *error)
 {
-    char *header = columns_header(columns);
-    const bool good = csv_open(csv, path, header, keep, error);
-    free(header);
-    return good;
+    OWNED char *header = columns_header(columns);
+    return csv_open(csv, path, header, keep, error);
 }
 
 /* The value of a column; the member of its kind is set. */
@@ -292,13 +288,12 @@ json_t *value_name(const char *text)
     json_t *value = json_string(text);
     if (value != NULL)
         return value;
-    char *plain = allocate_copy(text);
+    OWNED char *plain = allocate_copy(text);
     for (char *letter = plain; *letter != '\0'; letter++)
         if ((unsigned char)*letter >= 0x80)
             *letter = '?';
     value = json_string(plain);
     ENSURE_MEMORY(value != NULL, "no memory for JSON");
-    free(plain);
     return value;
 }
 

@@ -27,49 +27,33 @@ enum { CREATE_WAIT = 10, DAY_SECONDS = 24 * 3600 };
 /* Durable files. The order write, sync file, rename, sync directory guarantees that a name refers
  * to a complete file, also after a crash of the machine. */
 
-static const char *errno_advice(int number)
-{
-    switch (number) {
-    case ENOSPC:
-    case EDQUOT:
-        return "free some space there or write to another folder";
-    case EFBIG:
-        return "raise the limit on the size of files (ulimit -f)";
-    case EMFILE:
-        return "raise it";
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        return "make it writable or write to another folder";
-    case ELOOP:
-        return "remove the link or write to another folder";
-    case EBUSY:
-        return "wait until it ends";
-    case ENOENT:
-    case ENOTDIR:
-        return "create the folder or write to another one";
-    default:
-        return "check the disk or write to another folder";
-    }
-}
-
-/* As strerror, with specific texts for the errors of output_file_open and output_file_create. */
-static const char *reason_text(int number)
-{
-    switch (number) {
-    case ELOOP:
-        return "it is a symbolic link, which is not followed";
-    case EBUSY:
-        return "another process is writing it";
-    default:
-        return strerror(number);
-    }
-}
+/* Errors of output files: the reason, if not that of strerror, and the advice. */
+static const struct failure {
+    int number;
+    const char *reason, *advice;
+} failures[] = {
+    {ENOSPC, NULL, "free some space there or write to another folder"},
+    {EDQUOT, NULL, "free some space there or write to another folder"},
+    {EFBIG, NULL, "raise the limit on the size of files (ulimit -f)"},
+    {EMFILE, NULL, "raise it"},
+    {EACCES, NULL, "make it writable or write to another folder"},
+    {EPERM, NULL, "make it writable or write to another folder"},
+    {EROFS, NULL, "make it writable or write to another folder"},
+    {ELOOP, "it is a symbolic link, which is not followed",
+     "remove the link or write to another folder"},
+    {EBUSY, "another process is writing it", "wait until it ends"},
+    {ENOENT, NULL, "create the folder or write to another one"},
+    {ENOTDIR, NULL, "create the folder or write to another one"},
+    {0, NULL, "check the disk or write to another folder"},
+};
 
 bool durable_failed(struct error *error, const char *doing, const char *path, int number)
 {
-    return error_set(error, ERROR_FILE, "cannot %s %s: %s; %s", doing, path, reason_text(number),
-                     errno_advice(number));
+    const struct failure *failure = failures;
+    while (failure->number != 0 && failure->number != number)
+        failure++;
+    return error_set(error, ERROR_FILE, "cannot %s %s: %s; %s", doing, path,
+                     failure->reason != NULL ? failure->reason : strerror(number), failure->advice);
 }
 
 /* Open a regular file and set its size; -1 and errno on failure. */

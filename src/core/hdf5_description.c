@@ -4,14 +4,12 @@
  * HDF5 before 1.14 has no function that lists the chunks of a data set in linear time:
  * H5Dget_chunk_info walks from the first chunk to the wanted one. There, H5Dread_chunk is called
  * for each chunk, in a file whose driver notes the place and does not read. */
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base.h"
@@ -103,22 +101,11 @@ static void type_write(hid_t type, char to[TYPE])
         H5Tclose(base);
 }
 
-/* True if hdf5_reader.datasets has the current object. */
-static bool is_wanted(const struct walk *walk)
-{
-    size_t length;
-    for (const char *item = text_next_item(walk->datasets, &length); item != NULL;
-         item = text_next_item(item + length, &length))
-        if (strlen(walk->path) == length && strncmp(walk->path, item, length) == 0)
-            return true;
-    return false;
-}
-
 /* True if the chunks and compact data of the current data set are described: hdf5_reader.datasets
  * has it, or if it has any, it is a dimension scale in use or a list with units, such as times. */
 static bool data_are_wanted(const struct walk *walk, int dimensions)
 {
-    return is_wanted(walk) ||
+    return text_has_item(walk->datasets, walk->path) ||
            (walk->datasets[0] != '\0' &&
             (json_object_get(walk->attributes, HDF5_SCALE_USES) != NULL ||
              (dimensions == 1 && json_object_get(walk->attributes, "units") != NULL)));
@@ -139,22 +126,21 @@ static bool numbers_read(hid_t attribute, hid_t type, hssize_t count, json_t *to
 {
     const bool is_integer = H5Tget_class(type) == H5T_INTEGER;
     const bool is_unsigned = is_integer && H5Tget_sign(type) == H5T_SGN_NONE;
-    union {
+    OWNED union {
         double real;
         int64_t integer;
         uint64_t natural;
-    } *values = calloc((size_t)count + 1, sizeof *values);
-    const bool good = values != NULL && H5Aread(attribute,
-                                                is_unsigned  ? H5T_NATIVE_UINT64
-                                                : is_integer ? H5T_NATIVE_INT64
-                                                             : H5T_NATIVE_DOUBLE,
-                                                values) >= 0;
+    } *values = allocate((size_t)count, sizeof *values);
+    const bool good = H5Aread(attribute,
+                              is_unsigned  ? H5T_NATIVE_UINT64
+                              : is_integer ? H5T_NATIVE_INT64
+                                           : H5T_NATIVE_DOUBLE,
+                              values) >= 0;
     for (hssize_t n = 0; good && n < count; n++)
         value_append(to, !is_integer ? real_value(values[n].real)
                          : is_unsigned && values[n].natural > INT64_MAX
                              ? json_real((double)values[n].natural)
                              : json_integer(values[n].integer));
-    free(values);
     return good;
 }
 
@@ -162,20 +148,18 @@ static bool texts_read(hid_t attribute, hid_t type, hssize_t count, json_t *to)
 {
     const bool variable = H5Tis_variable_str(type) > 0;
     const size_t size = H5Tget_size(type);
-    char *values = calloc((size_t)count + 1, size), **texts = (char **)values;
+    OWNED char *values = calloc((size_t)count + 1, size);
+    char **texts = (char **)values;
     const bool good = values != NULL && H5Aread(attribute, type, values) >= 0;
     for (hssize_t n = 0; good && n < count; n++) {
         const char *text = variable ? texts[n] : values + (size_t)n * size;
         if (text == NULL)
             text = "";
-        char *copy = strndup(text, variable ? strlen(text) : size);
-        ENSURE_MEMORY(copy != NULL, "no memory for a text");
+        OWNED char *copy = allocate_text("%.*s", variable ? -1 : (int)size, text);
         value_append(to, value_name(copy));
-        free(copy);
         if (variable)
             H5free_memory(texts[n]);
     }
-    free(values);
     return good;
 }
 
@@ -184,8 +168,8 @@ static bool scales_read(struct walk *walk, hid_t object, hid_t attribute, hid_t 
                         hssize_t count, json_t *to)
 {
     hid_t space = H5Aget_space(attribute);
-    hvl_t *lists = calloc((size_t)count + 1, sizeof *lists);
-    const bool good = lists != NULL && H5Aread(attribute, type, lists) >= 0;
+    OWNED hvl_t *lists = allocate((size_t)count, sizeof *lists);
+    const bool good = H5Aread(attribute, type, lists) >= 0;
     for (hssize_t n = 0; good && n < count; n++) {
         char path[HDF5_NAME] = "";
         hid_t scale =
@@ -199,7 +183,6 @@ static bool scales_read(struct walk *walk, hid_t object, hid_t attribute, hid_t 
     if (good)
         H5Dvlen_reclaim(type, space, H5P_DEFAULT, lists);
     H5Sclose(space);
-    free(lists);
     walk->errors->reason[0] = '\0'; /* a scale that was removed is no fault of the data set */
     return good;
 }
@@ -231,7 +214,8 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
             good = numbers_read(attribute, type, count, values);
         else if (class == H5T_STRING)
             good = texts_read(attribute, type, count, values);
-        else if ((walk->datasets[0] == '\0' || is_wanted(walk)) && is_scale_list(name, type))
+        else if ((walk->datasets[0] == '\0' || text_has_item(walk->datasets, walk->path)) &&
+                 is_scale_list(name, type))
             good = scales_read(walk, object, attribute, type, count, values);
     }
     const size_t read = json_array_size(values);
@@ -264,19 +248,16 @@ struct driver_file {
 
 static H5FD_t *driver_open(const char *name, unsigned flags, hid_t access, haddr_t most)
 {
-    struct driver_file *file = calloc(1, sizeof *file);
-    struct stat status;
+    int64_t bytes;
     (void)flags;
     (void)access;
     (void)most;
-    if (file == NULL)
+    const int descriptor = text_file_descriptor(name, &bytes);
+    if (descriptor < 0)
         return NULL;
-    file->descriptor = open(name, O_RDONLY | O_CLOEXEC);
-    if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) {
-        free(file);
-        return NULL;
-    }
-    file->end = (haddr_t)status.st_size;
+    struct driver_file *file = allocate(1, sizeof *file);
+    file->descriptor = descriptor;
+    file->end = (haddr_t)bytes;
     return &file->base;
 }
 
@@ -396,29 +377,22 @@ static int chunk_write(const hsize_t *first, unsigned skipped, haddr_t offset, h
     return 0;
 }
 
-/* Return what is missing in the offsets of chunks: H5Dchunk_iter before HDF5 1.14.4 leaves out the
- * size of the user block, which MATLAB for example writes before the file. */
-static hsize_t chunk_shift(hid_t dataset)
+/* Write the lines of the chunks that exist. The time is proportional to their number. */
+static bool chunks_describe(hid_t dataset, const struct hdf5_object *to, json_t *json)
 {
-    hsize_t bytes = 0;
-#if H5_VERSION_GE(1, 14, 0) && !H5_VERSION_GE(1, 14, 4)
+    struct text_stream text;
+    struct chunk_walk walk = {.dataset = to, .text = text_stream_open(&text)};
+#if H5_VERSION_GE(1, 14, 0)
+#if !H5_VERSION_GE(1, 14, 4)
+    /* H5Dchunk_iter leaves out the size of the user block, which MATLAB for example writes before
+     * the file. */
     hid_t file = H5Iget_file_id(dataset), creation = H5Fget_create_plist(file);
-    H5Pget_userblock(creation, &bytes);
+    H5Pget_userblock(creation, &walk.shift);
     H5Pclose(creation);
     H5Fclose(file);
-#else
-    (void)dataset;
 #endif
-    return bytes;
-}
-
-/* Write the lines of the chunks that exist. The time is proportional to their number. */
-static bool chunks_write(hid_t dataset, struct chunk_walk *walk)
-{
-#if H5_VERSION_GE(1, 14, 0)
-    return H5Dchunk_iter(dataset, H5P_DEFAULT, chunk_write, walk) >= 0;
+    const bool good = H5Dchunk_iter(dataset, H5P_DEFAULT, chunk_write, &walk) >= 0;
 #else
-    const struct hdf5_object *sizes = walk->dataset;
     static char unused; /* the driver does not write to the buffer */
     hsize_t first[H5S_MAX_RANK] = {0}, count = 0, found = 0, bytes;
     hid_t space = H5Dget_space(dataset);
@@ -438,29 +412,20 @@ static bool chunks_write(hid_t dataset, struct chunk_walk *walk)
             good = H5Dread_chunk(dataset, H5P_DEFAULT, first, &skipped, &unused) >= 0;
             noted.notes = false;
             if (good)
-                chunk_write(first, skipped, noted.offset, bytes, walk);
+                chunk_write(first, skipped, noted.offset, bytes, &walk);
             found++;
         }
-        for (d = sizes->dimensions - 1; d >= 0; d--) {
-            first[d] += (hsize_t)sizes->chunk[d];
-            if ((int64_t)first[d] < sizes->extent[d])
+        for (d = to->dimensions - 1; d >= 0; d--) {
+            first[d] += (hsize_t)to->chunk[d];
+            if ((int64_t)first[d] < to->extent[d])
                 break;
             first[d] = 0;
         }
     }
-    return good && found == count;
+    good = good && found == count;
 #endif
-}
-
-static bool chunks_describe(hid_t dataset, const struct hdf5_object *to, json_t *json)
-{
-    struct text_stream text;
-    struct chunk_walk chunks = {
-        .dataset = to, .shift = chunk_shift(dataset), .text = text_stream_open(&text)};
-    const bool good = chunks_write(dataset, &chunks);
-    char *lines = text_stream_close(&text);
+    OWNED char *lines = text_stream_close(&text);
     value_put(json, "chunks", json_string(lines));
-    free(lines);
     return good;
 }
 
@@ -471,16 +436,14 @@ static bool compact_describe(hid_t dataset, hid_t type, json_t *json)
 {
     struct text_stream text;
     const hsize_t bytes = H5Dget_storage_size(dataset);
-    unsigned char *data = allocate(1, MOST_COMPACT);
+    OWNED unsigned char *data = allocate(1, MOST_COMPACT);
     const bool good =
         bytes <= MOST_COMPACT && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
     text_stream_open(&text);
     for (hsize_t b = 0; good && b < bytes; b++)
         fprintf(text.stream, "%02x", data[b]);
-    char *digits = text_stream_close(&text);
+    OWNED char *digits = text_stream_close(&text);
     value_put(json, "data", json_string(digits));
-    free(digits);
-    free(data);
     return good;
 }
 

@@ -113,9 +113,9 @@ void hdf5_attribute_write(hid_t object, const char *name, const json_t *value)
     const bool is_list = json_is_array(value);
     const size_t size = is_list ? json_array_size(value) : 1;
     const int64_t count = size == 1 ? -1 : (int64_t)size;
-    int64_t *integers = allocate(size, sizeof *integers);
-    double *reals = allocate(size, sizeof *reals);
-    const char **texts = allocate(size, sizeof *texts);
+    OWNED int64_t *integers = allocate(size, sizeof *integers);
+    OWNED double *reals = allocate(size, sizeof *reals);
+    OWNED const char **texts = allocate(size, sizeof *texts);
     size_t integer_count = 0, real_count = 0, text_count = 0;
     for (size_t n = 0; n < size; n++) {
         const json_t *item = is_list ? json_array_get(value, n) : value;
@@ -134,9 +134,6 @@ void hdf5_attribute_write(hid_t object, const char *name, const json_t *value)
     else if (size > 0 && text_count == size)
         values_write(object, name, text, count, texts);
     H5Tclose(text);
-    free(integers);
-    free(reals);
-    free(texts);
 }
 
 hid_t hdf5_row_type(size_t size, const struct hdf5_member *members, size_t count)
@@ -239,7 +236,7 @@ hid_t hdf5_scale_make(hid_t file, const char *name, int64_t count, const double 
 static void reference_list_write(hid_t file, const char *scale, const struct hdf5_scale_use *uses,
                                  int count)
 {
-    struct scale_reference *references = allocate((size_t)count, sizeof *references);
+    OWNED struct scale_reference *references = allocate((size_t)count, sizeof *references);
     int64_t used = 0;
     for (int n = 0; n < count; n++)
         if (strcmp(uses[n].scale, scale) == 0) {
@@ -253,7 +250,6 @@ static void reference_list_write(hid_t file, const char *scale, const struct hdf
     values_write(object, HDF5_SCALE_USES, type, used, references);
     H5Dclose(object);
     H5Tclose(type);
-    free(references);
 }
 
 /* Write the attribute DIMENSION_LIST of a data set, whose uses are the first `count`. */
@@ -296,25 +292,6 @@ void hdf5_scales_attach(hid_t file, const struct hdf5_scale_use *uses, int count
 /* Objects of at least this size begin at multiples of it. */
 enum { ALIGNMENT = 4096 };
 
-static void make_file(const char *path, void (*fill)(hid_t file, void *context), void *context)
-{
-    hid_t access = hdf5_access_open();
-    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
-    /* Without times, the same content gives the same file. The stdio driver accepts a path in
-     * /proc/self/fd. */
-    H5Pset_obj_track_times(creation, false);
-    H5Pset_fapl_stdio(access);
-    H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18);
-    H5Pset_alignment(access, ALIGNMENT, ALIGNMENT);
-    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
-    if (file >= 0)
-        fill(file, context);
-    H5Fflush(file, H5F_SCOPE_GLOBAL);
-    H5Fclose(file);
-    H5Pclose(creation);
-    H5Pclose(access);
-}
-
 /* True if this errno can be from a failed write or open. Other values may be left from earlier
  * calls whose failure is not an error. */
 static bool is_of_writing(int number)
@@ -332,7 +309,7 @@ static int frame_make(const char *path, void (*fill)(hid_t file, void *context),
                       int64_t *bytes, struct error *error)
 {
     char name[64];
-    struct stat file;
+    struct stat status;
     int frame = memfd_create("frame", MFD_CLOEXEC);
     if (frame < 0) {
         durable_failed(error, "create in memory", path, errno);
@@ -342,7 +319,21 @@ static int frame_make(const char *path, void (*fill)(hid_t file, void *context),
     struct hdf5_errors errors;
     hdf5_errors_begin(&errors);
     errno = 0;
-    make_file(name, fill, context);
+    hid_t access = hdf5_access_open();
+    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
+    /* Without times, the same content gives the same file. The stdio driver accepts a path in
+     * /proc/self/fd. */
+    H5Pset_obj_track_times(creation, false);
+    H5Pset_fapl_stdio(access);
+    H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18);
+    H5Pset_alignment(access, ALIGNMENT, ALIGNMENT);
+    hid_t file = H5Fcreate(name, H5F_ACC_TRUNC, creation, access);
+    if (file >= 0)
+        fill(file, context);
+    H5Fflush(file, H5F_SCOPE_GLOBAL);
+    H5Fclose(file);
+    H5Pclose(creation);
+    H5Pclose(access);
     const int number = errno; /* HDF5's text does not contain it */
     bool good = hdf5_errors_end(&errors);
     if (!good && is_of_writing(number))
@@ -350,10 +341,10 @@ static int frame_make(const char *path, void (*fill)(hid_t file, void *context),
     else if (!good)
         error_set(error, ERROR_INTERNAL, "cannot create the metadata of %s: %s", path,
                   errors.reason);
-    else if (fstat(frame, &file) != 0)
+    else if (fstat(frame, &status) != 0)
         good = durable_failed(error, "create", path, errno);
     else
-        *bytes = (int64_t)file.st_size;
+        *bytes = (int64_t)status.st_size;
     if (good)
         return frame;
     close(frame);

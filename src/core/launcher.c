@@ -54,13 +54,6 @@ static const struct launcher *launcher_find(void)
     return NULL;
 }
 
-/* Return the number of tasks of Flux's job, -1 if this process is not one of them. Flux's PMIx
- * plugin sets PMIX_RANK, too. */
-static int flux_size(void)
-{
-    return getenv("FLUX_TASK_RANK") != NULL ? variable_read("FLUX_JOB_SIZE") : -1;
-}
-
 /* Number of tasks of the job step, -1 if this process is not one of them. A batch script has the
  * number of tasks of its job, but is a single process. */
 static int slurm_size(void)
@@ -84,7 +77,8 @@ int launcher_size(void)
     if (launcher->size != NULL)
         return variable_read(launcher->size);
     const int size = slurm_size();
-    return size >= 0 ? size : flux_size();
+    /* Flux's PMIx plugin sets PMIX_RANK, too. */
+    return size >= 0 || getenv("FLUX_TASK_RANK") == NULL ? size : variable_read("FLUX_JOB_SIZE");
 }
 
 int launcher_local_size(void)

@@ -150,6 +150,16 @@ const char *text_next_item(const char *list, size_t *length)
     return *list != '\0' ? list : NULL;
 }
 
+bool text_has_item(const char *list, const char *item)
+{
+    size_t length;
+    for (const char *next = text_next_item(list, &length); next != NULL;
+         next = text_next_item(next + length, &length))
+        if (strlen(item) == length && strncmp(next, item, length) == 0)
+            return true;
+    return false;
+}
+
 FILE *text_stream_open(struct text_stream *text)
 {
     text->stream = open_memstream(&text->text, &text->length);

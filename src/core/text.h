@@ -40,6 +40,9 @@ void text_remove_control(char *text);
  * the end. `list`: the list, or the end of the previous item. */
 const char *text_next_item(const char *list, size_t *length);
 
+/* True if such a list has an item. */
+bool text_has_item(const char *list, const char *item);
+
 /* Insert the limit after the system's message for EMFILE: "Too many open files: the limit is 24
  * (ulimit -n)". `size`: of the array, at least 1. */
 void text_add_file_limit(char *text, size_t size);

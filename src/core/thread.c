@@ -4,7 +4,6 @@
 #include "core/thread.h"
 
 #include <signal.h>
-#include <stdlib.h>
 
 #include "core/allocate.h"
 
@@ -25,12 +24,11 @@ int thread_start(pthread_t *thread, const char *name, void *(*run)(void *argumen
 
 void threads_run(const char *name, int64_t threads, void *(*run)(void *argument), void *argument)
 {
-    pthread_t *others = allocate((size_t)threads, sizeof *others);
+    OWNED pthread_t *others = allocate((size_t)threads, sizeof *others);
     int64_t started = 0;
     while (started + 1 < threads && thread_start(&others[started], name, run, argument) == 0)
         started++;
     run(argument);
     for (int64_t t = 0; t < started; t++)
         pthread_join(others[t], NULL);
-    free(others);
 }

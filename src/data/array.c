@@ -10,7 +10,6 @@
 
 #include "core/base.h"
 #include "core/file.h"
-#include "data/array_cache.h"
 #include "data/array_decode.h"
 
 /* The part of a chunk that is in a box, as nested loops over its elements, innermost first. All
@@ -39,19 +38,6 @@ bool array_is_wide(const struct array *array)
            (array->rule.active && (array->rule.scale != 1 || array->rule.offset != 0));
 }
 
-int64_t array_shared_bytes(const struct array *array, bool tiled)
-{
-    int64_t bytes = array->chunk_bytes;
-    for (int d = 1; d < array->dimensions; d++)
-        bytes *= array->grid[d];
-    return array->filter_count > 0 && (tiled || array->chunk[0] > 1) ? bytes : 0;
-}
-
-bool array_order_is_hwc(const int64_t *extent)
-{
-    return extent[3] < extent[1] && extent[3] < extent[2];
-}
-
 bool array_is_mask(int x_dimensions, const int64_t *x_extent, int y_dimensions,
                    const int64_t *y_extent)
 {
@@ -66,16 +52,6 @@ void array_begin(struct array *array, const char *path, const char *name, struct
     if (stamp != NULL)
         array->stamp = *stamp;
     snprintf(array->name, sizeof array->name, "%s", name);
-    array->original = array;
-}
-
-void array_use_cache(struct array *array, struct array_cache *cache, const struct array *original)
-{
-    if (array->owns_cache)
-        array_cache_free(array->cache);
-    array->cache = cache;
-    array->owns_cache = false;
-    array->original = original;
 }
 
 bool array_refuse(const struct array *array, struct error *error, const char *format, ...)
@@ -161,14 +137,11 @@ bool array_open(struct array *array, struct error *error)
             return array_refuse(
                 array, error, "a chunk is outside the file: the file is truncated; copy it again");
     }
-    array->cache = array_cache_new();
-    array->owns_cache = true;
     return true;
 }
 
 void array_close(struct array *array)
 {
-    array_use_cache(array, NULL, array);
     if (array->owns_file)
         open_file_close(array->file);
     array->file = NULL;
@@ -456,8 +429,9 @@ static bool box_read(struct array *array, const struct array_box *box, struct ar
         if (array->data != NULL)
             piece_convert(array, &piece, array->data + piece.from * array->element_bytes, to);
         else
-            good = (array->filter_count > 0 && !piece.is_whole ? shared_read : piece_read)(
-                array, reader, index, &piece, to, error);
+            good = (array->cache != NULL && array->filter_count > 0 && !piece.is_whole
+                        ? shared_read
+                        : piece_read)(array, reader, index, &piece, to, error);
         for (d = array->dimensions - 1; d >= 0 && ++at[d] == end[d]; d--)
             at[d] = first[d];
     }

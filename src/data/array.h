@@ -91,9 +91,8 @@ struct array {
     int64_t grid[ARRAY_DIMENSIONS]; /* number of chunks per dimension */
     int64_t chunk_bytes;            /* after decoding */
     bool is_plain;                  /* elements are native float32 without a rule */
-    struct array_cache *cache;
-    bool owns_cache;
-    const struct array *original; /* array whose chunks in the cache are used */
+    struct array_cache *cache;      /* of array_use_cache, or NULL */
+    const struct array *original;   /* array whose chunks in the cache are used */
 };
 
 /* A part of an array and its layout in memory. */
@@ -135,10 +134,15 @@ const struct array_chunk *array_chunk_find(const struct array *array, int64_t in
 
 /* Use this cache, and in it the chunks of `original`: an array of the same data set in the same
  * file, which may be `array` itself. No other thread may read meanwhile. */
-void array_use_cache(struct array *array, struct array_cache *cache, const struct array *original);
+static inline void array_use_cache(struct array *array, struct array_cache *cache,
+                                   const struct array *original)
+{
+    array->cache = cache;
+    array->original = original;
+}
 
-/* Read a box as float32 or as double. Thread-safe. Decoded chunks are kept in the cache, unless the
- * box contains them completely. */
+/* Read a box as float32 or as double. Thread-safe. Decoded chunks are kept in the cache, if there
+ * is one, unless the box contains them completely. */
 MUST_CHECK bool array_read(struct array *array, const struct array_box *box, float *to,
                            struct error *error);
 MUST_CHECK bool array_read_doubles(struct array *array, const struct array_box *box, double *to,
@@ -151,15 +155,6 @@ bool array_is_wide(const struct array *array);
 
 /* Return the number of elements. */
 int64_t array_elements(const struct array *array);
-
-/* Return the number of bytes of the decoded chunks that a sample (the elements with one index in
- * the first dimension) shares with other samples; 0: none. tiled: the sample is read in parts that
- * share its chunks. */
-int64_t array_shared_bytes(const struct array *array, bool tiled);
-
-/* True if images of four dimensions are [N, H, W, C] with data.order=auto: the last dimension is
- * the smallest of the three. */
-bool array_order_is_hwc(const int64_t *extent);
 
 /* True if x [H, W, C] and y [H, W] have the shapes of one image with a few channels and its mask.
  */

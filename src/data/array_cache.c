@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/array_cache.h"
+#include "data/array_decode.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -203,14 +203,8 @@ void array_cache_give(struct array_cache *cache, struct cached_chunk *chunk, boo
 
 /* ---- readers ---- */
 
-static struct array_reader *reader_new(void)
-{
-    struct array_reader *reader = allocate(1, sizeof *reader);
-    reader->filter_state = filter_state_new();
-    return reader;
-}
-
-struct array_reader *array_reader_take(struct array_cache *cache, const struct array *array)
+/* Remove a reader from the list. NULL: the list is empty. */
+static struct array_reader *reader_find(struct array_cache *cache, const struct array *array)
 {
     pthread_mutex_lock(&cache->mutex);
     struct array_reader **link = &cache->readers;
@@ -222,8 +216,16 @@ struct array_reader *array_reader_take(struct array_cache *cache, const struct a
     if (reader != NULL)
         *link = reader->next;
     pthread_mutex_unlock(&cache->mutex);
-    if (reader == NULL)
-        reader = reader_new();
+    return reader;
+}
+
+struct array_reader *array_reader_take(struct array_cache *cache, const struct array *array)
+{
+    struct array_reader *reader = cache != NULL ? reader_find(cache, array) : NULL;
+    if (reader == NULL) {
+        reader = allocate(1, sizeof *reader);
+        reader->filter_state = filter_state_new();
+    }
     if (reader->array != array)
         reader->shard.file = -1;
     reader->array = array;
@@ -232,6 +234,10 @@ struct array_reader *array_reader_take(struct array_cache *cache, const struct a
 
 void array_reader_give(struct array_cache *cache, struct array_reader *reader)
 {
+    if (cache == NULL) {
+        reader_free(reader);
+        return;
+    }
     pthread_mutex_lock(&cache->mutex);
     reader->next = cache->readers;
     cache->readers = reader;

@@ -14,14 +14,6 @@
 
 enum { ENTRY = 16 /* offset and size of a chunk, 8 bytes each */, NAME = 512 /* of a file */ };
 
-static uint64_t little_endian(const uint8_t *from, int bytes)
-{
-    uint64_t value = 0;
-    while (bytes-- > 0)
-        value = value << 8 | from[bytes];
-    return value;
-}
-
 /* Return the number of files along a dimension. */
 static int64_t files_along(const struct array *array, int d)
 {
@@ -55,10 +47,10 @@ static int64_t file_parse(const struct array *array, const char *name)
  * a folder cannot be read. */
 static bool folder_list(struct array *array, const char *below, int depth, size_t *capacity)
 {
-    char path[PATH_MAX + NAME], name[NAME];
+    OWNED char *path = allocate_text("%s/%s", array->files.folder, below);
+    char name[NAME];
     const char *entry;
     DIR *entries = NULL;
-    snprintf(path, sizeof path, "%s/%s", array->files.folder, below);
     for (errno = 0; (entry = folder_next(&entries, path)) != NULL; errno = 0) {
         if (snprintf(name, sizeof name, "%s%s", below, entry) >= (int)sizeof name - 1)
             continue;

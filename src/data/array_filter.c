@@ -107,11 +107,6 @@ bool filter_is_checksum(int64_t filter)
     return filter == ARRAY_FLETCHER32 || filter == ARRAY_CRC32C;
 }
 
-static uint32_t little_endian(const uint8_t *from)
-{
-    return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
-}
-
 /* ---- compression ---- */
 
 #ifdef HAVE_LIBDEFLATE
@@ -176,7 +171,7 @@ static const char lz4_damaged[] = "its lz4 stream is damaged or has the wrong si
 
 static uint32_t big_endian(const uint8_t *from)
 {
-    return __builtin_bswap32(little_endian(from));
+    return __builtin_bswap32((uint32_t)little_endian(from, 4));
 }
 
 /* HDF5's plug-in writes the decoded size in 8 bytes, the decoded size of a block in 4 bytes, and
@@ -216,7 +211,7 @@ static const char *lz4_block_undo(const uint8_t *from, size_t *bytes, uint8_t *t
     enum { HEADER = 4 };
     if (*bytes < HEADER || *bytes > INT_MAX)
         return lz4_damaged;
-    const size_t count = little_endian(from);
+    const size_t count = little_endian(from, HEADER);
     if (count > capacity || count > INT_MAX ||
         LZ4_decompress_safe((const char *)from + HEADER, (char *)to, (int)*bytes - HEADER,
                             (int)count) != (int)count)
@@ -299,7 +294,7 @@ static bool fletcher32_matches(const uint8_t *data, size_t bytes)
 {
     if (bytes < 4)
         return false;
-    const uint32_t stored = little_endian(data + bytes - 4);
+    const uint32_t stored = (uint32_t)little_endian(data + bytes - 4, 4);
     const uint32_t sum = fletcher32(data, bytes - 4);
     /* HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines. */
     return stored == sum || stored == ((sum & 0x00ff00ff) << 8 | (sum >> 8 & 0x00ff00ff));
@@ -307,7 +302,7 @@ static bool fletcher32_matches(const uint8_t *data, size_t bytes)
 
 static bool crc32c_matches(const uint8_t *data, size_t bytes)
 {
-    return bytes >= 4 && crc32c_update(0, data, bytes - 4) == little_endian(data + bytes - 4);
+    return bytes >= 4 && crc32c_update(0, data, bytes - 4) == little_endian(data + bytes - 4, 4);
 }
 
 const char *filter_undo(struct filter_state *state, int64_t filter, size_t element_bytes,

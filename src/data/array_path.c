@@ -4,12 +4,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/allocate.h"
 #include "core/file.h"
 #include "core/text.h"
 
@@ -98,17 +98,11 @@ void array_path_close(struct array_path *self)
 
 /* ---- arrays ---- */
 
-/* Write "FOLDER/NAME" and an ending. Return false if it is too long. */
-static bool member_path(const struct array_path *self, const char *name, const char *ending,
-                        char path[PATH_MAX])
+/* True if NAME exists in the folder, with an ending. */
+static bool has_member(const struct array_path *self, const char *name, const char *ending)
 {
-    return snprintf(path, PATH_MAX, "%s/%s%s", self->path, name, ending) < PATH_MAX;
-}
-
-/* True if NAME.npy exists in the folder. */
-static bool has_npy(const struct array_path *self, const char *name, char path[PATH_MAX])
-{
-    return member_path(self, name, npy, path) && access(path, F_OK) == 0;
+    OWNED char *path = allocate_text("%s/%s%s", self->path, name, ending);
+    return access(path, F_OK) == 0;
 }
 
 /* True if a .npy file is NAME.npy or NAME. */
@@ -122,20 +116,25 @@ static bool is_npy_of(const char *path, const char *name)
 
 bool array_path_has(const struct array_path *self, const char *name)
 {
-    char path[PATH_MAX];
     struct hdf5_object object;
     if (self->is_npy)
         return is_npy_of(self->path, name);
     if (!self->is_folder)
         return hdf5_object_find(self->reader, name, &object);
-    return has_npy(self, name, path) ||
-           (member_path(self, name, "", path) && access(path, F_OK) == 0);
+    return has_member(self, name, npy) || has_member(self, name, "");
+}
+
+bool array_path_sibling(const struct array_path *self, const char *array, const char *name,
+                        char path[HDF5_NAME])
+{
+    const int group = (int)(text_base_name(array) - array);
+    return snprintf(path, HDF5_NAME, "%.*s%s", group, array, name) < HDF5_NAME &&
+           array_path_has(self, path);
 }
 
 bool array_path_array(const struct array_path *self, const char *name, struct array *array,
                       struct error *error)
 {
-    char path[PATH_MAX];
     if (self->is_npy)
         return array_npy_open(self->path, name, array, error) &&
                (is_npy_of(self->path, name) ||
@@ -145,7 +144,8 @@ bool array_path_array(const struct array_path *self, const char *name, struct ar
                           name, self->path));
     if (!self->is_folder)
         return array_hdf5_open(self, name, array, error);
-    if (has_npy(self, name, path)) {
+    if (has_member(self, name, npy)) {
+        OWNED char *path = allocate_text("%s/%s%s", self->path, name, npy);
         const bool good = array_npy_open(path, name, array, error);
         array->path = self->path;
         return good;
@@ -158,8 +158,7 @@ bool array_path_array(const struct array_path *self, const char *name, struct ar
 /* Add the name of a .npy file without its ending. */
 static void npy_add(struct listing *names, const char *path)
 {
-    char name[PATH_MAX];
-    snprintf(name, sizeof name, "%s", text_base_name(path));
+    OWNED char *name = allocate_copy(text_base_name(path));
     if (is_npy_name(name))
         name[strlen(name) - strlen(npy)] = '\0';
     listing_add(names, name);
@@ -176,23 +175,21 @@ static bool npy_folder_list(const char *folder, struct listing *names, struct er
 }
 
 /* Add the arrays of a Zarr group, whose name is "" or ends with a slash. */
-static bool group_list(const struct array_path *self, const char *group, int depth,
-                       struct listing *names, struct error *error)
+static bool group_list(const char *store, const char *group, int depth, struct listing *names,
+                       struct error *error)
 {
     enum { DEEPEST = 32 };
-    char path[PATH_MAX], name[PATH_MAX];
+    OWNED char *folder = allocate_text("%s/%s", store, group);
     struct listing folders = {0};
-    bool good =
-        !member_path(self, group, "", path) || listing_read(path, &folders, NULL, NULL, error);
-    for (size_t n = 0; good && n < folders.count; n++) {
-        const int length = snprintf(name, sizeof name, "%s%s", group, folders.names[n]);
-        if (length + 1 >= (int)sizeof name || !member_path(self, name, "", path) ||
-            depth == DEEPEST)
-            continue;
+    bool good = listing_read(folder, &folders, NULL, NULL, error);
+    for (size_t n = 0; good && depth < DEEPEST && n < folders.count; n++) {
+        OWNED char *name = allocate_text("%s%s", group, folders.names[n]);
+        OWNED char *path = allocate_text("%s/%s", store, name);
+        OWNED char *below = allocate_text("%s/", name);
         if (array_zarr_is_array(path))
             listing_add(names, name);
         else if (array_zarr_is_store(path))
-            good = group_list(self, strcat(name, "/"), depth + 1, names, error);
+            good = group_list(store, below, depth + 1, names, error);
     }
     listing_free(&folders);
     return good;
@@ -208,7 +205,7 @@ bool array_path_list(const struct array_path *self, struct listing *names, struc
     } else if (self->is_folder && array_zarr_is_array(self->path)) {
         listing_add(names, "");
     } else if (self->is_folder) {
-        return array_zarr_is_store(self->path) ? group_list(self, "", 0, names, error)
+        return array_zarr_is_store(self->path) ? group_list(self->path, "", 0, names, error)
                                                : npy_folder_list(self->path, names, error);
     } else {
         json_object_foreach(self->reader->objects, name, description)
@@ -224,12 +221,10 @@ bool array_path_list(const struct array_path *self, struct listing *names, struc
 
 json_t *array_attributes(const struct array_path *source, const char *array)
 {
-    char folder[PATH_MAX];
+    OWNED char *folder = allocate_text("%s/%s", source->path, array);
     if (source->file != NULL)
         return json_incref((json_t *)hdf5_attributes(source->reader, array));
-    return source->is_folder && member_path(source, array, "", folder)
-               ? array_zarr_attributes(folder)
-               : NULL;
+    return source->is_folder ? array_zarr_attributes(folder) : NULL;
 }
 
 bool array_attribute_describes(const char *name)

@@ -40,6 +40,10 @@ MUST_CHECK bool array_path_list(const struct array_path *self, struct listing *n
 /* True if it has an array, or another object, of this name. */
 bool array_path_has(const struct array_path *self, const char *name);
 
+/* Write the path of the object `name` in the group of an array. Return false if there is none. */
+bool array_path_sibling(const struct array_path *self, const char *array, const char *name,
+                        char path[HDF5_NAME]);
+
 /* Open one of its arrays, with the conventions of NetCDF (array_rule_set). Open those of an HDF5
  * file before the reader opens another file. After a failure, what is known of the array is set.
  * Call array_close in any case. */

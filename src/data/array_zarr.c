@@ -2,7 +2,6 @@
 /* The index of Zarr stores of versions 2 and 3 in folders: describes their arrays. */
 #include <errno.h>
 #include <jansson.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,20 +52,17 @@ static char *constants_quote(const char *text)
 /* Read a JSON object from a file. Return NULL if the file does not exist, or after an error. */
 static json_t *object_load(const char *folder, const char *name, struct error *error)
 {
-    char path[PATH_MAX + 16];
+    OWNED char *path = allocate_text("%s/%s", folder, name);
     json_error_t reason;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    char *text = text_file_read(path, NULL);
+    OWNED char *text = text_file_read(path, NULL);
     if (text == NULL) {
         if (errno != ENOENT && errno != ENOTDIR)
             durable_unreadable(error, ERROR_DATA, path, errno);
         return NULL;
     }
-    char *quoted = constants_quote(text);
+    OWNED char *quoted = constants_quote(text);
     /* Decode integers as reals: jansson's integers cannot hold large uint64. */
     json_t *object = json_loads(quoted, JSON_DECODE_INT_AS_REAL, &reason);
-    free(quoted);
-    free(text);
     if (object == NULL || !json_is_object(object)) {
         error_set(error, ERROR_DATA, "%s is damaged: %s; copy it again", path,
                   object == NULL ? reason.text : "it is not a JSON object");
@@ -101,6 +97,14 @@ static bool integers_read(const json_t *list, int count, int64_t *values)
 static bool damaged(const struct array *array, const char *key, struct error *error)
 {
     return array_refuse(array, error, "its metadata have no valid %s: copy them again", key);
+}
+
+static bool type_refuse(const struct array *array, const char *type, struct error *error)
+{
+    return array_refuse(array, error,
+                        "its type '%s' is not an integer or a floating-point number of 1, 2, 4 or "
+                        "8 bytes",
+                        type);
 }
 
 static bool shape_set(struct array *array, const json_t *shape, const json_t *chunk,
@@ -194,10 +198,7 @@ static bool version2_read(struct array *array, const json_t *object, struct erro
     const char *separator = text_of(object, "dimension_separator");
     size_t n;
     if (!array_type_set(array, text_of(object, "dtype")))
-        return array_refuse(array, error,
-                            "its type '%s' is not an integer or a floating-point "
-                            "number of 1, 2, 4 or 8 bytes",
-                            text_of(object, "dtype"));
+        return type_refuse(array, text_of(object, "dtype"), error);
     if (strcmp(text_of(object, "order"), "C") != 0)
         return array_refuse(array, error,
                             "its chunks are in Fortran order: write it with "
@@ -237,11 +238,7 @@ static bool type_set(struct array *array, const char *type, bool big, struct err
         snprintf(text, sizeof text, "|b1");
     else if (known && letters >= 3 && bits % 8 == 0)
         snprintf(text, sizeof text, "%c%c%ld", big ? '>' : '<', type[0], bits / 8 % 100);
-    return array_type_set(array, text) ||
-           array_refuse(array, error,
-                        "its type '%s' is not an integer or a floating-point number "
-                        "of 1, 2, 4 or 8 bytes",
-                        type);
+    return array_type_set(array, text) || type_refuse(array, type, error);
 }
 
 static bool keys_read(struct array *array, const json_t *object, struct error *error)
@@ -341,8 +338,7 @@ static bool version3_read(struct array *array, const json_t *object, struct erro
 
 static bool has_file(const char *folder, const char *name)
 {
-    char path[PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    OWNED char *path = allocate_text("%s/%s", folder, name);
     return access(path, F_OK) == 0;
 }
 
@@ -419,13 +415,9 @@ static bool metadata_read(struct array *array, struct error *error)
 
 bool array_zarr_open(const char *path, const char *name, struct array *array, struct error *error)
 {
-    char folder[PATH_MAX];
     array_begin(array, path, name, NULL, NULL);
-    const int length = snprintf(folder, sizeof folder, "%s/%s", path, name);
-    array->files.folder = allocate_copy(folder);
+    array->files.folder = allocate_text("%s/%s", path, name);
     array->is_chunked = true;
-    if (length >= (int)sizeof folder)
-        return array_refuse(array, error, "the path is too long");
     return metadata_read(array, error) && array_open(array, error) &&
            (array->chunk_count > 0 ||
             array_refuse(array, error, "none of its chunk files exists: copy the store again"));

@@ -11,7 +11,7 @@
 #include "core/allocate.h"
 #include "core/base.h"
 #include "core/log.h"
-#include "data/array_cache.h"
+#include "data/array_decode.h"
 #include "data/arrays.h"
 #include "data/listing.h"
 #include "data/sampler.h"
@@ -77,66 +77,51 @@ static bool targets_read(struct dataset *dataset, struct error *error)
 
 /* ---- chunks ---- */
 
-/* Return the bytes of decoded chunks that samples or the tiles of a field share; 0 for numbers,
- * which are read when the file is opened. */
+/* Return the bytes of the decoded chunks that a sample shares with other samples, or, if tiled, its
+ * tiles share; 0 for numbers, which are read when the file is opened. */
 static int64_t shared_bytes(const struct array *array, bool tiled)
 {
-    return array->dimensions > 2 ? array_shared_bytes(array, tiled) : 0;
+    int64_t bytes = array->chunk_bytes;
+    for (int d = 1; d < array->dimensions; d++)
+        bytes *= array->grid[d];
+    const bool is_shared = array->filter_count > 0 && (tiled || array->chunk[0] > 1);
+    return array->dimensions > 2 && is_shared ? bytes : 0;
 }
 
-/* Set the size of a file's chunks. Return the bytes that all of them have after decoding. */
-static int64_t chunks_count(struct arrays_file *file, int64_t first_chunk, bool tiled)
-{
-    int64_t bytes = 0;
-    file->chunk = 1;
-    for (int v = 0; v < file->opened; v++) {
-        const struct array *array = &file->array[v];
-        const int64_t shared = shared_bytes(array, tiled);
-        if (shared > 0)
-            file->chunk = larger(file->chunk, smaller(array->chunk[0], array->extent[0]));
-        bytes += shared * array->grid[0];
-    }
-    file->first_chunk = first_chunk;
-    return bytes;
-}
-
-/* Return the bytes of decoded chunks to keep: those of the last sample of each thread. With
- * data.shuffle=chunks it is one and a half windows, since ranks share a window, and the next one
- * begins before it ends. */
-static int64_t chunks_kept(const struct arrays_file *file, int64_t workers, bool by_chunks,
-                           bool tiled)
-{
-    enum { CHUNKS = SHUFFLE_WINDOW + SHUFFLE_WINDOW / 2 };
-    const int64_t most = (int64_t)1 << 28;
-    int64_t kept = 0;
-    for (int v = 0; v < file->opened; v++) {
-        const struct array *array = &file->array[v];
-        const int64_t shared = shared_bytes(array, tiled);
-        if (by_chunks)
-            kept += CHUNKS * round_up_division(file->chunk, array->chunk[0]) * shared;
-        else if (shared > 0)
-            kept += (workers + 1) * larger(smaller(shared, most), array->chunk_bytes);
-    }
-    return kept;
-}
-
-/* Let all files share one cache of decoded chunks. */
+/* Let all files share one cache of decoded chunks. It keeps those of the last sample of each
+ * thread. With data.shuffle=chunks it keeps one and a half windows, since ranks share a window, and
+ * the next one begins before it ends. */
 static void chunks_share(struct dataset *dataset, const struct options *options, bool by_chunks,
                          bool tiled)
 {
+    enum { CHUNKS = SHUFFLE_WINDOW + SHUFFLE_WINDOW / 2 };
+    const int64_t most = (int64_t)1 << 28, threads = options->data.workers + 1;
     struct arrays *self = dataset->self;
     int64_t total = 0, chunks = 0, largest = 1;
     dataset->chunks = array_cache_new();
     for (int64_t i = 0; i < self->file_count; i++) {
         struct arrays_file *file = &self->file[i];
-        for (int v = 0; v < file->opened; v++)
-            array_use_cache(&file->array[v], dataset->chunks,
-                            &file->array[arrays_first_of(file, v)]);
-        total += chunks_count(file, chunks, tiled);
+        int64_t kept = 0;
+        file->first_chunk = chunks;
+        file->chunk = 1;
+        for (int v = 0; v < file->opened; v++) {
+            struct array *array = &file->array[v];
+            array_use_cache(array, dataset->chunks, &file->array[arrays_first_of(file, v)]);
+            if (shared_bytes(array, tiled) > 0)
+                file->chunk = larger(file->chunk, smaller(array->chunk[0], array->extent[0]));
+        }
+        for (int v = 0; v < file->opened; v++) {
+            const struct array *array = &file->array[v];
+            const int64_t shared = shared_bytes(array, tiled);
+            total += shared * array->grid[0];
+            if (by_chunks)
+                kept += CHUNKS * round_up_division(file->chunk, array->chunk[0]) * shared;
+            else if (shared > 0)
+                kept += threads * larger(smaller(shared, most), array->chunk_bytes);
+        }
         chunks += round_up_division(file->array[0].extent[0], file->chunk);
         largest = larger(largest, file->chunk);
-        dataset->kept_bytes =
-            larger(dataset->kept_bytes, chunks_kept(file, options->data.workers, by_chunks, tiled));
+        dataset->kept_bytes = larger(dataset->kept_bytes, kept);
     }
     dataset->kept_bytes = smaller(dataset->kept_bytes, total);
     array_cache_limit(dataset->chunks, dataset->kept_bytes);
@@ -177,8 +162,8 @@ static bool arrays_open(const struct options *options, enum data_split split,
     for (int64_t i = 0; i < compared; i++)
         dataset->seen =
             listing_sum_size(dataset->seen, self->file[i * self->file_count / compared].path);
-    variables_list_wide(self->variable, self->x_count, dataset->channel_is_wide);
-    variables_list_wide(self->y, self->y_count, dataset->target_is_wide);
+    variables_list_wide(self, 0, self->x_count, dataset->channel_is_wide);
+    variables_list_wide(self, self->x_count, self->array_count, dataset->target_is_wide);
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
     if (!arrays_targets_use(dataset, options, training, error))
         return false;
@@ -287,8 +272,8 @@ static bool arrays_use_origins(struct dataset *dataset, struct error *error)
 {
     const struct arrays *self = dataset->self;
     bool is_wide = false;
-    for (int v = 0; v < self->y_count; v++)
-        is_wide = is_wide || self->y[v].is_wide;
+    for (int64_t t = 0; t < dataset->target.count && t < IMAGE_CHANNELS; t++)
+        is_wide |= dataset->target_is_wide[t];
     return self->target == NULL || !is_wide || targets_read(dataset, error);
 }
 
@@ -347,7 +332,7 @@ bool arrays_check_grid(struct dataset *dataset, const char *text, const char *pa
         return true;
     grid_parse(text, path, &trained);
     bool good = grid_compare(&trained, dataset->grid, error);
-    if (good && trained.step.ruler != RULER_NONE && arrays_samples_at_ends(&self->series) == 0) {
+    if (good && trained.step.ruler != RULER_NONE && file_series_ends(&self->series) == 0) {
         self->series.step = trained.step;
         good = file_series_pair(&self->series, false, error) &&
                (self->target == NULL || targets_read(dataset, error));

@@ -22,7 +22,6 @@ struct variable {
     int dimensions;
     bool channels_last;
     enum value_transform transform;
-    bool is_wide;                    /* array_is_wide in a file, without a transform */
     int64_t channels, height, width; /* 1 x 1 pixel if there are fewer than 3 dimensions */
 };
 
@@ -105,8 +104,10 @@ MUST_CHECK bool variables_transform(struct arrays *self, const struct options *o
 void variables_list_transforms(const struct variable *variables, int count, int64_t total,
                                uint8_t transforms[IMAGE_CHANNELS]);
 
-/* Mark the channels of wide variables. */
-void variables_list_wide(const struct variable *variables, int count, bool is_wide[IMAGE_CHANNELS]);
+/* Mark the channels of the variables [first, end) that have no transform, and whose array is wide
+ * in a file (array_is_wide). */
+void variables_list_wide(const struct arrays *self, int first, int end,
+                         bool is_wide[IMAGE_CHANNELS]);
 
 /* Return the option that names a variable: "data.x". */
 const char *variable_option(const struct variable *variable);
@@ -149,9 +150,6 @@ void variable_channel_name(const struct variable *variable, int64_t channel, cha
  * one copy of large tables of chunks. */
 MUST_CHECK bool arrays_open_files(struct dataset *dataset, const struct options *options,
                                   enum data_split split, struct error *error);
-
-/* Return the number of samples at both ends of a series without times that are not records. */
-int64_t arrays_samples_at_ends(const struct file_series *series);
 
 /* Return the number of the first array of the same data set, which may be named twice: u@-1,u. */
 int arrays_first_of(const struct arrays_file *file, int number);

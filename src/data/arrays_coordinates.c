@@ -61,15 +61,13 @@ static bool other_latitude_find(const struct array_path *source, const char *x,
                                 char path[HDF5_NAME])
 {
     json_t *attributes = array_attributes(source, x);
-    const int group = (int)(text_base_name(x) - x);
     char names[HDF5_NAME], *rest = names, *name;
     bool found = false;
     snprintf(names, sizeof names, "lat latitude %s",
              array_attribute_text(attributes, "coordinates"));
     json_decref(attributes);
     while (!found && (name = strtok_r(rest, " ", &rest)) != NULL) {
-        if (snprintf(path, HDF5_NAME, "%.*s%s", group, x, name) >= HDF5_NAME ||
-            !array_path_has(source, path))
+        if (!array_path_sibling(source, x, name, path))
             continue;
         attributes = array_attributes(source, path);
         found = is_latitude(path, attributes);
@@ -130,29 +128,23 @@ static bool latitudes_find(const struct dataset *dataset, const struct dimension
     return good;
 }
 
-/* Return the weights of the rows. latitudes NULL: they are not known. */
-static float *weights_of(const struct dimension *latitudes, int64_t count)
+bool arrays_row_weights(const struct dataset *dataset, float **weights, struct error *error)
 {
     const double degree = 3.14159265358979323846 / 180;
+    const struct dimension *latitudes = NULL;
+    const int64_t count = dataset->height;
+    if (!latitudes_find(dataset, &latitudes, error))
+        return false;
     double sum = 0, *cosines = allocate((size_t)count, sizeof *cosines);
-    float *weights = allocate((size_t)count, sizeof *weights);
+    *weights = allocate((size_t)count, sizeof **weights);
     for (int64_t y = 0; y < count; y++) {
         cosines[y] = latitudes != NULL ? fmax(0, cos(latitudes->values[y] * degree))
                                        : sin(180 * degree * ((double)y + 0.5) / (double)count);
         sum += cosines[y];
     }
     for (int64_t y = 0; y < count; y++)
-        weights[y] = (float)(cosines[y] * (double)count / sum);
+        (*weights)[y] = (float)(cosines[y] * (double)count / sum);
     free(cosines);
-    return weights;
-}
-
-bool arrays_row_weights(const struct dataset *dataset, float **weights, struct error *error)
-{
-    const struct dimension *latitudes = NULL;
-    if (!latitudes_find(dataset, &latitudes, error))
-        return false;
-    *weights = weights_of(latitudes, dataset->height);
     if (latitudes != NULL)
         log_info("train.row_weight: %lld rows with the latitudes '%s' from %g to %g",
                  (long long)latitudes->count, latitudes->name, latitudes->values[0],

@@ -11,29 +11,18 @@
 #include "core/base.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "data/array_cache.h"
 #include "data/array_decode.h"
 #include "data/arrays.h"
 
 enum { FILES_EACH = 32 }; /* files that a rank describes, except the last one */
 
-int64_t arrays_samples_at_ends(const struct file_series *series)
-{
-    int64_t before = 0, after = 0;
-    for (int o = 0; o < series->offset_count; o++)
-        if (series->required[o]) {
-            before = larger(before, -series->offset[o]);
-            after = larger(after, series->offset[o]);
-        }
-    return before + after;
-}
-
-/* Set offsets and transforms. A data set of the first file whose name is "u@+6" has priority over
- * an offset. Samples of planes or numbers are predicted (allows_none) even if their targets are
- * after the end of the series. */
-static bool variables_resolve(struct arrays *self, const struct options *options,
+/* Set offsets, and decide if the files have data.y, which they need not have with allows_none. A
+ * data set of the first file whose name is "u@+6" has priority over an offset. Samples of planes or
+ * numbers are predicted (allows_none) even if their targets are after the end of the series. */
+static bool variables_resolve(struct dataset *dataset, const struct options *options,
                               const struct array_path *place, bool allows_none, struct error *error)
 {
+    struct arrays *self = dataset->self;
     const bool predicts_beyond =
         allows_none && (options->data.task == TASK_REGRESSION || options->model.head == HEAD_DENSE);
     for (int v = 0; v < self->x_count + self->y_count; v++) {
@@ -53,16 +42,21 @@ static bool variables_resolve(struct arrays *self, const struct options *options
     const bool by_time = options->data.val == VALIDATION_FRACTION &&
                          options->data.val_from == VAL_FROM_END && !allows_none;
     self->series.is_ordered = !self->series.counts && (self->series.joined || by_time ||
-                                                       arrays_samples_at_ends(&self->series) > 0);
-    return variables_transform(self, options, error);
+                                                       file_series_ends(&self->series) > 0);
+    for (int v = 0; allows_none && v < self->y_count; v++)
+        dataset->unlabelled |= !array_path_has(place, self->y[v].name);
+    self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
+    return true;
 }
 
-/* Set the shape of the records from the first file. */
+/* Set the shape of the records and the transforms from the first file. */
 static bool shape_set(struct dataset *dataset, const struct options *options,
                       const struct arrays_file *file, struct error *error)
 {
     struct arrays *self = dataset->self;
     struct target_shape *target = &dataset->target;
+    if (!variables_transform(self, options, error))
+        return false;
     for (int v = 0; v < self->array_count; v++)
         if (!grid_set_order(&self->grid, v, file->array[v].extent, options->data.order,
                             &self->variable[v].channels_last, error) ||
@@ -120,7 +114,7 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
         return true;
     struct dimension *samples = &grid->dimension[number];
     const char *calendar = array_attribute_text(samples->attributes, "calendar");
-    if (samples->kind != DIMENSION_TIME && !series->joined && arrays_samples_at_ends(series) == 0)
+    if (samples->kind != DIMENSION_TIME && !series->joined && file_series_ends(series) == 0)
         series->is_ordered = false; /* numbers that are no times do not decide about splits */
     if (!time_units_parse(samples->units, calendar, &times->units)) {
         times->units = (struct time_units){0};
@@ -165,13 +159,20 @@ static bool grid_read(struct dataset *dataset, const struct options *options,
     return good;
 }
 
-/* Open the arrays of a file, and check that their shapes match those of the first file. */
-static bool file_arrays(struct dataset *dataset, const struct options *options,
-                        struct arrays_file *file, struct error *error)
+/* Describe a file: open its arrays, and check that their shapes match those of the first file.
+ * allows_none: it need not have data.y. */
+static bool file_open(struct dataset *dataset, const struct options *options,
+                      struct hdf5_reader *reader, const char *path, bool allows_none,
+                      struct arrays_file *file, struct error *error)
 {
     struct arrays *self = dataset->self;
-    const int count = self->array_count;
-    for (; file->opened < count; file->opened++) {
+    *file = (struct arrays_file){.path = allocate_copy(path)};
+    file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
+    if (!array_path_open(&file->place, file->path, reader, error) ||
+        (file == self->file &&
+         !variables_resolve(dataset, options, &file->place, allows_none, error)))
+        return false;
+    for (; file->opened < self->array_count; file->opened++) {
         struct array *array = &file->array[file->opened];
         if (!array_path_array(&file->place, self->variable[file->opened].name, array, error)) {
             file->is_empty = array->is_empty && file->opened < self->x_count;
@@ -181,7 +182,8 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
     }
     if (!grid_read(dataset, options, file, error))
         return false;
-    for (int v = 0; v < count; v++) {
+    const int64_t samples = file->array[0].extent[0];
+    for (int v = 0; v < self->array_count; v++) {
         const struct variable *variable = &self->variable[v];
         if (!variable_agrees(variable, &file->array[v]))
             return error_set(error, ERROR_DATA,
@@ -189,49 +191,21 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
                              "the same shape",
                              file->path, variable_option(variable), variable->name,
                              self->file[0].path);
-        if (file->array[v].extent[0] != file->array[0].extent[0])
+        if (file->array[v].extent[0] != samples)
             return error_set(error, ERROR_DATA,
                              "%s: %s=%s has %lld samples, and data.x=%s has %lld: use data sets of "
                              "the same number of samples",
                              file->path, variable_option(variable), variable->name,
                              (long long)file->array[v].extent[0], self->variable[0].name,
-                             (long long)file->array[0].extent[0]);
+                             (long long)samples);
     }
-    const int64_t samples = file->array[0].extent[0];
-    return self->series.joined || samples >= arrays_samples_at_ends(&self->series) ||
-           error_set(error, ERROR_DATA,
-                     "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s; "
-                     "data.join=on makes the files one series",
-                     file->path, (long long)samples, options->data.x, options->data.y);
-}
-
-/* Decide if the files have data.y. allows_none: they need not have it. */
-static void labels_find(struct dataset *dataset, const struct arrays_file *first, bool allows_none)
-{
-    struct arrays *self = dataset->self;
-    for (int v = 0; allows_none && v < self->y_count; v++)
-        dataset->unlabelled |= !array_path_has(&first->place, self->y[v].name);
-    self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
-}
-
-/* Describe a file. allows_none: it need not have data.y. */
-static bool file_open(struct dataset *dataset, const struct options *options,
-                      struct hdf5_reader *reader, const char *path, bool allows_none,
-                      struct arrays_file *file, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    *file = (struct arrays_file){.path = allocate_copy(path)};
-    file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
-    if (!array_path_open(&file->place, file->path, reader, error))
-        return false;
-    if (file == self->file) {
-        if (!variables_resolve(self, options, &file->place, allows_none, error))
-            return false;
-        labels_find(dataset, file, allows_none);
-    }
-    return file_arrays(dataset, options, file, error) &&
-           (dataset->unlabelled || options->data.task == TASK_REGRESSION ||
-            arrays_class_names(dataset, file, error));
+    if (!self->series.joined && samples < file_series_ends(&self->series))
+        return error_set(error, ERROR_DATA,
+                         "%s: %lld samples are too few for the offsets (@) of data.x=%s and "
+                         "data.y=%s; data.join=on makes the files one series",
+                         file->path, (long long)samples, options->data.x, options->data.y);
+    return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
+           arrays_class_names(dataset, file, error);
 }
 
 void arrays_file_close(struct arrays_file *file)
@@ -301,8 +275,6 @@ static void array_take(struct array *array, bool is_own, struct arrays_file *fil
         array->path = file->path;
         array->files.folder = array->files.folder != NULL ? allocate_copy(path) : NULL;
         array->file = array->owns_file ? open_file_described(path) : file->place.file;
-        array->cache = array_cache_new();
-        array->original = NULL;
     }
     array->is_shared = true;
     array->chunks = part_take(at, array->chunk_count * (int64_t)sizeof *array->chunks);
@@ -325,10 +297,10 @@ static void file_take(struct arrays *self, const struct split_file *files,
         file->place = (struct array_path){.path = file->path};
         file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
         file->times.path = file->path;
+        if (times > 0)
+            file->times.time =
+                memcpy(allocate((size_t)times, sizeof *time), time, (size_t)times * sizeof *time);
     }
-    if (!is_own && times > 0)
-        file->times.time =
-            memcpy(allocate((size_t)times, sizeof *time), time, (size_t)times * sizeof *time);
     for (int v = 0; v < file->opened; v++) {
         const struct array *array = (const struct array *)(const void *)*at;
         if (!is_own && array->files.folder == NULL && !array->owns_file && file->place.file == NULL)
@@ -387,27 +359,6 @@ static bool first_open(struct dataset *dataset, const struct options *options,
 
 /* ---- splits ---- */
 
-/* Append a file that all ranks know. Update the properties of the series: units of time, types of
- * variables. */
-static void file_use(struct arrays *self, struct arrays_file *described)
-{
-    struct file_series *series = &self->series;
-    struct arrays_file *file = &self->file[self->file_count++];
-    if (file != described) {
-        *file = *described;
-        *described = (struct arrays_file){0};
-    }
-    if (file->times.time != NULL && series->name[0] == '\0') {
-        series->units = file->times.units;
-        snprintf(series->name, sizeof series->name, "%s", file->time_name);
-    }
-    for (int v = 0; v < file->opened; v++) {
-        struct variable *variable = &self->variable[v];
-        variable->is_wide |=
-            variable->transform == TRANSFORM_NONE && array_is_wide(&file->array[v]);
-    }
-}
-
 /* Describe the files of a split and append them to self->file. */
 static bool split_open(struct dataset *dataset, const struct options *options,
                        struct hdf5_reader *reader, enum data_split split, struct error *error)
@@ -429,11 +380,9 @@ static bool split_open(struct dataset *dataset, const struct options *options,
             error_clear(error);
             continue;
         }
-        if (!dataset_agree(dataset, error)) {
-            self->file_count = 1;
+        self->file_count = 1;
+        if (!dataset_agree(dataset, error))
             return false;
-        }
-        file_use(self, self->file);
     }
     struct arrays_file *described = self->file + self->file_count;
     count -= next;
@@ -453,7 +402,9 @@ static bool split_open(struct dataset *dataset, const struct options *options,
         good = descriptions_share(dataset, files, described, next, count, error);
     for (int64_t i = 0; i < count; i++)
         if (good && !described[i].is_empty) {
-            file_use(self, &described[i]);
+            const struct arrays_file file = described[i];
+            described[i] = (struct arrays_file){0};
+            self->file[self->file_count++] = file;
         } else {
             empty++;
             arrays_file_close(&described[i]);
@@ -530,7 +481,10 @@ static bool series_make(struct dataset *dataset, struct error *error)
     struct file_series *series = &self->series;
     int64_t timed = 0;
     for (int64_t f = 0; f < self->file_count; f++)
-        timed += self->file[f].times.time != NULL;
+        if (self->file[f].times.time != NULL && timed++ == 0) {
+            series->units = self->file[f].times.units;
+            snprintf(series->name, sizeof series->name, "%s", self->file[f].time_name);
+        }
     if (series->joined && timed == self->file_count && !series->counts)
         qsort(self->file, (size_t)self->file_count, sizeof *self->file, compare_times);
     for (int64_t f = 0; f < self->file_count; f++)
@@ -538,7 +492,7 @@ static bool series_make(struct dataset *dataset, struct error *error)
     if (!file_series_pair(series, !dataset->held_out, error))
         return false;
     dataset->count = series->records;
-    dataset->has_offsets = arrays_samples_at_ends(series) > 0;
+    dataset->has_offsets = file_series_ends(series) > 0;
     if (dataset->has_offsets && timed == 0 && !dataset->held_out)
         log_info("offsets (@) count samples: %s has no coordinate of its samples such as 'time'",
                  self->file[0].path);

@@ -38,8 +38,8 @@ static bool names_check(const char *path, const char *array, const struct listin
     return good;
 }
 
-static bool names_read(const struct array_path *source, const char *array, struct listing *names,
-                       struct error *error)
+/* Add the texts of the attribute class_names, unless it has other values or too many. */
+static void names_read(const struct array_path *source, const char *array, struct listing *names)
 {
     json_t *attributes = array_attributes(source, array);
     const json_t *list = json_object_get(attributes, "class_names"), *name;
@@ -56,21 +56,6 @@ static bool names_read(const struct array_path *source, const char *array, struc
         listing_add(names, json_string_value(name));
     }
     json_decref(attributes);
-    return names_check(source->path, array, names, error);
-}
-
-/* Compare the names of classes with those of the first file. */
-static bool class_names_compare(const struct dataset *dataset, const struct listing *names,
-                                const char *path, struct error *error)
-{
-    const struct arrays *self = dataset->self;
-    for (size_t c = 0; c < names->count; c++)
-        if ((int64_t)c >= dataset->classes || strcmp(dataset->class_name[c], names->names[c]) != 0)
-            return error_set(error, ERROR_DATA,
-                             "%s: class %zu is '%s' in the attribute class_names, but the first "
-                             "file %s has other names: make them the same",
-                             path, c, names->names[c], self->file[0].path);
-    return true;
 }
 
 bool arrays_class_names(struct dataset *dataset, const struct arrays_file *file,
@@ -78,14 +63,19 @@ bool arrays_class_names(struct dataset *dataset, const struct arrays_file *file,
 {
     const struct arrays *self = dataset->self;
     struct listing names = {0};
-    bool good = names_read(&file->place, self->y[0].name, &names, error);
-    if (good && file != self->file) {
-        good = class_names_compare(dataset, &names, file->path, error);
-    } else if (good && names.count > 0) {
+    names_read(&file->place, self->y[0].name, &names);
+    bool good = file != self->file || names_check(file->path, self->y[0].name, &names, error);
+    if (good && file == self->file && names.count > 0) {
         dataset->classes = (int64_t)names.count;
         dataset->class_name = names.names;
         names = (struct listing){0};
     }
+    for (size_t c = 0; good && c < names.count; c++)
+        if ((int64_t)c >= dataset->classes || strcmp(dataset->class_name[c], names.names[c]) != 0)
+            good = error_set(error, ERROR_DATA,
+                             "%s: class %zu is '%s' in the attribute class_names, but the first "
+                             "file %s has other names: make them the same",
+                             file->path, c, names.names[c], self->file[0].path);
     listing_free(&names);
     return good;
 }
@@ -240,13 +230,18 @@ static void outputs_name(struct dataset *dataset)
         }
 }
 
-static void checksum_set(struct dataset *dataset)
+bool arrays_targets_use(struct dataset *dataset, const struct options *options, bool training,
+                        struct error *error)
 {
-    const struct arrays *self = dataset->self;
-    const struct file_series *series = &self->series;
+    struct arrays *self = dataset->self;
     const int64_t outputs = dataset->target.count;
+    const bool is_regression = options->data.task == TASK_REGRESSION;
+    const struct file_series *series = &self->series;
+    const char *y = self->y[0].name;
     const int64_t shape[] = {dataset->count, dataset->channels,      dataset->height,
                              dataset->width, dataset->target.height, outputs};
+    if (training && !shapes_check(self, options->model.classes, error))
+        return false;
     dataset->sum = crc32c_update(0, shape, sizeof shape);
     if (self->target != NULL)
         dataset->sum = crc32c_update(dataset->sum, self->target,
@@ -255,18 +250,6 @@ static void checksum_set(struct dataset *dataset)
         dataset->sum =
             crc32c_update(dataset->sum, series->sample,
                           (size_t)(dataset->count * series->offset_count) * sizeof *series->sample);
-}
-
-bool arrays_targets_use(struct dataset *dataset, const struct options *options, bool training,
-                        struct error *error)
-{
-    struct arrays *self = dataset->self;
-    const int64_t outputs = dataset->target.count;
-    const bool is_regression = options->data.task == TASK_REGRESSION;
-    const char *y = self->y[0].name;
-    if (training && !shapes_check(self, options->model.classes, error))
-        return false;
-    checksum_set(dataset);
     if (dataset->unlabelled)
         return true;
     if (!is_regression && !self->has_planes && outputs == 1)

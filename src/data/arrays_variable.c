@@ -74,38 +74,6 @@ bool variables_parse(struct arrays *self, const struct options *options, struct 
     return true;
 }
 
-/* Set the transform of an item such as "log1p:u". */
-static bool transform_parse(struct arrays *self, const char *item, bool y_is_class,
-                            struct error *error)
-{
-    const char *colon = strchr(item, ':');
-    const enum value_transform transform =
-        value_transform_find(item, colon != NULL ? (size_t)(colon - item) : 0);
-    bool found = false;
-    if (transform == TRANSFORM_NONE)
-        return error_set(error, ERROR_USAGE,
-                         "data.transform=%s must be log1p:NAME, log10:NAME or sqrt:NAME", item);
-    const char *name = name_begin(colon + 1);
-    for (int v = 0; v < self->x_count + self->y_count; v++) {
-        struct variable *variable = &self->variable[v];
-        if (strcmp(variable->name, name) != 0)
-            continue;
-        if (variable->transform != TRANSFORM_NONE)
-            return error_set(error, ERROR_USAGE,
-                             "data.transform=%s is the second transform of %s: name one", item,
-                             name);
-        if (variable->is_target && y_is_class)
-            return error_set(error, ERROR_USAGE,
-                             "data.transform=%s: data.y has classes: set data.task=regression",
-                             item);
-        variable->transform = transform;
-        found = true;
-    }
-    return found ||
-           error_set(error, ERROR_USAGE,
-                     "data.transform=%s: the name is neither in data.x nor in data.y", item);
-}
-
 bool variables_transform(struct arrays *self, const struct options *options, struct error *error)
 {
     char text[OPTION_TEXT];
@@ -113,8 +81,27 @@ bool variables_transform(struct arrays *self, const struct options *options, str
     for (const char *item = text_next_item(options->data.transform, &length); item != NULL;
          item = text_next_item(item + length, &length)) {
         snprintf(text, sizeof text, "%.*s", (int)length, item);
-        if (!transform_parse(self, text, options->data.task != TASK_REGRESSION, error))
-            return false;
+        const char *colon = strchr(text, ':');
+        const enum value_transform transform =
+            value_transform_find(text, colon != NULL ? (size_t)(colon - text) : 0);
+        const char *fault = transform == TRANSFORM_NONE
+                                ? "it must be log1p:NAME, log10:NAME or sqrt:NAME"
+                                : "the name is neither in data.x nor in data.y";
+        for (int v = 0; transform != TRANSFORM_NONE && v < self->x_count + self->y_count; v++) {
+            struct variable *variable = &self->variable[v];
+            if (strcmp(variable->name, name_begin(colon + 1)) != 0)
+                continue;
+            fault = variable->transform != TRANSFORM_NONE
+                        ? "the name has another transform: name one"
+                    : variable->is_target && options->data.task != TASK_REGRESSION
+                        ? "data.y has classes: set data.task=regression"
+                        : NULL;
+            if (fault != NULL)
+                break;
+            variable->transform = transform;
+        }
+        if (fault != NULL)
+            return error_set(error, ERROR_USAGE, "data.transform=%s: %s", text, fault);
     }
     return true;
 }
@@ -176,17 +163,15 @@ struct array_box variable_window(const struct variable *variable, int64_t sample
                                  int64_t left, int64_t height, int64_t width)
 {
     const int64_t channels = variable->channels, plane = height * width;
+    const int64_t begins[] = {0, top, left}, counts[] = {channels, height, width};
+    const int64_t strides[] = {channels > 1 ? plane : 1, width, 1};
     struct array_box box = {.begin = {sample}, .count = {1}, .stride = {channels * plane}};
-    const int64_t planes[] = {channels, height, width}, rows[] = {height, width, channels};
-    const int64_t plane_begins[] = {0, top, left}, row_begins[] = {top, left, 0};
-    const int64_t plane_strides[] = {plane, width, 1};
-    const int64_t row_strides[] = {width, 1, channels > 1 ? plane : 1};
-    const int skipped = variable->dimensions == 3 ? 1 : 0; /* [N, H, W] has no channels */
     for (int d = 1; d < variable->dimensions; d++) {
-        box.begin[d] = variable->channels_last ? row_begins[d - 1] : plane_begins[d - 1 + skipped];
-        box.count[d] = variable->channels_last ? rows[d - 1] : planes[d - 1 + skipped];
-        box.stride[d] =
-            variable->channels_last ? row_strides[d - 1] : plane_strides[d - 1 + skipped];
+        const bool rows_first = variable->channels_last || variable->dimensions == 3;
+        const int part = rows_first ? d % 3 : d - 1; /* channels, rows, columns */
+        box.begin[d] = begins[part];
+        box.count[d] = counts[part];
+        box.stride[d] = strides[part];
     }
     return box;
 }
@@ -220,12 +205,18 @@ bool variable_read(const struct variable *variable, struct array *array,
     return good;
 }
 
-void variables_list_wide(const struct variable *variables, int count, bool is_wide[IMAGE_CHANNELS])
+void variables_list_wide(const struct arrays *self, int first, int end,
+                         bool is_wide[IMAGE_CHANNELS])
 {
     int64_t channel = 0;
-    for (int v = 0; v < count; v++)
-        for (int64_t c = 0; c < variables[v].channels && channel < IMAGE_CHANNELS; c++)
-            is_wide[channel++] = variables[v].is_wide;
+    for (int v = first; v < end; v++) {
+        const struct variable *variable = &self->variable[v];
+        bool wide = false;
+        for (int64_t f = 0; variable->transform == TRANSFORM_NONE && f < self->file_count; f++)
+            wide |= v < self->file[f].opened && array_is_wide(&self->file[f].array[v]);
+        for (int64_t c = 0; c < variable->channels && channel < IMAGE_CHANNELS; c++)
+            is_wide[channel++] = wide;
+    }
 }
 
 void variable_write(const struct variable *variable, char text[VARIABLE_TEXT])

@@ -23,6 +23,17 @@ bool file_series_use(struct file_series *series, int64_t offset, bool required)
     return true;
 }
 
+int64_t file_series_ends(const struct file_series *series)
+{
+    int64_t before = 0, after = 0;
+    for (int o = 0; o < series->offset_count; o++)
+        if (series->required[o]) {
+            before = larger(before, -series->offset[o]);
+            after = larger(after, series->offset[o]);
+        }
+    return before + after;
+}
+
 void file_series_add(struct file_series *series, const struct series_file *file)
 {
     series->file =
@@ -214,18 +225,25 @@ static bool step_refuse(const struct file_series *series, struct distances *all,
 
 /* ---- the order ---- */
 
-/* Check that all files of a joined series count time in the same way. */
-static bool units_check(const struct file_series *series, struct error *error)
+/* Check that all files count time in the same way. Leave the times out if they are not used. */
+static bool units_check(struct file_series *series, struct error *error)
 {
-    const struct time_units *first = &series->file[0].units;
-    for (int64_t f = 1; f < series->count; f++) {
-        if (!time_units_comparable(first, &series->file[f].units))
-            return error_set(
-                error, ERROR_DATA,
-                "%s: the units or the calendar of '%s' cannot be compared with those in "
-                "%s: write the same in all files",
-                series->file[f].path, series->name, series->file[0].path);
-    }
+    const struct series_file *file = series->file;
+    int64_t f = 1;
+    while (f < series->count && time_units_comparable(&file[0].units, &file[f].units))
+        f++;
+    if (f >= series->count)
+        return true;
+    error_set(error, ERROR_DATA,
+              "%s: the units or the calendar of '%s' cannot be compared with those in %s: write "
+              "the same in all files",
+              file[f].path, series->name, file[0].path);
+    if (series->is_ordered)
+        return false;
+    log_warn("times are ignored, predictions have none: %s", error->text);
+    error_clear(error);
+    for (f = 0; f < series->count; f++)
+        series->file[f].time = NULL;
     return true;
 }
 
@@ -341,25 +359,10 @@ static void records_find(struct file_series *series, const struct distances *tim
         left_out_log(series, &left_out);
 }
 
-/* Check the times if they are used; leave them out if they are not and cannot be compared. */
-static bool times_check(struct file_series *series, bool has_times, struct error *error)
-{
-    struct error reason = {0};
-    if (!has_times || units_check(series, &reason))
-        return true;
-    if (series->is_ordered)
-        return error_set(error, ERROR_DATA, "%s", reason.text);
-    log_warn("times are ignored, predictions have none: %s", reason.text);
-    error_clear(&reason);
-    for (int64_t f = 0; f < series->count; f++)
-        series->file[f].time = NULL;
-    return true;
-}
-
 bool file_series_pair(struct file_series *series, bool logs, struct error *error)
 {
     struct distances times = {.size = 1}; /* without times, places are numbers of samples */
-    bool has_offsets = false, needs_step = false;
+    bool has_offsets = false;
     int64_t timed = 0;
     series->samples = series->records = 0;
     for (int64_t f = 0; f < series->count; f++) {
@@ -367,10 +370,8 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
         series->samples += series->file[f].samples;
         timed += series->file[f].time != NULL;
     }
-    for (int o = 0; o < series->offset_count; o++) {
+    for (int o = 0; o < series->offset_count; o++)
         has_offsets |= series->offset[o] != 0;
-        needs_step |= series->offset[o] != 0 && series->required[o];
-    }
     const bool has_times = timed > 0 && timed == series->count, used = has_times && !series->counts;
     if (series->samples >= SERIES_NONE)
         return error_set(error, ERROR_DATA, "%lld samples are more than the limit of 2^32",
@@ -385,13 +386,14 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
     times.distance = allocate((size_t)series->samples, sizeof *times.distance);
     for (int64_t n = 0; n < series->samples; n++)
         times.place[n] = (double)n;
-    bool good = times_check(series, has_times, error) &&
+    bool good = (!has_times || units_check(series, error)) &&
                 (!used || !(series->joined || has_offsets) || order_check(series, error));
     if (good && used && has_offsets && series->step.ruler != RULER_NONE) {
         distances_measure(series, series->step.ruler, &times);
         times.size = series->step.size;
     } else if (good && used && has_offsets) {
-        good = step_find(series, &times) || !needs_step || step_refuse(series, &times, error);
+        good = step_find(series, &times) || file_series_ends(series) == 0 ||
+               step_refuse(series, &times, error);
         if (series->step.ruler == RULER_NONE)
             times.size = (double)NAN;
     }

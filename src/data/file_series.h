@@ -59,6 +59,9 @@ struct file_series {
 /* Add an offset unless it is known. Return false if there are too many. */
 bool file_series_use(struct file_series *series, int64_t offset, bool required);
 
+/* Return the number of samples at both ends of a series without times that are not records. */
+int64_t file_series_ends(const struct file_series *series);
+
 /* Add the next file. Its path and times must stay valid. */
 void file_series_add(struct file_series *series, const struct series_file *file);
 

@@ -2,7 +2,6 @@
 #include "data/grid.h"
 
 #include <jansson.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,50 +67,32 @@ static enum dimension_kind kind_of(const struct dimension *dimension)
 
 /* ---- reading ---- */
 
-/* Write the path of the coordinate of each dimension, or "", and its name. */
-static void hdf5_dimensions_find(const struct array_path *source, const char *name,
-                                 char path[][HDF5_NAME], char names[][ARRAY_NAME])
+/* Write the name of each dimension of an array and the path of its coordinate, or "". HDF5 has
+ * dimension scales; in Zarr, a coordinate is an array with the name of the dimension. */
+static void dimensions_find(const struct array_path *source, const char *name,
+                            const json_t *attributes, char path[][HDF5_NAME],
+                            char names[][ARRAY_NAME])
 {
-    json_t *attributes = array_attributes(source, name);
-    const json_t *list = json_object_get(attributes, HDF5_SCALES);
+    const bool is_hdf5 = source->file != NULL;
+    const json_t *list = json_object_get(attributes, is_hdf5 ? HDF5_SCALES : ZARR_DIMENSIONS);
     for (size_t d = 0; d < ARRAY_DIMENSIONS; d++) {
         const char *text = json_string_value(json_is_array(list) ? json_array_get(list, d)
                                              : d == 0            ? list
                                                                  : NULL);
         if (text == NULL)
             continue;
-        json_t *scale = array_attributes(source, text);
-        const bool is_name_only = strncmp(array_attribute_text(scale, "NAME"), HDF5_DIMENSION_ONLY,
-                                          strlen(HDF5_DIMENSION_ONLY)) == 0;
-        snprintf(names[d], ARRAY_NAME, "%s", text_base_name(text));
-        snprintf(path[d], HDF5_NAME, "%s", is_name_only ? "" : text);
-        json_decref(scale);
-    }
-    json_decref(attributes);
-}
-
-/* A coordinate has the name of the dimension and is in the group of the images. */
-static void zarr_dimensions_find(const struct array_path *source, const char *name,
-                                 char path[][HDF5_NAME], char names[][ARRAY_NAME])
-{
-    char folder[PATH_MAX];
-    const json_t *dimension;
-    size_t d;
-    const int group = (int)(text_base_name(name) - name);
-    if (snprintf(folder, sizeof folder, "%s/%s", source->path, name) >= (int)sizeof folder)
-        return;
-    json_t *attributes = array_zarr_attributes(folder);
-    json_array_foreach(json_object_get(attributes, ZARR_DIMENSIONS), d, dimension)
-    {
-        const char *text = json_string_value(dimension);
-        if (d >= ARRAY_DIMENSIONS || text == NULL)
-            continue;
-        snprintf(names[d], ARRAY_NAME, "%s", text);
-        if (snprintf(path[d], HDF5_NAME, "%.*s%s", group, name, text) >= HDF5_NAME ||
-            !array_path_has(source, path[d]))
+        snprintf(names[d], ARRAY_NAME, "%s", is_hdf5 ? text_base_name(text) : text);
+        if (is_hdf5) {
+            json_t *scale = array_attributes(source, text);
+            const bool is_name_only =
+                strncmp(array_attribute_text(scale, "NAME"), HDF5_DIMENSION_ONLY,
+                        strlen(HDF5_DIMENSION_ONLY)) == 0;
+            snprintf(path[d], HDF5_NAME, "%s", is_name_only ? "" : text);
+            json_decref(scale);
+        } else if (!array_path_sibling(source, name, text, path[d])) {
             path[d][0] = '\0';
+        }
     }
-    json_decref(attributes);
 }
 
 /* Open an array of `count` numbers. Call array_close in any case. */
@@ -125,23 +106,6 @@ static bool list_open(const struct array_path *source, const char *path, int64_t
                       array->extent[0] == count;
     error_clear(&ignored);
     return good;
-}
-
-static void values_read(struct dimension *dimension, const struct array_path *source)
-{
-    const struct array_box box = {.count = {dimension->count}, .stride = {1}};
-    struct array array;
-    struct error ignored = {0};
-    if (list_open(source, dimension->path, dimension->count, &array)) {
-        dimension->values = allocate((size_t)dimension->count, sizeof *dimension->values);
-        dimension->is_float32 = array.kind == 'f' && array.element_bytes == sizeof(float);
-        if (!array_read_doubles(&array, &box, dimension->values, &ignored)) {
-            free(dimension->values);
-            dimension->values = NULL;
-        }
-    }
-    array_close(&array);
-    error_clear(&ignored);
 }
 
 static struct dimension *dimension_new(struct grid *grid, const char *name, int64_t count)
@@ -165,8 +129,20 @@ static int dimension_add(struct grid *grid, const struct array_path *source, con
     struct dimension *dimension = dimension_new(grid, name, count);
     snprintf(dimension->path, sizeof dimension->path, "%.*s", HDF5_NAME - 1, path);
     if (path[0] != '\0') {
+        const struct array_box box = {.count = {count}, .stride = {1}};
+        struct array array;
+        struct error ignored = {0};
         dimension->attributes = array_attributes(source, path);
-        values_read(dimension, source);
+        const bool is_list = list_open(source, path, count, &array);
+        if (is_list)
+            dimension->values = allocate((size_t)count, sizeof *dimension->values);
+        if (is_list && !array_read_doubles(&array, &box, dimension->values, &ignored)) {
+            free(dimension->values);
+            dimension->values = NULL;
+        }
+        dimension->is_float32 = array.kind == 'f' && array.element_bytes == sizeof(float);
+        array_close(&array);
+        error_clear(&ignored);
     }
     snprintf(dimension->units, sizeof dimension->units, "%s",
              array_attribute_text(dimension->attributes, "units"));
@@ -201,21 +177,17 @@ static bool is_time(const struct array_path *source, const char *path, int64_t c
 
 /* Find the times of the samples: unless the coordinate of the first dimension has dates, one that
  * the attribute `coordinates` lists, as NEMO writes it, or `time` if the dimension has no name. */
-static void times_find(const struct array_path *source, const char *name, int64_t count,
-                       char path[HDF5_NAME], char dimension[ARRAY_NAME])
+static void times_find(const struct array_path *source, const char *name, const json_t *attributes,
+                       int64_t count, char path[HDF5_NAME], char dimension[ARRAY_NAME])
 {
     char list[HDF5_NAME], other[HDF5_NAME], *rest = list, *word;
-    const int group = (int)(text_base_name(name) - name);
     const bool named = dimension[0] != '\0';
     if (source->is_npy || (path[0] != '\0' && is_time(source, path, count, true)))
         return;
-    json_t *attributes = array_attributes(source, name);
     snprintf(list, sizeof list, "%s%s", array_attribute_text(attributes, "coordinates"),
              named ? "" : " time");
-    json_decref(attributes);
     while ((word = strtok_r(rest, " ", &rest)) != NULL)
-        if (snprintf(other, sizeof other, "%.*s%s", group, name, word) < HDF5_NAME &&
-            is_time(source, other, count, named)) {
+        if (array_path_sibling(source, name, word, other) && is_time(source, other, count, named)) {
             snprintf(path, HDF5_NAME, "%s", other);
             if (!named)
                 snprintf(dimension, ARRAY_NAME, "time");
@@ -232,15 +204,12 @@ void grid_add(struct grid *grid, const struct array_path *source, const char *na
         grid->attributes = array_attributes(source, "");
     }
     struct grid_array *added = array_add(grid, name, array->dimensions);
-    if (source->file != NULL)
-        hdf5_dimensions_find(source, name, path, names);
-    else if (source->is_folder)
-        zarr_dimensions_find(source, name, path, names);
-    times_find(source, name, array->extent[0], path[0], names[0]);
+    added->attributes = array_attributes(source, name);
+    dimensions_find(source, name, added->attributes, path, names);
+    times_find(source, name, added->attributes, array->extent[0], path[0], names[0]);
     for (int d = 0; d < array->dimensions; d++)
         if (names[d][0] != '\0')
             added->dimension[d] = dimension_add(grid, source, path[d], names[d], array->extent[d]);
-    added->attributes = array_attributes(source, name);
     snprintf(added->units, sizeof added->units, "%s",
              array_attribute_text(added->attributes, "units"));
 }
@@ -331,8 +300,9 @@ bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int ord
                                   : "channels are last, and data.order=chw",
                             error);
     *channels_last =
-        latter || (!first && (order == DATA_ORDER_HWC ||
-                              (order == DATA_ORDER_AUTO && array_order_is_hwc(extent))));
+        latter ||
+        (!first && (order == DATA_ORDER_HWC ||
+                    (order == DATA_ORDER_AUTO && extent[3] < extent[1] && extent[3] < extent[2])));
     self->rows = *channels_last ? 1 : 2;
     return true;
 }

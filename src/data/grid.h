@@ -55,8 +55,8 @@ void grid_add(struct grid *grid, const struct array_path *source, const char *na
 const struct dimension *grid_dimension(const struct grid *grid, int array, int dimension);
 
 /* Decide which dimensions of an array of images have the rows and the channels: by their names, or
- * as `order` (enum data_order_choice) states. Names that contradict the order or that are no images
- * are an error. */
+ * as `order` (enum data_order_choice) states. By default channels are the last of four dimensions
+ * if that is the smallest. Names that contradict the order or that are no images are an error. */
 MUST_CHECK bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int order,
                                bool *channels_last, struct error *error);
 

@@ -16,7 +16,7 @@
 #include "core/sensors.h"
 #include "core/text.h"
 #include "train/hardware.h"
-#include "train/run.h"
+#include "train/step.h"
 
 /* ---- a trial ---- */
 
@@ -68,22 +68,22 @@ static void options_make(const struct plan *plan, int64_t batch, struct options 
 }
 
 /* Open the run's data, model and memory. Statistics are those of a few samples. */
-static bool trial_open(struct run *run, const struct options *options, struct comm *world,
+static bool trial_open(struct session *session, const struct options *options, struct comm *world,
                        struct error *error)
 {
-    if (!run_open(run, options, world, error))
+    if (!session_open(session, options, world, error))
         return false;
-    struct dataset *train = &run->train.dataset;
+    struct dataset *train = &session->train.dataset;
     const int64_t own = train->count;
     const int64_t samples = TRAINING_BATCHES * options->train.batch * world->size;
     train->count = smaller(own, STATISTICS_SAMPLES);
-    const bool good = run_find_statistics(run, error);
+    const bool good = session_find_statistics(session, error);
     train->count = own;
     if (is_arrays(options))
         dataset_repeat(train, samples);
-    if (is_arrays(options) && run->validates)
-        dataset_repeat(&run->validation.dataset, samples / TRAINING_PER_TEST);
-    return good && run_start(run, error);
+    if (is_arrays(options) && session->validates)
+        dataset_repeat(&session->validation.dataset, samples / TRAINING_PER_TEST);
+    return good && session_start(session, error);
 }
 
 /* Take batches until the loader has used all its memory. */
@@ -96,23 +96,22 @@ static void feed_fill(struct data_feed *feed)
     loader_stop(feed->loader);
 }
 
-static bool run_step(struct run *run, double *seconds, struct error *error)
+static bool run_step(struct session *session, double *seconds, struct error *error)
 {
-    struct session *session = &run->session;
     struct step_times times = {0};
-    flat_initialize(&session->flat, (uint64_t)run->options.run.seed);
+    flat_initialize(&session->flat, (uint64_t)session->options.run.seed);
     flat_refresh(&session->flat);
     session_activations(session, true);
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
-    loader_start(run->train.loader, 0, 0, sampler_steps(&run->train.sampler));
+    loader_start(session->train.loader, 0, 0, sampler_steps(&session->train.sampler));
     double begin = clock_now();
-    if (!step_run(&run->step, 0, 0, &times, error) || !step_finish(&run->step, &times, error))
+    if (!step_run(session, 0, 0, &times, error) || !step_finish(session, &times, error))
         return false;
     *seconds = clock_now() - begin;
-    feed_fill(&run->train);
-    if (run->validates) {
-        loader_start(run->validation.loader, 0, 0, sampler_steps(&run->validation.sampler));
-        feed_fill(&run->validation);
+    feed_fill(&session->train);
+    if (session->validates) {
+        loader_start(session->validation.loader, 0, 0, sampler_steps(&session->validation.sampler));
+        feed_fill(&session->validation);
     }
     return true;
 }
@@ -139,22 +138,23 @@ static bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit
                             struct comm *world, struct batch_trial *trial, struct error *error)
 {
     static struct options options;
-    static struct run run;
+    static struct session session;
     bool peak_reset = resident_peak_reset();
     *trial = (struct batch_trial){.batch = batch};
-    memset(&run, 0, sizeof run);
+    memset(&session, 0, sizeof session);
     options_make(plan, batch, &options);
     /* Not malloc: compilers may remove a malloc whose memory is only freed. */
     void *reserve = mmap(NULL, RESERVE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (reserve == MAP_FAILED)
         error_set(&trial->why, ERROR_MEMORY, "no %d MiB of memory to spare", RESERVE >> 20);
-    bool good = comm_agree(world, &trial->why) && trial_open(&run, &options, world, &trial->why);
+    bool good =
+        comm_agree(world, &trial->why) && trial_open(&session, &options, world, &trial->why);
     if (reserve != MAP_FAILED)
         munmap(reserve, RESERVE);
-    if (good && run_step(&run, &trial->seconds, &trial->why))
-        trial_measure(&run.session, peak_reset, world, trial);
+    if (good && run_step(&session, &trial->seconds, &trial->why))
+        trial_measure(&session, peak_reset, world, trial);
     trial->fits = trial->peak > 0 && trial->peak <= limit;
-    run_close(&run);
+    session_close(&session);
 #ifdef __GLIBC__
     malloc_trim(0); /* return freed memory to the system; else up to 64 MiB are kept */
 #endif

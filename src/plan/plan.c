@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "model/model.h"
 #include "train/feed.h"
-#include "train/run.h"
+#include "train/session.h"
 
 bool plan_open(struct plan *plan, const struct options *options, int ranks, int node_ranks,
                struct error *error)

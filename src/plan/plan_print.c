@@ -217,7 +217,7 @@ static void part_print(const char *name, const struct unit_prediction *part, int
 /* Samples per rank and step. */
 static int64_t step_samples(const struct session *session)
 {
-    return session->batch * session->options->train.accumulate;
+    return session->batch * session->options.train.accumulate;
 }
 
 static void units_print(const struct step_prediction *prediction, const struct session *session,

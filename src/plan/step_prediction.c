@@ -13,7 +13,6 @@
 
 #include "comm/combine.h"
 #include "core/base.h"
-#include "train/optimizer.h"
 #include "train/step.h"
 
 /* ---- the script ---- */
@@ -140,15 +139,12 @@ void step_script_make(struct step_script *script, struct session *session,
     ENSURE(flat_share(&session->flat, &error), "%s", error.text);
     recording_begin(script, session);
     session_place(session, memory, bytes, source, true);
-    struct data_feed feed = {.source = *source};
-    struct optimizer optimizer;
-    struct step_context step;
-    optimizer_open(&optimizer, session->options);
+    session->train.source = *source;
     flat_set_segments(&session->flat, 0, session->accumulate);
     flat_updated(&session->flat); /* as in the middle of a run: by the previous step */
-    step_open(&step, session, &feed, &optimizer);
-    step_rehearse(&step);
-    step_close(&step);
+    step_open(session);
+    step_rehearse(session);
+    step_close(session);
     count_close(session->device);
     session->mesh.shard->backend = session->mesh.replica->backend = backend;
     munmap(memory, bytes);

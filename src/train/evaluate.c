@@ -36,7 +36,7 @@ static int64_t plane_of(const struct model *model)
 static bool labels_open(struct target_metrics *metrics, const struct sampler *sampler,
                         struct evaluation *evaluation)
 {
-    const int64_t classes = evaluation->classes, ranks = metrics->session->mesh.world->size;
+    const int64_t classes = evaluation->classes, ranks = metrics->session->world->size;
     metrics->most = sampler_steps(sampler) * round_up_division(sampler->global_batch, ranks);
     metrics->scores = malloc((size_t)(classes * metrics->most) * sizeof *metrics->scores);
     evaluation->labels = calloc((size_t)classes, sizeof *evaluation->labels);
@@ -54,7 +54,7 @@ static bool target_metrics_open(struct target_metrics *metrics, const struct ses
                                 struct error *error)
 {
     const int64_t outputs = session->model->classes;
-    const bool is_regression = session->options->data.task == TASK_REGRESSION;
+    const bool is_regression = session->options.data.task == TASK_REGRESSION;
     bool good;
     *metrics = (struct target_metrics){.session = session, .dataset = &feed->dataset};
     evaluation->classes = is_regression ? 0 : outputs;
@@ -138,7 +138,7 @@ static void pixels_reduce(struct target_metrics *metrics, struct evaluation *eva
     int64_t right = 0;
     for (int64_t i = 0; i < session->limits.threads * cells; i++)
         evaluation->confusion[i % cells] += metrics->confusion[i];
-    comm_all_reduce(session->mesh.world, evaluation->confusion, cells, COMM_INT64, COMM_SUM);
+    comm_all_reduce(session->world, evaluation->confusion, cells, COMM_INT64, COMM_SUM);
     for (int64_t i = 0; i < cells; i++) {
         evaluation->pixels += evaluation->confusion[i];
         right += i / classes == i % classes ? evaluation->confusion[i] : 0;
@@ -152,7 +152,7 @@ static void pixels_reduce(struct target_metrics *metrics, struct evaluation *eva
  * all samples. */
 static void average_precisions_reduce(struct target_metrics *metrics, struct evaluation *evaluation)
 {
-    struct comm *world = metrics->session->mesh.world;
+    struct comm *world = metrics->session->world;
     const int64_t most = metrics->most, classes = evaluation->classes;
     const size_t bytes = (size_t)most * sizeof(float);
     float *all = allocate((size_t)world->size, bytes);
@@ -172,7 +172,7 @@ static void average_precisions_reduce(struct target_metrics *metrics, struct eva
 /* Set the metrics of the evaluation. Collective. */
 static void target_metrics_reduce(struct target_metrics *metrics, struct evaluation *evaluation)
 {
-    struct comm *world = metrics->session->mesh.world;
+    struct comm *world = metrics->session->world;
     if (metrics->confusion != NULL)
         pixels_reduce(metrics, evaluation);
     if (evaluation->labels != NULL) {
@@ -340,7 +340,7 @@ static void batches_run(const struct pass *pass, struct evaluation *evaluation, 
 
 static void sums_reduce(struct session *session, struct evaluation *evaluation)
 {
-    struct comm *world = session->mesh.world;
+    struct comm *world = session->world;
     const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
     double sums[5] = {own.loss, own.top1, own.top5, own.samples, own.empty};
     comm_all_reduce(world, sums, 5, COMM_FP64, COMM_SUM);
@@ -372,7 +372,7 @@ static bool results_allocate(const struct session *session, struct evaluation *e
                   "no memory for the confusion matrix of %zu classes: use fewer classes or "
                   "data.val=none",
                   classes);
-    return comm_agree(session->mesh.world, error);
+    return comm_agree(session->world, error);
 }
 
 bool evaluation_run(struct session *session, struct data_feed *feed,
@@ -397,7 +397,7 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
         session_activations(session, false);
         backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
         batches_run(&pass, evaluation, error);
-        good = comm_agree(session->mesh.world, error);
+        good = comm_agree(session->world, error);
     }
     if (good && !evaluation->given_up) {
         sums_reduce(session, evaluation);

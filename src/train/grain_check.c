@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "train/grain_check.h"
+#include "train/step.h"
 
 #include <stdlib.h>
 
@@ -7,7 +7,6 @@
 #include "core/base.h"
 #include "core/log.h"
 #include "device/flip.h"
-#include "train/step.h"
 
 /* Parts of a grain's input, stored one after another in host memory. */
 enum { INPUT_PARTS = 4 };
@@ -32,18 +31,18 @@ static void input_parts(const struct input *input, struct input_part parts[INPUT
     parts[3] = (struct input_part){input->target_values, input->target_bytes};
 }
 
-void grain_check_open(struct grain_check *check, struct session *session)
+void grain_check_open(struct session *session)
 {
+    struct grain_check *check = &session->step.check;
     struct input_part parts[INPUT_PARTS];
-    *check = (struct grain_check){.session = session};
-    if (session->options->train.check_every == 0 || session->grains == NULL)
+    if (session->options.train.check_every == 0 || session->grains == NULL)
         return;
     input_parts(&session->input, parts);
     for (int i = 0; i < INPUT_PARTS; i++)
         check->bytes += parts[i].bytes * (size_t)session->grain;
     check->own = allocate(2, check->bytes);
     check->received = check->own + check->bytes;
-    check->table = allocate((size_t)session->mesh.world->size, sizeof *check->table);
+    check->table = allocate((size_t)session->world->size, sizeof *check->table);
 }
 
 void grain_check_close(struct grain_check *check)
@@ -53,22 +52,23 @@ void grain_check_close(struct grain_check *check)
     *check = (struct grain_check){0};
 }
 
-bool grain_check_due(const struct grain_check *check, int64_t number)
+bool grain_check_due(const struct session *session, int64_t number)
 {
-    return check->own != NULL && (number + 1) % check->session->options->train.check_every == 0;
+    return session->step.check.own != NULL &&
+           (number + 1) % session->options.train.check_every == 0;
 }
 
 /* Return a number that is different for each check and rank. */
-static uint64_t check_random(const struct grain_check *check, int rank)
+static uint64_t check_random(const struct session *session, int rank)
 {
-    return hash_element((uint64_t)(check->number * check->session->mesh.world->size + rank), 0);
+    return hash_element((uint64_t)(session->step.check.number * session->world->size + rank), 0);
 }
 
 /* Return the kind of the faults that debug.flip injects on this rank. */
 static enum flip_choice flip_here(const struct session *session)
 {
-    const bool here = session->options->debug.flip_rank == session->mesh.world->rank;
-    return here ? session->options->debug.flip : FLIP_OFF;
+    const bool here = session->options.debug.flip_rank == session->world->rank;
+    return here ? session->options.debug.flip : FLIP_OFF;
 }
 
 /* Inverts a bit of this rank's copy of the largest tensor of the first unit. */
@@ -85,12 +85,12 @@ static void weights_flip(struct session *session, uint64_t random)
              largest->count, random);
 }
 
-void grain_check_begin(struct grain_check *check, int64_t position, int64_t count)
+void grain_check_begin(struct session *session, int64_t position, int64_t count)
 {
-    struct session *session = check->session;
-    const int rank = session->mesh.world->rank;
+    struct grain_check *check = &session->step.check;
+    const int rank = session->world->rank;
     const int64_t grain = session->grain, grains = round_up_division(count, grain);
-    const uint64_t random = check_random(check, rank);
+    const uint64_t random = check_random(session, rank);
     check->offset = grains > 0 ? (int64_t)(random % (uint64_t)grains) * grain : 0;
     check->table[rank] = (struct grain_record){.position = position + check->offset,
                                                .count = smaller(grain, count - check->offset)};
@@ -119,19 +119,19 @@ static void grain_copy(const struct session *session, unsigned char *host, int64
     session->device->backend->stream_synchronize(session->stream);
 }
 
-void grain_check_take(struct grain_check *check)
+void grain_check_take(struct session *session)
 {
-    const struct session *session = check->session;
-    struct grain_record *own = &check->table[session->mesh.world->rank];
+    struct grain_check *check = &session->step.check;
+    struct grain_record *own = &check->table[session->world->rank];
     grain_copy(session, check->own, check->offset, own->count, false);
     own->hash = grains_hash(session->grains, session->stream);
 }
 
 /* Computes the grain of rank - shift and gathers the records of all ranks. */
-static void check_round(struct grain_check *check, struct step_context *step, int round, int shift)
+static void check_round(struct session *session, int round, int shift)
 {
-    struct session *session = check->session;
-    struct comm *world = session->mesh.world;
+    struct grain_check *check = &session->step.check;
+    struct comm *world = session->world;
     const int from = (world->rank + world->size - shift) % world->size;
     const int64_t count = check->table[from].count;
     comm_shift(world, check->own, check->received, check->bytes, shift);
@@ -139,19 +139,20 @@ static void check_round(struct grain_check *check, struct step_context *step, in
     if (round == 0 && flip_here(session) == FLIP_MESSAGE && count > 0)
         flip_bit(session->device->backend, session->stream, session->compute, session->input.images,
                  count * (int64_t)(image_bytes(&session->input) / type_size(session->compute)),
-                 check_random(check, from));
+                 check_random(session, from));
     check->table[world->rank].computed[round] =
-        step_recompute(step, check->table[from].position, count);
+        step_recompute(session, check->table[from].position, count);
     comm_all_gather(world, check->table, sizeof *check->table, COMM_BYTE);
 }
 
 /* Writes the verdict on the grain of `rank`, of which other ranks computed hash[round] of
  * computer[round]. */
-static void verdict_print(const struct grain_check *check, int rank, const int computer[2],
-                          int64_t number, char *text, size_t size)
+static void verdict_print(const struct session *session, int rank, const int computer[2],
+                          char *text, size_t size)
 {
+    const struct grain_check *check = &session->step.check;
     const struct grain_record *record = &check->table[rank];
-    const long long grain = (long long)(record->position / check->session->grain);
+    const long long grain = (long long)(record->position / session->grain);
     const uint64_t first = check->table[computer[0]].computed[0];
     const uint64_t decides = check->table[computer[1]].computed[1];
     const int wrong = decides == first ? rank : decides == record->hash ? computer[0] : -1;
@@ -159,26 +160,26 @@ static void verdict_print(const struct grain_check *check, int rank, const int c
         snprintf(text, size,
                  "step %lld: ranks %d on %s and %d on %s computed different gradients of grain "
                  "%lld; which one is wrong cannot be decided",
-                 (long long)number + 1, rank, comm_host_of(rank), computer[0],
+                 (long long)session->step.number + 1, rank, comm_host_of(rank), computer[0],
                  comm_host_of(computer[0]), grain);
     else
         snprintf(text, size,
                  "step %lld: rank %d on %s computed a wrong gradient of grain %lld: two other "
                  "computations agree; test the memory and processors of that host",
-                 (long long)number + 1, wrong, comm_host_of(wrong), grain);
+                 (long long)session->step.number + 1, wrong, comm_host_of(wrong), grain);
 }
 
-bool grain_check_end(struct grain_check *check, struct step_context *step, struct error *error)
+bool grain_check_end(struct session *session, struct error *error)
 {
-    const struct session *session = check->session;
-    struct comm *world = session->mesh.world;
+    struct grain_check *check = &session->step.check;
+    struct comm *world = session->world;
     const int ranks = world->size;
     const int first = ranks > 1 ? 1 + (int)(check->number % (ranks - 1)) : 0;
     const int second = ranks > 2 ? 1 + first % (ranks - 1) : 0;
     bool decided = false;
     char text[ERROR_TEXT_SIZE];
     comm_all_gather(world, check->table, sizeof *check->table, COMM_BYTE);
-    check_round(check, step, 0, first);
+    check_round(session, 0, first);
     check->number++;
     for (int rank = 0; rank < ranks; rank++) {
         const int computer[] = {(rank + first) % ranks, (rank + second) % ranks};
@@ -186,10 +187,10 @@ bool grain_check_end(struct grain_check *check, struct step_context *step, struc
             check->table[rank].hash == check->table[computer[0]].computed[0])
             continue;
         if (!decided)
-            check_round(check, step, 1, second);
+            check_round(session, 1, second);
         decided = true;
-        verdict_print(check, rank, computer, step->number, text, sizeof text);
-        if (session->options->train.check_action == CHECK_STOP) {
+        verdict_print(session, rank, computer, text, sizeof text);
+        if (session->options.train.check_action == CHECK_STOP) {
             error_set(error, ERROR_DIFFERENT, "%s", text);
             error->agreed = true;
             return false;
@@ -202,10 +203,11 @@ bool grain_check_end(struct grain_check *check, struct step_context *step, struc
 
 /* ---- hashes for receipts */
 
-void grain_hashes_add(struct grain_hashes *hashes, struct session *session, int64_t position,
-                      int64_t count, int64_t global_count)
+void grain_hashes_add(struct session *session, int64_t position, int64_t count,
+                      int64_t global_count)
 {
     const struct device_backend *backend = session->device->backend;
+    struct grain_hashes *hashes = session->step.hashes;
     const int64_t outputs = model_output_count(session->model), values = count * outputs;
     hashes->count = round_up_division(global_count, session->grain);
     if (count == 0)

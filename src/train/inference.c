@@ -19,7 +19,7 @@
 #include "data/arrays.h"
 #include "data/window.h"
 #include "model/model.h"
-#include "train/run.h"
+#include "train/session.h"
 
 /* If a relative data.root of a deck does not exist here, search it from the folders above the
  * checkpoint: commands may run in another folder than the training. */
@@ -46,7 +46,7 @@ static void root_find(const char *checkpoint, char root[OPTION_TEXT])
 static bool options_read(struct inference *inference, const char *weights, bool reads_files,
                          const struct command_line *line, struct comm *world, struct error *error)
 {
-    struct options *options = &inference->run.options;
+    struct options *options = &inference->session.options;
     const char *architecture = inference->metadata.options.model.name;
     if (!model_metadata_read(weights, world, &inference->metadata, error))
         return false;
@@ -89,9 +89,9 @@ static bool options_read(struct inference *inference, const char *weights, bool 
  * the data are the sample of CIFAR-10, and the difference is an error. */
 static bool names_compare(const struct inference *inference, struct error *error)
 {
-    const struct dataset *dataset = &inference->run.validation.dataset;
+    const struct dataset *dataset = &inference->session.validation.dataset;
     const struct model_metadata *metadata = &inference->metadata;
-    const struct data_options *data = &inference->run.options.data;
+    const struct data_options *data = &inference->session.options.data;
     int64_t i = 0;
     if (metadata->class_count == 0 || dataset->class_name == NULL)
         return true;
@@ -121,8 +121,8 @@ static bool names_compare(const struct inference *inference, struct error *error
  * training images, on which the run chose its best checkpoint. */
 static bool split_open(struct inference *inference, struct comm *world, struct error *error)
 {
-    struct options *options = &inference->run.options;
-    struct data_feed *feed = &inference->run.validation;
+    struct options *options = &inference->session.options;
+    struct data_feed *feed = &inference->session.validation;
     if (options->predict.split == SPLIT_TRAIN && window_is_tiled(options, SPLIT_ALL))
         return error_set(error, ERROR_USAGE,
                          "predict.split=train: training samples are windows of fields; name the "
@@ -143,8 +143,8 @@ static bool split_open(struct inference *inference, struct comm *world, struct e
 static void names_set(struct inference *inference)
 {
     struct model_metadata *metadata = &inference->metadata;
-    struct dataset *dataset = &inference->run.validation.dataset;
-    const int64_t classes = inference->run.options.model.classes;
+    struct dataset *dataset = &inference->session.validation.dataset;
+    const int64_t classes = inference->session.options.model.classes;
     if (metadata->class_count == 0 || (classes != 0 && classes != metadata->class_count))
         return;
     dataset->class_name = metadata->class_name;
@@ -157,9 +157,9 @@ static void names_set(struct inference *inference)
  */
 static bool targets_assume(struct inference *inference, struct error *error)
 {
-    const struct options *options = &inference->run.options;
+    const struct options *options = &inference->session.options;
     const struct model_metadata *metadata = &inference->metadata;
-    struct dataset *dataset = &inference->run.validation.dataset;
+    struct dataset *dataset = &inference->session.validation.dataset;
     const bool is_dense = options->model.head == HEAD_DENSE;
     const bool is_regression = options->data.task == TASK_REGRESSION;
     const bool is_single = !is_dense && options->data.task == TASK_CLASSES;
@@ -190,8 +190,8 @@ static bool targets_assume(struct inference *inference, struct error *error)
 static bool arrays_open(struct inference *inference, const char *const *files, int count,
                         struct comm *world, struct error *error)
 {
-    struct options *options = &inference->run.options;
-    struct data_feed *feed = &inference->run.validation;
+    struct options *options = &inference->session.options;
+    struct data_feed *feed = &inference->session.validation;
     size_t used = 0;
     for (int n = 0; n < count && used < sizeof options->data.root; n++)
         used += (size_t)snprintf(options->data.root + used, sizeof options->data.root - used,
@@ -218,12 +218,12 @@ static bool arrays_open(struct inference *inference, const char *const *files, i
 static bool files_open(struct inference *inference, const char *const *files, int count,
                        struct comm *world, struct error *error)
 {
-    struct options *options = &inference->run.options;
-    struct dataset *dataset = &inference->run.validation.dataset;
+    struct options *options = &inference->session.options;
+    struct dataset *dataset = &inference->session.validation.dataset;
     if (strcmp(options->data.format, "arrays") == 0)
         return arrays_open(inference, files, count, world, error);
     options->debug.batches = 0;
-    if (!feed_open_files(&inference->run.validation, options, files, count, world, error))
+    if (!feed_open_files(&inference->session.validation, options, files, count, world, error))
         return false;
     if (dataset->count < options->train.batch)
         options->train.batch = dataset->count;
@@ -234,8 +234,8 @@ static bool files_open(struct inference *inference, const char *const *files, in
 /* Compare the shape and the grid of arrays with those of the model; planes are not resized. */
 static bool arrays_compare(struct inference *inference, const char *weights, struct error *error)
 {
-    struct dataset *dataset = &inference->run.validation.dataset;
-    const struct model_options *model = &inference->run.options.model;
+    struct dataset *dataset = &inference->session.validation.dataset;
+    const struct model_options *model = &inference->session.options.model;
     const struct image_size field = window_field(dataset);
     const int64_t width = model->image_width > 0 ? model->image_width : model->image;
     const struct arrays *arrays = arrays_of(dataset);
@@ -262,17 +262,17 @@ static bool arrays_compare(struct inference *inference, const char *weights, str
 /* Takes the statistics and the row weights with which the model was trained. */
 static bool statistics_set(struct inference *inference, const char *weights, struct error *error)
 {
-    struct run *run = &inference->run;
-    struct dataset *dataset = &run->validation.dataset;
+    struct session *session = &inference->session;
+    struct dataset *dataset = &session->validation.dataset;
     const struct model_metadata *metadata = &inference->metadata;
-    const bool has_rows = run->options.train.row_weight != ROW_WEIGHT_NONE;
+    const bool has_rows = session->options.train.row_weight != ROW_WEIGHT_NONE;
     if (has_rows && metadata->rows != dataset->height)
         return error_set(error, ERROR_USAGE,
                          "train.row_weight=latitude: %s has weights of %lld rows, and the images "
                          "have %lld; set train.row_weight=none",
                          weights, (long long)metadata->rows, (long long)dataset->height);
-    feed_use_row_weights(&run->validation, has_rows ? metadata->row_weights : NULL);
-    if (!run_needs_statistics(run, dataset))
+    feed_use_row_weights(&session->validation, has_rows ? metadata->row_weights : NULL);
+    if (!session_needs_statistics(session, dataset))
         return true;
     const struct value_statistics *statistics = &metadata->statistics;
     if (statistics->mean.count == 0 || statistics->std.count == 0 ||
@@ -281,23 +281,23 @@ static bool statistics_set(struct inference *inference, const char *weights, str
                          "%s has no mean and standard deviation of float32 values: set "
                          "augment.mean and augment.std to those of the training samples",
                          weights);
-    return run_use_statistics(run, dataset, statistics, error);
+    return session_use_statistics(session, dataset, statistics, error);
 }
 
 /* Opens the model for the open data set, and reads the weights. */
 static bool model_prepare(struct inference *inference, const char *weights, struct error *error)
 {
-    struct run *run = &inference->run;
-    struct flat_model *flat = &run->session.flat;
+    struct session *session = &inference->session;
+    struct flat_model *flat = &session->flat;
     error_defer(arrays_compare(inference, weights, error));
-    if (!comm_agree(run->world, error) || !run_open_model(run, false, NULL, error) ||
+    if (!comm_agree(session->world, error) || !session_open_model(session, false, NULL, error) ||
         !statistics_set(inference, weights, error))
         return false;
-    recipe_log(&run->options);
-    if (!run_start(run, error))
+    recipe_log(&session->options);
+    if (!session_start(session, error))
         return false;
-    flat_initialize(flat, (uint64_t)run->options.run.seed);
-    if (!session_read_weights(&run->session, weights, false, error))
+    flat_initialize(flat, (uint64_t)session->options.run.seed);
+    if (!session_read_weights(session, weights, false, error))
         return false;
     if (flat->averaged)
         flat_swap_average(flat);
@@ -311,9 +311,9 @@ bool inference_open(struct inference *inference, const char *weights, const char
 {
     char path[WEIGHTS_PATH];
     memset(inference, 0, sizeof *inference);
-    inference->run.options = *options;
-    inference->run.world = world;
-    inference->run.validates = true;
+    inference->session.options = *options;
+    inference->session.world = world;
+    inference->session.validates = true;
     if (weights_file_find(weights, false, world, path, error) &&
         options_read(inference, path, count > 0, line, world, error) &&
         (count > 0 ? files_open(inference, files, count, world, error)
@@ -330,11 +330,11 @@ bool inference_check(const struct inference *inference, double number, struct er
            error_set(error, ERROR_NUMERIC,
                      "the output of %s is NaN or infinity: the weights are damaged, or their "
                      "numbers are too large; use other weights or train.precision=fp32",
-                     inference->run.options.model.name);
+                     inference->session.options.model.name);
 }
 
 void inference_close(struct inference *inference)
 {
-    run_close(&inference->run);
+    session_close(&inference->session);
     model_metadata_free(&inference->metadata);
 }

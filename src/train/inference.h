@@ -5,13 +5,14 @@
 
 #include "checkpoint/model_metadata.h"
 #include "train/evaluate.h"
-#include "train/run.h"
+#include "train/session.h"
 
 struct command_line;
 
 struct inference {
-    struct run run;     /* options: the deck of the training run, overridden by the command line;
-                         * section mesh by the command line only. `validation`: the data */
+    /* options: the deck of the training run, overridden by the command line; section mesh by the
+     * command line only. `validation`: the data */
+    struct session session;
     char split_name[8]; /* "val"; "": files */
     bool chose_best;    /* the split is held out, and the run chose its best checkpoint on it */
     struct model_metadata metadata; /* of the weights */

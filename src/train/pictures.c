@@ -43,7 +43,7 @@ struct plane_sample {
 bool pictures_begin(struct pictures *pictures, const struct session *session,
                     const struct data_feed *feed)
 {
-    const bool has_planes = session->options->model.head == HEAD_DENSE;
+    const bool has_planes = session->options.model.head == HEAD_DENSE;
     pictures_free(pictures);
     *pictures = (struct pictures){.session = session,
                                   .dataset = &feed->dataset,
@@ -318,7 +318,7 @@ void pictures_write(struct pictures *pictures, const struct run_folder *folder, 
     const bool has_planes = pictures->planes != NULL;
     if (!has_planes && pictures->wrong == NULL)
         return;
-    struct comm *world = pictures->session->mesh.world;
+    struct comm *world = pictures->session->world;
     if (!has_planes)
         wrong_gather(pictures, world);
     const int64_t count = has_planes ? PLANE_SAMPLES * pictures->shown : pictures->count;

@@ -32,12 +32,12 @@ struct interval_sums {
 static size_t sums_bytes(const struct trainer *trainer)
 {
     const struct interval_sums *sums = trainer->progress.sums;
-    return sizeof *sums + (size_t)trainer->run.world->size * sizeof sums->ranks[0];
+    return sizeof *sums + (size_t)trainer->session.world->size * sizeof sums->ranks[0];
 }
 
 struct loss_sums progress_take_sums(struct trainer *trainer)
 {
-    struct session *session = &trainer->run.session;
+    struct session *session = &trainer->session;
     struct loss_sums *all = &trainer->progress.interval.earlier;
     const struct loss_sums sums = step_io_take_sums(&session->io, session->stream);
     all->loss += sums.loss;
@@ -59,11 +59,11 @@ static struct rank_times sums_reduce(struct trainer *trainer)
     progress_take_sums(trainer);
     sums->loss = trainer->progress.interval.earlier;
     sums->times = *times;
-    sums->ranks[trainer->run.world->rank] =
+    sums->ranks[trainer->session.world->rank] =
         (struct rank_times){times->data, compute_seconds(times), times->exposed};
-    comm_all_reduce(trainer->run.world, sums, (int64_t)(bytes / sizeof(double)), COMM_FP64,
+    comm_all_reduce(trainer->session.world, sums, (int64_t)(bytes / sizeof(double)), COMM_FP64,
                     COMM_SUM);
-    for (int rank = 0; rank < trainer->run.world->size; rank++) {
+    for (int rank = 0; rank < trainer->session.world->size; rank++) {
         all.data += sums->ranks[rank].data;
         all.compute += sums->ranks[rank].compute;
         all.waiting += sums->ranks[rank].waiting;
@@ -78,10 +78,10 @@ static void interval_begin(struct trainer *trainer)
 
 void progress_begin(struct trainer *trainer)
 {
-    struct session *session = &trainer->run.session;
+    struct session *session = &trainer->session;
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     trainer->progress.sums = allocate(1, sums_bytes(trainer));
-    straggler_open(&trainer->progress.straggler, trainer->run.world, comm_host_of);
+    straggler_open(&trainer->progress.straggler, trainer->session.world, comm_host_of);
     trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
     trainer->progress.plain_line_at = clock_now();
     trainer->progress.skipped_logged = session->io.result.scaler.skipped;
@@ -110,7 +110,7 @@ static double elapsed(const struct trainer *trainer)
 /* Top-k accuracy; NAN for regression. */
 static double accuracy_of(const struct trainer *trainer, double right, double samples)
 {
-    return trainer->run.session.model->loss == LOSS_CROSS_ENTROPY ? right / samples : NAN;
+    return trainer->session.model->loss == LOSS_CROSS_ENTROPY ? right / samples : NAN;
 }
 
 /* Mean loss of an epoch; NAN if no sample has a target. */
@@ -169,7 +169,7 @@ static void epoch_line_print(const struct trainer *trainer, const struct metrics
     char text[160] = "", best[48] = "", monitor[16], seconds[32], right[32], val_right[32];
     char loss[NUMBER_TEXT];
     const double metric = trainer->best.metric;
-    options_value_text(&trainer->run.options, "checkpoint.monitor", monitor, sizeof monitor);
+    options_value_text(&trainer->session.options, "checkpoint.monitor", monitor, sizeof monitor);
     if (!isnan(metric) && strcmp(monitor, "top1") == 0)
         snprintf(best, sizeof best, "  (best acc %.2f %%)", 100 * metric);
     else if (!isnan(metric))
@@ -206,8 +206,8 @@ static void files_line_print(const char *folder)
 /* Log the end of the run, the most important lines last. */
 static void result_lines_print(const struct trainer *trainer, const struct results *results)
 {
-    const struct dataset *dataset = &trainer->run.validation.dataset;
-    const double target = trainer->run.options.output.target;
+    const struct dataset *dataset = &trainer->session.validation.dataset;
+    const double target = trainer->session.options.output.target;
     const double seconds = error_rank() == 0 ? run_log_seconds_to(&trainer->folder, target) : NAN;
     char total[32], training[32], reached[32], speed[32] = "", weights[64];
     clock_format(trainer->state.total_seconds, total, sizeof total);
@@ -234,7 +234,7 @@ static void result_lines_print(const struct trainer *trainer, const struct resul
 /* Log the fp16 updates that were skipped since the last call. */
 static void skipped_log(struct trainer *trainer)
 {
-    const struct loss_scaler *scaler = &trainer->run.session.io.result.scaler;
+    const struct loss_scaler *scaler = &trainer->session.io.result.scaler;
     long long fresh = (long long)(scaler->skipped - trainer->progress.skipped_logged);
     if (fresh == 0)
         return;
@@ -251,14 +251,14 @@ static void skipped_log(struct trainer *trainer)
  * next run. */
 static double mfu(struct trainer *trainer, double images_per_second)
 {
-    const struct session *session = &trainer->run.session;
+    const struct session *session = &trainer->session;
     const double rate = images_per_second * session->model->flops_per_image;
-    const double share = rate / (trainer->peak_flops * trainer->run.world->size);
+    const double share = rate / (trainer->peak_flops * trainer->session.world->size);
     char folder[1024];
     if (!(share > 1))
         return share;
     trainer->peak_flops = NAN;
-    hardware_cache_folder(&trainer->run.options, folder, sizeof folder);
+    hardware_cache_folder(&trainer->session.options, folder, sizeof folder);
     peak_forget(session->device, session->compute, folder);
     log_info("MFU: not reported, because this run exceeds the peak rate known for this machine");
     return NAN;
@@ -283,7 +283,7 @@ void progress_interval(struct trainer *trainer)
     const struct rank_times all = sums_reduce(trainer);
     const struct interval_sums *sums = trainer->progress.sums;
     const struct loss_sums loss = sums->loss;
-    const double ranks = trainer->run.world->size, rank_steps = ranks * steps;
+    const double ranks = trainer->session.world->size, rank_steps = ranks * steps;
     for (int i = 0; i < TIMES; i++)
         ((double *)&attempt->times)[i] += ((const double *)&interval->times)[i];
     attempt->steps += interval->steps;
@@ -298,10 +298,10 @@ void progress_interval(struct trainer *trainer)
     epoch->data += all.data / ranks;
     epoch->training += seconds;
     const double samples = loss.samples, speed = images_of(&loss) / seconds;
-    const struct session *session = &trainer->run.session;
+    const struct session *session = &trainer->session;
     const struct loss_scaler *scaler = &session->io.result.scaler;
     struct metrics_row row = run_log_row("train", state->epoch, state->step);
-    row.due = run_log_is_due(&trainer->run.options.output, state->step, state->epoch_step);
+    row.due = run_log_is_due(&trainer->session.options.output, state->step, state->epoch_step);
     row.epoch_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
     row.epoch_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
     row.loss = loss.loss / samples;
@@ -356,7 +356,7 @@ static void evaluation_rows_write(struct trainer *trainer, const char *split,
     row.elapsed_seconds = elapsed(trainer);
     error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error) &&
                 run_log_targets(trainer->output.log, &row, evaluation,
-                                &trainer->run.validation.dataset, &trainer->output.log_error));
+                                &trainer->session.validation.dataset, &trainer->output.log_error));
 }
 
 void progress_test(struct trainer *trainer)
@@ -390,18 +390,18 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     }
     row->elapsed_seconds = elapsed(trainer);
     epoch_line_print(trainer, row, evaluated);
-    if (evaluated && trainer->run.session.model->loss == LOSS_TARGETS)
-        evaluation_log("val", evaluation, &trainer->run.validation.dataset, 4, "");
+    if (evaluated && trainer->session.model->loss == LOSS_TARGETS)
+        evaluation_log("val", evaluation, &trainer->session.validation.dataset, 4, "");
     if (!progress->data_wait_logged && row->data_share > DATA_SHARE_LARGE &&
         row->data_share * row->seconds >= DATA_SECONDS_LARGE) {
         progress->data_wait_logged = true;
         log_info("data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if "
                  "cores are free%s",
-                 100 * row->data_share, (long long)trainer->run.options.data.workers,
-                 trainer->run.train.dataset.encoded ? ", or store smaller images" : "");
+                 100 * row->data_share, (long long)trainer->session.options.data.workers,
+                 trainer->session.train.dataset.encoded ? ", or store smaller images" : "");
     }
     if (!progress->missing_targets_logged && isnan(row->loss) &&
-        trainer->run.session.model->loss == LOSS_TARGETS) {
+        trainer->session.model->loss == LOSS_TARGETS) {
         progress->missing_targets_logged = true;
         log_warn("all targets of epoch %lld are missing: check data.y and train.ignore_label",
                  (long long)row->epoch + 1);
@@ -412,7 +412,7 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
     interval_begin(trainer);
     /* Only rank 0 writes rows; an error ends the run on all ranks. */
-    return comm_agree(trainer->run.world, error);
+    return comm_agree(trainer->session.world, error);
 }
 
 struct results progress_results(const struct trainer *trainer)
@@ -444,8 +444,7 @@ static void checkpoints_log(const struct trainer *trainer)
         log_info("checkpoints: %lld written %s; training was blocked for %.2f s (%.2f %% of the "
                  "time without set-up), %.2f s of that to wait for the previous checkpoint",
                  (long long)checkpoints->count,
-                 trainer->run.session.memory.snapshot != NULL ? "in the background"
-                                                              : "synchronously",
+                 trainer->session.memory.snapshot != NULL ? "in the background" : "synchronously",
                  blocked, 100 * blocked / total, waited);
     if (checkpoints->memory_count > 0)
         log_info("checkpoints in memory: %lld, %.2f %% of the time; the first two, which allocate "
@@ -465,17 +464,17 @@ bool progress_result(struct trainer *trainer, struct error *error)
     trainer_update_seconds(trainer);
     const struct results results = progress_results(trainer);
     if (results.evaluation != NULL)
-        evaluation_print(results.evaluation, &trainer->run.validation.dataset, log_detail);
+        evaluation_print(results.evaluation, &trainer->session.validation.dataset, log_detail);
     checkpoints_log(trainer);
-    session_log_memory(&trainer->run.session);
+    session_log_memory(&trainer->session);
     if ((results.evaluation != NULL || results.test != NULL) && !trainer->test.evaluation.given_up)
         pictures_write(&trainer->pictures, &trainer->folder, results.test != NULL ? "test" : "val",
                        error);
-    if (!comm_agree(trainer->run.world, error) || !run_record_end(trainer, &results, error))
+    if (!comm_agree(trainer->session.world, error) || !run_record_end(trainer, &results, error))
         return false;
     if (!results.unfinished)
         error_defer(run_log_finish(trainer->output.log, error));
     if (error->kind == ERROR_NONE)
         result_lines_print(trainer, &results);
-    return comm_agree(trainer->run.world, error);
+    return comm_agree(trainer->session.world, error);
 }

@@ -8,6 +8,7 @@
 
 #include "core/allocate.h"
 #include "core/base.h"
+#include "train/step.h"
 
 /* Maximum numbers of points that are ignored at the begin and at the end of the curve, and their
  * maximum share (one of SKIP_SHARE). A curve needs POINTS_LEAST points. */
@@ -44,29 +45,28 @@ static bool loss_add(struct range_test *test, const struct find_options *find, d
     return true;
 }
 
-bool range_test_run(struct run *run, struct range_test *test, struct error *error)
+bool range_test_run(struct session *session, struct range_test *test, struct error *error)
 {
-    struct session *session = &run->session;
-    const struct find_options *find = &run->options.find;
-    const int64_t count = find->steps > 0 ? find->steps : sampler_steps(&run->train.sampler);
+    const struct find_options *find = &session->options.find;
+    const int64_t count = find->steps > 0 ? find->steps : sampler_steps(&session->train.sampler);
     bool continues = true;
     *test = (struct range_test){.end = RANGE_WHOLE, .steps = larger(count, 2)};
     test->points = allocate((size_t)test->steps, sizeof *test->points);
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     session_activations(session, true);
-    loader_start(run->train.loader, 0, 0, test->steps);
+    loader_start(session->train.loader, 0, 0, test->steps);
     for (int64_t number = 0; continues && number < test->steps; number++) {
         struct step_times times = {0};
         const double share = (double)number / (double)(test->steps - 1);
         const double rate = find->first * pow(find->last / find->first, share);
-        const bool good = step_run(&run->step, number, rate, &times, error) &&
-                          step_finish(&run->step, &times, error);
+        const bool good =
+            step_run(session, number, rate, &times, error) && step_finish(session, &times, error);
         if (!good && error->kind != ERROR_NUMERIC)
             break;
         error_clear(error);
         const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
         double sums[] = {own.loss, own.samples, comm_stop_wanted()};
-        comm_all_reduce(session->mesh.world, sums, 3, COMM_FP64, COMM_SUM);
+        comm_all_reduce(session->world, sums, 3, COMM_FP64, COMM_SUM);
         /* A batch without targets is no point of the curve. */
         continues = sums[1] == 0 || loss_add(test, find, rate, sums[0] / sums[1]);
         if (!good || sums[2] > 0) { /* a signal requests the end on any rank */
@@ -75,7 +75,7 @@ bool range_test_run(struct run *run, struct range_test *test, struct error *erro
         }
     }
     input_finish(&session->input);
-    loader_stop(run->train.loader);
+    loader_stop(session->train.loader);
     return error->kind == ERROR_NONE;
 }
 

@@ -5,7 +5,7 @@
 #ifndef VITTRAIN_TRAIN_RANGE_TEST_H
 #define VITTRAIN_TRAIN_RANGE_TEST_H
 
-#include "train/run.h"
+#include "train/session.h"
 
 struct range_point {
     int64_t step;    /* from 1 */
@@ -40,10 +40,11 @@ struct range_suggestion {
     double tenth_of_lowest;  /* a tenth of the rate of the lowest loss, or NAN */
 };
 
-/* Collective. Runs the test of the options' section `find` after run_start, with initial weights
- * that the test changes. Returns false and an error for unreadable data or too little memory; NaN
- * losses only end the test. The caller calls range_test_free in any case. */
-MUST_CHECK bool range_test_run(struct run *run, struct range_test *test, struct error *error);
+/* Collective. Runs the test of the options' section `find` after session_start, with initial
+ * weights that the test changes. Returns false and an error for unreadable data or too little
+ * memory; NaN losses only end the test. The caller calls range_test_free in any case. */
+MUST_CHECK bool range_test_run(struct session *session, struct range_test *test,
+                               struct error *error);
 void range_test_free(struct range_test *test);
 
 /* beta: smoothing factor of the losses. */

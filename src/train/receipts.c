@@ -136,7 +136,7 @@ void receipt_table_free(struct receipt_table *table)
 bool receipts_due(const struct trainer *trainer, int64_t step)
 {
     const struct receipt_table *expected = trainer->receipts.expected;
-    const int64_t every = trainer->run.options.output.receipt;
+    const int64_t every = trainer->session.options.output.receipt;
     if (expected != NULL)
         return trainer->receipts.next < expected->count &&
                step == receipt_table_step(expected, trainer->receipts.next);
@@ -152,7 +152,7 @@ static void receipt_compare(const struct trainer *trainer, const char *now, int 
 {
     const char *run = trainer->receipts.expected->line[trainer->receipts.next];
     const char *first_run = NULL, *first_now = NULL;
-    const struct model *model = trainer->run.session.model;
+    const struct model *model = trainer->session.model;
     const int units = model->unit_count;
     char what[TENSOR_NAME + 48], machine[1024], others[96] = "; all other values are equal";
     int first = 0, different = 0, grain = -1;
@@ -213,18 +213,18 @@ static void receipt_compare(const struct trainer *trainer, const char *now, int 
 void receipts_begin(struct trainer *trainer)
 {
     progress_take_sums(trainer);
-    if (trainer->run.session.grains == NULL)
+    if (trainer->session.grains == NULL)
         return;
     trainer->receipts.hashes = (struct grain_hashes){0};
-    trainer->run.step.hashes = &trainer->receipts.hashes;
+    trainer->session.step.hashes = &trainer->receipts.hashes;
 }
 
 /* Return the line of the step, which has this loss; the caller frees it. */
 static char *receipt_line(const struct trainer *trainer, double loss)
 {
-    const struct flat_model *flat = &trainer->run.session.flat;
+    const struct flat_model *flat = &trainer->session.flat;
     const struct grain_hashes *grains = &trainer->receipts.hashes;
-    const double number[] = {loss, step_norm(&trainer->run.session)};
+    const double number[] = {loss, step_norm(&trainer->session)};
     const int hashes = 2 * flat->count;
     struct text_stream text;
     uint64_t *hash = allocate((size_t)hashes, sizeof *hash);
@@ -246,11 +246,11 @@ static char *receipt_line(const struct trainer *trainer, double loss)
 bool receipts_take(struct trainer *trainer, struct error *error)
 {
     struct grain_hashes *grains = &trainer->receipts.hashes;
-    struct comm *world = trainer->run.world;
-    const int values = RECEIPT_NORM + 2 * trainer->run.session.flat.count;
+    struct comm *world = trainer->session.world;
+    const int values = RECEIPT_NORM + 2 * trainer->session.flat.count;
     status_set_phase(PHASE_REPORT);
-    trainer->run.step.hashes = NULL;
-    if (!step_finish(&trainer->run.step, &trainer->progress.interval.times, error))
+    trainer->session.step.hashes = NULL;
+    if (!step_finish(&trainer->session, &trainer->progress.interval.times, error))
         return false;
     const struct loss_sums own = progress_take_sums(trainer);
     double sums[] = {own.loss, own.samples};

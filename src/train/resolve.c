@@ -3,7 +3,7 @@
  * for evaluation the shorter side is resized to the model's size divided by the crop fraction, and
  * the centre is cropped (timm.data.create_transform). The recipe `cifar` is that of the CIFAR ViT.
  */
-#include "train/run.h"
+#include "train/session.h"
 
 #include <float.h>
 #include <math.h>
@@ -71,7 +71,7 @@ static void normalisation_resolve(struct augment_options *augment, const struct 
                                   const struct model_metadata *weights)
 {
     if (dataset->type == DATASET_FLOAT32 || dataset->channels > OPTION_LIST)
-        return; /* run_find_statistics */
+        return; /* session_find_statistics */
     if (weights != NULL && weights->statistics.mean.count == dataset->channels &&
         weights->statistics.std.count == dataset->channels) {
         list_set(&augment->mean, weights->statistics.mean.value, dataset->channels);

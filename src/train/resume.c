@@ -73,9 +73,9 @@ static json_t *split_describe(struct dataset *dataset, struct error *error)
 bool resume_describe_data(struct trainer *trainer, struct error *error)
 {
     struct dataset *const datasets[SPLITS] = {
-        &trainer->run.train.dataset,
-        trainer->run.validates ? &trainer->run.validation.dataset : NULL};
-    const struct image_size image = trainer->run.session.model->image;
+        &trainer->session.train.dataset,
+        trainer->session.validates ? &trainer->session.validation.dataset : NULL};
+    const struct image_size image = trainer->session.model->image;
     json_t *data = json_object(), *names = json_array();
     value_put(data, "image",
               json_pack("[I, I]", (json_int_t)image.height, (json_int_t)image.width));
@@ -124,7 +124,7 @@ static void option_compare(void *user, const struct option_change *change)
     const bool has_no_effect = change->effect == EFFECT_LEARNING &&
                                strcmp(change->name, "data.root") != 0 &&
                                (strcmp(change->name, "train.loss_scale") != 0 ||
-                                comparison->trainer->run.session.io.scaler != NULL);
+                                comparison->trainer->session.io.scaler != NULL);
     if (change->effect == EFFECT_MODEL) {
         difference_add(comparison, "%s was %.200s, is %.200s", change->name, change->before,
                        change->now);
@@ -224,7 +224,7 @@ static void data_compare(struct comparison *comparison, const char *path,
 static void grid_difference_add(struct comparison *comparison, const char *path,
                                 const struct checkpoint_contents *contents)
 {
-    struct dataset dataset = comparison->trainer->run.train.dataset;
+    struct dataset dataset = comparison->trainer->session.train.dataset;
     struct model_metadata metadata;
     struct error reason = {0};
     model_metadata_parse(contents->metadata, &metadata);
@@ -244,12 +244,13 @@ static void deck_compare(struct comparison *comparison, const char *path,
     options_default(&saved);
     if (!checkpoint_deck_parse(contents->deck, path, &saved, &ignored))
         return;
-    comparison->other_monitor = saved.checkpoint.monitor != MONITOR_AUTO &&
-                                saved.checkpoint.monitor != trainer->run.options.checkpoint.monitor;
+    comparison->other_monitor =
+        saved.checkpoint.monitor != MONITOR_AUTO &&
+        saved.checkpoint.monitor != trainer->session.options.checkpoint.monitor;
     if (comparison->other_monitor)
         state.evaluations_without_gain = 0;
     comparison->over = trainer_is_over(trainer, &state);
-    option_changes(&saved, &trainer->run.options, option_compare, comparison);
+    option_changes(&saved, &trainer->session.options, option_compare, comparison);
 }
 
 /* Return what to do about a difference. Weights of other shapes cannot be resumed from, and as
@@ -262,7 +263,7 @@ static const char *difference_advice(const struct trainer *trainer,
     if (trainer->receipts.expected != NULL)
         return "the data and the model of the run";
     const bool fits =
-        checkpoint_fits(contents, &trainer->run.session.flat, difference, sizeof difference);
+        checkpoint_fits(contents, &trainer->session.flat, difference, sizeof difference);
     if (trainer->checkpoints.found.path[0] != '\0')
         return fits && trainer->folder.resuming
                    ? "another run.dir, or remove the file .memory in run.dir and set "
@@ -302,7 +303,7 @@ static bool contents_compare(const struct trainer *trainer, const char *path,
 bool resume_check(const struct trainer *trainer, const char *path, bool named, bool *other_monitor,
                   struct error *error)
 {
-    struct comm *world = trainer->run.world;
+    struct comm *world = trainer->session.world;
     struct checkpoint_contents contents = {.unit_count = 0};
     *other_monitor = false;
     if (world->rank == 0 && checkpoint_file_read(path, &contents, error))

@@ -52,13 +52,13 @@ static void sensor_put(json_t *rank, const struct monitor *monitor, enum sensor 
 /* Return the figures of this rank; times are of this attempt. */
 static json_t *rank_to_json(const struct trainer *trainer)
 {
-    const struct session *session = &trainer->run.session;
+    const struct session *session = &trainer->session;
     const struct step_times *times = &trainer->attempt.times;
     json_t *rank = json_object();
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);
     value_put(rank, "attempt", json_null()); /* rank 0 knows it */
-    value_put(rank, "rank", json_integer(trainer->run.world->rank));
+    value_put(rank, "rank", json_integer(trainer->session.world->rank));
     value_put(rank, "host", value_name(comm_host()));
     value_put(rank, "device", value_name(session->limits.name));
     value_put(rank, "threads", json_integer(session->limits.threads));
@@ -89,8 +89,8 @@ static json_t *ranks_gather(const struct trainer *trainer)
         value_append(values, json_incref(value));
     }
     char *text = value_to_text(values);
-    comm_join(trainer->run.world, text, (int64_t)strlen(text), &all);
-    for (int64_t at = 0; trainer->run.world->rank == 0 && at < all.bytes; at += end.position) {
+    comm_join(trainer->session.world, text, (int64_t)strlen(text), &all);
+    for (int64_t at = 0; trainer->session.world->rank == 0 && at < all.bytes; at += end.position) {
         json_t *rank = json_object();
         size_t i = 0;
         values = json_loadb((const char *)all.data + at, (size_t)(all.bytes - at),
@@ -114,7 +114,7 @@ static json_t *ranks_gather(const struct trainer *trainer)
  * array. Collective. */
 static double *unit_seconds_reduce(const struct trainer *trainer)
 {
-    const struct session *session = &trainer->run.session;
+    const struct session *session = &trainer->session;
     const struct step_times *times = &trainer->attempt.times;
     int units = session->model->unit_count;
     int64_t count = (int64_t)UNIT_TIMES * (units + 1);
@@ -133,8 +133,8 @@ static double *unit_seconds_reduce(const struct trainer *trainer)
         rest[1] -= unit->backward - unit->forward_waiting;
         rest[2] -= into[2];
     }
-    comm_all_reduce(trainer->run.world, seconds, count, COMM_FP64, COMM_SUM);
-    double each = (double)trainer->run.world->size * (double)trainer->attempt.steps;
+    comm_all_reduce(trainer->session.world, seconds, count, COMM_FP64, COMM_SUM);
+    double each = (double)trainer->session.world->size * (double)trainer->attempt.steps;
     for (int64_t i = 0; i < count; i++)
         seconds[i] = session->timer.seconds != NULL && each > 0 ? seconds[i] / each : (double)NAN;
     return seconds;
@@ -160,7 +160,7 @@ static json_t *unit_to_json(const char *name, int64_t parameters, int64_t traina
 
 static json_t *units_to_json(const struct trainer *trainer, const double *seconds)
 {
-    const struct session *session = &trainer->run.session;
+    const struct session *session = &trainer->session;
     const struct model *model = session->model;
     json_t *units = json_array();
     for (int u = 0; u < model->unit_count; u++)
@@ -242,19 +242,19 @@ static json_t *changes_to_json(const struct trainer *trainer)
     options_default(&earlier);
     snprintf(path, sizeof path, "%s/deck.ini", trainer->folder.path);
     if (access(path, F_OK) == 0 && options_read_stored(path, &earlier, &ignored))
-        option_changes(&earlier, &trainer->run.options, change_put, changed);
+        option_changes(&earlier, &trainer->session.options, change_put, changed);
     return changed;
 }
 
 /* The facts on which the bits of a step may depend; also those of layout_put. */
 static void machine_put(json_t *attempt, const struct trainer *trainer)
 {
-    const struct session *session = &trainer->run.session;
+    const struct session *session = &trainer->session;
     value_put(attempt, "version", value_name(version_number));
     value_put(attempt, "commit", value_name(version_commit));
     value_put(attempt, "instructions", value_name(session->limits.instructions));
     value_put(attempt, "library", value_name(session->limits.library));
-    value_put(attempt, "ranks", json_integer(trainer->run.world->size));
+    value_put(attempt, "ranks", json_integer(trainer->session.world->size));
     value_put(attempt, "nodes", json_integer(session->mesh.node_count));
     value_put(attempt, "threads", json_integer(session->limits.threads));
 }
@@ -263,7 +263,7 @@ static json_t *attempt_to_json(const struct trainer *trainer, const json_t *rank
 {
     json_t *attempt = json_object(), *hosts = json_array(), *devices = json_array();
     const char *resumed = trainer->checkpoints.resume_path;
-    for (int rank = 0; rank < trainer->run.world->size; rank++) {
+    for (int rank = 0; rank < trainer->session.world->size; rank++) {
         const json_t *facts = json_array_get(ranks, (size_t)rank);
         name_add(hosts, json_object_get(facts, "host"));
         name_add(devices, json_object_get(facts, "device"));
@@ -285,7 +285,7 @@ static json_t *attempt_to_json(const struct trainer *trainer, const json_t *rank
 
 static void layout_put(json_t *run, const struct trainer *trainer)
 {
-    const struct session *session = &trainer->run.session;
+    const struct session *session = &trainer->session;
     const struct mesh *mesh = &session->mesh;
     char transport[256];
     mesh_describe_transport(mesh, transport, sizeof transport);
@@ -294,7 +294,7 @@ static void layout_put(json_t *run, const struct trainer *trainer)
     value_put(run, "strategy", value_name(mesh->strategy));
     value_put(run, "replica", json_integer(mesh->replica->size));
     value_put(run, "shard", json_integer(mesh->shard->size));
-    value_put(run, "transport", value_text(trainer->run.world->size > 1 ? transport : NULL));
+    value_put(run, "transport", value_text(trainer->session.world->size > 1 ? transport : NULL));
     value_put(run, "planned_bytes", json_integer(planned_bytes(session)));
     json_t *planned = json_object();
     for (int i = 0; i < MEMORY_CLASSES; i++)
@@ -309,10 +309,11 @@ static void layout_put(json_t *run, const struct trainer *trainer)
 /* Return the description of the run. */
 static json_t *run_to_json(const struct trainer *trainer)
 {
-    const struct options *options = &trainer->run.options;
-    const struct model *model = trainer->run.session.model;
-    const struct dataset *train = &trainer->run.train.dataset;
-    const struct data_feed *validation = trainer->run.validates ? &trainer->run.validation : NULL;
+    const struct options *options = &trainer->session.options;
+    const struct model *model = trainer->session.model;
+    const struct dataset *train = &trainer->session.train.dataset;
+    const struct data_feed *validation =
+        trainer->session.validates ? &trainer->session.validation : NULL;
     const struct evaluation *test = &trainer->test.evaluation;
     json_t *run = json_object(), *tags = json_array(), *names = json_array();
     char text[OPTION_TEXT];
@@ -327,10 +328,10 @@ static json_t *run_to_json(const struct trainer *trainer)
     value_put(run, "format", json_integer(RUN_FORMAT));
     value_put(run, "name", value_name(options->run.name));
     value_put(run, "seed", json_integer(options->run.seed));
-    value_put(run, "world_size", json_integer(trainer->run.world->size));
-    value_put(run, "nodes", json_integer(trainer->run.session.mesh.node_count));
-    value_put(run, "threads", json_integer(trainer->run.session.limits.threads));
-    value_put(run, "global_batch", json_integer(trainer->run.global_batch));
+    value_put(run, "world_size", json_integer(trainer->session.world->size));
+    value_put(run, "nodes", json_integer(trainer->session.mesh.node_count));
+    value_put(run, "threads", json_integer(trainer->session.limits.threads));
+    value_put(run, "global_batch", json_integer(trainer->session.global_batch));
     value_put(run, "tags", tags);
     value_put(run, "model", value_name(options->model.name));
     value_put(run, "parameters", json_integer(model_parameter_count(model)));
@@ -348,12 +349,13 @@ static json_t *run_to_json(const struct trainer *trainer)
               value_count(validation != NULL ? sampler_steps(&validation->sampler) : -1));
     value_put(run, "test_samples",
               value_count(options->data.val == VALIDATION_TEST
-                              ? trainer->run.validation.dataset.count
+                              ? trainer->session.validation.dataset.count
                           : test->confusion != NULL ? test->samples
                                                     : -1));
     value_put(run, "class_names", names);
     value_put(run, "chosen_on_test", json_boolean(trainer_chooses_on_test(trainer)));
-    value_put(run, "base_lr", value_number(schedule_base_rate(options, trainer->run.global_batch)));
+    value_put(run, "base_lr",
+              value_number(schedule_base_rate(options, trainer->session.global_batch)));
     value_put(run, "steps_per_epoch", json_integer(trainer->steps_per_epoch));
     value_put(run, "total_steps", json_integer(trainer->total_steps));
     return run;
@@ -364,12 +366,12 @@ static json_t *run_to_json(const struct trainer *trainer)
 static void results_put(json_t *run, const struct trainer *trainer, const struct results *results)
 {
     const struct training_state *state = &trainer->state;
-    const struct dataset *dataset = &trainer->run.validation.dataset;
+    const struct dataset *dataset = &trainer->session.validation.dataset;
     const struct metrics_row *epoch = &trainer->progress.last_epoch;
-    const double target = trainer->run.options.output.target;
+    const double target = trainer->session.options.output.target;
     json_t *train = json_object(), *best = json_object();
     char monitor[16];
-    options_value_text(&trainer->run.options, "checkpoint.monitor", monitor, sizeof monitor);
+    options_value_text(&trainer->session.options, "checkpoint.monitor", monitor, sizeof monitor);
     value_put(run, "epochs", json_integer(state->epoch));
     value_put(run, "steps", json_integer(state->step));
     value_put(run, "finished", json_boolean(!results->unfinished));
@@ -451,7 +453,7 @@ static bool record_write(const struct trainer *trainer, struct error *error)
 bool run_record_begin(struct trainer *trainer, struct error *error)
 {
     json_t *ranks = ranks_gather(trainer);
-    if (trainer->run.world->rank == 0) {
+    if (trainer->session.world->rank == 0) {
         json_t *record = trainer->output.record = record_read(trainer->folder.path);
         json_t *run = run_to_json(trainer), *attempts = record_array(record, "attempts");
         value_append(attempts, attempt_to_json(trainer, ranks));
@@ -463,10 +465,10 @@ bool run_record_begin(struct trainer *trainer, struct error *error)
         record_array(record, "units");
         record_array(record, "ranks");
         if (record_write(trainer, error))
-            error_defer(run_folder_save_deck(&trainer->folder, &trainer->run.options, error));
+            error_defer(run_folder_save_deck(&trainer->folder, &trainer->session.options, error));
     }
     json_decref(ranks);
-    return comm_agree(trainer->run.world, error);
+    return comm_agree(trainer->session.world, error);
 }
 
 /* Complete the newest attempt. NULL: no stop reason, no failure. */
@@ -489,7 +491,7 @@ bool run_record_end(struct trainer *trainer, const struct results *results, stru
     json_t *own = ranks_gather(trainer), *record = trainer->output.record, *rank;
     double *seconds = unit_seconds_reduce(trainer);
     size_t number;
-    if (trainer->run.world->rank == 0) {
+    if (trainer->session.world->rank == 0) {
         json_t *run = run_to_json(trainer);
         json_t *units = record_array(record, "units"), *ranks = record_array(record, "ranks");
         attempt_end(trainer, results->stop_reason, NULL);
@@ -512,7 +514,7 @@ bool run_record_end(struct trainer *trainer, const struct results *results, stru
     free(seconds);
     json_decref(own);
     json_decref(sensors);
-    return comm_agree(trainer->run.world, error);
+    return comm_agree(trainer->session.world, error);
 }
 
 void run_record_fail(struct trainer *trainer, const struct error *why)
@@ -578,19 +580,19 @@ static void evaluation_cell(FILE *row, const struct evaluation *evaluation,
  * step. */
 static void setup_cells(FILE *row, const struct trainer *trainer)
 {
-    const struct session *session = &trainer->run.session;
+    const struct session *session = &trainer->session;
     const double done = (double)trainer->state.step / (double)trainer->steps_per_epoch;
     const double planned = (double)trainer->total_steps / (double)trainer->steps_per_epoch;
     char part[32] = "";
     logbook_cell(row, "%s", trainer->folder.path);
     logbook_cell(row, "%.10s %.8s UTC", trainer->attempt.started,
                  trainer->attempt.started + strlen("2026-11-21T"));
-    logbook_cell(row, "%s", trainer->run.options.model.name);
-    logbook_cell(row, "%d", trainer->run.world->size);
+    logbook_cell(row, "%s", trainer->session.options.model.name);
+    logbook_cell(row, "%d", trainer->session.world->size);
     logbook_cell(row, "%d", session->mesh.node_count);
     logbook_cell(row, "%s", session->mesh.strategy);
     logbook_cell(row, "%s", type_name(session->compute));
-    logbook_cell(row, "%lld", (long long)trainer->run.global_batch);
+    logbook_cell(row, "%lld", (long long)trainer->session.global_batch);
     if (trainer->state.step < trainer->total_steps)
         snprintf(part, sizeof part, "%.6g of ", floor(10 * done) / 10);
     logbook_cell(row, "%s%.6g", part, ceil(10 * planned) / 10);
@@ -608,23 +610,23 @@ static void data_cells(FILE *row, const struct options *options)
         snprintf(limit, sizeof limit, ", at most %lld batches", (long long)debug->batches);
     logbook_cell(row, "%.3g %%%s", 100 * debug->fraction, limit);
     logbook_cell(row, "%s",
-                 run_reads_weights(options) ? text_base_name(options->model.init) : "random");
+                 session_reads_weights(options) ? text_base_name(options->model.init) : "random");
 }
 
 void trainer_logbook_add(struct trainer *trainer, const char *failure)
 {
-    const char *logbook = trainer->run.options.output.logbook;
-    const struct dataset *dataset = &trainer->run.validation.dataset;
+    const char *logbook = trainer->session.options.output.logbook;
+    const struct dataset *dataset = &trainer->session.validation.dataset;
     struct error error = {.kind = ERROR_NONE};
     struct text_stream text;
     char total[32], speed[NUMBER_TEXT], share[NUMBER_TEXT];
-    if (trainer->run.world->rank != 0 || trainer->attempt.number == 0 || logbook[0] == '\0')
+    if (trainer->session.world->rank != 0 || trainer->attempt.number == 0 || logbook[0] == '\0')
         return;
     if (failure != NULL) /* else progress_result has set them */
         trainer_update_seconds(trainer);
     const struct results results = progress_results(trainer);
-    const double mfu = results.images_per_second * trainer->run.session.model->flops_per_image /
-                       (trainer->peak_flops * trainer->run.world->size);
+    const double mfu = results.images_per_second * trainer->session.model->flops_per_image /
+                       (trainer->peak_flops * trainer->session.world->size);
     clock_format(trainer->state.total_seconds, total, sizeof total);
     FILE *row = text_stream_open(&text);
     setup_cells(row, trainer);
@@ -635,7 +637,7 @@ void trainer_logbook_add(struct trainer *trainer, const char *failure)
     logbook_cell(row, "%s", total);
     logbook_cell(row, failure != NULL ? "failed" : results.unfinished ? "stopped" : "finished");
     logbook_cell(row, "%s", failure != NULL ? failure : results.stop_reason);
-    data_cells(row, &trainer->run.options);
+    data_cells(row, &trainer->session.options);
     char *whole = text_stream_close(&text);
     if (!logbook_add(logbook, whole, trainer->attempt.number > 1, &error))
         log_warn("cannot add the run to the log book: %s", error.text);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* A session: what every command that runs a model needs. Device, mesh, model, its flat buffers and
- * the memory of a pass. All device memory is in one arena, which is measured before it is
- * allocated. */
+/* A session: what every command that runs a model needs. Options, data, mesh, device, model, its
+ * flat buffers and the memory of a pass. All device memory is in one arena, which is measured
+ * before it is allocated. */
 #ifndef VITTRAIN_TRAIN_SESSION_H
 #define VITTRAIN_TRAIN_SESSION_H
 
@@ -13,7 +13,11 @@
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
 #include "model/model.h"
+#include "train/feed.h"
 #include "train/input.h"
+#include "train/optimizer.h"
+
+struct model_metadata;
 
 /* This rank's memory. */
 struct session_memory {
@@ -51,8 +55,45 @@ struct step_timer {
     double exposed; /* seconds waited for other ranks, when a phase or unit last began or ended */
 };
 
+/* A check of the gradients of grains (train.check_every). */
+struct grain_check {
+    size_t bytes;                  /* of the input of a grain */
+    unsigned char *own, *received; /* [bytes]; NULL: no checks */
+    struct grain_record *table;    /* [ranks] */
+    int64_t number;                /* of the check, from 0 */
+    int64_t offset;                /* of this rank's grain in the session's input */
+};
+
+/* Hashes of the gradient of the loss with respect to the logits, for receipts with
+ * train.exact=layout. A different hash shows a different forward pass. */
+struct grain_hashes {
+    int64_t count;              /* grains of the step's global batch */
+    uint64_t hash[GRAINS_MOST]; /* 0: a grain of another rank */
+};
+
+/* The training step (step.c). */
+struct step {
+    int first_trainable; /* the lowest unit with trainable tensors: the backward pass ends there */
+    bool records;        /* steps are recorded as a graph and replayed */
+    struct graph *graph; /* the recorded step, or NULL */
+    int64_t regular_steps;
+    struct grain_check check;
+    /* The step in progress, for the passes of a check. */
+    bool checked; /* train.check_every checks this step */
+    int64_t number;
+    struct step_params params;
+    struct grain_hashes *hashes; /* passes add the hashes of their grains; NULL: no receipt */
+    struct error wrong;          /* the error that a check found */
+    struct error unread; /* a queued step has an unreadable record: reported with its result */
+};
+
 struct session {
-    const struct options *options;
+    struct comm *world;
+    struct options options;      /* resolved; not changed after session_open */
+    struct data_feed train;      /* not open without training */
+    struct data_feed validation; /* the split that is evaluated; open if `validates` */
+    bool validates;
+    int64_t global_batch; /* samples of a step */
     struct mesh mesh;
     struct device *device;
     struct device_limits limits;
@@ -77,22 +118,55 @@ struct session {
     struct profile *profile; /* NULL: debug.profile=off */
     struct step_timer timer;
     const struct step_observer *observer; /* or NULL */
+    /* With training, after session_start. */
+    struct optimizer optimizer;
+    struct step step;
 };
 
-/* Collective. Opens device and model and checks that they fit each other and the data. Allocates no
- * device memory. training: with gradients and optimizer state. */
+/* Collective. Opens the training data, unless data.val=none the validation data, and the model for
+ * training. Close the session also after a failure of this function and of the next ones. */
 MUST_CHECK bool session_open(struct session *session, const struct options *options,
-                             struct comm *world, bool training, struct error *error);
+                             struct comm *world, struct error *error);
 
-/* As session_open, for rank 0 of `ranks` ranks that do not exist, `node_ranks` on each node: for
- * session_measure. Threads and compute type are those of this machine. Local. */
+/* Collective. Opens another split for evaluations during the training. Its samples must have the
+ * shape of the training samples, and it takes their weights of rows. */
+MUST_CHECK bool session_open_split(struct session *session, enum data_split split,
+                                   struct data_feed *feed, struct error *error);
+
+/* Collective. Opens the model for a split that the caller has opened: `train` or, without training,
+ * `validation`. The caller has set world, options and validates. Allocates no device memory.
+ * training: with gradients and optimizer state. weights: metadata of the initial weights, or NULL.
+ */
+MUST_CHECK bool session_open_model(struct session *session, bool training,
+                                   const struct model_metadata *weights, struct error *error);
+
+/* Collective. Allocates the memory and starts the loaders. The caller may have changed global_batch
+ * and accumulate. */
+MUST_CHECK bool session_start(struct session *session, struct error *error);
+
+/* True if records are normalised by statistics of the training samples, as the options do not have
+ * the values, or have no room for them. */
+bool session_needs_statistics(const struct session *session, const struct dataset *dataset);
+
+/* Collective. Uses the statistics for the data set, which is that of the training or of
+ * predictions, and for the validation split. */
+MUST_CHECK bool session_use_statistics(struct session *session, struct dataset *dataset,
+                                       const struct value_statistics *statistics,
+                                       struct error *error);
+
+/* Collective. Sets the statistics to those of the training samples, if they are needed. After a
+ * signal that requests the end they are not complete. */
+MUST_CHECK bool session_find_statistics(struct session *session, struct error *error);
+
+/* Collective. Sets the weights to random values, or to those of model.init, and the statistics
+ * (session_find_statistics). Call flat_refresh afterwards. */
+MUST_CHECK bool session_initialize(struct session *session, struct error *error);
+
+/* As session_open_model with resolved options, for rank 0 of `ranks` ranks that do not exist,
+ * `node_ranks` on each node: for session_measure. Threads and compute type are those of this
+ * machine. Local. */
 MUST_CHECK bool session_imagine(struct session *session, const struct options *options, int ranks,
                                 int node_ranks, bool training, struct error *error);
-
-/* Sets the normalisation of images and targets by the options or the model's statistics. dataset:
- * its origins (dataset.h) are subtracted from the values; NULL: they are 0. */
-MUST_CHECK bool session_set_normalisation(struct session *session, const struct dataset *dataset,
-                                          struct error *error);
 
 /* Measures without allocating: sets session->memory to what session_allocate would allocate for
  * passes of `batch` samples. rows: NULL, or zeros [ARENA_UNIT_ROWS + units] to which the arena's
@@ -138,6 +212,7 @@ void session_drop_snapshot(struct session *session);
 size_t session_memory_used(const struct session *session, bool peak);
 /* Logs rank 0's memory next to the planned size. */
 void session_log_memory(const struct session *session);
+/* Does nothing on a zeroed struct. */
 void session_close(struct session *session);
 
 /* Lays out the activations of training or evaluation, whose memory overlaps: the previous contents
@@ -162,5 +237,20 @@ bool session_sees_times(const struct session *session);
  * warns if they contain NaN. accepts_other_head: see safetensors_read. */
 MUST_CHECK bool session_read_weights(struct session *session, const char *path,
                                      bool accepts_other_head, struct error *error);
+
+/* True if model.init names weights. */
+bool session_reads_weights(const struct options *options);
+
+/* ---- Options that depend on the data and the model: numbers of classes and channels, size of the
+ * images, and the recipe for images, that is, the options of `augment` and `eval` that are auto. */
+
+/* Set the automatic options. Options with a value keep it. `weights`: metadata of the initial
+ * weights, whose preprocessing is preferred to that of the architecture; or NULL. Return false with
+ * ERROR_USAGE if options are invalid or contradict the data. */
+MUST_CHECK bool options_resolve(struct options *options, const struct dataset *dataset,
+                                const struct model_metadata *weights, struct error *error);
+
+/* Log the recipe of resolved options in one line. */
+void recipe_log(const struct options *options);
 
 #endif

@@ -28,26 +28,22 @@ struct micro_batch {
 
 static const char advice[] = "try a lower optim.lr, schedule.warmup or train.clip_norm";
 
-void step_open(struct step_context *step, struct session *session, struct data_feed *feed,
-               const struct optimizer *optimizer)
+void step_open(struct session *session)
 {
-    *step = (struct step_context){.session = session,
-                                  .loader = feed->loader,
-                                  .sampler = &feed->sampler,
-                                  .source = feed->source,
-                                  .optimizer = optimizer,
-                                  .first_trainable = model_first_trainable(session->model)};
-    step->records = session->device->backend->graph_begin != NULL && session->options->cuda.graph &&
+    struct step *step = &session->step;
+    *step = (struct step){.first_trainable = model_first_trainable(session->model)};
+    step->records = session->device->backend->graph_begin != NULL && session->options.cuda.graph &&
                     session->accumulate == 1 && session->profile == NULL;
-    grain_check_open(&step->check, session);
+    optimizer_open(&session->optimizer, &session->options);
+    grain_check_open(session);
 }
 
-void step_close(struct step_context *step)
+void step_close(struct session *session)
 {
-    if (step->graph != NULL)
-        step->session->device->backend->graph_close(step->graph);
-    step->graph = NULL;
-    grain_check_close(&step->check);
+    if (session->step.graph != NULL)
+        session->device->backend->graph_close(session->step.graph);
+    session->step.graph = NULL;
+    grain_check_close(&session->step.check);
 }
 
 /* ---- phases and units: status of the process, profiler ranges, observer, times of units */
@@ -158,7 +154,7 @@ void step_loss(struct session *session, int64_t count, double scale, bool gradie
                                                   [TRAIN_LOSS_SQUARED] = TARGET_SQUARED,
                                                   [TRAIN_LOSS_ABSOLUTE] = TARGET_ABSOLUTE,
                                                   [TRAIN_LOSS_HUBER] = TARGET_HUBER};
-    const struct train_options *train = &session->options->train;
+    const struct train_options *train = &session->options.train;
     const struct model *model = session->model;
     void *derivative = gradient ? session->logits : NULL;
     struct loss_scaler *scaler = gradient ? session->io.scaler : NULL;
@@ -187,10 +183,10 @@ enum gradient_target { TARGET_STEP, TARGET_SPARE };
 
 /* Queues the backward pass down to the first trainable unit. The reduction of a unit's gradient
  * overlaps with the next unit's computation. last: this pass completes the gradients. */
-static void step_backward(struct step_context *step, const struct model_pass *pass,
+static void step_backward(struct session *session, const struct model_pass *pass,
                           enum gradient_target target, bool last)
 {
-    struct session *session = step->session;
+    struct step *step = &session->step;
     struct flat_model *flat = &session->flat;
     int units = session->model->unit_count;
     flat_gather_start(flat, units - 1);
@@ -217,10 +213,10 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
 
 /* Queues forward pass, loss and backward pass of the samples in the session's input. With
  * train.exact=layout, call it after grains_begin; it calls grains_end. */
-static void pass_run(struct step_context *step, const struct micro_batch *micro,
+static void pass_run(struct session *session, const struct micro_batch *micro,
                      enum gradient_target target, struct step_times *times)
 {
-    struct session *session = step->session;
+    struct step *step = &session->step;
     const double begin = clock_now();
     struct model_pass pass = session_pass(session, micro->count, true);
     pass.running_weight = micro->running_weight;
@@ -230,11 +226,11 @@ static void pass_run(struct step_context *step, const struct micro_batch *micro,
     double scale = micro->good ? 1 / (double)micro->global_count : NAN;
     step_loss(session, micro->count, scale, true, NULL);
     if (step->hashes != NULL && target == TARGET_STEP)
-        grain_hashes_add(step->hashes, session, micro->position, micro->count, micro->global_count);
+        grain_hashes_add(session, micro->position, micro->count, micro->global_count);
     phase_end(session);
     const double middle = clock_now();
     phase_begin(session, STEP_BACKWARD);
-    step_backward(step, &pass, target, micro->last);
+    step_backward(session, &pass, target, micro->last);
     phase_end(session);
     if (session->grains != NULL)
         grains_end(session->grains);
@@ -242,9 +238,9 @@ static void pass_run(struct step_context *step, const struct micro_batch *micro,
     times->backward += clock_now() - middle;
 }
 
-uint64_t step_recompute(struct step_context *step, int64_t position, int64_t count)
+uint64_t step_recompute(struct session *session, int64_t position, int64_t count)
 {
-    struct session *session = step->session;
+    struct step *step = &session->step;
     const struct device_backend *backend = session->device->backend;
     const struct micro_batch grain = {.position = count > 0 ? position : 0,
                                       .count = count,
@@ -259,16 +255,16 @@ uint64_t step_recompute(struct step_context *step, int64_t position, int64_t cou
     grains_begin(session->grains, grain.position, count, grain.global_count);
     grains_watch(session->grains, session->stream, count > 0 ? position / session->grain : -1,
                  FLIP_OFF, 0);
-    pass_run(step, &grain, TARGET_SPARE, &unused);
+    pass_run(session, &grain, TARGET_SPARE, &unused);
     backend->copy(session->stream, session->io.sums, &sums, sizeof sums);
     return grains_hash(session->grains, session->stream);
 }
 
 /* Queues forward and backward pass of a micro-batch, and after the last one the update. */
-static void pass_queue(struct step_context *step, const struct micro_batch *micro,
+static void pass_queue(struct session *session, const struct micro_batch *micro,
                        struct step_times *times)
 {
-    struct session *session = step->session;
+    struct step *step = &session->step;
     if (micro->number == 0)
         flat_begin_gradients(&session->flat);
     if (session->grains != NULL) {
@@ -279,24 +275,24 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     }
     const bool checked = step->checked && micro->number == 0; /* later ones may be empty */
     if (checked)
-        grain_check_begin(&step->check, micro->position, micro->good ? micro->count : 0);
-    pass_run(step, micro, TARGET_STEP, times);
+        grain_check_begin(session, micro->position, micro->good ? micro->count : 0);
+    pass_run(session, micro, TARGET_STEP, times);
     if (checked)
-        grain_check_take(&step->check);
+        grain_check_take(session);
     status_set_phase(PHASE_REDUCE);
     if (!micro->last)
         return;
     const double begin = clock_now();
     flat_reduce_wait(&session->flat);
     if (step->checked)
-        error_defer(grain_check_end(&step->check, step, &step->wrong));
+        error_defer(grain_check_end(session, &step->wrong));
     const double reduced = clock_now();
     times->reduce += reduced - begin;
     phase_begin(session, STEP_UPDATE);
     /* After its all-reduce no rank reads the weights: the update may write them if they are shared.
      */
     flat_norm(&session->flat);
-    optimizer_step(step->optimizer, &session->flat, session->io.params, session->io.scaler);
+    optimizer_step(&session->optimizer, &session->flat, session->io.params, session->io.scaler);
     phase_end(session);
     times->update += clock_now() - reduced;
 }
@@ -305,14 +301,14 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
 
 /* Runs the recorded step, after recording it if needed: libraries choose their algorithms in the
  * steps before that. Returns false if the step must be queued operation by operation. */
-static bool step_replay(struct step_context *step, const struct micro_batch *micro)
+static bool step_replay(struct session *session, const struct micro_batch *micro)
 {
     enum { STEPS_BEFORE_RECORDING = 2 };
-    struct session *session = step->session;
+    struct step *step = &session->step;
     const struct device_backend *backend = session->device->backend;
     /* Only full global batches: NCCL requires all ranks of a collective to record it. */
     if (!step->records || step->checked || step->hashes != NULL ||
-        micro->global_count != session->batch * step->sampler->size)
+        micro->global_count != session->batch * session->train.sampler.size)
         return false;
     if (step->graph == NULL) {
         struct step_times unused = {0};
@@ -321,7 +317,7 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
         backend->graph_begin(session->stream);
         /* A graph may wait only for events recorded in it: record those of the flat buffers. */
         flat_updated(&session->flat);
-        pass_queue(step, micro, &unused);
+        pass_queue(session, micro, &unused);
         step->graph = backend->graph_end(session->stream);
     }
     if (!micro->good) {
@@ -345,25 +341,25 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
 /* ---- the step */
 
 /* The weight of this rank's micro-batch in the running statistics of batch norm. */
-static double running_weight(const struct step_context *step, const struct batch *batch,
+static double running_weight(const struct session *session, const struct batch *batch,
                              int64_t micro)
 {
-    const struct sampler *sampler = step->sampler;
+    const struct sampler *sampler = &session->train.sampler;
     int64_t pieces = sampler->accumulate;
     while (pieces > 1 && sampler_piece_samples(sampler, batch->global_count, pieces - 1) == 0)
         pieces--;
     double weight = flat_running_weight(sampler->accumulate, pieces, micro);
     int64_t all = sampler_piece_samples(sampler, batch->global_count, micro);
-    if (step->session->model->local_norms && all > 0)
+    if (session->model->local_norms && all > 0)
         weight *= (double)batch->count / (double)all;
     return weight;
 }
 
-static void micro_batch_run(struct step_context *step, int64_t number, struct step_times *times)
+static void micro_batch_run(struct session *session, int64_t number, struct step_times *times)
 {
-    struct session *session = step->session;
+    struct step *step = &session->step;
     status_set_phase(PHASE_DATA);
-    struct batch *batch = loader_next(step->loader, &times->data);
+    struct batch *batch = loader_next(session->train.loader, &times->data);
     ENSURE(batch != NULL, "the loader ended before the last step");
     if (batch->error.kind != ERROR_NONE && step->unread.kind == ERROR_NONE)
         step->unread = batch->error;
@@ -371,7 +367,7 @@ static void micro_batch_run(struct step_context *step, int64_t number, struct st
                                       .position = batch->position,
                                       .count = batch->count,
                                       .global_count = batch->global_count,
-                                      .running_weight = running_weight(step, batch, number),
+                                      .running_weight = running_weight(session, batch, number),
                                       .good = batch->error.kind == ERROR_NONE,
                                       .last = number == session->accumulate - 1};
     double begin = clock_now();
@@ -380,18 +376,19 @@ static void micro_batch_run(struct step_context *step, int64_t number, struct st
     step_io_upload_params(&session->io, session->stream, &step->params);
     if (!step->records)
         flat_gather_start(&session->flat, 0); /* overlaps with the transform of the images */
-    input_upload(&session->input, session->stream, batch, &step->source, true, step->loader);
+    input_upload(&session->input, session->stream, batch, &session->train.source, true,
+                 session->train.loader);
     times->forward += clock_now() - begin;
-    if (!step_replay(step, &micro))
-        pass_queue(step, &micro, times);
+    if (!step_replay(session, &micro))
+        pass_queue(session, &micro, times);
 }
 
-void step_rehearse(struct step_context *step)
+void step_rehearse(struct session *session)
 {
-    struct session *session = step->session;
+    struct step *step = &session->step;
     int64_t accumulate = session->accumulate;
     int64_t global_count = session->grains != NULL
-                               ? feed_global_batch(session->options, session->mesh.world->size)
+                               ? feed_global_batch(&session->options, session->mesh.world->size)
                                : session->batch;
     struct step_times unused = {0};
     for (int64_t number = 0; number < accumulate; number++) {
@@ -404,9 +401,10 @@ void step_rehearse(struct step_context *step)
         phase_begin(session, STEP_DATA);
         if (!step->records)
             flat_gather_start(&session->flat, 0);
-        input_transform(&session->input, session->stream, micro.count, &step->source, true);
+        input_transform(&session->input, session->stream, micro.count, &session->train.source,
+                        true);
         phase_end(session);
-        pass_queue(step, &micro, &unused);
+        pass_queue(session, &micro, &unused);
     }
 }
 
@@ -485,9 +483,9 @@ double step_norm(const struct session *session)
 
 /* Collective, after a gradient that was not finite. Returns false if that only skips the update: in
  * fp16, while the loss scale can still be halved. */
-static bool step_failed(struct step_context *step, int64_t number, struct error *error)
+static bool step_failed(struct session *session, int64_t number, struct error *error)
 {
-    struct session *session = step->session;
+    struct step *step = &session->step;
     struct comm *world = session->mesh.world;
     *error = step->unread;
     if (!comm_agree(world, error))
@@ -511,32 +509,32 @@ static bool step_failed(struct step_context *step, int64_t number, struct error 
 }
 
 /* Collective. Reads the results that are due; all: all results. */
-static bool results_read(struct step_context *step, bool all, struct error *error)
+static bool results_read(struct session *session, bool all, struct error *error)
 {
-    struct step_io *io = &step->session->io;
+    struct step_io *io = &session->io;
     int64_t number;
     while (step_io_take_result(io, all, &number))
-        if (!isfinite(io->result.norm_squared) && step_failed(step, number, error))
+        if (!isfinite(io->result.norm_squared) && step_failed(session, number, error))
             return false;
     return true;
 }
 
-bool step_run(struct step_context *step, int64_t number, double rate, struct step_times *times,
+bool step_run(struct session *session, int64_t number, double rate, struct step_times *times,
               struct error *error)
 {
-    struct session *session = step->session;
+    struct step *step = &session->step;
     int64_t accumulate = session->accumulate;
     profile_step(session->profile);
-    struct step_params params = optimizer_params(step->optimizer, rate, number);
+    struct step_params params = optimizer_params(&session->optimizer, rate, number);
     if (session->io.scaler == NULL) /* with a scaler, the device subtracts them */
         params.update -= session->io.result.scaler.skipped;
     struct step_times before = {0}, none = {0};
     communication_times(&none, &before);
-    step->checked = grain_check_due(&step->check, number);
+    step->checked = grain_check_due(session, number);
     step->number = number;
     step->params = params;
     for (int64_t micro = 0; micro < accumulate; micro++)
-        micro_batch_run(step, micro, times);
+        micro_batch_run(session, micro, times);
     if (step->wrong.kind != ERROR_NONE) {
         *error = step->wrong;
         return false;
@@ -544,17 +542,17 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
     double begin = clock_now();
     step_io_queue_result(&session->io, session->stream, number, session->flat.norm_squared,
                          step->params.samples);
-    bool good = results_read(step, false, error);
+    bool good = results_read(session, false, error);
     times->update += clock_now() - begin;
     communication_times(&before, times);
     return good;
 }
 
-bool step_finish(struct step_context *step, struct step_times *times, struct error *error)
+bool step_finish(struct session *session, struct step_times *times, struct error *error)
 {
     double begin = clock_now();
-    bool good = results_read(step, true, error);
-    input_finish(&step->session->input);
+    bool good = results_read(session, true, error);
+    input_finish(&session->input);
     times->update += clock_now() - begin;
     return good;
 }

@@ -5,30 +5,7 @@
 #ifndef VITTRAIN_TRAIN_STEP_H
 #define VITTRAIN_TRAIN_STEP_H
 
-#include "train/feed.h"
-#include "train/grain_check.h"
-#include "train/optimizer.h"
 #include "train/session.h"
-
-struct step_context {
-    struct session *session;
-    struct loader *loader;
-    const struct sampler *sampler; /* the loader's */
-    struct image_source source;
-    const struct optimizer *optimizer;
-    int first_trainable; /* the lowest unit with trainable tensors: the backward pass ends there */
-    bool records;        /* steps are recorded as a graph and replayed */
-    struct graph *graph; /* the recorded step, or NULL */
-    int64_t regular_steps;
-    struct grain_check check;
-    /* The step in progress, for the passes of a check. */
-    bool checked; /* train.check_every checks this step */
-    int64_t number;
-    struct step_params params;
-    struct grain_hashes *hashes; /* passes add the hashes of their grains; NULL: no receipt */
-    struct error wrong;          /* the error that a check found */
-    struct error unread; /* a queued step has an unreadable record: reported with its result */
-};
 
 /* Seconds of this rank, summed over steps; doubles only. */
 struct step_times {
@@ -37,34 +14,32 @@ struct step_times {
     double exposed;       /* the part of forward to update spent waiting for communication */
 };
 
-void step_open(struct step_context *step, struct session *session, struct data_feed *feed,
-               const struct optimizer *optimizer);
-
-void step_close(struct step_context *step);
+/* Open the optimizer and the step of a session for training. */
+void step_open(struct session *session);
+void step_close(struct session *session);
 
 /* Collective. Queues update `number` (from 0) with this learning rate on the next train.accumulate
- * batches of the loader, and adds to the session's loss sums. Then reads the results that are due:
- * on a CPU that of this step, on a GPU that of the step RESULTS_AHEAD before. Returns false and an
- * error, the same on all ranks, if a record of a read step was unreadable or its gradient was not
- * finite; the update then changed nothing. The error names the step, and the tensor where NaN or
- * infinity began if no later step was queued. In fp16 a gradient that is not finite skips the
- * update without an error while a smaller loss scale is possible. */
-MUST_CHECK bool step_run(struct step_context *step, int64_t number, double rate,
+ * batches of the training data, and adds to the session's loss sums. Then reads the results that
+ * are due: on a CPU that of this step, on a GPU that of the step RESULTS_AHEAD before. Returns
+ * false and an error, the same on all ranks, if a record of a read step was unreadable or its
+ * gradient was not finite; the update then changed nothing. The error names the step, and the
+ * tensor where NaN or infinity began if no later step was queued. In fp16 a gradient that is not
+ * finite skips the update without an error while a smaller loss scale is possible. */
+MUST_CHECK bool step_run(struct session *session, int64_t number, double rate,
                          struct step_times *times, struct error *error);
 
 /* Collective. Waits for all queued steps and reads their results. Returns as step_run. Call it
  * before the host reads or writes weights. */
-MUST_CHECK bool step_finish(struct step_context *step, struct step_times *times,
-                            struct error *error);
+MUST_CHECK bool step_finish(struct session *session, struct step_times *times, struct error *error);
 
 /* For a check of grains: computes the gradients of the grain of `count` samples in the session's
  * input, from sample `position` of the step's global batch, and returns their hash. Restores the
  * sums of losses. Collective; count may be 0. */
-uint64_t step_recompute(struct step_context *step, int64_t position, int64_t count);
+uint64_t step_recompute(struct session *session, int64_t position, int64_t count);
 
 /* Queues the device operations of a step with full batches, without a loader: for a device and a
  * mesh that only record them (plan/plan.h). */
-void step_rehearse(struct step_context *step);
+void step_rehearse(struct session *session);
 
 /* The norm of the gradient of the newest step whose result was read, before clipping and without
  * the loss scale; NAN if it was not finite. */
@@ -78,6 +53,50 @@ void step_forward(struct session *session, const struct model_pass *pass);
  * classes and, unless NULL, the probabilities [count, classes] are written. */
 void step_loss(struct session *session, int64_t count, double scale, bool gradient,
                float *probabilities);
+
+/* ---- Hashes of gradients of grains, for checks and for receipts (grain_check.c).
+ *
+ * Checks find hardware that computes wrongly (train.check_every). Each rank chooses one of its
+ * grains, which other ranks compute again. Correct hardware gives the same bits, so the hashes of
+ * the gradients are compared.
+ * Round 1: rank r + shift computes the grain of rank r. The shift changes from check to check.
+ * Round 2, only if hashes differ: a third rank computes each grain again, and the minority is
+ * wrong. With two ranks, rank r itself computes its grain again; then only a fault of rank r that
+ * does not repeat can be attributed. */
+
+/* What a rank contributes to a check. */
+struct grain_record {
+    /* Its checked grain: the first sample in the global batch, the number of samples (0: none), and
+     * the hash of the gradients. */
+    int64_t position, count;
+    uint64_t hash;
+    uint64_t computed[2]; /* in rounds 1 and 2: hash of the grain of another rank */
+};
+
+/* Allocate host memory for checks. Does nothing without train.check_every. */
+void grain_check_open(struct session *session);
+void grain_check_close(struct grain_check *check);
+
+/* True if step `number`, from 0, is checked. */
+bool grain_check_due(const struct session *session, int64_t number);
+
+/* Choose a grain of a pass of `count` samples from sample `position` of the global batch. Call it
+ * between grains_begin and the forward pass. debug.flip applies to this pass. */
+void grain_check_begin(struct session *session, int64_t position, int64_t count);
+
+/* Keep the input and the hash of the grain. Call it after that pass. */
+void grain_check_take(struct session *session);
+
+/* Compare the grains of all ranks with those that other ranks compute (step_recompute). Collective;
+ * call it after the last pass of the step, when all reductions have ended. Overwrites the session's
+ * input. If gradients differ, log a warning (train.check_action=continue), or return false and an
+ * error, the same on all ranks. */
+MUST_CHECK bool grain_check_end(struct session *session, struct error *error);
+
+/* Add the hashes of a pass. Call it between the loss and the backward pass of `count` samples from
+ * sample `position` of a global batch of `global_count`. Waits for the stream. */
+void grain_hashes_add(struct session *session, int64_t position, int64_t count,
+                      int64_t global_count);
 
 /* ---- Control flags: events that one rank sees but on which all ranks must act at the same step. A
  * signal, rank 0's clock or an unfinished checkpoint sets a flag. An all-reduce of the flags starts

@@ -19,7 +19,7 @@
 #include "train/hardware.h"
 #include "train/progress.h"
 #include "train/resume.h"
-#include "train/run.h"
+#include "train/session.h"
 
 /* Rank 0. Fails for paths of rclone where they are not allowed, if the file of model.init is
  * missing and the run will not resume, or if it is a PyTorch file. */
@@ -38,17 +38,16 @@ static bool paths_check(const struct options *options, struct error *error)
                          "output.upload=%s is not a remote path: give REMOTE:PATH with a remote of "
                          "`rclone config`",
                          upload);
-    return !run_reads_weights(options) ||
+    return !session_reads_weights(options) ||
            ((run_folder_may_resume(options) || weights_file_exists("model.init: ", init, error)) &&
             weights_file_check(init, error));
 }
 
 /* Logs what the run trains, on what. */
-static void run_announce(const struct run *run)
+static void run_announce(const struct session *session)
 {
-    const struct session *session = &run->session;
-    const struct image_source source = input_source(&session->input, &run->train.source);
-    const int ranks = run->world->size;
+    const struct image_source source = input_source(&session->input, &session->train.source);
+    const int ranks = session->world->size;
     char mesh[256], transport[512];
     mesh_describe(&session->mesh, mesh, sizeof mesh);
     mesh_describe_transport(&session->mesh, transport, sizeof transport);
@@ -56,13 +55,13 @@ static void run_announce(const struct run *run)
     log_info("device: %s; computing in %s%s%s", session->limits.name, type_name(session->compute),
              session->limits.library[0] != '\0' ? " with " : "", session->limits.library);
     log_info("data: %s, %lld training and %lld validation samples of %lldx%lld, %lld %s",
-             run->options.data.format, (long long)run->train.dataset.count,
-             (long long)run->validation.dataset.count, (long long)source.height,
-             (long long)source.width, (long long)run->train.dataset.classes,
-             run->train.dataset.target_normalised ? "outputs" : "classes");
-    recipe_log(&run->options);
+             session->options.data.format, (long long)session->train.dataset.count,
+             (long long)session->validation.dataset.count, (long long)source.height,
+             (long long)source.width, (long long)session->train.dataset.classes,
+             session->train.dataset.target_normalised ? "outputs" : "classes");
+    recipe_log(&session->options);
     log_info("model: %s, %lld parameters in %d units, %.3g GFLOP per image and step",
-             run->options.model.name, (long long)model_parameter_count(session->model),
+             session->options.model.name, (long long)model_parameter_count(session->model),
              session->model->unit_count, session->model->flops_per_image / 1e9);
     model_print_summary(session->model);
     if (session->model->local_norms && ranks > 1)
@@ -85,7 +84,7 @@ static void run_announce(const struct run *run)
 
 bool trainer_chooses_on_test(const struct trainer *trainer)
 {
-    const struct options *options = &trainer->run.options;
+    const struct options *options = &trainer->session.options;
     const int64_t period = trainer->steps_per_epoch * options->train.eval_every;
     const int64_t evaluations =
         period > 0 ? (trainer->total_steps + period - 1) / period : trainer->total_steps > 0;
@@ -96,19 +95,19 @@ bool trainer_chooses_on_test(const struct trainer *trainer)
 /* Collective. Creates or finds the run folder, and the checkpoint to resume from. */
 static bool folder_open(struct trainer *trainer, struct error *error)
 {
-    const struct options *options = &trainer->run.options;
+    const struct options *options = &trainer->session.options;
     struct run_folder *folder = &trainer->folder;
     struct checkpoint_target *target = &trainer->checkpoints.target;
     status_set_phase(PHASE_FOLDER);
-    if (!run_folder_open(folder, &trainer->run.session.mesh, options, error))
+    if (!run_folder_open(folder, &trainer->session.mesh, options, error))
         return false;
     log_info("run folder: %s%s", folder->path, folder->resuming ? " (resuming)" : "");
     target->directory = folder->checkpoints;
-    if (!checkpoint_probe(folder->checkpoints, trainer->run.world, options->checkpoint.writers,
+    if (!checkpoint_probe(folder->checkpoints, trainer->session.world, options->checkpoint.writers,
                           &target->writers, error) ||
         !trainer_find_checkpoint(trainer, error))
         return false;
-    if (trainer->run.world->rank == 0)
+    if (trainer->session.world->rank == 0)
         run_folder_clean(folder->path);
     return true;
 }
@@ -117,18 +116,18 @@ static bool folder_open(struct trainer *trainer, struct error *error)
  */
 static bool state_open(struct trainer *trainer, struct error *error)
 {
-    struct run *run = &trainer->run;
+    struct session *session = &trainer->session;
     struct training_state *state = &trainer->state;
-    const int monitor = run->options.checkpoint.monitor;
+    const int monitor = session->options.checkpoint.monitor;
     status_set_phase(PHASE_WEIGHTS_READ);
-    *state = training_state_begin(run->global_batch, (uint64_t)run->options.run.seed);
-    if (run->world->rank == 0)
+    *state = training_state_begin(session->global_batch, (uint64_t)session->options.run.seed);
+    if (session->world->rank == 0)
         error_defer(resume_describe_data(trainer, error));
-    if (!comm_share_error(run->world, error) ||
+    if (!comm_share_error(session->world, error) ||
         !(trainer->checkpoints.resume_path[0] != '\0' ? trainer_resume(trainer, error)
-                                                      : run_initialize(run, error)))
+                                                      : session_initialize(session, error)))
         return false;
-    flat_refresh(&run->session.flat);
+    flat_refresh(&session->flat);
     state->parts++;
     trainer->best.metric = state->best_metric;
     trainer->best.step = monitor != MONITOR_NONE ? state->best_step : -1;
@@ -146,8 +145,8 @@ static bool state_open(struct trainer *trainer, struct error *error)
 static bool log_open_tables(struct trainer *trainer, struct error *error)
 {
     const struct training_state *state = &trainer->state;
-    const struct output_options *output = &trainer->run.options.output;
-    if (trainer->run.world->rank == 0) {
+    const struct output_options *output = &trainer->session.options.output;
+    if (trainer->session.world->rank == 0) {
         const bool over = state->finished && state->step >= trainer->total_steps;
         const struct run_log_position position = {.step = state->step,
                                                   .mid_epoch = state->epoch_step > 0 && !over,
@@ -156,38 +155,38 @@ static bool log_open_tables(struct trainer *trainer, struct error *error)
                                                   .untested = !run_record_is_tested(trainer)};
         trainer->output.log = run_log_open(&trainer->folder, output, &position, error);
     }
-    error_defer(run_log_options(trainer->output.log, &trainer->run.options, error));
+    error_defer(run_log_options(trainer->output.log, &trainer->session.options, error));
     if (trainer->output.log != NULL) {
-        char *header = receipts_header(trainer->run.session.model);
+        char *header = receipts_header(trainer->session.model);
         error_defer(run_log_open_receipts(trainer->output.log, &trainer->folder, header,
                                           state->step, output->receipt > 0, error));
         free(header);
     }
-    return comm_agree(trainer->run.world, error);
+    return comm_agree(trainer->session.world, error);
 }
 
 /* Collective. The set-up of a run or a replay in the order in which its parts depend on each other.
  * A replay has no folder, no writer and no tables. */
 static bool set_up(struct trainer *trainer, const struct options *given, struct error *error)
 {
-    struct run *run = &trainer->run;
-    struct session *session = &run->session;
+    struct session *session = &trainer->session;
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
-    const struct options *options = &run->options;
+    const struct options *options = &session->options;
     const bool replays = trainer->receipts.expected != NULL, elastic = given->mesh.elastic;
-    if (run->world->rank == 0 && !replays)
+    if (session->world->rank == 0 && !replays)
         error_defer(paths_check(given, error));
-    if (!comm_share_error(run->world, error) || !run_open(run, given, run->world, error))
+    if (!comm_share_error(session->world, error) ||
+        !session_open(session, given, session->world, error))
         return false;
-    run_announce(run);
+    run_announce(session);
     /* The folder is created after the memory check. With mesh.elastic it is needed before, because
      * the batch depends on the checkpoint. */
     if ((elastic && !replays && !folder_open(trainer, error)) ||
-        !trainer_decide_batch(trainer, error) || !run_start(run, error))
+        !trainer_decide_batch(trainer, error) || !session_start(session, error))
         return false;
 
-    const double rate = schedule_base_rate(options, run->global_batch);
-    trainer->steps_per_epoch = sampler_steps(&run->train.sampler);
+    const double rate = schedule_base_rate(options, session->global_batch);
+    trainer->steps_per_epoch = sampler_steps(&session->train.sampler);
     trainer->total_steps = options->train.steps > 0
                                ? options->train.steps
                                : options->train.epochs * trainer->steps_per_epoch;
@@ -195,7 +194,7 @@ static bool set_up(struct trainer *trainer, const struct options *given, struct 
                   trainer->total_steps);
     log_info("run: %lld step%s of global batch %lld (%lld per epoch), learning rate %g",
              (long long)trainer->total_steps, trainer->total_steps == 1 ? "" : "s",
-             (long long)run->global_batch, (long long)trainer->steps_per_epoch, rate);
+             (long long)session->global_batch, (long long)trainer->steps_per_epoch, rate);
 
     if (!replays) {
         if (trainer_chooses_on_test(trainer))
@@ -203,7 +202,7 @@ static bool set_up(struct trainer *trainer, const struct options *given, struct 
                      "accuracy there is an overestimate; hold out training images with "
                      "data.val=0.1");
         /* The other ranks do not measure, so that ranks do not disturb each other. */
-        if (run->world->rank == 0) {
+        if (session->world->rank == 0) {
             char folder[1024];
             hardware_cache_folder(options, folder, sizeof folder);
             trainer->peak_flops = peak_find(session->device, session->compute, folder);
@@ -231,7 +230,7 @@ static bool set_up(struct trainer *trainer, const struct options *given, struct 
     }
     /* Until here nothing is lost if this start ends. The last two remove what belongs to a newer
      * checkpoint, which may be in the memory of a node that is not in this job. */
-    trainer->control.world = run->world;
+    trainer->control.world = session->world;
     control_start(&trainer->control, &(struct control_flags){.stop = comm_stop_wanted()});
     trainer->stop.early = control_wait(&trainer->control).stop != 0;
     return replays || trainer->stop.early ||
@@ -245,12 +244,10 @@ static void trainer_begin(struct trainer *trainer, const struct options *options
     trainer->peak_flops = (double)NAN;
     trainer->attempt.opened_at = clock_now();
     clock_stamp_utc(trainer->attempt.started, sizeof trainer->attempt.started);
-    trainer->run.options = *options;
-    trainer->run.world = world;
+    trainer->session.options = *options;
+    trainer->session.world = world;
     trainer->checkpoints.target =
-        (struct checkpoint_target){.writers = WRITERS_AUTO,
-                                   .model = trainer->run.options.model.name,
-                                   .options = &trainer->run.options};
+        (struct checkpoint_target){.writers = WRITERS_AUTO, .options = &trainer->session.options};
 }
 
 bool trainer_open(struct trainer *trainer, const struct options *options, struct comm *world,
@@ -263,7 +260,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
         return true;
     }
     struct run_folder folder = trainer->folder;
-    const bool of_node = folder.fresh && trainer->run.session.mesh.node->rank == 0;
+    const bool of_node = folder.fresh && trainer->session.mesh.node->rank == 0;
     if (folder.fresh) {
         memory_checkpoint_close(trainer->checkpoints.memory, true);
         trainer->checkpoints.memory = NULL;
@@ -293,6 +290,8 @@ bool trainer_open_replay(struct trainer *trainer, const struct options *options,
 
 void trainer_close(struct trainer *trainer)
 {
+    const double upload_seconds = trainer->session.options.output.upload_wait;
+    const bool is_root = trainer->session.world->rank == 0;
     progress_end(trainer);
     status_set_phase(PHASE_END);
     control_close(&trainer->control);
@@ -307,10 +306,10 @@ void trainer_close(struct trainer *trainer)
     evaluation_free(&trainer->test.evaluation);
     pictures_free(&trainer->pictures);
     feed_close(&trainer->test.feed);
-    run_close(&trainer->run);
-    upload_close(trainer->output.upload, trainer->run.options.output.upload_wait);
-    if (trainer->stop.succeeded && trainer->run.world->rank == 0)
-        run_folder_end(&trainer->folder);
+    session_close(&trainer->session);
+    upload_close(trainer->output.upload, upload_seconds);
+    if (trainer->stop.succeeded && is_root)
+        run_folder_mark(&trainer->folder, true);
     run_folder_close(&trainer->folder);
 }
 

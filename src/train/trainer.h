@@ -13,7 +13,7 @@
 #include "train/evaluate.h"
 #include "train/optimizer.h"
 #include "train/pictures.h"
-#include "train/run.h"
+#include "train/session.h"
 #include "train/step.h"
 #include "train/straggler.h"
 
@@ -127,7 +127,7 @@ struct run_receipts {
 };
 
 struct trainer {
-    struct run run;
+    struct session session;
     char *data;        /* rank 0: description of both splits, for checkpoints (resume.h) */
     double peak_flops; /* of a rank (train/hardware.h); NAN: unknown, and on other ranks than 0 */
     int64_t steps_per_epoch, total_steps;

@@ -19,7 +19,7 @@
 static bool memory_look(struct trainer *trainer, struct error *error)
 {
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
-    struct comm *world = trainer->run.world;
+    struct comm *world = trainer->session.world;
     char id[MEMORY_ID] = "";
     bool unusable = false;
     if (world->rank == 0 && !trainer->folder.fresh)
@@ -31,7 +31,7 @@ static bool memory_look(struct trainer *trainer, struct error *error)
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
     if (id[0] == '\0')
         return true;
-    const bool good = memory_find(id, &trainer->run.session.mesh, &checkpoints->found, error);
+    const bool good = memory_find(id, &trainer->session.mesh, &checkpoints->found, error);
     if (good && !checkpoints->found.exists)
         log_warn("the checkpoints in memory of the last attempt are lost: no node has "
                  "/dev/shm/vittrain-*-%s",
@@ -47,8 +47,8 @@ bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
 {
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
     struct memory_found *found = &checkpoints->found;
-    struct comm *world = trainer->run.world;
-    const char *resume = trainer->run.options.checkpoint.resume;
+    struct comm *world = trainer->session.world;
+    const char *resume = trainer->session.options.checkpoint.resume;
     char *path = checkpoints->resume_path;
     const size_t size = sizeof checkpoints->resume_path;
     if (strcmp(resume, "never") == 0)
@@ -80,29 +80,30 @@ bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
 
 bool trainer_decide_batch(struct trainer *trainer, struct error *error)
 {
-    struct run *run = &trainer->run;
-    const struct options *options = &run->options;
-    const int64_t ranks = run->world->size, batch = options->train.batch;
+    struct session *session = &trainer->session;
+    const struct options *options = &session->options;
+    const int64_t ranks = session->world->size, batch = options->train.batch;
     struct training_state state;
     char *deck;
     if (!options->mesh.elastic || options->train.global_batch > 0 ||
         trainer->checkpoints.resume_path[0] == '\0')
         return true;
-    if (!checkpoint_read_deck(trainer->checkpoints.resume_path, run->world, &state, &deck, error))
+    if (!checkpoint_read_deck(trainer->checkpoints.resume_path, session->world, &state, &deck,
+                              error))
         return false;
     free(deck);
-    if (state.step == 0 || state.global_batch == run->global_batch)
+    if (state.step == 0 || state.global_batch == session->global_batch)
         return true;
-    run->global_batch = state.global_batch;
+    session->global_batch = state.global_batch;
     /* Micro-batches are no larger than train.batch, unless batch norm would give other results. */
-    const int64_t share = round_up_division(run->global_batch, ranks);
-    if (share > batch && !run->session.model->batch_norms)
-        run->session.accumulate *= round_up_division(share, batch);
+    const int64_t share = round_up_division(session->global_batch, ranks);
+    if (share > batch && !session->model->batch_norms)
+        session->accumulate *= round_up_division(share, batch);
     log_info(
         "mesh.elastic: the global batch of %lld is kept, up to %lld per rank in micro-batches "
         "of up to %lld",
-        (long long)run->global_batch, (long long)share,
-        (long long)feed_pass_samples(options, run->global_batch, ranks, run->session.accumulate));
+        (long long)session->global_batch, (long long)share,
+        (long long)feed_pass_samples(options, session->global_batch, ranks, session->accumulate));
     return true;
 }
 
@@ -112,19 +113,20 @@ static bool state_check(const struct trainer *trainer, const char *path, bool na
                         struct error *error)
 {
     const struct training_state *state = &trainer->state;
-    const struct run *run = &trainer->run;
+    const struct session *session = &trainer->session;
     const long long step = state->step, finished = trainer->folder.finished_steps;
     int exponent;
-    if (step > 0 && state->global_batch != run->global_batch)
+    if (step > 0 && state->global_batch != session->global_batch)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s was made with a global batch of %lld, this run has %lld: set "
                          "train.global_batch=%lld, or mesh.elastic=yes in its place",
-                         path, (long long)state->global_batch, (long long)run->global_batch,
+                         path, (long long)state->global_batch, (long long)session->global_batch,
                          (long long)state->global_batch);
-    if (step > 0 && state->seed != (uint64_t)run->options.run.seed)
+    if (step > 0 && state->seed != (uint64_t)session->options.run.seed)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s was made with run.seed=%llu, this run has %lld: set the same seed",
-                         path, (unsigned long long)state->seed, (long long)run->options.run.seed);
+                         path, (unsigned long long)state->seed,
+                         (long long)session->options.run.seed);
     if (step > 0 && state->epoch_step > trainer->steps_per_epoch)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s is of step %lld of an epoch, but an epoch has %lld steps now: use the "
@@ -141,7 +143,7 @@ static bool state_check(const struct trainer *trainer, const char *path, bool na
     /* The next start would resume from later checkpoints, which belong to another history. */
     const int64_t memory = trainer->checkpoints.found.step;
     const int64_t disk =
-        names_file ? checkpoint_newest_step(&trainer->checkpoints.target, run->world) : 0;
+        names_file ? checkpoint_newest_step(&trainer->checkpoints.target, session->world) : 0;
     if (names_file && larger(disk, memory) > step)
         return error_set(
             error, ERROR_USAGE,
@@ -165,24 +167,25 @@ static bool state_check(const struct trainer *trainer, const char *path, bool na
 bool trainer_resume(struct trainer *trainer, struct error *error)
 {
     const char *path = trainer->checkpoints.resume_path;
-    struct run *run = &trainer->run;
+    struct session *session = &trainer->session;
     struct training_state *state = &trainer->state;
     struct checkpoint_target target = trainer->checkpoints.target;
-    const bool names_file = strcmp(run->options.checkpoint.resume, "auto") != 0;
+    const bool names_file = strcmp(session->options.checkpoint.resume, "auto") != 0;
     bool other_monitor;
     if (trainer->checkpoints.found.path[0] != '\0')
         target.writers = WRITERS_ALL;
     if (!resume_check(trainer, path, names_file, &other_monitor, error) ||
-        !checkpoint_read(path, &target, &run->session.flat, state, false, error) ||
+        !checkpoint_read(path, &target, &session->flat, state, false, error) ||
         !state_check(trainer, path, names_file, error))
         return false;
     /* The statistics of step 0 may have been made from weights of other data. */
-    if (state->step == 0 && !run_find_statistics(run, error))
+    if (state->step == 0 && !session_find_statistics(session, error))
         return false;
-    if (state->step > 0 && run_needs_statistics(run, &run->train.dataset)) {
+    if (state->step > 0 && session_needs_statistics(session, &session->train.dataset)) {
         struct model_metadata metadata;
-        const bool good = model_metadata_read(path, run->world, &metadata, error) &&
-                          run_use_statistics(run, &run->train.dataset, &metadata.statistics, error);
+        const bool good =
+            model_metadata_read(path, session->world, &metadata, error) &&
+            session_use_statistics(session, &session->train.dataset, &metadata.statistics, error);
         model_metadata_free(&metadata);
         if (!good)
             return false;
@@ -192,16 +195,16 @@ bool trainer_resume(struct trainer *trainer, struct error *error)
         state->best_step = state->evaluations_without_gain = state->plateau_bad = 0;
     }
     /* If the run used another compute type before, train.loss_scale applies. */
-    struct loss_scaler scaler = run->session.io.result.scaler;
+    struct loss_scaler scaler = session->io.result.scaler;
     scaler.skipped = state->skipped_steps;
-    if (state->loss_scale > 0 && run->session.io.scaler != NULL) {
+    if (state->loss_scale > 0 && session->io.scaler != NULL) {
         scaler.scale = (float)state->loss_scale;
         scaler.good_steps = (int32_t)state->loss_scale_good_steps;
     }
-    session_set_scaler(&run->session, &scaler);
+    session_set_scaler(session, &scaler);
     if (state->step == 0) { /* no random numbers were drawn yet */
-        state->global_batch = run->global_batch;
-        state->seed = (uint64_t)run->options.run.seed;
+        state->global_batch = session->global_batch;
+        state->seed = (uint64_t)session->options.run.seed;
     }
     const bool ended = state->epoch_step == 0 && trainer_is_over(trainer, state);
     log_info("resuming from %s: step %lld, epoch %lld", path, (long long)state->step,
@@ -234,16 +237,15 @@ static void checkpoint_pause(struct trainer *trainer, double since)
 
 char *trainer_metadata(const struct trainer *trainer)
 {
-    return model_metadata_describe(&trainer->run.options, trainer->run.session.model,
-                                   &trainer->run.train.dataset);
+    return model_metadata_describe(&trainer->session.options, trainer->session.model,
+                                   &trainer->session.train.dataset);
 }
 
 /* Collective. Writes the state as a checkpoint on disk or in memory. */
 static bool state_write(struct trainer *trainer, bool best, bool in_memory, struct error *error)
 {
     struct training_state *state = &trainer->state;
-    const struct step_io *io = &trainer->run.session.io;
-    char name[CHECKPOINT_NAME];
+    const struct step_io *io = &trainer->session.io;
     trainer_update_seconds(trainer);
     state->plateau_rate_factor = trainer->schedule.plateau_factor;
     state->plateau_best = trainer->schedule.plateau_best;
@@ -253,21 +255,15 @@ static bool state_write(struct trainer *trainer, bool best, bool in_memory, stru
     state->skipped_steps = io->result.scaler.skipped;
     /* A run that resumes from this checkpoint does not write the rows up to this step again. */
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
-    checkpoint_name(name, trainer->state.step);
-    char *deck = options_to_run_deck(&trainer->run.options);
     char *metadata = trainer_metadata(trainer);
-    const struct checkpoint_order order = {.name = name,
-                                           .model_name = trainer->run.options.model.name,
+    const struct checkpoint_order order = {.options = &trainer->session.options,
                                            .state = &trainer->state,
-                                           .deck_text = deck,
                                            .metadata = metadata,
                                            .data = trainer->data,
-                                           .best = best,
-                                           .keep = trainer->run.options.checkpoint.keep};
+                                           .best = best};
     const bool good = in_memory
                           ? memory_checkpoint_write(trainer->checkpoints.memory, &order, error)
                           : checkpoint_writer_start(trainer->checkpoints.writer, &order, error);
-    free(deck);
     free(metadata);
     return good;
 }

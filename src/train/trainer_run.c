@@ -30,7 +30,7 @@ static void stop_by_signal(struct trainer *trainer)
  * epochs and may be a fraction. */
 static bool checkpoint_due(const struct trainer *trainer)
 {
-    double every = trainer->run.options.checkpoint.every * (double)trainer->steps_per_epoch;
+    double every = trainer->session.options.checkpoint.every * (double)trainer->steps_per_epoch;
     int64_t steps = (int64_t)llround(every);
     return trainer->checkpoints.overdue ||
            (every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0);
@@ -42,7 +42,7 @@ static bool checkpoint_due(const struct trainer *trainer)
 static bool memory_due(struct trainer *trainer)
 {
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
-    const int64_t every = trainer->run.options.checkpoint.memory;
+    const int64_t every = trainer->session.options.checkpoint.memory;
     if (checkpoints->memory == NULL || checkpoints->memory_failed || every <= 0)
         return false;
     checkpoints->memory_overdue = checkpoints->memory_overdue || trainer->state.step % every == 0;
@@ -53,9 +53,9 @@ static bool memory_due(struct trainer *trainer)
 static bool interval_end(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_REPORT);
-    if (!step_finish(&trainer->run.step, &trainer->progress.interval.times, error))
+    if (!step_finish(&trainer->session, &trainer->progress.interval.times, error))
         return false;
-    trainer->progress.norm = step_norm(&trainer->run.session);
+    trainer->progress.norm = step_norm(&trainer->session);
     progress_interval(trainer);
     return true;
 }
@@ -63,9 +63,10 @@ static bool interval_end(struct trainer *trainer, struct error *error)
 /* Starts or stops the capture of an external profiler at the step debug.capture. */
 static void step_capture(const struct trainer *trainer, bool on)
 {
-    const struct session *session = &trainer->run.session;
+    const struct session *session = &trainer->session;
     const struct device_backend *backend = session->device->backend;
-    if (trainer->state.step + 1 != trainer->run.options.debug.capture || backend->capture == NULL)
+    if (trainer->state.step + 1 != trainer->session.options.debug.capture ||
+        backend->capture == NULL)
         return;
     backend->stream_synchronize(session->stream);
     backend->capture(on);
@@ -77,19 +78,19 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     double rate = schedule_rate(&trainer->schedule, state->step);
     status_set_step(state->step + 1);
     memory_checkpoint_step(trainer->checkpoints.memory, state->step + 1);
-    optimizer_set_momentum(&trainer->run.optimizer, &trainer->schedule, state->step);
+    optimizer_set_momentum(&trainer->session.optimizer, &trainer->schedule, state->step);
     const bool receipt = receipts_due(trainer, state->step + 1);
     if (receipt)
         receipts_begin(trainer);
     step_capture(trainer, true);
-    if (!step_run(&trainer->run.step, state->step, rate, &trainer->progress.interval.times, error))
+    if (!step_run(&trainer->session, state->step, rate, &trainer->progress.interval.times, error))
         return false;
     step_capture(trainer, false);
     /* New shapes occur in the first step of this process, and in the first full batch if the run
      * was resumed at a smaller one. Steps are recorded after that. */
     if (trainer->attempt.steps + trainer->progress.interval.steps == 0 ||
-        (state->epoch_step == 0 && trainer->run.step.graph == NULL))
-        session_agree_algorithms(&trainer->run.session);
+        (state->epoch_step == 0 && trainer->session.step.graph == NULL))
+        session_agree_algorithms(&trainer->session);
     trainer->progress.rate = rate;
     state->step++;
     state->epoch_step++;
@@ -97,30 +98,29 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     trainer->progress.interval.steps++;
     if (receipt && !receipts_take(trainer, error))
         return false;
-    if (run_log_is_due(&trainer->run.options.output, state->step, state->epoch_step) &&
+    if (run_log_is_due(&trainer->session.options.output, state->step, state->epoch_step) &&
         !interval_end(trainer, error))
         return false;
-    int64_t every = trainer->run.options.debug.check_weights;
-    return every <= 0 || state->step % every != 0 ||
-           flat_check_same(&trainer->run.session.flat, error);
+    int64_t every = trainer->session.options.debug.check_weights;
+    return every <= 0 || state->step % every != 0 || flat_check_same(&trainer->session.flat, error);
 }
 
 /* Trains the rest of the epoch, or less if the run stops. */
 static bool epoch_train(struct trainer *trainer, struct error *error)
 {
-    const struct options *options = &trainer->run.options;
+    const struct options *options = &trainer->session.options;
     struct training_state *state = &trainer->state;
     if (state->epoch_step == 0) {
         state->epoch_loss_sum = state->epoch_top1_sum = state->epoch_top5_sum = 0;
         state->epoch_samples = 0;
     }
     state->finished = false;
-    session_activations(&trainer->run.session, true);
+    session_activations(&trainer->session, true);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
         /* Time limits follow the clock of rank 0. */
         const double now = clock_now(), limit = options->train.max_seconds;
         const double every = options->checkpoint.every_seconds;
-        const bool decides = trainer->run.world->rank == 0;
+        const bool decides = trainer->session.world->rank == 0;
         control_start(
             &trainer->control,
             &(struct control_flags){
@@ -157,14 +157,14 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         if (!interval_end(trainer, error) || !trainer_checkpoint(trainer, false, error))
             return false;
     }
-    session_agree_algorithms(&trainer->run.session);
+    session_agree_algorithms(&trainer->session);
     return interval_end(trainer, error);
 }
 
 /* Returns the metric of checkpoint.monitor in the newest evaluation. */
 static double evaluation_value(const struct trainer *trainer, bool *lower_is_better)
 {
-    const int monitor = trainer->run.options.checkpoint.monitor;
+    const int monitor = trainer->session.options.checkpoint.monitor;
     *lower_is_better = monitor == MONITOR_LOSS;
     return evaluation_monitored(&trainer->evaluation, monitor);
 }
@@ -177,7 +177,7 @@ static bool best_update(struct trainer *trainer, bool regular)
     bool loss;
     double value = evaluation_value(trainer, &loss);
     struct training_state *state = &trainer->state;
-    if (trainer->run.options.checkpoint.monitor == MONITOR_NONE)
+    if (trainer->session.options.checkpoint.monitor == MONITOR_NONE)
         return false;
     double best = state->best_metric;
     bool better = isnan(best) ? !isnan(value) : (loss ? value < best : value > best);
@@ -195,15 +195,15 @@ static bool best_update(struct trainer *trainer, bool regular)
 /* Evaluations and final weights use the moving average of the weights, if there is one. */
 static void average_swap(struct trainer *trainer)
 {
-    if (trainer->run.session.flat.averaged)
-        flat_swap_average(&trainer->run.session.flat);
+    if (trainer->session.flat.averaged)
+        flat_swap_average(&trainer->session.flat);
 }
 
 /* Collective. Evaluates the session's weights, or their moving average, on a split. */
 static bool split_evaluate(struct trainer *trainer, struct data_feed *feed,
                            struct evaluation *evaluation, struct error *error)
 {
-    struct session *session = &trainer->run.session;
+    struct session *session = &trainer->session;
     const struct evaluation_visitor visitor = {
         .visit = pictures_visit, .self = &trainer->pictures, .counts = true};
     const bool shows = pictures_begin(&trainer->pictures, session, feed);
@@ -217,9 +217,9 @@ static bool split_evaluate(struct trainer *trainer, struct data_feed *feed,
 static bool validation_run(struct trainer *trainer, struct error *error)
 {
     evaluation_free(&trainer->evaluation);
-    bool good = split_evaluate(trainer, &trainer->run.validation, &trainer->evaluation, error);
+    bool good = split_evaluate(trainer, &trainer->session.validation, &trainer->evaluation, error);
     if (good)
-        session_agree_algorithms(&trainer->run.session);
+        session_agree_algorithms(&trainer->session);
     trainer->attempt.evaluation_seconds += trainer->evaluation.seconds;
     if (trainer->evaluation.given_up)
         stop_by_signal(trainer);
@@ -236,7 +236,7 @@ static void schedule_follow(struct trainer *trainer)
 
 static bool patience_is_over(const struct trainer *trainer, const struct training_state *state)
 {
-    int64_t patience = trainer->run.options.train.early_stop;
+    int64_t patience = trainer->session.options.train.early_stop;
     return patience > 0 && state->evaluations_without_gain >= patience;
 }
 
@@ -260,7 +260,7 @@ bool trainer_is_over(const struct trainer *trainer, const struct training_state 
 /* True if train.eval_every requires an evaluation at the end of the current epoch. */
 static bool evaluation_is_regular(const struct trainer *trainer)
 {
-    int64_t every = trainer->run.options.train.eval_every;
+    int64_t every = trainer->session.options.train.eval_every;
     return every > 0 && (trainer->state.epoch + 1) % every == 0;
 }
 
@@ -288,7 +288,8 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
         return epoch_interrupt(trainer, error);
     bool complete = state->epoch_step == trainer->steps_per_epoch;
     bool regular = complete && evaluation_is_regular(trainer);
-    bool evaluated = trainer->run.validates && (regular || run_is_over(trainer)), better = false;
+    bool evaluated = trainer->session.validates && (regular || run_is_over(trainer)),
+         better = false;
     if (evaluated) {
         if (!validation_run(trainer, error)) {
             /* A checkpoint, so that the epoch is not lost. */
@@ -314,7 +315,7 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
     if (complete)
         epoch_advance(state);
     state->finished = state->step >= trainer->total_steps;
-    bool keeps_best = better && trainer->run.options.checkpoint.every > 0;
+    bool keeps_best = better && trainer->session.options.checkpoint.every > 0;
     if (checkpoint_due(trainer) || keeps_best || run_is_over(trainer))
         return trainer_checkpoint(trainer, better, error);
     return true;
@@ -324,20 +325,20 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
 static bool test_is_due(const struct trainer *trainer)
 {
     bool interrupted = trainer->stop.out_of_time && trainer->state.step < trainer->total_steps;
-    return trainer->run.options.train.test && !trainer->stop.signalled && !interrupted;
+    return trainer->session.options.train.test && !trainer->stop.signalled && !interrupted;
 }
 
 /* Collective. Writes the session's weights to the run folder. */
 static bool weights_write(struct trainer *trainer, const char *name, struct error *error)
 {
     char path[OPTION_TEXT + 32];
-    if (!trainer->run.options.output.weights)
+    if (!trainer->session.options.output.weights)
         return true;
     status_set_phase(PHASE_WEIGHTS_WRITE);
     snprintf(path, sizeof path, "%s/%s", trainer->folder.path, name);
     char *metadata = trainer_metadata(trainer);
     average_swap(trainer);
-    bool good = safetensors_write(path, &trainer->run.session.flat, metadata, error);
+    bool good = safetensors_write(path, &trainer->session.flat, metadata, error);
     average_swap(trainer);
     free(metadata);
     return good;
@@ -350,7 +351,7 @@ static bool best_exists(const struct trainer *trainer, char *path, size_t size)
     checkpoint_name(name, trainer->best.step);
     snprintf(path, size, "%s/%s", trainer->folder.checkpoints, name);
     int64_t exists = trainer->best.step > 0 && access(path, R_OK) == 0;
-    comm_broadcast(trainer->run.world, &exists, 1, COMM_INT64, 0);
+    comm_broadcast(trainer->session.world, &exists, 1, COMM_INT64, 0);
     return exists != 0;
 }
 
@@ -360,7 +361,7 @@ static void best_require(struct trainer *trainer)
 {
     char path[BEST_PATH];
     if (best_exists(trainer, path, sizeof path) || trainer->best.step <= 0 ||
-        trainer->run.options.checkpoint.every <= 0)
+        trainer->session.options.checkpoint.every <= 0)
         return;
     log_warn("the checkpoint of the best evaluation is missing: %s; the best is chosen among the "
              "evaluations from now on",
@@ -373,12 +374,12 @@ static void best_require(struct trainer *trainer)
  * checkpoint.every=0 they may have no checkpoint; then the session keeps the last weights. */
 static bool best_weights_read(struct trainer *trainer, struct error *error)
 {
-    struct session *session = &trainer->run.session;
+    struct session *session = &trainer->session;
     const int64_t best = trainer->best.step;
     char path[BEST_PATH];
     const bool is_last = best > 0 && best == trainer->state.step;
     const bool exists = best_exists(trainer, path, sizeof path) || is_last;
-    if (!exists && best > 0 && trainer->run.options.checkpoint.every > 0)
+    if (!exists && best > 0 && trainer->session.options.checkpoint.every > 0)
         return error_set(error, ERROR_CHECKPOINT,
                          "the best weights, of step %lld, are missing: %s does not exist; restore "
                          "it, or start the run again to end with the last weights",
@@ -399,7 +400,7 @@ static bool best_weights_read(struct trainer *trainer, struct error *error)
 static bool weights_export(struct trainer *trainer, struct error *error)
 {
     double begin = clock_now();
-    bool wanted = trainer->run.options.output.weights && !trainer->stop.signalled;
+    bool wanted = trainer->session.options.output.weights && !trainer->stop.signalled;
     bool good = weights_write(trainer, "weights.safetensors", error);
     if (good && (wanted || test_is_due(trainer))) {
         good = best_weights_read(trainer, error);
@@ -414,19 +415,19 @@ static bool weights_export(struct trainer *trainer, struct error *error)
  * (train.test). */
 static bool test_run(struct trainer *trainer, struct error *error)
 {
-    const struct options *options = &trainer->run.options;
-    struct session *session = &trainer->run.session;
+    const struct options *options = &trainer->session.options;
+    struct session *session = &trainer->session;
     struct test_evaluation *test = &trainer->test;
     bool validated = options->data.val == VALIDATION_TEST;
     if (!test_is_due(trainer))
         return true;
     status_set_phase(PHASE_TEST);
     if (!validated &&
-        (!run_open_split(&trainer->run, SPLIT_TEST, &test->feed, error) ||
-         !feed_start_evaluation(&test->feed, options, trainer->run.world, session->device,
+        (!session_open_split(&trainer->session, SPLIT_TEST, &test->feed, error) ||
+         !feed_start_evaluation(&test->feed, options, trainer->session.world, session->device,
                                 session->batch, session->model->image, error)))
         return false;
-    bool good = split_evaluate(trainer, validated ? &trainer->run.validation : &test->feed,
+    bool good = split_evaluate(trainer, validated ? &trainer->session.validation : &test->feed,
                                &test->evaluation, error);
     trainer->attempt.evaluation_seconds += test->evaluation.seconds;
     if (good && test->evaluation.given_up) {
@@ -451,11 +452,11 @@ static bool results_restore(struct trainer *trainer, struct error *error)
         return false;
     progress_restore(trainer);
     best_require(trainer);
-    if (trainer->run.validates && !validation_run(trainer, error))
+    if (trainer->session.validates && !validation_run(trainer, error))
         return false;
     if (trainer->stop.signalled)
         log_info("the results are left to the next attempt: a signal requested the end");
-    else if (trainer->run.validates)
+    else if (trainer->session.validates)
         best_update(trainer, false);
     return true;
 }
@@ -467,7 +468,7 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
     struct error late = {.kind = ERROR_NONE};
     const struct training_state *state = &trainer->state;
     if (!run_is_over(trainer))
-        loader_start(trainer->run.train.loader, state->epoch, state->epoch_step,
+        loader_start(trainer->session.train.loader, state->epoch, state->epoch_step,
                      trainer->total_steps - state->step);
     bool good =
         !trainer_epoch_is_unfinished(trainer, &trainer->state) || epoch_finish(trainer, error);
@@ -484,12 +485,13 @@ bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error)
 {
     struct training_state *state = &trainer->state;
     const bool follows =
-        trainer->run.options.schedule.name == SCHEDULE_PLATEAU && trainer->run.validates;
+        trainer->session.options.schedule.name == SCHEDULE_PLATEAU && trainer->session.validates;
     if (trainer->stop.early)
         return true;
     trainer->total_steps = last;
     progress_begin(trainer);
-    loader_start(trainer->run.train.loader, state->epoch, state->epoch_step, last - state->step);
+    loader_start(trainer->session.train.loader, state->epoch, state->epoch_step,
+                 last - state->step);
     while (!run_is_over(trainer)) {
         if (!epoch_train(trainer, error))
             return false;
@@ -512,7 +514,7 @@ static void schedule_rise_warn(const struct trainer *trainer)
     struct schedule ended = trainer->schedule;
     ended.total_steps = step;
     if (step < 1 || trainer->folder.finished_steps != step ||
-        trainer->run.options.train.early_stop > 0)
+        trainer->session.options.train.early_stop > 0)
         return;
     const double before = schedule_rate(&ended, step - 1);
     const double now = schedule_rate(&trainer->schedule, step);
@@ -525,7 +527,7 @@ static void schedule_rise_warn(const struct trainer *trainer)
 
 bool trainer_run(struct trainer *trainer, struct error *error)
 {
-    const struct options *options = &trainer->run.options;
+    const struct options *options = &trainer->session.options;
     const struct run_stop *stop = &trainer->stop;
     const bool over = trainer_is_over(trainer, &trainer->state);
     const long long step = trainer->state.step, steps = trainer->total_steps;
@@ -554,18 +556,18 @@ bool trainer_run(struct trainer *trainer, struct error *error)
         return false;
     if (!over)
         best_require(trainer);
-    if (trainer->run.world->rank == 0)
+    if (trainer->session.world->rank == 0)
         error_defer(
             checkpoint_links_restore(trainer->folder.checkpoints, step, trainer->best.step, error));
-    if (!comm_agree(trainer->run.world, error))
+    if (!comm_agree(trainer->session.world, error))
         return false;
     if (!over) {
-        const struct monitor_setup setup = {.world = trainer->run.world,
-                                            .of_node = trainer->run.session.mesh.node->rank == 0,
+        const struct monitor_setup setup = {.world = trainer->session.world,
+                                            .of_node = trainer->session.mesh.node->rank == 0,
                                             .folder =
                                                 options->output.csv ? trainer->folder.path : NULL,
                                             .log = trainer->output.log,
-                                            .device = trainer->run.session.device,
+                                            .device = trainer->session.device,
                                             .seconds = options->output.monitor,
                                             .step = step,
                                             .root = ""};

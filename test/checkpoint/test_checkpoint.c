@@ -9,7 +9,7 @@
 
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/weights_file.h"
-#include "config/option_types.h"
+#include "config/options.h"
 #include "core/file.h"
 #include "core/hdf5_reader.h"
 #include "core/log.h"
@@ -45,52 +45,25 @@ static const struct training_state some_state = {
     .finished = 1,
 };
 
-static const struct checkpoint_order some_order = {
-    .name = "a.h5", .model_name = "fake", .state = &some_state, .deck_text = ""};
+static struct options fake;
 
 static struct checkpoint_target target_of(enum writers_choice writers)
 {
-    return (struct checkpoint_target){.directory = folder, .writers = writers, .model = "fake"};
+    return (struct checkpoint_target){.directory = folder, .writers = writers, .options = &fake};
 }
 
-static void write_file(struct fixture *fixture, enum writers_choice writers, const char *name,
-                       int64_t step)
+static bool write_state(struct fixture *fixture, const struct checkpoint_target *target,
+                        const struct training_state *state, struct error *error)
 {
-    struct checkpoint_target target = target_of(writers);
-    struct training_state state = some_state;
-    struct error error = {.kind = ERROR_NONE};
-    state.step = step;
-    state.epoch = 1;
-    state.epoch_step = step;
-    const struct checkpoint_order order = {
-        .name = name, .model_name = "fake", .state = &state, .deck_text = "[run]\nseed = 1\n"};
-    assert_ok(checkpoint_write(&target, &fixture->flat, &order, &error), &error);
+    return checkpoint_write(
+        target, &fixture->flat,
+        &(const struct checkpoint_order){.options = &fixture->options, .state = state}, error);
 }
 
-/* Write the checkpoint of a step, of a model filled with `step` + 100. */
 static void write_step(struct fixture *fixture, enum writers_choice writers, int64_t step)
 {
-    fixture_fill(fixture, (uint32_t)step + 100);
-    write_file(fixture, writers, text_base_name(folder_step(step)), step);
-}
-
-static bool read_file(struct fixture *fixture, const char *path, bool weights_only,
-                      struct error *error)
-{
-    struct checkpoint_target target = target_of(WRITERS_ALL);
-    struct training_state state;
-    error_clear(error);
-    return checkpoint_read(path, &target, &fixture->flat, &state, weights_only, error);
-}
-
-/* Assert that the file has the values of fixture_fill(salt). */
-static void assert_holds(struct fixture *fixture, const char *path, bool weights_only,
-                         uint32_t salt)
-{
     struct error error = {.kind = ERROR_NONE};
-    fixture_fill(fixture, salt + 1);
-    assert_ok(read_file(fixture, path, weights_only, &error), &error);
-    assert_int_equal(fixture_all_wrong(fixture, salt), 0);
+    assert_ok(fixture_write(fixture, writers, step, &error), &error);
 }
 
 /* ---- round trips ---- */
@@ -101,9 +74,8 @@ static void write_on_one_read_on_other(int from_shard, int to_shard, enum writer
 {
     FIXTURE(from, from_shard, shape, moments, averaged);
     FIXTURE(to, to_shard, shape, moments, averaged);
-    fixture_fill(&from, 7);
-    write_file(&from, writers, "a.h5", 1);
-    assert_holds(&to, folder_path("a.h5"), false, 7);
+    write_step(&from, writers, 7);
+    fixture_assert_read(&to, folder_step(7), false, 7);
 }
 
 TEST(test_vectors_of_every_optimizer)
@@ -139,7 +111,7 @@ TEST(test_any_mesh_reads_what_any_mesh_wrote)
                     if (turn == 0)
                         write_step(&fixture, written % 2 ? WRITERS_NODE0 : WRITERS_ALL, written);
                     for (int step = 1; turn == 1 && step <= written; step++)
-                        assert_holds(&fixture, folder_step(step), false, (uint32_t)step + 100);
+                        fixture_assert_read(&fixture, folder_step(step), false, step);
                     fixture_close(&fixture);
                 }
                 comm->backend->close(comm);
@@ -149,30 +121,25 @@ TEST(test_any_mesh_reads_what_any_mesh_wrote)
 
 TEST(test_state_and_deck)
 {
-    static const char deck[] = "[run]\nname = a\n[model]\nname = fake\n";
     static const char metadata[] = "{\"architecture\":\"fake\"}", data[] = "{\"classes\":[]}";
     struct checkpoint_contents contents;
     struct error error = {.kind = ERROR_NONE};
     struct checkpoint_target target = target_of(WRITERS_ALL);
     struct training_state written = some_state, read = {.step = 0};
-    char path[128], *text;
+    char path[128], *text, *deck = options_to_run_deck(&fake);
     written.best_metric = NAN;
-    snprintf(path, sizeof path, "%s", folder_path("a.h5"));
+    snprintf(path, sizeof path, "%s", folder_step(written.step));
     FIXTURE(fixture, 1, &usual, 0, false);
-    assert_true(checkpoint_write(&target, &fixture.flat,
-                                 &(const struct checkpoint_order){.name = "a.h5",
-                                                                  .model_name = "fake",
-                                                                  .state = &written,
-                                                                  .deck_text = deck,
-                                                                  .metadata = metadata,
-                                                                  .data = data},
-                                 &error));
+    const struct checkpoint_order order = {
+        .options = &fake, .state = &written, .metadata = metadata, .data = data};
+    assert_true(checkpoint_write(&target, &fixture.flat, &order, &error));
     assert_true(checkpoint_read(path, &target, &fixture.flat, &read, false, &error));
     assert_memory_equal(&read, &written, sizeof read);
     assert_true(checkpoint_read_deck(path, world, &read, &text, &error));
     assert_memory_equal(&read, &written, sizeof read);
     assert_string_equal(text, deck);
     free(text);
+    free(deck);
     if (world->rank == 0) {
         assert_true(model_metadata_read_text(path, &text, &error));
         assert_string_equal(text, metadata);
@@ -186,30 +153,35 @@ TEST(test_state_and_deck)
 
 TEST(test_weights_only)
 {
+    struct checkpoint_target target = target_of(WRITERS_ALL);
     struct error error = {.kind = ERROR_NONE};
     FIXTURE(averaged, 1, &usual, 2, true);
     FIXTURE(plain, 1, &usual, 2, false);
     FIXTURE(evaluated, 1, &usual, 0, true);
     write_step(&averaged, WRITERS_ALL, 1);
-    assert_holds(&evaluated, folder_step(1), true, 101);
+    fixture_assert_read(&evaluated, folder_step(1), true, 1);
     write_step(&plain, WRITERS_ALL, 2);
-    assert_ok(read_file(&evaluated, folder_step(2), true, &error), &error);
-    assert_int_equal(fixture_wrong(&evaluated, 102, FLAT_AVERAGE, FLAT_MASTER), 0);
+    assert_ok(checkpoint_read(folder_step(2), &target, &evaluated.flat, NULL, true, &error),
+              &error);
+    assert_int_equal(fixture_wrong(&evaluated, 2, FLAT_AVERAGE, FLAT_MASTER), 0);
 }
 
 /* Reading for training fails if moments or the EMA are missing, and changes nothing. */
 TEST(test_other_optimizer)
 {
+    struct checkpoint_target target = target_of(WRITERS_ALL);
+    struct training_state state;
     struct error error = {.kind = ERROR_NONE};
     FIXTURE(from, 1, &usual, 1, false);
     FIXTURE(more, 1, &usual, 2, false);
     FIXTURE(averaged, 1, &usual, 1, true);
-    write_file(&from, WRITERS_ALL, "a.h5", 1);
+    write_step(&from, WRITERS_ALL, 1);
     fixture_fill(&more, 5);
-    assert_false(read_file(&more, folder_path("a.h5"), false, &error));
+    assert_false(checkpoint_read(folder_step(1), &target, &more.flat, &state, false, &error));
     assert_error(&error, ERROR_CHECKPOINT, "1 moments");
     assert_int_equal(fixture_all_wrong(&more, 5), 0);
-    assert_false(read_file(&averaged, folder_path("a.h5"), false, &error));
+    error_clear(&error);
+    assert_false(checkpoint_read(folder_step(1), &target, &averaged.flat, &state, false, &error));
     assert_has(error.text, "optim.ema=0");
 }
 
@@ -266,6 +238,7 @@ static void pass_over_what_is_bad(enum writers_choice writers)
                              *const bad[] = {"step-00000040.h5", "step-00000030.h5",
                                              "step-00000050.h5.part", "step-00000060.h5", NULL};
     struct checkpoint_target target = target_of(writers);
+    struct options other = fake;
     fixture_remove(folder);
     assert_int_equal(find(&target, none), -1); /* the folder does not exist */
     fixture_directory(folder, sizeof folder);
@@ -279,7 +252,8 @@ static void pass_over_what_is_bad(enum writers_choice writers)
     folder_write("step-00000050.h5.part", "", 0);
     folder_write("step-00000060.h5", "no checkpoint", 13);
     assert_int_equal(find(&target, bad), 20);
-    target.model = "other";
+    snprintf(other.model.name, sizeof other.model.name, "other");
+    target.options = &other;
     assert_int_equal(find(&target, last), -1);
 }
 
@@ -323,10 +297,9 @@ TEST(links_follow_the_state)
     struct error error = {.kind = ERROR_NONE};
     char path[WEIGHTS_PATH];
     FIXTURE(fixture, 1, &usual, 0, false);
-    write_step(&fixture, WRITERS_ALL, 1);
-    publish(1, true, 1, 0);
-    for (int64_t step = 2; step <= 4; step++)
+    for (int64_t step = 1; step <= 4; step++)
         write_step(&fixture, WRITERS_ALL, step);
+    publish(1, true, 1, 0);
     folder_write("last.h5.part", "", 0);
     assert_link("best.h5", 1);
     assert_link("last.h5", 1);
@@ -362,7 +335,7 @@ TEST(test_links_and_surplus)
     publish(5, false, 2, 2);
     assert_steps("1245"); /* 2: the best step; 1: that of the link */
     assert_false(folder_has("step-00000006.h5.part"));
-    assert_holds(&fixture, folder_path("best.h5"), false, 101);
+    fixture_assert_read(&fixture, folder_path("best.h5"), false, 1);
     publish(5, false, 0, 0);
     assert_steps("1245");
     assert_false(checkpoint_publish("not-there", "a", false, 0, 0, &error));
@@ -417,7 +390,7 @@ TEST(test_unchecked_files)
     char found[128];
     struct checkpoint_target target = {.directory = folder};
     FIXTURE(fixture, world->size, &usual, 2, false);
-    assert_true(checkpoint_write(&target, &fixture.flat, &some_order, &error));
+    write_step(&fixture, WRITERS_ALL, 1);
     hdf5_child_set_program("./not-there");
     assert_false(checkpoint_find(&target, world, found, sizeof found, &error));
     hdf5_child_set_program(NULL);
@@ -430,23 +403,23 @@ TEST(test_unchecked_files)
     limit = before;
     limit.rlim_cur = 3;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_false(checkpoint_file_read(folder_path("a.h5"), &contents, &error));
+    assert_false(checkpoint_file_read(folder_step(1), &contents, &error));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(error.kind, ERROR_MEMORY);
 }
 
-/* Only rank 0 has the folder; the other ranks have no path. */
+/* Only rank 0 has the folder. */
 TEST(test_private_folders)
 {
     struct error error = {.kind = ERROR_NONE};
     struct training_state read;
     char path[128], found[128];
-    struct checkpoint_target target = {.directory = world->rank == 0 ? folder : NULL,
+    struct checkpoint_target target = {.directory = world->rank == 0 ? folder : "not-there",
                                        .writers = WRITERS_NODE0};
-    snprintf(path, sizeof path, "%s", folder_path("a.h5"));
+    snprintf(path, sizeof path, "%s", folder_step(some_state.step));
     FIXTURE(fixture, world->size, &usual, 2, false);
     fixture_fill(&fixture, 9);
-    assert_true(checkpoint_write(&target, &fixture.flat, &some_order, &error));
+    assert_true(write_state(&fixture, &target, &some_state, &error));
     assert_true(checkpoint_find(&target, world, found, sizeof found, &error));
     assert_string_equal(found, path);
     fixture_fill(&fixture, 10);
@@ -476,14 +449,21 @@ TEST(test_private_folders_by_mistake)
         target.directory = own;
     }
     fixture_open(&fixture, 1, &usual, 0, false);
-    bool good = checkpoint_write(&target, &fixture.flat, &some_order, &error);
+    bool good = write_state(&fixture, &target, &some_state, &error);
     assert_int_equal(good, world->size == 1);
     assert_int_equal(error.kind, world->size == 1 ? ERROR_NONE : ERROR_FILE);
-    assert_int_equal(folder_has("a.h5"), world->size == 1);
-    assert_false(folder_has("a.h5.part"));
+    assert_int_equal(folder_has("step-00001234.h5"), world->size == 1);
+    assert_false(folder_has("step-00001234.h5.part"));
     fixture_close(&fixture);
     if (world->rank != 0)
         rmdir(own);
 }
 
-TEST_MAIN_WORLD(.before = fixture_folder_make, .after = fixture_folder_remove)
+static int make_folder(void **state)
+{
+    options_default(&fake);
+    snprintf(fake.model.name, sizeof fake.model.name, "fake");
+    return fixture_folder_make(state);
+}
+
+TEST_MAIN_WORLD(.before = make_folder, .after = fixture_folder_remove)

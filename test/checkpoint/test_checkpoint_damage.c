@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3
 // joined
-/* Unusable checkpoints: each is reported by one line that names the file. Unwritable folders: older
- * files are unchanged. */
+/* Unusable checkpoints, damaged or malicious: each is reported by one line that names the file.
+ * Unwritable folders: older files are unchanged. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
@@ -11,37 +11,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/option_types.h"
 #include "core/file.h"
 #include "model_fixture.h"
 #include "test.h"
 
 enum { OLD = 1, NEW = 2 };
 
-static char file[128];
+static char file[128], pipe_path[128];
 static const struct fixture_shape tiny = {.width = 8, .side = 2, .classes = 2, .hidden = 3};
-static const struct training_state some_state = {.step = 5, .seed = 6};
-
-static bool write_checkpoint(struct fixture *fixture, const char *directory, const char *name,
-                             struct error *error)
-{
-    struct checkpoint_target target = {.directory = directory, .writers = WRITERS_ALL};
-    return checkpoint_write(&target, &fixture->flat,
-                            &(const struct checkpoint_order){.name = name,
-                                                             .model_name = "fake",
-                                                             .state = &some_state,
-                                                             .deck_text = "[run]\n",
-                                                             .metadata = "{\"program\":\"here\"}"},
-                            error);
-}
 
 /* Open a model and write it to `file`. */
 static void write_first(struct fixture *fixture)
 {
     struct error error = {.kind = ERROR_NONE};
     fixture_open(fixture, 1, &tiny, 1, false);
-    fixture_fill(fixture, OLD);
-    assert_true(write_checkpoint(fixture, folder, "step-00000001.h5", &error));
+    assert_ok(fixture_write(fixture, WRITERS_ALL, OLD, &error), &error);
 }
 
 /* Declare and open a model that `file` contains. */
@@ -57,9 +41,8 @@ static bool reads(struct fixture *fixture, const char *path, const char *what)
     struct error error = {.kind = ERROR_NONE};
     fixture_fill(fixture, NEW);
     const bool good = checkpoint_read(path, &target, &fixture->flat, &state, false, &error);
-    assert_int_equal(state.step, good ? some_state.step : -1);
+    assert_int_equal(state.step, good ? OLD : -1);
     if (good) {
-        assert_int_equal(state.seed, some_state.seed);
         assert_int_equal(fixture_all_wrong(fixture, OLD), 0);
     } else {
         assert_error(&error, ERROR_CHECKPOINT, path);
@@ -126,47 +109,195 @@ TEST(test_cut_files)
     free(bytes);
 }
 
-/* ---- other files ---- */
+/* ---- other contents: the frame is changed with HDF5 ---- */
+
+static void attribute_set(hid_t opened, const char *name, const char *value)
+{
+    const int64_t integer = strtoll(value, NULL, 0);
+    const double real = strtod(value, NULL);
+    hid_t attribute = H5Aopen(opened, name, H5P_DEFAULT), type = H5Aget_type(attribute);
+    assert_true(H5Tget_class(type) == H5T_FLOAT
+                    ? H5Awrite(attribute, H5T_NATIVE_DOUBLE, &real) >= 0
+                    : H5Awrite(attribute, H5T_NATIVE_INT64, &integer) >= 0);
+    H5Tclose(type);
+    H5Aclose(attribute);
+}
+
+static void attribute_remove(hid_t opened, const char *name, const char *value)
+{
+    (void)value;
+    assert_true(H5Adelete(opened, name) >= 0);
+}
+
+/* Replace an attribute by an array of 1000 numbers. */
+static void attribute_lengthen(hid_t opened, const char *name, const char *value)
+{
+    static const int64_t numbers[1000];
+    const hsize_t count = 1000;
+    hid_t scalar = H5Screate(H5S_SCALAR), type = H5Tarray_create2(H5T_NATIVE_INT64, 1, &count);
+    attribute_remove(opened, name, value);
+    hid_t attribute = H5Acreate2(opened, name, type, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Awrite(attribute, type, numbers) >= 0);
+    H5Aclose(attribute);
+    H5Tclose(type);
+    H5Sclose(scalar);
+}
+
+static void link_remove(hid_t opened, const char *name, const char *value)
+{
+    (void)value;
+    assert_true(H5Ldelete(opened, name, H5P_DEFAULT) >= 0);
+}
+
+/* Replace an object by a link to another object. */
+static void link_hard(hid_t opened, const char *name, const char *to)
+{
+    link_remove(opened, name, to);
+    assert_true(H5Lcreate_hard(opened, to, opened, name, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+}
+
+static void link_soft(hid_t opened, const char *name, const char *to)
+{
+    link_remove(opened, name, to);
+    assert_true(H5Lcreate_soft(to, opened, name, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+}
+
+/* Replace a data set by one of this many elements with a storage or type that no file of the
+ * program has. */
+static void data_replace(hid_t opened, const char *name, hsize_t elements, hid_t type,
+                         hid_t creation)
+{
+    const uint32_t crc = 0;
+    hid_t space = H5Screate_simple(1, &elements, NULL), scalar = H5Screate(H5S_SCALAR);
+    link_remove(opened, name, NULL);
+    hid_t dataset = H5Dcreate2(opened, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    assert_true(dataset >= 0);
+    hid_t attribute =
+        H5Acreate2(dataset, "crc32c", H5T_NATIVE_UINT32, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Awrite(attribute, H5T_NATIVE_UINT32, &crc) >= 0);
+    H5Aclose(attribute);
+    H5Sclose(scalar);
+    H5Dclose(dataset);
+    H5Sclose(space);
+}
+
+static hid_t text_type(size_t bytes)
+{
+    hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, bytes);
+    return type;
+}
+
+static void data_external(hid_t opened, const char *name, const char *to)
+{
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    assert_true(H5Pset_external(creation, to, 0, H5F_UNLIMITED) >= 0);
+    data_replace(opened, name, 1 << 20, text_type(8), creation);
+}
+
+static void data_virtual(hid_t opened, const char *name, const char *to)
+{
+    const hsize_t elements = 1 << 20;
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &elements, NULL);
+    assert_true(H5Pset_virtual(creation, space, to, "/deck", space) >= 0);
+    data_replace(opened, name, elements, text_type(8), creation);
+}
+
+static void data_chunked(hid_t opened, const char *name, const char *value)
+{
+    const hsize_t chunk = 1 << 10;
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    (void)value;
+    H5Pset_chunk(creation, 1, &chunk);
+    data_replace(opened, name, 1 << 20, text_type(8), creation);
+}
+
+static void data_variable(hid_t opened, const char *name, const char *value)
+{
+    (void)value;
+    data_replace(opened, name, 4, text_type(H5T_VARIABLE), H5P_DEFAULT);
+}
+
+static void data_huge(hid_t opened, const char *name, const char *value)
+{
+    (void)value;
+    data_replace(opened, name, (hsize_t)1 << 58, H5T_NATIVE_FLOAT, H5P_DEFAULT);
+}
+
+/* Replace a unit's table of pieces by its first row. */
+static void pieces_shorten(hid_t opened, const char *path, const char *value)
+{
+    static const struct {
+        int64_t begin, count;
+        uint32_t crc[4];
+    } row = {.begin = 0, .count = 16};
+    static const char *const sums[] = {"crc32c_master", "crc32c_moment1", "crc32c_moment2",
+                                       "crc32c_average"};
+    hsize_t rows = 1;
+    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof row), space = H5Screate_simple(1, &rows, NULL);
+    link_remove(opened, path, value);
+    H5Tinsert(type, "begin", 0, H5T_NATIVE_INT64);
+    H5Tinsert(type, "count", 8, H5T_NATIVE_INT64);
+    for (size_t n = 0; n < 4; n++)
+        H5Tinsert(type, sums[n], 16 + 4 * n, H5T_NATIVE_UINT32);
+    hid_t table = H5Dcreate2(opened, path, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Dwrite(table, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, &row) >= 0);
+    H5Dclose(table);
+    H5Sclose(space);
+    H5Tclose(type);
+}
 
 /* Rank 0 changes the file while the others wait. */
-static void change(void (*action)(hid_t opened, const void *argument), const void *argument)
+static void change(void (*action)(hid_t opened, const char *name, const char *value),
+                   const char *name, const char *value)
 {
     comm_barrier(world);
     if (world->rank == 0) {
         hid_t opened = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
         assert_true(opened >= 0);
-        action(opened, argument);
-        H5Fclose(opened);
+        action(opened, name, value);
+        assert_true(H5Fclose(opened) >= 0);
     }
     comm_barrier(world);
 }
 
-struct number {
-    const char *name;
-    int64_t value;
-};
-
-static void number_set(hid_t opened, const void *argument)
+/* Each is an error on any mesh. A pipe that is opened for reading would block. */
+TEST(test_changed_frames)
 {
-    const struct number *number = argument;
-    hid_t attribute = H5Aopen(opened, number->name, H5P_DEFAULT);
-    assert_true(H5Awrite(attribute, H5T_NATIVE_INT64, &number->value) >= 0);
-    H5Aclose(attribute);
-}
-
-static void set_number(const char *name, int64_t value)
-{
-    change(number_set, &(struct number){name, value});
-}
-
-static void remove_attribute(hid_t opened, const void *name)
-{
-    assert_true(H5Adelete(opened, name) >= 0);
-}
-
-static void take_out(hid_t opened, const void *path)
-{
-    assert_true(H5Ldelete(opened, path, H5P_DEFAULT) >= 0);
+    static const struct {
+        void (*action)(hid_t opened, const char *name, const char *value);
+        const char *name, *value, *words;
+    } rows[] = {
+        {attribute_set, "shard", "0", "shard=0"},
+        {attribute_set, "format", "4", "its format is 4"},
+        {attribute_set, "format", "0", "its format is 0"},
+        {attribute_set, "epoch_step", "-1", "epoch_step"},
+        {attribute_set, "step", "9223372036854775807", "step"},
+        {attribute_set, "train_seconds", "nan", "train_seconds"},
+        {attribute_set, "epoch", "1000000", "epoch"},
+        {attribute_lengthen, "step", NULL, "step"},
+        {link_remove, "units/blocks.0", NULL, "blocks.0"},
+        {link_remove, "units/head", NULL, "head"},
+        {link_remove, "units/blocks.0/pieces", NULL, "blocks.0/pieces"},
+        {link_remove, "units/blocks.0/master", NULL, "blocks.0/master"},
+        {link_remove, "units/head/moment1", NULL, "head/moment1"},
+        {link_remove, "units/stem/tensors", NULL, "stem/tensors"},
+        {pieces_shorten, "units/blocks.0/pieces", NULL, "pieces of unit blocks.0"},
+        {link_soft, "units", "/units", "link"},
+        {link_hard, "units/head", "units", "head/master"},
+        {data_external, "deck", pipe_path, "deck"},
+        {data_virtual, "deck", pipe_path, "deck"},
+        {data_chunked, "deck", NULL, "deck"},
+        {data_variable, "deck", NULL, "deck"},
+        {data_huge, "units/stem/master", NULL, "outside the file"},
+    };
+    FIXTURE(other, world->size, &tiny, 1, false);
+    assert_true(world->rank != 0 || mkfifo(pipe_path, 0600) == 0);
+    for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) {
+        WRITTEN(fixture);
+        change(rows[n].action, rows[n].name, rows[n].value);
+        assert_false(reads(&other, file, rows[n].words));
+    }
 }
 
 TEST(test_files_of_another_kind)
@@ -175,10 +306,6 @@ TEST(test_files_of_another_kind)
     struct training_state state;
     struct error error = {.kind = ERROR_NONE};
     WRITTEN(fixture);
-    set_number("shard", 0);
-    assert_false(reads(&fixture, file, "shard=0"));
-    set_number("format", CHECKPOINT_FORMAT + 1);
-    assert_false(reads(&fixture, file, "its format is 4"));
     if (world->rank == 0)
         H5Fclose(H5Fcreate(file, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
     comm_barrier(world);
@@ -203,14 +330,12 @@ TEST(test_an_older_format)
     struct error error = {.kind = ERROR_NONE};
     WRITTEN(fixture);
     for (int i = 0; i < 3; i++)
-        change(remove_attribute, later[i]);
+        change(attribute_remove, later[i], NULL);
     assert_false(reads(&fixture, file, "loss_scale"));
-    set_number("format", 1);
+    change(attribute_set, "format", "1");
     assert_true(checkpoint_read(file, &target, &fixture.flat, &read, false, &error));
-    assert_int_equal(read.step, some_state.step);
+    assert_int_equal(read.step, OLD);
     assert_true(read.loss_scale == 0 && read.loss_scale_good_steps == 0 && read.skipped_steps == 0);
-    set_number("format", 0);
-    assert_false(reads(&fixture, file, "its format is 0"));
 }
 
 TEST(test_other_models)
@@ -229,52 +354,13 @@ TEST(test_other_models)
         FIXTURE(other, 1, &others[n].shape, 1, false);
         assert_false(reads(&other, file, others[n].tensor));
     }
-    struct checkpoint_target target = {.writers = WRITERS_ALL, .model = "vit_cifar"};
+    struct options options = fixture.options;
+    struct checkpoint_target target = {.writers = WRITERS_ALL, .options = &options};
     struct training_state read;
     struct error error = {.kind = ERROR_NONE};
+    snprintf(options.model.name, sizeof options.model.name, "vit_cifar");
     assert_false(checkpoint_read(file, &target, &fixture.flat, &read, false, &error));
     assert_error(&error, ERROR_CHECKPOINT, "vit_cifar");
-}
-
-/* Replace a unit's table of pieces by its first row. */
-static void leave_first_piece(hid_t opened, const void *path)
-{
-    static const struct {
-        int64_t begin, count;
-        uint32_t crc[4];
-    } row = {.begin = 0, .count = 16};
-    static const char *const sums[] = {"crc32c_master", "crc32c_moment1", "crc32c_moment2",
-                                       "crc32c_average"};
-    hsize_t rows = 1;
-    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof row), space = H5Screate_simple(1, &rows, NULL);
-    take_out(opened, path);
-    H5Tinsert(type, "begin", 0, H5T_NATIVE_INT64);
-    H5Tinsert(type, "count", 8, H5T_NATIVE_INT64);
-    for (size_t n = 0; n < 4; n++)
-        H5Tinsert(type, sums[n], 16 + 4 * n, H5T_NATIVE_UINT32);
-    hid_t table = H5Dcreate2(opened, path, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    assert_true(H5Dwrite(table, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, &row) >= 0);
-    H5Dclose(table);
-    H5Sclose(space);
-    H5Tclose(type);
-}
-
-/* Missing shards are an error on any mesh, which names the unit. */
-TEST(test_missing_shards)
-{
-    static const char *const missing[] = {
-        "units/blocks.0",        "units/head",         "units/blocks.0/pieces",
-        "units/blocks.0/master", "units/head/moment1", "units/stem/tensors",
-    };
-    FIXTURE(other, world->size, &tiny, 1, false);
-    for (size_t n = 0; n < sizeof missing / sizeof *missing; n++) {
-        WRITTEN(fixture);
-        change(take_out, missing[n]);
-        assert_false(reads(&other, file, missing[n] + strlen("units/")));
-    }
-    WRITTEN(fixture);
-    change(leave_first_piece, "units/blocks.0/pieces");
-    assert_false(reads(&other, file, "pieces of unit blocks.0"));
 }
 
 TEST(test_tensors_that_overlap)
@@ -282,18 +368,26 @@ TEST(test_tensors_that_overlap)
     struct error error = {.kind = ERROR_NONE};
     FIXTURE(fixture, 1, &tiny, 0, false);
     fixture.tensors[1][1].offset = 0;
-    assert_true(write_checkpoint(&fixture, folder, "step-00000001.h5", &error));
+    assert_true(fixture_write(&fixture, WRITERS_ALL, OLD, &error));
     assert_false(reads(&fixture, file, "tensors of unit blocks.0"));
 }
 
 /* ---- folders that cannot be written ---- */
+
+static bool write_next(struct fixture *fixture, const char *directory, struct error *error)
+{
+    const struct checkpoint_target target = {.directory = directory, .writers = WRITERS_ALL};
+    const struct training_state state = {.step = OLD + 1};
+    const struct checkpoint_order order = {.options = &fixture->options, .state = &state};
+    return checkpoint_write(&target, &fixture->flat, &order, error);
+}
 
 /* Write another checkpoint, which must fail; no file of it is left. */
 static void assert_not_written(struct fixture *fixture, const char *directory, const char *what)
 {
     struct error error = {.kind = ERROR_NONE};
     fixture_fill(fixture, OLD);
-    assert_false(write_checkpoint(fixture, directory, "step-00000002.h5", &error));
+    assert_false(write_next(fixture, directory, &error));
     assert_error(&error, ERROR_FILE, directory);
     assert_has(error.text, what);
     assert_false(folder_has("step-00000002.h5.part") || folder_has("step-00000002.h5"));
@@ -310,7 +404,7 @@ TEST(test_unwritable_folders)
     memset(longer, 'x', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
     struct error error = {.kind = ERROR_NONE};
-    assert_false(write_checkpoint(&fixture, longer, "a.h5", &error));
+    assert_false(write_next(&fixture, longer, &error));
     assert_error(&error, ERROR_FILE, "xxx");
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = before;
@@ -325,6 +419,7 @@ static int make_folder(void **state)
 {
     fixture_folder_make(state);
     snprintf(file, sizeof file, "%s/step-00000001.h5", folder);
+    snprintf(pipe_path, sizeof pipe_path, "%s/pipe", folder);
     return 0;
 }
 

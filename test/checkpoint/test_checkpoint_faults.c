@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "checkpoint/safetensors.h"
-#include "config/option_types.h"
 #include "core/hdf5_file.h"
 #include "core/text.h"
 #include "model_fixture.h"
@@ -125,14 +124,17 @@ int fstatvfs64(int descriptor, struct statvfs64 *disk)
 enum way { AT_ONCE, BY_NODE0, IN_BACKGROUND };
 
 /* As in a run: the error may occur at the start, in a step or at the end. */
-static bool write_in_background(struct fixture *fixture, const struct checkpoint_target *target,
-                                const struct checkpoint_order *order, struct error *error)
+static bool write_in_background(struct fixture *fixture, int64_t step, struct error *error)
 {
+    const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
+    const struct training_state state = {.step = step};
+    const struct checkpoint_order order = {.options = &fixture->options, .state = &state};
     float *snapshot = malloc(checkpoint_snapshot_bytes(&fixture->flat));
     ENSURE_MEMORY(snapshot != NULL, "no memory for a test");
-    struct checkpoint_writer *writer = checkpoint_writer_open(target, &fixture->flat, snapshot);
-    bool good = checkpoint_writer_start(writer, order, error);
-    for (int step = 0; good && step < 3; step++) {
+    fixture_fill(fixture, (uint32_t)step);
+    struct checkpoint_writer *writer = checkpoint_writer_open(&target, &fixture->flat, snapshot);
+    bool good = checkpoint_writer_start(writer, &order, error);
+    for (int n = 0; good && n < 3; n++) {
         int64_t busy = checkpoint_writer_is_busy(writer);
         comm_all_reduce(world, &busy, 1, COMM_INT64, COMM_MAX);
         good = checkpoint_writer_follow(writer, busy != 0, error);
@@ -145,17 +147,9 @@ static bool write_in_background(struct fixture *fixture, const struct checkpoint
 
 static bool write_step(struct fixture *fixture, enum way way, int64_t step, struct error *error)
 {
-    struct checkpoint_target target = {.directory = folder,
-                                       .writers = way == BY_NODE0 ? WRITERS_NODE0 : WRITERS_ALL};
-    struct training_state state = {.step = step};
-    fixture_fill(fixture, (uint32_t)step);
-    const struct checkpoint_order order = {.name = text_base_name(folder_step(step)),
-                                           .model_name = "fake",
-                                           .state = &state,
-                                           .deck_text = ""};
-    if (way != IN_BACKGROUND)
-        return checkpoint_write(&target, &fixture->flat, &order, error);
-    return write_in_background(fixture, &target, &order, error);
+    if (way == IN_BACKGROUND)
+        return write_in_background(fixture, step, error);
+    return fixture_write(fixture, way == BY_NODE0 ? WRITERS_NODE0 : WRITERS_ALL, step, error);
 }
 
 /* Return the step of the newest valid checkpoint after checking its content; -1 if it is wrong. */

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // system
-/* Malicious HDF5 files: the program reads them in a child process; each is refused with one error
- * line and without a crash. The files have links, storage, types and sizes that no file of the
- * program has. A last test changes numbers in descriptions. */
-#include <hdf5.h>
+/* The child process that parses HDF5 files: it fails, exceeds its limits, or sends changed
+ * descriptions. Each is one error line. test_checkpoint_damage has the malicious files. */
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -30,6 +28,7 @@ static void write_checkpoint(void)
     struct unit_tensor tensors[UNITS][TENSORS] = {0};
     struct unit units[UNITS] = {{.name = "stem"}, {.name = "head"}};
     struct checkpoint_contents contents;
+    struct options options;
     for (int u = 0; u < UNITS; u++) {
         units[u].tensors = tensors[u];
         units[u].tensor_count = TENSORS;
@@ -42,13 +41,14 @@ static void write_checkpoint(void)
             snprintf(tensors[u][t].name, TENSOR_NAME, "%d.%s", u, t == 0 ? "weight" : "bias");
         }
     }
-    checkpoint_contents_open(&contents, units, UNITS, "fake", "fp32", "[run]\nseed = 1\n");
+    options_default(&options);
+    checkpoint_contents_open(&contents, units, UNITS, &options, "fp32");
     contents.state = (struct training_state){.step = 9, .epoch = 1, .epoch_step = 4};
     contents.moments = 1;
     contents.replica = contents.shard = 1;
     free(checkpoint_contents_divide(&contents));
-    assert_true(checkpoint_file_create(checkpoint, &contents, &error));
-    int file = durable_open(checkpoint, &error);
+    int file = durable_create(checkpoint, &error);
+    assert_true(checkpoint_frame_write(file, checkpoint, &contents, false, &error));
     assert_true(checkpoint_tables_write(file, checkpoint, &contents, &error));
     close(file);
     checkpoint_contents_free(&contents);
@@ -83,155 +83,17 @@ TEST(test_good_files)
     assert_error(&error, ERROR_CHECKPOINT, "model.classes");
 }
 
-/* ---- files made with HDF5 ---- */
-
-static hid_t number_space(hsize_t elements)
+/* A link to a pipe, which would block if it was opened. Only a process that has not read
+ * files with HDF5 can make it: the reader removes such links from HDF5. */
+TEST(test_external_link)
 {
-    return H5Screate_simple(1, &elements, NULL);
-}
-
-static void external_link(hid_t file)
-{
+    const char *pipe = temporary_path("pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    hid_t file = H5Fopen(checkpoint, H5F_ACC_RDWR, H5P_DEFAULT);
     assert_true(H5Ldelete(file, "units", H5P_DEFAULT) >= 0);
-    assert_true(H5Lcreate_external(temporary_path("fifo"), "/units", file, "units", H5P_DEFAULT,
-                                   H5P_DEFAULT) >= 0);
-}
-
-static void soft_link_to_itself(hid_t file)
-{
-    assert_true(H5Ldelete(file, "units", H5P_DEFAULT) >= 0);
-    assert_true(H5Lcreate_soft("/units", file, "units", H5P_DEFAULT, H5P_DEFAULT) >= 0);
-}
-
-static void group_in_itself(hid_t file)
-{
-    assert_true(H5Ldelete(file, "units/head", H5P_DEFAULT) >= 0);
-    assert_true(H5Lcreate_hard(file, "units", file, "units/head", H5P_DEFAULT, H5P_DEFAULT) >= 0);
-}
-
-/* Replace a data set. */
-static void replace(hid_t file, const char *name, hid_t type, hid_t space, hid_t creation)
-{
-    assert_true(H5Ldelete(file, name, H5P_DEFAULT) >= 0);
-    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-    assert_true(dataset >= 0);
-    uint32_t crc = 0;
-    hid_t scalar = H5Screate(H5S_SCALAR);
-    hid_t attribute =
-        H5Acreate2(dataset, "crc32c", H5T_NATIVE_UINT32, scalar, H5P_DEFAULT, H5P_DEFAULT);
-    assert_true(H5Awrite(attribute, H5T_NATIVE_UINT32, &crc) >= 0);
-    H5Aclose(attribute);
-    H5Sclose(scalar);
-    H5Dclose(dataset);
-    H5Sclose(space);
-}
-
-static hid_t text_type(void)
-{
-    hid_t type = H5Tcopy(H5T_C_S1);
-    H5Tset_size(type, 8);
-    return type;
-}
-
-static void external_data(hid_t file)
-{
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    assert_true(H5Pset_external(creation, temporary_path("fifo"), 0, H5F_UNLIMITED) >= 0);
-    replace(file, "deck", text_type(), number_space(1 << 20), creation);
-}
-
-static void virtual_data(hid_t file)
-{
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE), space = number_space(1 << 20);
-    assert_true(H5Pset_virtual(creation, space, temporary_path("fifo"), "/deck", space) >= 0);
-    replace(file, "deck", text_type(), space, creation);
-}
-
-static void huge_vector(hid_t file)
-{
-    replace(file, "units/stem/master", H5T_NATIVE_FLOAT, number_space((hsize_t)1 << 58),
-            H5P_DEFAULT);
-}
-
-static void chunks(hid_t file)
-{
-    const hsize_t chunk = 1 << 10;
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_chunk(creation, 1, &chunk);
-    replace(file, "deck", text_type(), number_space(1 << 20), creation);
-}
-
-static void variable_text(hid_t file)
-{
-    hid_t type = H5Tcopy(H5T_C_S1);
-    H5Tset_size(type, H5T_VARIABLE);
-    replace(file, "deck", type, number_space(4), H5P_DEFAULT);
-}
-
-static void array_number(hid_t file)
-{
-    static const int64_t value[1000];
-    const hsize_t count = 1000;
-    hid_t scalar = H5Screate(H5S_SCALAR), type = H5Tarray_create2(H5T_NATIVE_INT64, 1, &count);
-    assert_true(H5Adelete(file, "step") >= 0);
-    hid_t attribute = H5Acreate2(file, "step", type, scalar, H5P_DEFAULT, H5P_DEFAULT);
-    assert_true(H5Awrite(attribute, type, value) >= 0);
-    H5Aclose(attribute);
-    H5Sclose(scalar);
-}
-
-TEST(test_made_with_hdf5)
-{
-    static const struct {
-        void (*change)(hid_t file);
-        const char *words;
-    } hostile[] = {
-        {external_link, "link"},
-        {soft_link_to_itself, "link"},
-        {group_in_itself, "head/master"},
-        {external_data, "deck"},
-        {virtual_data, "deck"},
-        {chunks, "deck"},
-        {huge_vector, "outside the file"},
-        {variable_text, "deck"},
-        {array_number, "step"},
-    };
-    assert_int_equal(mkfifo(temporary_path("fifo"), 0600), 0);
-    for (size_t n = 0; n < sizeof hostile / sizeof *hostile; n++) {
-        write_checkpoint();
-        hid_t file = H5Fopen(checkpoint, H5F_ACC_RDWR, H5P_DEFAULT);
-        hostile[n].change(file);
-        assert_true(H5Fclose(file) >= 0);
-        refused(ERROR_CHECKPOINT, hostile[n].words);
-    }
-    write_checkpoint();
-}
-
-static void set_attribute(hid_t file, const char *name, const char *value)
-{
-    const int64_t integer = strtoll(value, NULL, 0);
-    const double real = strtod(value, NULL);
-    hid_t attribute = H5Aopen(file, name, H5P_DEFAULT), type = H5Aget_type(attribute);
-    assert_true(H5Tget_class(type) == H5T_FLOAT
-                    ? H5Awrite(attribute, H5T_NATIVE_DOUBLE, &real) >= 0
-                    : H5Awrite(attribute, H5T_NATIVE_INT64, &integer) >= 0);
-    H5Tclose(type);
-    H5Aclose(attribute);
-}
-
-TEST(test_changed_attributes)
-{
-    static const char *const rows[][2] = {{"epoch_step", "-1"},
-                                          {"step", "9223372036854775807"},
-                                          {"train_seconds", "nan"},
-                                          {"epoch", "1000000"}};
-    for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) {
-        write_checkpoint();
-        hid_t file = H5Fopen(checkpoint, H5F_ACC_RDWR, H5P_DEFAULT);
-        set_attribute(file, rows[n][0], rows[n][1]);
-        assert_true(H5Fclose(file) >= 0);
-        refused(ERROR_CHECKPOINT, rows[n][0]);
-    }
+    assert_true(H5Lcreate_external(pipe, "/units", file, "units", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    assert_true(H5Fclose(file) >= 0);
+    refused(ERROR_CHECKPOINT, "link");
     write_checkpoint();
 }
 
@@ -351,7 +213,6 @@ static int files_make(void **state)
     temporary_setup(state);
     sanitizer_aborts();
     hdf5_child_set_program("./vittrain");
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     snprintf(checkpoint, sizeof checkpoint, "%s", temporary_path("step-00000009.h5"));
     write_checkpoint();
     return 0;

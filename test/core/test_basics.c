@@ -61,13 +61,6 @@ TEST(a_colon_before_the_first_slash_is_of_a_remote)
     assert_false(text_is_remote("runs/a"));
 }
 
-TEST(memory_is_shown_in_mib)
-{
-    assert_true(mib(0) == 0);
-    assert_true(mib((size_t)3 << 20) == 3);
-    assert_true(mib(512 << 10) == 0.5);
-}
-
 TEST(the_limit_on_files_is_named)
 {
     char text[80] = "a.png: Too many open files; close some",

@@ -140,9 +140,9 @@ TEST(this_machine_has_a_process)
 
 TEST(the_documentation_has_each_column)
 {
-    char path[4096], row[512];
-    snprintf(path, sizeof path, "%s/docs/outputs.md", getenv("TEST_SOURCE"));
-    char *text = text_file_read(path, NULL);
+    char row[512];
+    OWNED char *path = allocate_text("%s/docs/outputs.md", getenv("TEST_SOURCE"));
+    OWNED char *text = text_file_read(path, NULL);
     assert_non_null(text);
     for (int i = 0; i < SENSOR_COUNT; i++) {
         static const char *const summed[] = {" | mean, highest |", " | highest |", " | lowest |"};
@@ -152,7 +152,6 @@ TEST(the_documentation_has_each_column)
         snprintf(row, sizeof row, "%.*s", (int)strcspn(line + 1, "\n"), line + 1);
         assert_has(row, summed[sensor_columns[i].kind]);
     }
-    free(text);
 }
 
 /* ---- Available memory and processors ---- */

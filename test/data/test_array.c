@@ -3,17 +3,16 @@
  * (test/vectors/make_arrays.py), in boxes of any shape and order; what cannot be read is refused
  * with a reason; damaged files are errors. With a number as argument, only the tests of
  * damage run, with that number of mutations. */
-#include <jansson.h>
-
 #include "array_check.h"
 #include "core/file.h"
 #include "core/random.h"
+#include "core/text.h"
 #include "data/array_decode.h"
 #include "data/array_path.h"
 #include "temporary.h"
 #include "test.h"
 
-enum { MOST_ELEMENTS = ARRAY_CHECK_ELEMENTS, NAME = 128, PATH = 1024 };
+enum { MOST_ELEMENTS = ARRAY_CHECK_ELEMENTS, PATH = 1024 };
 
 static int mutations = 40;
 
@@ -27,39 +26,28 @@ static const char *vector_path(const char *name)
     return source;
 }
 
-/* A file, with the names of all data sets in its root group. */
+/* A file, with the names of all its data sets. */
 struct file {
     struct hdf5_reader reader;
-    char path[PATH], names[1 << 14];
+    char path[PATH], *names;
+    struct listing list;
     struct array_path place;
     struct error error;
 };
 
-/* True for a data set of the root group. */
-static bool is_member(const struct file *file, const char *path)
-{
-    struct hdf5_object object;
-    return strchr(path, '/') == NULL && hdf5_object_find(&file->reader, path, &object) &&
-           object.kind == HDF5_DATASET;
-}
-
 /* Describe the file twice: first to find the names, then with the chunks. */
 static bool file_open(struct file *file, const char *path)
 {
+    struct text_stream names;
     *file = (struct file){.reader = {.kind = ERROR_DATA, .purpose = "arrays"}};
     snprintf(file->path, sizeof file->path, "%s", path);
-    if (!array_path_open(&file->place, file->path, &file->reader, &file->error))
+    if (!array_path_open(&file->place, file->path, &file->reader, &file->error) ||
+        !array_path_list(&file->place, &file->list, &file->error))
         return false;
-    const char *name;
-    json_t *object;
-    size_t used = 0;
-    json_object_foreach(file->reader.objects, name, object)
-    {
-        if (is_member(file, name) && used + 2 * strlen(name) + 16 < sizeof file->names)
-            used += (size_t)snprintf(file->names + used, sizeof file->names - used,
-                                     "%s,expected/%s,", name, name);
-    }
-    file->reader.datasets = file->names;
+    text_stream_open(&names);
+    for (size_t n = 0; n < file->list.count; n++)
+        fprintf(names.stream, "%s,", file->list.names[n]);
+    file->reader.datasets = file->names = text_stream_close(&names);
     array_path_close(&file->place);
     return array_path_open(&file->place, file->path, &file->reader, &file->error);
 }
@@ -68,6 +56,8 @@ static void file_close(struct file *file)
 {
     hdf5_reader_close(&file->reader);
     array_path_close(&file->place);
+    listing_free(&file->list);
+    free(file->names);
 }
 
 static bool array_of(struct file *file, const char *name, struct array *array)
@@ -78,27 +68,21 @@ static bool array_of(struct file *file, const char *name, struct array *array)
 /* Compare all data sets that have an expected one; return their number. */
 static int file_check(const char *name)
 {
+    static const char prefix[] = "expected/";
     static double expected[MOST_ELEMENTS];
     static struct file file;
     int checked = 0;
-    if (!file_open(&file, vector_path(name)))
-        fail_msg("%s", file.error.text);
-    const char *member;
-    json_t *object;
-    json_object_foreach(file.reader.objects, member, object)
-    {
-        char reference[NAME];
+    assert_ok(file_open(&file, vector_path(name)), &file.error);
+    for (size_t n = 0; n < file.list.count; n++) {
+        const char *reference = file.list.names[n];
         struct array array, other;
-        struct hdf5_object expects;
-        snprintf(reference, sizeof reference, "expected/%s", member);
-        if (!is_member(&file, member) || !hdf5_object_find(&file.reader, reference, &expects))
+        if (strncmp(reference, prefix, strlen(prefix)) != 0)
             continue;
-        if (!array_of(&file, member, &array) || !array_of(&file, reference, &other))
-            fail_msg("%s", file.error.text);
+        assert_ok(array_of(&file, reference + strlen(prefix), &array), &file.error);
+        assert_ok(array_of(&file, reference, &other), &file.error);
         const struct array_box box = array_whole(&other);
         assert_int_equal(array_elements(&array), array_elements(&other));
-        if (!array_read_doubles(&other, &box, expected, &file.error))
-            fail_msg("%s", file.error.text);
+        assert_ok(array_read_doubles(&other, &box, expected, &file.error), &file.error);
         array_check(&array, expected);
         array_close(&array);
         array_close(&other);
@@ -215,17 +199,14 @@ static int all_read(const char *path)
         file_close(&file);
         return 1;
     }
-    const char *member;
-    json_t *object;
-    json_object_foreach(file.reader.objects, member, object)
-    {
+    for (size_t n = 0; n < file.list.count; n++) {
         struct array array;
         error_clear(&file.error);
-        bool good = array_of(&file, member, &array) && array_elements(&array) <= MOST_ELEMENTS;
+        bool good =
+            array_of(&file, file.list.names[n], &array) && array_elements(&array) <= MOST_ELEMENTS;
         const struct array_box box = array_whole(&array);
         good = good && array_read_doubles(&array, &box, got, &file.error);
-        assert_true(good || !is_member(&file, member) || file.error.text[0] != '\0' ||
-                    array_elements(&array) > MOST_ELEMENTS);
+        assert_true(good || file.error.text[0] != '\0' || array_elements(&array) > MOST_ELEMENTS);
         errors += file.error.text[0] != '\0';
         array_close(&array);
     }

@@ -3,7 +3,7 @@
  * often chunks are decoded, and the memory, with one and several ranks, threads and files. */
 #include <pthread.h>
 
-#include "data/array_cache.h"
+#include "data/array_decode.h"
 #include "data/loader.h"
 #include "dataset_fixture.h"
 #include "hdf5_fixture.h"

@@ -170,6 +170,30 @@ TEST(scale_and_offset_are_numbers)
     replace("v2/packed/.zattrs", "\"273.0\"", "273.0");
 }
 
+/* NetCDF's default fill value is missing, unless the numbers are unsigned. */
+TEST(integers_follow_the_conventions_of_netcdf)
+{
+    static const int16_t stored[] = {-32767, -99, -98};
+    static const struct array_box all = {.count = {3}, .stride = {1}};
+    temporary_write("vectors/integers/u/.zarray",
+                    "{\"zarr_format\": 2, \"shape\": [3], \"chunks\": [3], \"dtype\": \"<i2\", "
+                    "\"fill_value\": -32767, \"order\": \"C\", \"filters\": null, "
+                    "\"compressor\": null}");
+    temporary_file("vectors/integers/u/0", stored, sizeof stored);
+    for (int is_unsigned = 0; is_unsigned < 2; is_unsigned++) {
+        struct array array;
+        struct error error = {0};
+        double values[3];
+        temporary_write("vectors/integers/u/.zattrs",
+                        is_unsigned ? "{\"_Unsigned\": \"true\"}" : "{}");
+        assert_ok(array_of("integers", "u", &array, &error), &error);
+        assert_ok(array_read_doubles(&array, &all, values, &error), &error);
+        assert_int_equal(isnan(values[0]) != 0, !is_unsigned);
+        assert_true(values[1] == (is_unsigned ? 65536 - 99 : -99));
+        array_close(&array);
+    }
+}
+
 /* Check the files that an array lacks, and that removing one of the others is an error. */
 static void missing_check(const char *store, const char *name, const char *missing,
                           const char *removed)

@@ -243,12 +243,9 @@ TEST(all_shapes_and_containers_have_the_same_records)
 }
 
 /* Sizes decide the order of dimensions, unless the option does. */
-TEST(order_is_found_from_sizes)
+TEST(order_is_that_of_the_option)
 {
     use("all/one.h5", "hwc", "label");
-    options.data.order = DATA_ORDER_HWC;
-    split_opens(SPLIT_TRAIN, -1);
-    records_check(0);
     options.data.order = DATA_ORDER_CHW;
     split_opens(SPLIT_TRAIN, -1);
     assert_int_equal(dataset.channels, HEIGHT);
@@ -293,46 +290,6 @@ TEST(several_files_are_one_sequence)
     split_fails(
         SPLIT_TEST,
         "none of the 2 files has test, val, valid or validation in its name: set data.val=0.1");
-}
-
-/* Write 16-bit integers as NetCDF does: number n is n - 100, except for the first, which was not
- * written. */
-static void netcdf_make(const char *path, bool is_unsigned)
-{
-    static const char *const yes[] = {"true"};
-    static const int64_t label[SAMPLES] = {0, 1, 2};
-    static const int16_t fill = -32767;
-    static int16_t values[SAMPLES * PLANE];
-    for (int n = 0; n < SAMPLES * PLANE; n++)
-        values[n] = (int16_t)(n == 0 ? fill : n - 100);
-    hid_t file = hdf5_create(path);
-    hid_t space = H5Screate_simple(3, extent, NULL), creation = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_fill_value(creation, H5T_NATIVE_INT16, &fill);
-    hid_t made = H5Dcreate2(file, "u", H5T_STD_I16LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-    assert_true(H5Dwrite(made, H5T_NATIVE_INT16, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-    H5Dclose(made);
-    H5Pclose(creation);
-    H5Sclose(space);
-    if (is_unsigned)
-        hdf5_annotate_texts(file, "u", "_Unsigned", 1, yes);
-    labels_write(file, "label", label);
-    H5Fclose(file);
-}
-
-TEST(integers_of_netcdf_follow_its_conventions)
-{
-    float values[PLANE];
-    int32_t label;
-    for (int is_unsigned = 0; is_unsigned < 2; is_unsigned++) {
-        temporary_directory("netcdf");
-        netcdf_make(temporary_path("netcdf/one.nc"), is_unsigned);
-        use("netcdf", "u", "label");
-        options.data.val = VALIDATION_NONE;
-        split_opens(SPLIT_TRAIN, -1);
-        assert_true(dataset_read(&dataset, 0, values, &label, &error));
-        assert_int_equal(isnan(values[0]) != 0, !is_unsigned); /* 32769 is not the default fill */
-        assert_true(values[1] == (is_unsigned ? 65536 - 99 : -99));
-    }
 }
 
 /* Write a file whose class 0 is `name`, and whose first value is infinite. */
@@ -535,40 +492,6 @@ TEST(what_does_not_fit_is_an_error)
         use(cases[i].root, cases[i].x, cases[i].y);
         split_fails(SPLIT_TRAIN, cases[i].part);
     }
-}
-
-TEST(scale_factor_is_one_number)
-{
-    static const char *const bad[] = {"list", "empty", "bool", "complex", "text"};
-    static const float images[SAMPLES * PLANE];
-    static const double values[4] = {2};
-    const int8_t is_true = 1;
-    char expected[64];
-    hid_t file = hdf5_create(temporary_path("all/scaled.h5"));
-    hid_t complex = H5Tcreate(H5T_COMPOUND, 16), boolean = H5Tenum_create(H5T_NATIVE_INT8);
-    hid_t text = H5Tcopy(H5T_C_S1);
-    assert_true(H5Tinsert(complex, "r", 0, H5T_NATIVE_DOUBLE) >= 0 &&
-                H5Tinsert(complex, "i", 8, H5T_NATIVE_DOUBLE) >= 0 &&
-                H5Tenum_insert(boolean, "TRUE", &is_true) >= 0 && H5Tset_size(text, 8) >= 0);
-    const hid_t types[] = {H5T_NATIVE_DOUBLE, H5T_NATIVE_DOUBLE, boolean, complex, text};
-    for (int n = 0; n < 5; n++) {
-        images_write(file, bad[n], H5T_NATIVE_FLOAT, images);
-        hdf5_annotate(file, bad[n], "scale_factor", types[n], n == 0 ? 2 : n == 1 ? 0 : 1, values);
-    }
-    images_write(file, "one", H5T_NATIVE_FLOAT, images);
-    hdf5_annotate(file, "one", "scale_factor", H5T_NATIVE_DOUBLE, 1, values);
-    H5Tclose(text);
-    H5Tclose(boolean);
-    H5Tclose(complex);
-    H5Fclose(file);
-    for (int n = 0; n < 5; n++) {
-        use("all/scaled.h5", bad[n], "one");
-        snprintf(expected, sizeof expected, "cannot read '%s': its attribute scale_factor", bad[n]);
-        split_fails(SPLIT_TRAIN, expected);
-    }
-    use("all/scaled.h5", "one", "one");
-    options.data.task = TASK_REGRESSION;
-    split_opens(SPLIT_TRAIN, -1);
 }
 
 int main(int argc, char **argv)

@@ -66,13 +66,13 @@ TEST(the_loader_goes_on_while_an_evaluation_runs)
     assert_int_equal(sem_init(&training_read_done, 0, 0), 0);
     assert_ok(trainer_open(&trainer, &options, world, &error), &error);
     assert_int_equal(trainer.steps_per_epoch, EPOCH_STEPS);
-    format = trainer.run.train.dataset.format;
+    format = trainer.session.train.dataset.format;
     training_format = validation_format = *format;
     training_format.read = training_read;
     validation_format.read = validation_read;
-    trainer.run.train.dataset.format = &training_format;
-    trainer.run.validation.dataset.format = &validation_format;
-    validation_samples = (int)trainer.run.validation.dataset.count;
+    trainer.session.train.dataset.format = &training_format;
+    trainer.session.validation.dataset.format = &validation_format;
+    validation_samples = (int)trainer.session.validation.dataset.count;
     assert_ok(trainer_run(&trainer, &error), &error);
     trainer_close(&trainer);
     assert_int_equal(atomic_load(&validation_reads), EPOCHS * validation_samples);

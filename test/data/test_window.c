@@ -2,7 +2,7 @@
 /* augment.crop of arrays: windows of fields depend on seed, epoch and sample only. Pixels and
  * targets are cut at the same position, and only the chunks of the window are decoded. The tiles of
  * evaluations have each target once. */
-#include "data/array_cache.h"
+#include "data/array_decode.h"
 #include "data/crop.h"
 #include "data/window.h"
 #include "dataset_fixture.h"

@@ -10,7 +10,7 @@
 #include "model_fixture.h"
 #include "settings.h"
 #include "test.h"
-#include "train/run.h"
+#include "train/step.h"
 
 /* Settings that each strategy is tested with. */
 static const char *const variants[] = {
@@ -81,19 +81,19 @@ static void counting_begin(struct counted_group *counted, struct comm *comm)
 }
 
 /* Run two steps and count what the second one sends. */
-static bool steps_run(struct run *run, struct error *error)
+static bool steps_run(struct session *session, struct error *error)
 {
     struct step_times times = {0};
-    flat_initialize(&run->session.flat, 1);
-    flat_refresh(&run->session.flat);
-    session_activations(&run->session, true);
-    loader_start(run->train.loader, 0, 0, sampler_steps(&run->train.sampler));
+    flat_initialize(&session->flat, 1);
+    flat_refresh(&session->flat);
+    session_activations(session, true);
+    loader_start(session->train.loader, 0, 0, sampler_steps(&session->train.sampler));
     for (int number = 0; number < 2; number++) {
         shard_counted.sent = replica_counted.sent = 0;
-        if (!step_run(&run->step, number, 1e-3, &times, error))
+        if (!step_run(session, number, 1e-3, &times, error))
             return false;
     }
-    loader_stop(run->train.loader);
+    loader_stop(session->train.loader);
     return true;
 }
 
@@ -137,19 +137,19 @@ static int plan_wrong(int strategy, const char *variant)
 {
     struct options options;
     struct plan plan;
-    static struct run run;
+    static struct session session;
     struct error error = {0};
     options_make(&options, strategy, variant);
     if (strategy == STRATEGY_HSDP && world->size == 4)
         options.mesh.shard = 2;
-    assert_ok(run_open(&run, &options, world, &error), &error);
-    counting_begin(&shard_counted, run.session.mesh.shard);
-    counting_begin(&replica_counted, run.session.mesh.replica);
-    assert_ok(run_start(&run, &error) && steps_run(&run, &error) &&
+    assert_ok(session_open(&session, &options, world, &error), &error);
+    counting_begin(&shard_counted, session.mesh.shard);
+    counting_begin(&replica_counted, session.mesh.replica);
+    assert_ok(session_start(&session, &error) && steps_run(&session, &error) &&
                   plan_open(&plan, &options, world->size, world->size, &error),
               &error);
-    int wrong = plan_differs(&plan, &run.session, variant);
-    run_close(&run);
+    int wrong = plan_differs(&plan, &session, variant);
+    session_close(&session);
     return wrong;
 }
 

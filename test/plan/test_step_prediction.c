@@ -90,7 +90,7 @@ TEST(units_add_up_to_the_models_count)
             sum += flops_of(&prediction.unit[u]);
         near(sum, flops_of(&prediction.step));
         near(sum, session.model->flops_per_image *
-                      (double)(session.batch * session.options->train.accumulate));
+                      (double)(session.batch * session.options.train.accumulate));
         step_prediction_close(&prediction);
         session_close(&session);
     }

@@ -64,6 +64,7 @@ report find find_lr.csv
 result 'the curve of find lr' "$(ended; has find_lr.svg '>smoothed<' '>learning rate<' '</svg>')" "$run_log"
 
 printf 'step\n1\n' >other.csv
+mkdir broken && sed 's/"total_steps": [0-9]*/"total_steps": 1e999/' ddp/result.json >broken/result.json
 bad=
 while read -r code name words; do
     report wrong $words
@@ -77,6 +78,7 @@ done <<'END_OF_LIST'
 5 no/such/page.html ddp report.output=no/such/page.html
 5 no/such.csv ddp report.csv=no/such.csv
 5 other.csv other.csv
+5 damaged broken report.csv=broken.csv
 END_OF_LIST
 result 'wrong arguments are errors of one line' "$bad"
 

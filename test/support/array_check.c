@@ -2,6 +2,7 @@
 #include "array_check.h"
 
 #include "core/random.h"
+#include "data/array_decode.h"
 #include "test.h"
 
 struct array_box array_whole(const struct array *array)
@@ -74,5 +75,9 @@ void array_check(struct array *array, const double *expected)
     assert_ok(array_read_doubles(array, &box, got, &error), &error);
     for (int64_t i = 0; i < elements; i++)
         values_same(array->name, got[i], expected[i]);
+    struct array_cache *cache = array_cache_new();
+    array_use_cache(array, cache, array);
     boxes_check(array, expected);
+    array_use_cache(array, NULL, NULL);
+    array_cache_free(cache);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "device_test.h"
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
@@ -334,33 +333,23 @@ __attribute__((constructor)) static void ending_call_run(void)
     _exit(0);
 }
 
+static void itself_start(void *context)
+{
+    (void)context;
+    execl("/proc/self/exe", "test", (char *)NULL);
+    _exit(ERROR_NONE);
+}
+
 void device_test_ends(void (*call)(struct device_test *test), const char *message)
 {
     char distance[32], output[4096];
-    int status = 0, ends[2];
-    size_t length = 0;
-    ssize_t got;
     snprintf(distance, sizeof distance, "%llu",
              (unsigned long long)((uintptr_t)call - (uintptr_t)device_test_ends));
     setenv(ENDING_CALL, distance, 1);
-    assert_int_equal(pipe(ends), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], STDOUT_FILENO);
-        execl("/proc/self/exe", "test", (char *)NULL);
-        _exit(1);
-    }
-    close(ends[1]);
+    const int status = child_run(itself_start, NULL, output, sizeof output);
     unsetenv(ENDING_CALL);
-    while (length + 1 < sizeof output &&
-           (got = read(ends[0], output + length, sizeof output - 1 - length)) > 0)
-        length += (size_t)got;
-    output[length] = '\0';
-    close(ends[0]);
-    assert_true(waitpid(child, &status, 0) == child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != ERROR_INTERNAL ||
-        strstr(output, message) == NULL)
-        fail_msg("not \"%s\" but wait status %d: %s", message, status, output);
+    if (status != ERROR_INTERNAL || strstr(output, message) == NULL)
+        fail_msg("not \"%s\" but exit status %d: %s", message, status, output);
 }
 
 void device_test_same(const char *what, enum data_type type, const void *a, const void *b,

@@ -2,9 +2,9 @@
 /* Values are a hash of their position. */
 #include "model_fixture.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "core/file.h"
 
 char folder[64];
 
@@ -63,6 +63,9 @@ void fixture_open_on(struct fixture *fixture, struct comm *comm, int shard,
     struct error error = {0};
     *fixture = (struct fixture){.world = comm, .device = device_cpu.open(0, 1, &error)};
     ENSURE(fixture->device != NULL, "%s", error.text);
+    options_default(&fixture->options);
+    snprintf(fixture->options.model.name, sizeof fixture->options.model.name, "fake");
+    fixture->options.checkpoint.keep = 0;
     fixture->stream = device_cpu.stream_open(fixture->device);
     make_units(fixture, shape);
     mesh_split(&fixture->mesh, comm, shard);
@@ -183,25 +186,11 @@ void fixture_directory(char *path, size_t size)
     comm_broadcast(world, path, (int64_t)size, COMM_BYTE, 0);
 }
 
-static void remove_files(const char *path)
-{
-    DIR *opened = opendir(path);
-    for (struct dirent *entry = opened != NULL ? readdir(opened) : NULL; entry != NULL;
-         entry = readdir(opened)) {
-        char file[512];
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        unlink(file);
-    }
-    if (opened != NULL)
-        closedir(opened);
-    rmdir(path);
-}
-
 void fixture_remove(const char *path)
 {
     comm_barrier(world);
     if (world->rank == 0)
-        remove_files(path);
+        folder_remove(path);
     comm_barrier(world);
 }
 
@@ -239,6 +228,28 @@ void folder_write(const char *name, const void *content, size_t bytes)
                "cannot write %s", name);
     }
     comm_barrier(world);
+}
+
+bool fixture_write(struct fixture *fixture, enum writers_choice writers, int64_t step,
+                   struct error *error)
+{
+    const struct checkpoint_target target = {.directory = folder, .writers = writers};
+    const struct training_state state = {.step = step};
+    const struct checkpoint_order order = {
+        .options = &fixture->options, .state = &state, .metadata = "{\"program\":\"here\"}"};
+    fixture_fill(fixture, (uint32_t)step);
+    return checkpoint_write(&target, &fixture->flat, &order, error);
+}
+
+void fixture_assert_read(struct fixture *fixture, const char *path, bool weights_only, int64_t step)
+{
+    const struct checkpoint_target target = {.writers = WRITERS_ALL};
+    struct training_state state = {.step = step};
+    struct error error = {.kind = ERROR_NONE};
+    fixture_fill(fixture, (uint32_t)step + 1);
+    assert_ok(checkpoint_read(path, &target, &fixture->flat, &state, weights_only, &error), &error);
+    assert_int_equal(state.step, step);
+    assert_int_equal(fixture_all_wrong(fixture, (uint32_t)step), 0);
 }
 
 int fixture_folder_make(void **state)

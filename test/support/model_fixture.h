@@ -5,6 +5,7 @@
 #define VITTRAIN_TEST_MODEL_FIXTURE_H
 
 #include "checkpoint/checkpoint_file.h"
+#include "config/options.h"
 #include "mesh/flat.h"
 #include "rank_tests.h"
 
@@ -21,6 +22,7 @@ struct fixture_shape {
 };
 
 struct fixture {
+    struct options options; /* the defaults, with model.name=fake and checkpoint.keep=0 */
     struct comm *world;
     struct mesh mesh;
     struct device *device;
@@ -75,6 +77,13 @@ bool folder_has(const char *name);
 
 /* Collective. Write a file on rank 0. */
 void folder_write(const char *name, const void *content, size_t bytes);
+
+/* Collective. Fill the model with the number of a step and write its checkpoint to the folder. Fill
+ * the model with other values, read this checkpoint, and assert that it has those of the step. */
+bool fixture_write(struct fixture *fixture, enum writers_choice writers, int64_t step,
+                   struct error *error);
+void fixture_assert_read(struct fixture *fixture, const char *path, bool weights_only,
+                         int64_t step);
 
 int fixture_folder_make(void **state);
 int fixture_folder_remove(void **state);

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* nftw removes a tree; it is not in the default set of functions. */
-#define _XOPEN_SOURCE 700
-
 #include "temporary.h"
 
-#include <ftw.h>
 #include <limits.h>
-#include <sys/stat.h>
 
 #include "core/file.h"
 #include "test.h"
@@ -22,17 +17,9 @@ const char *temporary_open(void)
     return root;
 }
 
-static int remove_one(const char *name, const struct stat *status, int type, struct FTW *place)
-{
-    (void)status;
-    (void)type;
-    (void)place;
-    return remove(name);
-}
-
 void temporary_close(void)
 {
-    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(root);
 }
 
 int temporary_setup(void **state)
@@ -58,13 +45,8 @@ const char *temporary_path(const char *name)
 
 const char *temporary_directory(const char *name)
 {
-    temporary_path(name);
-    for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
-        *slash = '\0';
-        mkdir(path, 0777);
-        *slash = '/';
-    }
-    mkdir(path, 0777);
+    struct error error = {0};
+    assert_ok(folder_make(temporary_path(name), "", &error), &error);
     return path;
 }
 
@@ -79,12 +61,9 @@ const char *temporary_file(const char *name, const void *content, size_t bytes)
 
 const char *temporary_write(const char *name, const char *text)
 {
-    char folder[PATH_MAX];
     const char *slash = strrchr(name, '/');
-    if (slash != NULL) {
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - name), name);
-        temporary_directory(folder);
-    }
+    OWNED char *folder = allocate_text("%.*s", slash != NULL ? (int)(slash - name) : 0, name);
+    temporary_directory(folder);
     return temporary_file(name, text, strlen(text));
 }
 

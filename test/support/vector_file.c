@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/file.h"
+
 struct vector_file {
     char *memory;
     size_t size;
@@ -23,32 +25,16 @@ struct vector_file {
         exit(1);                                                                                   \
     } while (0)
 
-static void read_whole(struct vector_file *file, const char *path)
-{
-    FILE *stream = fopen(path, "rb");
-    if (stream == NULL)
-        STOP("cannot open %s", path);
-    if (fseek(stream, 0, SEEK_END) != 0)
-        STOP("cannot seek in %s", path);
-    file->size = (size_t)ftell(stream);
-    rewind(stream);
-    file->memory = malloc(file->size);
-    if (file->memory == NULL || fread(file->memory, 1, file->size, stream) != file->size)
-        STOP("cannot read %s", path);
-    if (fclose(stream) != 0)
-        STOP("cannot close %s", path);
-}
-
 struct vector_file *vector_file_open(const char *name)
 {
     const char *directory = getenv("srcdir");
-    char path[1024];
-    struct vector_file *file = calloc(1, sizeof *file);
-    if (file == NULL)
-        STOP("no memory");
+    OWNED char *path =
+        allocate_text("%s/test/vectors/%s", directory != NULL ? directory : ".", name);
+    struct vector_file *file = allocate(1, sizeof *file);
     snprintf(file->name, sizeof file->name, "%s", name);
-    snprintf(path, sizeof path, "%s/test/vectors/%s", directory != NULL ? directory : ".", name);
-    read_whole(file, path);
+    file->memory = text_file_read(path, &file->size);
+    if (file->memory == NULL)
+        STOP("cannot read %s", path);
     uint64_t length = 0;
     if (file->size < sizeof length)
         STOP("%s is too short", path);

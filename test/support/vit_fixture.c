@@ -24,12 +24,16 @@ static void *device_memory(struct device *device, size_t bytes)
     return memory;
 }
 
-static void open_options(struct vit_fixture *fixture, const char *const *assignments)
+/* Copy between the host and the device, and wait. */
+static void copy_now(const struct vit_fixture *fixture, void *to, const void *from, size_t bytes)
 {
-    struct error error = {0};
-    options_default(&fixture->options);
-    for (int i = 0; assignments != NULL && assignments[i] != NULL; i++)
-        ENSURE(options_set(assignments[i], &fixture->options, &error), "%s", error.text);
+    fixture->device->backend->copy(fixture->stream, to, from, bytes);
+    fixture->device->backend->stream_synchronize(fixture->stream);
+}
+
+static int64_t model_pixels(const struct model *model)
+{
+    return model->channels * model->image.height * model->image.width;
 }
 
 /* Called twice: to measure and to allocate. */
@@ -38,7 +42,7 @@ static void lay_out(struct vit_fixture *fixture)
     struct model *model = fixture->model;
     struct arena *arena = &fixture->arena;
     size_t size = type_size(model->compute);
-    int64_t pixels = model->channels * model->image.height * model->image.width;
+    int64_t pixels = model_pixels(model);
     flat_allocate(&fixture->flat, arena);
     fixture->staging_count = fixture->batch * (pixels + model_output_count(model));
     for (int u = 0; u < model->unit_count; u++)
@@ -73,7 +77,9 @@ static void open_device(struct vit_fixture *fixture, struct comm *world, int64_t
     struct error error = {0};
     *fixture =
         (struct vit_fixture){.batch = batch, .training = true, .borrows_world = world != NULL};
-    open_options(fixture, assignments);
+    options_default(&fixture->options);
+    for (int i = 0; assignments != NULL && assignments[i] != NULL; i++)
+        ENSURE(options_set(assignments[i], &fixture->options, &error), "%s", error.text);
     fixture->running_weight = flat_running_weight(1, 1, 0);
     const struct device_backend *backend = device_test_backend(&error);
     fixture->device = backend != NULL ? backend->open(0, 0, &error) : NULL;
@@ -287,12 +293,10 @@ float *vit_fixture_gradients(struct vit_fixture *fixture, int64_t *count)
     for (int u = 0; u < model->unit_count; u++)
         for (int t = 0; t < model->units[u].tensor_count; t++) {
             const int64_t elements = model->units[u].tensors[t].count;
-            float *gradient = vit_fixture_gradient(fixture, u, t);
-            all = realloc(all, (size_t)(*count + elements) * sizeof *all);
-            ENSURE_MEMORY(all != NULL, "no memory");
+            OWNED float *gradient = vit_fixture_gradient(fixture, u, t);
+            all = allocate_resized(all, (size_t)(*count + elements) * sizeof *all);
             memcpy(all + *count, gradient, (size_t)elements * sizeof *all);
             *count += elements;
-            free(gradient);
         }
     return all;
 }
@@ -330,25 +334,22 @@ void vit_fixture_set_batch(struct vit_fixture *fixture, const float *images, con
 {
     const struct device_backend *backend = fixture->device->backend;
     const struct model *model = fixture->model;
-    int64_t count = fixture->batch * model->channels * model->image.height * model->image.width;
+    int64_t count = fixture->batch * model_pixels(model);
     backend->copy(fixture->stream, fixture->staging, images, (size_t)count * sizeof *images);
     backend->convert(fixture->stream, model->compute, fixture->images, TYPE_FP32, fixture->staging,
                      count);
-    backend->copy(fixture->stream, fixture->labels, labels,
-                  (size_t)fixture->batch * sizeof *labels);
-    backend->stream_synchronize(fixture->stream);
+    copy_now(fixture, fixture->labels, labels, (size_t)fixture->batch * sizeof *labels);
 }
 
 void vit_fixture_set_place(struct vit_fixture *fixture, const struct step_params *place)
 {
-    fixture->device->backend->copy(fixture->stream, fixture->place, place, sizeof *place);
-    fixture->device->backend->stream_synchronize(fixture->stream);
+    copy_now(fixture, fixture->place, place, sizeof *place);
 }
 
 static struct model_pass pass_over(struct vit_fixture *fixture, int64_t first, int64_t count)
 {
     const struct model *model = fixture->model;
-    int64_t pixels = model->channels * model->image.height * model->image.width;
+    int64_t pixels = model_pixels(model);
     size_t size = type_size(model->compute);
     vit_fixture_set_place(
         fixture, &(struct step_params){.step = fixture->step, .position = (uint32_t)first});
@@ -410,36 +411,25 @@ void vit_fixture_zero(struct vit_fixture *fixture)
 double vit_fixture_norm(struct vit_fixture *fixture)
 {
     double norm_squared;
-    fixture->device->backend->copy(fixture->stream, &norm_squared, fixture->flat.norm_squared,
-                                   sizeof norm_squared);
-    fixture->device->backend->stream_synchronize(fixture->stream);
+    copy_now(fixture, &norm_squared, fixture->flat.norm_squared, sizeof norm_squared);
     return norm_squared;
-}
-
-static void poison(struct vit_fixture *fixture, float *values, int64_t count)
-{
-    float *nans = malloc((size_t)count * sizeof *nans);
-    ENSURE_MEMORY(nans != NULL, "no memory for %lld numbers", (long long)count);
-    for (int64_t i = 0; i < count; i++)
-        nans[i] = NAN;
-    fixture->device->backend->copy(fixture->stream, values, nans, (size_t)count * sizeof *nans);
-    fixture->device->backend->stream_synchronize(fixture->stream);
-    free(nans);
 }
 
 void vit_fixture_poison(struct vit_fixture *fixture)
 {
     for (int u = 0; u < fixture->flat.count; u++) {
         const struct flat_buffer *buffer = &fixture->flat.buffers[u];
-        poison(fixture, buffer->whole_gradient, buffer->padded);
+        OWNED float *nans = allocate((size_t)buffer->padded, sizeof *nans);
+        for (int64_t i = 0; i < buffer->padded; i++)
+            nans[i] = NAN;
+        copy_now(fixture, buffer->whole_gradient, nans, (size_t)buffer->padded * sizeof *nans);
     }
 }
 
 double vit_fixture_loss(struct vit_fixture *fixture)
 {
     struct loss_sums sums;
-    fixture->device->backend->copy(fixture->stream, &sums, fixture->sums, sizeof sums);
-    fixture->device->backend->stream_synchronize(fixture->stream);
+    copy_now(fixture, &sums, fixture->sums, sizeof sums);
     return sums.loss;
 }
 
@@ -452,10 +442,8 @@ void vit_fixture_train(struct vit_fixture *fixture, double smoothing)
 
 static float *host_copy(struct vit_fixture *fixture, const float *values, int64_t count)
 {
-    float *copy = malloc((size_t)count * sizeof *copy);
-    ENSURE_MEMORY(copy != NULL, "no memory for %lld numbers", (long long)count);
-    fixture->device->backend->copy(fixture->stream, copy, values, (size_t)count * sizeof *copy);
-    fixture->device->backend->stream_synchronize(fixture->stream);
+    float *copy = allocate((size_t)count, sizeof *copy);
+    copy_now(fixture, copy, values, (size_t)count * sizeof *copy);
     return copy;
 }
 
@@ -517,13 +505,11 @@ static void compare(struct vit_fixture *expected, struct vit_fixture *fixture, c
     for (int u = 0; u < expected->model->unit_count; u++)
         for (int t = 0; t < expected->model->units[u].tensor_count; t++) {
             const struct unit_tensor *tensor = &expected->model->units[u].tensors[t];
-            float *a = get(expected, u, t), *b = get(fixture, u, t);
+            OWNED float *a = get(expected, u, t), *b = get(fixture, u, t);
             double apart = distance(a, b, tensor->count);
             if (!(apart <= tolerance))
                 fail_msg("%s of %s: %.3g apart, more than %.3g", what, tensor->name, apart,
                          tolerance);
-            free(a);
-            free(b);
         }
 }
 

@@ -8,7 +8,7 @@
 #include "model_fixture.h"
 #include "settings.h"
 #include "test.h"
-#include "train/run.h"
+#include "train/step.h"
 
 enum { STEPS = 8, CHANNELS = 6, PLANE = 16 * 16, CLASSES = 4 };
 
@@ -31,7 +31,8 @@ static bool record_read(struct dataset *dataset, int64_t record, void *values, i
 }
 
 /* vectors: the folder test/vectors. */
-static void run_prepare(struct run *run, const struct dataset_format *format, const char *vectors)
+static void run_prepare(struct session *session, const struct dataset_format *format,
+                        const char *vectors)
 {
     static const char settings[] =
         "model.name=vit_tiny_patch16_224 model.image=16 model.channels=6 model.patch=4 "
@@ -44,19 +45,19 @@ static void run_prepare(struct run *run, const struct dataset_format *format, co
     char init[1024];
     settings_set(&options, settings);
     snprintf(init, sizeof init, "model.init=%s/float32.safetensors", vectors);
-    assert_ok(options_set(init, &options, &error) && run_open(run, &options, world, &error) &&
-                  run_start(run, &error),
+    assert_ok(options_set(init, &options, &error) &&
+                  session_open(session, &options, world, &error) && session_start(session, &error),
               &error);
-    run->train.dataset.format = format;
-    assert_ok(run_initialize(run, &error), &error);
-    flat_refresh(&run->session.flat);
-    session_activations(&run->session, true);
-    step_io_take_sums(&run->session.io, run->session.stream);
+    session->train.dataset.format = format;
+    assert_ok(session_initialize(session, &error), &error);
+    flat_refresh(&session->flat);
+    session_activations(session, true);
+    step_io_take_sums(&session->io, session->stream);
 }
 
 TEST(losses_are_pytorchs)
 {
-    static struct run run;
+    static struct session session;
     struct dataset_format format = dataset_synthetic;
     struct step_times times = {0};
     struct error error = {0};
@@ -67,21 +68,21 @@ TEST(losses_are_pytorchs)
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     format.read = record_read;
-    run_prepare(&run, &format, vectors);
-    loader_start(run.train.loader, 0, 0, STEPS);
+    run_prepare(&session, &format, vectors);
+    loader_start(session.train.loader, 0, 0, STEPS);
     for (int step = 0; step < STEPS; step++) {
         int number;
         double expected;
         assert_int_equal(fscanf(file, "%d %lf", &number, &expected), 2);
-        assert_ok(step_run(&run.step, step, 3e-3, &times, &error), &error);
-        const struct loss_sums own = step_io_take_sums(&run.session.io, run.session.stream);
+        assert_ok(step_run(&session, step, 3e-3, &times, &error), &error);
+        const struct loss_sums own = step_io_take_sums(&session.io, session.stream);
         double sums[] = {own.loss, own.samples};
         comm_all_reduce(world, sums, 2, COMM_FP64, COMM_SUM);
         if (!(fabs(sums[0] / sums[1] - expected) < 1e-4 * expected))
             fail_msg("step %d: loss %.9g, PyTorch has %.9g", number, sums[0] / sums[1], expected);
     }
-    loader_stop(run.train.loader);
-    run_close(&run);
+    loader_stop(session.train.loader);
+    session_close(&session);
     fclose(file);
 }
 

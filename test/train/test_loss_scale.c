@@ -58,15 +58,15 @@ static void loss_run_open(struct trainer *trainer, const char *settings)
              shared_folder, runs++, settings);
     settings_set(&options, words);
     assert_ok(trainer_open(trainer, &options, world, &error), &error);
-    session_activations(&trainer->run.session, true);
-    step_io_take_sums(&trainer->run.session.io, trainer->run.session.stream);
-    loader_start(trainer->run.train.loader, 0, 0, trainer->steps_per_epoch);
+    session_activations(&trainer->session, true);
+    step_io_take_sums(&trainer->session.io, trainer->session.stream);
+    loader_start(trainer->session.train.loader, 0, 0, trainer->steps_per_epoch);
 }
 
 static bool run_step(struct trainer *trainer, int64_t number, struct error *error)
 {
     struct step_times times = {0};
-    return step_run(&trainer->run.step, number, 1e-3, &times, error);
+    return step_run(&trainer->session, number, 1e-3, &times, error);
 }
 
 /* Return a copy of everything that an update may change on this rank; the caller frees it. */
@@ -114,7 +114,7 @@ TEST(an_overflow_changes_nothing_but_the_scale)
         snprintf(settings, sizeof settings, "train.precision=fp16 train.loss_scale=16384 %s",
                  meshes[i]);
         loss_run_open(&trainer, settings);
-        const struct session *session = &trainer.run.session;
+        const struct session *session = &trainer.session;
         const struct loss_scaler *scaler = &session->io.result.scaler;
         for (int64_t step = 0; step < STEPS; step++) {
             float *before = everything(&session->flat, &count);
@@ -142,14 +142,14 @@ static void check_bad_record(const char *precision, const char *mesh, int64_t ba
     const unsigned char labels[] = {77, 3};
     snprintf(settings, sizeof settings, "%s %s", precision, mesh);
     loss_run_open(&trainer, settings);
-    trainer.run.session.io.ahead = ahead;
-    loader_stop(trainer.run.train.loader);
+    trainer.session.io.ahead = ahead;
+    loader_stop(trainer.session.train.loader);
     snprintf(path, sizeof path, "%s/data_batch_1.bin", shared_folder);
     int file = world->rank == 0 ? open(path, O_WRONLY) : -1;
     const off_t place = (bad_step * BATCH + BATCH - 1) * RECORD;
     assert_true(world->rank != 0 || pwrite(file, &labels[0], 1, place) == 1);
     comm_barrier(world);
-    loader_start(trainer.run.train.loader, 0, 0, trainer.steps_per_epoch);
+    loader_start(trainer.session.train.loader, 0, 0, trainer.steps_per_epoch);
     for (int64_t step = 0; step <= bad_step + ahead; step++) {
         assert_int_equal(error.kind, ERROR_NONE); /* files written meanwhile are valid */
         assert_int_equal(ranks_where(run_step(&trainer, step, &error)),
@@ -182,13 +182,13 @@ TEST(the_lowest_scale_ends_the_run)
         char settings[256];
         snprintf(settings, sizeof settings, "train.precision=fp16 %s", meshes[i]);
         loss_run_open(&trainer, settings);
-        struct flat_model *flat = &trainer.run.session.flat;
+        struct flat_model *flat = &trainer.session.flat;
         flat->buffers[1].master[0] = INFINITY;
         flat_refresh(flat);
-        session_set_scaler(&trainer.run.session,
+        session_set_scaler(&trainer.session,
                            &(struct loss_scaler){.scale = 4 * LOSS_SCALE_LEAST, .good_steps = 9});
         assert_int_equal(ranks_where(run_step(&trainer, 0, &error)), world->size);
-        assert_int_equal(trainer.run.session.io.result.scaler.good_steps, 0);
+        assert_int_equal(trainer.session.io.result.scaler.good_steps, 0);
         assert_int_equal(ranks_where(run_step(&trainer, 1, &error)), 0);
         assert_error(&error, ERROR_NUMERIC, "step 2: NaN or infinity in the weights blocks.0");
         trainer_close(&trainer);
@@ -202,16 +202,15 @@ TEST(skipped_updates_count_in_other_types)
     struct error error = {0};
     int64_t count;
     loss_run_open(&trainer, "train.precision=fp32");
-    assert_null(trainer.run.session.io.scaler);
+    assert_null(trainer.session.io.scaler);
     assert_true(run_step(&trainer, 0, &error));
-    float *after = everything(&trainer.run.session.flat, &count);
+    float *after = everything(&trainer.session.flat, &count);
     trainer_close(&trainer);
     for (int64_t skipped = 0; skipped <= 3; skipped += 3) {
         loss_run_open(&trainer, "train.precision=fp32");
-        session_set_scaler(&trainer.run.session,
-                           &(struct loss_scaler){.scale = 1, .skipped = skipped});
+        session_set_scaler(&trainer.session, &(struct loss_scaler){.scale = 1, .skipped = skipped});
         assert_true(run_step(&trainer, 3, &error));
-        assert_true(changed(&trainer.run.session.flat, after) == (skipped == 0));
+        assert_true(changed(&trainer.session.flat, after) == (skipped == 0));
         trainer_close(&trainer);
     }
     free(after);
@@ -228,10 +227,10 @@ TEST(the_norm_is_that_of_the_gradient)
         struct error error = {0};
         loss_run_open(&trainer, settings[i]);
         assert_true(run_step(&trainer, 0, &error));
-        const double norm = step_norm(&trainer.run.session);
+        const double norm = step_norm(&trainer.session);
         first = i == 0 ? norm : first;
         assert_true(fabs(norm / first - 1) < 0.01);
-        assert_int_equal(trainer.run.session.io.result.scaler.skipped, 0);
+        assert_int_equal(trainer.session.io.result.scaler.skipped, 0);
         trainer_close(&trainer);
     }
 }

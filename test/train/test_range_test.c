@@ -12,7 +12,7 @@
 #include "test.h"
 
 /* Opens a run before its first training step. */
-static void rehearsal_open(struct run *run, const char *settings)
+static void rehearsal_open(struct session *session, const char *settings)
 {
     static const char same[] = "model.dim=16 model.depth=1 model.heads=2 model.patch=16 "
                                "data.format=synthetic data.samples=96 data.val=none "
@@ -23,10 +23,11 @@ static void rehearsal_open(struct run *run, const char *settings)
     char text[1024];
     snprintf(text, sizeof text, "%s %s", same, settings);
     settings_set(&options, text);
-    assert_ok(run_open(run, &options, world, &error) && run_start(run, &error), &error);
-    flat_initialize(&run->session.flat, 3);
-    flat_refresh(&run->session.flat);
-    session_activations(&run->session, true);
+    assert_ok(session_open(session, &options, world, &error) && session_start(session, &error),
+              &error);
+    flat_initialize(&session->flat, 3);
+    flat_refresh(&session->flat);
+    session_activations(session, true);
 }
 
 static const char *const settings[] = {
@@ -41,15 +42,15 @@ static const char *const settings[] = {
 TEST(all_ranks_get_the_same_curve)
 {
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        static struct run run;
+        static struct session session;
         struct range_test test;
         struct error error = {0};
-        rehearsal_open(&run, settings[i]);
-        assert_ok(range_test_run(&run, &test, &error), &error);
+        rehearsal_open(&session, settings[i]);
+        assert_ok(range_test_run(&session, &test, &error), &error);
         assert_true(test.count >= 5 && isfinite(test.points[0].loss));
         assert_true(comm_same(world, test.points, (size_t)test.count * sizeof *test.points));
         range_test_free(&test);
-        run_close(&run);
+        session_close(&session);
     }
 }
 

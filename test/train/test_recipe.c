@@ -5,7 +5,7 @@
  *   test_recipe MODEL FILE [section.key=value ...]
  * writes the pixels of an evaluation of an image file by the model's recipe to standard output:
  * [3, image, image] bytes. test/python/check_evaluation.py compares them with timm's. */
-#include "train/run.h"
+#include "train/session.h"
 
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"

@@ -105,7 +105,7 @@ static void steps_run(struct trainer *trainer, int64_t first, int64_t end)
     struct step_times times = {0};
     struct error error = {0};
     for (int64_t step = first; step < end; step++)
-        assert_ok(step_run(&trainer->run.step, step, 1e-3, &times, &error), &error);
+        assert_ok(step_run(&trainer->session, step, 1e-3, &times, &error), &error);
 }
 
 TEST(a_step_allocates_nothing)
@@ -115,8 +115,8 @@ TEST(a_step_allocates_nothing)
     struct error error = {0};
     options_make(&options, temporary_open());
     assert_ok(trainer_open(&trainer, &options, world, &error), &error);
-    session_activations(&trainer.run.session, true);
-    loader_start(trainer.run.train.loader, 0, 0, trainer.steps_per_epoch);
+    session_activations(&trainer.session, true);
+    loader_start(trainer.session.train.loader, 0, 0, trainer.steps_per_epoch);
     steps_run(&trainer, 0, 3);
     long before = allocations;
     steps_run(&trainer, 3, 13);

@@ -231,15 +231,15 @@ void doctor_start(const struct session *session)
     struct doctor_facts *facts = allocate((size_t)node->size, sizeof *facts);
     static struct doctor here; /* the ranks of this node */
     char text[256];
-    here = (struct doctor){.options = session->options,
+    here = (struct doctor){.options = &session->options,
                            .ranks = node->size,
                            .nodes = 1,
                            .facts = facts,
                            .checkpoint = checkpoint_bytes(&session->flat)};
     facts[node->rank].node_ranks = node->size;
-    doctor_read_rank(&facts[node->rank], session->options, node);
+    doctor_read_rank(&facts[node->rank], &session->options, node);
     if (mesh->world->rank == 0)
-        doctor_read_space(facts, session->options);
+        doctor_read_space(facts, &session->options);
     comm_all_gather(node, facts, sizeof *facts, COMM_BYTE);
     for (size_t i = 0; i < sizeof fast / sizeof fast[0]; i++) {
         struct doctor_row row = {0};

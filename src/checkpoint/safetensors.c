@@ -1,0 +1,738 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Reads and writes weights in blocks. Each of the model's tensors has a source in the file. On a
+ * mesh rank 0 reads and broadcasts the blocks, or gathers and writes them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint_file.h"
+#include "checkpoint/model_metadata.h"
+#include "checkpoint/safetensors.h"
+#include "core/base.h"
+#include "core/columns.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "device/image.h"
+
+/* ---- header: it is not trusted ---- */
+
+/* The format allows 100 MB, but parsed JSON takes up to 82 times the memory of its text. */
+enum { HEADER_LIMIT = 10 * 1000 * 1000 };
+
+/* First those of weights, in the order of enum safetensors_type. */
+static const struct {
+    const char *name;
+    int64_t bytes;
+} dtypes[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2},        {"F64", 8},        {"BOOL", 1},
+              {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1},     {"F8_E5M2", 1},    {"F8_E8M0", 1},
+              {"I16", 2}, {"U16", 2}, {"I32", 4},         {"U32", 4},        {"I64", 8},
+              {"U64", 8}, {"C64", 8}, {"F8_E4M3FNUZ", 1}, {"F8_E5M2FNUZ", 1}};
+
+static bool tensor_refuse(struct error *error, const char *path, const char *name, const char *what)
+{
+    return error_set(error, ERROR_CHECKPOINT,
+                     "%s is not a valid safetensors file: tensor '%.64s' %s; get the file again",
+                     path, name, what);
+}
+
+/* Parse the description of a tensor. `data_bytes` follow the header. */
+static bool entry_parse(const char *path, const char *name, const json_t *json, int64_t data_bytes,
+                        struct safetensors_entry *entry, struct error *error)
+{
+    const char *dtype = json_string_value(json_object_get(json, "dtype"));
+    const json_t *shape = json_object_get(json, "shape");
+    const json_t *offsets = json_object_get(json, "data_offsets");
+    const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+    const size_t dimensions = json_array_size(shape);
+    bool good = json_is_array(shape) && dimensions <= SAFETENSORS_DIMENSIONS;
+    *entry = (struct safetensors_entry){.name = name, .dtype = dtype, .count = 1};
+    for (size_t n = 0; dtype != NULL && n < sizeof dtypes / sizeof *dtypes; n++)
+        if (strcmp(dtype, dtypes[n].name) == 0) {
+            entry->type = (enum safetensors_type)n;
+            entry->element = dtypes[n].bytes;
+        }
+    if (entry->element == 0)
+        return tensor_refuse(error, path, name, "has a missing or unknown dtype");
+    for (size_t d = 0; good && d < dimensions; d++) {
+        const json_t *extent = json_array_get(shape, d);
+        entry->shape[d] = json_integer_value(extent);
+        good = json_is_integer(extent) && entry->shape[d] >= 0 &&
+               !__builtin_mul_overflow(entry->count, entry->shape[d], &entry->count);
+    }
+    if (!good)
+        return tensor_refuse(error, path, name, "has a missing, negative or too large shape");
+    entry->dimensions = (int)dimensions;
+    entry->begin = json_integer_value(begin);
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        entry->begin < 0 || json_integer_value(end) < entry->begin)
+        return tensor_refuse(error, path, name, "has missing, negative or reversed data_offsets");
+    if (json_integer_value(end) > data_bytes)
+        return tensor_refuse(error, path, name, "is beyond the end of the file");
+    const int64_t bytes = json_integer_value(end) - entry->begin;
+    if (bytes % entry->element != 0 || bytes / entry->element != entry->count)
+        return tensor_refuse(error, path, name,
+                             "has data_offsets that do not agree with its dtype and shape");
+    return true;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct safetensors_entry *left = a, *right = b;
+    if (left->begin != right->begin)
+        return left->begin < right->begin ? -1 : 1;
+    return (left->count > 0) - (right->count > 0); /* empty tensors first */
+}
+
+bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes, const char *path,
+                              struct safetensors_header *header, struct error *error)
+{
+    static const char invalid[] = "is not a valid safetensors file";
+    const char *name;
+    json_t *value;
+    json_error_t reason;
+    int64_t next = 0;
+    *header = (struct safetensors_header){.data_offset = 8 + (int64_t)length};
+    header->json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &reason);
+    if (header->json == NULL)
+        return error_set(error, ERROR_CHECKPOINT, "%s %s: its header is not JSON (%s, byte %d)",
+                         path, invalid, reason.text, reason.position);
+    if (!json_is_object(header->json))
+        return error_set(error, ERROR_CHECKPOINT, "%s %s: its header is not a JSON object", path,
+                         invalid);
+    header->entry = allocate(json_object_size(header->json), sizeof *header->entry);
+    json_object_foreach(header->json, name, value)
+    {
+        if (strcmp(name, "__metadata__") == 0)
+            continue;
+        if (!entry_parse(path, name, value, data_bytes, &header->entry[header->count], error))
+            return false;
+        header->count++;
+    }
+    qsort(header->entry, (size_t)header->count, sizeof *header->entry, by_begin);
+    for (int64_t n = 0; n < header->count; n++) {
+        const struct safetensors_entry *entry = &header->entry[n];
+        if (entry->begin < next)
+            return tensor_refuse(error, path, entry->name, "overlaps another tensor");
+        if (entry->begin > next)
+            return tensor_refuse(error, path, entry->name, "has a gap before it");
+        next = entry->begin + entry->count * entry->element;
+    }
+    return next == data_bytes ||
+           error_set(error, ERROR_CHECKPOINT,
+                     "%s %s: %lld bytes follow its last tensor; get the file again", path, invalid,
+                     (long long)(data_bytes - next));
+}
+
+/* Read the header of a file of `bytes` bytes. */
+static bool header_read(int descriptor, const char *path, int64_t bytes,
+                        struct safetensors_header *header, struct error *error)
+{
+    unsigned char prefix[8];
+    uint64_t length = 0;
+    if (bytes < 8)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s is not a safetensors file: it is shorter than 8 bytes", path);
+    if (!durable_read(descriptor, path, prefix, sizeof prefix, 0, error))
+        return false;
+    for (int byte = 7; byte >= 0; byte--)
+        length = length << 8 | prefix[byte];
+    if (length > HEADER_LIMIT || (int64_t)length > bytes - 8)
+        return error_set(
+            error, ERROR_CHECKPOINT,
+            "%s is not a valid safetensors file: it states that its header has %llu bytes, "
+            "the file has %lld and this program reads at most %d",
+            path, (unsigned long long)length, (long long)bytes, HEADER_LIMIT);
+    char *text = allocate(length, 1);
+    const bool good =
+        durable_read(descriptor, path, text, length, 8, error) &&
+        safetensors_header_parse(text, length, bytes - 8 - (int64_t)length, path, header, error);
+    free(text);
+    return good;
+}
+
+int safetensors_header_open(const char *path, struct safetensors_header *header,
+                            struct error *error)
+{
+    int64_t bytes;
+    const int descriptor = text_file_descriptor(path, &bytes);
+    *header = (struct safetensors_header){.count = 0};
+    if (descriptor < 0)
+        durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
+    else
+        error_defer(header_read(descriptor, path, bytes, header, error));
+    return descriptor;
+}
+
+void safetensors_header_free(struct safetensors_header *header)
+{
+    json_decref(header->json);
+    free(header->entry);
+    *header = (struct safetensors_header){.count = 0};
+}
+
+const struct safetensors_entry *safetensors_find(const struct safetensors_header *header,
+                                                 const char *name)
+{
+    for (int64_t n = 0; n < header->count; n++)
+        if (strcmp(header->entry[n].name, name) == 0)
+            return &header->entry[n];
+    return NULL;
+}
+
+/* ---- sources of the tensors ---- */
+
+/* Number of rows of position embeddings before those of the patches. */
+static int64_t prefix_rows(const struct unit_tensor *tensor)
+{
+    return tensor->shape[1] - tensor->grid[0] * tensor->grid[1];
+}
+
+static bool same_shape(const struct unit_tensor *tensor, const struct safetensors_entry *entry,
+                       int from_dimension)
+{
+    if (tensor->dimensions != entry->dimensions)
+        return false;
+    for (int d = from_dimension; d < tensor->dimensions; d++)
+        if (tensor->shape[d] != entry->shape[d])
+            return false;
+    return true;
+}
+
+/* True for tensors of the classifier: the model's last tensor, and those of the same unit whose
+ * names are equal up to the last dot. */
+static bool is_head(const struct safetensors_input *input, const struct safetensors_source *source)
+{
+    const char *last = input->source[input->source_count - 1].tensor->name;
+    const char *dot = strrchr(last, '.');
+    size_t length = dot != NULL ? (size_t)(dot - last) + 1 : 0;
+    return length > 0 && source->u == input->unit_count - 1 &&
+           strncmp(source->tensor->name, last, length) == 0;
+}
+
+/* True for position embeddings of another grid; sets source->grid. The metadata have the shape of
+ * the file's images. Without it, the grid of another number of patches is square, and the same
+ * number of patches has the model's grid. */
+static bool is_other_grid(const struct safetensors_input *input, struct safetensors_source *source)
+{
+    const struct unit_tensor *tensor = source->tensor;
+    const struct safetensors_entry *entry = source->entry;
+    int64_t *grid = source->grid;
+    if (tensor->grid[0] == 0 || !same_shape(tensor, entry, 2) || entry->shape[0] != 1)
+        return false;
+    struct model_metadata metadata;
+    char *text = json_dumps(json_object_get(input->header.json, "__metadata__"), 0);
+    model_metadata_parse(text, &metadata);
+    const double height = (double)metadata.options.model.image;
+    const double width = (double)metadata.options.model.image_width; /* 0: the height */
+    const double ratio = width > 0 ? height / width : 1;
+    model_metadata_free(&metadata);
+    free(text);
+    if (height <= 0 && same_shape(tensor, entry, 0))
+        return false;
+    const int64_t patches = entry->shape[1] - prefix_rows(tensor);
+    grid[0] = patches > 0 ? llround(sqrt((double)patches * ratio)) : 0;
+    grid[1] = grid[0] > 0 ? patches / grid[0] : 0;
+    return grid[1] > 0 && grid[0] * grid[1] == patches &&
+           fabs((double)grid[0] - (double)grid[1] * ratio) < 1e-6 * (double)patches &&
+           (grid[0] != tensor->grid[0] || grid[1] != tensor->grid[1]);
+}
+
+/* True for the model's first convolution with three input channels in the file and another number
+ * here: kernels [out, channels, height, width]. */
+static bool is_other_channels(const struct safetensors_input *input,
+                              const struct safetensors_source *source)
+{
+    const struct unit_tensor *tensor = source->tensor;
+    int first = 0;
+    while (input->source[first].tensor->dimensions != 4 && first < input->source_count - 1)
+        first++;
+    return input->accepts_other_head && tensor == input->source[first].tensor &&
+           same_shape(tensor, source->entry, 2) && tensor->shape[0] == source->entry->shape[0] &&
+           source->entry->shape[1] == 3 && tensor->shape[1] != 3;
+}
+
+/* A list for a message: the first LIST_MOST items and the number of others. */
+enum { LIST_MOST = 6 };
+struct list {
+    char text[ERROR_TEXT_SIZE - 512];
+    int count;
+};
+
+__attribute__((format(printf, 2, 3))) static void list_add(struct list *list, const char *format,
+                                                           ...)
+{
+    const size_t used = strlen(list->text);
+    char item[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(item, sizeof item, format, arguments);
+    va_end(arguments);
+    if (++list->count <= LIST_MOST)
+        snprintf(list->text + used, sizeof list->text - used, "%s%s", used > 0 ? ", " : "", item);
+}
+
+/* Append the number of items that are left out. */
+static void list_end(struct list *list)
+{
+    const size_t used = strlen(list->text);
+    if (list->count > LIST_MOST)
+        snprintf(list->text + used, sizeof list->text - used, " and %d more",
+                 list->count - LIST_MOST);
+}
+
+/* Choose the source of a tensor, or add the reason of a failure to `bad`. */
+static void choose_source(const struct safetensors_input *input, struct safetensors_source *source,
+                          struct list *bad)
+{
+    const struct unit_tensor *tensor = source->tensor;
+    char here[96], there[96];
+    source->entry = safetensors_find(&input->header, tensor->name);
+    if (source->entry == NULL) {
+        /* Fixed position embeddings and the classifier may keep their initial values. */
+        if (tensor->initial == INITIAL_SINCOS ||
+            (input->accepts_other_head && is_head(input, source)))
+            (tensor->dimensions > 1 ? log_info : log_detail)(
+                "%s: %s is missing: it keeps its initial values", input->path, tensor->name);
+        else
+            list_add(bad, "%s is missing", tensor->name);
+        return;
+    }
+    const struct safetensors_entry *entry = source->entry;
+    vector_shape_text(tensor->shape, tensor->dimensions, here, sizeof here);
+    vector_shape_text(entry->shape, entry->dimensions, there, sizeof there);
+    if (entry->type > SAFETENSORS_F64)
+        list_add(bad, "%s has dtype %s", tensor->name, entry->dtype);
+    else if (is_other_grid(input, source)) {
+        source->kind = SOURCE_RESIZE;
+        log_info("%s: %s has %lld x %lld patches there and %lld x %lld here: it is resized",
+                 input->path, tensor->name, (long long)source->grid[0], (long long)source->grid[1],
+                 (long long)tensor->grid[0], (long long)tensor->grid[1]);
+    } else if (same_shape(tensor, entry, 0)) {
+        source->kind = SOURCE_COPY;
+    } else if (is_other_channels(input, source)) {
+        source->kind = SOURCE_CHANNELS;
+        log_info("%s: %s has 3 input channels there and %lld here: %s", input->path, tensor->name,
+                 (long long)tensor->shape[1],
+                 tensor->shape[1] == 1 ? "they are added" : "they are repeated and scaled");
+    } else if (input->accepts_other_head && is_head(input, source) && same_shape(tensor, entry, 1))
+        (tensor->dimensions > 1 ? log_info : log_detail)(
+            "%s: %s is %s there and %s here: it keeps its random initialisation", input->path,
+            tensor->name, there, here);
+    else
+        list_add(bad, "%s is %s instead of %s%s", tensor->name, there, here,
+                 tensor->grid[0] > 0 && same_shape(tensor, entry, 2) ? " and of an unknown grid"
+                                                                     : "");
+}
+
+static bool choose_sources(struct safetensors_input *input, struct error *error)
+{
+    struct list bad = {.count = 0}, extra = {.count = 0};
+    for (int s = 0; s < input->source_count; s++)
+        choose_source(input, &input->source[s], &bad);
+    if (bad.count > 0) {
+        struct model_metadata metadata;
+        char *text = NULL;
+        struct error ignored = {.kind = ERROR_NONE};
+        error_defer(model_metadata_read_text(input->path, &text, &ignored));
+        model_metadata_parse(text, &metadata);
+        const char *name = metadata.options.model.name;
+        list_end(&bad);
+        error_set(error, ERROR_CHECKPOINT,
+                  "%s does not fit this model: %s; set model.name%s%s, its shape and "
+                  "model.classes to fit",
+                  input->path, bad.text, name[0] != '\0' ? "=" : "", name);
+        model_metadata_free(&metadata);
+        free(text);
+        return false;
+    }
+    for (int64_t n = 0; n < input->header.count; n++) {
+        const char *name = input->header.entry[n].name;
+        int s = 0;
+        while (s < input->source_count && strcmp(input->source[s].tensor->name, name) != 0)
+            s++;
+        /* torch's batch norms have a counter that is not needed. */
+        if (s == input->source_count && !text_ends_with(name, ".num_batches_tracked"))
+            list_add(&extra, "%.64s", name);
+    }
+    list_end(&extra);
+    if (extra.count > 0)
+        log_warn("%s: ignored, as this model has no such tensors: %s", input->path, extra.text);
+    return true;
+}
+
+/* ---- conversion to fp32 ---- */
+
+static float from_half(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 0x1fu;
+    uint32_t fraction = half & 0x3ffu;
+    if (exponent == 0) {
+        float small = (float)fraction * 0x1p-24f;
+        return sign != 0 ? -small : small;
+    }
+    uint32_t bits = sign | (exponent == 31 ? 255u : exponent + 112u) << 23 | fraction << 13;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void to_floats(enum safetensors_type type, const unsigned char *raw, int64_t count,
+                      float *to)
+{
+    for (int64_t n = 0; n < count; n++) {
+        uint16_t half;
+        double wide;
+        uint32_t bits;
+        switch (type) {
+        case SAFETENSORS_F32:
+            memcpy(&to[n], raw + n * 4, 4);
+            break;
+        case SAFETENSORS_F64:
+            memcpy(&wide, raw + n * 8, 8);
+            to[n] = (float)wide;
+            break;
+        case SAFETENSORS_F16:
+            memcpy(&half, raw + n * 2, 2);
+            to[n] = from_half(half);
+            break;
+        case SAFETENSORS_BF16:
+            memcpy(&half, raw + n * 2, 2);
+            bits = (uint32_t)half << 16;
+            memcpy(&to[n], &bits, 4);
+            break;
+        }
+    }
+}
+
+/* Read elements [begin, begin + count) of an entry; count is at most VECTOR_BLOCK. */
+static void read_entry(const struct safetensors_input *input, const struct safetensors_entry *entry,
+                       int64_t begin, int64_t count, float *to, struct error *error)
+{
+    int64_t offset = input->header.data_offset + entry->begin + begin * entry->element;
+    if (error->kind == ERROR_NONE && durable_read(input->descriptor, input->path, input->raw,
+                                                  (size_t)(count * entry->element), offset, error))
+        to_floats(entry->type, input->raw, count, to);
+}
+
+/* ---- position embeddings ----
+ *
+ * Bicubic interpolation as in PIL and torch (antialias=True): Keys' kernel with a = -1/2, widened
+ * by the ratio if the grid shrinks, with weights normalised at the border. */
+
+/* weight[i * from + j]: weight of old position j in new position i. */
+static void fill_weights(double *weight, int64_t from, int64_t to)
+{
+    const struct resize_span span = {
+        .extent = (double)from, .source = from, .size = to, .filter = FILTER_BICUBIC};
+    memset(weight, 0, (size_t)(from * to) * sizeof *weight);
+    for (int64_t i = 0; i < to; i++) {
+        const struct resize_window window = resize_window_of(&span, i);
+        for (int64_t j = window.first; j < window.end; j++)
+            weight[i * from + j] = resize_weight(&window, j);
+    }
+}
+
+/* to[i] = sum over j of weight[i, j] * from[j]; elements have `width` numbers and are `stride`
+ * apart.
+ */
+static void resize_line(const double *weight, int64_t from_count, int64_t to_count,
+                        const float *from, float *to, int64_t stride, int64_t width)
+{
+    for (int64_t i = 0; i < to_count; i++) {
+        memset(to + i * stride, 0, (size_t)width * sizeof *to);
+        for (int64_t j = 0; j < from_count; j++) {
+            float factor = (float)weight[i * from_count + j];
+            for (int64_t k = 0; factor != 0 && k < width; k++)
+                to[i * stride + k] += factor * from[j * stride + k];
+        }
+    }
+}
+
+/* from: [prefix + old[0] * old[1], width], to: [prefix + grid[0] * grid[1], width]. The first
+ * `prefix` rows (class token) are copied, the grid is resized bicubically with antialiasing: timm's
+ * resample_abs_pos_embed, which is torch's interpolate(mode="bicubic", antialias=True). */
+static void position_resize(const float *from, const int64_t *old, float *to, const int64_t *grid,
+                            int64_t prefix, int64_t width)
+{
+    const int64_t weights = larger(old[0] * grid[0], old[1] * grid[1]);
+    double *weight = allocate((size_t)weights, sizeof *weight);
+    float *rows = allocate((size_t)(old[0] * grid[1] * width), sizeof *rows);
+    memcpy(to, from, (size_t)(prefix * width) * sizeof *to);
+    from += prefix * width;
+    to += prefix * width;
+    fill_weights(weight, old[1], grid[1]);
+    for (int64_t y = 0; y < old[0]; y++) /* along x: rows is [old[0], grid[1], width] */
+        resize_line(weight, old[1], grid[1], from + y * old[1] * width, rows + y * grid[1] * width,
+                    width, width);
+    fill_weights(weight, old[0], grid[0]);
+    for (int64_t x = 0; x < grid[1]; x++) /* along y */
+        resize_line(weight, old[0], grid[0], rows + x * width, to + x * width, grid[1] * width,
+                    width);
+    free(rows);
+    free(weight);
+}
+
+/* from: [out, 3, window], to: [out, channels, window]. One channel is the sum of the three; more
+ * repeat them, scaled by 3 / channels: timm's adapt_input_conv. */
+static void channels_adapt(const float *from, float *to, int64_t out, int64_t channels,
+                           int64_t window)
+{
+    const float scale = 3 / (float)channels;
+    for (int64_t o = 0; o < out; o++, from += 3 * window)
+        for (int64_t c = 0; c < channels; c++, to += window)
+            for (int64_t i = 0; i < window; i++)
+                to[i] = channels == 1 ? from[i] + from[window + i] + from[2 * window + i]
+                                      : from[c % 3 * window + i] * scale;
+}
+
+/* Read and convert position embeddings or kernels; the caller frees the result. */
+static float *read_converted(const struct safetensors_input *input,
+                             const struct safetensors_source *source, struct error *error)
+{
+    const struct safetensors_entry *entry = source->entry;
+    const struct unit_tensor *tensor = source->tensor;
+    float *from = allocate((size_t)entry->count, sizeof *from);
+    float *to = allocate((size_t)tensor->count, sizeof *to);
+    for (int64_t done = 0; done < entry->count; done += VECTOR_BLOCK)
+        read_entry(input, entry, done, smaller(entry->count - done, VECTOR_BLOCK), from + done,
+                   error);
+    if (source->kind == SOURCE_CHANNELS)
+        channels_adapt(from, to, tensor->shape[0], tensor->shape[1],
+                       tensor->shape[2] * tensor->shape[3]);
+    else
+        position_resize(from, source->grid, to, tensor->grid, prefix_rows(tensor), entry->shape[2]);
+    free(from);
+    return to;
+}
+
+void safetensors_input_list(struct safetensors_input *input, const char *path,
+                            const struct unit *units, int unit_count, bool accepts_other_head)
+{
+    *input = (struct safetensors_input){.path = path,
+                                        .units = units,
+                                        .unit_count = unit_count,
+                                        .accepts_other_head = accepts_other_head,
+                                        .descriptor = -1};
+    for (int u = 0; u < unit_count; u++)
+        input->source_count += units[u].tensor_count;
+    input->source = allocate((size_t)input->source_count, sizeof *input->source);
+    struct safetensors_source *source = input->source;
+    for (int u = 0; u < unit_count; u++)
+        for (int t = 0; t < units[u].tensor_count; t++)
+            *source++ = (struct safetensors_source){.u = u, .tensor = &units[u].tensors[t]};
+}
+
+bool safetensors_input_open(struct safetensors_input *input, struct error *error)
+{
+    input->descriptor = safetensors_header_open(input->path, &input->header, error);
+    input->raw = allocate(VECTOR_BLOCK, sizeof(double));
+    return error->kind == ERROR_NONE && choose_sources(input, error);
+}
+
+void safetensors_input_read(struct safetensors_input *input, struct safetensors_source *source,
+                            int64_t begin, int64_t count, float *to, struct error *error)
+{
+    if (source->kind != SOURCE_COPY && source->converted == NULL)
+        source->converted = read_converted(input, source, error);
+    if (source->converted != NULL)
+        memcpy(to, source->converted + begin, (size_t)count * sizeof(float));
+    else
+        read_entry(input, source->entry, begin, count, to, error);
+}
+
+void safetensors_input_close(struct safetensors_input *input)
+{
+    for (int s = 0; s < input->source_count; s++)
+        free(input->source[s].converted);
+    safetensors_header_free(&input->header);
+    if (input->descriptor >= 0)
+        close(input->descriptor);
+    free(input->source);
+    free(input->raw);
+}
+
+/* ---- on a mesh ---- */
+
+bool safetensors_read(const char *path, bool accepts_other_head, struct flat_model *flat,
+                      struct error *error)
+{
+    struct comm *world = flat->mesh->world;
+    struct safetensors_input input;
+    /* buffers[0].unit is the first element of the array of all units. */
+    safetensors_input_list(&input, path, flat->buffers[0].unit, flat->count, accepts_other_head);
+    if (world->rank == 0)
+        error_defer(safetensors_input_open(&input, error));
+    const bool good = comm_agree(world, error);
+    float *block = allocate(VECTOR_BLOCK, sizeof *block);
+    for (int s = 0; good && s < input.source_count; s++)
+        comm_broadcast(world, &input.source[s].kind, 1, COMM_INT64, 0);
+    for (int s = 0; good && s < input.source_count; s++) {
+        struct safetensors_source *source = &input.source[s];
+        const struct unit_tensor *tensor = source->tensor;
+        for (int64_t done = 0, count; source->kind != SOURCE_NONE && done < tensor->count;
+             done += count) {
+            count = smaller(tensor->count - done, VECTOR_BLOCK);
+            if (world->rank == 0)
+                safetensors_input_read(&input, source, done, count, block, error);
+            comm_broadcast(world, block, count, COMM_FP32, 0);
+            vector_store(flat, source->u, FLAT_MASTER, tensor->offset + done, count, block);
+        }
+    }
+    free(block);
+    if (good)
+        vector_reset_ema(flat);
+    safetensors_input_close(&input);
+    return good && comm_agree(world, error);
+}
+
+/* ---- writing ---- */
+
+/* Return the object for `__metadata__`, whose values must be texts. */
+static json_t *metadata_of(const char *text)
+{
+    json_t *metadata = text != NULL ? json_loads(text, 0, NULL) : NULL, *value;
+    const char *key;
+    bool good = json_is_object(metadata);
+    json_object_foreach(metadata, key, value) good = good && json_is_string(value);
+    if (good)
+        return metadata;
+    json_decref(metadata);
+    return json_pack("{s:s}", "format", "pt");
+}
+
+bool safetensors_output_open(struct safetensors_output *output, const char *path,
+                             const struct unit *units, int unit_count, const char *metadata,
+                             struct error *error)
+{
+    json_t *header = json_object();
+    size_t tensors = 0;
+    int64_t data_bytes = 0;
+    output->descriptor = -1;
+    value_put(header, "__metadata__", metadata_of(metadata));
+    for (int u = 0; u < unit_count; u++)
+        for (int t = 0; t < units[u].tensor_count; t++, tensors++) {
+            const struct unit_tensor *tensor = &units[u].tensors[t];
+            const json_int_t begin = data_bytes;
+            json_t *shape = json_array();
+            data_bytes += tensor->count * (int64_t)sizeof(float);
+            for (int d = 0; d < tensor->dimensions; d++)
+                value_append(shape, json_integer(tensor->shape[d]));
+            value_put(header, tensor->name,
+                      json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape,
+                                "data_offsets", begin, (json_int_t)data_bytes));
+        }
+    const bool different = json_object_size(header) == tensors + 1;
+    char *text = json_dumps(header, JSON_COMPACT);
+    ENSURE_MEMORY(text != NULL, "no memory for the header of weights");
+    json_decref(header);
+    /* The length of the header, and the header, padded with blanks to a multiple of 8 bytes. */
+    const size_t length = (size_t)round_up((int64_t)strlen(text), 8);
+    char *start = allocate(8 + length, 1);
+    for (int byte = 0; byte < 8; byte++)
+        start[byte] = (char)(length >> (8 * byte) & 0xff);
+    memset(start + 8, ' ', length);
+    memcpy(start + 8, text, strlen(text));
+    free(text);
+    snprintf(output->path, sizeof output->path, "%s", path);
+    output->offset = 8 + (int64_t)length;
+    if (snprintf(output->part, sizeof output->part, "%s.part", path) >= (int)sizeof output->part)
+        error_set(error, ERROR_FILE, "the name %s is too long", path);
+    else if (!different)
+        error_set(error, ERROR_CHECKPOINT,
+                  "%s cannot be written: two tensors of the model have the same name", path);
+    else
+        output->descriptor = durable_create(output->part, error);
+    const bool good =
+        output->descriptor >= 0 &&
+        durable_reserve(output->descriptor, output->part, output->offset + data_bytes, error) &&
+        durable_write(output->descriptor, output->part, start, 8 + length, 0, error);
+    free(start);
+    if (!good)
+        error_defer(safetensors_output_close(output, error));
+    return good;
+}
+
+void safetensors_output_append(struct safetensors_output *output, const float *block, int64_t count,
+                               struct error *error)
+{
+    size_t bytes = (size_t)count * sizeof(float);
+    if (error->kind == ERROR_NONE)
+        error_defer(
+            durable_write(output->descriptor, output->part, block, bytes, output->offset, error));
+    output->offset += (int64_t)bytes;
+}
+
+bool safetensors_output_close(struct safetensors_output *output, struct error *error)
+{
+    if (output->descriptor < 0)
+        return false;
+    if (error->kind == ERROR_NONE)
+        return durable_commit(output->descriptor, output->part, output->path, error);
+    close(output->descriptor);
+    unlink(output->part);
+    return false;
+}
+
+/* ---- on a mesh ---- */
+
+/* Collective. Gather parameters [begin, begin + count) of unit u into rank 0's `block`, from the
+ * first replica of each shard. `ranks` is the result of vector_ranks. */
+static void gather(const struct flat_model *flat, const int *ranks, int u, int64_t begin,
+                   int64_t count, float *block)
+{
+    const int64_t shard_count = flat->buffers[u].shard_count;
+    struct comm *world = flat->mesh->world;
+    for (int shard = 0; shard < flat->mesh->shard->size; shard++) {
+        const int owner = ranks[shard * flat->mesh->replica->size];
+        int64_t length;
+        const int64_t first =
+            vector_overlap(begin, count, shard * shard_count, shard_count, &length);
+        float *part = block + (first - begin);
+        const size_t bytes = (size_t)length * sizeof(float);
+        if (length == 0)
+            continue;
+        if (owner == world->rank)
+            vector_copy(flat, u, FLAT_MASTER, first, length, part);
+        if (owner == world->rank && owner != 0)
+            comm_send(world, part, bytes, 0);
+        else if (world->rank == 0 && owner != 0)
+            comm_receive(world, part, bytes, owner);
+    }
+}
+
+/* After an error on rank 0 the other ranks still send, as they do not know of it. */
+bool safetensors_write(const char *path, const struct flat_model *flat, const char *metadata,
+                       struct error *error)
+{
+    struct comm *world = flat->mesh->world;
+    struct safetensors_output output;
+    if (world->rank == 0)
+        error_defer(safetensors_output_open(&output, path, flat->buffers[0].unit, flat->count,
+                                            metadata, error));
+    if (!comm_agree(world, error))
+        return false;
+    int *ranks = vector_ranks(flat->mesh);
+    float *block = allocate(VECTOR_BLOCK, sizeof *block);
+    for (int u = 0; u < flat->count; u++)
+        for (int t = 0; t < flat->buffers[u].unit->tensor_count; t++) {
+            const struct unit_tensor *tensor = &flat->buffers[u].unit->tensors[t];
+            for (int64_t done = 0; done < tensor->count; done += VECTOR_BLOCK) {
+                const int64_t count = smaller(tensor->count - done, VECTOR_BLOCK);
+                gather(flat, ranks, u, tensor->offset + done, count, block);
+                if (world->rank == 0)
+                    safetensors_output_append(&output, block, count, error);
+            }
+        }
+    free(block);
+    free(ranks);
+    if (world->rank == 0)
+        error_defer(safetensors_output_close(&output, error));
+    return comm_agree(world, error);
+}
