@@ -42,11 +42,6 @@ int64_t checkpoint_name_step(const char *path)
                                                                                             : -1;
 }
 
-static bool path_join(char *path, size_t size, const char *directory, const char *name)
-{
-    return snprintf(path, size, "%s/%s", directory, name) < (int)size;
-}
-
 /* ---- the list of files ---- */
 
 struct listed {
@@ -65,10 +60,10 @@ struct listing {
 /* Append the file if it is a checkpoint, a link to one, or a part. */
 static void listing_add(const char *directory, const char *name, struct listing *listing)
 {
-    char path[PATH_MAX];
+    OWNED char *path = allocate_text("%s/%s", directory, name);
     struct stat file;
     if (!(text_ends_with(name, ".h5") || text_ends_with(name, ".h5.part")) ||
-        !path_join(path, sizeof path, directory, name) || lstat(path, &file) != 0)
+        lstat(path, &file) != 0)
         return;
     listing->entry = allocate_more(listing->entry, &listing->capacity, (size_t)listing->count,
                                    sizeof *listing->entry);
@@ -130,8 +125,8 @@ static bool keep_candidates(const struct checkpoint_target *target, struct listi
         struct listed *entry = &listing->entry[n];
         struct checkpoint_contents contents = {.unit_count = 0};
         struct error trouble = {.kind = ERROR_NONE};
-        char path[PATH_MAX];
-        if (is_link(entry) || !path_join(path, sizeof path, directory, entry->name))
+        OWNED char *path = allocate_text("%s/%s", directory, entry->name);
+        if (is_link(entry))
             continue;
         if (text_ends_with(entry->name, ".part"))
             log_warn("ignored: %s: it was not written completely", path);
@@ -172,7 +167,7 @@ bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
         struct error trouble = {.kind = ERROR_NONE};
         memset(path, 0, size);
         if (world->rank == 0)
-            path_join(path, size, target->directory, listing.entry[n].name);
+            snprintf(path, size, "%s/%s", target->directory, listing.entry[n].name);
         comm_broadcast(world, path, (int64_t)size, COMM_BYTE, 0);
         found = checkpoint_contents_read(path, world, 0, &contents, &trouble) &&
                 checkpoint_vectors_read(path, by_all, world, &contents, NULL,
@@ -206,10 +201,8 @@ int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct co
 static bool make_link(const char *directory, const char *name, const char *link_name,
                       struct error *error)
 {
-    char path[PATH_MAX], part[PATH_MAX];
-    if (!path_join(path, sizeof path, directory, link_name) ||
-        snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part)
-        return error_set(error, ERROR_FILE, "the name %s/%s is too long", directory, link_name);
+    OWNED char *path = allocate_text("%s/%s", directory, link_name);
+    OWNED char *part = allocate_text("%s.part", path);
     unlink(part);
     if (symlink(name, part) != 0)
         return durable_failed(error, "link", path, errno);
@@ -245,11 +238,11 @@ void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep)
     list_folder(directory, &listing, &error);
     for (int n = 0; n < listing.count; n++) {
         const struct listed *entry = &listing.entry[n];
-        char path[PATH_MAX];
+        OWNED char *path = allocate_text("%s/%s", directory, entry->name);
         bool stale = text_ends_with(entry->name, ".part");
         bool surplus = entry->number >= 0 && !is_link(entry) && keep > 0 && ++seen > keep &&
                        entry->number != best_step && !is_linked(&listing, entry->name);
-        if ((stale || surplus) && path_join(path, sizeof path, directory, entry->name))
+        if (stale || surplus)
             file_remove(path);
     }
     free(listing.entry);
