@@ -57,25 +57,6 @@ struct listing {
     int count;
 };
 
-/* Append the file if it is a checkpoint, a link to one, or a part. */
-static void listing_add(const char *directory, const char *name, struct listing *listing)
-{
-    OWNED char *path = allocate_text("%s/%s", directory, name);
-    struct stat file;
-    if (!(text_ends_with(name, ".h5") || text_ends_with(name, ".h5.part")) ||
-        lstat(path, &file) != 0)
-        return;
-    listing->entry = allocate_more(listing->entry, &listing->capacity, (size_t)listing->count,
-                                   sizeof *listing->entry);
-    struct listed *entry = &listing->entry[listing->count++];
-    snprintf(entry->name, sizeof entry->name, "%s", name);
-    ssize_t length =
-        S_ISLNK(file.st_mode) ? readlink(path, entry->points_to, sizeof entry->points_to - 1) : 0;
-    entry->points_to[length < 0 ? 0 : length] = '\0';
-    entry->number = checkpoint_name_step(name);
-    entry->changed = file.st_mtim;
-}
-
 static int newest_first(const void *a, const void *b)
 {
     const struct listed *left = a, *right = b;
@@ -94,14 +75,30 @@ static void listing_sort(struct listing *listing)
         qsort(listing->entry, (size_t)listing->count, sizeof *listing->entry, newest_first);
 }
 
-/* List a folder, the newest step first; a missing folder counts as empty. */
+/* List the checkpoints, links and parts in a folder, the newest step first; a missing folder counts
+ * as empty. */
 static bool list_folder(const char *directory, struct listing *listing, struct error *error)
 {
     DIR *folder = opendir(directory);
     if (folder == NULL)
         return errno == ENOENT || durable_unreadable(error, ERROR_CHECKPOINT, directory, errno);
-    for (const char *name; (name = folder_next(&folder, directory)) != NULL;)
-        listing_add(directory, name, listing);
+    for (const char *name; (name = folder_next(&folder, directory)) != NULL;) {
+        OWNED char *path = allocate_text("%s/%s", directory, name);
+        struct stat file;
+        if (!(text_ends_with(name, ".h5") || text_ends_with(name, ".h5.part")) ||
+            lstat(path, &file) != 0)
+            continue;
+        listing->entry = allocate_more(listing->entry, &listing->capacity, (size_t)listing->count,
+                                       sizeof *listing->entry);
+        struct listed *entry = &listing->entry[listing->count++];
+        snprintf(entry->name, sizeof entry->name, "%s", name);
+        const ssize_t length = S_ISLNK(file.st_mode)
+                                   ? readlink(path, entry->points_to, sizeof entry->points_to - 1)
+                                   : 0;
+        entry->points_to[length < 0 ? 0 : length] = '\0';
+        entry->number = checkpoint_name_step(name);
+        entry->changed = file.st_mtim;
+    }
     listing_sort(listing);
     return true;
 }

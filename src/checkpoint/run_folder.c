@@ -250,31 +250,36 @@ static bool use_given(struct run_folder *folder, const struct options *options, 
     return true;
 }
 
-/* True for the folders NAME-DATE and NAME-DATE-SUFFIX. */
-static bool is_of(const char *folder, const char *name)
+/* Return the next name NAME-DATE or NAME-DATE-SUFFIX in runs/ of an unfinished run that may resume,
+ * or NULL. */
+static const char *runs_next(DIR **entries, const char *run_name)
 {
     static const char digits[] = "0123456789";
-    if (strncmp(folder, name, strlen(name)) != 0)
-        return false;
-    const char *date = folder + strlen(name);
-    if (date[0] != '-' || strspn(date + 1, digits) != 8 || date[9] != '-' ||
-        strspn(date + 10, digits) != 6)
-        return false;
-    const char *suffix = date + 1 + DATE_LENGTH;
-    return suffix[0] == '\0' || (suffix[0] == '-' && suffix[1] != '\0' &&
-                                 suffix[1 + strspn(suffix + 1, digits)] == '\0');
+    const size_t length = strlen(run_name);
+    for (const char *name; (name = folder_next(entries, runs_folder)) != NULL;) {
+        OWNED char *path = allocate_text("%s/%s", runs_folder, name);
+        const char *date = name + length;
+        if (strncmp(name, run_name, length) != 0 || date[0] != '-' ||
+            strspn(date + 1, digits) != 8 || date[9] != '-' || strspn(date + 10, digits) != 6)
+            continue;
+        const char *suffix = date + 1 + DATE_LENGTH;
+        const bool numbered =
+            suffix[0] == '-' && suffix[1] != '\0' && suffix[1 + strspn(suffix + 1, digits)] == '\0';
+        if ((suffix[0] == '\0' || numbered) && may_resume(path) &&
+            run_folder_finished_steps(path) < 0)
+            return name;
+    }
+    return NULL;
 }
 
-/* True if a run with these options would resume in this folder: it has checkpoints, is unfinished,
- * and its deck makes a run learn the same. */
-static bool is_unfinished(const char *path, const struct options *options)
+/* True if the deck in a folder makes a run learn the same as these options. */
+static bool same_deck(const char *folder, const struct options *options)
 {
-    OWNED char *deck = allocate_text("%s/deck.ini", path);
+    OWNED char *deck = allocate_text("%s/deck.ini", folder);
     struct options saved;
     struct error ignored = {0};
     options_default(&saved);
-    return may_resume(path) && run_folder_finished_steps(path) < 0 &&
-           options_read_stored(deck, &saved, &ignored) && option_changes_nothing(&saved, options);
+    return options_read_stored(deck, &saved, &ignored) && option_changes_nothing(&saved, options);
 }
 
 /* Find and lock the newest unfinished run with the same name and deck. */
@@ -283,16 +288,16 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
     char newest[NAME_MAX + 1] = "";
     struct error ignored = {0};
     DIR *entries = NULL;
-    for (const char *name; (name = folder_next(&entries, runs_folder)) != NULL;) {
+    for (const char *name; (name = runs_next(&entries, options->run.name)) != NULL;) {
         OWNED char *path = allocate_text("%s/%s", runs_folder, name);
         struct run_folder candidate = {.locked = false};
-        if (!is_of(name, options->run.name) || strverscmp(name, newest) < 0 ||
-            !is_unfinished(path, options))
+        if (strverscmp(name, newest) < 0 || !same_deck(path, options))
             continue;
         status_set_phase(PHASE_FOLDER_LOCK);
         if (!lock_folder(path, &candidate, &ignored))
             continue;
-        if (!is_unfinished(path, options)) { /* another job has just finished it */
+        /* Another job may have just finished it. */
+        if (!may_resume(path) || run_folder_finished_steps(path) >= 0) {
             run_folder_close(&candidate);
             continue;
         }
@@ -314,11 +319,8 @@ bool run_folder_may_resume(const struct options *options)
         return strcmp(options->checkpoint.resume, "never") != 0;
     if (options->run.dir[0] != '\0')
         return may_resume(options->run.dir);
-    for (const char *name; (name = folder_next(&entries, runs_folder)) != NULL;) {
-        OWNED char *path = allocate_text("%s/%s", runs_folder, name);
-        found = found || (is_of(name, options->run.name) && may_resume(path) &&
-                          run_folder_finished_steps(path) < 0);
-    }
+    while (runs_next(&entries, options->run.name) != NULL)
+        found = true;
     return found;
 }
 
