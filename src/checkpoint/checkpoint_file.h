@@ -6,7 +6,6 @@
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_FILE_H
 #define VITTRAIN_CHECKPOINT_CHECKPOINT_FILE_H
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -144,7 +143,7 @@ struct checkpoint_part {
     const struct flat_model *flat;
     struct comm *world;
     struct checkpoint_contents contents;
-    char path[PATH_MAX], final_path[PATH_MAX];
+    char *path, *final_path;
     int descriptor;  /* of the file on a disk; -1: not open on this rank */
     int *owner;      /* [piece_count]: the rank that holds the piece and computes its checksum */
     int *receiver;   /* [ranks]: gets the pieces of each rank; itself: they are not sent */

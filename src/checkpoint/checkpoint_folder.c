@@ -42,11 +42,6 @@ int64_t checkpoint_name_step(const char *path)
                                                                                             : -1;
 }
 
-static bool path_join(char *path, size_t size, const char *directory, const char *name)
-{
-    return snprintf(path, size, "%s/%s", directory, name) < (int)size;
-}
-
 /* ---- the list of files ---- */
 
 struct listed {
@@ -61,25 +56,6 @@ struct listing {
     size_t capacity;
     int count;
 };
-
-/* Append the file if it is a checkpoint, a link to one, or a part. */
-static void listing_add(const char *directory, const char *name, struct listing *listing)
-{
-    char path[PATH_MAX];
-    struct stat file;
-    if (!(text_ends_with(name, ".h5") || text_ends_with(name, ".h5.part")) ||
-        !path_join(path, sizeof path, directory, name) || lstat(path, &file) != 0)
-        return;
-    listing->entry = allocate_more(listing->entry, &listing->capacity, (size_t)listing->count,
-                                   sizeof *listing->entry);
-    struct listed *entry = &listing->entry[listing->count++];
-    snprintf(entry->name, sizeof entry->name, "%s", name);
-    ssize_t length =
-        S_ISLNK(file.st_mode) ? readlink(path, entry->points_to, sizeof entry->points_to - 1) : 0;
-    entry->points_to[length < 0 ? 0 : length] = '\0';
-    entry->number = checkpoint_name_step(name);
-    entry->changed = file.st_mtim;
-}
 
 static int newest_first(const void *a, const void *b)
 {
@@ -99,14 +75,30 @@ static void listing_sort(struct listing *listing)
         qsort(listing->entry, (size_t)listing->count, sizeof *listing->entry, newest_first);
 }
 
-/* List a folder, the newest step first; a missing folder counts as empty. */
+/* List the checkpoints, links and parts in a folder, the newest step first; a missing folder counts
+ * as empty. */
 static bool list_folder(const char *directory, struct listing *listing, struct error *error)
 {
     DIR *folder = opendir(directory);
     if (folder == NULL)
         return errno == ENOENT || durable_unreadable(error, ERROR_CHECKPOINT, directory, errno);
-    for (const char *name; (name = folder_next(&folder, directory)) != NULL;)
-        listing_add(directory, name, listing);
+    for (const char *name; (name = folder_next(&folder, directory)) != NULL;) {
+        OWNED char *path = allocate_text("%s/%s", directory, name);
+        struct stat file;
+        if (!(text_ends_with(name, ".h5") || text_ends_with(name, ".h5.part")) ||
+            lstat(path, &file) != 0)
+            continue;
+        listing->entry = allocate_more(listing->entry, &listing->capacity, (size_t)listing->count,
+                                       sizeof *listing->entry);
+        struct listed *entry = &listing->entry[listing->count++];
+        snprintf(entry->name, sizeof entry->name, "%s", name);
+        const ssize_t length = S_ISLNK(file.st_mode)
+                                   ? readlink(path, entry->points_to, sizeof entry->points_to - 1)
+                                   : 0;
+        entry->points_to[length < 0 ? 0 : length] = '\0';
+        entry->number = checkpoint_name_step(name);
+        entry->changed = file.st_mtim;
+    }
     listing_sort(listing);
     return true;
 }
@@ -130,8 +122,8 @@ static bool keep_candidates(const struct checkpoint_target *target, struct listi
         struct listed *entry = &listing->entry[n];
         struct checkpoint_contents contents = {.unit_count = 0};
         struct error trouble = {.kind = ERROR_NONE};
-        char path[PATH_MAX];
-        if (is_link(entry) || !path_join(path, sizeof path, directory, entry->name))
+        OWNED char *path = allocate_text("%s/%s", directory, entry->name);
+        if (is_link(entry))
             continue;
         if (text_ends_with(entry->name, ".part"))
             log_warn("ignored: %s: it was not written completely", path);
@@ -172,7 +164,7 @@ bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
         struct error trouble = {.kind = ERROR_NONE};
         memset(path, 0, size);
         if (world->rank == 0)
-            path_join(path, size, target->directory, listing.entry[n].name);
+            snprintf(path, size, "%s/%s", target->directory, listing.entry[n].name);
         comm_broadcast(world, path, (int64_t)size, COMM_BYTE, 0);
         found = checkpoint_contents_read(path, world, 0, &contents, &trouble) &&
                 checkpoint_vectors_read(path, by_all, world, &contents, NULL,
@@ -206,10 +198,8 @@ int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct co
 static bool make_link(const char *directory, const char *name, const char *link_name,
                       struct error *error)
 {
-    char path[PATH_MAX], part[PATH_MAX];
-    if (!path_join(path, sizeof path, directory, link_name) ||
-        snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part)
-        return error_set(error, ERROR_FILE, "the name %s/%s is too long", directory, link_name);
+    OWNED char *path = allocate_text("%s/%s", directory, link_name);
+    OWNED char *part = allocate_text("%s.part", path);
     unlink(part);
     if (symlink(name, part) != 0)
         return durable_failed(error, "link", path, errno);
@@ -245,11 +235,11 @@ void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep)
     list_folder(directory, &listing, &error);
     for (int n = 0; n < listing.count; n++) {
         const struct listed *entry = &listing.entry[n];
-        char path[PATH_MAX];
+        OWNED char *path = allocate_text("%s/%s", directory, entry->name);
         bool stale = text_ends_with(entry->name, ".part");
         bool surplus = entry->number >= 0 && !is_link(entry) && keep > 0 && ++seen > keep &&
                        entry->number != best_step && !is_linked(&listing, entry->name);
-        if ((stale || surplus) && path_join(path, sizeof path, directory, entry->name))
+        if (stale || surplus)
             file_remove(path);
     }
     free(listing.entry);

@@ -86,16 +86,21 @@ bool checkpoint_fits(const struct checkpoint_contents *contents, const struct fl
     return true;
 }
 
-static bool check_model(const char *path, const struct checkpoint_contents *contents,
-                        const struct flat_model *flat, const char *model, bool weights_only,
-                        struct error *error)
+/* Check that a file is of this model and, unless only its weights are read, that its moments are
+ * those of this run's optimizer, and the size of the grains. Adam and AdamW can exchange theirs. A
+ * deck of a version with other options is not checked. options NULL: any. */
+static bool contents_check(const char *path, const struct checkpoint_contents *contents,
+                           const struct flat_model *flat, const struct options *options,
+                           bool weights_only, struct error *error)
 {
-    char difference[512];
-    if (model != NULL && strcmp(model, contents->model) != 0)
+    char difference[512], theirs[OPTION_TEXT], ours[OPTION_TEXT];
+    struct options saved;
+    struct error ignored = {.kind = ERROR_NONE};
+    if (options != NULL && strcmp(options->model.name, contents->model) != 0)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s is of model %s, this run's is %s; set model.name=%s or choose another "
                          "checkpoint",
-                         path, contents->model, model, contents->model);
+                         path, contents->model, options->model.name, contents->model);
     if (!checkpoint_fits(contents, flat, difference, sizeof difference))
         return error_set(error, ERROR_CHECKPOINT,
                          "%s (model %s) does not fit: %s; set the model's name and shape as in the "
@@ -105,18 +110,8 @@ static bool check_model(const char *path, const struct checkpoint_contents *cont
                              ? ", or give weights as safetensors: their head and positions "
                                "may be of another size"
                              : "");
-    return true;
-}
-
-/* Check that the moments are those of this run's optimizer, and the size of the grains. Adam and
- * AdamW can exchange theirs. A deck of a version with other options is not checked. */
-static bool check_state(const char *path, const struct checkpoint_contents *contents,
-                        const struct flat_model *flat, const struct options *options,
-                        struct error *error)
-{
-    char theirs[OPTION_TEXT], ours[OPTION_TEXT];
-    struct options saved;
-    struct error ignored = {.kind = ERROR_NONE};
+    if (weights_only)
+        return true;
     options_default(&saved);
     if (options != NULL && checkpoint_deck_parse(contents->deck, path, &saved, &ignored)) {
         const long long grain = options_grain(&saved, saved.train.global_batch);
@@ -247,12 +242,10 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
     struct comm *world = flat->mesh->world;
     const bool by_all = target->writers == WRITERS_ALL ||
                         (target->writers == WRITERS_AUTO && seen_by_all(path, world));
-    const char *model = target->options != NULL ? target->options->model.name : NULL;
     struct checkpoint_contents contents;
     bool good = checkpoint_contents_read(path, world, 0, &contents, error);
-    if (good && world->rank == 0 &&
-        check_model(path, &contents, flat, model, weights_only, error) && !weights_only)
-        error_defer(check_state(path, &contents, flat, target->options, error));
+    if (good && world->rank == 0)
+        error_defer(contents_check(path, &contents, flat, target->options, weights_only, error));
     good = good && comm_agree(world, error);
     if (good) {
         const unsigned wanted = wanted_vectors(&contents, flat, weights_only);

@@ -57,8 +57,8 @@ void checkpoint_part_plan(struct checkpoint_part *part, const char *directory,
                                      .descriptor = -1,
                                      .receiver = allocate((size_t)world->size, sizeof(int))};
     checkpoint_name(name, order->state->step);
-    snprintf(part->final_path, sizeof part->final_path, "%s/%s", directory, name);
-    snprintf(part->path, sizeof part->path, "%s/%s.part", directory, name);
+    part->final_path = allocate_text("%s/%s", directory, name);
+    part->path = allocate_text("%s.part", part->final_path);
     checkpoint_contents_open(contents, flat->buffers[0].unit, flat->count, order->options,
                              type_name(flat->type));
     contents->metadata = order->metadata != NULL ? allocate_copy(order->metadata) : NULL;
@@ -93,9 +93,7 @@ static bool part_begin(struct checkpoint_part *part, const struct checkpoint_tar
         memset(part->receiver, 0, (size_t)world->size * sizeof *part->receiver);
     for (int64_t p = 0; p < part->contents.piece_count; p++)
         writes = writes || part->receiver[part->owner[p]] == world->rank;
-    if (strlen(part->path) + 1 == sizeof part->path)
-        error_set(error, ERROR_FILE, "the name %s is too long", part->path);
-    else if (world->rank == 0)
+    if (world->rank == 0)
         part->descriptor = durable_create(part->path, error);
     if (part->descriptor >= 0) {
         error_defer(
@@ -175,6 +173,8 @@ void checkpoint_part_end(struct checkpoint_part *part, bool good)
     if (!good && part->world->rank == 0)
         unlink(part->path);
     checkpoint_contents_free(&part->contents);
+    free(part->path);
+    free(part->final_path);
     free(part->owner);
     free(part->receiver);
 }

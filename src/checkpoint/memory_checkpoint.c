@@ -39,7 +39,7 @@
 
 /* One of the two files. */
 struct memory_file {
-    char path[PATH_MAX]; /* "": not created by this attempt */
+    char *path; /* NULL: not created by this attempt */
     int descriptor;
     unsigned char *mapped; /* the file's contents; NULL: not mapped */
     int64_t bytes;         /* of the mapped file */
@@ -49,10 +49,10 @@ struct memory_file {
 struct memory_checkpoint {
     const struct flat_model *flat;
     bool writes;
-    char run[PATH_MAX];      /* the run folder */
+    char *run;               /* the run folder */
     char earlier[MEMORY_ID]; /* id of earlier attempts; "": none */
-    char folder[128];        /* "": not begun, or not needed */
-    char resumed[PATH_MAX];  /* the file from which the run has resumed; "": not in memory */
+    char *folder;            /* NULL: not begun, or not needed */
+    char *resumed;           /* the file from which the run has resumed; NULL: not in memory */
     int *partner;            /* [ranks]: the rank that keeps the copy of a rank's pieces, or NULL */
     struct memory_file file[2];
     int next;                 /* index in `file` of the next checkpoint */
@@ -111,8 +111,8 @@ struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct f
     int64_t parts = 0; /* the part of this rank, and the copies of parts of others */
     memory->flat = flat;
     memory->writes = writes;
-    snprintf(memory->run, sizeof memory->run, "%s", run);
-    snprintf(memory->resumed, sizeof memory->resumed, "%s", resumed);
+    memory->run = allocate_copy(run);
+    memory->resumed = resumed[0] != '\0' ? allocate_copy(resumed) : NULL;
     for (int i = 0; i < 2; i++)
         memory->file[i].descriptor = -1;
     memory->lock = -1;
@@ -134,8 +134,7 @@ struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct f
     int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(flat);
     comm_all_reduce(flat->mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
     if (is_first(memory)) {
-        char earlier[128];
-        memory_folder(memory->earlier, earlier, sizeof earlier);
+        OWNED char *earlier = memory_folder(memory->earlier);
         /* Files of earlier attempts are removed before the second checkpoint is created. */
         const double available =
             free + (memory->earlier[0] != '\0' ? memory_folder_bytes(earlier) : 0);
@@ -156,18 +155,17 @@ struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct f
  * from memory, the folder has links to the checkpoint and to `reached` of the earlier folder. */
 static bool folder_create(struct memory_checkpoint *memory, struct error *error)
 {
-    char earlier[128], from[PATH_MAX], reached[PATH_MAX], to[PATH_MAX];
-    snprintf(reached, sizeof reached, "%s/" MEMORY_REACHED, memory->folder);
+    OWNED char *reached = allocate_text("%s/" MEMORY_REACHED, memory->folder);
     if (mkdir(memory->folder, 0700) != 0)
         return error_set(error, ERROR_FILE,
                          "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0",
                          memory->folder, strerror(errno));
-    if (memory->resumed[0] != '\0') {
-        memory_folder(memory->earlier, earlier, sizeof earlier);
-        snprintf(from, sizeof from, "%s/" MEMORY_REACHED, earlier);
+    if (memory->resumed != NULL) {
+        OWNED char *earlier = memory_folder(memory->earlier);
+        OWNED char *from = allocate_text("%s/" MEMORY_REACHED, earlier);
+        OWNED char *to = allocate_text("%s/%s", memory->folder, text_base_name(memory->resumed));
         if (link(from, reached) != 0) /* then the log does not name the step at the interruption */
             log_detail("cannot link %s: %s", from, strerror(errno));
-        snprintf(to, sizeof to, "%s/%s", memory->folder, text_base_name(memory->resumed));
         if (link(memory->resumed, to) != 0)
             return durable_failed(error, "link", memory->resumed, errno);
     }
@@ -188,25 +186,23 @@ static bool folder_create(struct memory_checkpoint *memory, struct error *error)
 bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *error)
 {
     struct comm *world = memory->flat->mesh->world;
-    char id[MEMORY_ID] = "", found[MEMORY_ID], name[CHECKPOINT_NAME];
-    char run[PATH_MAX], path[PATH_MAX];
+    char id[MEMORY_ID] = "", found[MEMORY_ID], run[PATH_MAX];
     if (!memory->writes && memory->earlier[0] == '\0') {
         if (world->rank == 0)
             memory_id_remove(memory->run); /* that of another folder, or damaged */
         return true;
     }
-    if (world->rank == 0 && (memory->writes || memory->resumed[0] != '\0'))
+    if (world->rank == 0 && (memory->writes || memory->resumed != NULL))
         memory_id_create(memory->earlier, id);
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
-    if (id[0] != '\0') {
-        memory_folder(id, memory->folder, sizeof memory->folder);
-        if (is_first(memory))
-            error_defer(folder_create(memory, error));
-    }
+    memory->folder = id[0] != '\0' ? memory_folder(id) : NULL;
+    if (is_first(memory) && memory->folder != NULL)
+        error_defer(folder_create(memory, error));
     if (!comm_agree(world, error)) {
-        if (is_first(memory) && memory_folder_is_own(memory->folder))
+        if (is_first(memory) && memory->folder != NULL && memory_folder_is_own(memory->folder))
             folder_remove(memory->folder);
-        memory->folder[0] = '\0';
+        free(memory->folder);
+        memory->folder = NULL;
         return false;
     }
     /* With the new id in RUN/.memory, the run uses the new folder. */
@@ -218,15 +214,18 @@ bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *err
         return false;
     /* Link the folder to the run folder, if this node sees that RUN/.memory has the id. Without the
      * link other runs keep the folder. */
-    snprintf(path, sizeof path, "%s/" MEMORY_RUN, memory->folder);
-    if (is_first(memory) && id[0] != '\0' && memory_id(memory->run, found, NULL) &&
-        strcmp(found, id) == 0 && realpath(memory->run, run) != NULL && symlink(run, path) != 0)
-        log_detail("cannot create the link %s: %s", path, strerror(errno));
+    if (is_first(memory) && memory->folder != NULL && memory_id(memory->run, found, NULL) &&
+        strcmp(found, id) == 0 && realpath(memory->run, run) != NULL) {
+        OWNED char *path = allocate_text("%s/" MEMORY_RUN, memory->folder);
+        if (symlink(run, path) != 0)
+            log_detail("cannot create the link %s: %s", path, strerror(errno));
+    }
     if (is_first(memory) && memory->earlier[0] != '\0')
         memory_folders_remove_others(memory->earlier, id);
-    if (memory->resumed[0] != '\0') {
-        snprintf(name, sizeof name, "%s", text_base_name(memory->resumed));
-        snprintf(memory->resumed, sizeof memory->resumed, "%s/%s", memory->folder, name);
+    if (memory->resumed != NULL) {
+        char *moved = allocate_text("%s/%s", memory->folder, text_base_name(memory->resumed));
+        free(memory->resumed);
+        memory->resumed = moved;
     }
     return true;
 }
@@ -246,15 +245,20 @@ void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
             munmap(memory->file[i].mapped, (size_t)memory->file[i].bytes);
         if (memory->file[i].descriptor >= 0)
             close(memory->file[i].descriptor);
+        free(memory->file[i].path);
     }
     if (memory->reached != NULL)
         munmap((void *)memory->reached, sizeof *memory->reached);
     if (memory->lock >= 0)
         close(memory->lock);
+    removes = removes && memory->folder != NULL;
     if (removes && is_first(memory) && memory_folder_is_own(memory->folder))
         folder_remove(memory->folder);
-    if (removes && memory->folder[0] != '\0' && memory->flat->mesh->world->rank == 0)
+    if (removes && memory->flat->mesh->world->rank == 0)
         memory_id_remove(memory->run);
+    free(memory->run);
+    free(memory->folder);
+    free(memory->resumed);
     free(memory->partner);
     free(memory);
 }
@@ -333,23 +337,23 @@ static bool file_map(const struct memory_checkpoint *memory, struct memory_file 
     file->bytes = contents->bytes;
     file->layout = layout;
     if (!is_first(memory) && file->descriptor < 0) {
-        file->descriptor = output_file_open(file->path, O_RDWR);
+        file->descriptor = output_file_open(part->path, O_RDWR);
         if (file->descriptor < 0)
-            durable_failed(error, "open", file->path, errno);
+            durable_failed(error, "open", part->path, errno);
     }
     struct checkpoint_block block = {.u = 0};
     while (error->kind == ERROR_NONE && checkpoint_next(contents, &block)) {
         const int owner = part->owner[block.p];
         if ((owner == self || part->receiver[owner] == self) &&
             fallocate(file->descriptor, 0, block.offset, (off_t)block.bytes) != 0)
-            error_set(error, ERROR_MEMORY, "cannot reserve memory for %s: %s", file->path,
+            error_set(error, ERROR_MEMORY, "cannot reserve memory for %s: %s", part->path,
                       strerror(errno));
     }
     if (error->kind == ERROR_NONE) {
         void *mapped = mmap(NULL, (size_t)contents->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
                             file->descriptor, 0);
         if (mapped == MAP_FAILED)
-            error_set(error, ERROR_MEMORY, "cannot map %s: %s", file->path, strerror(errno));
+            error_set(error, ERROR_MEMORY, "cannot map %s: %s", part->path, strerror(errno));
         else
             file->mapped = mapped;
     }
@@ -360,28 +364,27 @@ bool memory_checkpoint_write(struct memory_checkpoint *memory, const struct chec
                              struct error *error)
 {
     struct memory_file *file = &memory->file[memory->next];
-    const bool other_exists = memory->file[1 - memory->next].path[0] != '\0';
+    const bool other_exists = memory->file[1 - memory->next].path != NULL;
     struct checkpoint_part part;
     checkpoint_part_plan(&part, memory->folder, memory->flat, order);
     struct comm *world = part.world;
     memcpy(part.receiver, memory->partner, (size_t)world->size * sizeof *part.receiver);
-    if (is_first(memory) && file->path[0] != '\0' && rename(file->path, part.path) != 0)
+    if (is_first(memory) && file->path != NULL && rename(file->path, part.path) != 0)
         durable_failed(error, "rename", file->path, errno);
-    if (is_first(memory) && file->path[0] == '\0') {
-        if (other_exists)
+    if (is_first(memory) && file->path == NULL) {
+        if (other_exists && memory->resumed != NULL)
             unlink(memory->resumed); /* not needed: the first new checkpoint is complete */
         file->descriptor = durable_create(part.path, error);
     }
-    snprintf(file->path, sizeof file->path, "%s", part.path);
     bool good = comm_agree(world, error);
     if (good && world->rank == 0)
         error_defer(
-            checkpoint_frame_write(file->descriptor, file->path, &part.contents, false, error));
+            checkpoint_frame_write(file->descriptor, part.path, &part.contents, false, error));
     good = good && comm_agree(world, error);
     if (good) {
         checkpoint_layout_share(&part.contents, world);
         good = frame_share(world, 0, &part.contents, is_first(memory) ? file->descriptor : -1,
-                           file->path, error) &&
+                           part.path, error) &&
                file_map(memory, file, &part, error);
     }
     if (good) {
@@ -396,7 +399,8 @@ bool memory_checkpoint_write(struct memory_checkpoint *memory, const struct chec
             durable_failed(error, "rename", part.path, errno);
         good = comm_agree(world, error);
     }
-    snprintf(file->path, sizeof file->path, "%s", good ? part.final_path : part.path);
+    free(file->path);
+    file->path = allocate_copy(good ? part.final_path : part.path);
     checkpoint_part_end(&part, true);
     memory->next = 1 - memory->next;
     return good;
@@ -420,11 +424,10 @@ static void folder_list(const char *folder, struct listed *listed)
     int count = 0;
     DIR *entries = NULL;
     for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
-        char path[256 + NAME_MAX];
+        OWNED char *path = allocate_text("%s/%s", folder, name);
         struct checkpoint_contents contents = {.unit_count = 0};
         struct error ignored = {.kind = ERROR_NONE};
         struct stat status;
-        snprintf(path, sizeof path, "%s/%s", folder, name);
         if (count < LISTED_MOST && checkpoint_name_step(name) >= 0 && lstat(path, &status) == 0 &&
             S_ISREG(status.st_mode) && checkpoint_file_read(path, &contents, &ignored) &&
             contents.state.step == checkpoint_name_step(name)) {
@@ -456,9 +459,8 @@ static int newest_first(const void *a, const void *b)
 /* Return the step in the file `reached`, 0 without a valid file. */
 static int64_t reached_read(const char *folder)
 {
-    char path[256];
+    OWNED char *path = allocate_text("%s/" MEMORY_REACHED, folder);
     int64_t step = 0;
-    snprintf(path, sizeof path, "%s/" MEMORY_REACHED, folder);
     const int file = output_file_open(path, O_RDONLY);
     if (file >= 0 && durable_pread(file, &step, sizeof step, 0) != sizeof step)
         step = 0;
@@ -582,13 +584,12 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
                  struct error *error)
 {
     struct comm *world = mesh->world;
-    char folder[128];
+    OWNED char *folder = memory_folder(id);
     const int count = world->size * LISTED_MOST;
     struct listed *listed = allocate((size_t)count, sizeof *listed);
     struct listed *mine = &listed[world->rank * LISTED_MOST];
     int64_t exists = 0;
     memset(found, 0, sizeof *found);
-    memory_folder(id, folder, sizeof folder);
     for (int i = 0; i < LISTED_MOST; i++)
         mine[i] = (struct listed){.step = -1, .rank = world->rank};
     if (mesh->node->rank == 0 && access(folder, F_OK) == 0) {

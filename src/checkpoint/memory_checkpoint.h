@@ -17,8 +17,9 @@
 #define MEMORY_REACHED "reached"
 #define MEMORY_RUN "run"
 
-/* Set `path` to the folder in memory of the run with this id, the same on each node. */
-void memory_folder(const char *id, char *path, size_t size);
+/* Return the folder in memory of the run with this id, the same on each node; the caller frees it.
+ */
+char *memory_folder(const char *id);
 
 /* Set `id` to a new id of the run whose id was `earlier`; "": none. */
 void memory_id_create(const char *earlier, char id[MEMORY_ID]);

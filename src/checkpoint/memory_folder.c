@@ -17,56 +17,51 @@
 #include "core/text.h"
 
 enum {
-    MEMORY_RECORD = MEMORY_ID + 24,
     ID_OF_RUN = 8, /* digits at the start of an id that remain when a run gets a new id */
     SHM_PATH = sizeof "/dev/shm/" + NAME_MAX
 };
 
 /* ---- ids ---- */
 
-void memory_folder(const char *id, char *path, size_t size)
+char *memory_folder(const char *id)
 {
-    snprintf(path, size, "/dev/shm/vittrain-%u-%s", (unsigned)geteuid(), id);
+    return allocate_text("/dev/shm/vittrain-%u-%s", (unsigned)geteuid(), id);
 }
 
-/* The contents of RUN/.memory: the id, and the inode of the run folder, which differs in a copy of
- * it but not in a moved folder. */
-static bool memory_record(const char *run, const char *id, char text[MEMORY_RECORD])
+/* Return the contents of RUN/.memory, to be freed by the caller: the id, and the inode of the run
+ * folder, which differs in a copy of it but not in a moved folder. NULL and errno on failure. */
+static char *memory_record(const char *run, const char *id)
 {
     struct stat status;
-    const bool good = stat(run, &status) == 0;
-    snprintf(text, MEMORY_RECORD, "%.*s\n%llu\n", MEMORY_ID - 1, id,
-             good ? (unsigned long long)status.st_ino : 0);
-    return good;
+    return stat(run, &status) != 0 ? NULL
+                                   : allocate_text("%.*s\n%llu\n", MEMORY_ID - 1, id,
+                                                   (unsigned long long)status.st_ino);
 }
 
 bool memory_id(const char *run, char id[MEMORY_ID], bool *unusable)
 {
-    char path[PATH_MAX], expected[MEMORY_RECORD];
-    snprintf(path, sizeof path, "%s/.memory", run);
-    char *text = text_file_read(path, NULL);
+    OWNED char *path = allocate_text("%s/.memory", run);
+    OWNED char *text = text_file_read(path, NULL);
+    OWNED char *expected = memory_record(run, text != NULL ? text : "");
     const bool good = text != NULL && strspn(text, "0123456789abcdef") == MEMORY_ID - 1 &&
-                      memory_record(run, text, expected) && strcmp(text, expected) == 0;
+                      expected != NULL && strcmp(text, expected) == 0;
     if (unusable != NULL)
         *unusable = !good && (text != NULL || access(path, F_OK) == 0);
     snprintf(id, MEMORY_ID, "%s", good ? text : "");
-    free(text);
     return good;
 }
 
 bool memory_id_write(const char *run, const char *id, struct error *error)
 {
-    char path[PATH_MAX], text[MEMORY_RECORD];
-    snprintf(path, sizeof path, "%s/.memory", run);
-    return memory_record(run, id, text)
-               ? atomic_file_write(path, text, error)
-               : error_set(error, ERROR_FILE, "cannot read %s: %s", run, strerror(errno));
+    OWNED char *path = allocate_text("%s/.memory", run);
+    OWNED char *text = memory_record(run, id);
+    return text != NULL ? atomic_file_write(path, text, error)
+                        : error_set(error, ERROR_FILE, "cannot read %s: %s", run, strerror(errno));
 }
 
 void memory_id_remove(const char *run)
 {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/.memory", run);
+    OWNED char *path = allocate_text("%s/.memory", run);
     unlink(path);
 }
 
@@ -89,12 +84,11 @@ bool memory_folder_is_own(const char *path)
 
 double memory_folder_bytes(const char *folder)
 {
-    char path[PATH_MAX];
     struct stat status;
     double bytes = 0;
     DIR *entries = NULL;
     for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
-        snprintf(path, sizeof path, "%s/%s", folder, name);
+        OWNED char *path = allocate_text("%s/%s", folder, name);
         bytes += lstat(path, &status) == 0 ? (double)status.st_blocks * 512 : 0;
     }
     return bytes;
@@ -104,8 +98,7 @@ double memory_folder_bytes(const char *folder)
  * the last one. */
 static bool folders_next(DIR **entries, const char *begin, char path[SHM_PATH])
 {
-    char start[128];
-    memory_folder(begin, start, sizeof start);
+    OWNED char *start = memory_folder(begin);
     for (const char *name; (name = folder_next(entries, "/dev/shm")) != NULL;) {
         snprintf(path, SHM_PATH, "/dev/shm/%s", name);
         if (strncmp(path, start, strlen(start)) == 0 &&
@@ -118,10 +111,9 @@ static bool folders_next(DIR **entries, const char *begin, char path[SHM_PATH])
 
 void memory_folders_remove_others(const char *earlier, const char *id)
 {
-    char begin[ID_OF_RUN + 1], path[SHM_PATH], kept[128];
+    OWNED char *begin = allocate_text("%.*s", ID_OF_RUN, earlier), *kept = memory_folder(id);
+    char path[SHM_PATH];
     DIR *entries = NULL;
-    snprintf(begin, sizeof begin, "%.*s", ID_OF_RUN, earlier);
-    memory_folder(id, kept, sizeof kept);
     while (folders_next(&entries, begin, path))
         if (strcmp(path, kept) != 0)
             folder_remove(path);
@@ -130,8 +122,7 @@ void memory_folders_remove_others(const char *earlier, const char *id)
 /* True if a process uses the folder. */
 static bool folder_is_held(const char *folder)
 {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/" MEMORY_REACHED, folder);
+    OWNED char *path = allocate_text("%s/" MEMORY_REACHED, folder);
     const int file = output_file_open(path, O_RDWR);
     const bool held = file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0;
     if (file >= 0)
@@ -143,16 +134,18 @@ static bool folder_is_held(const char *folder)
  * unknown, or the run folder, or one next to it if it was renamed, has the id. */
 static bool folder_is_needed(const char *folder, char run[PATH_MAX])
 {
-    char path[PATH_MAX], parent[PATH_MAX], id[MEMORY_ID];
+    OWNED char *path = allocate_text("%s/" MEMORY_RUN, folder);
+    char id[MEMORY_ID];
     DIR *entries = NULL;
-    snprintf(path, sizeof path, "%s/" MEMORY_RUN, folder);
     const ssize_t length = readlink(path, run, PATH_MAX - 1);
     run[length > 0 ? length : 0] = '\0';
     bool needed = run[0] != '/';
-    snprintf(parent, sizeof parent, "%.*s", needed ? 0 : (int)(strrchr(run, '/') + 1 - run), run);
-    for (const char *name; (name = folder_next(&entries, parent)) != NULL;)
-        needed = needed || (snprintf(path, sizeof path, "%s%s", parent, name) < (int)sizeof path &&
-                            memory_id(path, id, NULL) && text_ends_with(folder, id));
+    OWNED char *parent =
+        allocate_text("%.*s", needed ? 0 : (int)(strrchr(run, '/') + 1 - run), run);
+    for (const char *name; (name = folder_next(&entries, parent)) != NULL;) {
+        OWNED char *other = allocate_text("%s%s", parent, name);
+        needed = needed || (memory_id(other, id, NULL) && text_ends_with(folder, id));
+    }
     return needed;
 }
 

@@ -4,7 +4,6 @@
 #include "checkpoint/model_metadata.h"
 
 #include <jansson.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -392,10 +391,8 @@ static json_t *config_read(const char *weights)
 {
     static const char *const keys[] = {"num_classes",   "input_size", "mean",      "std",
                                        "interpolation", "crop_pct",   "crop_mode", "label_names"};
-    char path[PATH_MAX];
-    const int folder = (int)(text_base_name(weights) - weights);
-    if (snprintf(path, sizeof path, "%.*sconfig.json", folder, weights) >= (int)sizeof path)
-        return NULL;
+    OWNED char *path =
+        allocate_text("%.*sconfig.json", (int)(text_base_name(weights) - weights), weights);
     char *text = text_file_read(path, NULL);
     json_t *config = text != NULL ? json_loads(text, 0, NULL) : NULL, *object = NULL;
     if (text_at(config, "architecture")[0] != '\0') {

@@ -37,18 +37,16 @@ enum { DATE_LENGTH = 15, LAST_SUFFIX = 999 };
 
 static bool path_exists(const char *folder, const char *name)
 {
-    char path[FILE_PATH];
+    OWNED char *path = allocate_text("%s/%s", folder, name);
     struct stat status;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
     return stat(path, &status) == 0;
 }
 
 /* True if the folder has a complete checkpoint. */
 static bool holds_checkpoints(const char *folder)
 {
-    char path[FILE_PATH];
+    OWNED char *path = allocate_text("%s/checkpoints", folder);
     bool found = false;
-    snprintf(path, sizeof path, "%s/checkpoints", folder);
     DIR *entries = NULL;
     for (const char *name; (name = folder_next(&entries, path)) != NULL;)
         found = found || (name[0] != '.' && !text_ends_with(name, ".part"));
@@ -71,8 +69,7 @@ static bool holds_run(const char *folder)
 
 int64_t run_folder_finished_steps(const char *folder)
 {
-    char path[FILE_PATH];
-    snprintf(path, sizeof path, "%s/result.json", folder);
+    OWNED char *path = allocate_text("%s/result.json", folder);
     json_t *result = json_load_file(path, 0, NULL);
     const bool finished =
         json_is_object(result) && !json_is_false(json_object_get(result, "finished"));
@@ -84,9 +81,8 @@ int64_t run_folder_finished_steps(const char *folder)
 /* Rename a damaged result.json. Fails if it is of a newer version. The folder must be locked. */
 static bool result_check(const char *folder, struct error *error)
 {
-    char path[FILE_PATH], aside[FILE_PATH];
-    snprintf(path, sizeof path, "%s/result.json", folder);
-    snprintf(aside, sizeof aside, "%s/result.json.damaged", folder);
+    OWNED char *path = allocate_text("%s/result.json", folder);
+    OWNED char *aside = allocate_text("%s.damaged", path);
     if (access(path, F_OK) != 0)
         return true;
     char *text = text_file_read(path, NULL);
@@ -116,8 +112,7 @@ static bool result_check(const char *folder, struct error *error)
  * file meanwhile. On file systems without locks this always succeeds. */
 static bool lock_folder(const char *path, struct run_folder *folder, struct error *error)
 {
-    char name[FILE_PATH];
-    snprintf(name, sizeof name, "%s/.lock", path);
+    OWNED char *name = allocate_text("%s/.lock", path);
     int lock = output_file_open(name, O_RDWR | O_CREAT);
     if (lock < 0)
         return durable_failed(error, "lock", name, errno);
@@ -180,7 +175,7 @@ void run_folder_discard(const struct run_folder *folder, struct comm *world, boo
 {
     static const char *const patterns[] = {"train.log", "metrics.csv", "receipt.csv",
                                            "events.out.tfevents.*"};
-    char path[FILE_PATH];
+    OWNED char *lock = allocate_text("%s/.lock", folder->path);
     DIR *entries = NULL;
     if (of_node && world->rank != 0) { /* a folder of this node has no files */
         rmdir(folder->checkpoints);
@@ -194,23 +189,21 @@ void run_folder_discard(const struct run_folder *folder, struct comm *world, boo
              folder->path);
     log_close();
     for (const char *name; (name = folder_next(&entries, folder->path)) != NULL;) {
-        snprintf(path, sizeof path, "%s/%s", folder->path, name);
+        OWNED char *path = allocate_text("%s/%s", folder->path, name);
         for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
             if (fnmatch(patterns[i], name, 0) == 0)
                 unlink(path);
     }
     rmdir(folder->checkpoints);
-    snprintf(path, sizeof path, "%s/.lock", folder->path);
-    unlink(path); /* last: from here on, another job may use the folder */
+    unlink(lock); /* last: from here on, another job may use the folder */
     if (folder->made)
         rmdir(folder->path);
 }
 
 void run_folder_clean(const char *path)
 {
-    char checkpoints[FILE_PATH];
+    OWNED char *checkpoints = allocate_text("%s/checkpoints", path);
     output_file_clean(path, is_temporary);
-    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", path);
     output_file_clean(checkpoints, is_temporary);
 }
 
@@ -220,8 +213,7 @@ static const char advice[] = "choose another by run.dir";
 static bool try_writing(const char *folder, struct error *error)
 {
     static const char block[4096];
-    char path[FILE_PATH];
-    snprintf(path, sizeof path, "%s/.probe-%s-%ld", folder, comm_host(), (long)getpid());
+    OWNED char *path = allocate_text("%s/.probe-%s-%ld", folder, comm_host(), (long)getpid());
     int file = durable_create(path, error);
     if (file < 0)
         return false;
@@ -258,32 +250,36 @@ static bool use_given(struct run_folder *folder, const struct options *options, 
     return true;
 }
 
-/* True for the folders NAME-DATE and NAME-DATE-SUFFIX. */
-static bool is_of(const char *folder, const char *name)
+/* Return the next name NAME-DATE or NAME-DATE-SUFFIX in runs/ of an unfinished run that may resume,
+ * or NULL. */
+static const char *runs_next(DIR **entries, const char *run_name)
 {
     static const char digits[] = "0123456789";
-    if (strncmp(folder, name, strlen(name)) != 0)
-        return false;
-    const char *date = folder + strlen(name);
-    if (date[0] != '-' || strspn(date + 1, digits) != 8 || date[9] != '-' ||
-        strspn(date + 10, digits) != 6)
-        return false;
-    const char *suffix = date + 1 + DATE_LENGTH;
-    return suffix[0] == '\0' || (suffix[0] == '-' && suffix[1] != '\0' &&
-                                 suffix[1 + strspn(suffix + 1, digits)] == '\0');
+    const size_t length = strlen(run_name);
+    for (const char *name; (name = folder_next(entries, runs_folder)) != NULL;) {
+        OWNED char *path = allocate_text("%s/%s", runs_folder, name);
+        const char *date = name + length;
+        if (strncmp(name, run_name, length) != 0 || date[0] != '-' ||
+            strspn(date + 1, digits) != 8 || date[9] != '-' || strspn(date + 10, digits) != 6)
+            continue;
+        const char *suffix = date + 1 + DATE_LENGTH;
+        const bool numbered =
+            suffix[0] == '-' && suffix[1] != '\0' && suffix[1 + strspn(suffix + 1, digits)] == '\0';
+        if ((suffix[0] == '\0' || numbered) && may_resume(path) &&
+            run_folder_finished_steps(path) < 0)
+            return name;
+    }
+    return NULL;
 }
 
-/* True if a run with these options would resume in this folder: it has checkpoints, is unfinished,
- * and its deck makes a run learn the same. */
-static bool is_unfinished(const char *path, const struct options *options)
+/* True if the deck in a folder makes a run learn the same as these options. */
+static bool same_deck(const char *folder, const struct options *options)
 {
-    char deck[FILE_PATH];
+    OWNED char *deck = allocate_text("%s/deck.ini", folder);
     struct options saved;
     struct error ignored = {0};
     options_default(&saved);
-    snprintf(deck, sizeof deck, "%s/deck.ini", path);
-    return may_resume(path) && run_folder_finished_steps(path) < 0 &&
-           options_read_stored(deck, &saved, &ignored) && option_changes_nothing(&saved, options);
+    return options_read_stored(deck, &saved, &ignored) && option_changes_nothing(&saved, options);
 }
 
 /* Find and lock the newest unfinished run with the same name and deck. */
@@ -292,17 +288,16 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
     char newest[NAME_MAX + 1] = "";
     struct error ignored = {0};
     DIR *entries = NULL;
-    for (const char *name; (name = folder_next(&entries, runs_folder)) != NULL;) {
-        char path[sizeof runs_folder + 1 + NAME_MAX];
+    for (const char *name; (name = runs_next(&entries, options->run.name)) != NULL;) {
+        OWNED char *path = allocate_text("%s/%s", runs_folder, name);
         struct run_folder candidate = {.locked = false};
-        snprintf(path, sizeof path, "%s/%s", runs_folder, name);
-        if (!is_of(name, options->run.name) || strverscmp(name, newest) < 0 ||
-            !is_unfinished(path, options))
+        if (strverscmp(name, newest) < 0 || !same_deck(path, options))
             continue;
         status_set_phase(PHASE_FOLDER_LOCK);
         if (!lock_folder(path, &candidate, &ignored))
             continue;
-        if (!is_unfinished(path, options)) { /* another job has just finished it */
+        /* Another job may have just finished it. */
+        if (!may_resume(path) || run_folder_finished_steps(path) >= 0) {
             run_folder_close(&candidate);
             continue;
         }
@@ -324,12 +319,8 @@ bool run_folder_may_resume(const struct options *options)
         return strcmp(options->checkpoint.resume, "never") != 0;
     if (options->run.dir[0] != '\0')
         return may_resume(options->run.dir);
-    for (const char *name; (name = folder_next(&entries, runs_folder)) != NULL;) {
-        char path[sizeof runs_folder + 1 + NAME_MAX];
-        snprintf(path, sizeof path, "%s/%s", runs_folder, name);
-        found = found || (is_of(name, options->run.name) && may_resume(path) &&
-                          run_folder_finished_steps(path) < 0);
-    }
+    while (runs_next(&entries, options->run.name) != NULL)
+        found = true;
     return found;
 }
 
@@ -343,9 +334,7 @@ static bool make_new(struct run_folder *folder, const struct options *options, s
     if (!folder_make(runs_folder, advice, error))
         return false;
     for (int suffix = 1; suffix <= LAST_SUFFIX; suffix++) {
-        char tail[8] = "";
-        if (suffix > 1)
-            snprintf(tail, sizeof tail, "-%d", suffix);
+        OWNED char *tail = suffix > 1 ? allocate_text("-%d", suffix) : allocate_copy("");
         int length = snprintf(folder->path, sizeof folder->path, "%s/%s-%s%s", runs_folder,
                               options->run.name, date, tail);
         if (length >= (int)sizeof folder->path)
@@ -400,9 +389,8 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
         snprintf(folder->checkpoints, sizeof folder->checkpoints, "%s/checkpoints", folder->path);
         if (mesh->node->rank == 0 && folder_make(folder->checkpoints, advice, error) &&
             try_writing(folder->path, error) && world->rank == 0) {
-            char path[FILE_PATH];
+            OWNED char *path = allocate_text("%s/train.log", folder->path);
             run_folder_mark(folder, false);
-            snprintf(path, sizeof path, "%s/train.log", folder->path);
             error_defer(log_to_file(path, error));
         }
         if (comm_agree(world, error))
@@ -415,7 +403,6 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
 bool run_folder_write(const struct run_folder *folder, const char *name, const char *text,
                       struct error *error)
 {
-    char path[FILE_PATH];
-    snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    OWNED char *path = allocate_text("%s/%s", folder->path, name);
     return atomic_file_write(path, text, error);
 }

@@ -640,11 +640,10 @@ bool safetensors_output_open(struct safetensors_output *output, const char *path
     memset(start + 8, ' ', length);
     memcpy(start + 8, text, strlen(text));
     free(text);
-    snprintf(output->path, sizeof output->path, "%s", path);
+    output->path = allocate_copy(path);
+    output->part = allocate_text("%s.part", path);
     output->offset = 8 + (int64_t)length;
-    if (snprintf(output->part, sizeof output->part, "%s.part", path) >= (int)sizeof output->part)
-        error_set(error, ERROR_FILE, "the name %s is too long", path);
-    else if (!different)
+    if (!different)
         error_set(error, ERROR_CHECKPOINT,
                   "%s cannot be written: two tensors of the model have the same name", path);
     else
@@ -671,13 +670,17 @@ void safetensors_output_append(struct safetensors_output *output, const float *b
 
 bool safetensors_output_close(struct safetensors_output *output, struct error *error)
 {
-    if (output->descriptor < 0)
-        return false;
-    if (error->kind == ERROR_NONE)
-        return durable_commit(output->descriptor, output->part, output->path, error);
-    close(output->descriptor);
-    unlink(output->part);
-    return false;
+    bool good = output->descriptor >= 0;
+    if (good && error->kind == ERROR_NONE) {
+        good = durable_commit(output->descriptor, output->part, output->path, error);
+    } else if (good) {
+        close(output->descriptor);
+        unlink(output->part);
+        good = false;
+    }
+    free(output->path);
+    free(output->part);
+    return good;
 }
 
 /* ---- on a mesh ---- */

@@ -5,7 +5,6 @@
 #define VITTRAIN_CHECKPOINT_SAFETENSORS_H
 
 #include <jansson.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -116,7 +115,7 @@ void safetensors_input_close(struct safetensors_input *input);
 struct safetensors_output {
     int descriptor;
     int64_t offset; /* of the next element */
-    char path[PATH_MAX], part[PATH_MAX];
+    char *path, *part;
 };
 
 /* Create path.part with a header for the units' tensors. Then append their elements in order.

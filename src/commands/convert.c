@@ -114,11 +114,7 @@ static void block_gather(struct safetensors_input *input, const struct checkpoin
 static void contents_write(struct checkpoint_contents *contents, struct safetensors_input *input,
                            const char *checkpoint, uint64_t seed, struct error *error)
 {
-    char part[WEIGHTS_PATH];
-    if (snprintf(part, sizeof part, "%s.part", checkpoint) >= (int)sizeof part) {
-        error_set(error, ERROR_FILE, "the name %s is too long", checkpoint);
-        return;
-    }
+    OWNED char *part = allocate_text("%s.part", checkpoint);
     const int descriptor = durable_create(part, error);
     if (descriptor < 0)
         return;

@@ -112,29 +112,27 @@ TEST(refused_algorithms_are_replaced)
 
 /* A layer with GELU, forward, and the gradient through it, added to earlier column sums. */
 struct gelu_layer {
-    uint16_t *x, *weight, *bias, *pre, *hidden, *back, *dhidden;
+    uint16_t *hidden, *dhidden;
     float *sums;
 };
 
 static struct gelu_layer gelu_layer_run(struct device_test *test, bool tanh)
 {
     enum { GELU_ROWS = 128, GELU_OUT = 80 };
-    const struct gelu_layer layer = {
-        .x = device_test_random(test, TYPE_BF16, GELU_ROWS * IN, 1, 1),
-        .weight = device_test_random(test, TYPE_BF16, GELU_OUT * IN, 0.3f, 2),
-        .bias = device_test_random(test, TYPE_BF16, GELU_OUT, 1, 3),
-        .pre = device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
-        .hidden = device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
-        .back = device_test_random(test, TYPE_BF16, IN * GELU_OUT, 0.3f, 4),
-        .dhidden = device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
-        .sums = device_test_random(test, TYPE_FP32, GELU_OUT, 1, 5)};
+    const void *x = device_test_random(test, TYPE_BF16, GELU_ROWS * IN, 1, 1);
+    void *pre = device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT);
+    const struct gelu_layer layer = {device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
+                                     device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
+                                     device_test_random(test, TYPE_FP32, GELU_OUT, 1, 5)};
     DEVICE_RUN(test, linear_forward, .type = TYPE_BF16, .rows = GELU_ROWS, .in = IN,
-               .out = GELU_OUT, .rows_per_sample = 1, .x = layer.x, .weight = layer.weight,
-               .bias = layer.bias, .pre = layer.pre, .gelu_tanh = tanh, .y = layer.hidden);
+               .out = GELU_OUT, .rows_per_sample = 1, .x = x,
+               .weight = device_test_random(test, TYPE_BF16, GELU_OUT * IN, 0.3f, 2),
+               .bias = device_test_random(test, TYPE_BF16, GELU_OUT, 1, 3), .pre = pre,
+               .gelu_tanh = tanh, .y = layer.hidden);
     DEVICE_RUN(test, linear_backward, .type = TYPE_BF16, .rows = GELU_ROWS, .in = GELU_OUT,
-               .out = IN, .rows_per_sample = 1, .x = layer.hidden, .weight = layer.back,
-               .dy = layer.x, .pre = layer.pre, .gelu_tanh = tanh, .dx = layer.dhidden,
-               .dx_sums = layer.sums);
+               .out = IN, .rows_per_sample = 1, .x = layer.hidden,
+               .weight = device_test_random(test, TYPE_BF16, IN * GELU_OUT, 0.3f, 4), .dy = x,
+               .pre = pre, .gelu_tanh = tanh, .dx = layer.dhidden, .dx_sums = layer.sums);
     device_test_wait(test);
     return layer;
 }

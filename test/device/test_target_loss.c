@@ -206,26 +206,23 @@ static void check_vector(struct vector_file *file, const char *name, enum target
     double loss = 0;
     DEVICE_TEST(test, 2);
     float *gradient = copy_of(&test, file, "predictions");
-    struct target_loss args = {
-        .kind = kind,
-        .batch = vector_file_size(file, "predictions", 0),
-        .outputs = vector_file_size(file, "predictions", 1),
-        .height = vector_file_size(file, "predictions", 2),
-        .width = vector_file_size(file, "predictions", 3),
-        .scale = 1,
-        .weights = weights ? copy_of(&test, file, "weights") : NULL,
-        .predictions = gradient,
-        .targets = copy_of(&test, file, kind == TARGET_CROSS_ENTROPY ? "classes" : "targets"),
-        .dpredictions = gradient,
-        .sums = device_test_zeros(&test, TYPE_FP32, sizeof *args.sums / sizeof(float))};
-
-    DEVICE_QUEUE(&test, target_loss, &args);
+    struct loss_sums *sums =
+        device_test_zeros(&test, TYPE_FP32, (int64_t)(sizeof *sums / sizeof(float)));
+    const int64_t batch = vector_file_size(file, "predictions", 0);
+    DEVICE_RUN(&test, target_loss, .kind = kind, .batch = batch,
+               .outputs = vector_file_size(file, "predictions", 1),
+               .height = vector_file_size(file, "predictions", 2),
+               .width = vector_file_size(file, "predictions", 3), .scale = 1,
+               .weights = weights ? copy_of(&test, file, "weights") : NULL, .predictions = gradient,
+               .targets =
+                   copy_of(&test, file, kind == TARGET_CROSS_ENTROPY ? "classes" : "targets"),
+               .dpredictions = gradient, .sums = sums);
     device_test_wait(&test);
     snprintf(key, sizeof key, "%s%s.losses", name, weights ? "_weights" : "");
     const double *losses = vector_file_doubles(file, key, NULL);
-    for (int64_t i = 0; i < args.batch; i++)
+    for (int64_t i = 0; i < batch; i++)
         loss += losses[i];
-    assert_true(fabs(args.sums->loss - loss) <= 1e-6 * loss);
+    assert_true(fabs(sums->loss - loss) <= 1e-6 * loss);
     snprintf(key, sizeof key, "%s%s.gradient", name, weights ? "_weights" : "");
     const double *expected = vector_file_doubles(file, key, NULL);
     device_test_near(&test, key, gradient, expected, 1e-6, 0.01);

@@ -292,15 +292,10 @@ TEST(norms_have_the_same_bits_on_every_mesh)
         for (int u = 0; u < UNITS; u++) {
             const struct flat_buffer *buffer = &fixture.flat.buffers[u];
             gradient_fill(buffer);
-            device->backend->update(stream, &(struct update){.rule = UPDATE_LARS,
-                                                             .count = buffer->shard_count,
-                                                             .weights = buffer->master,
-                                                             .gradient = buffer->gradient,
-                                                             .segments = buffer->segments,
-                                                             .segment_count = buffer->segment_count,
-                                                             .params = params,
-                                                             .norms = fixture.flat.norms,
-                                                             .measure = true});
+            OPERATION_RUN(device, stream, update, .rule = UPDATE_LARS, .count = buffer->shard_count,
+                          .weights = buffer->master, .gradient = buffer->gradient,
+                          .segments = buffer->segments, .segment_count = buffer->segment_count,
+                          .params = params, .norms = fixture.flat.norms, .measure = true);
         }
         flat_norms_sum(&fixture.flat);
         flat_norm(&fixture.flat);

@@ -6,7 +6,7 @@
 
 enum { BATCH = 5, DEPTH = 4 };
 
-static const char *const block_options[] = {"train.checkpoint_activations=block", NULL};
+static const char block_options[] = "train.checkpoint_activations=block";
 
 /* A step with accumulation: batches of different sizes reuse the shared activations. */
 static void run_step(struct vit_fixture *fixture)
@@ -60,7 +60,7 @@ static void expect_same_outputs(struct vit_fixture *kept, struct vit_fixture *re
 static void check_same_bits(struct vit_shape shape, enum data_type compute)
 {
     struct vit_fixture kept, recomputed;
-    vit_fixture_open_random(&kept, &shape, compute, BATCH, NULL);
+    vit_fixture_open_random(&kept, &shape, compute, BATCH, "");
     vit_fixture_open_random(&recomputed, &shape, compute, BATCH, block_options);
     for (uint32_t step = 0; step < 2; step++) {
         kept.step = recomputed.step = step;
@@ -84,8 +84,8 @@ TEST(test_same_bits)
 }
 
 /* Return the bytes of all activations; set *output to those of a block's output. */
-static size_t activation_bytes(struct vit_shape shape, enum data_type compute,
-                               const char *const *options, size_t *output)
+static size_t activation_bytes(struct vit_shape shape, enum data_type compute, const char *options,
+                               size_t *output)
 {
     struct vit_fixture fixture;
     vit_fixture_open(&fixture, &shape, compute, BATCH, options);
@@ -109,8 +109,8 @@ TEST(test_arena)
         size_t output;
         assert_int_equal(activation_bytes(more, type, block_options, &output),
                          activation_bytes(few, type, block_options, &output) + output);
-        assert_true(activation_bytes(more, type, NULL, &output) >
-                    activation_bytes(few, type, NULL, &output) + 9 * output);
+        assert_true(activation_bytes(more, type, "", &output) >
+                    activation_bytes(few, type, "", &output) + 9 * output);
     }
 }
 

@@ -7,7 +7,6 @@
  * the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. With several ranks each has a
  * part of the batch, and batch norm's sums use the emulated collectives. */
 #include "comm/comm.h"
-#include "core/random.h"
 #include "device_test.h"
 #include "model_fixture.h"
 #include "test.h"
@@ -15,9 +14,8 @@
 
 enum { BATCH = 6, IMAGE = 13, CLASSES = 5 };
 
-static const char *const settings[] = {"optim.name=sgd",          "optim.momentum=0.9",
-                                       "optim.weight_decay=0.05", "optim.ema=0.5",
-                                       "train.clip_norm=1",       NULL};
+static const char settings[] = "optim.name=sgd optim.momentum=0.9 optim.weight_decay=0.05 "
+                               "optim.ema=0.5 train.clip_norm=1";
 
 static int normed(struct convnet *convnet, const char *name, struct convnet_node convolution,
                   int residual, bool relu)
@@ -79,20 +77,14 @@ static void describe_dense(struct convnet *convnet, const struct convnet_shape *
 static void model_open_on(struct vit_fixture *fixture, const char *device, struct comm *ranks,
                           enum data_type compute, bool dense)
 {
-    static const int32_t labels[BATCH] = {0, 3, 4, 1, 2, 0};
-    static float images[BATCH * 3 * IMAGE * IMAGE];
     const struct convnet_shape shape = {.describe = dense ? describe_dense : describe,
                                         .image = IMAGE,
                                         .channels = 3,
                                         .classes = CLASSES,
                                         .loss = LOSS_CROSS_ENTROPY};
-    for (int i = 0; i < BATCH * 3 * IMAGE * IMAGE; i++) {
-        struct random_block block = random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
-        images[i] = 2 * random_uniform(block.word[0]) - 1;
-    }
     setenv("VITTRAIN_TEST_DEVICE", device, 1);
     vit_fixture_open_convnet(fixture, ranks, &shape, compute, BATCH, settings);
-    vit_fixture_set_batch(fixture, images, labels);
+    vit_fixture_set_random_batch(fixture);
 }
 
 /* Forward and backward of this rank's part of the batch; return the loss over all ranks. */

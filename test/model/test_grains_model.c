@@ -51,7 +51,7 @@ static struct result run(const struct vit_shape *shape, enum data_type type, int
     int64_t begin = 0;
 
     vit_fixture_set_grain(grain);
-    vit_fixture_open_random(&fixture, shape, type, SAMPLES, NULL);
+    vit_fixture_open_random(&fixture, shape, type, SAMPLES, "");
     vit_fixture_set_grain(0);
     result.logit_count = SAMPLES * model_output_count(fixture.model);
     result.logits = calloc((size_t)result.logit_count, sizeof *result.logits);

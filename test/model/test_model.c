@@ -56,16 +56,16 @@ static int check_tensors(struct vit_fixture *fixture, const struct vector_file *
 
 /* Open the model of a file with its weights and its batch. */
 static struct vector_file *open_case(struct vit_fixture *fixture, const char *name,
-                                     enum data_type compute, const char *const *assignments)
+                                     enum data_type compute, const char *words)
 {
     struct vector_file *file = vector_file_open(name);
     int64_t batch = vector_file_size(file, "images", 0);
     if (vector_file_text(file, "convnet") != NULL) {
         struct convnet_shape shape = vit_fixture_convnet_shape(file);
-        vit_fixture_open_convnet(fixture, NULL, &shape, compute, batch, assignments);
+        vit_fixture_open_convnet(fixture, NULL, &shape, compute, batch, words);
     } else {
         struct vit_shape shape = vit_fixture_shape(file);
-        vit_fixture_open(fixture, &shape, compute, batch, assignments);
+        vit_fixture_open(fixture, &shape, compute, batch, words);
     }
     vit_fixture_load(fixture, file, "weight");
     vit_fixture_set_batch(fixture, vector_file_floats(file, "images", NULL),
@@ -104,7 +104,7 @@ static int check_forward(struct vit_fixture *fixture, const struct vector_file *
 static void check_model(const char *name, enum data_type compute, struct tolerance tolerance)
 {
     struct vit_fixture fixture;
-    struct vector_file *file = open_case(&fixture, name, compute, NULL);
+    struct vector_file *file = open_case(&fixture, name, compute, "");
     int wrong = 0;
     vit_fixture_set_training(&fixture, false);
     wrong += check_forward(&fixture, file, tolerance);
@@ -150,7 +150,7 @@ TEST(test_fixed_positions)
     struct vit_fixture fixture;
     struct vector_file *file = vector_file_open("model_sincos.safetensors");
     struct vit_shape shape = vit_fixture_shape(file);
-    vit_fixture_open(&fixture, &shape, TYPE_FP32, 1, NULL);
+    vit_fixture_open(&fixture, &shape, TYPE_FP32, 1, "");
     const struct unit_tensor *tensor = &fixture.model->units[0].tensors[0];
     assert_string_equal(tensor->name, "pos_embed");
     float *found = vit_fixture_weight(&fixture, 0, 0);
@@ -215,13 +215,13 @@ static void train_steps(struct vit_fixture *fixture, double smoothing, int64_t s
 struct rule {
     const char *file, *prefix;
     int64_t steps;
-    const char *assignments[10];
+    const char *words;
 };
 
 static int check_rule(const struct rule *rule, enum data_type compute, struct tolerance tolerance)
 {
     struct vit_fixture fixture;
-    struct vector_file *file = open_case(&fixture, rule->file, compute, rule->assignments);
+    struct vector_file *file = open_case(&fixture, rule->file, compute, rule->words);
     train_steps(&fixture, smoothing_of(file), rule->steps);
     int wrong = check_tensors(&fixture, file, rule->prefix, vit_fixture_weight, tolerance);
     close_case(&fixture, file);
@@ -232,58 +232,43 @@ static int check_rule(const struct rule *rule, enum data_type compute, struct to
  * detected. */
 static const struct tolerance step_tolerance = {1e-6, 2e-6};
 
-#define ADAMW "optim.name=adamw", "optim.lr=1e-3", "optim.weight_decay=0.05", "train.clip_norm=0.5"
-#define ROUGH_EPSILON "optim.eps=1e-4"
-#define SGD "optim.name=sgd", "optim.lr=0.1", "train.clip_norm=0.5"
+#define RULES "model_rules.safetensors"
+#define CONVNET "convnet_cifar.safetensors"
+#define ADAMW "optim.name=adamw optim.lr=1e-3 optim.weight_decay=0.05 train.clip_norm=0.5"
+#define ROUGH ADAMW " optim.eps=1e-4"
+#define SGD "optim.name=sgd optim.lr=0.1 train.clip_norm=0.5"
+#define NESTEROV SGD " optim.weight_decay=0.05 optim.momentum=0.9 optim.nesterov=on"
+#define ONECYCLE SGD " optim.momentum=0.9 optim.weight_decay=0 schedule.name=onecycle"
+#define CONVNET_ADAMW "optim.name=adamw optim.lr=1e-3 optim.weight_decay=0.05 optim.eps=1e-4"
+#define CONVNET_SGD                                                                                \
+    "optim.name=sgd optim.lr=1e-2 optim.momentum=0.9 optim.weight_decay=0.05 train.clip_norm=0"
 
 static const struct rule optimizer_rules[] = {
-    {"model_token.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
-    {"model_mean.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
-    {"model_mean_token.safetensors", "after_adamw_default", 3, {ADAMW}},
-    {"model_cifar.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
-    {"model_odd.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
-    {"model_rules.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
-    {"model_registers.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
-    {"model_sincos.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
-    {"model_dense.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
-    {"model_rules.safetensors", "after_adam", 3, {ADAMW, ROUGH_EPSILON, "optim.name=adam"}},
-    {"model_rules.safetensors", "after_sgd", 3, {SGD, "optim.weight_decay=0.05"}},
-    {"model_rules.safetensors",
-     "after_nesterov",
-     3,
-     {SGD, "optim.weight_decay=0.05", "optim.momentum=0.9", "optim.nesterov=on"}},
-    {"model_rules.safetensors", "after_rmsprop", 3, {ADAMW, ROUGH_EPSILON, "optim.name=rmsprop"}},
-    {"model_rules.safetensors",
-     "after_rmsprop_momentum",
-     3,
-     {ADAMW, ROUGH_EPSILON, "optim.name=rmsprop", "optim.momentum=0.9"}},
-    {"model_rules.safetensors",
-     "after_layer_decay",
-     3,
-     {ADAMW, ROUGH_EPSILON, "optim.layer_decay=0.75", "optim.no_decay=on"}},
-    {"model_rules.safetensors", "after_freeze", 3, {ADAMW, ROUGH_EPSILON, "optim.freeze=stem"}},
+    {"model_token.safetensors", "after_adamw", 3, ROUGH},
+    {"model_mean.safetensors", "after_adamw", 3, ROUGH},
+    {"model_mean_token.safetensors", "after_adamw_default", 3, ADAMW},
+    {"model_cifar.safetensors", "after_adamw", 3, ROUGH},
+    {"model_odd.safetensors", "after_adamw", 3, ROUGH},
+    {"model_registers.safetensors", "after_adamw", 3, ROUGH},
+    {"model_sincos.safetensors", "after_adamw", 3, ROUGH},
+    {"model_dense.safetensors", "after_adamw", 3, ROUGH},
+    {RULES, "after_adamw", 3, ROUGH},
+    {RULES, "after_adam", 3, ROUGH " optim.name=adam"},
+    {RULES, "after_sgd", 3, SGD " optim.weight_decay=0.05"},
+    {RULES, "after_nesterov", 3, NESTEROV},
+    {RULES, "after_rmsprop", 3, ROUGH " optim.name=rmsprop"},
+    {RULES, "after_rmsprop_momentum", 3, ROUGH " optim.name=rmsprop optim.momentum=0.9"},
+    {RULES, "after_layer_decay", 3, ROUGH " optim.layer_decay=0.75 optim.no_decay=on"},
+    {RULES, "after_freeze", 3, ROUGH " optim.freeze=stem"},
     /* A schedule that moves rate and momentum. test_schedule has the others. */
-    {"model_rules.safetensors",
-     "schedule_onecycle",
-     6,
-     {SGD, "optim.momentum=0.9", "optim.weight_decay=0", "schedule.name=onecycle"}},
+    {RULES, "schedule_onecycle", 6, ONECYCLE},
 };
 
-#define CONVNET_SGD                                                                                \
-    "optim.name=sgd", "optim.lr=1e-2", "optim.momentum=0.9", "optim.weight_decay=0.05",            \
-        "train.clip_norm=0"
-
 static const struct rule convnet_rules[] = {
-    {"convnet_cifar.safetensors",
-     "after_adamw",
-     3,
-     {"optim.name=adamw", "optim.lr=1e-3", "optim.weight_decay=0.05", ROUGH_EPSILON}},
-    {"convnet_cifar.safetensors", "after_pieces", 2, {CONVNET_SGD, "train.accumulate=3"}},
+    {CONVNET, "after_adamw", 3, CONVNET_ADAMW},
+    {CONVNET, "after_pieces", 2, CONVNET_SGD " train.accumulate=3"},
     /* Frozen norms use their running statistics, below and above trained layers. */
-    {"convnet_cifar.safetensors",
-     "after_freeze",
-     2,
-     {CONVNET_SGD, "optim.freeze=stem,layer1.0,layer2.0.bn2"}},
+    {CONVNET, "after_freeze", 2, CONVNET_SGD " optim.freeze=stem,layer1.0,layer2.0.bn2"},
 };
 
 TEST(test_optimizers)
@@ -310,10 +295,8 @@ TEST(test_bf16_steps)
 
 TEST(test_moving_average)
 {
-    const char *const assignments[] = {ADAMW, ROUGH_EPSILON, "optim.ema=0.9", NULL};
     struct vit_fixture fixture;
-    struct vector_file *file =
-        open_case(&fixture, "model_rules.safetensors", TYPE_FP32, assignments);
+    struct vector_file *file = open_case(&fixture, RULES, TYPE_FP32, ROUGH " optim.ema=0.9");
     train_steps(&fixture, smoothing_of(file), 3);
     int wrong = check_tensors(&fixture, file, "after_adamw", vit_fixture_weight, step_tolerance);
     wrong += check_tensors(&fixture, file, "average", vit_fixture_average,

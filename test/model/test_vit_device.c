@@ -14,9 +14,8 @@ enum { BATCH = 3, STEPS = 2 };
 
 /* Not Adam: it turns gradients that are only rounding errors (the keys' bias has no gradient) into
  * full steps. */
-static const char *const settings[] = {"optim.name=sgd",          "optim.momentum=0.9",
-                                       "optim.weight_decay=0.05", "optim.ema=0.5",
-                                       "train.clip_norm=1",       NULL};
+static const char settings[] = "optim.name=sgd optim.momentum=0.9 optim.weight_decay=0.05 "
+                               "optim.ema=0.5 train.clip_norm=1";
 
 /* A model on a device: "cpu", "cuda", or a value of VITTRAIN_CPU. */
 static void model_open_on(struct vit_fixture *fixture, const char *device,

@@ -4,6 +4,7 @@ units, and the loss computed from them is that of the evaluation.
 
     check_predict_arrays.py VITTRAIN FOLDER
 """
+import functools
 import re
 import sys
 
@@ -18,10 +19,7 @@ program, folder = sys.argv[1:]
 enter(folder)
 SAMPLES, HEIGHT, WIDTH, AHEAD = 40, 8, 12, 6
 MODEL = [*support.ARRAYS, *"train.epochs=2 train.global_batch=8 data.val=0.25 data.val_from=end".split()]
-
-
-def run(*words):
-    return support.run(program, *words)
+run = functools.partial(support.run, program)
 
 
 def write(path, first, units=None):

@@ -4,6 +4,7 @@ weights of latitudes against xarray.
 
     check_series.py VITTRAIN FOLDER
 """
+import functools
 import os
 import re
 import sys
@@ -21,10 +22,7 @@ SAMPLES, HEIGHT, WIDTH = 40, 8, 12
 DIMENSIONS = ("time", "lat", "lon")
 MODEL = [*support.ARRAYS, *"train.epochs=2 train.global_batch=8 data.val=0.25 data.val_from=end data.task=regression "
          "model.head=dense".split()]
-
-
-def run(*words, status=0):
-    return support.run(program, *words, status=status)
+run = functools.partial(support.run, program)
 
 
 def near(one, other, tolerance=2e-5):

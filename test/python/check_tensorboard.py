@@ -10,8 +10,6 @@ readers; the HPARAMS tab must have one row, with the last metrics.
 """
 
 import argparse
-import configparser
-import csv
 import glob
 import json
 import os
@@ -24,6 +22,8 @@ import urllib.request
 import numpy
 from tensorboard.backend.event_processing import event_accumulator
 from tensorboard.plugins.hparams import api_pb2, metadata
+
+from support import options_of, table
 
 # tag: (split, column); the tags of a split are SPLIT/NAME
 SPLIT_TAGS = {"loss": "loss", "acc": "top1", "acc_top5": "top5"}
@@ -44,16 +44,15 @@ TRAIN_TAGS = {
 def expected_series(folder):
     """Return {tag: [(step, value)]} from metrics.csv."""
     series = {}
-    with open(os.path.join(folder, "metrics.csv"), newline="") as file:
-        for row in csv.DictReader(file):
-            if row["split"] == "epoch":
-                continue
-            tags = {f"{row['split']}/{name}": column for name, column in SPLIT_TAGS.items()}
-            if row["split"] == "train":
-                tags.update(TRAIN_TAGS)
-            for tag, column in tags.items():
-                if row[column] != "":
-                    series.setdefault(tag, []).append((int(row["step"]), float(row[column])))
+    for row in table(os.path.join(folder, "metrics.csv")):
+        if row["split"] == "epoch":
+            continue
+        tags = {f"{row['split']}/{name}": column for name, column in SPLIT_TAGS.items()}
+        if row["split"] == "train":
+            tags.update(TRAIN_TAGS)
+        for tag, column in tags.items():
+            if row[column] != "":
+                series.setdefault(tag, []).append((int(row["step"]), float(row[column])))
     return series
 
 
@@ -77,11 +76,8 @@ METRICS = ["val/loss", "val/acc", "val/acc_top5", "test/loss", "test/acc", "test
 
 def shown_options(folder):
     """Return {option: value} of the HPARAMS tab by the deck, all as texts."""
-    deck = configparser.ConfigParser(interpolation=None)
-    deck.read(os.path.join(folder, "deck.ini"))
-    options = {f"{section}.{key}": value for section in SECTIONS for key, value in deck[section].items()}
-    options["run.seed"] = deck["run"]["seed"]
-    return options
+    return {name: value for name, value in options_of(folder).items()
+            if name.split(".")[0] in SECTIONS or name == "run.seed"}
 
 
 def as_text(value):

@@ -4,6 +4,7 @@ files, splits, the coordinates of predictions, and grids that differ.
 
     check_times.py VITTRAIN FOLDER
 """
+import functools
 import os
 import re
 import sys
@@ -18,10 +19,7 @@ program, folder = sys.argv[1:]
 enter(folder)
 MODEL = [*support.ARRAYS, *"train.global_batch=4 train.steps=1 data.task=regression model.head=dense".split()]
 LAT, LON = numpy.linspace(70, -70, 8), numpy.arange(8) * 45.0
-
-
-def run(*words, status=0):
-    return support.run(program, *words, status=status)
+run = functools.partial(support.run, program)
 
 
 def field(times, name="u", **attributes):

@@ -4,8 +4,6 @@ result.json.
 
     check_trackers.py RUN_FOLDER FOLDER      (FOLDER: made, and used as the working directory)
 """
-import configparser
-import csv
 import json
 import os
 import pathlib
@@ -16,6 +14,8 @@ import textwrap
 import mlflow
 import wandb
 from wandb.proto import wandb_internal_pb2
+
+from support import ROOT, options_of, table
 
 
 def scripts(page):
@@ -33,15 +33,12 @@ def scripts(page):
 def expected_of(folder):
     """Return {metric: [(step, value)]} and the options."""
     metrics = {}
-    with open(f"{folder}/metrics.csv", newline="") as file:
-        for row in csv.DictReader(file):
-            for key in row.keys() - {"step", "split", "output"}:
-                name = f"{row['split']}/{key}" + (f"/{row['output']}" if row["output"] else "")
-                if row[key]:
-                    metrics.setdefault(name, []).append((int(row["step"]), float(row[key])))
-    deck = configparser.ConfigParser(interpolation=None)
-    deck.read(f"{folder}/deck.ini")
-    return metrics, {f"{section}.{key}": value for section in deck.sections() for key, value in deck[section].items()}
+    for row in table(f"{folder}/metrics.csv"):
+        for key in row.keys() - {"step", "split", "output"}:
+            name = f"{row['split']}/{key}" + (f"/{row['output']}" if row["output"] else "")
+            if row[key]:
+                metrics.setdefault(name, []).append((int(row["step"]), float(row[key])))
+    return metrics, options_of(folder)
 
 
 def check_mlflow(metrics, options, tags):
@@ -91,7 +88,7 @@ def main():
     (work / "runs").mkdir(parents=True)
     os.chdir(work)
     (work / "runs/tracked").symlink_to(folder)
-    for script in scripts(pathlib.Path(__file__).resolve().parents[2] / "docs/trackers.md"):
+    for script in scripts(ROOT / "docs/trackers.md"):
         exec(compile(script, "docs/trackers.md", "exec"), {})
     wandb.teardown()  # finish() may return before the file is complete
     metrics, options = expected_of(folder)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the checks share: runs of the program and what it writes."""
+import configparser
 import csv
 import os
 import pathlib
@@ -26,6 +27,13 @@ def run(*words, status=0):
 def table(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
+
+
+def options_of(folder):
+    """{option: value} of a run, all as texts."""
+    deck = configparser.ConfigParser(interpolation=None)
+    deck.read(os.path.join(folder, "deck.ini"))
+    return {f"{section}.{key}": value for section in deck.sections() for key, value in deck[section].items()}
 
 
 def losses_of(folder, split="train"):

@@ -6,6 +6,7 @@
 #include "core/random.h"
 #include "device_test.h"
 #include "model/model.h"
+#include "settings.h"
 #include "test.h"
 #include "train/optimizer.h"
 
@@ -72,14 +73,12 @@ void vit_fixture_set_training(struct vit_fixture *fixture, bool training)
 
 /* Open the device, a stream, and a mesh of the world or, if it is NULL, of this rank. */
 static void open_device(struct vit_fixture *fixture, struct comm *world, int64_t batch,
-                        const char *const *assignments)
+                        const char *words)
 {
     struct error error = {0};
     *fixture =
         (struct vit_fixture){.batch = batch, .training = true, .borrows_world = world != NULL};
-    options_default(&fixture->options);
-    for (int i = 0; assignments != NULL && assignments[i] != NULL; i++)
-        ENSURE(options_set(assignments[i], &fixture->options, &error), "%s", error.text);
+    settings_set(&fixture->options, words);
     fixture->running_weight = flat_running_weight(1, 1, 0);
     const struct device_backend *backend = device_test_backend(&error);
     fixture->device = backend != NULL ? backend->open(0, 0, &error) : NULL;
@@ -124,19 +123,19 @@ static void open_model(struct vit_fixture *fixture, struct model *model, struct 
 }
 
 void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
-                      enum data_type compute, int64_t batch, const char *const *assignments)
+                      enum data_type compute, int64_t batch, const char *words)
 {
     struct error error = {0};
-    open_device(fixture, NULL, batch, assignments);
+    open_device(fixture, NULL, batch, words);
     open_model(fixture, vit_open(shape, fixture->device, compute, &error), &error);
 }
 
 void vit_fixture_open_convnet(struct vit_fixture *fixture, struct comm *world,
                               const struct convnet_shape *shape, enum data_type compute,
-                              int64_t batch, const char *const *assignments)
+                              int64_t batch, const char *words)
 {
     struct error error = {0};
-    open_device(fixture, world, batch, assignments);
+    open_device(fixture, world, batch, words);
     open_model(fixture, convnet_open("convnet", shape, fixture->device, compute, &error), &error);
 }
 
@@ -192,31 +191,28 @@ struct vit_shape vit_fixture_shape_of(enum vit_fixture_kind kind, int64_t depth)
     return shape;
 }
 
-/* Numbers in an image of this shape. */
-static int64_t pixels_of(const struct vit_shape *shape)
+void vit_fixture_set_random_batch(struct vit_fixture *fixture)
 {
-    const int64_t width = shape->image_width > 0 ? shape->image_width : shape->image;
-    return shape->channels * shape->image * width;
-}
-
-void vit_fixture_open_random(struct vit_fixture *fixture, const struct vit_shape *shape,
-                             enum data_type compute, int64_t batch, const char *const *assignments)
-{
-    const int64_t pixels = batch * pixels_of(shape);
-    float *images = malloc((size_t)pixels * sizeof *images);
-    int32_t *labels = malloc((size_t)batch * sizeof *labels);
-    ENSURE_MEMORY(images != NULL && labels != NULL, "no memory");
-    for (int64_t i = 0; i < pixels; i++) {
+    const struct model *model = fixture->model;
+    const int64_t batch = fixture->batch;
+    const int64_t count = batch * model_pixels(model);
+    OWNED float *images = allocate((size_t)count, sizeof *images);
+    OWNED int32_t *labels = allocate((size_t)batch, sizeof *labels);
+    for (int64_t i = 0; i < count; i++) {
         const struct random_block block =
             random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
         images[i] = 2 * random_uniform(block.word[0]) - 1;
     }
     for (int64_t i = 0; i < batch; i++)
-        labels[i] = (int32_t)(i * 5 % shape->classes);
-    vit_fixture_open(fixture, shape, compute, batch, assignments);
+        labels[i] = (int32_t)(i * 7 % model->classes);
     vit_fixture_set_batch(fixture, images, labels);
-    free(images);
-    free(labels);
+}
+
+void vit_fixture_open_random(struct vit_fixture *fixture, const struct vit_shape *shape,
+                             enum data_type compute, int64_t batch, const char *words)
+{
+    vit_fixture_open(fixture, shape, compute, batch, words);
+    vit_fixture_set_random_batch(fixture);
 }
 
 struct vit_shape vit_fixture_shape(const struct vector_file *file)
@@ -486,30 +482,18 @@ static void update(struct vit_fixture *fixture, double rate, int64_t step)
     optimizer_step(&optimizer, &fixture->flat, fixture->place, NULL);
 }
 
-/* The distance of two tensors relative to the length of the first. */
-static double distance(const float *a, const float *b, int64_t count)
-{
-    double apart = 0, length = 0;
-    for (int64_t i = 0; i < count; i++) {
-        apart += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-        length += (double)a[i] * (double)a[i];
-    }
-    return sqrt(apart / (length + 1e-12));
-}
-
 /* Fail the test if a tensor (vit_fixture_gradient, ...) of the same model differs between two
- * devices by more than tolerance times its length. */
+ * devices by more than tolerance times its norm. */
 static void compare(struct vit_fixture *expected, struct vit_fixture *fixture, const char *what,
                     float *(*get)(struct vit_fixture *, int, int), double tolerance)
 {
     for (int u = 0; u < expected->model->unit_count; u++)
         for (int t = 0; t < expected->model->units[u].tensor_count; t++) {
             const struct unit_tensor *tensor = &expected->model->units[u].tensors[t];
+            char name[TENSOR_NAME + 32];
             OWNED float *a = get(expected, u, t), *b = get(fixture, u, t);
-            double apart = distance(a, b, tensor->count);
-            if (!(apart <= tolerance))
-                fail_msg("%s of %s: %.3g apart, more than %.3g", what, tensor->name, apart,
-                         tolerance);
+            snprintf(name, sizeof name, "%s of %s", what, tensor->name);
+            device_test_near_in_norm(name, TYPE_FP32, a, b, tensor->count, tolerance);
         }
 }
 
