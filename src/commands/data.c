@@ -444,7 +444,8 @@ static void mask_print(const struct entry *mask, const char *root)
     struct array_path source;
     struct array array = {.path = NULL};
     struct error ignored = {0};
-    float *values = allocate((size_t)smaller(pixels, PIXELS_READ), sizeof *values), largest = 0;
+    OWNED float *values = allocate((size_t)smaller(pixels, PIXELS_READ), sizeof *values);
+    float largest = 0;
     int64_t count = 0;
     if (array_path_open(&source, root, &reader, &ignored) && pixels <= PIXELS_READ &&
         array_path_array(&source, name, &array, &ignored) &&
@@ -458,7 +459,6 @@ static void mask_print(const struct entry *mask, const char *root)
     array_close(&array);
     array_path_close(&source);
     hdf5_reader_close(&reader);
-    free(values);
     if (count > CLASSES_IN_SAMPLE)
         printf("  (the first sample of %s has %lld values up to %g: if they number objects, they "
                "are instances and not classes; replace them by the classes of the objects)\n",

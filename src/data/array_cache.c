@@ -14,7 +14,7 @@ struct array_cache {
     pthread_cond_t changed; /* signalled when a chunk is decoded or removed */
     int64_t limit, bytes;
     struct array_cache_counts counts;
-    struct cached_chunk *newest, *oldest;
+    struct cached_chunk ring; /* of all chunks: `older` is the newest one, `newer` the oldest */
     struct cached_chunk *bucket[BUCKETS];
     struct array_reader *readers; /* list of the readers that are not in use */
 };
@@ -23,6 +23,7 @@ struct array_cache *array_cache_new(void)
 {
     struct array_cache *cache = allocate(1, sizeof *cache);
     cache->limit = (int64_t)1 << 28;
+    cache->ring.older = cache->ring.newer = &cache->ring;
     pthread_mutex_init(&cache->mutex, NULL);
     pthread_cond_init(&cache->changed, NULL);
     return cache;
@@ -47,10 +48,11 @@ void array_cache_free(struct array_cache *cache)
         next = cache->readers->next;
         reader_free(cache->readers);
     }
-    for (struct cached_chunk *older; cache->newest != NULL; cache->newest = older) {
-        older = cache->newest->older;
-        free(cache->newest->data);
-        free(cache->newest);
+    for (struct cached_chunk *chunk = cache->ring.older, *older; chunk != &cache->ring;
+         chunk = older) {
+        older = chunk->older;
+        free(chunk->data);
+        free(chunk);
     }
     pthread_cond_destroy(&cache->changed);
     pthread_mutex_destroy(&cache->mutex);
@@ -91,26 +93,15 @@ static struct cached_chunk *chunk_find(struct array_cache *cache, const struct a
 
 static void chunk_link(struct array_cache *cache, struct cached_chunk *chunk)
 {
-    chunk->newer = NULL;
-    chunk->older = cache->newest;
-    *(cache->newest != NULL ? &cache->newest->newer : &cache->oldest) = chunk;
-    cache->newest = chunk;
+    chunk->newer = &cache->ring;
+    chunk->older = cache->ring.older;
+    chunk->older->newer = cache->ring.older = chunk;
 }
 
-static void chunk_unlink(struct array_cache *cache, struct cached_chunk *chunk)
+static void chunk_unlink(struct cached_chunk *chunk)
 {
-    *(chunk->newer != NULL ? &chunk->newer->older : &cache->newest) = chunk->older;
-    *(chunk->older != NULL ? &chunk->older->newer : &cache->oldest) = chunk->newer;
-}
-
-static void chunk_add(struct array_cache *cache, struct cached_chunk *chunk)
-{
-    struct cached_chunk **bucket = bucket_of(cache, chunk->array, chunk->index);
-    chunk->next = *bucket;
-    *bucket = chunk;
-    chunk_link(cache, chunk);
-    cache->bytes += chunk->array->chunk_bytes;
-    cache->counts.peak = larger(cache->counts.peak, cache->bytes);
+    chunk->newer->older = chunk->older;
+    chunk->older->newer = chunk->newer;
 }
 
 static void chunk_remove(struct array_cache *cache, struct cached_chunk *chunk)
@@ -119,7 +110,7 @@ static void chunk_remove(struct array_cache *cache, struct cached_chunk *chunk)
     while (*link != chunk)
         link = &(*link)->next;
     *link = chunk->next;
-    chunk_unlink(cache, chunk);
+    chunk_unlink(chunk);
     cache->bytes -= chunk->array->chunk_bytes;
 }
 
@@ -130,8 +121,8 @@ static void chunk_remove(struct array_cache *cache, struct cached_chunk *chunk)
 static uint8_t *room_make(struct array_cache *cache, int64_t bytes)
 {
     uint8_t *data = NULL;
-    for (struct cached_chunk *chunk = cache->oldest, *newer;
-         chunk != NULL && cache->bytes + bytes > cache->limit; chunk = newer) {
+    for (struct cached_chunk *chunk = cache->ring.newer, *newer;
+         chunk != &cache->ring && cache->bytes + bytes > cache->limit; chunk = newer) {
         newer = chunk->newer;
         if (chunk->users > 0)
             continue;
@@ -159,8 +150,12 @@ static struct cached_chunk *chunk_new(struct array_cache *cache, const struct ar
                   (long long)array->chunk_bytes);
         return NULL;
     }
-    *chunk = (struct cached_chunk){.array = array, .index = index, .data = data};
-    chunk_add(cache, chunk);
+    struct cached_chunk **bucket = bucket_of(cache, array, index);
+    *chunk = (struct cached_chunk){.array = array, .index = index, .data = data, .next = *bucket};
+    *bucket = chunk;
+    chunk_link(cache, chunk);
+    cache->bytes += array->chunk_bytes;
+    cache->counts.peak = larger(cache->counts.peak, cache->bytes);
     return chunk;
 }
 
@@ -174,7 +169,7 @@ struct cached_chunk *array_cache_take(struct array_cache *cache, const struct ar
     if (chunk == NULL) {
         chunk = chunk_new(cache, array, index, error);
     } else {
-        chunk_unlink(cache, chunk);
+        chunk_unlink(chunk);
         chunk_link(cache, chunk);
     }
     if (chunk != NULL)

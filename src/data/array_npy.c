@@ -70,11 +70,9 @@ static bool header_read(const char *header, struct array *array, struct error *e
 
 /* Return the text of the header, which the caller frees, and set `offset` to its end. Return NULL
  * if this is not a .npy file, the text is truncated or too long, or memory is exhausted. */
-static char *header_load(int descriptor, int64_t *offset)
+static char *header_load(int descriptor, const uint8_t *prefix, int64_t *offset)
 {
-    uint8_t prefix[PREFIX] = {0};
-    if (durable_pread(descriptor, prefix, sizeof prefix, 0) < sizeof prefix ||
-        memcmp(prefix, "\x93NUMPY", 6) != 0 || prefix[6] < 1 || prefix[6] > 3)
+    if (memcmp(prefix, "\x93NUMPY", 6) != 0 || prefix[6] < 1 || prefix[6] > 3)
         return NULL;
     size_t length = prefix[8] | (size_t)prefix[9] << 8;
     *offset = 10;
@@ -95,7 +93,7 @@ static char *header_load(int descriptor, int64_t *offset)
 bool array_npy_open(const char *path, const char *name, struct array *array, struct error *error)
 {
     int64_t offset = 0;
-    unsigned char first[4] = {0};
+    uint8_t prefix[PREFIX] = {0};
     struct file_stamp stamp = {0};
     struct open_file *file = open_file_new(path, &stamp);
     const int descriptor = file != NULL ? open_file_take(file) : -1;
@@ -104,11 +102,10 @@ bool array_npy_open(const char *path, const char *name, struct array *array, str
     array->owns_file = true;
     if (descriptor < 0)
         return durable_unreadable(error, ERROR_DATA, path, reason);
-    const bool is_archive = durable_pread(descriptor, first, sizeof first, 0) == sizeof first &&
-                            memcmp(first, "PK\3\4", sizeof first) == 0;
-    char *header = is_archive ? NULL : header_load(descriptor, &offset);
+    const size_t count = durable_pread(descriptor, prefix, sizeof prefix, 0);
+    OWNED char *header = count == PREFIX ? header_load(descriptor, prefix, &offset) : NULL;
     open_file_give(file);
-    if (is_archive)
+    if (memcmp(prefix, "PK\3\4", 4) == 0)
         return error_set(error, ERROR_DATA,
                          "%s is an archive (.npz, .zip): unpack it, or write each array to a "
                          "separate file with numpy.save",
@@ -117,9 +114,7 @@ bool array_npy_open(const char *path, const char *name, struct array *array, str
         return error_set(error, ERROR_DATA,
                          "%s is not a .npy file, or its header is damaged: copy the file again",
                          path);
-    const bool good = header_read(header, array, error);
-    free(header);
-    if (!good)
+    if (!header_read(header, array, error))
         return false;
     array->chunks = allocate(1, sizeof *array->chunks);
     array->chunks[0].offset = offset;

@@ -25,7 +25,7 @@ static bool targets_of(const struct arrays *self, int number, int64_t begin, int
 {
     const struct variable *variable = &self->y[number];
     const int64_t channels = variable->channels;
-    float *values = NULL;
+    OWNED float *values = NULL;
     int64_t file, sample, last = -1;
     bool good = true;
     for (int64_t r = begin; good && r < end; r++, to += outputs) {
@@ -42,7 +42,6 @@ static bool targets_of(const struct arrays *self, int number, int64_t begin, int
         if (good)
             value_transform_apply(variable->transform, to, channels);
     }
-    free(values);
     return good;
 }
 

@@ -135,7 +135,8 @@ bool arrays_row_weights(const struct dataset *dataset, float **weights, struct e
     const int64_t count = dataset->height;
     if (!latitudes_find(dataset, &latitudes, error))
         return false;
-    double sum = 0, *cosines = allocate((size_t)count, sizeof *cosines);
+    OWNED double *cosines = allocate((size_t)count, sizeof *cosines);
+    double sum = 0;
     *weights = allocate((size_t)count, sizeof **weights);
     for (int64_t y = 0; y < count; y++) {
         cosines[y] = latitudes != NULL ? fmax(0, cos(latitudes->values[y] * degree))
@@ -144,7 +145,6 @@ bool arrays_row_weights(const struct dataset *dataset, float **weights, struct e
     }
     for (int64_t y = 0; y < count; y++)
         (*weights)[y] = (float)(cosines[y] * (double)count / sum);
-    free(cosines);
     if (latitudes != NULL)
         log_info("train.row_weight: %lld rows with the latitudes '%s' from %g to %g",
                  (long long)latitudes->count, latitudes->name, latitudes->values[0],

@@ -503,14 +503,13 @@ bool arrays_open_files(struct dataset *dataset, const struct options *options,
                        enum data_split split, struct error *error)
 {
     struct arrays *self = dataset->self;
-    char *names = names_list(self);
+    OWNED char *names = names_list(self);
     struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
     const bool all = options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL;
     self->file = allocate((size_t)self->files.count, sizeof *self->file);
     const bool good = (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
                       split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
     hdf5_reader_close(&reader);
-    free(names);
     const bool refused = options->data.missing == MISSING_ERROR;
     return good && ((dataset->held_out && !refused) || missing_report(self, refused, error)) &&
            series_make(dataset, error);

@@ -23,19 +23,17 @@ static int name_compare(const void *left, const void *right)
 static bool names_check(const char *path, const char *array, const struct listing *names,
                         struct error *error)
 {
-    char **sorted = allocate(names->count, sizeof *sorted);
-    bool good = true;
+    OWNED char **sorted = allocate(names->count, sizeof *sorted);
     for (size_t n = 0; n < names->count; n++)
         sorted[n] = names->names[n];
     qsort(sorted, names->count, sizeof *sorted, name_compare);
-    for (size_t n = 1; good && n < names->count; n++)
+    for (size_t n = 1; n < names->count; n++)
         if (strcmp(sorted[n - 1], sorted[n]) == 0)
-            good = error_set(error, ERROR_DATA,
+            return error_set(error, ERROR_DATA,
                              "%s: two classes of '%s' have the name '%s': make the names in its "
                              "attribute class_names distinct",
                              path, array, sorted[n]);
-    free(sorted);
-    return good;
+    return true;
 }
 
 /* Add the texts of the attribute class_names, unless it has other values or too many. */

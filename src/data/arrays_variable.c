@@ -196,13 +196,13 @@ bool variable_read(const struct variable *variable, struct array *array,
     if (!shifts)
         return array_read(array, box, to, error);
     dense.stride[0] = sample;
-    double *values = allocate((size_t)(box->count[0] * sample), sizeof *values);
-    const bool good = array_read_doubles(array, &dense, values, error);
-    for (int64_t n = 0; good && n < box->count[0]; n++)
+    OWNED double *values = allocate((size_t)(box->count[0] * sample), sizeof *values);
+    if (!array_read_doubles(array, &dense, values, error))
+        return false;
+    for (int64_t n = 0; n < box->count[0]; n++)
         for (int64_t i = 0; i < sample; i++)
             to[n * box->stride[0] + i] = (float)(values[n * sample + i] - origin[i / plane]);
-    free(values);
-    return good;
+    return true;
 }
 
 void variables_list_wide(const struct arrays *self, int first, int end,
