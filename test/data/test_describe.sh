@@ -108,4 +108,4 @@ suggests 'the first file with samples' several '^several/train/b.zarr, Zarr stor
 
 mkdir empty
 run 1 describe data describe empty
-result 'a folder without arrays is refused' "$(ended 3; has describe.log 'empty: is empty; set data.root to a file')" describe.log
+result 'a folder without arrays is refused' "$(ended 3; has describe.log 'data.root=empty: .* it is empty; set data.root to a file')" describe.log
