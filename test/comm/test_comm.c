@@ -32,7 +32,7 @@ TEST(fp16_is_added_in_fp32_and_rounded_to_even)
 {
     enum { ALL = 1 << 16, TURNS = 5 };
     static const uint16_t factor[TURNS] = {1, 3, 259, 0x7bff, 0x8001};
-    uint16_t *value = malloc(ALL * sizeof *value);
+    OWNED uint16_t *value = allocate(ALL, sizeof *value);
     int64_t wrong = 0;
     for (int turn = 0; turn < TURNS; turn++) {
         for (int i = 0; i < ALL; i++)
@@ -48,7 +48,6 @@ TEST(fp16_is_added_in_fp32_and_rounded_to_even)
             wrong += isnan(expected) ? !isnan(is) : is != expected;
         }
     }
-    free(value);
     assert_int_equal(all_wrong(wrong), 0);
 }
 
@@ -60,7 +59,7 @@ TEST(many_in_flight_end_in_any_order)
     double *buffer[FLIGHTS];
     int64_t wrong = 0;
     for (int i = 0; i < FLIGHTS; i++) {
-        buffer[i] = malloc((size_t)counts[i % 4] * sizeof **buffer);
+        buffer[i] = allocate((size_t)counts[i % 4], sizeof **buffer);
         for (int64_t j = 0; j < counts[i % 4]; j++)
             buffer[i][j] = (double)(world->rank + i + j);
         request[i] =
@@ -96,7 +95,7 @@ TEST(bytes_go_between_two_ranks)
     static const size_t sizes[] = {0, 1, 5000, 3 << 20, (7 << 20) + 13};
     int64_t wrong = 0;
     for (int i = 0; i < 5; i++) {
-        uint8_t *data = malloc(sizes[i] + 1);
+        OWNED uint8_t *data = allocate(sizes[i], 1);
         for (size_t j = 0; j < sizes[i]; j++)
             data[j] = (uint8_t)(world->rank == 0 ? j * 7 + j / 1000 : 0);
         if (world->rank == 0 && world->size > 1)
@@ -106,7 +105,6 @@ TEST(bytes_go_between_two_ranks)
             for (size_t j = 0; j < sizes[i]; j++)
                 wrong += data[j] != (uint8_t)(j * 7 + j / 1000);
         }
-        free(data);
     }
     assert_int_equal(all_wrong(wrong), 0);
 }

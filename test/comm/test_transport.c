@@ -113,9 +113,9 @@ static void flight_start(struct flight *flight, struct comm *const group[GROUPS]
     const size_t received = (size_t)(comm_parts_before(flight->parts, comm->size) * call->count) *
                             comm_types[flight->type].size;
     call->buffer = buffer_open(call->type, flight->total, world->rank, number);
-    call->received = calloc(received + 1, 1);
+    call->received = allocate(received + 1, 1);
     flight->reference = call->action == COMM_ALL_TO_ALL
-                            ? calloc(received + 1, 1)
+                            ? allocate(received + 1, 1)
                             : buffer_open(call->type, flight->total, world->rank, number);
     if (call->action == COMM_ALL_TO_ALL)
         flight->request = comm_start_all_to_all(comm, call->sent, call->stride, call->parts,
@@ -143,9 +143,8 @@ static int64_t all_to_all_end(struct flight *flight, MPI_Comm mpi)
     }
     size_t bytes = (size_t)comm_parts_before(flight->parts, comm->size) * (size_t)block;
     int64_t wrong = memcmp(call->received, flight->reference, bytes + 1) != 0; /* one beyond, too */
-    unsigned char *sent = buffer_open(call->type, flight->total, world->rank, flight->number);
+    OWNED unsigned char *sent = buffer_open(call->type, flight->total, world->rank, flight->number);
     wrong += memcmp(call->buffer, sent, (size_t)flight->total * (size_t)width) != 0;
-    free(sent);
     return wrong;
 }
 
@@ -238,14 +237,12 @@ static float *noise_sum(const struct layout *layout, int64_t count)
  * bad network. */
 static int64_t sums_differ(const struct layout *one, const struct layout *other, int64_t count)
 {
-    float *first = noise_sum(one, count);
+    OWNED float *first = noise_sum(one, count);
     network_delay(true);
-    float *again = noise_sum(other, count);
+    OWNED float *again = noise_sum(other, count);
     network_delay(false);
     const int64_t wrong = (memcmp(first, again, (size_t)count * sizeof(float)) != 0) +
                           differs_from_root(first, count);
-    free(first);
-    free(again);
     return wrong;
 }
 
@@ -271,7 +268,7 @@ TEST(small_ones_may_be_many_and_late)
     struct comm *group[GROUPS];
     struct comm_request *request[SMALL];
     int64_t value[SMALL], wrong = 0;
-    float *large = calloc(LARGE, sizeof *large);
+    OWNED float *large = allocate(LARGE, sizeof *large);
     groups_open(&(struct layout){TRANSPORT_SHARED, 0, false}, group);
     const struct comm_backend *backend = group[0]->backend;
     const int step = group[0]->size > 4 ? 4 : 1;
@@ -294,7 +291,6 @@ TEST(small_ones_may_be_many_and_late)
         backend->wait(beside, NULL);
     }
     groups_close(group);
-    free(large);
     assert_int_equal(all_wrong(wrong), 0);
 }
 
@@ -352,16 +348,14 @@ TEST(counts_go_beyond_2_gib)
     MPI_Bcast(&room, 1, MPI_C_BOOL, 0, MPI_COMM_WORLD);
     if (getenv("TEST_LONG") == NULL || !room || world->size != 4)
         return;
-    uint8_t *data = malloc((size_t)count);
+    OWNED uint8_t *data = allocate((size_t)count, 1);
     int64_t wrong = 0;
-    assert_non_null(data);
     for (int i = 0; i < 3; i++) { /* ring, shared, 2 nodes */
         struct comm *group[GROUPS];
         groups_open(&layouts[i], group);
         wrong += large_run(group[0], data, count);
         groups_close(group);
     }
-    free(data);
     assert_int_equal(all_wrong(wrong), 0);
 }
 

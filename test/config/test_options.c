@@ -304,14 +304,13 @@ TEST(batch_and_global_batch_clear_each_other)
         assert_ok(accepts(cases[i].words, &options, &error), &error);
         assert_int_equal(options.train.batch, cases[i].batch);
         assert_int_equal(options.train.global_batch, cases[i].global_batch);
-        char *deck = options_to_run_deck(&options);
+        OWNED char *deck = options_to_run_deck(&options);
         const bool global = cases[i].global_batch > 0;
         assert_true((strstr(deck, "\nbatch = ") == NULL) == global);
         assert_true((strstr(deck, "\nglobal_batch = ") != NULL) == global);
         options_default(&again);
         assert_true(options_read_text(deck, "resolved", &again, &error));
         assert_memory_equal(&again.train, &options.train, sizeof options.train);
-        free(deck);
     }
 }
 
@@ -321,7 +320,8 @@ TEST(old_resolved_deck_may_have_both_batches)
     for (int global = 0; global <= 24; global += 24) {
         struct options options = with("train.batch=16");
         struct error error = {0};
-        char *text = options_to_run_deck(&options), old[16384];
+        OWNED char *text = options_to_run_deck(&options);
+        char old[16384];
         char *line = strstr(text, "\nbatch = 16\n");
         assert_non_null(line);
         snprintf(old, sizeof old, "%.*s\nbatch = 16\nglobal_batch = %d\n%s", (int)(line - text),
@@ -330,7 +330,6 @@ TEST(old_resolved_deck_may_have_both_batches)
         assert_true(options_read_text(old, "old", &options, &error));
         assert_int_equal(options.train.global_batch, global);
         assert_int_equal(options.train.batch, global > 0 ? 64 : 16);
-        free(text);
     }
 }
 
@@ -460,10 +459,9 @@ TEST(decks_may_have_options_that_do_not_apply)
     assert_true(accepts("a.ini optim.name=sgd", &options, &error));
     assert_int_equal(options.optim.betas.count, 0);
     options.optim.betas = (struct option_list){.count = 2, .value = {0.8, 0.9}};
-    char *deck = options_to_run_deck(&options);
+    OWNED char *deck = options_to_run_deck(&options);
     temporary_write("resolved.ini", deck);
     check_accepts("resolved.ini");
-    free(deck);
 }
 
 TEST(decks_of_the_source_are_accepted)
@@ -495,11 +493,10 @@ TEST(resolved_deck_reads_back)
     options.data.shuffle = false;
     for (int i = 0; i < OPTION_TEXT - 1; i++)
         options.run.dir[i] = i % 50 == 0 ? '/' : i % 7 == 3 ? ' ' : 'x';
-    char *text = options_to_run_deck(&options);
+    OWNED char *text = options_to_run_deck(&options);
     options_default(&again);
     assert_ok(options_read_text(text, "resolved", &again, &error), &error);
     assert_memory_equal(&options, &again, sizeof options);
-    free(text);
 }
 
 static char *printed(const struct options *options)
@@ -586,10 +583,9 @@ TEST(effects_of_options)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(option_effect(option_find(cases[i].name)), cases[i].effect);
     const struct options options = with("find.steps=7");
-    char *deck = options_to_run_deck(&options);
+    OWNED char *deck = options_to_run_deck(&options);
     assert_has(deck, "\n[plan]\nmemory = 0\n");
     assert_null(strstr(deck, "\n[find]\n"));
-    free(deck);
 }
 
 /* ---- Damaged decks: the same ones each time */
@@ -602,10 +598,9 @@ TEST(damaged_decks_do_no_harm)
 {
     static struct options options, again;
     options_default(&options);
-    char *whole = options_to_run_deck(&options);
+    OWNED char *whole = options_to_run_deck(&options);
     const size_t size = 2 * strlen(whole);
-    char *text = malloc(size);
-    assert_non_null(text);
+    OWNED char *text = allocate(size, 1);
     int refused = 0;
     for (uint32_t number = 0; number < DAMAGED_DECKS; number++) {
         struct error error = {0};
@@ -618,17 +613,14 @@ TEST(damaged_decks_do_no_harm)
             assert_true(strncmp(error.text, "fuzz.ini:", 9) == 0);
             assert_null(strchr(error.text, '\n'));
         }
-        char *resolved = options_to_run_deck(&options);
+        OWNED char *resolved = options_to_run_deck(&options);
         struct error second = {0};
         options_default(&again);
         if (!options_read_text(resolved, "again.ini", &again, &second))
             fail_msg("deck %u: %s", number, second.text);
         assert_memory_equal(&options, &again, sizeof options);
-        free(resolved);
     }
     assert_in_range(refused, DAMAGED_DECKS / 4, DAMAGED_DECKS - 1);
-    free(text);
-    free(whole);
 }
 
 TEST_MAIN(.setup = enter_folder, .teardown = leave_folder)

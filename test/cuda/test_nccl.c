@@ -39,8 +39,7 @@ static unsigned char *device_memory(size_t bytes)
 /* Return the memory's content after the stream has run; the caller frees it. */
 static void *content_of(const void *memory, size_t bytes)
 {
-    unsigned char *content = malloc(bytes + 1);
-    ENSURE_MEMORY(content != NULL, "no memory");
+    unsigned char *content = allocate(bytes, 1);
     backend->copy(stream, content, memory, bytes);
     backend->stream_synchronize(stream);
     return content;
@@ -90,13 +89,12 @@ TEST(all_reduce_is_mpis)
         for (int operation = 0; operation < COMM_OPERATIONS; operation++)
             for (int i = 0; i < COUNTS; i++) {
                 const struct comm_test_type *tested = &comm_types[type];
-                void *own = buffer_open(tested->type, counts[i], world->rank, (unsigned)i);
-                void *got = reduced(own, counts[i], tested, comm_operations[operation].operation);
+                OWNED void *own = buffer_open(tested->type, counts[i], world->rank, (unsigned)i);
+                OWNED void *got =
+                    reduced(own, counts[i], tested, comm_operations[operation].operation);
                 reference_reduce(type, own, counts[i], comm_operations[operation].mpi,
                                  MPI_COMM_WORLD);
                 wrong += memcmp(own, got, (size_t)counts[i] * tested->size) != 0;
-                free(own);
-                free(got);
             }
     assert_int_equal(all_wrong(wrong), 0);
 }
@@ -105,18 +103,14 @@ TEST(all_reduce_is_mpis)
 TEST(sums_go_by_rank_and_are_the_same_everywhere)
 {
     const struct comm_test_type fp32 = {.type = COMM_FP32, .size = sizeof(float)};
-    float *own = noise_open(world->rank, LARGE), *sum = noise_open(0, LARGE);
+    OWNED float *own = noise_open(world->rank, LARGE), *sum = noise_open(0, LARGE);
     for (int rank = 1; rank < world->size; rank++) {
-        float *other = noise_open(rank, LARGE);
+        OWNED float *other = noise_open(rank, LARGE);
         for (int64_t i = 0; i < LARGE; i++)
             sum[i] += other[i];
-        free(other);
     }
-    float *got = reduced(own, LARGE, &fp32, COMM_SUM);
+    OWNED float *got = reduced(own, LARGE, &fp32, COMM_SUM);
     int wrong = memcmp(got, sum, LARGE * sizeof *sum) != 0 || differs_from_root(got, LARGE);
-    free(own);
-    free(sum);
-    free(got);
     assert_int_equal(all_wrong(wrong), 0);
 }
 
@@ -125,7 +119,7 @@ static int scatter_and_gather_wrong(int type, int64_t count)
 {
     const struct comm_test_type *tested = &comm_types[type];
     const size_t bytes = (size_t)(count * world->size) * tested->size;
-    void *own = buffer_open(tested->type, count * world->size, world->rank, (unsigned)count);
+    OWNED void *own = buffer_open(tested->type, count * world->size, world->rank, (unsigned)count);
     const struct operand operand = operand_open(own, bytes);
     struct comm_request *request = comm_start_reduce_scatter(group, operand.memory, count,
                                                              tested->type, COMM_SUM, operand.ready);
@@ -133,11 +127,9 @@ static int scatter_and_gather_wrong(int type, int64_t count)
     backend->event_record(operand.ready, stream);
     request = comm_start_all_gather(group, operand.memory, count, tested->type, operand.ready);
     group->backend->wait(request, stream);
-    void *got = operand_close(&operand);
+    OWNED void *got = operand_close(&operand);
     reference_reduce(type, own, count * world->size, MPI_SUM, MPI_COMM_WORLD);
     const int wrong = memcmp(own, got, bytes) != 0;
-    free(own);
-    free(got);
     return wrong;
 }
 
@@ -155,16 +147,13 @@ TEST(broadcast_comes_from_its_root)
 {
     int wrong = 0;
     for (int root = 0; root < world->size; root++) {
-        float *own = noise_open(world->rank, LARGE), *expected = noise_open(root, LARGE);
+        OWNED float *own = noise_open(world->rank, LARGE), *expected = noise_open(root, LARGE);
         const struct operand operand = operand_open(own, LARGE * sizeof *own);
         group->backend->wait(
             comm_start_broadcast(group, operand.memory, LARGE, COMM_FP32, root, operand.ready),
             NULL);
-        float *got = operand_close(&operand);
+        OWNED float *got = operand_close(&operand);
         wrong += memcmp(got, expected, LARGE * sizeof *own) != 0;
-        free(own);
-        free(expected);
-        free(got);
     }
     assert_int_equal(all_wrong(wrong), 0);
 }
@@ -187,12 +176,11 @@ static int received_wrong(const unsigned char *got, const int *parts, int64_t st
     const size_t block = (size_t)count * type->size;
     int wrong = 0;
     for (int rank = 0; rank < world->size; rank++) {
-        unsigned char *sent = buffer_open(type->type, parts[rank] * stride, rank, 3);
+        OWNED unsigned char *sent = buffer_open(type->type, parts[rank] * stride, rank, 3);
         for (int part = 0; part < parts[rank]; part++, got += block) {
             int64_t first = part * stride + world->rank * count;
             wrong += memcmp(got, sent + (size_t)first * type->size, block) != 0;
         }
-        free(sent);
     }
     return wrong;
 }
@@ -207,7 +195,7 @@ static int all_to_all_wrong(int pattern, int64_t count, const struct comm_test_t
         parts[rank] = parts_of(pattern, rank);
     const size_t bytes = (size_t)(parts[world->rank] * stride) * type->size;
     const size_t result = (size_t)(comm_parts_before(parts, world->size) * count) * type->size;
-    unsigned char *own = buffer_open(type->type, parts[world->rank] * stride, world->rank, 3);
+    OWNED unsigned char *own = buffer_open(type->type, parts[world->rank] * stride, world->rank, 3);
     unsigned char *sent = device_memory(bytes + 8), *received = device_memory(result + 8);
     struct event *ready = backend->event_open(device);
     backend->copy(stream, sent, own, bytes);
@@ -222,16 +210,13 @@ static int all_to_all_wrong(int pattern, int64_t count, const struct comm_test_t
         struct graph *graph = time == 1 ? backend->graph_end(stream) : NULL;
         if (graph != NULL)
             backend->graph_run(graph, stream);
-        unsigned char *got = content_of(received, result);
+        OWNED unsigned char *got = content_of(received, result);
         wrong += received_wrong(got, parts, stride, count, type);
-        free(got);
         if (graph != NULL)
             backend->graph_close(graph);
     }
-    unsigned char *after = content_of(sent, bytes);
+    OWNED unsigned char *after = content_of(sent, bytes);
     wrong += memcmp(after, own, bytes) != 0;
-    free(after);
-    free(own);
     backend->event_close(ready);
     backend->release(device, sent);
     backend->release(device, received);

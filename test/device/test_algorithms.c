@@ -75,14 +75,13 @@ TEST(sums_are_timed)
         struct device_test test;
         open_preferring(&test, apart ? "0apart" : "0");
         layer_run(&test, false);
-        char *text = test.device->backend->choices_export(test.device);
+        OWNED char *text = test.device->backend->choices_export(test.device);
         const char *choice = strstr(text, " sums align");
         assert_non_null(choice);
         choice = strstr(choice, " = ");
         assert_non_null(choice);
         if (device_test_is_emulated(&test))
             assert_int_equal(strncmp(choice, " = ffffffffffffffff ", 20) == 0, apart);
-        free(text);
         device_test_close(&test);
     }
 }
@@ -158,14 +157,13 @@ static void check_gelu_plan(const struct gelu_layer *reference, int plan, bool t
     }
     for (int i = 0; i < 80; i++)
         assert_float_equal(layer.sums[i], expected->sums[i], 0.5);
-    char *text = test.device->backend->choices_export(test.device);
+    OWNED char *text = test.device->backend->choices_export(test.device);
     for (int gradient = 0; gradient < 2; gradient++) {
         snprintf(key, sizeof key, "\ngelu%s%s bf16 128x80x%d library 1 = 000000000000000%d ",
                  tanh ? "-tanh" : "", gradient ? " gradient" : "", IN, refused != NULL ? 0 : plan);
         if (device_test_is_emulated(&test))
             assert_has(text, key);
     }
-    free(text);
     unsetenv("VITTRAIN_EMULATION_GELU");
     unsetenv("VITTRAIN_EMULATION_REFUSE");
     device_test_close(&test);

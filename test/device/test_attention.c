@@ -222,7 +222,8 @@ TEST_KERNELS(results_and_gradients_are_right)
 static bool variants_set(struct device_test *test, int variant)
 {
     const struct device_backend *backend = test->device->backend;
-    char *text = backend->choices_export(test->device), *end;
+    OWNED char *text = backend->choices_export(test->device);
+    char *end;
     for (char *line = text; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         char sum[9];
         if (strncmp(line, "attention ", strlen("attention ")) != 0)
@@ -232,7 +233,6 @@ static bool variants_set(struct device_test *test, int variant)
         memcpy(end - 8, sum, 8);
     }
     const bool changed = backend->choices_adopt(test->device, text);
-    free(text);
     return changed;
 }
 

@@ -121,14 +121,13 @@ enum damage { DIGIT_CHANGED, END_CUT, ZEROS_WRITTEN };
 /* Damage the file of the tests. */
 static void file_damage(enum damage damage)
 {
-    char *text = temporary_text(file_name);
+    OWNED char *text = temporary_text(file_name);
     const size_t length = strlen(text);
     if (damage == DIGIT_CHANGED)
         strstr(text, "damaged = 0")[strlen("damaged = ")] = '1';
     if (damage == ZEROS_WRITTEN)
         memset(text, 0, length / 2);
     temporary_file(file_name, text, damage == END_CUT ? length - 20 : length);
-    free(text);
 }
 
 TEST(damage_is_measured_again)
@@ -207,13 +206,12 @@ TEST(a_line_added_during_a_measurement_is_read)
 {
     struct choice chosen;
     assert_int_equal(measured_for(temporary_path("elsewhere"), "added", fastest), CANDIDATES);
-    char *line = temporary_text("elsewhere/products-GPU-X--1-2");
+    OWNED char *line = temporary_text("elsewhere/products-GPU-X--1-2");
     struct choices *choices = open_at(temporary_path("unlocked"));
     assert_true(choices_make(choices, "own", candidates, CANDIDATES, adding_time, always_usable,
                              line, &chosen));
     assert_int_equal(make(choices, "added", fresh(), fastest), 0);
     choices_close(choices);
-    free(line);
 }
 
 /* Two ranks that need a key at the same time use the same choice: the second waits for the first.
@@ -263,7 +261,7 @@ TEST(adopted_choices_replace_own)
     make(taker, "both", first_fastest, 1);
     make(taker, "own", first_fastest, 1);
     assert_true(choices_are_new(giver));
-    char *text = choices_export(giver);
+    OWNED char *text = choices_export(giver);
     assert_false(choices_adopt(giver, text)); /* its own text changes nothing */
     assert_false(choices_are_new(giver));
     assert_true(choices_adopt(taker, text));
@@ -272,7 +270,6 @@ TEST(adopted_choices_replace_own)
     assert_true(knows(taker, "both", fastest));
     assert_true(knows(taker, "one", fastest));
     assert_true(knows(taker, "own", 1));
-    free(text);
     choices_close(giver);
     choices_close(taker);
 }
@@ -282,18 +279,16 @@ TEST(adopted_choices_precede_the_file)
 {
     struct choices *giver = open_at("");
     make(giver, "adopted", first_fastest, 1);
-    char *text = choices_export(giver);
+    OWNED char *text = choices_export(giver);
     assert_int_equal(measured_for(cache(), "adopted", fastest), CANDIDATES);
     struct choices *taker = open_at(cache());
     assert_false(choices_adopt(taker, text));
     make(taker, "another", fresh(), fastest); /* reads the file */
     make(taker, "adopted", fresh(), 1);
-    char *again = choices_export(taker);
+    OWNED char *again = choices_export(taker);
     assert_has(again, "\nadopted = 0000000000000001 ");
     assert_null(strstr(again, "whole")); /* in the file, but not in use */
     assert_int_equal(measured_for(cache(), "adopted", fastest), 0);
-    free(text);
-    free(again);
     choices_close(giver);
     choices_close(taker);
 }
@@ -304,12 +299,12 @@ TEST(what_cannot_be_adopted_is_measured)
     struct choices *taker = open_at("");
     struct trial refuses = fresh();
     refuses.refuses = true;
-    char *none = choices_export(giver);
+    OWNED char *none = choices_export(giver);
     assert_string_equal(none, "GPU X, 1.2\n");
     assert_false(choices_adopt(taker, none));
     make(giver, "a", first_fastest, 1);
     choices_put(giver, "b", &candidates[0]);
-    char *text = choices_export(giver);
+    OWNED char *text = choices_export(giver);
     assert_false(choices_adopt(other, text)); /* another version of the library */
     assert_false(knows(other, "a", 1));
     assert_false(choices_adopt(taker, text));
@@ -322,8 +317,6 @@ TEST(what_cannot_be_adopted_is_measured)
     choices_adopt(careful, text);
     assert_true(knows(careful, "a", 1));
     assert_false(knows(careful, "b", 1));
-    free(none);
-    free(text);
     choices_close(giver);
     choices_close(other);
     choices_close(taker);

@@ -4,6 +4,7 @@
 /* Flat buffers on 1 to 4 ranks, on CPUs and (emulated) GPUs, for all shard sizes: equal initial
  * values, sums and norms; gathered units are whole. All ranks run the same tests and sum
  * their numbers of failures before an assertion, so that no rank waits for one that has failed. */
+#include "core/allocate.h"
 #include "mesh/flat.h"
 
 #include "comm_fixture.h"
@@ -91,8 +92,7 @@ static void model_open(struct flat_fixture *fixture, int shard, enum flat_policy
 /* The initial values of a whole unit; gaps and padding are zero. */
 static float *start_of(const struct flat_buffer *buffer)
 {
-    float *values = calloc((size_t)buffer->padded, sizeof *values);
-    assert_non_null(values);
+    float *values = allocate((size_t)buffer->padded, sizeof *values);
     for (int t = 0; t < buffer->unit->tensor_count; t++) {
         const struct unit_tensor *tensor = &buffer->unit->tensors[t];
         initial_draw(tensor, SEED, 0, tensor->count, values + tensor->offset);
@@ -108,7 +108,7 @@ TEST(start_is_the_same_on_every_mesh)
         for (int u = 0; u < UNITS; u++) {
             const struct flat_buffer *buffer = &fixture.flat.buffers[u];
             size_t part = (size_t)buffer->shard_count * sizeof(float);
-            float *start = start_of(buffer);
+            OWNED float *start = start_of(buffer);
             wrong += memcmp(buffer->master, start + buffer->shard_begin, part) != 0;
             wrong += memcmp(buffer->average, buffer->master, part) != 0;
             memset(start, 0, (size_t)buffer->padded * sizeof *start);
@@ -116,7 +116,6 @@ TEST(start_is_the_same_on_every_mesh)
             wrong += memcmp(buffer->moment2, start, part) != 0;
             wrong +=
                 memcmp(buffer->whole_gradient, start, (size_t)buffer->padded * sizeof(float)) != 0;
-            free(start);
         }
     }
     assert_int_equal(all_wrong(wrong), 0);
@@ -135,7 +134,7 @@ static float *pinned_floats(int64_t count)
 static int gathered_wrong(struct flat_fixture *fixture, int unit, float more)
 {
     const struct flat_buffer *buffer = &fixture->flat.buffers[unit];
-    float *start = start_of(buffer);
+    OWNED float *start = start_of(buffer);
     float *wide = pinned_floats(2 * buffer->padded), *expected = wide + buffer->padded;
     for (int64_t i = 0; i < buffer->padded; i++)
         wide[i] = start[i] + more;
@@ -149,7 +148,6 @@ static int gathered_wrong(struct flat_fixture *fixture, int unit, float more)
              (const char *)buffer->weights +
                  (size_t)buffer->unit->tensors[1].offset * type_size(fixture->flat.type);
     flat_free(&fixture->flat, unit);
-    free(start);
     device->backend->release_pinned(device, wide);
     return wrong;
 }

@@ -20,11 +20,9 @@ static void run_step(struct vit_fixture *fixture)
 static void expect_same_gradients(struct vit_fixture *kept, struct vit_fixture *recomputed)
 {
     int64_t count;
-    float *expected = vit_fixture_gradients(kept, &count);
-    float *found = vit_fixture_gradients(recomputed, &count);
+    OWNED float *expected = vit_fixture_gradients(kept, &count);
+    OWNED float *found = vit_fixture_gradients(recomputed, &count);
     assert_memory_equal(expected, found, (size_t)count * sizeof *found);
-    free(found);
-    free(expected);
 }
 
 static void *unit_output(struct vit_fixture *fixture, int unit, size_t *bytes)
@@ -34,8 +32,7 @@ static void *unit_output(struct vit_fixture *fixture, int unit, size_t *bytes)
     *bytes = (size_t)count * type_size(fixture->model->compute);
     if (output == NULL)
         return NULL;
-    void *copy = malloc(*bytes);
-    assert_non_null(copy);
+    void *copy = allocate(*bytes, 1);
     fixture->device->backend->copy(fixture->stream, copy, output, *bytes);
     fixture->device->backend->stream_synchronize(fixture->stream);
     return copy;
@@ -46,14 +43,12 @@ static void expect_same_outputs(struct vit_fixture *kept, struct vit_fixture *re
 {
     for (int u = 0; u < kept->model->unit_count; u++) {
         size_t expected_bytes, found_bytes;
-        void *expected = unit_output(kept, u, &expected_bytes);
-        void *found = unit_output(recomputed, u, &found_bytes);
+        OWNED void *expected = unit_output(kept, u, &expected_bytes);
+        OWNED void *found = unit_output(recomputed, u, &found_bytes);
         assert_int_equal(expected_bytes, found_bytes);
         assert_int_equal(expected == NULL, found == NULL);
         if (expected != NULL && memcmp(expected, found, found_bytes) != 0)
             fail_msg("the output of %s has other bits", kept->model->units[u].name);
-        free(found);
-        free(expected);
     }
 }
 

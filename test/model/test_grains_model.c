@@ -26,9 +26,8 @@ static void run_pass(struct vit_fixture *fixture, struct result *result, int pas
     vit_fixture_poison(fixture);
     vit_fixture_zero(fixture);
     vit_fixture_run(fixture, first, count, 0.1, false);
-    float *logits = vit_fixture_logits(fixture, count);
+    OWNED float *logits = vit_fixture_logits(fixture, count);
     memcpy(result->logits + first * classes, logits, (size_t)(count * classes) * sizeof *logits);
-    free(logits);
     vit_fixture_run(fixture, first, count, 0.1, true);
     result->gradient[pass] = vit_fixture_gradients(fixture, &result->count);
 }
@@ -54,8 +53,7 @@ static struct result run(const struct vit_shape *shape, enum data_type type, int
     vit_fixture_open_random(&fixture, shape, type, SAMPLES, "");
     vit_fixture_set_grain(0);
     result.logit_count = SAMPLES * model_output_count(fixture.model);
-    result.logits = calloc((size_t)result.logit_count, sizeof *result.logits);
-    assert_non_null(result.logits);
+    result.logits = allocate((size_t)result.logit_count, sizeof *result.logits);
     for (int pass = 0; begin < GRAINS; begin = ends[pass++]) {
         struct subtree parts[TREE_PARTS];
         const int64_t first = begin * GRAIN, end = ends[pass] * GRAIN;

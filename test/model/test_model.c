@@ -47,9 +47,8 @@ static int check_tensors(struct vit_fixture *fixture, const struct vector_file *
             snprintf(name, sizeof name, "%s/%s", prefix, tensor->name);
             const float *expected = vector_file_floats(file, name, &count);
             assert_int_equal(count, tensor->count);
-            float *found = read(fixture, u, t);
+            OWNED float *found = read(fixture, u, t);
             wrong += check_values(name, found, expected, count, tolerance);
-            free(found);
         }
     return wrong;
 }
@@ -94,9 +93,8 @@ static int check_forward(struct vit_fixture *fixture, const struct vector_file *
     const float *expected_loss = vector_file_floats(file, other ? "loss_training" : "loss", NULL);
     vit_fixture_zero(fixture);
     vit_fixture_run(fixture, 0, fixture->batch, smoothing_of(file), false);
-    float *logits = vit_fixture_logits(fixture, fixture->batch);
+    OWNED float *logits = vit_fixture_logits(fixture, fixture->batch);
     int wrong = check_values("logits", logits, expected, count, tolerance);
-    free(logits);
     float loss = (float)(vit_fixture_loss(fixture) / (double)fixture->batch);
     return wrong + check_values("loss", &loss, expected_loss, 1, tolerance);
 }
@@ -153,11 +151,10 @@ TEST(test_fixed_positions)
     vit_fixture_open(&fixture, &shape, TYPE_FP32, 1, "");
     const struct unit_tensor *tensor = &fixture.model->units[0].tensors[0];
     assert_string_equal(tensor->name, "pos_embed");
-    float *found = vit_fixture_weight(&fixture, 0, 0);
+    OWNED float *found = vit_fixture_weight(&fixture, 0, 0);
     int wrong =
         check_values(tensor->name, found, vector_file_floats(file, "weight/pos_embed", NULL),
                      tensor->count, (struct tolerance){0, 1e-6});
-    free(found);
     close_case(&fixture, file);
     assert_int_equal(wrong, 0);
 }

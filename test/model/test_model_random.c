@@ -28,13 +28,11 @@ static void scatter_weights(struct vit_fixture *fixture)
     for (int u = 0; u < fixture->model->unit_count; u++)
         for (int t = 0; t < fixture->model->units[u].tensor_count; t++) {
             const struct unit_tensor *tensor = &fixture->model->units[u].tensors[t];
-            float *values = malloc((size_t)tensor->count * sizeof *values);
+            OWNED float *values = allocate((size_t)tensor->count, sizeof *values);
             float shift = tensor->initial == INITIAL_ONE ? 1 : 0;
             int64_t fan_in = tensor->dimensions >= 2 ? tensor->count / tensor->shape[0] : 16;
-            assert_non_null(values);
             fill_normal(values, tensor->count, tensor->index + 1, 1 / sqrtf((float)fan_in), shift);
             vit_fixture_set_weight(fixture, u, t, values);
-            free(values);
         }
 }
 
@@ -66,9 +64,9 @@ static void check_slope(struct vit_fixture *fixture, int unit, int number)
 {
     const double distance = 4e-3;
     const struct unit_tensor *tensor = &fixture->model->units[unit].tensors[number];
-    float *weight = vit_fixture_weight(fixture, unit, number);
-    float *moved = vit_fixture_weight(fixture, unit, number);
-    float *gradient = vit_fixture_gradient(fixture, unit, number);
+    OWNED float *weight = vit_fixture_weight(fixture, unit, number);
+    OWNED float *moved = vit_fixture_weight(fixture, unit, number);
+    OWNED float *gradient = vit_fixture_gradient(fixture, unit, number);
     double norm = norm_of(gradient, tensor->count), loss[2];
     assert_true(norm > 1e-3);
     for (int side = 0; side < 2; side++) {
@@ -82,9 +80,6 @@ static void check_slope(struct vit_fixture *fixture, int unit, int number)
     if (!(fabs(slope - norm) <= 1e-2 * norm))
         fail_msg("%s: the loss rises by %g, the gradient says %g", tensor->name, slope, norm);
     vit_fixture_set_weight(fixture, unit, number, weight);
-    free(gradient);
-    free(moved);
-    free(weight);
 }
 
 TEST(test_slopes)
@@ -131,15 +126,13 @@ static void check_parts(struct vit_shape shape)
     vit_fixture_run(&parts, 2, 3, 0.1, true);
     assert_float_equal((float)vit_fixture_loss(&parts), (float)vit_fixture_loss(&whole), 1e-5f);
     int64_t count;
-    float *expected = vit_fixture_gradients(&whole, &count);
-    float *found = vit_fixture_gradients(&parts, &count);
+    OWNED float *expected = vit_fixture_gradients(&whole, &count);
+    OWNED float *found = vit_fixture_gradients(&parts, &count);
     const double allowed = 2e-6 * norm_of(expected, count);
     for (int64_t i = 0; i < count; i++)
         if (!(fabs((double)found[i] - (double)expected[i]) <= allowed))
             fail_msg("gradient %lld is %g in parts, %g at once", (long long)i, (double)found[i],
                      (double)expected[i]);
-    free(found);
-    free(expected);
     vit_fixture_close(&parts);
     vit_fixture_close(&whole);
 }
@@ -158,10 +151,9 @@ static void check_empty_batch(struct vit_shape shape, enum data_type compute)
     vit_fixture_run(&fixture, 0, 0, 0, true);
     assert_true(vit_fixture_loss(&fixture) == 0);
     int64_t count;
-    float *gradients = vit_fixture_gradients(&fixture, &count);
+    OWNED float *gradients = vit_fixture_gradients(&fixture, &count);
     for (int64_t i = 0; i < count; i++)
         assert_true(gradients[i] == 0);
-    free(gradients);
     vit_fixture_close(&fixture);
 }
 

@@ -57,8 +57,7 @@ static void element_set(enum comm_type type, void *buffer, int64_t i, int value)
 
 void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt)
 {
-    void *buffer = malloc((size_t)count * 8 + 8);
-    ENSURE_MEMORY(buffer != NULL, "no memory for %lld elements", (long long)count);
+    void *buffer = allocate((size_t)count, sizeof(double));
     for (int64_t i = 0; i < count; i++)
         element_set(type, buffer, i, small_value(rank, i, salt));
     return buffer;
@@ -66,8 +65,7 @@ void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt)
 
 float *noise_open(int rank, int64_t count)
 {
-    float *noise = malloc((size_t)count * sizeof *noise + 4);
-    ENSURE_MEMORY(noise != NULL, "no memory for %lld elements", (long long)count);
+    float *noise = allocate((size_t)count, sizeof *noise);
     for (int64_t i = 0; i < count; i++) {
         struct random_block block =
             random_block_at(3, RANDOM_SYNTHETIC, 0, 0, (uint32_t)rank, (uint32_t)i);
@@ -79,13 +77,10 @@ float *noise_open(int rank, int64_t count)
 bool differs_from_root(const float *values, int64_t count)
 {
     const size_t bytes = (size_t)count * sizeof *values;
-    float *root = malloc(bytes + 4);
-    ENSURE_MEMORY(root != NULL, "no memory for %lld elements", (long long)count);
+    OWNED float *root = allocate((size_t)count, sizeof *root);
     memcpy(root, values, bytes);
     MPI_Bcast(root, (int)count, MPI_FLOAT, 0, MPI_COMM_WORLD);
-    bool differs = memcmp(values, root, bytes) != 0;
-    free(root);
-    return differs;
+    return memcmp(values, root, bytes) != 0;
 }
 
 void reference_reduce(int type, void *buffer, int64_t count, MPI_Op operation, MPI_Comm comm)
@@ -95,12 +90,11 @@ void reference_reduce(int type, void *buffer, int64_t count, MPI_Op operation, M
         MPI_Allreduce(MPI_IN_PLACE, buffer, (int)count, comm_types[type].mpi, operation, comm);
         return;
     }
-    float *wide = malloc((size_t)count * sizeof *wide + 1);
+    OWNED float *wide = allocate((size_t)count, sizeof *wide);
     for (int64_t i = 0; i < count; i++)
         wide[i] =
             bf16 ? from_bf16(((uint16_t *)buffer)[i]) : (float)from_fp16(((uint16_t *)buffer)[i]);
     MPI_Allreduce(MPI_IN_PLACE, wide, (int)count, MPI_FLOAT, operation, comm);
     for (int64_t i = 0; i < count; i++)
         ((uint16_t *)buffer)[i] = bf16 ? to_bf16(wide[i]) : to_fp16((double)wide[i]);
-    free(wide);
 }

@@ -112,9 +112,8 @@ void device_test_adopt(struct device_test *test, const struct device_test *from)
     const struct device_backend *backend = test->device->backend;
     if (backend->choices_export == NULL)
         return;
-    char *choices = backend->choices_export(from->device);
+    OWNED char *choices = backend->choices_export(from->device);
     backend->choices_adopt(test->device, choices);
-    free(choices);
 }
 
 void device_test_equal(const struct device_test *a, const struct device_test *b)
@@ -166,8 +165,8 @@ void *device_test_scratch(struct device_test *test, size_t bytes)
 
 double *device_test_expected(struct device_test *test, int64_t count)
 {
-    double *values = calloc((size_t)count + 1, sizeof *values);
-    assert_true(values != NULL && test->expected_count < DEVICE_TEST_TENSORS);
+    double *values = allocate((size_t)count, sizeof *values);
+    assert_true(test->expected_count < DEVICE_TEST_TENSORS);
     test->expected[test->expected_count++] = values;
     return values;
 }
@@ -213,8 +212,7 @@ static void *given_set(struct device_test *test)
 {
     struct device_tensor *tensor = &test->tensors[test->tensor_count - 1];
     const size_t bytes = (size_t)tensor->count * type_size(tensor->type);
-    tensor->given = malloc(bytes + 1);
-    assert_non_null(tensor->given);
+    tensor->given = allocate(bytes, 1);
     memcpy(tensor->given, tensor->memory, bytes);
     return tensor->memory;
 }

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "core/allocate.h"
 #include "core/error.h"
 
 enum { TEST_MOST = 64 };
