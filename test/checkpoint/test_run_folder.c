@@ -110,29 +110,21 @@ TEST(new_runs_get_names_of_their_own)
         run_folder_close(&folders[i]);
 }
 
-TEST(deck_and_log_are_there)
-{
-    set("run.dir=a");
-    set("train.epochs=17");
-    struct run_folder folder = open_folder();
-    assert_int_equal(access("a/train.log", F_OK), 0);
-    assert_int_equal(access("a/deck.ini", F_OK), -1); /* the run may fail to start */
-    comm_barrier(world);
-    assert_true(!is_first() || run_folder_save_deck(&folder, &options, &error));
-    comm_barrier(world);
-    assert_true(options_read_file("a/deck.ini", &options, &error));
-    assert_int_equal(options.train.epochs, 17);
-    run_folder_close(&folder);
-}
-
 TEST(given_folder_is_made_with_those_above)
 {
     set("run.dir=a/b/c");
+    set("train.epochs=17");
     struct run_folder folder = open_folder();
     assert_string_equal(folder.path, "a/b/c");
     assert_string_equal(folder.checkpoints, "a/b/c/checkpoints");
     assert_false(folder.resuming);
     assert_int_equal(access("a/b/c/train.log", F_OK), 0);
+    assert_int_equal(access("a/b/c/deck.ini", F_OK), -1); /* the run may fail to start */
+    comm_barrier(world);
+    assert_true(!is_first() || run_folder_save_deck(&folder, &options, &error));
+    comm_barrier(world);
+    assert_true(options_read_file("a/b/c/deck.ini", &options, &error));
+    assert_int_equal(options.train.epochs, 17);
     run_folder_close(&folder);
     assert_false(resumes()); /* without checkpoints there is no run to resume */
     comm_barrier(world);
