@@ -254,7 +254,7 @@ static void tensors_write(hid_t group, const struct unit *unit)
         MEMBER(kind, H5T_NATIVE_INT64, 1),
     };
 #undef MEMBER
-    struct tensor_row *rows = allocate((size_t)unit->tensor_count, sizeof *rows);
+    OWNED struct tensor_row *rows = allocate((size_t)unit->tensor_count, sizeof *rows);
     for (int t = 0; t < unit->tensor_count; t++) {
         const struct unit_tensor *tensor = &unit->tensors[t];
         snprintf(rows[t].name, sizeof rows[t].name, "%s", tensor->name);
@@ -268,7 +268,6 @@ static void tensors_write(hid_t group, const struct unit *unit)
     hid_t type = hdf5_row_type(sizeof *rows, members, sizeof members / sizeof *members);
     hdf5_table_write(group, "tensors", type, unit->tensor_count, rows);
     H5Tclose(type);
-    free(rows);
 }
 
 static void unit_write(hid_t units, const struct checkpoint_contents *contents, int64_t u)
@@ -413,7 +412,7 @@ static bool tensors_read(struct hdf5_reader *file, struct unit *unit, struct err
 {
     char path[HDF5_NAME];
     struct hdf5_object table;
-    struct tensor_row *row =
+    OWNED struct tensor_row *row =
         hdf5_dataset_read(file, path_of(unit, "tensors", path), tensor_row_type, &table, error);
     if (row == NULL)
         return false;
@@ -426,7 +425,6 @@ static bool tensors_read(struct hdf5_reader *file, struct unit *unit, struct err
         end = good ? row[t].offset + row[t].count : end;
     }
     unit->tensor_count = rows;
-    free(row);
     return good || hdf5_refuse(file, error,
                                "the table of tensors of unit %s is invalid: the file is damaged",
                                unit->name);
@@ -439,7 +437,7 @@ static bool pieces_read(struct hdf5_reader *file, const struct unit *unit,
 {
     char path[HDF5_NAME];
     struct hdf5_object table;
-    struct checkpoint_piece *rows =
+    OWNED struct checkpoint_piece *rows =
         hdf5_dataset_read(file, path_of(unit, "pieces", path), piece_type, &table, error);
     if (rows == NULL)
         return false;
@@ -458,7 +456,6 @@ static bool pieces_read(struct hdf5_reader *file, const struct unit *unit,
                rows[p].count <= layout->count - next;
         next += good ? rows[p].count : 0;
     }
-    free(rows);
     return (good && next == layout->count) ||
            hdf5_refuse(file, error,
                        "the table of pieces of unit %s is invalid: the file is damaged",
@@ -555,7 +552,7 @@ int64_t vector_overlap(int64_t begin, int64_t count, int64_t other, int64_t othe
 int *vector_ranks(const struct mesh *mesh)
 {
     struct comm *world = mesh->world;
-    int64_t *position = allocate((size_t)world->size, sizeof *position);
+    OWNED int64_t *position = allocate((size_t)world->size, sizeof *position);
     int *ranks = allocate((size_t)world->size, sizeof *ranks);
     position[world->rank] = mesh->shard->rank * (int64_t)mesh->replica->size + mesh->replica->rank;
     comm_all_gather(world, position, 1, COMM_INT64);
@@ -564,7 +561,6 @@ int *vector_ranks(const struct mesh *mesh)
                "the mesh does not fill the world");
         ranks[position[rank]] = rank;
     }
-    free(position);
     return ranks;
 }
 

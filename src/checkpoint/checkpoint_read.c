@@ -176,7 +176,7 @@ bool checkpoint_vectors_read(const char *path, bool by_all, struct comm *world,
 {
     const bool reads = by_all || world->rank == 0;
     const int descriptor = reads ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    float *staging = allocate(VECTOR_BLOCK, sizeof *staging);
+    OWNED float *staging = allocate(VECTOR_BLOCK, sizeof *staging);
     if (reads && descriptor < 0)
         durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
     for (struct checkpoint_block block = {.u = 0}; checkpoint_next(contents, &block);) {
@@ -197,7 +197,6 @@ bool checkpoint_vectors_read(const char *path, bool by_all, struct comm *world,
                 padding_clear(flat, u, kind);
     if (flat != NULL)
         flat->device->backend->stream_synchronize(flat->stream);
-    free(staging);
     if (descriptor >= 0)
         close(descriptor);
     return comm_agree(world, error);
@@ -230,9 +229,8 @@ static void algorithms_adopt(const struct checkpoint_contents *contents,
     if (backend->choices_adopt == NULL)
         return;
     const char *mine = contents->algorithms != NULL ? contents->algorithms : "";
-    char *text = comm_broadcast_text(flat->mesh->world, mine, 0);
+    OWNED char *text = comm_broadcast_text(flat->mesh->world, mine, 0);
     backend->choices_adopt(flat->device, text);
-    free(text);
 }
 
 bool checkpoint_read(const char *path, const struct checkpoint_target *target,

@@ -71,12 +71,11 @@ void checkpoint_part_plan(struct checkpoint_part *part, const char *directory,
     contents->replica = flat->mesh->replica->size;
     contents->shard = flat->mesh->shard->size;
     part->owner = checkpoint_contents_divide(contents);
-    int *rank_at = vector_ranks(flat->mesh);
+    OWNED int *rank_at = vector_ranks(flat->mesh);
     for (int64_t p = 0; p < contents->piece_count; p++)
         part->owner[p] = rank_at[part->owner[p]];
     for (int rank = 0; rank < world->size; rank++)
         part->receiver[rank] = rank;
-    free(rank_at);
 }
 
 /* Collective. Plan the file, create its frame (rank 0, HDF5) and open it on the ranks that write
@@ -119,8 +118,8 @@ static bool part_begin(struct checkpoint_part *part, const struct checkpoint_tar
 void checkpoint_part_write(struct checkpoint_part *part, struct error *error)
 {
     const int self = part->world->rank;
-    float *staging = allocate(part->snapshot == NULL && part->mapped == NULL ? VECTOR_BLOCK : 0,
-                              sizeof *staging);
+    OWNED float *staging = allocate(
+        part->snapshot == NULL && part->mapped == NULL ? VECTOR_BLOCK : 0, sizeof *staging);
     float *taken = part->snapshot;
     for (struct checkpoint_block block = {.u = 0}; checkpoint_next(&part->contents, &block);) {
         struct checkpoint_piece *piece = block.piece;
@@ -143,20 +142,18 @@ void checkpoint_part_write(struct checkpoint_part *part, struct error *error)
             error_defer(durable_write(part->descriptor, part->path, memory, block.bytes,
                                       block.offset, error));
     }
-    free(staging);
 }
 
 void checkpoint_part_gather_sums(struct checkpoint_part *part)
 {
     const struct checkpoint_contents *contents = &part->contents;
     int64_t sums = contents->piece_count * FLAT_VECTORS;
-    int64_t *sum = allocate((size_t)sums, sizeof *sum);
+    OWNED int64_t *sum = allocate((size_t)sums, sizeof *sum);
     for (int64_t n = 0; n < sums; n++)
         sum[n] = contents->pieces[n / FLAT_VECTORS].crc[n % FLAT_VECTORS];
     comm_all_reduce(part->world, sum, sums, COMM_INT64, COMM_SUM);
     for (int64_t n = 0; n < sums; n++)
         contents->pieces[n / FLAT_VECTORS].crc[n % FLAT_VECTORS] = (uint32_t)sum[n];
-    free(sum);
 }
 
 static bool part_close(struct checkpoint_part *part, struct error *error)

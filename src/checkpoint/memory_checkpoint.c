@@ -81,7 +81,8 @@ double memory_checkpoint_interval(double checkpoint, double step)
  * modulo the number of ranks there. With one node a rank is its own partner. */
 static int *partners_find(struct comm *world)
 {
-    int nodes, *node_of = allocate((size_t)world->size, sizeof *node_of);
+    OWNED int *node_of = allocate((size_t)world->size, sizeof *node_of);
+    int nodes;
     struct comm *here = comm_split_nodes(world, node_of, &nodes);
     here->backend->close(here);
     int *partner = allocate((size_t)world->size, sizeof *partner);
@@ -96,7 +97,6 @@ static int *partners_find(struct comm *world)
             if (node_of[other] == next && --there == local)
                 partner[rank] = other;
     }
-    free(node_of);
     return partner;
 }
 
@@ -281,7 +281,7 @@ static int ascending(const void *a, const void *b)
 static bool frame_share(struct comm *world, int root, const struct checkpoint_contents *contents,
                         int descriptor, const char *path, struct error *error)
 {
-    struct range *vector =
+    OWNED struct range *vector =
         allocate((size_t)contents->unit_count * FLAT_VECTORS + 1, sizeof *vector);
     int64_t vectors = 0, begin = 0, total = 0;
     for (int64_t u = 0; u < contents->unit_count; u++)
@@ -296,7 +296,7 @@ static bool frame_share(struct comm *world, int root, const struct checkpoint_co
     vector[vectors++] = (struct range){contents->bytes, contents->bytes};
     for (int64_t i = 0; i < vectors; begin = vector[i++].end)
         total += larger(vector[i].begin - begin, 0);
-    char *data = allocate((size_t)total, 1);
+    OWNED char *data = allocate((size_t)total, 1);
     for (int turn = 0; turn < 2; turn++) { /* read on rank `root`, write on the others */
         char *next = data;
         begin = 0;
@@ -311,11 +311,9 @@ static bool frame_share(struct comm *world, int root, const struct checkpoint_co
             next += bytes;
         }
     }
-    free(data);
     if (world->rank != root && descriptor >= 0 && error->kind == ERROR_NONE &&
         ftruncate(descriptor, contents->bytes) != 0)
         error_set(error, ERROR_MEMORY, "cannot set the size of %s: %s", path, strerror(errno));
-    free(vector);
     return comm_agree(world, error);
 }
 
@@ -478,7 +476,7 @@ static void pieces_verify(const char *path, bool here, const struct checkpoint_c
 {
     const struct comm *node = mesh->node;
     const int file = here ? output_file_open(path, O_RDONLY) : -1;
-    float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
+    OWNED float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
     struct error ignored = {.kind = ERROR_NONE};
     for (struct checkpoint_block block = {.u = 0}; checkpoint_next(contents, &block);)
         if (block.p % node->size == node->rank && !lacks[block.p])
@@ -490,7 +488,6 @@ static void pieces_verify(const char *path, bool here, const struct checkpoint_c
     comm_all_reduce(mesh->world, source, contents->piece_count, COMM_INT64, COMM_MIN);
     if (file >= 0)
         close(file);
-    free(memory);
 }
 
 /* Collective. Copy from other nodes each piece that ranks of this node read and that is missing or
@@ -502,9 +499,10 @@ static bool pieces_fetch(const char *path, const struct checkpoint_contents *con
 {
     struct comm *world = mesh->world;
     const int64_t count = contents->piece_count;
-    int64_t *reads = allocate((size_t)count, sizeof *reads); /* 1: a rank of this node reads it */
-    char *wanted = allocate((size_t)world->size * (size_t)count, 1); /* [ranks, pieces] */
-    float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
+    /* 1: a rank of this node reads the piece */
+    OWNED int64_t *reads = allocate((size_t)count, sizeof *reads);
+    OWNED char *wanted = allocate((size_t)world->size * (size_t)count, 1); /* [ranks, pieces] */
+    OWNED float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
     struct checkpoint_block block = {.u = 0};
     while (checkpoint_next(contents, &block)) {
         const int64_t shard = flat_shard_count(contents->layout[block.u].count, mesh->shard->size);
@@ -539,9 +537,6 @@ static bool pieces_fetch(const char *path, const struct checkpoint_contents *con
         }
     if (file >= 0)
         close(file);
-    free(memory);
-    free(wanted);
-    free(reads);
     return comm_agree(world, error);
 }
 
@@ -556,8 +551,8 @@ static bool checkpoint_complete(const char *folder, const char *path, bool here,
     struct checkpoint_contents contents;
     int descriptor = -1;
     bool complete = checkpoint_contents_read(path, world, root, &contents, error);
-    int64_t *source = allocate((size_t)contents.piece_count, sizeof *source);
-    bool *lacks = allocate((size_t)contents.piece_count, sizeof *lacks);
+    OWNED int64_t *source = allocate((size_t)contents.piece_count, sizeof *source);
+    OWNED bool *lacks = allocate((size_t)contents.piece_count, sizeof *lacks);
     if (complete)
         pieces_verify(path, here, &contents, mesh, source, lacks);
     for (int64_t p = 0; p < contents.piece_count; p++)
@@ -574,8 +569,6 @@ static bool checkpoint_complete(const char *folder, const char *path, bool here,
                pieces_fetch(path, &contents, mesh, source, lacks, error);
     if (descriptor >= 0)
         close(descriptor);
-    free(source);
-    free(lacks);
     checkpoint_contents_free(&contents);
     return complete;
 }
@@ -586,7 +579,7 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
     struct comm *world = mesh->world;
     OWNED char *folder = memory_folder(id);
     const int count = world->size * LISTED_MOST;
-    struct listed *listed = allocate((size_t)count, sizeof *listed);
+    OWNED struct listed *listed = allocate((size_t)count, sizeof *listed);
     struct listed *mine = &listed[world->rank * LISTED_MOST];
     int64_t exists = 0;
     memset(found, 0, sizeof *found);
@@ -633,6 +626,5 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
         log_warn("ignored: checkpoint in memory of step %lld: %s", (long long)listed[i].step,
                  trouble.kind != ERROR_NONE ? trouble.text : "some pieces are on no node");
     }
-    free(listed);
     return error->kind == ERROR_NONE;
 }

@@ -84,9 +84,8 @@ static void put_list(json_t *object, const char *key, const struct channel_value
         fprintf(stream, "%c%s", i == 0 ? '[' : ',', number);
     }
     fputc(']', stream);
-    char *text = text_stream_close(&list_text);
+    OWNED char *text = text_stream_close(&list_text);
     value_put(object, key, json_string(text));
-    free(text);
 }
 
 /* Return the value as JSON on one line, to be freed by the caller; frees the value. */
@@ -101,9 +100,8 @@ static char *to_line(json_t *value)
 /* Put a value as JSON in a string; frees the value. */
 static void put_as_text(json_t *object, const char *key, json_t *value)
 {
-    char *text = to_line(value);
+    OWNED char *text = to_line(value);
     value_put(object, key, json_string(text));
-    free(text);
 }
 
 char *model_metadata_describe(const struct options *options, const struct model *model,
@@ -165,9 +163,8 @@ char *model_metadata_describe(const struct options *options, const struct model 
     json_decref(names);
     json_decref(weights);
     if (data->grid != NULL) {
-        char *grid = grid_write(data->grid);
+        OWNED char *grid = grid_write(data->grid);
         value_put(object, "grid", value_text(grid));
-        free(grid);
     }
     return to_line(object);
 }
@@ -393,7 +390,7 @@ static json_t *config_read(const char *weights)
                                        "interpolation", "crop_pct",   "crop_mode", "label_names"};
     OWNED char *path =
         allocate_text("%.*sconfig.json", (int)(text_base_name(weights) - weights), weights);
-    char *text = text_file_read(path, NULL);
+    OWNED char *text = text_file_read(path, NULL);
     json_t *config = text != NULL ? json_loads(text, 0, NULL) : NULL, *object = NULL;
     if (text_at(config, "architecture")[0] != '\0') {
         object = json_pack("{s:s}", "format", "pt");
@@ -409,7 +406,6 @@ static json_t *config_read(const char *weights)
             put_as_text(object, keys[i], json_incref(value));
     }
     json_decref(config);
-    free(text);
     return object;
 }
 
@@ -465,14 +461,12 @@ bool model_metadata_read_text(const char *path, char **text, struct error *error
 bool model_metadata_read(const char *path, struct comm *world, struct model_metadata *metadata,
                          struct error *error)
 {
-    char *text = NULL;
+    OWNED char *text = NULL;
     if (world->rank == 0)
         error_defer(model_metadata_read_text(path, &text, error));
     const bool good = comm_agree(world, error);
-    char *shared = good ? comm_broadcast_text(world, text != NULL ? text : "", 0) : NULL;
+    OWNED char *shared = good ? comm_broadcast_text(world, text != NULL ? text : "", 0) : NULL;
     model_metadata_parse(shared, metadata);
-    free(shared);
-    free(text);
     return good;
 }
 

@@ -85,12 +85,11 @@ static bool result_check(const char *folder, struct error *error)
     OWNED char *aside = allocate_text("%s.damaged", path);
     if (access(path, F_OK) != 0)
         return true;
-    char *text = text_file_read(path, NULL);
+    OWNED char *text = text_file_read(path, NULL);
     if (text == NULL)
         return durable_unreadable(error, ERROR_FILE, path, errno);
     json_t *result = json_loads(text, 0, NULL);
     const bool is_object = json_is_object(result);
-    free(text);
     const int64_t format = json_integer_value(json_object_get(result, "format"));
     const json_t *attempts = json_object_get(result, "attempts");
     const json_t *newest = json_array_get(attempts, json_array_size(attempts) - 1);
@@ -370,10 +369,8 @@ static bool decide_folder(struct run_folder *folder, const struct options *optio
 bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                           struct error *error)
 {
-    char *text = options_to_run_deck(options);
-    bool good = run_folder_write(folder, "deck.ini", text, error);
-    free(text);
-    return good;
+    OWNED char *text = options_to_run_deck(options);
+    return run_folder_write(folder, "deck.ini", text, error);
 }
 
 bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct options *options,

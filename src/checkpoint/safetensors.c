@@ -149,12 +149,9 @@ static bool header_read(int descriptor, const char *path, int64_t bytes,
             "%s is not a valid safetensors file: it states that its header has %llu bytes, "
             "the file has %lld and this program reads at most %d",
             path, (unsigned long long)length, (long long)bytes, HEADER_LIMIT);
-    char *text = allocate(length, 1);
-    const bool good =
-        durable_read(descriptor, path, text, length, 8, error) &&
-        safetensors_header_parse(text, length, bytes - 8 - (int64_t)length, path, header, error);
-    free(text);
-    return good;
+    OWNED char *text = allocate(length, 1);
+    return durable_read(descriptor, path, text, length, 8, error) &&
+           safetensors_header_parse(text, length, bytes - 8 - (int64_t)length, path, header, error);
 }
 
 int safetensors_header_open(const char *path, struct safetensors_header *header,
@@ -227,13 +224,12 @@ static bool is_other_grid(const struct safetensors_input *input, struct safetens
     if (tensor->grid[0] == 0 || !same_shape(tensor, entry, 2) || entry->shape[0] != 1)
         return false;
     struct model_metadata metadata;
-    char *text = json_dumps(json_object_get(input->header.json, "__metadata__"), 0);
+    OWNED char *text = json_dumps(json_object_get(input->header.json, "__metadata__"), 0);
     model_metadata_parse(text, &metadata);
     const double height = (double)metadata.options.model.image;
     const double width = (double)metadata.options.model.image_width; /* 0: the height */
     const double ratio = width > 0 ? height / width : 1;
     model_metadata_free(&metadata);
-    free(text);
     if (height <= 0 && same_shape(tensor, entry, 0))
         return false;
     const int64_t patches = entry->shape[1] - prefix_rows(tensor);
@@ -338,7 +334,7 @@ static bool choose_sources(struct safetensors_input *input, struct error *error)
         choose_source(input, &input->source[s], &bad);
     if (bad.count > 0) {
         struct model_metadata metadata;
-        char *text = NULL;
+        OWNED char *text = NULL;
         struct error ignored = {.kind = ERROR_NONE};
         error_defer(model_metadata_read_text(input->path, &text, &ignored));
         model_metadata_parse(text, &metadata);
@@ -349,7 +345,6 @@ static bool choose_sources(struct safetensors_input *input, struct error *error)
                   "model.classes to fit",
                   input->path, bad.text, name[0] != '\0' ? "=" : "", name);
         model_metadata_free(&metadata);
-        free(text);
         return false;
     }
     for (int64_t n = 0; n < input->header.count; n++) {
@@ -462,8 +457,8 @@ static void position_resize(const float *from, const int64_t *old, float *to, co
                             int64_t prefix, int64_t width)
 {
     const int64_t weights = larger(old[0] * grid[0], old[1] * grid[1]);
-    double *weight = allocate((size_t)weights, sizeof *weight);
-    float *rows = allocate((size_t)(old[0] * grid[1] * width), sizeof *rows);
+    OWNED double *weight = allocate((size_t)weights, sizeof *weight);
+    OWNED float *rows = allocate((size_t)(old[0] * grid[1] * width), sizeof *rows);
     memcpy(to, from, (size_t)(prefix * width) * sizeof *to);
     from += prefix * width;
     to += prefix * width;
@@ -475,8 +470,6 @@ static void position_resize(const float *from, const int64_t *old, float *to, co
     for (int64_t x = 0; x < grid[1]; x++) /* along y */
         resize_line(weight, old[0], grid[0], rows + x * width, to + x * width, grid[1] * width,
                     width);
-    free(rows);
-    free(weight);
 }
 
 /* from: [out, 3, window], to: [out, channels, window]. One channel is the sum of the three; more
@@ -498,7 +491,7 @@ static float *read_converted(const struct safetensors_input *input,
 {
     const struct safetensors_entry *entry = source->entry;
     const struct unit_tensor *tensor = source->tensor;
-    float *from = allocate((size_t)entry->count, sizeof *from);
+    OWNED float *from = allocate((size_t)entry->count, sizeof *from);
     float *to = allocate((size_t)tensor->count, sizeof *to);
     for (int64_t done = 0; done < entry->count; done += VECTOR_BLOCK)
         read_entry(input, entry, done, smaller(entry->count - done, VECTOR_BLOCK), from + done,
@@ -508,7 +501,6 @@ static float *read_converted(const struct safetensors_input *input,
                        tensor->shape[2] * tensor->shape[3]);
     else
         position_resize(from, source->grid, to, tensor->grid, prefix_rows(tensor), entry->shape[2]);
-    free(from);
     return to;
 }
 
@@ -570,7 +562,7 @@ bool safetensors_read(const char *path, bool accepts_other_head, struct flat_mod
     if (world->rank == 0)
         error_defer(safetensors_input_open(&input, error));
     const bool good = comm_agree(world, error);
-    float *block = allocate(VECTOR_BLOCK, sizeof *block);
+    OWNED float *block = allocate(VECTOR_BLOCK, sizeof *block);
     for (int s = 0; good && s < input.source_count; s++)
         comm_broadcast(world, &input.source[s].kind, 1, COMM_INT64, 0);
     for (int s = 0; good && s < input.source_count; s++) {
@@ -585,7 +577,6 @@ bool safetensors_read(const char *path, bool accepts_other_head, struct flat_mod
             vector_store(flat, source->u, FLAT_MASTER, tensor->offset + done, count, block);
         }
     }
-    free(block);
     if (good)
         vector_reset_ema(flat);
     safetensors_input_close(&input);
@@ -629,17 +620,16 @@ bool safetensors_output_open(struct safetensors_output *output, const char *path
                                 "data_offsets", begin, (json_int_t)data_bytes));
         }
     const bool different = json_object_size(header) == tensors + 1;
-    char *text = json_dumps(header, JSON_COMPACT);
+    OWNED char *text = json_dumps(header, JSON_COMPACT);
     ENSURE_MEMORY(text != NULL, "no memory for the header of weights");
     json_decref(header);
     /* The length of the header, and the header, padded with blanks to a multiple of 8 bytes. */
     const size_t length = (size_t)round_up((int64_t)strlen(text), 8);
-    char *start = allocate(8 + length, 1);
+    OWNED char *start = allocate(8 + length, 1);
     for (int byte = 0; byte < 8; byte++)
         start[byte] = (char)(length >> (8 * byte) & 0xff);
     memset(start + 8, ' ', length);
     memcpy(start + 8, text, strlen(text));
-    free(text);
     output->path = allocate_copy(path);
     output->part = allocate_text("%s.part", path);
     output->offset = 8 + (int64_t)length;
@@ -652,7 +642,6 @@ bool safetensors_output_open(struct safetensors_output *output, const char *path
         output->descriptor >= 0 &&
         durable_reserve(output->descriptor, output->part, output->offset + data_bytes, error) &&
         durable_write(output->descriptor, output->part, start, 8 + length, 0, error);
-    free(start);
     if (!good)
         error_defer(safetensors_output_close(output, error));
     return good;
@@ -721,8 +710,8 @@ bool safetensors_write(const char *path, const struct flat_model *flat, const ch
                                             metadata, error));
     if (!comm_agree(world, error))
         return false;
-    int *ranks = vector_ranks(flat->mesh);
-    float *block = allocate(VECTOR_BLOCK, sizeof *block);
+    OWNED int *ranks = vector_ranks(flat->mesh);
+    OWNED float *block = allocate(VECTOR_BLOCK, sizeof *block);
     for (int u = 0; u < flat->count; u++)
         for (int t = 0; t < flat->buffers[u].unit->tensor_count; t++) {
             const struct unit_tensor *tensor = &flat->buffers[u].unit->tensors[t];
@@ -733,8 +722,6 @@ bool safetensors_write(const char *path, const struct flat_model *flat, const ch
                     safetensors_output_append(&output, block, count, error);
             }
         }
-    free(block);
-    free(ranks);
     if (world->rank == 0)
         error_defer(safetensors_output_close(&output, error));
     return comm_agree(world, error);

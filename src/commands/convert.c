@@ -62,7 +62,7 @@ static void weights_make(const char *checkpoint, const char *weights, struct err
         safetensors_output_open(&output, weights, contents.units, (int)contents.unit_count,
                                 contents.metadata, error)) {
         const enum flat_vector kind = contents.averaged ? FLAT_AVERAGE : FLAT_MASTER;
-        float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
+        OWNED float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
         struct checkpoint_block block = {.u = 0};
         while (error->kind == ERROR_NONE && checkpoint_next(&contents, &block)) {
             const struct unit *unit = &contents.units[block.u];
@@ -79,7 +79,6 @@ static void weights_make(const char *checkpoint, const char *weights, struct err
                     safetensors_output_append(&output, memory + (first - begin), length, error);
             }
         }
-        free(memory);
         error_defer(safetensors_output_close(&output, error));
     }
     if (descriptor >= 0)
@@ -118,7 +117,7 @@ static void contents_write(struct checkpoint_contents *contents, struct safetens
     const int descriptor = durable_create(part, error);
     if (descriptor < 0)
         return;
-    float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
+    OWNED float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
     struct checkpoint_block block = {.u = 0};
     bool good = checkpoint_frame_write(descriptor, part, contents, true, error);
     while (good && checkpoint_next(contents, &block)) {
@@ -129,7 +128,6 @@ static void contents_write(struct checkpoint_contents *contents, struct safetens
         good = error->kind == ERROR_NONE &&
                durable_write(descriptor, part, memory, block.bytes, block.offset, error);
     }
-    free(memory);
     if (good && checkpoint_tables_write(descriptor, part, contents, error)) {
         error_defer(durable_commit(descriptor, part, checkpoint, error));
     } else {
