@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,9 +202,9 @@ bool comm_same(struct comm *comm, const void *data, size_t bytes)
 /* Nodes that share a folder are found by a test: each node creates a file there and looks for the
  * files of the others. Names, devices and mount tables are not reliable. */
 
-static void probe_path(char path[PATH_MAX], const char *folder, int64_t job, int node)
+static char *probe_path(const char *folder, int64_t job, int node)
 {
-    snprintf(path, PATH_MAX, "%.4000s/.probe-%llx-%d", folder, (unsigned long long)job, node);
+    return allocate_text("%s/.probe-%llx-%d", folder, (unsigned long long)job, node);
 }
 
 static bool probe_create(const char *path, struct error *error)
@@ -219,16 +218,14 @@ static bool probe_create(const char *path, struct error *error)
 
 bool folder_owner(struct comm *world, const char *path, int *owner, struct error *error)
 {
-    int nodes, *node_of = malloc((size_t)world->size * sizeof *node_of);
-    ENSURE_MEMORY(node_of != NULL, "no memory to count nodes");
+    int nodes;
+    OWNED int *node_of = allocate((size_t)world->size, sizeof *node_of);
     struct comm *neighbours = comm_split_nodes(world, node_of, &nodes);
     const int node = node_of[world->rank];
-    free(node_of);
     /* A number that is unique to this job and the same on all ranks. */
     int64_t job = (int64_t)(clock_wall() * 1e6) ^ ((int64_t)getpid() << 40), found = node;
     comm_broadcast(world, &job, 1, COMM_INT64, 0);
-    char own[PATH_MAX], other[PATH_MAX];
-    probe_path(own, path, job, node);
+    OWNED char *own = probe_path(path, job, node);
     const bool leads = neighbours->rank == 0;
     struct error failure = {.kind = ERROR_NONE};
     const bool made = leads && probe_create(own, &failure);
@@ -237,7 +234,7 @@ bool folder_owner(struct comm *world, const char *path, int *owner, struct error
     const bool good = comm_agree(world, error);
     if (good && made)
         for (found = 0; found < node; found++) {
-            probe_path(other, path, job, (int)found);
+            OWNED char *other = probe_path(path, job, (int)found);
             if (access(other, F_OK) == 0)
                 break;
         }

@@ -52,7 +52,7 @@ static void found_record(const struct options *options, struct found *found)
 {
     static const struct csv_keep all = {.last = INT64_MAX, .sets_aside = true};
     const char *logbook = options->output.logbook;
-    char date[32], path[FILE_PATH];
+    char date[32];
     struct csv csv = {0};
     struct error error = {0};
     if (logbook[0] == '\0')
@@ -63,7 +63,7 @@ static void found_record(const struct options *options, struct found *found)
     found->commit = version_commit;
     found->model = options->model.name;
     found->strategy = mesh_strategy_name(options->mesh.strategy);
-    snprintf(path, sizeof path, "%s/found.csv", logbook);
+    OWNED char *path = allocate_text("%s/found.csv", logbook);
     const int lock = logbook_lock(logbook, &error);
     if (lock >= 0) {
         if (columns_open(&csv, path, found_columns, &all, &error) &&
@@ -97,8 +97,7 @@ struct search {
 /* Open the file before the test, so that a path that cannot be written is an error at once. */
 static bool curve_open(struct search *search, const char *output, struct error *error)
 {
-    char path[FILE_PATH];
-    snprintf(path, sizeof path, "%s.csv", output);
+    OWNED char *path = allocate_text("%s.csv", output);
     if (search->world->rank == 0 && output[0] != '\0')
         error_defer(columns_open(&search->csv, path, curve_columns, NULL, error));
     return comm_agree(search->world, error);

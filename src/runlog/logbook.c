@@ -29,11 +29,10 @@ static const char head[] =
 int logbook_lock(const char *logbook, struct error *error)
 {
     const struct timespec pause = {.tv_nsec = LOCK_PAUSE};
-    char path[FILE_PATH];
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (!folder_make(logbook, "choose another by output.logbook", error))
         return -1;
-    snprintf(path, sizeof path, "%s/.lock", logbook);
+    OWNED char *path = allocate_text("%s/.lock", logbook);
     const int lock = output_file_open(path, O_RDWR | O_CREAT);
     for (int i = 0; lock >= 0 && fcntl(lock, F_SETLK, &whole) != 0; i++) {
         if (errno != EAGAIN && errno != EACCES)
@@ -89,14 +88,13 @@ static void index_write(FILE *stream, const char *old, const char *row, bool aga
 
 bool logbook_add(const char *logbook, const char *row, bool again, struct error *error)
 {
-    char path[FILE_PATH], aside[FILE_PATH];
     struct text_stream text;
     size_t length = 0;
     const int lock = logbook_lock(logbook, error);
     if (lock < 0)
         return false;
-    snprintf(path, sizeof path, "%s/README.md", logbook);
-    snprintf(aside, sizeof aside, "%s/README.md.old", logbook);
+    OWNED char *path = allocate_text("%s/README.md", logbook);
+    OWNED char *aside = allocate_text("%s/README.md.old", logbook);
     char *old = text_file_read(path, &length);
     if (old != NULL && strlen(old) < length) /* the text behind a zero byte would be lost */
         errno = EILSEQ;

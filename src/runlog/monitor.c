@@ -241,15 +241,15 @@ struct monitor *monitor_open(const struct monitor_setup *setup)
     struct monitor *monitor = allocate(1, sizeof *monitor);
     struct error error = {0};
     pthread_condattr_t attributes;
-    char path[FILE_PATH], rank[24] = "";
+    char rank[24] = "";
     monitor->setup = *setup;
     atomic_store(&monitor->step, setup->step);
     sensor_sums_begin(monitor->sums);
     monitor->cpu = cpu_sensors_open(setup->root, setup->of_node);
     if (setup->world->rank > 0)
         snprintf(rank, sizeof rank, "-%d", setup->world->rank);
-    snprintf(path, sizeof path, "%s/monitor%s.csv", setup->folder != NULL ? setup->folder : "",
-             rank);
+    OWNED char *path =
+        allocate_text("%s/monitor%s.csv", setup->folder != NULL ? setup->folder : "", rank);
     if (setup->folder != NULL)
         error_defer(columns_open(&monitor->table, path, monitor_columns, &keep, &error));
     if (!comm_agree(setup->world, &error))

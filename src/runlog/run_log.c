@@ -169,7 +169,6 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct outpu
     struct run_log *log = allocate(1, sizeof *log);
     const int64_t step = position->step;
     struct csv_keep keep = {.column = step_index, .last = step, .text_column = split_index};
-    char path[FILE_PATH];
     size_t removed = 0;
     bool good = true;
     log->tag_set = options->tensorboard_tags;
@@ -180,7 +179,7 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct outpu
         keep.removed[removed++] = "val";
     if (position->untested)
         keep.removed[removed++] = "test";
-    snprintf(path, sizeof path, "%s/metrics.csv", folder->path);
+    OWNED char *path = allocate_text("%s/metrics.csv", folder->path);
     if (options->csv)
         good = columns_open(&log->metrics, path, metric_columns, &keep, error);
     if (good && options->tensorboard) {
@@ -199,8 +198,7 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct outpu
 bool run_log_open_receipts(struct run_log *log, const struct run_folder *folder, const char *header,
                            int64_t step, bool writes, struct error *error)
 {
-    char path[FILE_PATH];
-    snprintf(path, sizeof path, "%s/receipt.csv", folder->path);
+    OWNED char *path = allocate_text("%s/receipt.csv", folder->path);
     return (!writes && access(path, F_OK) != 0) ||
            csv_open(&log->receipts, path, header, &(struct csv_keep){.last = step}, error);
 }
@@ -306,10 +304,9 @@ void run_log_close(struct run_log *log)
 
 double run_log_seconds_to(const struct run_folder *folder, double target)
 {
-    char path[FILE_PATH], *line = NULL;
+    OWNED char *path = allocate_text("%s/metrics.csv", folder->path), *line = NULL;
     size_t size = 0;
     double seconds = NAN;
-    snprintf(path, sizeof path, "%s/metrics.csv", folder->path);
     FILE *file = fopen(path, "re");
     while (file != NULL && target > 0 && isnan(seconds) && getline(&line, &size, file) >= 0) {
         char *cells[elapsed_seconds_index + 1] = {0}, *rest = line;
@@ -319,7 +316,6 @@ double run_log_seconds_to(const struct run_folder *folder, double target)
             cells[top1_index][0] != '\0' && strtod(cells[top1_index], NULL) >= target)
             seconds = strtod(cells[elapsed_seconds_index], NULL);
     }
-    free(line);
     if (file != NULL)
         fclose(file);
     return seconds;

@@ -134,10 +134,9 @@ static void copy_start(struct upload *upload)
     static const char *const links[LINKS] = {"last", "best"};
     const char *words[6 + 2 * LINKS + 1] = {"sh", "-c",           script,
                                             "sh", upload->folder, upload->remote};
-    char path[PATH_SIZE + 32];
     int count = 6, output[2] = {-1, -1};
     for (int n = 0; n < LINKS; n++) {
-        snprintf(path, sizeof path, "%s/checkpoints/%s.h5", upload->folder, links[n]);
+        OWNED char *path = allocate_text("%s/checkpoints/%s.h5", upload->folder, links[n]);
         const ssize_t length = readlink(path, upload->sending[n], NAME - 1);
         upload->sending[n][length > 0 ? length : 0] = '\0';
         words[count++] = upload->sending[n];

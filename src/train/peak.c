@@ -62,12 +62,12 @@ static void rate_write(const char *folder, const char *path, const char *key, do
 double peak_find(struct device *device, enum data_type type, const char *folder)
 {
     struct device_limits limits;
-    char key[KEY], path[FILE_PATH];
+    char key[KEY];
     device->backend->limits(device, &limits);
     if (device->backend->measure_peak == NULL)
         return limits.peak_flops[type] > 0 ? limits.peak_flops[type] : (double)NAN;
     key_write(&limits, type, key);
-    snprintf(path, sizeof path, "%s/peaks", folder);
+    OWNED char *path = allocate_text("%s/peaks", folder);
     double rate = folder[0] != '\0' ? rate_read(path, key) : (double)NAN;
     if (isnan(rate)) {
         rate = device->backend->measure_peak(device, type);
@@ -80,11 +80,11 @@ double peak_find(struct device *device, enum data_type type, const char *folder)
 void peak_forget(struct device *device, enum data_type type, const char *folder)
 {
     struct device_limits limits;
-    char key[KEY], path[FILE_PATH];
+    char key[KEY];
     if (device->backend->measure_peak == NULL || folder[0] == '\0')
         return;
     device->backend->limits(device, &limits);
     key_write(&limits, type, key);
-    snprintf(path, sizeof path, "%s/peaks", folder);
+    OWNED char *path = allocate_text("%s/peaks", folder);
     rate_write(folder, path, key, NAN);
 }

@@ -193,10 +193,10 @@ static void files_line_print(const char *folder)
     static const char *const names[] = {"best.safetensors", "weights.safetensors",
                                         "checkpoints/best.h5", "checkpoints/last.h5",
                                         "result.json"};
-    char path[FILE_PATH], list[160] = "";
+    char list[160] = "";
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const size_t used = strlen(list);
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        OWNED char *path = allocate_text("%s/%s", folder, names[i]);
         if (access(path, F_OK) == 0)
             snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : ": ", names[i]);
     }

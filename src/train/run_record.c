@@ -235,12 +235,11 @@ static void change_put(void *user, const struct option_change *change)
 /* Return the options that differ from those of the deck in the run folder. */
 static json_t *changes_to_json(const struct trainer *trainer)
 {
-    char path[FILE_PATH];
     static struct options earlier;
     struct error ignored = {.kind = ERROR_NONE};
     json_t *changed = json_object();
     options_default(&earlier);
-    snprintf(path, sizeof path, "%s/deck.ini", trainer->folder.path);
+    OWNED char *path = allocate_text("%s/deck.ini", trainer->folder.path);
     if (access(path, F_OK) == 0 && options_read_stored(path, &earlier, &ignored))
         option_changes(&earlier, &trainer->session.options, change_put, changed);
     return changed;
@@ -406,8 +405,8 @@ static void results_put(json_t *run, const struct trainer *trainer, const struct
 /* Return result.json. A folder of version 0.2 has the description in run.json. */
 static json_t *record_read(const char *folder)
 {
-    char path[FILE_PATH];
-    snprintf(path, sizeof path, "%s/%s", folder, file_name);
+    OWNED char *path = allocate_text("%s/%s", folder, file_name);
+    OWNED char *older = allocate_text("%s/run.json", folder);
     json_t *record = json_load_file(path, 0, NULL);
     if (json_integer_value(json_object_get(record, "format")) == RUN_FORMAT)
         return record;
@@ -415,8 +414,7 @@ static json_t *record_read(const char *folder)
         json_decref(record);
         record = json_object();
     }
-    snprintf(path, sizeof path, "%s/run.json", folder);
-    json_t *old = json_load_file(path, 0, NULL), *attempts = json_object_get(old, "parts");
+    json_t *old = json_load_file(older, 0, NULL), *attempts = json_object_get(old, "parts");
     json_object_update(record, old);
     if (attempts != NULL)
         value_put(record, "attempts", json_incref(attempts));

@@ -102,7 +102,7 @@ void doctor_read_space(struct doctor_facts *facts, const struct options *options
 
 void doctor_try_folder(struct doctor_facts *facts, struct comm *world, bool of_node)
 {
-    char path[PATH_MAX], part[PATH_MAX], first[PATH_MAX], token[24];
+    char token[24];
     struct error error = {0};
     uint64_t random = 0;
     int lock = -1;
@@ -110,9 +110,9 @@ void doctor_try_folder(struct doctor_facts *facts, struct comm *world, bool of_n
         random = (uint64_t)getpid();
     comm_broadcast(world, &random, sizeof random, COMM_BYTE, 0);
     snprintf(token, sizeof token, "%016llx", (unsigned long long)random);
-    snprintf(first, sizeof first, "%s/.doctor-%s-0", facts->folder, token);
-    snprintf(path, sizeof path, "%s/.doctor-%s-%d", facts->folder, token, world->rank);
-    snprintf(part, sizeof part, "%s/.doctor-%s-%d.part", facts->folder, token, world->rank);
+    OWNED char *first = allocate_text("%s/.doctor-%s-0", facts->folder, token);
+    OWNED char *path = allocate_text("%s/.doctor-%s-%d", facts->folder, token, world->rank);
+    OWNED char *part = allocate_text("%s/.doctor-%s-%d.part", facts->folder, token, world->rank);
     const bool tries = of_node && facts->folder_why[0] == '\0';
     /* Twice: the second file replaces the first. */
     for (int i = 0; tries && i < 2 && error.kind == ERROR_NONE; i++) {
