@@ -92,7 +92,7 @@ static void check_definition(enum data_type type, int64_t batch, int64_t side)
     for (int64_t i = 0; i < count; i++)
         expected[i] = expected_pixel(&args, before, i / elements, i % elements);
     mix_run(&test, &args);
-    device_test_near("images", type, args.images, expected, count, device_test_precision(type), 1);
+    device_test_near(&test, "images", args.images, expected, device_test_precision(type), 1);
     for (int64_t i = 0; i < batch; i++) {
         double share = i + 1 == batch && batch % 2 == 1 ? 1 : (double)plans[i / 2].share, sum = 0;
         for (int64_t c = 0; c < 11; c++) {
