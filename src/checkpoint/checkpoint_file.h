@@ -41,11 +41,11 @@ struct checkpoint_contents {
     int64_t unit_count, piece_count;
     int64_t bytes; /* of the whole file */
     /* Other ranks than that which read the file have only the members above, layout and pieces. */
-    const char *compute; /* type, for users; NULL in a file that was read */
     char *deck;
-    char *metadata;   /* model_metadata.h, or NULL */
-    char *data;       /* train/resume.h; NULL: unknown */
-    char *algorithms; /* chosen by the device (device.h: choices_export), or NULL */
+    const char *compute; /* type, for users; NULL in a file that was read */
+    char *metadata;      /* model_metadata.h, or NULL */
+    char *data;          /* train/resume.h; NULL: unknown */
+    char *algorithms;    /* chosen by the device (device.h: choices_export), or NULL */
     struct unit *units;
     bool units_borrowed;              /* the units' tensors are not freed with the contents */
     struct checkpoint_layout *layout; /* [unit_count] */

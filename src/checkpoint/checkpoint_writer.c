@@ -97,7 +97,7 @@ static bool part_begin(struct checkpoint_part *part, const struct checkpoint_tar
     if (part->descriptor >= 0) {
         error_defer(
             checkpoint_frame_write(part->descriptor, part->path, &part->contents, true, error));
-        flock(part->descriptor, LOCK_SH); /* other ranks lock the file, too (durable_open) */
+        flock(part->descriptor, LOCK_SH | LOCK_NB); /* shared with other ranks (durable_open) */
     }
     if (!comm_agree(world, error))
         return false;
