@@ -192,14 +192,6 @@ static void target_metrics_reduce(struct target_metrics *metrics, struct evaluat
         evaluation->errors[i] = output_errors_of(&metrics->sums[i * OUTPUT_SUMS]);
 }
 
-static void target_metrics_close(struct target_metrics *metrics)
-{
-    free(metrics->sums);
-    free(metrics->confusion);
-    free(metrics->scores);
-    *metrics = (struct target_metrics){0};
-}
-
 /* ---- passes */
 
 /* Runs the forward pass of the samples in the session's input. With train.exact=layout, they are
@@ -338,75 +330,66 @@ static void batches_run(const struct pass *pass, struct evaluation *evaluation, 
     }
 }
 
-static void sums_reduce(struct session *session, struct evaluation *evaluation)
-{
-    struct comm *world = session->world;
-    const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
-    double sums[5] = {own.loss, own.top1, own.top5, own.samples, own.empty};
-    comm_all_reduce(world, sums, 5, COMM_FP64, COMM_SUM);
-    const double samples = sums[3];
-    evaluation->counted = (int64_t)samples;
-    evaluation->samples = (int64_t)(samples + sums[4]);
-    evaluation->loss = sums[0] / samples; /* NAN if there are none */
-    if (session->model->loss != LOSS_CROSS_ENTROPY || evaluation->classes == 0)
-        return;
-    comm_all_reduce(world, evaluation->confusion, evaluation->classes * evaluation->classes,
-                    COMM_INT64, COMM_SUM);
-    evaluation->top1 = sums[1] / samples;
-    evaluation->top5 = sums[2] / samples;
-}
-
-/* Collective. Allocates the results of a batch and the confusion matrix. */
-static bool results_allocate(const struct session *session, struct evaluation *evaluation,
-                             int32_t **predicted, float **probabilities, struct error *error)
-{
-    size_t classes = (size_t)evaluation->classes, batch = (size_t)session->batch;
-    evaluation->confusion = calloc(classes * classes + 1, sizeof(int64_t));
-    *predicted = calloc(batch, sizeof **predicted);
-    if (probabilities != NULL)
-        *probabilities =
-            calloc(batch * (size_t)model_output_count(session->model), sizeof **probabilities);
-    if (evaluation->confusion == NULL || *predicted == NULL ||
-        (probabilities != NULL && *probabilities == NULL))
-        error_set(error, ERROR_MEMORY,
-                  "no memory for the confusion matrix of %zu classes: use fewer classes or "
-                  "data.val=none",
-                  classes);
-    return comm_agree(session->world, error);
-}
-
 bool evaluation_run(struct session *session, struct data_feed *feed,
                     const struct evaluation_visitor *visitor, struct control *control,
                     struct evaluation *evaluation, struct error *error)
 {
     const struct device_backend *backend = session->device->backend;
+    const struct model *model = session->model;
+    struct comm *world = session->world;
     const bool counts = visitor == NULL || visitor->counts;
+    const bool is_single = model->loss == LOSS_CROSS_ENTROPY;
     const double begin = clock_now();
     struct pass pass = {.session = session, .feed = feed, .visitor = visitor, .control = control};
     struct target_metrics targets = {0};
     status_set_phase(PHASE_EVALUATION);
     *evaluation = (struct evaluation){.top1 = NAN, .top5 = NAN, .miou = NAN, .map = NAN};
-    if (session->model->loss == LOSS_CROSS_ENTROPY)
-        evaluation->classes = counts ? session->model->classes : 0;
+    if (is_single)
+        evaluation->classes = counts ? model->classes : 0;
     else if (counts && target_metrics_open(&targets, session, feed, evaluation, error))
         pass.targets = &targets;
-    bool good = results_allocate(
-        session, evaluation, &pass.predicted,
-        visitor != NULL || pass.targets != NULL ? &pass.probabilities : NULL, error);
+
+    const int64_t cells = evaluation->classes * evaluation->classes;
+    const size_t batch = (size_t)session->batch;
+    const size_t outputs =
+        visitor != NULL || pass.targets != NULL ? batch * (size_t)model_output_count(model) : 0;
+    evaluation->confusion = calloc((size_t)cells + 1, sizeof *evaluation->confusion);
+    pass.predicted = calloc(batch, sizeof *pass.predicted);
+    pass.probabilities = outputs > 0 ? calloc(outputs, sizeof *pass.probabilities) : NULL;
+    if (evaluation->confusion == NULL || pass.predicted == NULL ||
+        (outputs > 0 && pass.probabilities == NULL))
+        error_set(error, ERROR_MEMORY,
+                  "no memory for the confusion matrix of %lld classes: use fewer classes or "
+                  "data.val=none",
+                  (long long)evaluation->classes);
+    bool good = comm_agree(world, error);
     if (good) {
         session_activations(session, false);
         backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
         batches_run(&pass, evaluation, error);
-        good = comm_agree(session->world, error);
+        good = comm_agree(world, error);
     }
     if (good && !evaluation->given_up) {
-        sums_reduce(session, evaluation);
+        const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
+        double sums[] = {own.loss, own.top1, own.top5, own.samples, own.empty};
+        comm_all_reduce(world, sums, 5, COMM_FP64, COMM_SUM);
+        const double samples = sums[3];
+        evaluation->counted = (int64_t)samples;
+        evaluation->samples = (int64_t)(samples + sums[4]);
+        evaluation->loss = sums[0] / samples; /* NAN if there are none */
+        if (is_single && cells > 0) {
+            comm_all_reduce(world, evaluation->confusion, cells, COMM_INT64, COMM_SUM);
+            evaluation->top1 = sums[1] / samples;
+            evaluation->top5 = sums[2] / samples;
+        }
         if (pass.targets != NULL)
             target_metrics_reduce(&targets, evaluation);
     } else {
         evaluation_free(evaluation);
     }
-    target_metrics_close(&targets);
+    free(targets.sums);
+    free(targets.confusion);
+    free(targets.scores);
     free(pass.predicted);
     free(pass.probabilities);
     /* Training continues with sums of zero. */

@@ -3,6 +3,7 @@
 #ifndef VITTRAIN_TRAIN_EVALUATE_H
 #define VITTRAIN_TRAIN_EVALUATE_H
 
+#include "checkpoint/run_folder.h"
 #include "runlog/evaluation.h"
 #include "train/feed.h"
 #include "train/session.h"
@@ -26,5 +27,35 @@ struct evaluation_visitor {
 MUST_CHECK bool evaluation_run(struct session *session, struct data_feed *feed,
                                const struct evaluation_visitor *visitor, struct control *control,
                                struct evaluation *evaluation, struct error *error);
+
+/* ---- Pictures of an evaluation for the report: thumbnails of the misclassified samples with the
+ * highest probabilities, or, if the targets are planes, input, target, prediction and error of
+ * samples side by side. */
+
+/* Initially zero. */
+struct pictures {
+    const struct session *session;
+    const struct dataset *dataset;
+    struct image_source source;  /* size of the batches' images */
+    struct wrong_sample *wrong;  /* [count] the highest probability first; or NULL */
+    struct plane_sample *planes; /* [samples, shown]; zero: drawn by another rank; or NULL */
+    int count;
+    int64_t shown;     /* outputs of a sample */
+    int64_t evaluated; /* samples of all ranks in the batches before */
+};
+
+/* Start new pictures of an evaluation of this feed. Return false if there are none. */
+bool pictures_begin(struct pictures *pictures, const struct session *session,
+                    const struct data_feed *feed);
+
+/* Add the samples of a batch: an evaluation_visitor whose self is the pictures. */
+void pictures_visit(void *self, const struct batch *batch, const int32_t *predicted,
+                    const float *predictions, struct error *error);
+
+/* Collective. Write the pictures of all ranks to FOLDER/misclassified.json or planes.json on rank
+ * 0, unless the error is set. No file without pictures. */
+void pictures_write(struct pictures *pictures, const struct run_folder *folder, const char *split,
+                    struct error *error);
+void pictures_free(struct pictures *pictures);
 
 #endif

@@ -19,7 +19,6 @@
 #include "data/arrays.h"
 #include "data/window.h"
 #include "model/model.h"
-#include "train/session.h"
 
 /* If a relative data.root of a deck does not exist here, search it from the folders above the
  * checkpoint: commands may run in another folder than the training. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Each rank keeps its own pictures during the evaluation. At the end one sum gives rank 0 those of
  * all ranks: a picture is zero on all ranks but one. */
-#include "train/pictures.h"
+#include "train/evaluate.h"
 
 #include <jansson.h>
 #include <math.h>

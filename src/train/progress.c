@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Counts and times are reduced over the ranks by one small all-reduce per log interval. */
-#include "train/progress.h"
+#include "train/trainer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -12,7 +12,6 @@
 #include "config/phase.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "train/progress.h"
 
 static const char first_columns[] = "step,loss,grad_norm,", last_column[] = ",grains";
 

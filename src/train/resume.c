@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "train/resume.h"
+#include "train/trainer.h"
 
 #include <jansson.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Rank 0 reads result.json when an attempt begins, and holds it until the attempt ends, so that
  * earlier attempts are kept. */
-#include "train/progress.h"
+#include "train/trainer.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -76,34 +76,19 @@ static json_t *rank_to_json(const struct trainer *trainer)
     return rank;
 }
 
-/* Return an array with the figures of all ranks, on other ranks than 0 an empty one. The ranks send
- * values without names, which are those of rank 0. Collective. */
+/* Return an array with the figures of all ranks, on other ranks than 0 an empty one. Collective. */
 static json_t *ranks_gather(const struct trainer *trainer)
 {
-    json_t *ranks = json_array(), *own = rank_to_json(trainer), *values = json_array(), *value;
+    struct comm *world = trainer->session.world;
+    json_t *ranks = json_array();
     struct joined_bytes all;
     json_error_t end;
-    const char *name;
-    json_object_foreach(own, name, value)
-    {
-        value_append(values, json_incref(value));
-    }
-    char *text = value_to_text(values);
-    comm_join(trainer->session.world, text, (int64_t)strlen(text), &all);
-    for (int64_t at = 0; trainer->session.world->rank == 0 && at < all.bytes; at += end.position) {
-        json_t *rank = json_object();
-        size_t i = 0;
-        values = json_loadb((const char *)all.data + at, (size_t)(all.bytes - at),
-                            JSON_DISABLE_EOF_CHECK, &end);
-        json_object_foreach(own, name, value)
-        {
-            value_put(rank, name, json_incref(json_array_get(values, i++)));
-        }
-        json_decref(values);
-        value_append(ranks, rank);
-    }
+    char *text = value_to_text(rank_to_json(trainer));
+    comm_join(world, text, (int64_t)strlen(text), &all);
+    for (int64_t at = 0; world->rank == 0 && at < all.bytes; at += end.position)
+        value_append(ranks, json_loadb((const char *)all.data + at, (size_t)(all.bytes - at),
+                                       JSON_DISABLE_EOF_CHECK, &end));
     comm_joined_free(&all);
-    json_decref(own);
     return ranks;
 }
 
@@ -574,70 +559,58 @@ static void evaluation_cell(FILE *row, const struct evaluation *evaluation,
     free(text);
 }
 
-/* Write the cells of the set-up. Epochs: the completed ones, "10", or "3.5 of 10" before the last
- * step. */
-static void setup_cells(FILE *row, const struct trainer *trainer)
-{
-    const struct session *session = &trainer->session;
-    const double done = (double)trainer->state.step / (double)trainer->steps_per_epoch;
-    const double planned = (double)trainer->total_steps / (double)trainer->steps_per_epoch;
-    char part[32] = "";
-    logbook_cell(row, "%s", trainer->folder.path);
-    logbook_cell(row, "%.10s %.8s UTC", trainer->attempt.started,
-                 trainer->attempt.started + strlen("2026-11-21T"));
-    logbook_cell(row, "%s", trainer->session.options.model.name);
-    logbook_cell(row, "%d", trainer->session.world->size);
-    logbook_cell(row, "%d", session->mesh.node_count);
-    logbook_cell(row, "%s", session->mesh.strategy);
-    logbook_cell(row, "%s", type_name(session->compute));
-    logbook_cell(row, "%lld", (long long)trainer->session.global_batch);
-    if (trainer->state.step < trainer->total_steps)
-        snprintf(part, sizeof part, "%.6g of ", floor(10 * done) / 10);
-    logbook_cell(row, "%s%.6g", part, ceil(10 * planned) / 10);
-}
-
-/* Write the cells with the part of the data that was used, "25 %, at most 7 batches", and the
- * initial weights. */
-static void data_cells(FILE *row, const struct options *options)
-{
-    const struct debug_options *debug = &options->debug;
-    char limit[64] = "";
-    if (debug->overfit > 0)
-        snprintf(limit, sizeof limit, ", the first %lld batches", (long long)debug->overfit);
-    else if (debug->batches > 0)
-        snprintf(limit, sizeof limit, ", at most %lld batches", (long long)debug->batches);
-    logbook_cell(row, "%.3g %%%s", 100 * debug->fraction, limit);
-    logbook_cell(row, "%s",
-                 session_reads_weights(options) ? text_base_name(options->model.init) : "random");
-}
-
 void trainer_logbook_add(struct trainer *trainer, const char *failure)
 {
-    const char *logbook = trainer->session.options.output.logbook;
-    const struct dataset *dataset = &trainer->session.validation.dataset;
+    const struct session *session = &trainer->session;
+    const struct options *options = &session->options;
+    const struct debug_options *debug = &options->debug;
+    const struct dataset *dataset = &session->validation.dataset;
+    const double steps = (double)trainer->steps_per_epoch;
+    const char *started = trainer->attempt.started;
     struct error error = {.kind = ERROR_NONE};
     struct text_stream text;
-    char total[32], speed[NUMBER_TEXT], share[NUMBER_TEXT];
-    if (trainer->session.world->rank != 0 || trainer->attempt.number == 0 || logbook[0] == '\0')
+    char cell[64] = "", number[NUMBER_TEXT];
+    if (session->world->rank != 0 || trainer->attempt.number == 0 ||
+        options->output.logbook[0] == '\0')
         return;
     if (failure != NULL) /* else progress_result has set them */
         trainer_update_seconds(trainer);
     const struct results results = progress_results(trainer);
-    const double mfu = results.images_per_second * trainer->session.model->flops_per_image /
-                       (trainer->peak_flops * trainer->session.world->size);
-    clock_format(trainer->state.total_seconds, total, sizeof total);
+    const double mfu = results.images_per_second * session->model->flops_per_image /
+                       (trainer->peak_flops * session->world->size);
     FILE *row = text_stream_open(&text);
-    setup_cells(row, trainer);
+    logbook_cell(row, "%s", trainer->folder.path);
+    logbook_cell(row, "%.10s %.8s UTC", started, started + strlen("2026-11-21T"));
+    logbook_cell(row, "%s", options->model.name);
+    logbook_cell(row, "%d", session->world->size);
+    logbook_cell(row, "%d", session->mesh.node_count);
+    logbook_cell(row, "%s", session->mesh.strategy);
+    logbook_cell(row, "%s", type_name(session->compute));
+    logbook_cell(row, "%lld", (long long)session->global_batch);
+    /* The completed epochs, "10", or "3.5 of 10" before the last step. */
+    if (trainer->state.step < trainer->total_steps)
+        snprintf(cell, sizeof cell, "%.6g of ",
+                 floor(10 * (double)trainer->state.step / steps) / 10);
+    logbook_cell(row, "%s%.6g", cell, ceil(10 * (double)trainer->total_steps / steps) / 10);
     evaluation_cell(row, results.evaluation, dataset);
     evaluation_cell(row, results.test, dataset);
-    logbook_cell(row, "%s", evaluation_number(results.images_per_second, 1, speed));
-    logbook_cell(row, "%s%s", evaluation_number(100 * mfu, 2, share), isnan(mfu) ? "" : " %");
-    logbook_cell(row, "%s", total);
+    logbook_cell(row, "%s", evaluation_number(results.images_per_second, 1, number));
+    logbook_cell(row, "%s%s", evaluation_number(100 * mfu, 2, number), isnan(mfu) ? "" : " %");
+    clock_format(trainer->state.total_seconds, cell, sizeof cell);
+    logbook_cell(row, "%s", cell);
     logbook_cell(row, failure != NULL ? "failed" : results.unfinished ? "stopped" : "finished");
     logbook_cell(row, "%s", failure != NULL ? failure : results.stop_reason);
-    data_cells(row, &trainer->session.options);
+    /* The part of the data that was used: "25 %, at most 7 batches". */
+    cell[0] = '\0';
+    if (debug->overfit > 0)
+        snprintf(cell, sizeof cell, ", the first %lld batches", (long long)debug->overfit);
+    else if (debug->batches > 0)
+        snprintf(cell, sizeof cell, ", at most %lld batches", (long long)debug->batches);
+    logbook_cell(row, "%.3g %%%s", 100 * debug->fraction, cell);
+    logbook_cell(row, "%s",
+                 session_reads_weights(options) ? text_base_name(options->model.init) : "random");
     char *whole = text_stream_close(&text);
-    if (!logbook_add(logbook, whole, trainer->attempt.number > 1, &error))
+    if (!logbook_add(options->output.logbook, whole, trainer->attempt.number > 1, &error))
         log_warn("cannot add the run to the log book: %s", error.text);
     free(whole);
 }

@@ -17,9 +17,6 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "train/hardware.h"
-#include "train/progress.h"
-#include "train/resume.h"
-#include "train/session.h"
 
 /* Rank 0. Fails for paths of rclone where they are not allowed, if the file of model.init is
  * missing and the run will not resume, or if it is a PyTorch file. */

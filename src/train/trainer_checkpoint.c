@@ -12,8 +12,6 @@
 #include "core/base.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "train/progress.h"
-#include "train/resume.h"
 
 /* Collective. Finds the newest complete checkpoint in the memory of the nodes. */
 static bool memory_look(struct trainer *trainer, struct error *error)

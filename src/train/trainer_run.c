@@ -12,7 +12,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "train/progress.h"
+#include "train/trainer.h"
 
 enum { BEST_PATH = OPTION_TEXT + 64 };
 /* Ratio of learning rates above which a rise is logged. */
