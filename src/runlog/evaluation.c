@@ -290,9 +290,13 @@ static const struct column *columns_of(const struct evaluation *evaluation)
                                       : class_columns;
 }
 
-static void print_classes(evaluation_printer *print, const struct evaluation *evaluation,
-                          const struct dataset *dataset)
+void evaluation_print(const struct evaluation *evaluation, const struct dataset *dataset,
+                      evaluation_printer *print)
 {
+    if (evaluation->errors != NULL)
+        print_errors(print, evaluation, dataset);
+    if (evaluation->errors != NULL || evaluation->classes == 0)
+        return;
     const struct column *columns = columns_of(evaluation);
     struct class_metrics metrics;
     char label[LABEL_SIZE];
@@ -308,15 +312,6 @@ static void print_classes(evaluation_printer *print, const struct evaluation *ev
     print_row(print, "macro average", columns, INT_MAX, &metrics);
     if (evaluation->classes <= PRINTED_MATRIX && evaluation->labels == NULL)
         print_matrix(print, evaluation, dataset);
-}
-
-void evaluation_print(const struct evaluation *evaluation, const struct dataset *dataset,
-                      evaluation_printer *print)
-{
-    if (evaluation->errors != NULL)
-        print_errors(print, evaluation, dataset);
-    else if (evaluation->classes > 0)
-        print_classes(print, evaluation, dataset);
 }
 
 /* ---- result.json */

@@ -122,13 +122,6 @@ static const struct tag *tags_of(const struct run_log *log)
     return tag_sets[log->tag_set].tags != NULL ? tag_sets[log->tag_set].tags : log->tags;
 }
 
-static double value_at(const struct metrics_row *row, size_t offset)
-{
-    double value;
-    memcpy(&value, (const char *)row + offset, sizeof value);
-    return value;
-}
-
 struct metrics_row run_log_row(const char *split, int64_t epoch, int64_t step)
 {
     const double empty = NAN;
@@ -145,8 +138,9 @@ static bool points_write(struct run_log *log, const struct metrics_row *row, str
     for (const struct tag *tag = tags_of(log); tag->split != NULL; tag++) {
         if (strcmp(tag->split, row->split) != 0)
             continue;
-        const double value =
-            tag->offset == EPOCH_NUMBER ? (double)row->epoch : value_at(row, tag->offset);
+        const double value = tag->offset == EPOCH_NUMBER
+                                 ? (double)row->epoch
+                                 : *(const double *)((const char *)row + tag->offset);
         if (!isnan(value) &&
             !tensorboard_scalar(log->board, tag->name, row->step + tag_sets[log->tag_set].shift,
                                 tag->factor * value, error))

@@ -33,20 +33,6 @@ static int64_t plane_of(const struct model *model)
     return model->output.height * model->output.width;
 }
 
-static bool labels_open(struct target_metrics *metrics, const struct sampler *sampler,
-                        struct evaluation *evaluation)
-{
-    const int64_t classes = evaluation->classes, ranks = metrics->session->world->size;
-    metrics->most = sampler_steps(sampler) * round_up_division(sampler->global_batch, ranks);
-    metrics->scores = malloc((size_t)(classes * metrics->most) * sizeof *metrics->scores);
-    evaluation->labels = calloc((size_t)classes, sizeof *evaluation->labels);
-    evaluation->average_precision = calloc((size_t)classes, sizeof *evaluation->average_precision);
-    for (int64_t i = 0; metrics->scores != NULL && i < classes * metrics->most; i++)
-        metrics->scores[i] = NAN;
-    return metrics->scores != NULL && evaluation->labels != NULL &&
-           evaluation->average_precision != NULL;
-}
-
 /* Allocate the counts and set the evaluation's classes or outputs. The records of the feed must
  * have targets. Not collective. */
 static bool target_metrics_open(struct target_metrics *metrics, const struct session *session,
@@ -55,16 +41,25 @@ static bool target_metrics_open(struct target_metrics *metrics, const struct ses
 {
     const int64_t outputs = session->model->classes;
     const bool is_regression = session->options.data.task == TASK_REGRESSION;
+    const size_t count = (size_t)outputs;
     bool good;
     *metrics = (struct target_metrics){.session = session, .dataset = &feed->dataset};
     evaluation->classes = is_regression ? 0 : outputs;
     evaluation->outputs = is_regression ? outputs : 0;
     if (is_regression) {
-        evaluation->errors = calloc((size_t)outputs, sizeof *evaluation->errors);
-        metrics->sums = calloc((size_t)outputs * OUTPUT_SUMS, sizeof *metrics->sums);
+        evaluation->errors = calloc(count, sizeof *evaluation->errors);
+        metrics->sums = calloc(count * OUTPUT_SUMS, sizeof *metrics->sums);
         good = evaluation->errors != NULL && metrics->sums != NULL;
     } else if (!feed->dataset.target_is_class) {
-        good = labels_open(metrics, &feed->sampler, evaluation);
+        metrics->most = sampler_steps(&feed->sampler) *
+                        round_up_division(feed->sampler.global_batch, session->world->size);
+        metrics->scores = malloc(count * (size_t)metrics->most * sizeof *metrics->scores);
+        evaluation->labels = calloc(count, sizeof *evaluation->labels);
+        evaluation->average_precision = calloc(count, sizeof *evaluation->average_precision);
+        good = metrics->scores != NULL && evaluation->labels != NULL &&
+               evaluation->average_precision != NULL;
+        for (int64_t i = 0; metrics->scores != NULL && i < outputs * metrics->most; i++)
+            metrics->scores[i] = NAN;
     } else {
         metrics->confusion = calloc((size_t)(session->limits.threads * outputs * outputs),
                                     sizeof *metrics->confusion);
@@ -98,27 +93,22 @@ static void errors_add(struct target_metrics *metrics, const struct batch *batch
     }
 }
 
-static void pixels_add(struct target_metrics *metrics, const struct batch *batch,
-                       const float *predictions)
-{
-    const struct session *session = metrics->session;
-    const int64_t classes = session->model->classes, plane = plane_of(session->model);
-#pragma omp parallel for schedule(static) num_threads(session->limits.threads)
-    for (int64_t i = 0; i < batch->count; i++)
-        confusion_add_pixels(metrics->confusion + omp_get_thread_num() * classes * classes, classes,
-                             predictions + i * classes * plane, batch_targets(batch, i), plane);
-}
-
 /* Add a batch. predictions: [batch->count, outputs, height, width]; those of a regression are in
  * the units of the targets. */
 static void target_metrics_add(struct target_metrics *metrics, struct evaluation *evaluation,
                                const struct batch *batch, const float *predictions)
 {
-    const int64_t outputs = metrics->session->model->classes;
+    const struct session *session = metrics->session;
+    const int64_t outputs = session->model->classes, plane = plane_of(session->model);
     if (metrics->sums != NULL)
         errors_add(metrics, batch, predictions);
-    if (metrics->confusion != NULL)
-        pixels_add(metrics, batch, predictions);
+    if (metrics->confusion != NULL) {
+#pragma omp parallel for schedule(static) num_threads(session->limits.threads)
+        for (int64_t i = 0; i < batch->count; i++)
+            confusion_add_pixels(metrics->confusion + omp_get_thread_num() * outputs * outputs,
+                                 outputs, predictions + i * outputs * plane,
+                                 batch_targets(batch, i), plane);
+    }
     for (int64_t i = 0; metrics->scores != NULL && i < batch->count; i++) {
         const float *targets = batch_targets(batch, i), *sample = predictions + i * outputs;
         class_counts_add(evaluation->labels, &metrics->samples, outputs, sample, targets);
@@ -232,7 +222,7 @@ static void outputs_scale(const struct session *session, const struct dataset *d
                           int64_t count, float *outputs)
 {
     const struct model *model = session->model;
-    const int64_t plane = model->output.height * model->output.width;
+    const int64_t plane = plane_of(model);
     for (int64_t i = 0; i < count * model->classes; i++) {
         const float std = session->input.target_std[i % model->classes];
         const float mean = session->input.target_mean[i % model->classes];

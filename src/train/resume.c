@@ -220,39 +220,6 @@ static void data_compare(struct comparison *comparison, const char *path,
     json_decref(now);
 }
 
-/* Compare the grid of arrays and the step of their times with those in the metadata. */
-static void grid_difference_add(struct comparison *comparison, const char *path,
-                                const struct checkpoint_contents *contents)
-{
-    struct dataset dataset = comparison->trainer->session.train.dataset;
-    struct model_metadata metadata;
-    struct error reason = {0};
-    model_metadata_parse(contents->metadata, &metadata);
-    if (!arrays_check_grid(&dataset, metadata.grid, path, &reason))
-        difference_add(comparison, "%s", reason.text);
-    model_metadata_free(&metadata);
-}
-
-/* A deck of another version that cannot be read is not compared. */
-static void deck_compare(struct comparison *comparison, const char *path,
-                         const struct checkpoint_contents *contents)
-{
-    const struct trainer *trainer = comparison->trainer;
-    struct training_state state = contents->state;
-    struct options saved;
-    struct error ignored = {.kind = ERROR_NONE};
-    options_default(&saved);
-    if (!checkpoint_deck_parse(contents->deck, path, &saved, &ignored))
-        return;
-    comparison->other_monitor =
-        saved.checkpoint.monitor != MONITOR_AUTO &&
-        saved.checkpoint.monitor != trainer->session.options.checkpoint.monitor;
-    if (comparison->other_monitor)
-        state.evaluations_without_gain = 0;
-    comparison->over = trainer_is_over(trainer, &state);
-    option_changes(&saved, &trainer->session.options, option_compare, comparison);
-}
-
 /* Return what to do about a difference. Weights of other shapes cannot be resumed from, and as
  * initial weights only safetensors may have another head. A FILE on disk is refused as long as a
  * newer checkpoint is in memory. */
@@ -274,41 +241,58 @@ static const char *difference_advice(const struct trainer *trainer,
                 : "another run.dir, or model.init=FILE.safetensors to fine-tune";
 }
 
-static bool contents_compare(const struct trainer *trainer, const char *path,
-                             const struct checkpoint_contents *contents, bool named,
-                             bool *other_monitor, struct error *error)
+/* Rank 0. Compare a checkpoint of a step with the run. */
+static bool contents_compare(struct comparison *comparison, const char *path,
+                             const struct checkpoint_contents *contents, struct error *error)
 {
-    const struct training_state *state = &contents->state;
+    const struct trainer *trainer = comparison->trainer;
+    const struct options *options = &trainer->session.options;
     const bool replays = trainer->receipts.expected != NULL;
-    struct comparison comparison = {.trainer = trainer, .named = named};
-    if (state->step == 0)
-        return true;
-    deck_compare(&comparison, path, contents);
-    *other_monitor = comparison.other_monitor;
-    data_compare(&comparison, path, contents);
-    grid_difference_add(&comparison, path, contents);
-    if (comparison.first[0] != '\0')
+    struct training_state state = contents->state;
+    struct dataset dataset = trainer->session.train.dataset;
+    struct model_metadata metadata;
+    struct options saved;
+    struct error reason = {.kind = ERROR_NONE};
+    options_default(&saved);
+    /* A deck of another version that cannot be read is not compared. */
+    if (checkpoint_deck_parse(contents->deck, path, &saved, &reason)) {
+        comparison->other_monitor = saved.checkpoint.monitor != MONITOR_AUTO &&
+                                    saved.checkpoint.monitor != options->checkpoint.monitor;
+        if (comparison->other_monitor)
+            state.evaluations_without_gain = 0;
+        comparison->over = trainer_is_over(trainer, &state);
+        option_changes(&saved, options, option_compare, comparison);
+    }
+    error_clear(&reason);
+    data_compare(comparison, path, contents);
+    /* The grid of arrays and the step of their times. */
+    model_metadata_parse(contents->metadata, &metadata);
+    if (!arrays_check_grid(&dataset, metadata.grid, path, &reason))
+        difference_add(comparison, "%s", reason.text);
+    model_metadata_free(&metadata);
+    if (comparison->first[0] != '\0')
         return error_set(error, ERROR_USAGE, "cannot %s from %s: %s; use %s",
-                         replays ? "replay" : "resume", path, comparison.first,
+                         replays ? "replay" : "resume", path, comparison->first,
                          difference_advice(trainer, contents));
-    if (replays || comparison.without_effect[0] == '\0')
+    if (replays || comparison->without_effect[0] == '\0')
         return true;
     return error_set(error, ERROR_USAGE,
                      "%s: the run has ended at step %lld of %lld, so %s has no effect; raise "
                      "train.epochs or train.steps to continue, or use another run.dir",
-                     trainer->folder.path, (long long)state->step, (long long)trainer->total_steps,
-                     comparison.without_effect);
+                     trainer->folder.path, (long long)state.step, (long long)trainer->total_steps,
+                     comparison->without_effect);
 }
 
 bool resume_check(const struct trainer *trainer, const char *path, bool named, bool *other_monitor,
                   struct error *error)
 {
     struct comm *world = trainer->session.world;
+    struct comparison comparison = {.trainer = trainer, .named = named};
     struct checkpoint_contents contents = {.unit_count = 0};
-    *other_monitor = false;
-    if (world->rank == 0 && checkpoint_file_read(path, &contents, error))
-        error_defer(contents_compare(trainer, path, &contents, named, other_monitor, error));
+    if (world->rank == 0 && checkpoint_file_read(path, &contents, error) && contents.state.step > 0)
+        error_defer(contents_compare(&comparison, path, &contents, error));
     checkpoint_contents_free(&contents);
+    *other_monitor = comparison.other_monitor;
     comm_broadcast(world, other_monitor, sizeof *other_monitor, COMM_BYTE, 0);
     return comm_share_error(world, error);
 }

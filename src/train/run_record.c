@@ -217,19 +217,6 @@ static void change_put(void *user, const struct option_change *change)
     value_put(user, change->name, values);
 }
 
-/* Return the options that differ from those of the deck in the run folder. */
-static json_t *changes_to_json(const struct trainer *trainer)
-{
-    static struct options earlier;
-    struct error ignored = {.kind = ERROR_NONE};
-    json_t *changed = json_object();
-    options_default(&earlier);
-    OWNED char *path = allocate_text("%s/deck.ini", trainer->folder.path);
-    if (access(path, F_OK) == 0 && options_read_stored(path, &earlier, &ignored))
-        option_changes(&earlier, &trainer->session.options, change_put, changed);
-    return changed;
-}
-
 /* The facts on which the bits of a step may depend; also those of layout_put. */
 static void machine_put(json_t *attempt, const struct trainer *trainer)
 {
@@ -245,6 +232,9 @@ static void machine_put(json_t *attempt, const struct trainer *trainer)
 
 static json_t *attempt_to_json(const struct trainer *trainer, const json_t *ranks)
 {
+    static struct options earlier;
+    struct error ignored = {.kind = ERROR_NONE};
+    json_t *changed = json_object(); /* options that differ from those of the folder's deck */
     json_t *attempt = json_object(), *hosts = json_array(), *devices = json_array();
     const char *resumed = trainer->checkpoints.resume_path;
     for (int rank = 0; rank < trainer->session.world->size; rank++) {
@@ -258,7 +248,11 @@ static json_t *attempt_to_json(const struct trainer *trainer, const json_t *rank
     value_put(attempt, "job", value_text(getenv("SLURM_JOB_ID")));
     value_put(attempt, "hosts", hosts);
     value_put(attempt, "devices", devices);
-    value_put(attempt, "changed", changes_to_json(trainer));
+    options_default(&earlier);
+    OWNED char *path = allocate_text("%s/deck.ini", trainer->folder.path);
+    if (access(path, F_OK) == 0 && options_read_stored(path, &earlier, &ignored))
+        option_changes(&earlier, &trainer->session.options, change_put, changed);
+    value_put(attempt, "changed", changed);
     value_put(attempt, "from_step", json_integer(trainer->state.step));
     value_put(attempt, "resumed_from", resumed[0] != '\0' ? value_name(resumed) : json_null());
     value_put(attempt, "setup_seconds", value_number(clock_now() - trainer->attempt.opened_at));

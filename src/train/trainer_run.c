@@ -161,26 +161,19 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     return interval_end(trainer, error);
 }
 
-/* Returns the metric of checkpoint.monitor in the newest evaluation. */
-static double evaluation_value(const struct trainer *trainer, bool *lower_is_better)
-{
-    const int monitor = trainer->session.options.checkpoint.monitor;
-    *lower_is_better = monitor == MONITOR_LOSS;
-    return evaluation_monitored(&trainer->evaluation, monitor);
-}
-
 /* Returns true if the newest evaluation is the best so far by checkpoint.monitor, and stores it.
  * One without targets never is. regular: it is due by train.eval_every; the training state ignores
  * others. */
 static bool best_update(struct trainer *trainer, bool regular)
 {
-    bool loss;
-    double value = evaluation_value(trainer, &loss);
     struct training_state *state = &trainer->state;
-    if (trainer->session.options.checkpoint.monitor == MONITOR_NONE)
+    const int monitor = trainer->session.options.checkpoint.monitor;
+    const double value = evaluation_monitored(&trainer->evaluation, monitor);
+    const double best = state->best_metric;
+    if (monitor == MONITOR_NONE)
         return false;
-    double best = state->best_metric;
-    bool better = isnan(best) ? !isnan(value) : (loss ? value < best : value > best);
+    const bool gains = monitor == MONITOR_LOSS ? value < best : value > best;
+    const bool better = isnan(best) ? !isnan(value) : gains;
     if (better) {
         trainer->best.metric = value;
         trainer->best.step = state->step;
@@ -229,9 +222,9 @@ static bool validation_run(struct trainer *trainer, struct error *error)
 /* The schedule plateau reacts to the newest evaluation. */
 static void schedule_follow(struct trainer *trainer)
 {
-    bool lower_is_better;
-    double value = evaluation_value(trainer, &lower_is_better);
-    schedule_observe(&trainer->schedule, value, lower_is_better);
+    const int monitor = trainer->session.options.checkpoint.monitor;
+    schedule_observe(&trainer->schedule, evaluation_monitored(&trainer->evaluation, monitor),
+                     monitor == MONITOR_LOSS);
 }
 
 static bool patience_is_over(const struct trainer *trainer, const struct training_state *state)

@@ -237,20 +237,24 @@ TEST(attempts_of_a_run_form_one_table)
     }
 }
 
-/* The values differ between ranks. */
+/* The values differ between ranks and over time. */
 TEST(sums_follow_the_kind_of_sensor)
 {
+    static const double levels[] = {90, 10, 20}, seconds[] = {0, 1, 3};
     struct sensor_sums sums[SENSOR_COUNT];
     struct sensor_reading reading;
     const double rank = world->rank, ranks = world->size;
     json_t *object = json_object();
     sensor_sums_begin(sums);
     sensor_reading_clear(&reading);
-    reading.value[SENSOR_GPU_POWER] = reading.value[SENSOR_RESIDENT] = 90 + rank;
-    reading.value[SENSOR_NODE_AVAILABLE] = world->rank == 0 ? 10 : NAN;
-    sensor_sums_add(sums, &reading, 1);
+    sensor_sums_add(sums, &reading, 0);
+    for (int i = 0; i < 3; i++) {
+        reading.value[SENSOR_GPU_POWER] = reading.value[SENSOR_RESIDENT] = levels[i] + rank;
+        reading.value[SENSOR_NODE_AVAILABLE] = world->rank == 0 ? levels[i] : NAN;
+        sensor_sums_add(sums, &reading, seconds[i]);
+    }
     sensor_sums_put(object, sums, world);
-    assert_true(figure(object, "gpu_power", "mean") == 90 + (ranks - 1) / 2);
+    assert_true(figure(object, "gpu_power", "mean") == 17.5 + (ranks - 1) / 2);
     assert_true(figure(object, "gpu_power", "max") == 90 + ranks - 1);
     assert_true(figure(object, "resident_bytes", "max") == 90 + ranks - 1);
     assert_true(figure(object, "node_available_bytes", "min") == 10);

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The tables of a run: format of the rows, and that the attempts of a run that was killed and
- * resumed form one table. The summary of its sensors. */
+ * resumed form one table. */
 #include "runlog/run_log.h"
 
-#include <jansson.h>
 #include <unistd.h>
 
 #include "config/options.h"
 #include "core/columns.h"
 #include "runlog/evaluation.h"
-#include "runlog/monitor.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -260,31 +258,6 @@ TEST(intervals_end_at_the_steps_of_the_tags)
     assert_due(TAGS_VITTRAIN, " 50 100 150");
     assert_due(TAGS_LIGHTNING, " 50 100 150");
     assert_due(TAGS_IMAGENET, " 1 51 76 126");
-}
-
-TEST(sensors_follow_their_table)
-{
-    static const double levels[] = {90, 10, 20}, seconds[] = {0, 1, 3};
-    struct sensor_sums sums[SENSOR_COUNT];
-    struct sensor_reading reading;
-    struct comm *world = comm_fake_open(0, 1);
-    json_t *object = json_object();
-    sensor_sums_begin(sums);
-    sensor_reading_clear(&reading);
-    sensor_sums_add(sums, &reading, 0);
-    for (int i = 0; i < 3; i++) {
-        reading.value[SENSOR_GPU_POWER] = reading.value[SENSOR_RESIDENT] =
-            reading.value[SENSOR_NODE_AVAILABLE] = levels[i];
-        sensor_sums_add(sums, &reading, seconds[i]);
-    }
-    sensor_sums_put(object, sums, world);
-    char *text = value_to_text(object);
-    assert_has(text, "\"gpu_power\": {\n  \"mean\": 17.5,\n  \"max\": 90.0\n }");
-    assert_has(text, "\"resident_bytes\": {\n  \"max\": 90.0\n }");
-    assert_has(text, "\"node_available_bytes\": {\n  \"min\": 10.0\n }");
-    assert_has(text, "\"gpu_busy\": null");
-    free(text);
-    world->backend->close(world);
 }
 
 TEST_MAIN()

@@ -17,50 +17,36 @@ static void usual(struct rank_times *times, int ranks)
         times[rank] = (struct rank_times){.data = 0.5, .compute = 6, .waiting = 3.5};
 }
 
-static int found(const struct rank_times *times, int ranks, bool *slow)
+TEST(slow_ranks_are_found)
 {
-    return straggler_find(times, ranks, 10, slow);
-}
-
-TEST(slow_rank_is_found_by_data_and_by_compute)
-{
-    struct rank_times times[RANKS];
-    bool slow[RANKS];
-    usual(times, RANKS);
-    assert_int_equal(found(times, RANKS, slow), 0);
-    times[5] = (struct rank_times){.data = 0.5, .compute = 6.9, .waiting = 2.6};
-    assert_int_equal(found(times, RANKS, slow), 0); /* less than a tenth of the step */
-    times[5] = (struct rank_times){.data = 0.5, .compute = 7.1, .waiting = 2.4};
-    assert_int_equal(found(times, RANKS, slow), 1);
-    assert_true(slow[5]);
-    times[2] = (struct rank_times){.data = 3, .compute = 6, .waiting = 1};
-    assert_int_equal(found(times, RANKS, slow), 2);
-    assert_true(slow[2] && slow[5]);
-}
-
-TEST(fast_ranks_are_no_reason)
-{
-    struct rank_times times[RANKS];
-    bool slow[RANKS];
-    usual(times, RANKS);
-    times[0] = times[1] = (struct rank_times){.compute = 1, .waiting = 9};
-    assert_int_equal(found(times, RANKS, slow), 0);
-}
-
-TEST(half_of_the_ranks_may_be_slow)
-{
-    struct rank_times times[RANKS];
-    bool slow[RANKS];
-    usual(times, RANKS);
-    for (int rank = 4; rank < RANKS; rank++)
-        times[rank].compute = 9;
-    assert_int_equal(found(times, RANKS, slow), 4);
-    for (int rank = 0; rank < RANKS; rank++)
-        assert_int_equal(slow[rank], rank >= 4);
-    usual(times, 2);
-    times[1].compute = 9;
-    assert_int_equal(found(times, 2, slow), 1);
-    assert_true(slow[1]);
+    static const struct {
+        struct rank_times one,
+            other;              /* of `first` ranks and of the next one, if they are not zero */
+        int ranks, first, slow; /* slow: bits of the ranks */
+    } rows[] = {
+        {.ranks = RANKS},
+        /* Less than a tenth of the step, and more. */
+        {.one = {0.5, 6.9, 2.6}, .ranks = RANKS, .first = 1},
+        {.one = {0.5, 7.1, 2.4}, .other = {3, 6, 1}, .ranks = RANKS, .first = 1, .slow = 1 | 2},
+        /* Fast ranks are no reason, and half of the ranks may be slow. */
+        {.one = {0, 1, 9}, .ranks = RANKS, .first = 2},
+        {.one = {0.5, 9, 0.5}, .ranks = RANKS, .first = 4, .slow = 15},
+        {.one = {0.5, 9, 0.5}, .ranks = 2, .first = 1, .slow = 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct rank_times times[RANKS];
+        bool slow[RANKS];
+        int bits = 0;
+        usual(times, RANKS);
+        for (int rank = 0; rank < rows[i].first; rank++)
+            times[rank] = rows[i].one;
+        if (rows[i].other.data > 0)
+            times[rows[i].first] = rows[i].other;
+        straggler_find(times, rows[i].ranks, 10, slow);
+        for (int rank = 0; rank < rows[i].ranks; rank++)
+            bits |= slow[rank] << rank;
+        assert_int_equal(bits, rows[i].slow);
+    }
 }
 
 /* On a GPU the compute time contains the waits for other ranks. */
@@ -72,7 +58,7 @@ TEST(without_known_waits_only_data_count)
         times[rank] = (struct rank_times){.compute = 10};
     times[3] = (struct rank_times){.data = 3, .compute = 7};
     times[4].compute = 12;
-    assert_int_equal(found(times, RANKS, slow), 1);
+    assert_int_equal(straggler_find(times, RANKS, 10, slow), 1);
     assert_true(slow[3]);
 }
 
