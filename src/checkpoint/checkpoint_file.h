@@ -44,7 +44,7 @@ struct checkpoint_contents {
     char *deck;
     const char *compute; /* type, for users; NULL in a file that was read */
     char *metadata;      /* model_metadata.h, or NULL */
-    char *data;          /* train/resume.h; NULL: unknown */
+    char *data;          /* train/resume.c; NULL: unknown */
     char *algorithms;    /* chosen by the device (device.h: choices_export), or NULL */
     struct unit *units;
     bool units_borrowed;              /* the units' tensors are not freed with the contents */

@@ -129,18 +129,18 @@ static void memory_print(const struct session *session)
              mib(arena_total(&memory->arena) + session_host_bytes(session)), classes);
     for (int i = 0; i < MEMORY_CLASSES; i++)
         log_detail("  %-12s %10.2f MiB", memory_class_name[i], mib(memory->arena.by_class[i]));
-    const struct {
-        const char *name, *what;
-        size_t bytes;
-    } parts[] = {{"arena", "", arena_total(&memory->arena)},
-                 {"in /dev/shm", " of the arena: weights and gradients that ranks share",
-                  memory->arena.outside},
-                 {"loaders", " for batches that are loaded ahead", memory->loader_bytes},
-                 {"snapshot", " for background checkpoints", memory->snapshot_bytes},
-                 {"/dev/shm", " for checkpoints in memory", memory->shared_bytes}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i].bytes > 0)
-            log_detail("  %-12s %10.2f MiB%s", parts[i].name, mib(parts[i].bytes), parts[i].what);
+    log_detail("  %-12s %10.2f MiB", "arena", mib(arena_total(&memory->arena)));
+    if (memory->arena.outside > 0)
+        log_detail("  %-12s %10.2f MiB of the arena: weights and gradients that ranks share",
+                   "in /dev/shm", mib(memory->arena.outside));
+    log_detail("  %-12s %10.2f MiB for batches that are loaded ahead", "loaders",
+               mib(memory->loader_bytes));
+    if (memory->snapshot_bytes > 0)
+        log_detail("  %-12s %10.2f MiB for background checkpoints", "snapshot",
+                   mib(memory->snapshot_bytes));
+    if (memory->shared_bytes > 0)
+        log_detail("  %-12s %10.2f MiB for checkpoints in memory", "/dev/shm",
+                   mib(memory->shared_bytes));
 }
 
 void session_drop_snapshot(struct session *session)

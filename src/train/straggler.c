@@ -122,45 +122,42 @@ static bool is_first_of_host(const struct straggler *straggler, int rank)
     return true;
 }
 
-static void rank_warn(const struct straggler *straggler, int rank, const struct rank_times *middle,
-                      double work)
-{
-    const struct rank_times *own = &straggler->window[rank];
-    bool known = waiting_is_known(straggler->window, straggler->ranks);
-    double step = 1e3 / (double)straggler->steps; /* to milliseconds per step */
-    bool loads = own->data - middle->data > own->compute - middle->compute;
-    char who[160];
-    snprintf(who, sizeof who, "rank %d on %s", rank, straggler->host_of(rank));
-    if (is_whole_node(straggler, rank))
-        snprintf(who, sizeof who, "%s with all its ranks, such as rank %d,",
-                 straggler->host_of(rank), rank);
-    log_warn("slow: %s delays the other ranks by %.0f %% of each step: data wait %.1f ms, "
-             "compute %.1f ms, communication %.1f ms per step; the median rank: %.1f, %.1f, %.1f; "
-             "check %s",
-             who, 100 * (own_work(own, known) - work) / straggler->seconds, step * own->data,
-             step * own->compute, step * own->waiting, step * middle->data, step * middle->compute,
-             step * middle->waiting,
-             loads ? "its disk and data.workers"
-                   : "its cores (monitor.csv) and their clock, or other programs there");
-}
-
-/* Warns of at most NAMED ranks; a slow node counts as one. */
-static void stragglers_warn(struct straggler *straggler)
+/* Warn of at most NAMED ranks; a slow node counts as one. */
+static void stragglers_warn(const struct straggler *straggler)
 {
     enum { NAMED = 4 };
-    int warned = 0;
     const struct rank_times *times = straggler->window;
-    int ranks = straggler->ranks;
-    const struct rank_times middle = {.data = part_median(times, ranks, PART_DATA),
-                                      .compute = part_median(times, ranks, PART_COMPUTE),
-                                      .waiting = part_median(times, ranks, PART_WAITING)};
-    double work = part_median(times, ranks, PART_WORK);
-    for (int rank = 0; rank < straggler->ranks && warned < NAMED; rank++)
-        if (is_named(straggler, rank) &&
-            (!is_whole_node(straggler, rank) || is_first_of_host(straggler, rank))) {
-            rank_warn(straggler, rank, &middle, work);
-            warned++;
+    const int ranks = straggler->ranks;
+    const bool known = waiting_is_known(times, ranks);
+    const double data = part_median(times, ranks, PART_DATA);
+    const double compute = part_median(times, ranks, PART_COMPUTE);
+    const double waiting = part_median(times, ranks, PART_WAITING);
+    const double work = part_median(times, ranks, PART_WORK);
+    const double step = 1e3 / (double)straggler->steps; /* to milliseconds per step */
+    int warned = 0;
+    for (int rank = 0; rank < ranks && warned < NAMED; rank++) {
+        const struct rank_times *own = &times[rank];
+        const char *host = straggler->host_of(rank);
+        const bool loads = own->data - data > own->compute - compute;
+        char who[160];
+        if (!is_named(straggler, rank))
+            continue;
+        snprintf(who, sizeof who, "rank %d on %s", rank, host);
+        if (is_whole_node(straggler, rank)) {
+            if (!is_first_of_host(straggler, rank))
+                continue;
+            snprintf(who, sizeof who, "%s with all its ranks, such as rank %d,", host, rank);
         }
+        log_warn("slow: %s delays the other ranks by %.0f %% of each step: data wait %.1f ms, "
+                 "compute %.1f ms, communication %.1f ms per step; the median rank: %.1f, %.1f, "
+                 "%.1f; check %s",
+                 who, 100 * (own_work(own, known) - work) / straggler->seconds, step * own->data,
+                 step * own->compute, step * own->waiting, step * data, step * compute,
+                 step * waiting,
+                 loads ? "its disk and data.workers"
+                       : "its cores (monitor.csv) and their clock, or other programs there");
+        warned++;
+    }
 }
 
 void straggler_follow(struct straggler *straggler, const struct rank_times *times, double seconds,

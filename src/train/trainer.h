@@ -124,7 +124,7 @@ struct run_receipts {
 
 struct trainer {
     struct session session;
-    char *data;        /* rank 0: description of both splits, for checkpoints (resume.h) */
+    char *data;        /* rank 0: description of both splits, for checkpoints (resume.c) */
     double peak_flops; /* of a rank (train/hardware.h); NAN: unknown, and on other ranks than 0 */
     int64_t steps_per_epoch, total_steps;
     struct schedule schedule;
