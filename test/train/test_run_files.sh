@@ -119,7 +119,7 @@ for s in samples:
 result 'misclassified.json has the errors of the matrix with the highest probabilities' "$(cat bad)" "$work/best.log"
 
 # The order of the last lines; the warning is logged only if several evaluations choose a checkpoint.
-tail -n 5 best.log | cut -d' ' -f1 | tr '\n' ' ' >order
+grep -v '^warning: ' best.log | tail -n 5 | cut -d' ' -f1 | tr '\n' ' ' >order
 bad=$([ "$(cat order)" = 'time: final: test: files: next: ' ] || cat order)
 bad="$bad$(has best.log "^files: $work/best: best.safetensors, .*checkpoints/best.h5, .*result.json$" "^next: vittrain report $work/best$")"
 result 'the log ends with the results, the files and the next command' "$bad" "$work/best.log"
