@@ -92,18 +92,12 @@ bool app_same_build(struct comm *world, struct error *error)
     return comm_agree(world, error);
 }
 
-/* Write the command and its operands: "eval runs/a/checkpoints/last.h5". */
-static void request_write(const struct command_line *line, char *text, size_t size)
-{
-    int used = snprintf(text, size, "%s", line->command);
-    for (int i = 0; i < line->operand_count && used > 0 && (size_t)used < size; i++)
-        used += snprintf(text + used, size - (size_t)used, " %s", line->operand[i]);
-}
-
 bool app_same_command(struct comm *world, const struct command_line *line, struct error *error)
 {
-    char own[OPTION_TEXT] = "", first[OPTION_TEXT];
-    request_write(line, own, sizeof own);
+    char own[OPTION_TEXT] = "", first[OPTION_TEXT]; /* "eval runs/a/checkpoints/last.h5" */
+    int used = snprintf(own, sizeof own, "%s", line->command);
+    for (int i = 0; i < line->operand_count && used > 0 && (size_t)used < sizeof own; i++)
+        used += snprintf(own + used, sizeof own - (size_t)used, " %s", line->operand[i]);
     if (comm_same(world, own, sizeof own))
         return true;
     memcpy(first, own, sizeof first);

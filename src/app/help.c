@@ -122,15 +122,6 @@ static void help_all(void)
     options_help(NULL);
 }
 
-/* Read the decks and settings of a command line that requests help for an option. */
-static bool options_read(const struct command_line *line, struct options *options,
-                         struct error *error)
-{
-    options_default(options);
-    return (line->default_deck == NULL || options_read_file(line->default_deck, options, error)) &&
-           options_apply(line, options, error);
-}
-
 static bool help_about(const char *word, const struct command_line *line, struct error *error)
 {
     static struct options options;
@@ -145,7 +136,10 @@ static bool help_about(const char *word, const struct command_line *line, struct
         return true;
     if (entry != NULL) {
         const bool is_set = line->default_deck != NULL || line->setting_count > 0;
-        if (is_set && !options_read(line, &options, error))
+        options_default(&options);
+        if (is_set && ((line->default_deck != NULL &&
+                        !options_read_file(line->default_deck, &options, error)) ||
+                       !options_apply(line, &options, error)))
             return false;
         option_help(entry, is_set ? &options : NULL);
         return true;
@@ -161,16 +155,6 @@ static bool help_about(const char *word, const struct command_line *line, struct
 
 /* ---- the models */
 
-/* Print "20 numbers" for a model that reads vectors, "3 x 224 x 224" for one that reads images. */
-static void model_print_input(const struct model *model)
-{
-    if (model->image.height == 1)
-        printf("%lld numbers\n", (long long)model->channels);
-    else
-        printf("%lld x %lld x %lld\n", (long long)model->channels, (long long)model->image.height,
-               (long long)model->image.width);
-}
-
 static bool models_list(struct error *error)
 {
     static struct options options;
@@ -182,7 +166,11 @@ static bool models_list(struct error *error)
         if (model == NULL)
             return false;
         printf("%-30s %12lld  ", *name, (long long)model_parameter_count(model));
-        model_print_input(model);
+        if (model->image.height == 1) /* it reads vectors */
+            printf("%lld numbers\n", (long long)model->channels);
+        else
+            printf("%lld x %lld x %lld\n", (long long)model->channels,
+                   (long long)model->image.height, (long long)model->image.width);
         model_close(model);
     }
     return true;
@@ -229,23 +217,6 @@ static void manual_options(void)
     }
 }
 
-static void manual_commands(void)
-{
-    for (int i = 0; app_commands[i] != NULL; i++) {
-        printf(".It Cm ");
-        manual_words(app_commands[i]->synopsis);
-        manual_text(app_commands[i]->detail, "\n");
-    }
-}
-
-static void manual_exit_codes(void)
-{
-    for (int i = 0; app_exit_codes[i] != NULL; i++) {
-        printf(".It %d\n", i);
-        manual_text(app_exit_codes[i], "\n");
-    }
-}
-
 static void manual_print(void)
 {
     const char *next;
@@ -253,39 +224,40 @@ static void manual_print(void)
         next = strchr(line, '\n') + 1;
         if (line[0] != '@')
             printf("%.*s", (int)(next - line), line);
-        else if (line[1] == 'c')
-            manual_commands();
         else if (line[1] == 'o')
             manual_options();
-        else
-            manual_exit_codes();
+        for (int i = 0; line[0] == '@' && line[1] == 'c' && app_commands[i] != NULL; i++) {
+            printf(".It Cm ");
+            manual_words(app_commands[i]->synopsis);
+            manual_text(app_commands[i]->detail, "\n");
+        }
+        for (int i = 0; line[0] == '@' && line[1] == 'e' && app_exit_codes[i] != NULL; i++) {
+            printf(".It %d\n", i);
+            manual_text(app_exit_codes[i], "\n");
+        }
     }
 }
 
 /* ---- answers */
-
-static bool answer_print(const struct command_line *line, struct error *error)
-{
-    if (line->version)
-        printf("vittrain %s%s%s%s\n", version_number, version_commit[0] != '\0' ? " (commit " : "",
-               version_commit, version_commit[0] != '\0' ? ")" : "");
-    else if (line->manual)
-        manual_print();
-    else if (line->list_models)
-        return models_list(error);
-    else if (line->command != NULL || line->operand_count > 0)
-        return help_about(line->command != NULL ? line->command : line->operand[0], line, error);
-    else
-        help_all();
-    return true;
-}
 
 int app_inform(const struct command_line *line)
 {
     struct error error = {0};
     if (launcher_rank() > 0)
         return ERROR_NONE;
-    if (!answer_print(line, &error) || !app_output_arrived(&error))
+    if (line->version)
+        printf("vittrain %s%s%s%s\n", version_number, version_commit[0] != '\0' ? " (commit " : "",
+               version_commit, version_commit[0] != '\0' ? ")" : "");
+    else if (line->manual)
+        manual_print();
+    else if (line->list_models)
+        error_defer(models_list(&error));
+    else if (line->command != NULL || line->operand_count > 0)
+        error_defer(
+            help_about(line->command != NULL ? line->command : line->operand[0], line, &error));
+    else
+        help_all();
+    if (error.kind != ERROR_NONE || !app_output_arrived(&error))
         log_error(&error);
     return (int)error.kind;
 }

@@ -1,35 +1,476 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The command `plan`. Rank 0 computes and prints. The other ranks only report how many of them
- * share a node. */
+/* The command `plan`. Rank 0 computes and prints tables on standard output. The other ranks only
+ * report how many of them share a node. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/app.h"
+#include "checkpoint/memory_checkpoint.h"
 #include "config/command_line.h"
 #include "config/options.h"
+#include "core/base.h"
+#include "core/clock.h"
+#include "core/columns.h"
+#include "core/log.h"
 #include "core/text.h"
+#include "model/model.h"
 #include "plan/plan.h"
+#include "train/feed.h"
+#include "train/hardware.h"
+
+/* ---- memory ---- */
+
+static void classes_print(const char *name, const size_t by_class[MEMORY_CLASSES])
+{
+    size_t total = 0;
+    printf("%-14s", name);
+    for (int i = 0; i < MEMORY_CLASSES; i++) {
+        printf(" %11.2f", mib(by_class[i]));
+        total += by_class[i];
+    }
+    printf(" %11.2f\n", mib(total));
+}
+
+static void header_print(const char *first, const char *last)
+{
+    printf("%-14s", first);
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        printf(" %11s", memory_class_name[i]);
+    printf(" %11s%s", "total", last);
+}
+
+static void last_line_print(const char *name, size_t bytes, const char *comment, const char *where)
+{
+    printf("%-14s %*.2f%s%s\n", name, MEMORY_CLASSES * 12 + 11, mib(bytes), comment, where);
+}
+
+/* Print the memory of the deck's strategy by unit. Sets the memory of libraries and images of
+ * data.distinct (base), and if the device has its own memory (own). */
+static bool units_memory_print(const struct plan *plan, size_t *base, bool *own,
+                               struct error *error)
+{
+    struct session session;
+    if (!plan_session(plan, &session, error)) {
+        session_close(&session);
+        return false;
+    }
+    const struct session_memory *memory = &session.memory;
+    const char *host = "";
+    char mesh[256];
+    *base = hardware_memory_base(session.device);
+    *own = hardware_has_memory(session.device);
+    if (*own)
+        host = ", on the host";
+    mesh_describe(&session.mesh, mesh, sizeof mesh);
+    printf("%s in %s, %lld image%s per rank and pass\n%s\n\n", plan->options.model.name,
+           type_name(session.compute), (long long)session.batch, session.batch == 1 ? "" : "s",
+           mesh);
+    header_print("MiB per rank", "\n");
+    for (int u = 0; u < session.model->unit_count; u++)
+        classes_print(session.model->units[u].name, memory->rows[ARENA_UNIT_ROWS + u]);
+    classes_print("shared", memory->rows[ARENA_SHARED_ROW]);
+    classes_print("arena", memory->arena.by_class);
+    if (memory->arena.outside > 0)
+        last_line_print("in /dev/shm", memory->arena.outside,
+                        "  of the arena: weights and gradients that ranks share", "");
+    last_line_print("loaders", memory->loader_bytes, "  batches loaded ahead", host);
+    if (plan->kept > 0)
+        last_line_print("images", plan->kept, "  of data.distinct", host);
+    if (memory->snapshot_bytes > 0)
+        last_line_print("snapshot", memory->snapshot_bytes, "  for checkpoints in the background",
+                        host);
+    if (memory->shared_bytes > 0)
+        last_line_print("/dev/shm", memory->shared_bytes, "  for checkpoints in memory", host);
+    last_line_print(*own ? "context" : "libraries", *base,
+                    *own ? "  as measured here" : "  private memory as measured here", "");
+    *base += *own ? 0 : plan->kept;
+    last_line_print("rank", session_needs(&session) + *base, *own ? "  on the GPU" : "", "");
+    session_close(&session);
+    return true;
+}
+
+/* Print the row of the plan's strategy. room: bytes for the largest batch; 0: it is not printed. */
+static void strategy_print(const struct plan *plan, const struct machine *machine, size_t base,
+                           size_t room)
+{
+    const struct options *options = &plan->options;
+    struct session session;
+    struct step_prediction prediction;
+    struct error error = {0};
+    char name[32];
+    snprintf(name, sizeof name, "%s%s", mesh_strategy_name(options->mesh.strategy),
+             options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK ? ", block"
+                                                                                   : "");
+    printf("%-14s", name);
+    if (plan_predict(plan, machine, &session, &prediction, &error)) {
+        for (int i = 0; i < MEMORY_CLASSES; i++)
+            printf(" %11.2f", mib(session.memory.arena.by_class[i]));
+        printf(" %11.2f %11.2f %11.2f %11.2f", mib(session_needs(&session) + base),
+               mib((size_t)prediction.sent_shard), mib((size_t)prediction.sent_replica),
+               mib((size_t)prediction.sent_network));
+        const int64_t largest = room > 0 ? plan_largest_batch(plan, room) : 0;
+        if (largest > 0)
+            printf(" %11lld", (long long)largest);
+        else if (room > 0)
+            printf(" %11s", "none");
+        if (machine != NULL && prediction.lacks.kind == ERROR_NONE)
+            printf(" %11.3f %11.3f", 1e3 * prediction.seconds, 1e3 * prediction.step.exposed);
+        printf("\n");
+    } else {
+        printf(" %s\n", error.text);
+    }
+    step_prediction_close(&prediction);
+    session_close(&session);
+}
+
+/* Print the memory by unit and all strategies side by side. machine may be NULL. */
+static bool memory_print(const struct plan *plan, const struct machine *machine,
+                         struct error *error)
+{
+    static struct plan other;
+    size_t base, memory = (size_t)plan->options.plan.memory;
+    bool own;
+    if (!units_memory_print(plan, &base, &own, error))
+        return false;
+    const size_t room = memory > base ? memory - base : memory > 0 ? 1 : 0;
+    const bool recomputes = model_recomputes(plan->options.model.name);
+    printf("\nTotal: with %s. Sent: per rank and step, in its groups; network: the part of it "
+           "between nodes.%s",
+           own ? "the context, of the GPU's memory" : "loaders, checkpoints and libraries",
+           recomputes ? "\nblock: train.checkpoint_activations=block." : "");
+    if (memory > 0)
+        printf(" Largest: largest train.batch that fits in plan.memory=%.0f MiB.", mib(memory));
+    else
+        printf("\nReserve: train and find batch leave %d %% of the free memory unused.",
+               RESERVE_PERCENT);
+    printf("\n\n");
+    header_print("MiB per rank", "");
+    printf(" %11s %11s %11s%s%s\n", "sent shard", "replica", "network",
+           memory > 0 ? "     largest" : "", machine != NULL ? "     step ms     exposed" : "");
+    for (enum checkpoint_activations_choice block = CHECKPOINT_ACTIVATIONS_NONE;
+         block <= (recomputes ? CHECKPOINT_ACTIVATIONS_BLOCK : CHECKPOINT_ACTIVATIONS_NONE);
+         block++)
+        for (enum strategy_choice strategy = 0; strategy < STRATEGIES; strategy++) {
+            other = plan_with(plan, strategy, block);
+            strategy_print(&other, machine, base, room);
+        }
+    return true;
+}
+
+/* ---- time ---- */
+
+static const char default_file[] = "machine.ini";
+
+static double sum(const double values[STEP_PHASES])
+{
+    double total = 0;
+    for (int phase = 0; phase < STEP_PHASES; phase++)
+        total += values[phase];
+    return total;
+}
+
+static void part_print(const char *name, const struct unit_prediction *part, int64_t batch,
+                       const struct machine *machine)
+{
+    double flops = sum(part->flops);
+    printf("%-14s %11.4f %11.4f %11.1f", name, 1e-9 * part->flops[STEP_FORWARD] / (double)batch,
+           1e-9 * part->flops[STEP_BACKWARD] / (double)batch,
+           part->bytes > 0 ? flops / part->bytes : 0);
+    if (machine != NULL)
+        printf(" %10.3f %10.3f %10.3f %10.3f %10.3f",
+               1e3 * (part->seconds[STEP_FORWARD] + part->seconds[STEP_DATA]),
+               1e3 * part->seconds[STEP_BACKWARD], 1e3 * part->seconds[STEP_UPDATE],
+               1e3 * part->communication, 1e3 * part->exposed);
+    printf("\n");
+}
+
+/* Samples per rank and step. */
+static int64_t step_samples(const struct session *session)
+{
+    return session->batch * session->options.train.accumulate;
+}
+
+static void units_print(const struct step_prediction *prediction, const struct session *session,
+                        const struct machine *machine)
+{
+    const int64_t batch = step_samples(session);
+    printf("\nMatrix products per image, by unit%s.\n\n%-14s %11s %11s %11s",
+           machine == NULL
+               ? ""
+               : ", and milliseconds per step: operations, communication, and the part of "
+                 "it that is exposed",
+           "GFLOP", "forward", "backward", "FLOP/byte");
+    if (machine != NULL)
+        printf(" %10s %10s %10s %10s %10s", "forward", "backward", "update", "sending", "exposed");
+    printf("\n");
+    for (int u = 0; u < prediction->units; u++)
+        part_print(session->model->units[u].name, &prediction->unit[u], batch, machine);
+    part_print("(the step)", &prediction->unit[prediction->units], batch, machine);
+    part_print("step", &prediction->step, batch, machine);
+}
+
+/* Print the length of an epoch if the data set exists. */
+static void epochs_print(const struct options *options, double images_per_second)
+{
+    char epoch[32], all[32];
+    struct dataset dataset;
+    struct error ignored = {0};
+    if (!dataset_open(&dataset, options, SPLIT_TRAIN, NULL, &ignored))
+        return;
+    double seconds = (double)dataset.count / images_per_second;
+    clock_format(seconds, epoch, sizeof epoch);
+    clock_format(seconds * (double)options->train.epochs, all, sizeof all);
+    printf("An epoch of %lld images: %s; %lld epochs: %s, without start, evaluation and "
+           "checkpoints.\n",
+           (long long)dataset.count, epoch, (long long)options->train.epochs, all);
+    dataset_close(&dataset);
+}
+
+static void summary_print(const struct plan *plan, const struct step_prediction *prediction,
+                          const struct session *session, const struct machine *machine)
+{
+    const struct unit_prediction *step = &prediction->step;
+    double images = (double)feed_global_batch(&plan->options, plan->ranks) / prediction->seconds;
+    double peak = machine->peak[session->compute] * plan->ranks;
+    printf("\nPredicted with %s (%s%s%s): a step takes %.4g ms: operations %.4g, slowed down by "
+           "communication %.3g, exposed communication %.3g of %.4g, waiting for images %.3g. "
+           "%.1f images/s",
+           machine->path, machine->device[0] != '\0' ? machine->device : "described",
+           machine->date[0] != '\0' ? ", " : "", machine->date, 1e3 * prediction->seconds,
+           1e3 * sum(step->seconds), 1e3 * prediction->slowed, 1e3 * step->exposed,
+           1e3 * step->communication, 1e3 * prediction->data, images);
+    const double share = peak > 0 ? images * session->model->flops_per_image / peak : NAN;
+    if (share <= 1) /* above, the peak in the file is too low */
+        printf(", %.0f %% of the peak", 100 * share);
+    printf(".\n");
+    if (session->memory.shared_bytes > 0) {
+        /* A checkpoint in memory: each rank reads its state, writes it, and reads it again for the
+         * checksums; a node sends the state of its ranks to the next node. */
+        const bool sends = plan->ranks > plan->node_ranks;
+        const double state = (double)session->memory.shared_bytes / (sends ? 4 : 2);
+        double each = 3 * state / machine->memory_bandwidth;
+        if (sends && machine->between.bandwidth > 0)
+            each += state * plan->node_ranks / machine->between.bandwidth;
+        printf("A checkpoint in memory takes %.3g ms; checkpoint.memory=%.0f takes at most 1 %% of "
+               "the time.\n",
+               1e3 * each, memory_checkpoint_interval(each, prediction->seconds));
+    }
+    epochs_print(&plan->options, images);
+}
+
+/* Print the operations by unit and, if machine is not NULL, their times, images/s and the length of
+ * epochs. Warns if the machine is not this one. If its file lacks a needed speed, that is a warning
+ * with plan.machine=auto, else an error. */
+static bool time_print(const struct plan *plan, const struct machine *machine, struct error *error)
+{
+    struct step_prediction prediction;
+    struct session session;
+    bool good = plan_predict(plan, machine, &session, &prediction, error);
+    if (good && prediction.lacks.kind != ERROR_NONE) {
+        machine = NULL;
+        good = strcmp(plan->options.plan.machine, "auto") == 0;
+        if (good)
+            log_warn("plan: no times: %s", prediction.lacks.text);
+        else
+            *error = prediction.lacks;
+    }
+    if (good && machine != NULL) {
+        const char *name = session.limits.name;
+        if (machine->device[0] != '\0' && strcmp(machine->device, name) != 0)
+            log_warn("plan: %s was measured on %s (%s), but this is %s: times are for the former",
+                     machine->path, machine->device, machine->host, name);
+        else if (machine->host[0] != '\0' && strcmp(machine->host, comm_host()) != 0)
+            log_warn("plan: %s was measured on host %s, but this is %s", machine->path,
+                     machine->host, comm_host());
+    }
+    if (good) {
+        units_print(&prediction, &session, machine);
+        if (machine != NULL)
+            summary_print(plan, &prediction, &session, machine);
+        else
+            printf("\nNo times: measure this machine with `vittrain bench device` and `vittrain "
+                   "bench comm` on the same number of ranks, with bench.machine=%s.\n",
+                   default_file);
+    }
+    step_prediction_close(&prediction);
+    session_close(&session);
+    return good;
+}
+
+/* ---- a cluster ---- */
+
+enum { MOST_RANKS = 4096 };
+
+/* Print a row. Return false if the batch is too small for this and larger numbers of ranks. */
+static bool ranks_print(const struct plan *wanted, const struct machine *machine, int ranks,
+                        double *first)
+{
+    static struct plan plan;
+    struct step_prediction prediction;
+    struct session session;
+    struct error error = {0};
+    plan = *wanted;
+    plan.ranks = ranks;
+    plan.node_ranks = ranks < machine->node_ranks ? ranks : machine->node_ranks;
+    if (wanted->options.train.global_batch == 0) /* weak scaling */
+        plan.options.train.global_batch =
+            feed_global_batch(&wanted->options, wanted->ranks) / wanted->ranks * ranks;
+    if (plan.options.train.global_batch < ranks) {
+        printf("%6d the batch of %lld images is less than one per rank\n", ranks,
+               (long long)plan.options.train.global_batch);
+        return false;
+    }
+    if (plan_predict(&plan, machine, &session, &prediction, &error) &&
+        prediction.lacks.kind == ERROR_NONE) {
+        const int nodes = (int)round_up_division(ranks, plan.node_ranks);
+        const double images = (double)plan.options.train.global_batch / prediction.seconds;
+        const size_t needs = session_needs(&session);
+        char mesh[32];
+        if (ranks == 1)
+            *first = images;
+        snprintf(mesh, sizeof mesh, "%dx%d", session.mesh.replica->size, session.mesh.shard->size);
+        printf("%6d %6d %9s %8lld %11.0f%s %11.3f %11.3f %11.3f %8.1f %12.1f", ranks, nodes, mesh,
+               (long long)step_samples(&session), mib(needs),
+               machine->memory > 0 && (double)needs > machine->memory ? "!" : " ",
+               1e3 * prediction.seconds, 1e3 * prediction.step.communication,
+               1e3 * prediction.step.exposed, *first > 0 ? 100 * images / (ranks * *first) : 0,
+               images);
+        if (machine->watts > 0)
+            printf(" %10.3f", machine->watts * nodes / images);
+        printf("\n");
+    } else {
+        printf("%6d %s\n", ranks, error.kind != ERROR_NONE ? error.text : prediction.lacks.text);
+    }
+    step_prediction_close(&prediction);
+    session_close(&session);
+    return true;
+}
+
+/* Print a prediction of the run on 1, 2, 4, ... 4096 ranks of a machine. */
+static void cluster_print(const struct plan *plan, const struct machine *machine)
+{
+    static struct plan wanted;
+    double first = 0; /* images/s of one rank */
+    wanted = *plan;
+    wanted.options.run.backend = BACKEND_CPU; /* nothing is computed */
+    if (machine->shared_memory == 0)
+        wanted.options.mesh.transport =
+            TRANSPORT_RING; /* the only one with which ranks do not share memory */
+    if (wanted.options.train.precision == PRECISION_AUTO)
+        wanted.options.train.precision = machine_multiplies(machine, TYPE_BF16)   ? PRECISION_BF16
+                                         : machine_multiplies(machine, TYPE_FP16) ? PRECISION_FP16
+                                                                                  : PRECISION_FP32;
+    const bool is_strong = wanted.options.train.global_batch > 0;
+    printf("\nPrediction for %s%s%s, %s, %s scaling (%s), %d rank%s per node. Times in "
+           "milliseconds, memory in MiB per rank%s.\n\n",
+           machine->path, machine->device[0] != '\0' ? ": " : "", machine->device,
+           mesh_strategy_name(wanted.options.mesh.strategy), is_strong ? "strong" : "weak",
+           is_strong ? "the global batch is fixed" : "the batch per rank is fixed",
+           machine->node_ranks, machine->node_ranks == 1 ? "" : "s",
+           machine->memory > 0 ? " (!: more than it has)" : "");
+    printf("%6s %6s %9s %8s %12s %11s %11s %11s %8s %12s%s\n", "ranks", "nodes", "mesh", "batch",
+           "memory", "step", "sending", "exposed", "eff. %", "images/s",
+           machine->watts > 0 ? "    J/image" : "");
+    const int most = wanted.options.plan.ranks > 0 ? (int)wanted.options.plan.ranks : MOST_RANKS;
+    for (int ranks = 1; ranks_print(&wanted, machine, ranks, &first) && ranks < most;)
+        ranks = 2 * ranks < most ? 2 * ranks : most;
+    if (wanted.options.mesh.strategy != STRATEGY_DDP)
+        printf("\nThe efficiency can exceed 100 %%: one rank updates all weights, each of several "
+               "ranks only its shard.\n");
+}
+
+/* ---- operations ---- */
+
+/* A kernel of a step. */
+struct kernel_row {
+    const char *model;
+    int64_t batch;
+    const char *precision;
+    int64_t call;
+    const char *unit, *operation, *kernel_family, *result;
+    /* Of matrix products: rows x columns x inner, or heads x tokens x head width. */
+    const char *shape;
+    double flops, bytes;
+};
+
+#define KERNEL(kind, name) COLUMN(kernel_row, kind, name)
+static const struct column kernel_columns[] = {
+    KERNEL(TEXT, model),         KERNEL(INTEGER, batch), KERNEL(TEXT, precision),
+    KERNEL(INTEGER, call),       KERNEL(TEXT, unit),     KERNEL(TEXT, operation),
+    KERNEL(TEXT, kernel_family), KERNEL(TEXT, result),   KERNEL(TEXT, shape),
+    KERNEL(NUMBER, flops),       KERNEL(NUMBER, bytes),  COLUMNS_END};
+
+/* Write the kernels of one training step to a CSV file: one row per kernel, in the order in which a
+ * GPU runs them. benchmarks/gpu_page compares them with a profile. */
+static bool operations_write(const struct plan *plan, const char *path, struct error *error)
+{
+    struct session session;
+    struct step_script script;
+    struct csv csv = {.stream = NULL};
+    char shape[96];
+    bool good = plan_script(plan, &session, &script, error) &&
+                columns_open(&csv, path, kernel_columns, NULL, error);
+    for (int i = 0; good && i < script.count; i++) {
+        const struct script_event *event = &script.event[i];
+        const double *size = event->counted.size;
+        snprintf(shape, sizeof shape, "%.6gx%.0fx%.0f", size[0], size[1], size[2]);
+        for (int k = 0; good && k < event->counted.kernels; k++) {
+            const struct counted_kernel *kernel = &event->counted.kernel[k];
+            const struct kernel_row row = {
+                .model = plan->options.model.name,
+                .batch = step_samples(&session),
+                .precision = type_name(session.compute),
+                .call = i,
+                .unit = event->unit < 0 ? NULL : session.model->units[event->unit].name,
+                .operation = operation_name[event->counted.operation],
+                .kernel_family = kernel->family,
+                .result = kernel->result,
+                .shape = event->counted.flops > 0 ? shape : NULL,
+                .flops = kernel->flops,
+                .bytes = kernel->bytes};
+            good = columns_write(kernel_columns, &row, &csv, error);
+        }
+    }
+    good = good && csv_flush(&csv, error);
+    csv_close(&csv);
+    step_script_close(&script);
+    session_close(&session);
+    return good;
+}
+
+/* ---- the command ---- */
 
 static bool plan_print(const struct options *options, int started, int started_on_node,
                        struct error *error)
 {
     static struct plan plan;
-    const struct machine *machine;
-    int ranks = options->plan.ranks > 0 ? (int)options->plan.ranks : started;
-    int node_ranks = options->plan.node_ranks > 0 ? (int)options->plan.node_ranks
-                     : options->plan.ranks > 0    ? ranks
-                                                  : started_on_node;
-    if (node_ranks > ranks)
-        node_ranks = ranks;
-    if (!plan_machine_find(options, &machine, error) ||
-        !plan_open(&plan, options, ranks, node_ranks, error))
+    static struct machine described;
+    const struct machine *machine = &described;
+    const bool is_cluster = options->plan.cluster[0] != '\0';
+    const char *path = is_cluster ? options->plan.cluster : options->plan.machine;
+    const bool is_auto = !is_cluster && strcmp(path, "auto") == 0;
+    const int ranks = options->plan.ranks > 0 ? (int)options->plan.ranks : started;
+    const int64_t node_ranks = options->plan.node_ranks > 0 ? options->plan.node_ranks
+                               : options->plan.ranks > 0    ? ranks
+                                                            : started_on_node;
+    if (is_auto)
+        path = default_file;
+    if ((!is_cluster && strcmp(path, "none") == 0) || (is_auto && access(path, F_OK) != 0))
+        machine = NULL;
+    else if (!machine_read(&described, path, false, error))
         return false;
-    if (options->plan.cluster[0] != '\0') {
-        plan_cluster_print(&plan, machine);
+    if (!plan_open(&plan, options, ranks, (int)smaller(node_ranks, ranks), error))
+        return false;
+    if (is_cluster) {
+        cluster_print(&plan, machine);
         return true;
     }
-    return plan_memory_print(&plan, machine, error) && plan_time_print(&plan, machine, error) &&
+    return memory_print(&plan, machine, error) && time_print(&plan, machine, error) &&
            (options->plan.operations[0] == '\0' ||
-            plan_operations_write(&plan, options->plan.operations, error));
+            operations_write(&plan, options->plan.operations, error));
 }
 
 static void plan_run(const struct options *options, const struct command_line *line,

@@ -173,50 +173,39 @@ static bool output_is_input(const struct prediction *prediction, const struct co
     return found;
 }
 
-/* True if the ending of an output is that of text. Devices and pipes have any name. */
-static bool is_text_name(const char *path)
-{
-    struct stat status;
-    return strcmp(path, "-") == 0 || text_ends_with(path, ".csv") ||
-           text_ends_with(path, ".json") ||
-           (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
-}
-
-/* Open an output of text on rank 0. A regular file is replaced atomically at the end; standard
- * output and devices are written directly. */
-static void file_open(struct prediction *prediction, struct error *error)
-{
-    const char *path = prediction->path;
-    struct stat there;
-    if (!is_text_name(path)) {
-        error_set(error, ERROR_USAGE,
-                  "predict.output=%s: the name must end in .csv or .json, or for "
-                  "data.format=arrays in .h5, .hdf5, .he5, .nc or .nc4",
-                  path);
-    } else if (strcmp(path, "-") == 0) {
-        prediction->file = stdout;
-    } else if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
-        prediction->file = fopen(path, "we");
-        if (prediction->file == NULL)
-            write_failed(prediction, error);
-    } else if (atomic_file_open(&prediction->replaced, path, error)) {
-        prediction->file = prediction->replaced.stream;
-    }
-}
-
+/* Open the output. A regular file of text is replaced atomically at the end; standard output and
+ * devices, which may have any name, are written directly by rank 0. */
 static bool output_open(struct prediction *prediction, const struct command_line *line,
                         struct error *error)
 {
     const struct prediction_line line_of_output = line_of(prediction);
     const bool is_arrays = prediction->format == OUTPUT_ARRAYS;
-    if (prediction->world->rank == 0 && output_is_input(prediction, line))
+    const char *path = prediction->path;
+    struct stat there;
+    const bool exists = stat(path, &there) == 0;
+    if (prediction->world->rank == 0 && output_is_input(prediction, line)) {
         error_set(error, ERROR_USAGE, "predict.output=%s is also an input: choose another name",
-                  prediction->path);
-    else if (prediction->world->rank == 0 && !is_arrays)
-        file_open(prediction, error);
+                  path);
+    } else if (prediction->world->rank == 0 && !is_arrays) {
+        const bool is_named = text_ends_with(path, ".csv") || text_ends_with(path, ".json");
+        if (strcmp(path, "-") == 0) {
+            prediction->file = stdout;
+        } else if (!is_named && (!exists || S_ISREG(there.st_mode) || S_ISDIR(there.st_mode))) {
+            error_set(error, ERROR_USAGE,
+                      "predict.output=%s: the name must end in .csv or .json, or for "
+                      "data.format=arrays in .h5, .hdf5, .he5, .nc or .nc4",
+                      path);
+        } else if (exists && !S_ISREG(there.st_mode)) {
+            prediction->file = fopen(path, "we");
+            if (prediction->file == NULL)
+                write_failed(prediction, error);
+        } else if (atomic_file_open(&prediction->replaced, path, error)) {
+            prediction->file = prediction->replaced.stream;
+        }
+    }
     if (!comm_agree(prediction->world, error) ||
-        (is_arrays && !prediction_arrays_open(&prediction->arrays, prediction->inference,
-                                              prediction->path, prediction->world, error)))
+        (is_arrays && !prediction_arrays_open(&prediction->arrays, prediction->inference, path,
+                                              prediction->world, error)))
         return false;
     if (prediction->file != NULL && prediction->format == OUTPUT_CSV)
         prediction_write_header(prediction->file, &line_of_output);
@@ -248,17 +237,6 @@ static enum output_format format_of(const struct inference *inference)
     return text_ends_with(path, ".json") ? OUTPUT_JSON : OUTPUT_CSV;
 }
 
-/* Rank 0 only. */
-static void skipped_report(const struct prediction *prediction, struct error *error)
-{
-    const long long count = (long long)prediction->inference->session.validation.dataset.count;
-    const long long skipped = (long long)prediction->skipped;
-    if (skipped == count)
-        error_set(error, ERROR_DATA, "none of the %lld files can be read", count);
-    else if (skipped > 0)
-        log_warn("%lld of %lld files were skipped", skipped, count);
-}
-
 static void samples_predict(struct inference *inference, const struct command_line *line,
                             struct comm *world, struct error *error)
 {
@@ -279,8 +257,12 @@ static void samples_predict(struct inference *inference, const struct command_li
     const bool predicted = output_open(&prediction, line, error) &&
                            evaluation_run(&inference->session, &inference->session.validation,
                                           &visitor, NULL, &evaluation, error);
-    if (predicted && world->rank == 0)
-        skipped_report(&prediction, error);
+    const long long count = inference->session.validation.dataset.count;
+    const long long skipped = prediction.skipped; /* 0 except on rank 0 */
+    if (predicted && skipped == count && skipped > 0)
+        error_set(error, ERROR_DATA, "none of the %lld files can be read", count);
+    else if (predicted && skipped > 0)
+        log_warn("%lld of %lld files were skipped", skipped, count);
     output_close(&prediction, error);
     if (!predicted)
         return; /* the error is already the same on all ranks */

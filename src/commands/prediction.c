@@ -28,16 +28,6 @@ static void write_numbers(FILE *text, const struct prediction_line *line, const 
     }
 }
 
-static void write_targets(FILE *text, const struct prediction_line *line, const char *unknown)
-{
-    write_numbers(text, line, line->targets, FLT_DECIMAL_DIG, unknown);
-}
-
-static void write_probabilities(FILE *text, const struct prediction_line *line, const char *unknown)
-{
-    write_numbers(text, line, line->probabilities, FLT_DIG, unknown);
-}
-
 static void write_cell(FILE *text, const char *cell)
 {
     if (strpbrk(cell, ",\"\r\n") == NULL) {
@@ -81,7 +71,7 @@ void prediction_write_csv(FILE *text, const struct prediction_line *line)
     else
         fprintf(text, "%" PRIu32 ",", line->record);
     if (line->file == NULL && line->has_targets)
-        write_targets(text, line, "");
+        write_numbers(text, line, line->targets, FLT_DECIMAL_DIG, "");
     else if (line->file == NULL && line->label >= 0)
         fprintf(text, "%" PRId32, line->label);
     if (!line->has_targets) {
@@ -89,7 +79,7 @@ void prediction_write_csv(FILE *text, const struct prediction_line *line)
         write_cell(text, class_of(line));
     }
     fputc(',', text);
-    write_probabilities(text, line, "");
+    write_numbers(text, line, line->probabilities, FLT_DIG, "");
     fputc('\n', text);
 }
 
@@ -113,7 +103,7 @@ void prediction_write_json(FILE *text, const struct prediction_line *line)
     }
     if (line->file == NULL && line->has_targets) {
         fputs(line->classes == 1 ? ",\"target\":" : ",\"targets\":[", text);
-        write_targets(text, line, "null");
+        write_numbers(text, line, line->targets, FLT_DECIMAL_DIG, "null");
         fputs(line->classes == 1 ? "" : "]", text);
     } else if (line->file == NULL && line->label >= 0) {
         fprintf(text, ",\"label\":%" PRId32, line->label);
@@ -125,7 +115,7 @@ void prediction_write_json(FILE *text, const struct prediction_line *line)
         write_json_name(text, class_of(line));
     }
     fputs(line->is_number ? ",\"outputs\":[" : ",\"probabilities\":[", text);
-    write_probabilities(text, line, "null");
+    write_numbers(text, line, line->probabilities, FLT_DIG, "null");
     fputs("]}\n", text);
 }
 
@@ -176,7 +166,7 @@ void prediction_write_table(FILE *text, const struct prediction_line *line)
     fputc('\n', text);
     if (line->has_targets) {
         fputs("  ", text);
-        write_probabilities(text, line, "unknown");
+        write_numbers(text, line, line->probabilities, FLT_DIG, "unknown");
         fputc('\n', text);
         return;
     }

@@ -66,10 +66,12 @@ struct prediction_variable {
 
 struct prediction_arrays {
     const struct inference *inference;
+    const struct dataset *dataset;
+    const struct arrays *arrays;
+    const struct model *model;
     int count, predicted;                 /* the last count - predicted are sources */
     struct prediction_variable *variable; /* [count] */
-    const struct grid *grid;
-    struct coordinate *axes; /* [predicted, AXES]; rank 0 only */
+    struct coordinate *axes;              /* [predicted, AXES]; rank 0 only */
     int64_t rows_written;
     const char *path;
     char part[OPTION_TEXT + 16];

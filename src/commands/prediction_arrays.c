@@ -37,26 +37,24 @@ static void variable_add(struct prediction_arrays *self, const char *name,
                          enum prediction_kind kind, int64_t first, int64_t outputs,
                          bool has_outputs)
 {
-    const struct model *model = self->inference->session.model;
-    const struct dataset *dataset = &self->inference->session.validation.dataset;
-    const int64_t height = model->output.height, width = model->output.width;
+    const int64_t height = self->model->output.height, width = self->model->output.width;
     struct prediction_variable *variable = &self->variable[self->count++];
     *variable = (struct prediction_variable){
         .kind = kind, .outputs = outputs, .first = first, .dimensions = 1};
     snprintf(variable->name, sizeof variable->name, "%s", name);
-    variable->extent[0] = window_records(dataset);
+    variable->extent[0] = window_records(self->dataset);
     if (has_outputs)
         variable->extent[variable->dimensions++] = outputs;
     if (height * width > 1) {
         variable->extent[variable->dimensions++] =
-            dataset->tiles > 0 ? dataset->field.height : height;
+            self->dataset->tiles > 0 ? self->dataset->field.height : height;
         variable->extent[variable->dimensions++] =
-            dataset->tiles > 0 ? dataset->field.width : width;
+            self->dataset->tiles > 0 ? self->dataset->field.width : width;
     }
     variable->value_bytes =
-        kind == PREDICTION_CLASS && model->classes <= UINT8_MAX + 1 ? 1 : sizeof(float);
+        kind == PREDICTION_CLASS && self->model->classes <= UINT8_MAX + 1 ? 1 : sizeof(float);
     for (int64_t c = 0; kind == PREDICTION_VALUES && c < outputs; c++)
-        if (dataset->target_origin[first + c] != 0) /* float32 has too few digits */
+        if (self->dataset->target_origin[first + c] != 0) /* float32 has too few digits */
             variable->value_bytes = sizeof(double);
     variable->row_bytes = (size_t)(height * width * outputs * variable->value_bytes);
 }
@@ -90,24 +88,24 @@ static void variable_name(const struct prediction_arrays *self, const struct var
 
 /* Add a variable for each data set of data.y. If the files do not have it, a list of several has
  * one output each. */
-static void values_add(struct prediction_arrays *self, const struct arrays *arrays)
+static void values_add(struct prediction_arrays *self)
 {
-    const int64_t total = self->inference->session.model->classes;
-    const bool has_targets = !self->inference->session.validation.dataset.unlabelled;
-    const int listed = has_targets || arrays->y_count == total ? arrays->y_count : 1;
+    const int64_t total = self->model->classes;
+    const bool has_targets = !self->dataset->unlabelled;
+    const int listed = has_targets || self->arrays->y_count == total ? self->arrays->y_count : 1;
     int64_t first = 0;
     for (int v = 0; v < listed; v++) {
-        const struct variable *y = &arrays->y[v];
+        const struct variable *y = &self->arrays->y[v];
         const int64_t outputs = has_targets ? y->channels : listed == 1 ? total : 1;
         const bool has_outputs =
             has_targets ? y->dimensions == 2 || y->dimensions == 4 : outputs > 1;
         char name[ARRAY_NAME] = "prediction";
-        if (listed == arrays->y_count)
+        if (listed == self->arrays->y_count)
             variable_name(self, y, name);
         variable_add(self, name, PREDICTION_VALUES, first, outputs, has_outputs);
         if (has_targets)
             self->variable[self->count - 1].attributes =
-                json_incref(arrays->grid.array[arrays->x_count + v].attributes);
+                json_incref(self->arrays->grid.array[self->arrays->x_count + v].attributes);
         first += outputs;
     }
 }
@@ -124,29 +122,28 @@ static void texts_add(struct prediction_arrays *self, const char *name, const ch
 }
 
 /* Add the attribute class_names to the last variable, if the classes have names. */
-static void class_names_add(struct prediction_arrays *self, const struct dataset *dataset)
+static void class_names_add(struct prediction_arrays *self)
 {
+    const struct dataset *dataset = self->dataset;
     if (dataset->class_name != NULL && dataset->classes > 0)
         texts_add(self, "class_names", (const char *const *)dataset->class_name, dataset->classes);
 }
 
-static void variables_set(struct prediction_arrays *self, const struct arrays *arrays)
+static void variables_set(struct prediction_arrays *self)
 {
-    const struct dataset *dataset = &self->inference->session.validation.dataset;
-    const size_t most = (size_t)larger(arrays->y_count, 2);
+    const size_t most = (size_t)larger(self->arrays->y_count, 2);
     self->variable = allocate(most + SOURCES, sizeof *self->variable);
     if (self->inference->session.options.data.task == TASK_REGRESSION) {
-        values_add(self, arrays);
+        values_add(self);
         return;
     }
-    if (dataset->target.count == 0 || dataset->target_is_class) {
+    if (self->dataset->target.count == 0 || self->dataset->target_is_class) {
         variable_add(self, "class", PREDICTION_CLASS, 0, 1, false);
-        class_names_add(self, dataset);
+        class_names_add(self);
     }
-    if (!dataset->target_is_class) {
-        variable_add(self, "probability", PREDICTION_PROBABILITY, 0,
-                     self->inference->session.model->classes, true);
-        class_names_add(self, dataset);
+    if (!self->dataset->target_is_class) {
+        variable_add(self, "probability", PREDICTION_PROBABILITY, 0, self->model->classes, true);
+        class_names_add(self);
     }
 }
 
@@ -154,16 +151,15 @@ static void variables_set(struct prediction_arrays *self, const struct arrays *a
 
 /* Add the record, the file and the number in the file of each sample, if the samples are not those
  * of one whole file. Names that variables or coordinates have are left out. */
-static void sources_add(struct prediction_arrays *self, const struct arrays *arrays)
+static void sources_add(struct prediction_arrays *self)
 {
     static const char *const names[SOURCES] = {"record", "file", "file_sample"};
-    const struct dataset *dataset = &self->inference->session.validation.dataset;
-    const int64_t files = arrays->series.count;
-    if (dataset->subset == NULL && files == 1)
+    const int64_t files = self->arrays->series.count;
+    if (self->dataset->subset == NULL && files == 1)
         return;
     const char **paths = allocate((size_t)files, sizeof *paths);
     for (int64_t f = 0; f < files; f++)
-        paths[f] = arrays->series.file[f].path;
+        paths[f] = self->arrays->series.file[f].path;
     for (int s = 0; s < SOURCES; s++) {
         bool is_taken = name_is_taken(self, names[s]);
         for (int n = 0; n < self->predicted * AXES; n++)
@@ -175,7 +171,7 @@ static void sources_add(struct prediction_arrays *self, const struct arrays *arr
         *variable = (struct prediction_variable){.kind = PREDICTION_SOURCE,
                                                  .first = s,
                                                  .dimensions = 1,
-                                                 .extent = {window_records(dataset)},
+                                                 .extent = {window_records(self->dataset)},
                                                  .value_bytes = sizeof(int64_t)};
         snprintf(variable->name, sizeof variable->name, "%s", names[s]);
         if (s == 1 && files <= FILE_NAMES_MOST)
@@ -186,15 +182,14 @@ static void sources_add(struct prediction_arrays *self, const struct arrays *arr
 
 static bool sources_write(const struct prediction_arrays *self, struct error *error)
 {
-    const struct dataset *dataset = &self->inference->session.validation.dataset;
-    const int64_t records = window_records(dataset);
+    const int64_t records = window_records(self->dataset);
     int64_t *values = allocate((size_t)records, sizeof *values);
     bool good = true;
     for (int v = self->predicted; good && v < self->count; v++) {
         for (int64_t n = 0; n < records; n++) {
             int64_t source[SOURCES];
-            source[0] = dataset_record(dataset, dataset->count / records * n);
-            source[1] = arrays_find(dataset, source[0], &source[2]);
+            source[0] = dataset_record(self->dataset, self->dataset->count / records * n);
+            source[1] = arrays_find(self->dataset, source[0], &source[2]);
             values[n] = source[self->variable[v].first];
         }
         good = durable_write(self->descriptor, self->path, values, (size_t)records * sizeof *values,
@@ -215,15 +210,6 @@ static void attributes_write(hid_t object, json_t *attributes)
         if (array_attribute_describes(name))
             hdf5_attribute_write(object, name, value);
     }
-}
-
-static enum coordinate_axis axis_of(const struct prediction_variable *variable, int dimension)
-{
-    const int last = variable->dimensions - 1;
-    return dimension == 0                                      ? AXIS_SAMPLES
-           : variable->dimensions > 2 && dimension == last     ? AXIS_COLUMNS
-           : variable->dimensions > 2 && dimension == last - 1 ? AXIS_ROWS
-                                                               : AXIS_OUTPUTS;
 }
 
 /* Return the coordinates of an axis of a variable. Sources have those of the first variable. */
@@ -271,7 +257,12 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
     attributes_write(object, variable->attributes);
     H5Dclose(object);
     for (int d = 0; d < variable->dimensions; d++) {
-        const enum coordinate_axis axis = axis_of(variable, d);
+        const bool has_planes = variable->dimensions > 2;
+        const enum coordinate_axis axis =
+            d == 0                                        ? AXIS_SAMPLES
+            : has_planes && d == variable->dimensions - 1 ? AXIS_COLUMNS
+            : has_planes && d == variable->dimensions - 2 ? AXIS_ROWS
+                                                          : AXIS_OUTPUTS;
         const struct coordinate *from = axis_find(self, v, axis);
         const struct dimension *dimension = from->dimension;
         uses[d] = (struct hdf5_scale_use){.dataset = variable->name, .dimension = d};
@@ -290,13 +281,13 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
 /* Write the attributes of the first file, and a line of history before its own. */
 static void history_write(hid_t file, const struct prediction_arrays *self)
 {
-    const char *before = array_attribute_text(self->grid->attributes, "history");
+    const char *before = array_attribute_text(self->arrays->grid.attributes, "history");
     struct text_stream text;
     fprintf(text_stream_open(&text), "vittrain %s predict, %s%s%s", version_number,
             self->inference->session.options.model.name, before[0] != '\0' ? "\n" : "", before);
     char *written = text_stream_close(&text);
     json_t *attributes = json_object();
-    json_object_update(attributes, self->grid->attributes);
+    json_object_update(attributes, self->arrays->grid.attributes);
     value_put(attributes, "history", value_name(written));
     attributes_write(file, attributes);
     json_decref(attributes);
@@ -315,75 +306,69 @@ static void file_fill(hid_t file, void *context)
     free(uses);
 }
 
-/* Warn that a variable has other times than the first one. */
-static void offset_warn(const struct prediction_arrays *self, const struct variable *first,
-                        const struct variable *other)
-{
-    const long long steps = other->offset - first->offset;
-    char first_name[VARIABLE_TEXT], name[VARIABLE_TEXT];
-    variable_write(first, first_name);
-    variable_write(other, name);
-    log_warn("%s: '%s' has the times of %s; the values of %s are %lld step%s %s", self->path,
-             self->axes[AXIS_SAMPLES].dimension->name, first_name, name, llabs(steps),
-             llabs(steps) == 1 ? "" : "s", steps > 0 ? "later" : "earlier");
-}
-
 /* Set the coordinates. Leave out those of pixels if the outputs do not have the size of the images,
  * and those with the name of a variable. */
-static void coordinates_set(struct prediction_arrays *self, const struct arrays *arrays)
+static void coordinates_set(struct prediction_arrays *self)
 {
-    const struct dataset *dataset = &self->inference->session.validation.dataset;
-    const struct image_size *output = &self->inference->session.model->output;
-    const bool resized = output->height != dataset->height || output->width != dataset->width;
+    const struct image_size *output = &self->model->output;
+    const bool resized =
+        output->height != self->dataset->height || output->width != self->dataset->width;
     const bool has_values = self->variable[0].kind == PREDICTION_VALUES;
     self->axes = allocate((size_t)(self->count * AXES), sizeof *self->axes);
     for (int v = 0; v < self->count; v++)
         for (enum coordinate_axis axis = 0; axis < AXES; axis++) {
             struct coordinate *to = &self->axes[v * AXES + (int)axis];
-            if ((axis == AXIS_OUTPUTS && (!has_values || self->count != arrays->y_count)) ||
+            if ((axis == AXIS_OUTPUTS && (!has_values || self->count != self->arrays->y_count)) ||
                 (resized && (axis == AXIS_ROWS || axis == AXIS_COLUMNS)))
                 continue;
-            arrays_coordinate(dataset, axis == AXIS_OUTPUTS ? v : 0, axis, to);
+            arrays_coordinate(self->dataset, axis == AXIS_OUTPUTS ? v : 0, axis, to);
             if (to->dimension != NULL && name_is_taken(self, to->dimension->name)) {
                 free(to->values);
                 *to = (struct coordinate){.values = NULL};
             }
         }
-    for (int v = 1; self->axes[AXIS_SAMPLES].values != NULL && v < arrays->y_count; v++)
-        if (arrays->y[v].offset != arrays->y[0].offset)
-            offset_warn(self, &arrays->y[0], &arrays->y[v]);
-}
-
-/* Rank 0 only. */
-static bool file_create(struct prediction_arrays *self, const struct arrays *arrays,
-                        struct error *error)
-{
-    int64_t bytes;
-    self->grid = &arrays->grid;
-    coordinates_set(self, arrays);
-    self->predicted = self->count;
-    sources_add(self, arrays);
-    snprintf(self->part, sizeof self->part, "%s.part", self->path);
-    self->descriptor = durable_create(self->part, error);
-    return self->descriptor >= 0 &&
-           hdf5_frame_create(self->descriptor, self->path, file_fill, self, true, &bytes, error) &&
-           sources_write(self, error);
+    /* Warn of variables that have other times than the first one. */
+    for (int v = 1; self->axes[AXIS_SAMPLES].values != NULL && v < self->arrays->y_count; v++) {
+        const long long steps = self->arrays->y[v].offset - self->arrays->y[0].offset;
+        char first[VARIABLE_TEXT], name[VARIABLE_TEXT];
+        if (steps == 0)
+            continue;
+        variable_write(&self->arrays->y[0], first);
+        variable_write(&self->arrays->y[v], name);
+        log_warn("%s: '%s' has the times of %s; the values of %s are %lld step%s %s", self->path,
+                 self->axes[AXIS_SAMPLES].dimension->name, first, name, llabs(steps),
+                 llabs(steps) == 1 ? "" : "s", steps > 0 ? "later" : "earlier");
+    }
 }
 
 bool prediction_arrays_open(struct prediction_arrays *self, const struct inference *inference,
                             const char *path, struct comm *world, struct error *error)
 {
-    const struct arrays *arrays = arrays_of(&inference->session.validation.dataset);
-    *self = (struct prediction_arrays){.inference = inference, .path = path, .descriptor = -1};
-    if (arrays == NULL) {
+    const struct dataset *dataset = &inference->session.validation.dataset;
+    *self = (struct prediction_arrays){.inference = inference,
+                                       .dataset = dataset,
+                                       .arrays = arrays_of(dataset),
+                                       .model = inference->session.model,
+                                       .path = path,
+                                       .descriptor = -1};
+    if (self->arrays == NULL) {
         error_set(error, ERROR_USAGE,
                   "predict.output=%s: an HDF5 file is written for data.format=arrays only: choose "
                   "a name that ends in .csv or .json",
                   path);
     } else {
-        variables_set(self, arrays);
-        if (world->rank == 0)
-            error_defer(file_create(self, arrays, error));
+        variables_set(self);
+        self->predicted = self->count;
+    }
+    if (world->rank == 0 && error->kind == ERROR_NONE) {
+        int64_t bytes;
+        coordinates_set(self);
+        sources_add(self);
+        snprintf(self->part, sizeof self->part, "%s.part", path);
+        self->descriptor = durable_create(self->part, error);
+        if (self->descriptor >= 0 &&
+            hdf5_frame_create(self->descriptor, path, file_fill, self, true, &bytes, error))
+            error_defer(sources_write(self, error));
     }
     return comm_agree(world, error);
 }
@@ -394,15 +379,15 @@ static void row_convert(const struct prediction_arrays *self,
                         const struct prediction_variable *variable, int32_t predicted,
                         const float *outputs, FILE *rows)
 {
-    const struct model *model = self->inference->session.model;
-    const double *origin = self->inference->session.validation.dataset.target_origin;
-    const int64_t plane = model->output.height * model->output.width;
+    const double *origin = self->dataset->target_origin;
+    const int64_t plane = self->model->output.height * self->model->output.width;
     const int64_t begin = variable->first * plane, end = begin + variable->outputs * plane;
-    const bool is_logit = model->loss == LOSS_TARGETS;
+    const bool is_logit = self->model->loss == LOSS_TARGETS;
     if (variable->kind == PREDICTION_CLASS) {
         for (int64_t p = 0; p < plane; p++) {
             const int32_t number =
-                is_logit ? (int32_t)pixel_class(outputs + p, model->classes, plane) : predicted;
+                is_logit ? (int32_t)pixel_class(outputs + p, self->model->classes, plane)
+                         : predicted;
             const uint8_t byte = (uint8_t)number;
             fwrite(variable->value_bytes == 1 ? (const void *)&byte : &number,
                    (size_t)variable->value_bytes, 1, rows);
@@ -425,7 +410,7 @@ static void row_convert(const struct prediction_arrays *self,
 void prediction_arrays_convert(const struct prediction_arrays *self, int64_t count,
                                const int32_t *predicted, const float *outputs, FILE *rows)
 {
-    const int64_t values = model_output_count(self->inference->session.model);
+    const int64_t values = model_output_count(self->model);
     for (int v = 0; v < self->count; v++)
         for (int64_t n = 0; n < count; n++)
             row_convert(self, &self->variable[v], predicted[n], outputs + n * values, rows);
@@ -436,20 +421,20 @@ static bool tile_write(const struct prediction_arrays *self,
                        const struct prediction_variable *variable, int64_t index,
                        const char *values, struct error *error)
 {
-    const struct dataset *dataset = &self->inference->session.validation.dataset;
-    const struct window_tile tile = window_tile_of(dataset, index);
-    const struct image_size *field = &dataset->field;
-    const int64_t height = dataset->height, bytes = variable->value_bytes;
-    const int64_t lines = (int64_t)variable->row_bytes / (dataset->width * bytes); /* all planes */
-    const int64_t first = index / dataset->tiles * (lines / height); /* plane in the file */
+    const struct window_tile tile = window_tile_of(self->dataset, index);
+    const struct image_size *field = &self->dataset->field;
+    const int64_t height = self->dataset->height, bytes = variable->value_bytes;
+    const int64_t lines =
+        (int64_t)variable->row_bytes / (self->dataset->width * bytes);     /* all planes */
+    const int64_t first = index / self->dataset->tiles * (lines / height); /* plane in the file */
     bool good = true;
     for (int64_t n = 0; good && n < lines; n++) {
         const int64_t y = (first + n / height) * field->height + tile.top + n % height;
         const int64_t offset = (y * field->width + tile.left + tile.columns) * bytes;
         if (n % height >= tile.rows)
             good = durable_write(self->descriptor, self->path,
-                                 values + (n * dataset->width + tile.columns) * bytes,
-                                 (size_t)((dataset->width - tile.columns) * bytes),
+                                 values + (n * self->dataset->width + tile.columns) * bytes,
+                                 (size_t)((self->dataset->width - tile.columns) * bytes),
                                  variable->offset + offset, error);
     }
     return good;
@@ -458,21 +443,20 @@ static bool tile_write(const struct prediction_arrays *self,
 bool prediction_arrays_write(struct prediction_arrays *self, const char *rows, size_t bytes,
                              struct error *error)
 {
-    const struct dataset *dataset = &self->inference->session.validation.dataset;
     size_t sample_bytes = 0;
     bool good = true;
     for (int v = 0; v < self->count; v++)
         sample_bytes += self->variable[v].row_bytes;
     const int64_t count = (int64_t)(bytes / sample_bytes);
-    ENSURE(self->rows_written + count <= dataset->count, "more predictions than samples");
+    ENSURE(self->rows_written + count <= self->dataset->count, "more predictions than samples");
     for (int v = 0; good && v < self->count; v++) {
         const struct prediction_variable *variable = &self->variable[v];
         const size_t size = (size_t)count * variable->row_bytes;
-        if (dataset->tiles == 0)
+        if (self->dataset->tiles == 0)
             good = durable_write(
                 self->descriptor, self->path, rows, size,
                 variable->offset + self->rows_written * (int64_t)variable->row_bytes, error);
-        for (int64_t n = 0; good && dataset->tiles > 0 && n < count; n++)
+        for (int64_t n = 0; good && self->dataset->tiles > 0 && n < count; n++)
             good = tile_write(self, variable, self->rows_written + n,
                               rows + (size_t)n * variable->row_bytes, error);
         rows += size;

@@ -301,57 +301,38 @@ static bool pair_set(void *user, const char *where, const char *name, const char
     return point_add(measured, sizes, where, name, value, error);
 }
 
-static bool machine_check(const struct machine *machine, struct error *error)
-{
-    bool multiplies = false;
-    for (int type = 0; type < MACHINE_TYPES; type++)
-        multiplies = multiplies || machine_multiplies(machine, (enum data_type)type);
-    if (machine->memory_bandwidth == 0)
-        return error_set(error, ERROR_USAGE,
-                         "%s: [compute] memory_bandwidth is missing; `vittrain bench device` "
-                         "measures it",
-                         machine->path);
-    if (!multiplies)
-        return error_set(error, ERROR_USAGE,
-                         "%s has no speed of matrix products: [compute] needs fp32_flops, "
-                         "bf16_flops or fp16_flops; `vittrain bench device` measures them",
-                         machine->path);
-    return true;
-}
-
-static void machine_default(struct machine *machine, const char *name)
+bool machine_read(struct machine *machine, const char *path, bool is_part, struct error *error)
 {
     const struct network network = {.members = 2, .share = 1, .compute_speed = 1, .send_speed = 1};
+    bool multiplies = false;
     *machine = (struct machine){.node_ranks = 1,
                                 .nodes = 1,
                                 .threads = 1,
                                 .alone = 1,
                                 .inside = network,
                                 .between = network};
-    snprintf(machine->path, sizeof machine->path, "%s", name);
-}
-
-/* Read the keys of a file; all others have their defaults. */
-static bool pairs_read(struct machine *machine, const char *path, struct error *error)
-{
+    snprintf(machine->path, sizeof machine->path, "%s", path);
+    if (is_part && access(path, F_OK) != 0)
+        return true;
     FILE *file = deck_file_open(path, error);
     if (file == NULL)
         return false;
     const bool good = deck_read_pairs(file, path, pair_set, machine, error);
     fclose(file);
-    return good;
-}
-
-bool machine_read_part(struct machine *machine, const char *path, struct error *error)
-{
-    machine_default(machine, path);
-    return access(path, F_OK) != 0 || pairs_read(machine, path, error);
-}
-
-bool machine_read(struct machine *machine, const char *path, struct error *error)
-{
-    machine_default(machine, path);
-    return pairs_read(machine, path, error) && machine_check(machine, error);
+    if (!good || is_part)
+        return good;
+    for (int type = 0; type < MACHINE_TYPES; type++)
+        multiplies = multiplies || machine_multiplies(machine, (enum data_type)type);
+    if (machine->memory_bandwidth == 0)
+        return error_set(error, ERROR_USAGE,
+                         "%s: [compute] memory_bandwidth is missing; `vittrain bench device` "
+                         "measures it",
+                         path);
+    return multiplies ||
+           error_set(error, ERROR_USAGE,
+                     "%s has no speed of matrix products: [compute] needs fp32_flops, bf16_flops "
+                     "or fp16_flops; `vittrain bench device` measures them",
+                     path);
 }
 
 static void points_write(const char *name, const struct measured *measured, int sizes, FILE *file)

@@ -28,16 +28,6 @@ bool plan_open(struct plan *plan, const struct options *options, int ranks, int 
     return good;
 }
 
-/* Samples per micro-batch as set by the options. */
-static int64_t micro_batch(const struct plan *plan)
-{
-    const struct options *options = &plan->options;
-    if (!plan->training)
-        return options->train.batch;
-    return feed_pass_samples(options, feed_global_batch(options, plan->ranks), plan->ranks,
-                             options->train.accumulate);
-}
-
 struct plan plan_with(const struct plan *plan, enum strategy_choice strategy,
                       enum checkpoint_activations_choice checkpoint_activations)
 {
@@ -54,10 +44,14 @@ bool plan_session(const struct plan *plan, struct session *session, struct error
     if (!session_imagine(session, &plan->options, plan->ranks, plan->node_ranks, plan->training,
                          error))
         return false;
+    const struct options *options = &plan->options;
+    const int64_t batch = plan->training
+                              ? feed_pass_samples(options, feed_global_batch(options, plan->ranks),
+                                                  plan->ranks, options->train.accumulate)
+                              : options->train.batch;
     const size_t rows = (size_t)session->model->unit_count + ARENA_UNIT_ROWS;
     session->memory.rows = allocate(rows, sizeof *session->memory.rows);
-    session_measure(session, micro_batch(plan), &plan->source, plan->training,
-                    session->memory.rows);
+    session_measure(session, batch, &plan->source, plan->training, session->memory.rows);
     return true;
 }
 

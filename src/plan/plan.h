@@ -71,13 +71,11 @@ struct machine {
 };
 
 /* Read a file. An unknown key, an invalid number or a missing speed is an error of one line that
- * names the file, the line and the key. */
-MUST_CHECK bool machine_read(struct machine *machine, const char *path, struct error *error);
+ * names the file, the line and the key. is_part: speeds may be missing, and the file, too. */
+MUST_CHECK bool machine_read(struct machine *machine, const char *path, bool is_part,
+                             struct error *error);
 
-/* As machine_read, but speeds may be missing, and the file, too. */
-MUST_CHECK bool machine_read_part(struct machine *machine, const char *path, struct error *error);
-
-/* Write a file that machine_read_part reads. */
+/* Write a file that machine_read reads as a part. */
 void machine_write(const struct machine *machine, FILE *file);
 
 /* Return the seconds of an operation on a rank if node_ranks ranks of its node work. INFINITY: the
@@ -221,59 +219,6 @@ MUST_CHECK bool plan_script(const struct plan *plan, struct session *session,
 MUST_CHECK bool plan_predict(const struct plan *plan, const struct machine *machine,
                              struct session *session, struct step_prediction *prediction,
                              struct error *error);
-
-/* ---- Tables of `vittrain plan` on standard output. */
-
-/* Read the file of plan.cluster or plan.machine; *machine is NULL if neither is set. Fails if a
- * file is named and cannot be read. */
-MUST_CHECK bool plan_machine_find(const struct options *options, const struct machine **machine,
-                                  struct error *error);
-
-/* Print the memory by unit and all strategies side by side. machine may be NULL. */
-MUST_CHECK bool plan_memory_print(const struct plan *plan, const struct machine *machine,
-                                  struct error *error);
-
-/* Print the operations by unit and, if machine is not NULL, their times, images/s and the length of
- * epochs. Warns if the machine is not this one. If its file lacks a needed speed, that is a warning
- * with plan.machine=auto, else an error. */
-MUST_CHECK bool plan_time_print(const struct plan *plan, const struct machine *machine,
-                                struct error *error);
-
-/* Print a prediction of the run on 1, 2, 4, ... 4096 ranks of a machine. */
-void plan_cluster_print(const struct plan *plan, const struct machine *machine);
-
-/* Write the kernels of one training step to a CSV file: one row per kernel, in the order in which a
- * GPU runs them. benchmarks/gpu_page compares them with a profile. */
-MUST_CHECK bool plan_operations_write(const struct plan *plan, const char *path,
-                                      struct error *error);
-
-/* Find the largest batch that runs, by trials: each allocates everything that a run needs, runs a
- * step on synthetic images, or on samples of arrays, and measures the memory. */
-
-struct batch_trial {
-    int64_t batch; /* train.batch */
-    bool fits;
-    size_t planned; /* bytes of the rank that needs most: arena, loaders, libraries */
-    size_t peak;    /* largest hardware_memory_peak of a rank; 0: the allocation failed */
-    double seconds; /* of the step */
-    int64_t image;  /* height in pixels */
-    enum data_type compute;
-    int nodes;
-    struct error why; /* reason of a failed allocation */
-};
-
-struct batch_search {
-    struct plan plan;
-    struct comm *world;
-    size_t limit;            /* bytes per rank, including libraries */
-    int64_t planned;         /* largest train.batch by the plan */
-    struct batch_trial best; /* batch 0: none fits */
-};
-
-/* Collective. Search for the largest batch and print each trial on rank 0. Returns false and sets
- * the error if no batch fits. */
-MUST_CHECK bool find_batch(const struct options *options, struct comm *world,
-                           struct batch_search *search, struct error *error);
 
 /* Local. If a session did not fit into memory (session_shortage), add to the error the batch,
  * strategy or activation checkpointing with which it would fit. */

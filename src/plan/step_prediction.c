@@ -109,35 +109,30 @@ static void record_wait(struct comm_request *request, struct stream *stream)
         event_add(EVENT_WAIT)->number = (int)((uintptr_t)request - 1);
 }
 
-static void recording_begin(struct step_script *script, struct session *session)
-{
-    struct mesh *mesh = &session->mesh;
-    ENSURE(mesh->imagined && mesh->shard_data == mesh->shard,
-           "only steps of an imagined mesh can be recorded");
-    active.counter = (struct counter){.operation = record_operation};
-    active.script = script;
-    active.session = session;
-    active.phase = STEP_DATA;
-    active.unit = active.last_unit = -1;
-    active.recording = *mesh->shard->backend;
-    active.recording.start = record_start;
-    active.recording.wait = record_wait;
-    mesh->shard->backend = mesh->replica->backend = &active.recording;
-    session->observer = &observer;
-    count_open(session->device, &active.counter);
-}
-
 void step_script_make(struct step_script *script, struct session *session,
                       const struct image_source *source)
 {
-    const struct comm_backend *backend = session->mesh.shard->backend;
-    size_t bytes = session->memory.arena.peak;
+    struct mesh *mesh = &session->mesh;
+    const struct comm_backend *backend = mesh->shard->backend;
+    const size_t bytes = session->memory.arena.peak;
+    ENSURE(mesh->imagined && mesh->shard_data == mesh->shard,
+           "only steps of an imagined mesh can be recorded");
     void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ENSURE(memory != MAP_FAILED, "no address space of %zu bytes to record a step", bytes);
     *script = (struct step_script){0};
     struct error error = {0};
     ENSURE(flat_share(&session->flat, &error), "%s", error.text);
-    recording_begin(script, session);
+    active.counter = (struct counter){.operation = record_operation};
+    active.script = script;
+    active.session = session;
+    active.phase = STEP_DATA;
+    active.unit = active.last_unit = -1;
+    active.recording = *backend;
+    active.recording.start = record_start;
+    active.recording.wait = record_wait;
+    mesh->shard->backend = mesh->replica->backend = &active.recording;
+    session->observer = &observer;
+    count_open(session->device, &active.counter);
     session_place(session, memory, bytes, source, true);
     session->train.source = *source;
     flat_set_segments(&session->flat, 0, session->accumulate);
@@ -146,7 +141,7 @@ void step_script_make(struct step_script *script, struct session *session,
     step_rehearse(session);
     step_close(session);
     count_close(session->device);
-    session->mesh.shard->backend = session->mesh.replica->backend = backend;
+    mesh->shard->backend = mesh->replica->backend = backend;
     munmap(memory, bytes);
 }
 
@@ -167,16 +162,9 @@ struct queued {
 
 struct simulation {
     struct step_prediction *prediction;
-    const struct machine *machine;
-    const struct mesh_shape *mesh;
     struct queued *queue; /* [collectives], in order of their start */
     int started, first;   /* first: number of the first unfinished collective */
 };
-
-static struct unit_prediction *part_of(struct step_prediction *prediction, int unit)
-{
-    return &prediction->unit[unit < 0 ? prediction->units : unit];
-}
 
 /* Advance the running collective by `seconds` of its work. */
 static void queue_move(struct simulation *simulation, double seconds)
@@ -207,92 +195,72 @@ static void operations_run(struct simulation *simulation, double seconds)
     prediction->seconds += passed;
 }
 
-/* Wait until a collective is finished, without running operations. */
-static void wait_for(struct simulation *simulation, int number)
-{
-    int unit = simulation->queue[number].unit;
-    while (simulation->first <= number) {
-        double left = simulation->queue[simulation->first].left;
-        part_of(simulation->prediction, unit)->exposed += left;
-        simulation->prediction->step.exposed += left;
-        simulation->prediction->seconds += left;
-        queue_move(simulation, left);
-    }
-}
-
-static void collective_start(struct simulation *simulation, const struct script_event *event,
-                             struct unit_prediction *part)
-{
-    const struct machine *machine = simulation->machine;
-    const struct group_shape *shape =
-        event->collective.replica ? &simulation->mesh->replica : &simulation->mesh->shard;
-    if (machine == NULL) {
-        simulation->started++;
-        return;
-    }
-    const struct network *network = shape->nodes > 1 ? &machine->between : &machine->inside;
-    double seconds = machine_collective_seconds(machine, &event->collective, shape);
-    if (isinf(seconds)) {
-        const struct group_shape node = {.inside = shape->inside, .nodes = 1, .groups = 1};
-        const bool inside = isinf(machine_collective_seconds(machine, &event->collective, &node));
-        error_set(&simulation->prediction->lacks, ERROR_USAGE,
-                  "%s has no speed of the network %s: [%s] needs bandwidth, which `vittrain bench "
-                  "comm` measures with %s",
-                  machine->path, inside ? "inside a node" : "between nodes",
-                  inside ? "inside" : "between",
-                  inside ? "several ranks on a node" : "one rank on each node");
-        seconds = 0;
-    }
-    simulation->queue[simulation->started++] =
-        (struct queued){.left = seconds,
-                        .compute_speed = network->compute_speed,
-                        .send_speed = network->send_speed,
-                        .unit = event->unit};
-    part->communication += seconds;
-    simulation->prediction->step.communication += seconds;
-}
-
-static void operation_run(struct simulation *simulation, const struct script_event *event,
-                          struct unit_prediction *part)
-{
-    struct unit_prediction *step = &simulation->prediction->step;
-    double seconds = simulation->machine == NULL
-                         ? 0
-                         : machine_operation_seconds(simulation->machine, &event->counted,
-                                                     simulation->mesh->node_ranks);
-    if (isinf(seconds)) {
-        const char *type = type_name(event->counted.type);
-        error_set(&simulation->prediction->lacks, ERROR_USAGE,
-                  "%s has no speed of matrix products in %s: measure again with "
-                  "train.precision=%s, or set [compute] %s_flops",
-                  simulation->machine->path, type, type, type);
-        seconds = 0;
-    }
-    struct unit_prediction *const both[] = {part, step};
-    for (int i = 0; i < 2; i++) {
-        both[i]->flops[event->phase] += event->counted.flops;
-        both[i]->bytes += event->counted.bytes;
-        both[i]->seconds[event->phase] += seconds;
-    }
-    operations_run(simulation, seconds);
-}
-
 void step_predict(struct step_prediction *prediction, const struct step_script *script, int units,
                   const struct machine *machine, const struct mesh_shape *mesh)
 {
-    struct simulation simulation = {.prediction = prediction, .machine = machine, .mesh = mesh};
+    struct simulation simulation = {.prediction = prediction};
+    struct unit_prediction *step = &prediction->step;
     *prediction = (struct step_prediction){.units = units};
     prediction->unit = allocate((size_t)units + 1, sizeof *prediction->unit);
     simulation.queue = allocate((size_t)script->collectives + 1, sizeof *simulation.queue);
-    for (int i = 0; i < script->count; i++) {
-        const struct script_event *event = &script->event[i];
-        struct unit_prediction *part = part_of(prediction, event->unit);
-        if (event->kind == EVENT_OPERATION)
-            operation_run(&simulation, event, part);
-        else if (event->kind == EVENT_START)
-            collective_start(&simulation, event, part);
-        else
-            wait_for(&simulation, event->number);
+    for (const struct script_event *event = script->event; event < script->event + script->count;
+         event++) {
+        struct unit_prediction *part = &prediction->unit[event->unit < 0 ? units : event->unit];
+        double seconds = 0;
+        if (event->kind == EVENT_OPERATION) {
+            if (machine != NULL)
+                seconds = machine_operation_seconds(machine, &event->counted, mesh->node_ranks);
+            if (isinf(seconds)) {
+                const char *type = type_name(event->counted.type);
+                error_set(&prediction->lacks, ERROR_USAGE,
+                          "%s has no speed of matrix products in %s: measure again with "
+                          "train.precision=%s, or set [compute] %s_flops",
+                          machine->path, type, type, type);
+                seconds = 0;
+            }
+            struct unit_prediction *const both[] = {part, step};
+            for (int i = 0; i < 2; i++) {
+                both[i]->flops[event->phase] += event->counted.flops;
+                both[i]->bytes += event->counted.bytes;
+                both[i]->seconds[event->phase] += seconds;
+            }
+            operations_run(&simulation, seconds);
+        } else if (event->kind == EVENT_START && machine == NULL) {
+            simulation.started++;
+        } else if (event->kind == EVENT_START) {
+            const struct collective *collective = &event->collective;
+            const struct group_shape *shape = collective->replica ? &mesh->replica : &mesh->shard;
+            const struct group_shape node = {.inside = shape->inside, .nodes = 1, .groups = 1};
+            const struct network *network = shape->nodes > 1 ? &machine->between : &machine->inside;
+            seconds = machine_collective_seconds(machine, collective, shape);
+            if (isinf(seconds)) {
+                const bool inside = isinf(machine_collective_seconds(machine, collective, &node));
+                error_set(&prediction->lacks, ERROR_USAGE,
+                          "%s has no speed of the network %s: [%s] needs bandwidth, which "
+                          "`vittrain bench comm` measures with %s",
+                          machine->path, inside ? "inside a node" : "between nodes",
+                          inside ? "inside" : "between",
+                          inside ? "several ranks on a node" : "one rank on each node");
+                seconds = 0;
+            }
+            simulation.queue[simulation.started++] =
+                (struct queued){.left = seconds,
+                                .compute_speed = network->compute_speed,
+                                .send_speed = network->send_speed,
+                                .unit = event->unit};
+            part->communication += seconds;
+            step->communication += seconds;
+        } else {
+            /* Wait until a collective is finished, without running operations. */
+            const int unit = simulation.queue[event->number].unit;
+            while (simulation.first <= event->number) {
+                const double left = simulation.queue[simulation.first].left;
+                prediction->unit[unit < 0 ? units : unit].exposed += left;
+                step->exposed += left;
+                prediction->seconds += left;
+                queue_move(&simulation, left);
+            }
+        }
     }
     free(simulation.queue);
 }

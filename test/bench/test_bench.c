@@ -103,13 +103,13 @@ TEST(times_are_added_to_the_machine_file)
     assert_int_equal(bench("comm", settings), ERROR_NONE); /* again */
     if (world->rank > 0)
         return;
-    assert_true(machine_read_part(&machine, path, &error));
+    assert_true(machine_read(&machine, path, true, &error));
     assert_true(machine.watts == 300 && machine.between.bandwidth == 1e9);
     assert_int_equal(machine.inside.members, world->size);
     assert_true(machine.inside.bandwidth > 0 && machine.inside.latency > 0);
     for (int action = 0; action < COLLECTIVE_ACTIONS; action++)
         assert_int_equal(machine.inside.measured[action].count, 4); /* sizes of SMALL */
-    assert_false(machine_read(&machine, path, &error));             /* it lacks the device */
+    assert_false(machine_read(&machine, path, false, &error));      /* it lacks the device */
     assert_has(error.text, "bench device");
 }
 

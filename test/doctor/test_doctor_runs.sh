@@ -11,26 +11,24 @@ tidy() { cluster down >/dev/null 2>&1; }
 says() {
     grep -aE "^$1  $2 " "$run_log" | grep -qE -- "$3" || echo "no row: $1 $2 $3;"
 }
-# ends STATUS: the newest run's exit status.
-ends() { [ "$status" = "$1" ] || echo "exit status $status, not $1;"; }
 
 # ---- here
 run 1 alone doctor
-bad=$(ends 0; says pass program "CRC32C"; says pass data "4 files")
+bad=$(ended 0; says pass program "CRC32C"; says pass data "4 files")
 [ "$(grep -cE '^(pass|warn)  ' "$run_log")" = 11 ] || bad="$bad not 11 rows;"
 grep -qE "^1 rank on 1 node, .* 0 fail, 0 skipped\$" "$run_log" || bad="$bad no last line;"
 [ "$(ls -A | grep -c doctor)" = 0 ] || bad="$bad it left files;"
 result 'doctor alone' "$bad" "$run_log"
 timeout $time_limit "$vittrain" doctor --json run.dir=/proc/none data.root=/none >"$work/doctor.json" 2>"$work/output"
 status=$? run_log=$work/doctor.json
-bad=$(ends 10)
+bad=$(ended 10)
 [ "$(grep -c '"verdict": "fail"' doctor.json)" = 3 ] || bad="$bad not three fails;"
 grep -q '"fail": 3,' doctor.json && [ "$(head -c 1 doctor.json)" = '{' ] || bad="$bad no JSON;"
 grep -q '^vittrain: error: doctor: 3 of 11 checks failed: run folder, space, data$' output || bad="$bad no error;"
 result 'as JSON, without a folder and data' "$bad" "$work/doctor.json"
 fails 1 'a command without --json' 2 'the command train has no such flag' train --json
 run 1 deck doctor train.bacth=3
-result 'a deck that cannot be read' "$(ends 10; says fail deck 'train.bacth')" "$run_log"
+result 'a deck that cannot be read' "$(ended 10; says fail deck 'train.bacth')" "$run_log"
 
 # second WORD...: two ranks; the second begins with the shell words in $SECOND.
 second() {
@@ -42,9 +40,9 @@ second() {
 }
 SECOND='MORE=train.epochs=7' second "$vittrain" doctor
 result 'ranks with other options' \
-    "$(ends 10; says fail deck 'rank 1 on .*train.epochs=7, but 10'; says pass data '4 files')" "$run_log"
+    "$(ended 10; says fail deck 'rank 1 on .*train.epochs=7, but 10'; says pass data '4 files')" "$run_log"
 SECOND='ulimit -n 200' second "$vittrain" doctor
-result 'a low limit' "$(ends 0; says warn limits 'rank 1 on .*: the limit of open files is 200')" "$run_log"
+result 'a low limit' "$(ended 0; says warn limits 'rank 1 on .*: the limit of open files is 200')" "$run_log"
 run 2 hang doctor mesh.timeout=1 debug.pause="folder:0:$work/never:1"
 result 'a file server that does not respond' \
     "$([ $status -ne 0 ] || echo 'exit status 0;'; has "$run_log" 'vittrain: failure: .*missing: rank 1 on .* run folder')" "$run_log"
@@ -56,18 +54,18 @@ else
     timeout $time_limit $MPIRUN -np 2 taskset -c "$cpu" "$vittrain" doctor run.threads=1 >"$run_log" 2>&1
     status=$?
     result 'two ranks on one CPU' \
-        "$(ends 0; says warn binding "2 ranks with 2 threads in total are bound to 1 of")" "$run_log"
+        "$(ended 0; says warn binding "2 ranks with 2 threads in total are bound to 1 of")" "$run_log"
 fi
 cp "$vittrain" "$work/other" && printf x >>"$work/other"
 run_pair builds "'$vittrain' doctor" "'$work/other' doctor"
-result 'ranks with other builds' "$(ends 10; says fail program 'rank 1 on .*: ranks run different builds'
+result 'ranks with other builds' "$(ended 10; says fail program 'rank 1 on .*: ranks run different builds'
     says skip data 'skipped, because')" "$run_log"
 run_pair commands "'$vittrain' doctor" "'$vittrain' plan"
 grep -q 'rank 1 on .*: the command is "plan", on rank 0 "doctor"' "$run_log" && bad= || bad='no message'
 result 'ranks with other commands' "$bad$([ $status -ne 0 ] || echo ' exit status 0')" "$run_log"
 
 run 2 crowd $small run.dir="$work/crowd" run.threads="$(nproc)" debug.batches=1 train.epochs=1
-bad=$(ends 0)
+bad=$(ended 0)
 [ "$(grep -c '^warning: doctor: ' "$run_log")" = 1 ] &&
     grep -q "^warning: doctor: cores: .*: 2 ranks with $(nproc) threads* each on .*run.threads" "$run_log" || bad="$bad not one warning;"
 grep -q 'doctor: cores' "$work/crowd/train.log" || bad="$bad not in the log;"
@@ -76,9 +74,9 @@ module=$TEST_BUILD/test/emulated-cuda.so
 if [ -e "$module" ]; then
     export VITTRAIN_CUDA_MODULE="$module"
     run 2 gpus doctor run.backend=cuda
-    result 'GPUs' "$(ends 0; says pass gpus 'each rank has a GPU: emulated GPU.*driver for CUDA [0-9.]*, CUDA .*, ')" "$run_log"
+    result 'GPUs' "$(ended 0; says pass gpus 'each rank has a GPU: emulated GPU.*driver for CUDA [0-9.]*, CUDA .*, ')" "$run_log"
     SECOND='export VITTRAIN_EMULATION_DEVICES=0' second "$vittrain" doctor
-    result 'a rank without a GPU' "$(ends 10; says fail gpus 'rank 1 on .* has no GPU')" "$run_log"
+    result 'a rank without a GPU' "$(ended 10; says fail gpus 'rank 1 on .* has no GPU')" "$run_log"
     unset VITTRAIN_CUDA_MODULE
 else
     result 'GPUs # SKIP no g++ for the emulated GPU'
@@ -109,7 +107,7 @@ doctor() {
 }
 
 # found NAME STATUS VERDICT CHECK PATTERN: print a TAP line on the newest run's exit status and row.
-found() { result "$1" "$(ends "$2"; says "$3" "$4" "$5")" "$run_log"; }
+found() { result "$1" "$(ended "$2"; says "$3" "$4" "$5")" "$run_log"; }
 
 doctor
 found 'two good nodes' 0 pass data 'equal on all nodes'
@@ -126,4 +124,4 @@ else
 fi
 cluster exec 2 rm /dev/shm/full
 doctor run.dir=/run/runs
-result 'disks of their own' "$(ends 0; says warn 'run folder' "$other: /run is not shared with the first node")" "$run_log"
+result 'disks of their own' "$(ended 0; says warn 'run folder' "$other: /run is not shared with the first node")" "$run_log"

@@ -292,7 +292,7 @@ TEST(measured_points)
 static bool machine_from(const char *text, struct machine *machine, struct error *error)
 {
     *error = (struct error){0};
-    return machine_read(machine, temporary_write("cluster.ini", text), error);
+    return machine_read(machine, temporary_write("cluster.ini", text), false, error);
 }
 
 TEST(wrong_machine_files)

@@ -120,7 +120,6 @@ static void bench_run(const struct options *options, const struct command_line *
                   "bench: no such topic; use `vittrain bench comm` or `vittrain bench device`");
     if (error->kind != ERROR_NONE)
         return;
-    bench.device = device_cpu.open(0, 1, error);
     bench_host_read(&bench.host);
     bench.nodes = comm_node_count(world, &node);
     if (world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
@@ -129,7 +128,7 @@ static void bench_run(const struct options *options, const struct command_line *
     /* The machine may have measurements already. */
     if (machine[0] != '\0')
         bench.machine = allocate(1, sizeof *bench.machine);
-    if (machine[0] != '\0' && world->rank == 0 && machine_read_part(bench.machine, machine, error))
+    if (machine[0] != '\0' && world->rank == 0 && machine_read(bench.machine, machine, true, error))
         error_defer(atomic_file_open(&file, machine, error));
     if (comm_agree(world, error))
         error_defer(topic(&bench, error));
@@ -146,8 +145,6 @@ static void bench_run(const struct options *options, const struct command_line *
     csv_close(&bench.csv);
     if (world->rank == 0)
         error_defer(app_output_arrived(error));
-    if (bench.device != NULL)
-        device_cpu.close(bench.device);
     comm_agree(world, error);
 }
 

@@ -47,7 +47,6 @@ struct bench {
     const struct options *options;
     const char *subject; /* the operand after the topic, or NULL */
     struct comm *world;
-    struct device *device; /* the CPU */
     struct bench_host host;
     int nodes;
     struct csv csv;          /* rank 0 with bench.output; else not open */

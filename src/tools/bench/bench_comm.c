@@ -36,6 +36,7 @@ struct comm_bench {
     char mpi_version[64];
     struct way way[WAYS];
     int ways;
+    struct device *host;    /* allocates the buffers */
     struct device *gpu;     /* with run.backend=cuda on several ranks; else NULL */
     struct stream *stream;  /* of the GPU */
     void *memory;           /* of the GPU */
@@ -45,22 +46,6 @@ struct comm_bench {
     int64_t wrong;           /* wrong elements on all ranks so far */
     struct network *network; /* of bench.machine, where the times are added; NULL: none */
 };
-
-static struct comm_request *ours_start(const struct comm_bench *self, const struct way *way)
-{
-    struct comm *group = way->group;
-    float *buffer = way->memory != NULL ? way->memory : self->buffer;
-    switch (self->kind) {
-    case ALL_REDUCE:
-        return comm_start_all_reduce(group, buffer, self->count, COMM_FP32, COMM_SUM, NULL);
-    case REDUCE_SCATTER:
-        return comm_start_reduce_scatter(group, buffer, self->part, COMM_FP32, COMM_SUM, NULL);
-    case ALL_GATHER:
-        return comm_start_all_gather(group, buffer, self->part, COMM_FP32, NULL);
-    default:
-        return comm_start_broadcast(group, buffer, self->count, COMM_FP32, 0, NULL);
-    }
-}
 
 /* Copy the buffer to the GPU's memory or back, for a way that has some. */
 static void way_copy(const struct comm_bench *self, const struct way *way, bool back)
@@ -73,32 +58,42 @@ static void way_copy(const struct comm_bench *self, const struct way *way, bool 
     self->gpu->backend->stream_synchronize(self->stream);
 }
 
-static void mpis_run(const struct comm_bench *self)
-{
-    int count = (int)self->count, part = (int)self->part;
-    switch (self->kind) {
-    case ALL_REDUCE:
-        MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, self->buffer, count, MPI_FLOAT, MPI_SUM, self->mpi));
-        break;
-    case REDUCE_SCATTER:
-        MPI_CHECK(MPI_Reduce_scatter_block(self->buffer, self->result, part, MPI_FLOAT, MPI_SUM,
-                                           self->mpi));
-        break;
-    case ALL_GATHER:
-        MPI_CHECK(
-            MPI_Allgather(MPI_IN_PLACE, part, MPI_FLOAT, self->buffer, part, MPI_FLOAT, self->mpi));
-        break;
-    default:
-        MPI_CHECK(MPI_Bcast(self->buffer, count, MPI_FLOAT, 0, self->mpi));
-    }
-}
-
+/* Run the collective by MPI, or by a group of this program. */
 static void way_run(const struct comm_bench *self, const struct way *way)
 {
-    if (way->group != NULL)
-        way->group->backend->wait(ours_start(self, way), NULL);
-    else
-        mpis_run(self);
+    const int count = (int)self->count, part = (int)self->part;
+    struct comm *group = way->group;
+    float *buffer = way->memory != NULL ? way->memory : self->buffer;
+    struct comm_request *request = NULL;
+    switch (self->kind) {
+    case ALL_REDUCE:
+        if (group == NULL)
+            MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, buffer, count, MPI_FLOAT, MPI_SUM, self->mpi));
+        else
+            request = comm_start_all_reduce(group, buffer, count, COMM_FP32, COMM_SUM, NULL);
+        break;
+    case REDUCE_SCATTER:
+        if (group == NULL)
+            MPI_CHECK(MPI_Reduce_scatter_block(buffer, self->result, part, MPI_FLOAT, MPI_SUM,
+                                               self->mpi));
+        else
+            request = comm_start_reduce_scatter(group, buffer, part, COMM_FP32, COMM_SUM, NULL);
+        break;
+    case ALL_GATHER:
+        if (group == NULL)
+            MPI_CHECK(
+                MPI_Allgather(MPI_IN_PLACE, part, MPI_FLOAT, buffer, part, MPI_FLOAT, self->mpi));
+        else
+            request = comm_start_all_gather(group, buffer, part, COMM_FP32, NULL);
+        break;
+    case BROADCAST:
+        if (group == NULL)
+            MPI_CHECK(MPI_Bcast(buffer, count, MPI_FLOAT, 0, self->mpi));
+        else
+            request = comm_start_broadcast(group, buffer, count, COMM_FP32, 0, NULL);
+    }
+    if (group != NULL)
+        group->backend->wait(request, NULL);
 }
 
 /* Collective: the maximum over ranks. */
@@ -277,27 +272,9 @@ static void ways_open(struct comm_bench *self, struct error *error)
     self->way[self->ways++] = (struct way){.name = "mpi"};
 }
 
-static bool buffers_open(struct comm_bench *self, struct error *error)
-{
-    const struct bench *bench = self->bench;
-    size_t slack = (size_t)self->world->size * sizeof(float);
-    size_t most = (size_t)bench->options->bench.max + slack;
-    if (bench->options->bench.max / (int64_t)sizeof(float) > INT_MAX - self->world->size)
-        error_set(error, ERROR_USAGE,
-                  "bench.max: must be below 8GiB, the limit of MPI's collectives");
-    if (error->kind == ERROR_NONE)
-        self->buffer = device_cpu.allocate(bench->device, most, error);
-    if (error->kind == ERROR_NONE)
-        self->result =
-            device_cpu.allocate(bench->device, most / (size_t)self->world->size + slack, error);
-    return comm_agree(self->world, error);
-}
-
 /* Collective. Add the way of the GPUs. gpu_close must be called, also on failure. */
-static bool gpu_open(struct comm_bench *self, struct error *error)
+static bool gpu_open(struct comm_bench *self, size_t bytes, struct error *error)
 {
-    const size_t bytes =
-        (size_t)self->bench->options->bench.max + (size_t)self->world->size * sizeof(float);
     struct comm *node = comm_split_node(self->world);
     self->gpu = hardware_open(self->bench->options, node, error);
     node->backend->close(node);
@@ -349,15 +326,25 @@ bool bench_comm(struct bench *bench, struct error *error)
                       bench->options->bench.machine);
     }
     const bool on_gpus = bench->options->run.backend == BACKEND_CUDA && bench->world->size > 1;
-    if (buffers_open(&self, error) && (!on_gpus || gpu_open(&self, error))) {
+    const size_t ranks = (size_t)bench->world->size;
+    const size_t most = (size_t)bench->options->bench.max + ranks * sizeof(float);
+    if (most / sizeof(float) > INT_MAX)
+        error_set(error, ERROR_USAGE,
+                  "bench.max: must be below 8GiB, the limit of MPI's collectives");
+    self.host = device_cpu.open(0, 1, error);
+    if (error->kind == ERROR_NONE)
+        self.buffer = device_cpu.allocate(self.host, most, error);
+    if (error->kind == ERROR_NONE)
+        self.result = device_cpu.allocate(self.host, most / ranks + ranks * sizeof(float), error);
+    if (comm_agree(bench->world, error) && (!on_gpus || gpu_open(&self, most, error))) {
         table_run(&self, error);
         const struct measured *sums =
             self.network != NULL ? &self.network->measured[ACTION_SUM] : NULL;
         if (sums != NULL && sums->count > 0) {
             /* Of the all-reduces, each sends around the ring twice. */
-            const struct measured_point *most = &sums->point[sums->count - 1];
+            const struct measured_point *last = &sums->point[sums->count - 1];
             self.network->latency = sums->point[0].value / (2 * (self.network->members - 1));
-            self.network->bandwidth = most->size[0] / most->value;
+            self.network->bandwidth = last->size[0] / last->value;
         }
         if (self.wrong > 0)
             error_set(error, ERROR_INTERNAL, "bench comm: %lld elements are wrong",
@@ -368,8 +355,10 @@ bool bench_comm(struct bench *bench, struct error *error)
             self.way[i].group->backend->close(self.way[i].group);
     gpu_close(&self);
     if (self.buffer != NULL)
-        device_cpu.release(bench->device, self.buffer);
+        device_cpu.release(self.host, self.buffer);
     if (self.result != NULL)
-        device_cpu.release(bench->device, self.result);
+        device_cpu.release(self.host, self.result);
+    if (self.host != NULL)
+        device_cpu.close(self.host);
     return comm_agree(bench->world, error);
 }

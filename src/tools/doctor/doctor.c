@@ -1,25 +1,287 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The command `doctor` checks a cluster before a run: the ranks gather their facts, then rank 0
- * prints a row for each check. If a node does not respond, the heartbeat (comm/heartbeat.c) names
- * it and ends the job. */
+/* The command `doctor` checks a cluster before a run: the ranks gather their facts from the kernel,
+ * the launcher's environment, the run folder and the data set, then rank 0 prints a row for each
+ * check. If a node does not respond, the heartbeat (comm/heartbeat.c) names it and ends the job. */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "tools/doctor/doctor.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "app/app.h"
+#include "checkpoint/memory_checkpoint.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "config/phase.h"
+#include "core/base.h"
 #include "core/clock.h"
 #include "core/columns.h"
+#include "core/file.h"
 #include "core/launcher.h"
 #include "core/log.h"
+#include "core/sensors.h"
+#include "data/array_path.h"
+#include "data/listing.h"
+#include "data/split.h"
+#include "train/hardware.h"
 #include "train/session.h"
+
+/* ---- facts of a rank */
+
+/* Return a limit of this process; UINT64_MAX: none. */
+static uint64_t limit_read(__rlimit_resource_t resource)
+{
+    struct rlimit limit;
+    const bool bounded = getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return bounded ? (uint64_t)limit.rlim_cur : UINT64_MAX;
+}
+
+/* Read facts of GPU `number` of the node, which is opened and closed. */
+static void gpu_read(struct doctor_facts *facts, const struct options *options, int number)
+{
+    struct error error = {0};
+    if (options->run.backend == BACKEND_CPU)
+        return;
+    const struct device_backend *cuda = device_find("cuda", &error);
+    struct device *device = cuda == NULL ? NULL : cuda->open(number, 1, &error);
+    snprintf(facts->no_gpu, sizeof facts->no_gpu, "%.255s", error.text);
+    if (device == NULL)
+        return;
+    cuda->limits(device, &facts->gpu);
+    if (cuda->survey != NULL)
+        cuda->survey(device, &facts->survey);
+    cuda->close(device);
+}
+
+/* Read the facts of this rank without its GPU. */
+static void rank_read(struct doctor_facts *facts, const struct options *options, struct comm *node)
+{
+    cpu_set_t allowed;
+    DIR *adapters = NULL;
+    /* Slots of mpirun on all nodes, or tasks of Slurm. */
+    const char *slots = getenv("OMPI_UNIVERSE_SIZE");
+    if (slots == NULL)
+        slots = getenv("SLURM_NTASKS");
+    snprintf(facts->host, sizeof facts->host, "%.*s", DOCTOR_HOST - 1, comm_host());
+    facts->threads = hardware_threads(options, node);
+    facts->slots = slots != NULL ? atoll(slots) : 0;
+    facts->online = sysconf(_SC_NPROCESSORS_ONLN);
+    facts->quota = cores_quota("");
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        CPU_ZERO(&allowed);
+    for (size_t core = 0; core < DOCTOR_CORES && core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &allowed))
+            facts->cores[core / 64] |= UINT64_C(1) << (core % 64);
+    while (folder_next(&adapters, "/sys/class/infiniband") != NULL)
+        facts->infiniband++;
+    facts->files = limit_read(RLIMIT_NOFILE);
+    facts->locked = limit_read(RLIMIT_MEMLOCK);
+}
+
+/* ---- the run folder and its disk */
+
+void doctor_read_space(struct doctor_facts *facts, const struct options *options)
+{
+    struct stat status;
+    struct statvfs system;
+    char *folder = facts->folder;
+    snprintf(folder, sizeof facts->folder, "%s",
+             options->run.dir[0] != '\0' ? options->run.dir : "runs");
+    while (stat(folder, &status) != 0 && strcmp(folder, ".") != 0 && strcmp(folder, "/") != 0) {
+        char *slash = strrchr(folder, '/');
+        if (slash == NULL)
+            strcpy(folder, ".");
+        else
+            slash[slash == folder] = '\0';
+    }
+    if (statvfs(folder, &system) != 0 || !S_ISDIR(status.st_mode)) {
+        snprintf(facts->folder_why, sizeof facts->folder_why, "%.200s is not a folder", folder);
+        return;
+    }
+    facts->free = (uint64_t)system.f_bavail * system.f_frsize;
+}
+
+void doctor_try_folder(struct doctor_facts *facts, struct comm *world, bool of_node)
+{
+    char token[24];
+    struct error error = {0};
+    uint64_t random = 0;
+    int lock = -1;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        random = (uint64_t)getpid();
+    comm_broadcast(world, &random, sizeof random, COMM_BYTE, 0);
+    snprintf(token, sizeof token, "%016llx", (unsigned long long)random);
+    OWNED char *first = allocate_text("%s/.doctor-%s-0", facts->folder, token);
+    OWNED char *path = allocate_text("%s/.doctor-%s-%d", facts->folder, token, world->rank);
+    OWNED char *part = allocate_text("%s/.doctor-%s-%d.part", facts->folder, token, world->rank);
+    const bool tries = of_node && facts->folder_why[0] == '\0';
+    /* Twice: the second file replaces the first. */
+    for (int i = 0; tries && i < 2 && error.kind == ERROR_NONE; i++) {
+        const int file = durable_create(part, &error);
+        if (file < 0)
+            break;
+        if (durable_write(file, part, token, strlen(token), 0, &error)) {
+            error_defer(durable_commit(file, part, path, &error));
+        } else {
+            close(file);
+            unlink(part);
+        }
+    }
+    if (tries)
+        snprintf(facts->folder_why, sizeof facts->folder_why, "%.255s", error.text);
+    if (tries && world->rank == 0) {
+        lock = open(path, O_RDWR | O_CLOEXEC);
+        facts->locks_folder = lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0;
+    }
+    comm_barrier(world);
+    if (tries) {
+        char *text = text_file_read(first, NULL);
+        facts->shares_folder = text != NULL && strcmp(text, token) == 0;
+        free(text);
+    }
+    if (tries && facts->shares_folder && world->rank > 0) {
+        lock = open(first, O_RDWR | O_CLOEXEC);
+        facts->locks_folder = lock < 0 || flock(lock, LOCK_EX | LOCK_NB) != 0;
+    }
+    comm_barrier(world);
+    if (lock >= 0)
+        close(lock);
+    if (tries)
+        unlink(path);
+}
+
+/* ---- the data set */
+
+/* A walk through the data set of this node. */
+struct scan {
+    struct doctor_data *data;
+    char (*path)[OPTION_TEXT];      /* [samples] */
+    uint64_t order[DOCTOR_SAMPLES]; /* hash of the file's name; ascending */
+    size_t root_length;
+    double end;
+};
+
+/* Hash a name below the root and a size. The sum of hashes is independent of the order. */
+static uint64_t name_hash(const char *name, uint64_t size)
+{
+    uint64_t value = UINT64_C(0xcbf29ce484222325) ^ size; /* FNV-1a, then mixed */
+    for (; *name != '\0'; name++)
+        value = (value ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+    value = (value ^ value >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return value ^ value >> 32;
+}
+
+static bool is_late(const struct scan *scan)
+{
+    scan->data->cut = scan->data->cut || clock_now() > scan->end;
+    return scan->data->cut;
+}
+
+/* Add a file, or the files of a folder whose names do not begin with a dot. The files with the
+ * lowest hashes are kept, sorted. */
+static bool path_add(struct scan *scan, const char *path, int depth)
+{
+    enum { DEEPEST = 16 };
+    struct stat status;
+    DIR *entries = NULL;
+    if (stat(path, &status) != 0)
+        return false;
+    if (S_ISREG(status.st_mode)) {
+        const char *name = path + scan->root_length;
+        const uint64_t order = name_hash(name, 0);
+        int64_t place = smaller(scan->data->samples, DOCTOR_SAMPLES - 1);
+        scan->data->files++;
+        scan->data->bytes += status.st_size;
+        scan->data->names += name_hash(name, (uint64_t)status.st_size);
+        if (scan->data->samples == DOCTOR_SAMPLES && order >= scan->order[place])
+            return true;
+        scan->data->samples = place + 1;
+        for (; place > 0 && scan->order[place - 1] > order; place--) {
+            scan->order[place] = scan->order[place - 1];
+            memcpy(scan->path[place], scan->path[place - 1], sizeof scan->path[place]);
+        }
+        scan->order[place] = order;
+        snprintf(scan->path[place], sizeof scan->path[place], "%s", path);
+    }
+    if (!S_ISDIR(status.st_mode) || depth >= DEEPEST)
+        return true;
+    if (access(path, R_OK | X_OK) != 0 && scan->data->why[0] == '\0')
+        snprintf(scan->data->why, sizeof scan->data->why, "%.200s: %s", path, strerror(errno));
+    for (const char *name; (name = folder_next(&entries, path)) != NULL;) {
+        char child[PATH_MAX];
+        if (name[0] != '.' && snprintf(child, sizeof child, "%s/%s", path, name) < PATH_MAX)
+            path_add(scan, child, depth + 1);
+        if (is_late(scan)) {
+            closedir(entries);
+            break;
+        }
+    }
+    return true;
+}
+
+/* Return the checksum of a small file, or of evenly spaced pieces of a large one. */
+static uint32_t sample_sum(const char *path)
+{
+    enum { PIECE = 64 << 10, PIECES = 16 };
+    unsigned char *piece = allocate(1, PIECE);
+    struct stat status;
+    uint32_t crc = 0;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0 && fstat(file, &status) == 0)
+        for (int64_t i = 0; i < PIECES; i++) {
+            int64_t last = status.st_size > PIECE ? status.st_size - PIECE : 0;
+            int64_t offset =
+                status.st_size <= (int64_t)PIECE * PIECES ? i * PIECE : last * i / (PIECES - 1);
+            ssize_t got = pread(file, piece, PIECE, (off_t)offset);
+            if (got > 0)
+                crc = crc32c_update(crc, piece, (size_t)got);
+        }
+    if (file >= 0)
+        close(file);
+    free(piece);
+    return crc;
+}
+
+void doctor_read_data(struct doctor *doctor, struct doctor_data *data, double seconds)
+{
+    const char *format = doctor->options->data.format, *root = doctor->options->data.root;
+    struct scan scan = {.data = data, .path = doctor->sample, .end = clock_now() + seconds};
+    struct split_files files = {0};
+    struct error error = {0};
+    const bool shards = strcmp(format, "webdataset") == 0;
+    memset(data, 0, sizeof *data);
+    root = root[0] != '\0' ? root : dataset_sample_directory();
+    if (shards || strcmp(format, "arrays") == 0) {
+        /* Names are compared with their folders, which may be those of splits. */
+        error_defer(shards ? split_files_find(root, &split_files_shards, &files, NULL, &error)
+                           : array_path_find(root, &files, NULL, &error));
+        for (int64_t i = 0; error.kind == ERROR_NONE && i < files.count && !is_late(&scan); i++)
+            if (!path_add(&scan, files.file[i].path, 0))
+                durable_unreadable(&error, ERROR_DATA, files.file[i].path, errno);
+        split_files_free(&files);
+    } else if (data_root_check(root, "set data.root", &error)) {
+        scan.root_length = strlen(root);
+        path_add(&scan, root, 0);
+    }
+    if (error.kind == ERROR_NONE && data->files == 0 && data->cut == 0)
+        error_set(&error, ERROR_DATA, "%s: the folder has no files", root);
+    for (int64_t i = 0; i < data->samples && !is_late(&scan); i++)
+        data->sum[i] = sample_sum(scan.path[i]);
+    snprintf(data->why, sizeof data->why, "%.255s", error.text);
+}
 
 /* ---- output */
 
@@ -81,26 +343,6 @@ void doctor_print_json(const struct doctor *doctor, const struct doctor_row *row
 
 /* ---- the gathering of facts */
 
-/* Set doctor->program, doctor->deck and the options of rank 0; false if the other facts cannot be
- * gathered. Other commands compare the ranks in the same order (main.c), so that ranks with
- * different commands detect it. */
-static bool ranks_compare(struct doctor *doctor, const struct command_line *line,
-                          struct comm *world)
-{
-    static struct options taken;
-    if (!app_same_build(world, &doctor->program))
-        return false;
-    if (comm_agree(world, &doctor->deck)) {
-        if (!app_same_command(world, line, &doctor->deck))
-            return false;
-        error_defer(app_same_options(world, doctor->options, &doctor->deck));
-    }
-    taken = *doctor->options;
-    comm_broadcast(world, &taken, sizeof taken, COMM_BYTE, 0);
-    doctor->options = &taken;
-    return true;
-}
-
 static int facts_compare(const void *left, const void *right)
 {
     const struct doctor_facts *a = left, *b = right;
@@ -113,17 +355,24 @@ static int facts_compare(const void *left, const void *right)
 static void facts_gather(struct doctor *doctor, struct comm *world)
 {
     const double patience = 2.5; /* seconds for the files of a node */
+    struct statvfs memory;
     int *node_of = allocate((size_t)world->size, sizeof *node_of);
     struct comm *node = comm_split_nodes(world, node_of, &doctor->nodes);
     struct doctor_facts *own = allocate(world->rank == 0 ? (size_t)world->size : 1, sizeof *own);
     own->rank = world->rank;
     own->node = node_of[world->rank];
     own->node_ranks = node->size;
-    doctor_read_rank(own, doctor->options, node);
-    doctor_read_gpu(own, doctor->options, node->rank);
+    rank_read(own, doctor->options, node);
+    gpu_read(own, doctor->options, node->rank);
     status_set_phase(PHASE_FOLDER);
-    if (node->rank == 0)
-        doctor_read_node(own, doctor->options);
+    if (node->rank == 0) {
+        if (statvfs("/dev/shm", &memory) == 0) {
+            own->shared_bytes = (uint64_t)memory.f_blocks * memory.f_frsize;
+            own->shared_free = (uint64_t)memory.f_bavail * memory.f_frsize;
+        }
+        memory_folders_list(own->left, sizeof own->left);
+        doctor_read_space(own, doctor->options);
+    }
     doctor_try_folder(own, world, node->rank == 0);
     status_set_phase(PHASE_DATA_OPEN);
     if (node->rank == 0 && strcmp(doctor->options->data.format, "synthetic") != 0)
@@ -173,7 +422,7 @@ static void doctor_run(const struct options *options, const struct command_line 
     const double patience = 10, limit = options->mesh.timeout;
     static struct doctor doctor;
     static struct session session;
-    static struct options on_cpu;
+    static struct options taken, on_cpu;
     struct doctor_row rows[DOCTOR_CHECKS] = {{0}};
     struct error unknown = {0};
     char failed[256] = "";
@@ -186,9 +435,20 @@ static void doctor_run(const struct options *options, const struct command_line 
     if (doctor.deck.kind == ERROR_NONE && line->operand_count > 0)
         error_set(&doctor.deck, ERROR_USAGE,
                   "doctor takes decks, section.key=value and --json, not \"%s\"", line->operand[0]);
-    const bool same = ranks_compare(&doctor, line, world);
-    if (same)
+    /* Other commands compare the ranks in the same order (main.c), so that ranks with different
+     * commands detect it. */
+    bool same = app_same_build(world, &doctor.program);
+    if (same && comm_agree(world, &doctor.deck)) {
+        same = app_same_command(world, line, &doctor.deck);
+        if (same)
+            error_defer(app_same_options(world, options, &doctor.deck));
+    }
+    if (same) {
+        taken = *options;
+        comm_broadcast(world, &taken, sizeof taken, COMM_BYTE, 0);
+        doctor.options = &taken;
         facts_gather(&doctor, world);
+    }
     if (same && world->rank == 0) {
         on_cpu = *doctor.options;
         on_cpu.run.backend = BACKEND_CPU;
@@ -237,7 +497,7 @@ void doctor_start(const struct session *session)
                            .facts = facts,
                            .checkpoint = checkpoint_bytes(&session->flat)};
     facts[node->rank].node_ranks = node->size;
-    doctor_read_rank(&facts[node->rank], &session->options, node);
+    rank_read(&facts[node->rank], &session->options, node);
     if (mesh->world->rank == 0)
         doctor_read_space(facts, &session->options);
     comm_all_gather(node, facts, sizeof *facts, COMM_BYTE);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Shared declarations of `vittrain doctor`. Each rank reads its facts and each node's first rank
- * those of the node (doctor_facts.c). Rank 0 gathers them once and then runs the checks alone
- * (doctor_checks.c), one row each. */
+ * those of the node. Rank 0 gathers them once and then runs the checks alone (doctor_checks.c), one
+ * row each. */
 #ifndef VITTRAIN_TOOLS_DOCTOR_DOCTOR_H
 #define VITTRAIN_TOOLS_DOCTOR_DOCTOR_H
 
@@ -60,12 +60,6 @@ struct doctor {
     size_t checkpoint;                        /* bytes of a checkpoint; 0: not known */
     char sample[DOCTOR_SAMPLES][OPTION_TEXT]; /* on the first rank of a node: the compared files */
 };
-
-/* Read facts: of this rank without its GPU; of GPU `number` of the node, which is opened and
- * closed; of the node. */
-void doctor_read_rank(struct doctor_facts *facts, const struct options *options, struct comm *node);
-void doctor_read_gpu(struct doctor_facts *facts, const struct options *options, int number);
-void doctor_read_node(struct doctor_facts *facts, const struct options *options);
 
 /* Replace a folder that does not exist by its nearest existing parent, and read its free space. */
 void doctor_read_space(struct doctor_facts *facts, const struct options *options);

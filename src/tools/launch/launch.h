@@ -90,8 +90,6 @@ enum launch_action { LAUNCH_END, LAUNCH_RESTART, LAUNCH_GIVE_UP };
  */
 enum launch_action launch_policy(struct launch_count *count, const struct attempt *attempt);
 
-/* ---- launch_run.c */
-
 /* The text of a run folder's lock file. */
 struct attempt_mark {
     int64_t number; /* 0: an older version wrote the file; -1: there is no such file */
