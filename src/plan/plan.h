@@ -200,8 +200,7 @@ struct plan plan_with(const struct plan *plan, enum strategy_choice strategy,
                       enum checkpoint_activations_choice checkpoint_activations);
 
 /* Open a session with the plan's options on a mesh without ranks, and measure its memory, also by
- * unit (session->memory.rows). The caller closes it, also on failure, and keeps the plan until
- * then. */
+ * unit (session->memory.rows). The caller closes it, also on failure. */
 MUST_CHECK bool plan_session(const struct plan *plan, struct session *session, struct error *error);
 
 /* Return the bytes that a rank needs (session_needs), or SIZE_MAX if the run is not possible. */
