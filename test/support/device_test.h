@@ -100,8 +100,8 @@ void *device_test_random(struct device_test *test, enum data_type type, int64_t 
 void *device_test_shifted(struct device_test *test, enum data_type type, int64_t count,
                           double scale, double offset, uint64_t seed);
 
-/* The gradient of parameters before an operation adds to it, random numbers, or overwrites it, NaN;
- * what it is given are the numbers to which the operation adds: 0 if it overwrites. */
+/* The gradient of parameters before an operation: random numbers if it adds to them, NaN if it
+ * overwrites them. device_test_given returns what the sums begin with: these numbers, or 0. */
 float *device_test_gradient(struct device_test *test, bool overwrite, int64_t count, uint64_t seed);
 
 /* Memory filled with NaN, whose contents must not matter. */
