@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Files of a run, read by the Python programs that people use: events by TensorBoard, checkpoints by h5py, weights by
-# safetensors; models compared with PyTorch. Not part of `make check`, which needs no Python. TAP output.
+# safetensors; training compared with PyTorch. Not part of `make check`, which needs no Python. TAP output.
 #   PYTHON=python TEST_SOURCE=/src TEST_BUILD=/build sh check_with_python.sh
 
 PYTHON=${PYTHON:-python3}
@@ -15,6 +15,14 @@ read_by() {
     shift 2
     "$PYTHON" "$TEST_SOURCE/test/python/$script" "$@" >"$work/output" 2>&1 && bad= || bad="$script: status $?"
     result "$name" "$bad" "$work/output"
+}
+
+# beside NAME SCRIPT WORD...: as read_by, in the background. Its result is printed at the end.
+beside() {
+    name=$1 script=$2
+    shift 2
+    "$PYTHON" "$TEST_SOURCE/test/python/$script" "$@" >"$work/$script.output" 2>&1
+    echo "$script $? $name" >>"$work/beside"
 }
 
 # skipped NAME MODULE...: true, with a line of output, if a Python module is missing. The continuous tests have all.
@@ -39,9 +47,31 @@ page() {
     result "$1" "$bad" "$work/book.log"
 }
 
+# Importing PyTorch takes seconds: scripts run in forks of a process that has done so.
+python=$PYTHON preloaded=$TEST_SOURCE/test/python/preloaded.py
+"$python" "$preloaded" --serve "$work/socket" torch torchvision timm &
+server=$!
+tidy() { kill "$server"; }
+printf '#!/bin/sh\nexec "%s" "%s" "%s" "$@"\n' "$python" "$preloaded" "$work/socket" >"$work/python"
+chmod +x "$work/python"
+PYTHON=$work/python
+
+# The longest checks with PyTorch, one after the other, beside the rest. One model for each code path of the weights;
+# check_weights.py without names checks all, which takes minutes.
 sample=$TEST_BUILD/data/cifar-10-sample
 for class in train/bird train/cat train/dog val/bird val/cat val/dog; do mkdir -p "$work/tree/$class"; done
 "$TEST_BUILD/test/data/test_image_folder" --make "$work/tree" 60
+if ! skipped "PyTorch's models and losses" torch torchvision timm; then
+    {
+        beside "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$work"
+        beside "PyTorch trains with numbers, labels and planes as the program does" check_targets.py "$vittrain" "$work/targets"
+        beside "timm and torchvision load the weights of models" check_weights.py "$vittrain" "$sample" "$work/tree" \
+            "$work/weights" vit_cifar vit_tiny_patch16_224 vit_small_patch32_224 deit3_small_patch16_224 \
+            vit_small_patch14_reg4_dinov2 vit_small_patch16_dinov3 vit_small_patch16_sincos cnn_a cnn_a_lenet cnn_b cnn_c \
+            resnet18 resnet50
+    } &
+    beside=$!
+fi
 
 folder=$work/run
 steps="$small run.tags=python,suite run.dir=$folder train.epochs=2 checkpoint.every=0.5 checkpoint.keep=9 optim.ema=0.9"
@@ -94,11 +124,6 @@ skipped "times and grids against xarray" xarray netCDF4 h5netcdf zarr cftime ||
 by_torch "data.val=reference is PyTorch's random_split" check_torch_split.py "$vittrain" "$TEST_BUILD/test/core/test_random" "$work"
 
 by_torch "the first layer has timm's weights for other numbers of channels" check_channels.py "$vittrain" "$work"
-by_torch "PyTorch trains with numbers, labels and planes as the program does" check_targets.py "$vittrain" "$work/targets"
-# One model for each code path of the weights; check_weights.py without names checks all.
-by_torch "timm and torchvision load the weights of models" check_weights.py "$vittrain" "$sample" "$work/tree" "$work/weights" \
-    vit_cifar vit_tiny_patch16_224 vit_small_patch32_224 deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 \
-    vit_small_patch16_dinov3 vit_small_patch16_sincos cnn_a cnn_a_lenet cnn_b cnn_c resnet18 resnet50
 by_torch "PyTorch has the losses of augmented training with the same random numbers" check_augmented.py "$vittrain" \
     "$MPIRUN" "$sample" "$work/augmented"
 
@@ -107,3 +132,12 @@ skipped "shards of webdataset have its samples" webdataset ||
 by_torch "made images are evaluated as by timm" check_evaluation.py "$TEST_BUILD/test/train/test_recipe" "$work/tree" 4
 by_torch "weights of timm predict as in timm, PyTorch files are converted" check_predict.py "$vittrain" \
     "$work/predict"
+
+if [ -n "${beside:-}" ]; then
+    wait "$beside"
+    result "all checks beside the others ran" "$([ "$(wc -l <"$work/beside")" = 3 ] || cat "$work/beside")"
+    while read -r script status name; do
+        [ "$status" = 0 ] && bad= || bad="$script: status $status"
+        result "$name" "$bad" "$work/$script.output"
+    done <"$work/beside"
+fi

@@ -9,7 +9,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / "benchmarks"), str(ROOT / "test/vectors")]
-# Runs whose losses are compared with those of PyTorch: a row of metrics.csv for each step
+# Runs whose losses are compared with those of PyTorch: a row of metrics.csv for each step, and no random changes of images
 EXACT = ("data.shuffle=off train.precision=fp32 optim.name=sgd run.threads=1 output.log_every=1 "
          "output.tensorboard=off").split()
 # A small model of arrays
