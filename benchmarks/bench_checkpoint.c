@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "config/options.h"
-#include "core/clock.h"
-#include "core/log.h"
+#include "commands/bench.h"
 #include "model/model.h"
-#include "tools/bench/bench.h"
+#include "options/options.h"
 
 enum work { PLAIN, WRITE, WRITE_NODE0, READ, WORKS };
 static const char *const work_name[WORKS] = {"plain write", "checkpoint", "checkpoint by one rank",

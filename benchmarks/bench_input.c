@@ -8,13 +8,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "config/command_line.h"
-#include "config/options.h"
-#include "core/clock.h"
-#include "core/log.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "commands/bench.h"
 #include "data/loader.h"
-#include "tools/bench/bench.h"
-#include "train/feed.h"
+#include "options/command_line.h"
+#include "options/options.h"
+#include "train/split_loader.h"
 
 enum { SLOTS = 4, SECONDS = 3 };
 enum { LOADING = 1, TRANSFORMING = 2 };

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Shared by the benchmarks' scripts: the table that all write and read (README.md lists its columns), and short training
 # runs. Sourced by sh and bash after `here` is set to this folder; bench_common.py calls `row`. C programs write the same
-# rows by src/tools/bench/bench.c. Environment: VITTRAIN, MPIRUN, IMAGE (height and width of a model's images),
+# rows by src/commands/bench.c. Environment: VITTRAIN, MPIRUN, IMAGE (height and width of a model's images),
 # VITTRAIN_BENCH_GPU (name of the GPU that computes). The variable `launcher` is a command that starts the program, or
 # empty.
 

@@ -14,8 +14,8 @@
 #include "watch.h"
 
 extern "C" {
-#include "config/option_types.h"
-#include "core/clock.h"
+#include "options/option_types.h"
+#include "base/clock.h"
 }
 
 /* Collectives in flight; flat_mesh.c has a few per unit at most. */

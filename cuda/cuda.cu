@@ -14,7 +14,7 @@
 #include "watch.h"
 
 extern "C" {
-#include "core/status.h"
+#include "base/status.h"
 }
 
 #ifdef WITH_NVTX

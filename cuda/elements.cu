@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Elementwise operations, limited by memory bandwidth: eight elements per thread, so that a warp
  * accesses whole cache lines. */
-#include "core/base.h"
+#include "base/base.h"
 #include "cuda.h"
 #include "device/update_rule.h"
 #include "exact.h"

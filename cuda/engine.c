@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "convolution.h"
-#include "core/allocate.h"
 
 typedef cudnnBackendDescriptor_t descriptor;
 

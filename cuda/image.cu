@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Convert stored pixels to a batch of images, bit-identical to the CPU (src/device/cpu_image.c):
+/* Convert stored pixels to a batch of images, bit-identical to the CPU (src/cpu/cpu_image.c):
  * the weights of the resize, its horizontal pass, then one kernel that traces each output pixel
  * back, computes the vertical pass for that pixel only, and looks up its value. fp32 has no table.
  */
@@ -259,7 +259,7 @@ __device__ static inline void table_fill(const struct pixels &pixels, const floa
     (void)pixels, (void)planes, (void)table;
 }
 
-/* Return a number of random_normal_pair of src/core/random.h. */
+/* Return a number of random_normal_pair of src/base/random.h. */
 __device__ static inline float normal_of(uint32_t first, uint32_t second, int number)
 {
     double radius = sqrt(-2.0 * log(((double)first + 1.0) * 0x1p-32));

@@ -9,7 +9,7 @@
 #include <Random123/philox.h>
 
 extern "C" {
-#include "core/random.h"
+#include "base/random.h"
 }
 
 enum { WARP = 32 };
@@ -91,7 +91,7 @@ static inline struct mask mask_of(const struct dropout *dropout)
     return mask;
 }
 
-/* random_block_at of src/core/random.h on the device. */
+/* random_block_at of src/base/random.h on the device. */
 __device__ static inline struct random_block block_draw(uint64_t seed, enum random_purpose purpose,
                                                         uint32_t layer, uint32_t epoch,
                                                         uint32_t index, uint32_t block)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Losses. Softmax, cross-entropy and binary cross-entropy: one block per row. A row is read three
  * times (maximum, sums, gradient), the second and third time from the caches: 21,843 classes take
- * at most 85 KiB. The formulas are those of src/device/kernels_loss.c. */
+ * at most 85 KiB. The formulas are those of src/cpu/kernels_loss.c. */
 #include "cuda.h"
 #include "device/exact_sum.h"
 #include "kernel.h"

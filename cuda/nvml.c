@@ -3,7 +3,7 @@
  * only some of the sensors. Types and numbers are those of NVML's binary interface, which is
  * stable. */
 #include "nvml.h"
-#include "core/allocate.h"
+#include "base/allocate.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/allocate.h"
-#include "core/error.h"
+#include "base/allocate.h"
+#include "base/error.h"
 
 /* The values of nvmlReturn_t that are distinguished. */
 enum { NVML_SUCCESS = 0, NVML_GPU_IS_LOST = 15 };

@@ -4,7 +4,7 @@
 #ifndef VITTRAIN_CUDA_NVML_H
 #define VITTRAIN_CUDA_NVML_H
 
-#include "core/sensors.h"
+#include "base/sensors.h"
 
 #ifdef __cplusplus
 extern "C" {

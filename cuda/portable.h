@@ -58,9 +58,9 @@ __device__ static inline void kernel_begin(int = 1024)
 #endif
 
 extern "C" {
-#include "core/allocate.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "base/allocate.h"
+#include "base/error.h"
+#include "base/text.h"
 #include "device/device.h"
 }
 

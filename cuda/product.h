@@ -7,7 +7,7 @@
 #include "cuda.h"
 
 extern "C" {
-#include "device/choices.h"
+#include "device/algorithm_choices.h"
 }
 
 /* Epilogue computed by the library. */

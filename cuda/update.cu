@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* One optimizer step: clipping, weight decay, moments, weight, moving average and compute copy in
  * one pass over memory, whose bandwidth is the limit. Formulas and their order are those of
- * src/device/kernels_update.c. */
+ * src/cpu/kernels_update.c. */
 #include "cuda.h"
 #include "exact.h"
 #include "kernel.h"

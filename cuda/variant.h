@@ -23,10 +23,10 @@ void variant_settle(struct stream *stream);
 /* True if the stream's work is being recorded in a graph, so that nothing can be measured. */
 bool stream_is_recorded(struct stream *stream);
 
-/* Queue the fastest of `count` variants. The first call with a key (device/choices.h) measures
- * them, so a variant may run several times. Without measurement (in a recording, or if results must
- * be reproducible) variant 0 is used, which must always run. A choice adopted from other ranks or a
- * checkpoint is used if that variant runs, else variant 0. */
+/* Queue the fastest of `count` variants. The first call with a key (device/algorithm_choices.h)
+ * measures them, so a variant may run several times. Without measurement (in a recording, or if
+ * results must be reproducible) variant 0 is used, which must always run. A choice adopted from
+ * other ranks or a checkpoint is used if that variant runs, else variant 0. */
 void variant_run(struct stream *stream, const char *key, int count, variant_queue *queue,
                  void *context);
 

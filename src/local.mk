@@ -2,7 +2,7 @@
 # Files of src that need rules of their own. src/list.sh lists all others.
 
 # Vectorised loops, compiled once for each level of the instruction set: -DKERNELS=LEVEL names the
-# copy (src/device/cpu*.c picks one at run time). Only files src/device/kernels_*.c.
+# copy (src/cpu/cpu*.c picks one at run time). Only files src/cpu/kernels_*.c.
 kernel_cflags = $(AM_CFLAGS) -O3 -fno-math-errno -fno-trapping-math -fno-stack-protector
 kernel_libraries = libkernels_baseline.a
 libvittrain_a_LIBADD = $(libkernels_baseline_a_OBJECTS)
@@ -34,7 +34,7 @@ endif
 # Operations on tiles, compiled for AMX and with an emulation of its instructions.
 kernel_libraries += libtiles_emulated.a
 libvittrain_a_LIBADD += $(libtiles_emulated_a_OBJECTS)
-libtiles_emulated_a_SOURCES = $(tile_sources) src/device/tiles/emulation.c
+libtiles_emulated_a_SOURCES = $(tile_sources) src/cpu/tiles/emulation.c
 libtiles_emulated_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=amx_emulated -DTILES_EMULATED
 libtiles_emulated_a_CFLAGS = $(kernel_cflags) -Wno-psabi
 if KERNELS_AMX
@@ -48,31 +48,31 @@ endif
 EXTRA_LIBRARIES = $(kernel_libraries)
 
 # Messages of TensorBoard's event files.
-EXTRA_DIST += src/runlog/events.proto
+EXTRA_DIST += src/record/events.proto
 nodist_libvittrain_a_SOURCES = \
-	src/runlog/events.pb-c.c \
-	src/runlog/events.pb-c.h
+	src/record/events.pb-c.c \
+	src/record/events.pb-c.h
 
-src/runlog/events.pb-c.c: $(srcdir)/src/runlog/events.proto
-	$(AM_V_GEN)$(MKDIR_P) src/runlog && \
-	$(PROTOC_C) --proto_path=$(srcdir)/src --c_out=src $(srcdir)/src/runlog/events.proto
-src/runlog/events.pb-c.h: src/runlog/events.pb-c.c
-BUILT_SOURCES += src/runlog/events.pb-c.h
+src/record/events.pb-c.c: $(srcdir)/src/record/events.proto
+	$(AM_V_GEN)$(MKDIR_P) src/record && \
+	$(PROTOC_C) --proto_path=$(srcdir)/src --c_out=src $(srcdir)/src/record/events.proto
+src/record/events.pb-c.h: src/record/events.pb-c.c
+BUILT_SOURCES += src/record/events.pb-c.h
 CLEANFILES += \
-	src/runlog/events.pb-c.c \
-	src/runlog/events.pb-c.h
+	src/record/events.pb-c.c \
+	src/record/events.pb-c.h
 
 # The manual page as strings of C.
-src/app/help.$(OBJEXT): src/app/manual_text.inc
-src/app/manual_text.inc: $(srcdir)/src/app/vittrain.mdoc
+src/commands/help.$(OBJEXT): src/commands/manual_text.inc
+src/commands/manual_text.inc: $(srcdir)/src/commands/vittrain.mdoc
 	@$(MKDIR_P) $(@D)
-	$(AM_V_GEN)$(SED) 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(srcdir)/src/app/vittrain.mdoc >$@.new && mv -f $@.new $@
-CLEANFILES += src/app/manual_text.inc
-EXTRA_DIST += src/app/vittrain.mdoc
+	$(AM_V_GEN)$(SED) 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(srcdir)/src/commands/vittrain.mdoc >$@.new && mv -f $@.new $@
+CLEANFILES += src/commands/manual_text.inc
+EXTRA_DIST += src/commands/vittrain.mdoc
 
 # Every make looks up the commit and rewrites the file only if the commit has changed. If git fails, for example because
 # root installs from the checkout of another user, the file is kept.
-src/core/version.$(OBJEXT): version_commit.h
+src/base/version.$(OBJEXT): version_commit.h
 version_commit.h: FORCE
 	@if commit=`cd $(srcdir) && { cat .commit 2>/dev/null || test ! -e .git || \
 		git describe --always --dirty --exclude='*' 2>/dev/null; }` || test ! -e $@; then \

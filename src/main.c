@@ -7,15 +7,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "app/app.h"
-#include "config/command_line.h"
-#include "config/option.h"
-#include "config/options.h"
-#include "config/phase.h"
-#include "core/file.h"
-#include "core/hdf5_file.h"
-#include "core/hdf5_reader.h"
-#include "core/log.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "commands/app.h"
+#include "hdf5/hdf5_reader.h"
+#include "hdf5/hdf5_writer.h"
+#include "options/command_line.h"
+#include "options/option.h"
+#include "options/options.h"
+#include "options/phase.h"
 #include "plan/plan.h"
 
 static const struct command *command_of(const struct command_line *line)

@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "checkpoint/checkpoint_name.h"
-#include "config/option_types.h"
-#include "core/error.h"
 #include "mesh/flat.h"
+#include "options/option_types.h"
 
 /* Older formats can be read, too: 1 has no loss scale, 1 and 2 have no description of the data. */
 enum { CHECKPOINT_FORMAT = 3, CHECKPOINT_FORMAT_OLDEST = 1 };

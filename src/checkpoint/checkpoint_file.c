@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "config.h"
-#include "config/options.h"
-#include "core/base.h"
-#include "core/clock.h"
-#include "core/file.h"
-#include "core/hdf5_file.h"
-#include "core/hdf5_reader.h"
+#include "hdf5/hdf5_reader.h"
+#include "hdf5/hdf5_writer.h"
+#include "options/options.h"
 
 enum {
     WRITER_ALIGNMENT = 1024 /* elements: writers begin at multiples of 4 KiB of their shard */

@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
-#include "core/error.h"
 #include "mesh/unit.h"
 
 /* Elements of the largest block that is read, written or sent at once: 4 MiB. */

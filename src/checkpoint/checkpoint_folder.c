@@ -13,11 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint_file.h"
-#include "config/options.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/text.h"
+#include "options/options.h"
 
 struct training_state training_state_begin(int64_t global_batch, uint64_t seed)
 {

@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base.h"
+#include "base/file.h"
 #include "checkpoint/checkpoint_file.h"
-#include "config/options.h"
-#include "core/base.h"
-#include "core/file.h"
+#include "options/options.h"
 
 /* ---- the frame ---- */
 

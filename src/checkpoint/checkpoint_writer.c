@@ -16,16 +16,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/thread.h"
 #include "checkpoint/checkpoint_file.h"
-#include "config/options.h"
-#include "config/phase.h"
-#include "core/base.h"
-#include "core/clock.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/status.h"
-#include "core/text.h"
-#include "core/thread.h"
+#include "options/options.h"
+#include "options/phase.h"
 
 size_t checkpoint_snapshot_bytes(const struct flat_model *flat)
 {

@@ -25,17 +25,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/sensors.h"
+#include "base/status.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/memory_checkpoint.h"
-#include "config/option_types.h"
-#include "config/phase.h"
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/sensors.h"
-#include "core/status.h"
-#include "core/text.h"
+#include "options/option_types.h"
+#include "options/phase.h"
 
 /* One of the two files. */
 struct memory_file {

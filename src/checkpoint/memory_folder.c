@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/memory_checkpoint.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/text.h"
 
 enum {
     ID_OF_RUN = 8, /* digits at the start of an id that remain when a run gets a new id */

@@ -9,18 +9,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arrays/grid.h"
+#include "base/base.h"
+#include "base/columns.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights_file.h"
-#include "config/option.h"
-#include "core/base.h"
-#include "core/columns.h"
-#include "core/file.h"
-#include "core/text.h"
 #include "data/crop.h"
-#include "data/grid.h"
 #include "model/model.h"
 #include "model/vit.h"
+#include "options/option.h"
 
 /* The options that are keys (those of architecture, size, channels and classes have other keys). */
 /* clang-format off */

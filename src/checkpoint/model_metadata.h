@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "comm/comm.h"
-#include "config/options.h"
-#include "core/error.h"
+#include "options/options.h"
 
 struct model;
 struct dataset;

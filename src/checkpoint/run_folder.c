@@ -21,12 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint_name.h"
-#include "config/options.h"
-#include "config/phase.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/text.h"
+#include "options/options.h"
+#include "options/phase.h"
 
 static const char runs_folder[] = "runs";
 

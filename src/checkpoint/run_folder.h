@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "comm/comm.h"
-#include "config/option_types.h"
 #include "mesh/mesh.h"
+#include "options/option_types.h"
 
 struct options;
 

@@ -11,14 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base.h"
+#include "base/columns.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/safetensors.h"
-#include "core/base.h"
-#include "core/columns.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/text.h"
 #include "device/image.h"
 
 /* ---- header: it is not trusted ---- */

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "mesh/flat.h"
 
 /* ---- on a mesh ---- */

@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/file.h"
-#include "core/text.h"
-#include "data/image_file.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "image/image_file.h"
 
 bool weights_file_exists(const char *where, const char *path, struct error *error)
 {

@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
+#include "base/error.h"
 #include "comm/comm.h"
-#include "core/error.h"
 
 enum { WEIGHTS_PATH = 4096 };
 

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "comm/internal.h"
-#include "core/base.h"
-#include "core/clock.h"
-#include "core/file.h"
 
 /* Start a call with these members. */
 #define START(comm, ...) call_start(comm, &(const struct comm_call){__VA_ARGS__})

@@ -12,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "config/option_types.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "device/device.h"
+#include "options/option_types.h"
 
 /* 16-bit types are added in fp32, and each sum of two is rounded to nearest even; in fp16 a sum
  * beyond 65504 becomes infinite. Sums of INT64 are modulo 2^64. */
@@ -109,7 +109,7 @@ static inline int64_t comm_parts_before(const int *parts, int rank)
 }
 
 /* Start MPI (MPI_THREAD_MULTIPLE) and the communication thread, register MPI_Abort with
- * core/error.h, make fatal signals print rank and host, and return the group of all ranks. Without
+ * base/error.h, make fatal signals print rank and host, and return the group of all ranks. Without
  * a launcher: one rank, without MPI. comm_world_close is collective and finalizes MPI. */
 MUST_CHECK bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error);
 void comm_world_close(struct comm *world);

@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/status.h"
-#include "core/thread.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/thread.h"
 
 static struct {
     pthread_t thread;

@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-#include "core/clock.h"
-#include "core/status.h"
+#include "base/clock.h"
+#include "base/status.h"
 
 static size_t request_bytes(const struct comm_request *request)
 {

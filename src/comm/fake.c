@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "config/option_types.h"
+#include "options/option_types.h"
 
 struct fake {
     struct comm comm; /* first: a struct comm of this backend is a fake */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Heartbeats: the reports of watch.h, sent by the communication threads.
+/* Heartbeats: the reports of heartbeat_table.h, sent by the communication threads.
  *
  * About once per second each rank sends its report to rank 0, which answers with its own. So rank 0
  * has a table of all ranks, and each other rank a table of rank 0. Rank 0 prints who is silent,
@@ -23,9 +23,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm/watch.h"
-#include "core/clock.h"
-#include "core/log.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/heartbeat_table.h"
 
 /* Tags of the communicator of heartbeats. The last message of a rank is its end message. */
 enum { TAG_REPORT = 3, TAG_END = 4 };

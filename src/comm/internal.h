@@ -2,7 +2,7 @@
 /* Shared by the files of this module. The backend "mpi" consists of groups (mpi.c), the queue of
  * requests and the communication thread (comm_thread.c), the choice of the algorithm (transport.c),
  * the algorithms (ring.c, messages.c, shared.c and exchange.c), the heartbeats (heartbeat.c) and
- * the table that names silent, missing and stalled ranks (watch.c). */
+ * the table that names silent, missing and stalled ranks (heartbeat_table.c). */
 #ifndef VITTRAIN_COMM_INTERNAL_H
 #define VITTRAIN_COMM_INTERNAL_H
 
@@ -11,7 +11,7 @@
 #include "comm/combine.h"
 #include "comm/comm.h"
 #include "comm/mpi_check.h"
-#include "config/option_types.h"
+#include "options/option_types.h"
 
 struct report;
 
@@ -135,9 +135,9 @@ bool exchange_fits(const struct comm_request *request);
 struct comm_request *exchange_start(const struct comm_request *request);
 void exchange_wait(struct comm_request *request);
 
-/* window.c: memory that the ranks of a group within a node share. Layout: the counters of all
- * ranks, then one area per rank with WINDOW_SLOTS slots of a chunk each, followed by slots for the
- * rank's own part of a chunk and EXCHANGE_SLOTS slots of SMALL_BYTES for exchanges. */
+/* shared_segment.c: memory that the ranks of a group within a node share. Layout: the counters of
+ * all ranks, then one area per rank with WINDOW_SLOTS slots of a chunk each, followed by slots for
+ * the rank's own part of a chunk and EXCHANGE_SLOTS slots of SMALL_BYTES for exchanges. */
 enum { WINDOW_SLOTS = 4, WINDOW_CHUNK = 512 << 10, EXCHANGE_SLOTS = 4 };
 /* Numbers of chunks that a rank has copied in, reduced and copied out, and of exchanges that it has
  * posted and read, on separate cache lines. */

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/allocate.h"
-#include "core/base.h"
+#include "base/allocate.h"
+#include "base/base.h"
 
 enum { SHARED_LEAST = 1 << 20 /* smaller copies are not worth a segment */ };
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "core/base.h"
+#include "base/base.h"
 
 /* ---- lanes: messages to or from one rank, several in flight */
 

@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm/watch.h"
-#include "config/phase.h"
-#include "core/launcher.h"
-#include "core/status.h"
+#include "base/launcher.h"
+#include "base/status.h"
+#include "comm/heartbeat_table.h"
+#include "options/phase.h"
 
 static struct {
     pthread_mutex_t lock;

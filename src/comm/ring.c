@@ -14,7 +14,7 @@
  * first + i / segments. Message i can be sent once message i - segments was received. */
 #include "comm/internal.h"
 
-#include "core/base.h"
+#include "base/base.h"
 
 struct ring {
     const struct stage *stage;

@@ -23,7 +23,7 @@
 
 #include <string.h>
 
-#include "core/base.h"
+#include "base/base.h"
 
 struct shared {
     const struct stage *stage;

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/launcher.h"
+#include "base/launcher.h"
 
 static const struct {
     int signal;

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/option_types.h"
-#include "core/base.h"
+#include "base/base.h"
+#include "options/option_types.h"
 
 int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int64_t count,
                    unsigned char **part)

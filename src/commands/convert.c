@@ -9,21 +9,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "app/app.h"
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/sensors.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights_file.h"
-#include "config/command_line.h"
-#include "config/options.h"
-#include "core/base.h"
-#include "core/clock.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/sensors.h"
-#include "core/text.h"
+#include "commands/app.h"
 #include "mesh/unit.h"
 #include "model/model.h"
+#include "options/command_line.h"
+#include "options/options.h"
 #include "train/optimizer.h"
 
 static bool files_check(const struct command_line *line, struct error *error)

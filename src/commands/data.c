@@ -12,14 +12,14 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "app/app.h"
-#include "config/command_line.h"
-#include "config/option_types.h"
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/text.h"
-#include "data/array_decode.h"
-#include "data/grid.h"
+#include "arrays/decode.h"
+#include "arrays/grid.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/text.h"
+#include "commands/app.h"
+#include "options/command_line.h"
+#include "options/option_types.h"
 
 /* An array, with everything that is known without reading its values. */
 struct entry {

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "app/app.h"
-#include "config/command_line.h"
-#include "core/log.h"
-#include "runlog/evaluation.h"
+#include "base/log.h"
+#include "commands/app.h"
+#include "options/command_line.h"
+#include "record/evaluation.h"
 #include "train/inference.h"
 
 static void evaluation_report(const struct inference *inference,

@@ -7,19 +7,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/app.h"
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/columns.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/memory_checkpoint.h"
-#include "config/command_line.h"
-#include "config/options.h"
-#include "core/base.h"
-#include "core/clock.h"
-#include "core/columns.h"
-#include "core/log.h"
-#include "core/text.h"
+#include "commands/app.h"
 #include "model/model.h"
+#include "options/command_line.h"
+#include "options/options.h"
 #include "plan/plan.h"
-#include "train/feed.h"
 #include "train/hardware.h"
+#include "train/split_loader.h"
 
 /* ---- memory ---- */
 

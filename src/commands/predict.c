@@ -11,14 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "app/app.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "commands/app.h"
 #include "commands/prediction.h"
-#include "config/command_line.h"
-#include "config/options.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "runlog/metrics.h"
+#include "options/command_line.h"
+#include "options/options.h"
+#include "record/scores.h"
 #include "train/inference.h"
 
 enum output_format { OUTPUT_CSV, OUTPUT_JSON, OUTPUT_TABLE, OUTPUT_ARRAYS };

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/columns.h"
-#include "core/error.h"
+#include "base/columns.h"
+#include "base/error.h"
 
 /* `unknown` is written for a number that is not finite. With an origin, a number has all digits. */
 static void write_numbers(FILE *text, const struct prediction_line *line, const float *numbers,

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "data/arrays.h"
+#include "arrays/arrays.h"
 #include "train/inference.h"
 
 enum { PREDICTION_TOP = 5 };

@@ -7,16 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/options.h"
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/columns.h"
-#include "core/file.h"
-#include "core/hdf5_file.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "data/window.h"
-#include "runlog/metrics.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/columns.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "data/field_window.h"
+#include "hdf5/hdf5_writer.h"
+#include "options/options.h"
+#include "record/scores.h"
 
 /* An attribute has at most 64 KiB: 16 bytes for each name. */
 enum { SOURCES = 3, FILE_NAMES_MOST = 4000 };

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/app.h"
-#include "core/file.h"
-#include "core/launcher.h"
-#include "core/log.h"
+#include "base/file.h"
+#include "base/launcher.h"
+#include "base/log.h"
+#include "commands/app.h"
 
 static int report_run(int count, char **words)
 {

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/app.h"
-#include "config/command_line.h"
-#include "config/options.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "tools/doctor/doctor.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "commands/app.h"
+#include "commands/doctor.h"
+#include "options/command_line.h"
+#include "options/options.h"
 #include "train/trainer.h"
 
 /* Log each line that `print` writes to its file. */

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/app.h"
+#include "base/file.h"
 #include "checkpoint/checkpoint.h"
-#include "config/command_line.h"
-#include "core/file.h"
+#include "commands/app.h"
+#include "options/command_line.h"
 #include "train/trainer.h"
 
 /* Collective. Returns the text of a file of the run, which the caller frees, or NULL and an error

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/options.h"
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/file.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/file.h"
 #include "data/dataset.h"
 #include "data/listing.h"
+#include "options/options.h"
 
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE, RECORD = 1 + PIXELS, CLASSES = 10 };
 enum { OFFICIAL_FILES = 5, OFFICIAL_RECORDS = 10000 };

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/options.h"
-#include "core/random.h"
-#include "data/window.h"
+#include "base/random.h"
+#include "data/field_window.h"
 #include "device/image.h"
+#include "options/options.h"
 
 /* Blocks of the sample's stream, in another layer than those of augment.c. */
 enum { LAYER_CROP = 1, BLOCK_TAKE = 0, BLOCK_ATTEMPT = 1 };

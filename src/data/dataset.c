@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "comm/comm.h"
-#include "config/options.h"
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/file.h"
-#include "core/log.h"
+#include "data/field_window.h"
 #include "data/split.h"
-#include "data/window.h"
+#include "options/options.h"
 
 static const struct dataset_format *const formats[] = {
     &dataset_cifar10,   &dataset_image_folder, &dataset_cinic10,

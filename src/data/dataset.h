@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "config/option_types.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "data/value_transform.h"
 #include "device/image.h"
+#include "options/option_types.h"
 
 struct comm;
 struct options;

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/clock.h"
-#include "core/thread.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/thread.h"
 
 /* Samples per claim: large compared with the cost of the mutex, small compared with a batch; even,
  * so that pairs stay together. */

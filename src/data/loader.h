@@ -5,11 +5,11 @@
 #ifndef VITTRAIN_DATA_LOADER_H
 #define VITTRAIN_DATA_LOADER_H
 
-#include "data/augment.h"
 #include "data/crop.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "device/device.h"
+#include "image/augment.h"
 
 struct batch {
     int64_t count;    /* samples, may be 0 */

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/thread.h"
 #include "comm/comm.h"
-#include "config/options.h"
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/thread.h"
+#include "options/options.h"
 
 enum {
     THREADS = 8,

@@ -4,7 +4,7 @@
 #define VITTRAIN_DATA_RECORD_CHECK_H
 
 #include "data/dataset.h"
-#include "data/image_file.h"
+#include "image/image_file.h"
 
 /* Number of records with an EXIF orientation above 1, with alpha, and that cannot be used. */
 struct check_counts {

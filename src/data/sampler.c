@@ -4,10 +4,10 @@
 
 #include <stdlib.h>
 
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/error.h"
-#include "core/random.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/error.h"
+#include "base/random.h"
 
 static uint32_t *numbers_allocate(int64_t count)
 {

@@ -10,12 +10,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "config/options.h"
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/random.h"
-#include "core/text.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/random.h"
+#include "base/text.h"
 #include "data/listing.h"
+#include "options/options.h"
 
 int split_stored(const struct options *options, enum data_split split, const bool stored[3])
 {

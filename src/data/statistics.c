@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
 #include "comm/comm.h"
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/clock.h"
-#include "core/log.h"
-#include "core/thread.h"
-#include "data/window.h"
+#include "data/field_window.h"
 #include "device/exact_sum.h"
 
 enum { LANES = 8, LOGGED = 8 /* channels in the log */ };

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/options.h"
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/launcher.h"
-#include "core/random.h"
-#include "core/sensors.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/launcher.h"
+#include "base/random.h"
+#include "base/sensors.h"
 #include "data/dataset.h"
+#include "options/options.h"
 
 enum { CELLS = 8, CELL_COUNT = CELLS * CELLS }; /* a pattern has CELLS x CELLS cells per channel */
 enum { LAYER_SAMPLE = 0, LAYER_PATTERN = 1 };

@@ -20,16 +20,16 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "config/options.h"
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "core/thread.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/thread.h"
 #include "data/listing.h"
 #include "data/record_check.h"
 #include "data/split.h"
+#include "options/options.h"
 
 enum {
     THREADS = 8,

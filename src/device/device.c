@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "device/choices.h"
+#include "device/algorithm_choices.h"
 
-/* Referenced by the module: this links choices.c into every program that may open it. */
+/* Referenced by the module: this links algorithm_choices.c into every program that may open it. */
 struct choices *(*const module_needs_open)(const char *, const char *) = choices_open;
 
 static const char module_file[] = "vittrain-cuda.so";

@@ -4,8 +4,8 @@
 #ifndef VITTRAIN_DEVICE_DEVICE_H
 #define VITTRAIN_DEVICE_DEVICE_H
 
-#include "core/error.h"
-#include "core/sensors.h"
+#include "base/error.h"
+#include "base/sensors.h"
 #include "device/operations.h"
 
 struct device;
@@ -17,7 +17,7 @@ struct device_settings {
     bool tf32; /* matrix products and convolutions may round fp32 to TF32's 10 bits */
     bool
         dependent_launch; /* launch kernels before the preceding ones end (cuda.dependent_launch) */
-    const char *cache;    /* folder of the fastest algorithms (choices.h); "" for none */
+    const char *cache;    /* folder of the fastest algorithms (algorithm_choices.h); "" for none */
 };
 
 struct device_limits {
@@ -51,7 +51,7 @@ struct device_backend {
     double (*measure_peak)(struct device *device, enum data_type type);
     /* NULL if the backend has nothing to report. */
     void (*survey)(struct device *device, struct device_survey *survey);
-    /* Fill in what the device itself can measure (core/sensors.h). May be slow; called by one
+    /* Fill in what the device itself can measure (base/sensors.h). May be slow; called by one
      * thread at a time, concurrently with operations. NULL: no device sensors (the host's are read
      * in any case). */
     void (*sensors)(struct device *device, struct sensor_reading *reading);
@@ -92,11 +92,11 @@ struct device_backend {
     /* Called before the first operation. NULL: the device has no settings. */
     void (*settings_set)(struct device *device, const struct device_settings *settings);
 
-    /* The algorithms of matrix products that this device has chosen by measurement (choices.h), as
-     * text. Other ranks and resumed runs adopt them to get identical bits. choices_adopt returns
-     * true if an algorithm in use changed: graphs captured before still use the old one.
-     * choices_are_new: true if choices were made since the last adoption; NULL if the device does
-     * not choose, whose text only identifies its kernels. */
+    /* The algorithms of matrix products that this device has chosen by measurement
+     * (algorithm_choices.h), as text. Other ranks and resumed runs adopt them to get identical
+     * bits. choices_adopt returns true if an algorithm in use changed: graphs captured before still
+     * use the old one. choices_are_new: true if choices were made since the last adoption; NULL if
+     * the device does not choose, whose text only identifies its kernels. */
     char *(*choices_export)(struct device *device); /* the caller frees it */
     bool (*choices_are_new)(struct device *device);
     bool (*choices_adopt)(struct device *device, const char *choices);

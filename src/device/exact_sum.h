@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base.h"
+#include "base/base.h"
 #include "device/device.h"
 
 /* Word 0 of an exact_sum counts units of 2^EXACT_UNIT. */

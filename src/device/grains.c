@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/tree.h"
-#include "device/flip.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/sum_tree.h"
+#include "device/bit_flip.h"
 
 /* GRADIENTS: maximum number of gradients of an operation. ALIGNMENT, in elements, of the stack's
  * gradients: algorithms of matrix products depend on the alignment of operands. */

@@ -4,13 +4,13 @@
  * samples. Between grains_begin and grains_end, operations that sum over samples, and those whose
  * bits could depend on the number of samples in a call, run once per grain. Linear layers may
  * compute several grains in a call (device_backend.linear_grains). Gradients of grains are added in
- * the order of core/tree.h. All other calls go to the device's backend. */
+ * the order of base/sum_tree.h. All other calls go to the device's backend. */
 #ifndef VITTRAIN_DEVICE_GRAINS_H
 #define VITTRAIN_DEVICE_GRAINS_H
 
-#include "config/option_types.h"
-#include "core/arena.h"
+#include "base/arena.h"
 #include "device/device.h"
+#include "options/option_types.h"
 
 struct grains;
 
@@ -53,7 +53,7 @@ uint64_t grains_hash(const struct grains *grains, struct stream *stream);
  * sums[count], in device memory. all_reduce(context, rows, n) must all-reduce (sum) n doubles in
  * device memory over all ranks, on `stream`. They are one row of `count` for each grain of the
  * global batch, zero for the grains of other ranks. The rows are then added in the order of
- * core/tree.h. Collective, also for ranks without samples. */
+ * base/sum_tree.h. Collective, also for ranks without samples. */
 void grains_add_sums(struct grains *grains, struct stream *stream,
                      void (*all_reduce)(void *context, double *rows, int64_t n), void *context,
                      double *sums, int64_t count);

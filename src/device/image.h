@@ -5,8 +5,8 @@
 #ifndef VITTRAIN_DEVICE_IMAGE_H
 #define VITTRAIN_DEVICE_IMAGE_H
 
-#include "config/option_types.h"
 #include "device/device.h"
+#include "options/option_types.h"
 
 enum {
     IMAGE_RESIZE_BITS = 22,   /* fraction bits of a resize weight */
@@ -98,7 +98,7 @@ struct image_kernels {
                       const int32_t *origin, int64_t count, float *images);
 };
 
-/* kernels_colour.c: operations on planes of bytes, as in Pillow (data/image_change.c). */
+/* kernels_colour.c: operations on planes of bytes, as in Pillow (image/image_change.c). */
 struct colour_kernels {
     /* Grey levels of planes [3, plane]. */
     void (*grey)(int64_t plane, const uint8_t *planes, uint8_t *levels);

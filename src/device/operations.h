@@ -18,9 +18,9 @@
 
 #include <string.h>
 
-#include "config/optimizers.h"
-#include "config/option_types.h"
 #include "device/types.h"
+#include "options/optimizers.h"
+#include "options/option_types.h"
 
 struct stream;
 
@@ -595,7 +595,7 @@ struct update {
     const struct update *next;
 };
 
-/* The plan for one sample's pixels (filled in by src/data/augment.c). The stages after the resize
+/* The plan for one sample's pixels (filled in by src/image/augment.c). The stages after the resize
  * are: roll, crop with padding, flips, transpose, rotate, translate, erase, normalise, noise,
  * channel dropout. Those before normalise move whole pixels, so each output pixel is traced back to
  * one pixel of the resized image, stage by stage from the last one. A stage that leads outside the
@@ -639,7 +639,7 @@ struct image_transform {
     uint8_t *scratch; /* device, image_transform_scratch(...) bytes (image.h); NULL if that is 0 */
 };
 
-/* The plan for mixing two neighbours in a batch (filled in by src/data/augment.c). */
+/* The plan for mixing two neighbours in a batch (filled in by src/image/augment.c). */
 struct mix_plan {
     float share; /* weight of the sample's own target; the partner has the rest */
     bool cut;    /* CutMix: the samples exchange a rectangle; otherwise Mixup blends their pixels */
@@ -673,14 +673,14 @@ struct matrix_sum {
     void *y;                    /* [rows, width] type */
 };
 
-/* sums[j] = sum over rows i of from[i, j] in the order of core/tree.h. */
+/* sums[j] = sum over rows i of from[i, j] in the order of base/sum_tree.h. */
 struct tree_sums {
     int64_t rows, count; /* at most 2^TREE_LEVELS rows */
     const double *from;  /* [rows, count] */
     double *sums;        /* [count] */
 };
 
-/* Add to *sum, modulo 2^64, hash_element(key + i, values[i]) of core/base.h for all elements i. */
+/* Add to *sum, modulo 2^64, hash_element(key + i, values[i]) of base/base.h for all elements i. */
 struct hash {
     int64_t count;
     const float *values;

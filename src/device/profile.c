@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/allocate.h"
-#include "core/clock.h"
-#include "core/log.h"
+#include "base/allocate.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "device/device.h"
 
 #define NAME(name, ...) #name,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* A sum in the order of core/tree.h, compiled for the CPU and the GPU. */
+/* A sum in the order of base/sum_tree.h, compiled for the CPU and the GPU. */
 #ifndef VITTRAIN_DEVICE_TREE_SUM_H
 #define VITTRAIN_DEVICE_TREE_SUM_H
 
 #include <stdint.h>
 
-#include "core/base.h"
-#include "core/tree.h"
+#include "base/base.h"
+#include "base/sum_tree.h"
 
 /* Return the sum of values[0], values[stride], ..., values[(count - 1) * stride]. count > 0. Before
  * value i is added, the stack holds the sum of one subtree for each bit that is set in i. */

@@ -39,7 +39,7 @@ static inline void *element_to_write(enum data_type type, void *tensor, int64_t 
 
 /* Step parameters in device memory. Operations read them when the stream executes the operation,
  * not when it is queued, so a captured graph can run again for another step. The host writes them
- * through the stream (train/input.h). */
+ * through the stream (train/batch_upload.h). */
 struct step_params {
     uint32_t step;          /* key of random numbers */
     uint32_t position;      /* index of the device batch's first sample in the global batch */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Flat buffers: memory, initial values, and the copies that the model reads. Collectives are in
- * flat_mesh.c. */
+ * flat_gather.c. */
 #include "mesh/flat.h"
 
 #include <math.h>
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/allocate.h"
-#include "core/base.h"
+#include "base/allocate.h"
+#include "base/base.h"
 #include "device/exact_sum.h"
 #include "mesh/reduction.h"
 #include "mesh/unit.h"

@@ -9,8 +9,8 @@
 #ifndef VITTRAIN_MESH_FLAT_H
 #define VITTRAIN_MESH_FLAT_H
 
-#include "core/arena.h"
-#include "core/tree.h"
+#include "base/arena.h"
+#include "base/sum_tree.h"
 #include "device/device.h"
 #include "mesh/mesh.h"
 #include "mesh/unit.h"
@@ -79,7 +79,7 @@ struct flat_orthogonal {
     double *norm_squared;
 };
 
-/* Partial sums of gradients (flat_partial.c), which are added in the order of core/tree.h. The
+/* Partial sums of gradients (flat_partial.c), which are added in the order of base/sum_tree.h. The
  * numbers of partial sums whole..from_replicas are maxima over ranks and global batches. */
 struct flat_partials {
     int64_t most_grains;            /* grains of the largest global batch */
@@ -216,12 +216,12 @@ void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count);
  * with the averages. With shares_memory it is collective. */
 void flat_swap_average(struct flat_model *flat);
 
-/* Compares the hashes (core/base.h) of the masters of all replicas. Collective. Returns false if
+/* Compares the hashes (base/base.h) of the masters of all replicas. Collective. Returns false if
  * they differ; the error, the same on all ranks, names the first tensor that differs and a rank. */
 MUST_CHECK bool flat_check_same(struct flat_model *flat, struct error *error);
 
 /* Sets hash[u] to the hash of the masters of unit u, and hash[count + u] to that of its moments and
- * average. A hash is the sum (core/base.h) over all elements of the tensors, without padding, so it
+ * average. A hash is the sum (base/base.h) over all elements of the tensors, without padding, so it
  * does not depend on the shards. Collective in the shard group; reads all state of the model. */
 void flat_hash(const struct flat_model *flat, uint64_t *hash);
 
@@ -249,8 +249,8 @@ bool flat_find_nonfinite(struct flat_model *flat, bool gradients, char *text, si
  * (train.exact=layout). The global batch is cut into grains. Each rank has a contiguous range of
  * grains, in the order of the ranks, which must be numbered node by node. Each pass computes a part
  * of the range of its rank. It writes one partial sum of the whole gradient for each subtree of its
- * grains (core/tree.h). An all-to-all in the shard group and another one in the replica group send
- * each part of the partial sums to its owner, which adds them in the order of the tree. */
+ * grains (base/sum_tree.h). An all-to-all in the shard group and another one in the replica group
+ * send each part of the partial sums to its owner, which adds them in the order of the tree. */
 
 /* Use partial sums. Call it after flat_open and before flat_allocate. most_grains: grains of the
  * largest global batch; passes: micro-batches of a step; spare: take memory for flat_spare_open,

@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-#include "core/allocate.h"
-#include "core/base.h"
+#include "base/allocate.h"
+#include "base/base.h"
 #include "mesh/reduction.h"
 
 /* Size of a tensor as a matrix: one row per output. side: the smaller of both numbers. */

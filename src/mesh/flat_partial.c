@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "core/allocate.h"
-#include "core/base.h"
+#include "base/allocate.h"
+#include "base/base.h"
 #include "mesh/reduction.h"
 
 enum { BLOCK_ALIGNMENT = 16 }; /* elements */

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "base/error.h"
+#include "base/random.h"
 
 enum { PIECE = 4096 }; /* elements that a thread draws at a time */
 

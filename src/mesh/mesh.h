@@ -5,7 +5,7 @@
 #define VITTRAIN_MESH_MESH_H
 
 #include "comm/comm.h"
-#include "config/options.h"
+#include "options/options.h"
 
 struct mesh {
     struct comm *world;

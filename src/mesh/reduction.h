@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The reduction of gradients over the mesh. Private to src/mesh. A unit's reduction has up to two
- * stages: over the shard group, then over the replica group. flat_mesh.c calls the functions of an
- * implementation in this order. */
+ * stages: over the shard group, then over the replica group. flat_gather.c calls the functions of
+ * an implementation in this order. */
 #ifndef VITTRAIN_MESH_REDUCTION_H
 #define VITTRAIN_MESH_REDUCTION_H
 

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "config/options.h"
-#include "core/allocate.h"
-#include "core/base.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "options/options.h"
 
 /* Appends the tensors of all units. */
 struct tensors {

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/options.h"
-#include "core/base.h"
-#include "core/log.h"
-#include "core/text.h"
+#include "base/base.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "options/options.h"
 
 /* Tensors begin at multiples of this number of elements, which aligns vector loads. */
 enum { TENSOR_ALIGNMENT = 16 };

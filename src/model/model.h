@@ -4,11 +4,11 @@
 #ifndef VITTRAIN_MODEL_MODEL_H
 #define VITTRAIN_MODEL_MODEL_H
 
-#include "config/option_types.h"
-#include "core/arena.h"
+#include "base/arena.h"
 #include "device/device.h"
 #include "mesh/flat.h"
 #include "mesh/unit.h"
+#include "options/option_types.h"
 
 struct options;
 

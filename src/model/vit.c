@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/options.h"
-#include "core/allocate.h"
+#include "base/allocate.h"
+#include "options/options.h"
 
 /* True if the head reads all patches (mean, attention pool or dense head), not only the class
  * token. */

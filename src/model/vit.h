@@ -4,8 +4,8 @@
 #ifndef VITTRAIN_MODEL_VIT_H
 #define VITTRAIN_MODEL_VIT_H
 
-#include "config/option_types.h"
 #include "model/model.h"
+#include "options/option_types.h"
 
 struct vit_shape {
     int64_t image, channels, patch, dim, depth, heads, classes;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/deck.h"
+#include "options/deck.h"
 
 /* ---- from speeds to seconds ---- */
 

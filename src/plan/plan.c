@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/options.h"
-#include "core/base.h"
-#include "core/text.h"
+#include "base/base.h"
+#include "base/text.h"
 #include "model/model.h"
-#include "train/feed.h"
+#include "options/options.h"
 #include "train/session.h"
+#include "train/split_loader.h"
 
 bool plan_open(struct plan *plan, const struct options *options, int ranks, int node_ranks,
                struct error *error)

@@ -7,9 +7,9 @@
 
 #include <stdio.h>
 
-#include "config/options.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "device/count.h"
+#include "options/options.h"
 #include "train/session.h"
 
 /* ---- Speeds of a machine (machine.c), read from a file: matrix products, memory, collectives

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/base.h"
 #include "comm/combine.h"
-#include "core/base.h"
 #include "train/step.h"
 
 /* ---- the script ---- */

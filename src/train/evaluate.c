@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/phase.h"
-#include "core/base.h"
-#include "core/clock.h"
-#include "core/status.h"
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "options/phase.h"
 #include "train/step.h"
 
 /* ---- metrics of samples that have targets: errors of a regression, pixels of a segmentation,

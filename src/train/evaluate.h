@@ -4,9 +4,9 @@
 #define VITTRAIN_TRAIN_EVALUATE_H
 
 #include "checkpoint/run_folder.h"
-#include "runlog/evaluation.h"
-#include "train/feed.h"
+#include "record/evaluation.h"
 #include "train/session.h"
+#include "train/split_loader.h"
 #include "train/step.h"
 
 /* Called with each batch of this rank after its forward pass, for predictions. probabilities:

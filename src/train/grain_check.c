@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-#include "config/options.h"
-#include "core/base.h"
-#include "core/log.h"
-#include "device/flip.h"
+#include "base/base.h"
+#include "base/log.h"
+#include "device/bit_flip.h"
+#include "options/options.h"
 
 /* Parts of a grain's input, stored one after another in host memory. */
 enum { INPUT_PARTS = 4 };

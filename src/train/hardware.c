@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/options.h"
-#include "core/base.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/sensors.h"
+#include "base/base.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/sensors.h"
+#include "options/options.h"
 
 int hardware_threads(const struct options *options, const struct comm *node)
 {

@@ -10,15 +10,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arrays/arrays.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/weights_file.h"
-#include "config/command_line.h"
-#include "config/options.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "data/arrays.h"
-#include "data/window.h"
+#include "data/field_window.h"
 #include "model/model.h"
+#include "options/command_line.h"
+#include "options/options.h"
 
 /* If a relative data.root of a deck does not exist here, search it from the folders above the
  * checkpoint: commands may run in another folder than the training. */

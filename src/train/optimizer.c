@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "config/options.h"
-#include "core/base.h"
+#include "base/base.h"
+#include "options/options.h"
 
 /* Coefficients of the Newton-Schulz iteration, as in timm.optim.muon. */
 static const double muon_factors[NEWTON_SCHULZ_STEPS][3] = {{4.0848, -6.8946, 2.9270},

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/columns.h"
-#include "data/image_file.h"
-#include "runlog/metrics.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/columns.h"
+#include "image/image_file.h"
+#include "record/scores.h"
 
 enum { WRONG_SAMPLES = 12, THUMBNAIL_SIDE = 64 };
 enum { PLANE_SAMPLES = 4, PLANE_OUTPUTS = 2, PLANE_SIDE = 96 };

@@ -8,13 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/options.h"
-#include "config/phase.h"
-#include "core/clock.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/status.h"
-#include "runlog/run_log.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "options/options.h"
+#include "options/phase.h"
+#include "record/metrics.h"
 #include "train/hardware.h"
 
 /* Thresholds of the advice about waiting for data: share of an epoch, and seconds. */

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/allocate.h"
-#include "core/base.h"
+#include "base/allocate.h"
+#include "base/base.h"
 #include "train/step.h"
 
 /* Maximum numbers of points that are ignored at the begin and at the end of the curve, and their

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/phase.h"
-#include "core/status.h"
-#include "core/text.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "options/phase.h"
 
 static const char first_columns[] = "step,loss,grad_norm,", last_column[] = ",grains";
 

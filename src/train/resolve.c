@@ -10,14 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "checkpoint/model_metadata.h"
-#include "config/options.h"
-#include "core/log.h"
-#include "data/augment.h"
 #include "data/crop.h"
 #include "data/dataset.h"
-#include "data/window.h"
+#include "data/field_window.h"
+#include "image/augment.h"
 #include "model/model.h"
+#include "options/options.h"
 
 enum { PHOTO_MIN_PIXELS = 64 /* pixels: smaller images have the recipe `cifar` */ };
 static const double usual_crop_fraction = 0.875;

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrays/arrays.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/columns.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/model_metadata.h"
-#include "config/options.h"
-#include "core/allocate.h"
-#include "core/base.h"
-#include "core/columns.h"
-#include "core/log.h"
-#include "data/arrays.h"
+#include "options/options.h"
 
 enum { SAMPLED_CLASSES = 256 };
 

@@ -11,13 +11,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "config/options.h"
-#include "core/base.h"
-#include "core/clock.h"
-#include "core/columns.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/text.h"
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/columns.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "options/options.h"
 #include "train/hardware.h"
 
 static const char file_name[] = "result.json";

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "config/options.h"
-#include "core/error.h"
+#include "base/error.h"
+#include "options/options.h"
 
 /* torch.optim.lr_scheduler.OneCycleLR's base_momentum and max_momentum. */
 static const double cycle_low_momentum = 0.85, cycle_high_momentum = 0.95;

@@ -7,17 +7,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arrays/grid.h"
+#include "base/base.h"
+#include "base/log.h"
+#include "base/sensors.h"
+#include "base/status.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights_file.h"
-#include "config/phase.h"
-#include "core/base.h"
-#include "core/log.h"
-#include "core/sensors.h"
-#include "core/status.h"
-#include "core/text.h"
-#include "data/grid.h"
+#include "options/phase.h"
 #include "train/hardware.h"
 #include "train/step.h"
 

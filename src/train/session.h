@@ -5,17 +5,17 @@
 #ifndef VITTRAIN_TRAIN_SESSION_H
 #define VITTRAIN_TRAIN_SESSION_H
 
-#include "config/options.h"
-#include "core/arena.h"
+#include "base/arena.h"
 #include "device/device.h"
 #include "device/grains.h"
 #include "device/profile.h"
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
 #include "model/model.h"
-#include "train/feed.h"
-#include "train/input.h"
+#include "options/options.h"
+#include "train/batch_upload.h"
 #include "train/optimizer.h"
+#include "train/split_loader.h"
 
 struct model_metadata;
 

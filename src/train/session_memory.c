@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base.h"
+#include "base/log.h"
+#include "base/sensors.h"
+#include "base/status.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/memory_checkpoint.h"
-#include "config/phase.h"
-#include "core/base.h"
-#include "core/log.h"
-#include "core/sensors.h"
-#include "core/status.h"
-#include "core/text.h"
+#include "options/phase.h"
 #include "train/hardware.h"
 
 /* Allocates the buffers of a pass. */

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/options.h"
-#include "config/phase.h"
-#include "core/base.h"
-#include "core/clock.h"
+#include "base/base.h"
+#include "base/clock.h"
 #include "device/update_rule.h"
 #include "mesh/flat.h"
+#include "options/options.h"
+#include "options/phase.h"
 
 /* A micro-batch, as far as its pass depends on it. */
 struct micro_batch {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Rings of pinned memory between host and device. */
-#include "train/input.h"
+#include "train/batch_upload.h"
 
 #include <string.h>
 

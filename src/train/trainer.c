@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"
 #include "checkpoint/weights_file.h"
-#include "config/options.h"
-#include "config/phase.h"
-#include "core/clock.h"
-#include "core/log.h"
-#include "core/status.h"
-#include "core/text.h"
+#include "options/options.h"
+#include "options/phase.h"
 #include "train/hardware.h"
 
 /* Rank 0. Fails for paths of rclone where they are not allowed, if the file of model.init is

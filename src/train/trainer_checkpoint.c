@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "checkpoint/model_metadata.h"
-#include "config/options.h"
-#include "core/base.h"
-#include "core/clock.h"
-#include "core/log.h"
+#include "options/options.h"
 
 /* Collective. Finds the newest complete checkpoint in the memory of the nodes. */
 static bool memory_look(struct trainer *trainer, struct error *error)

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
 #include "checkpoint/safetensors.h"
-#include "config/options.h"
-#include "config/phase.h"
-#include "core/clock.h"
-#include "core/log.h"
-#include "core/status.h"
+#include "options/options.h"
+#include "options/phase.h"
 #include "train/trainer.h"
 
 enum { BEST_PATH = OPTION_TEXT + 64 };

@@ -7,14 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/weights_file.h"
-#include "config/options.h"
-#include "core/file.h"
-#include "core/hdf5_reader.h"
-#include "core/log.h"
-#include "core/text.h"
+#include "hdf5/hdf5_reader.h"
 #include "model_fixture.h"
+#include "options/options.h"
 #include "test.h"
 
 static const struct fixture_shape usual;

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "model_fixture.h"
 #include "test.h"
 

@@ -15,9 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "checkpoint/safetensors.h"
-#include "core/hdf5_file.h"
-#include "core/text.h"
+#include "hdf5/hdf5_writer.h"
 #include "model_fixture.h"
 #include "test.h"
 

@@ -11,8 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/file.h"
-#include "core/text.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "model_fixture.h"
 #include "test.h"
 

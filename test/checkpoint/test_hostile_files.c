@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "checkpoint/checkpoint_file.h"
-#include "config/options.h"
-#include "core/file.h"
-#include "core/hdf5_file.h"
-#include "core/hdf5_reader.h"
+#include "hdf5/hdf5_reader.h"
+#include "hdf5/hdf5_writer.h"
+#include "options/options.h"
 #include "temporary.h"
 #include "test.h"
 

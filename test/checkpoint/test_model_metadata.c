@@ -3,10 +3,10 @@
  * have faults; PyTorch files are recognised. */
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/weights_file.h"
-#include "config/options.h"
 #include "data/dataset.h"
 #include "model/model.h"
 #include "mutate.h"
+#include "options/options.h"
 #include "temporary.h"
 #include "test.h"
 

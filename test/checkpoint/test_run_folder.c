@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/options.h"
-#include "core/file.h"
+#include "base/file.h"
+#include "options/options.h"
 #include "rank_tests.h"
 #include "temporary.h"
 

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/error.h"
+#include "base/clock.h"
+#include "base/error.h"
 
 enum { HELD = 64, TAG_BYTES = 2 /* the last tag of collectives */ };
 

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/options.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "fake_network.h"
+#include "options/options.h"
 
 static struct comm *world;
 

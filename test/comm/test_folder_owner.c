@@ -6,8 +6,8 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "comm/comm.h"
-#include "core/file.h"
 #include "rank_tests.h"
 #include "temporary.h"
 

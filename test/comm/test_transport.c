@@ -8,10 +8,10 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include "base/random.h"
 #include "comm_fixture.h"
-#include "config/options.h"
-#include "core/random.h"
 #include "fake_network.h"
+#include "options/options.h"
 #include "rank_tests.h"
 
 /* Placement of the ranks, and the requested transport. */

@@ -21,11 +21,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/clock.h"
+#include "base/launcher.h"
+#include "base/sensors.h"
 #include "comm/internal.h"
-#include "config/phase.h"
-#include "core/clock.h"
-#include "core/launcher.h"
-#include "core/sensors.h"
+#include "options/phase.h"
 
 enum { CALLERS = 10, RECORDS = 4096 };
 

@@ -2,8 +2,8 @@
 /* The lines of `predict`, also with class names that need quoting in CSV and JSON. */
 #include <jansson.h>
 
+#include "base/text.h"
 #include "commands/prediction.h"
-#include "core/text.h"
 
 #include "test.h"
 

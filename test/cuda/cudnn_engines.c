@@ -3,8 +3,8 @@
  * models, with the real library and without a GPU: GPUs are described by their device properties.
  */
 #include "../cuda/convolution_engine.h"
-#include "config/options.h"
 #include "model/convnet.h"
+#include "options/options.h"
 #include "test.h"
 
 /* In the format of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION. */

@@ -3,7 +3,7 @@
 
 #include <archive_entry.h>
 
-#include "core/log.h"
+#include "base/log.h"
 #include "image_vectors.h"
 
 const uint8_t *image;

@@ -2,10 +2,10 @@
 /* Crops compared bit for bit to torchvision on Pillow's images (test/vectors/make_crop.py); the
  * distribution of RandomResizedCrop and RandomCrop; option values; identical results for files and
  * stored pixels. */
-#include "config/options.h"
 #include "data/crop.h"
 #include "device_test.h"
 #include "image_vectors.h"
+#include "options/options.h"
 #include "test.h"
 #include "vector_file.h"
 

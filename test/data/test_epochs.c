@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 
 #include "comm/comm.h"
-#include "config/options.h"
 #include "model_fixture.h"
+#include "options/options.h"
 #include "temporary.h"
 #include "test.h"
 #include "train/trainer.h"

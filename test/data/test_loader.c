@@ -7,8 +7,8 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "config/options.h"
 #include "data/loader.h"
+#include "options/options.h"
 #include "test.h"
 
 enum { SIDE = 4, PIXELS = 3 * SIDE * SIDE, SAMPLES = 103 };

@@ -6,8 +6,8 @@
  * where the rank must not look. */
 #include <unistd.h>
 
+#include "base/base.h"
 #include "comm/comm.h"
-#include "core/base.h"
 #include "hdf5_fixture.h"
 #include "shards.h"
 

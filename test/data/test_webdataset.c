@@ -9,7 +9,7 @@
 
 #include <archive_entry.h>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "mutate.h"
 #include "shards.h"
 

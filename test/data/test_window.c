@@ -2,9 +2,9 @@
 /* augment.crop of arrays: windows of fields depend on seed, epoch and sample only. Pixels and
  * targets are cut at the same position, and only the chunks of the window are decoded. The tiles of
  * evaluations have each target once. */
-#include "data/array_decode.h"
+#include "arrays/decode.h"
 #include "data/crop.h"
-#include "data/window.h"
+#include "data/field_window.h"
 #include "dataset_fixture.h"
 #include "hdf5_fixture.h"
 #include "temporary.h"

@@ -3,7 +3,7 @@
 /* Attention against double precision: output, log of the sum of exponentials, and gradients of q, k
  * and v, for all types, sizes and instruction sets; bits are identical in each run and for any
  * number of threads. */
-#include "core/base.h"
+#include "base/base.h"
 #include "device_test.h"
 #include "test.h"
 
@@ -217,7 +217,8 @@ TEST_KERNELS(results_and_gradients_are_right)
     }
 }
 
-/* Replace the variants chosen so far by `variant` (device/choices.h). Return true if one changed.
+/* Replace the variants chosen so far by `variant` (device/algorithm_choices.h). Return true if one
+ * changed.
  */
 static bool variants_set(struct device_test *test, int variant)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
 /* Convolutions and their gradients against sums in double precision. */
-#include "device/cpu.h"
-#include "device/cpu_convolution_plan.h"
+#include "cpu/cpu.h"
+#include "cpu/cpu_convolution_plan.h"
 #include "device_test.h"
 #include "test.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
-/* Dropout masks: the definition in device.h, drawn from core/random.h, for every step, sample and
+/* Dropout masks: the definition in device.h, drawn from base/random.h, for every step, sample and
  * instruction set; parts draw the same mask. */
 #include "device_test.h"
 #include "test.h"

@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "core/base.h"
-#include "core/random.h"
+#include "base/base.h"
+#include "base/random.h"
 #include "device_test.h"
 #include "test.h"
 

@@ -4,8 +4,8 @@
  * bits however the samples are divided into passes, and on any number of threads. They equal those
  * without grains up to rounding. Operations whose grains are calls of their own are tested in
  * models (test_grains_model). */
-#include "core/base.h"
-#include "core/tree.h"
+#include "base/base.h"
+#include "base/sum_tree.h"
 #include "device/grains.h"
 #include "device_test.h"
 #include "test.h"

@@ -3,7 +3,7 @@
 /* image_transform: the resize bit for bit as in Pillow (test/vectors/make_device.py), the other
  * stages pixel by pixel against the definition of struct pixel_plan. test_augment compares it to
  * torchvision. */
-#include "core/random.h"
+#include "base/random.h"
 #include "device/image.h"
 #include "device_test.h"
 #include "test.h"

@@ -2,7 +2,7 @@
 // devices: cpu gpu
 /* Linear layers against double precision: outputs and all gradients, for all options, types and
  * instruction sets; bits are identical for any number of threads. */
-#include "device/cpu.h"
+#include "cpu/cpu.h"
 #include "device_test.h"
 #include "test.h"
 

@@ -4,7 +4,7 @@
 
 #include <dnnl.h>
 
-#include "device/cpu_product.h"
+#include "cpu/cpu_product.h"
 #include "device_test.h"
 #include "test.h"
 

@@ -3,7 +3,7 @@
  * around those of a tile. Bits do not depend on threads and cache sizes. */
 #include <stdatomic.h>
 
-#include "device/cpu.h"
+#include "cpu/cpu.h"
 #include "device_test.h"
 #include "test.h"
 

@@ -4,7 +4,7 @@
 
 #define TILES_EMULATED
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors of 64 bytes */
-#include "device/tiles/tile.h"
+#include "cpu/tiles/tile.h"
 #include "device_test.h"
 #include "test.h"
 

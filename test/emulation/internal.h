@@ -13,7 +13,7 @@
 #include <vector>
 
 extern "C" {
-#include "core/error.h"
+#include "base/error.h"
 }
 
 /* Serialises the host's threads. */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 extern "C" {
-#include "core/launcher.h"
+#include "base/launcher.h"
 }
 
 static FILE *captured;

@@ -4,11 +4,11 @@
 /* Flat buffers on 1 to 4 ranks, on CPUs and (emulated) GPUs, for all shard sizes: equal initial
  * values, sums and norms; gathered units are whole. All ranks run the same tests and sum
  * their numbers of failures before an assertion, so that no rank waits for one that has failed. */
-#include "core/allocate.h"
+#include "base/allocate.h"
 #include "mesh/flat.h"
 
+#include "base/random.h"
 #include "comm_fixture.h"
-#include "core/random.h"
 #include "device/exact_sum.h"
 #include "flat_fixture.h"
 #include "mesh/unit.h"

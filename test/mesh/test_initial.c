@@ -2,7 +2,7 @@
 /* Initial values: their distributions, and filters of convolutions. */
 #include "mesh/unit.h"
 
-#include "core/random.h"
+#include "base/random.h"
 #include "test.h"
 
 static struct unit_tensor tensor_of(enum initial_rule rule, int64_t count, float scale)

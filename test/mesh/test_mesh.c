@@ -4,8 +4,8 @@
 /* The mesh of each strategy, and strategies that do not fit the ranks. */
 #include "mesh/mesh.h"
 
-#include "config/options.h"
 #include "model_fixture.h"
+#include "options/options.h"
 #include "test.h"
 
 /* Returns the error of an invalid mesh, NULL for a valid one. */

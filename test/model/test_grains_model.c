@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
 /* Whole models in grains (device/grains.h). Logits and gradients have the same bits in one pass and
- * in several passes, whose gradients are added in the order of core/tree.h. They equal those
+ * in several passes, whose gradients are added in the order of base/sum_tree.h. They equal those
  * without grains up to rounding. */
-#include "core/tree.h"
+#include "base/sum_tree.h"
 #include "device_test.h"
 #include "test.h"
 #include "vit_fixture.h"

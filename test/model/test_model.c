@@ -2,8 +2,8 @@
 /* Whole models against PyTorch and timm (test/vectors/make_models.py): logits, loss, all gradients,
  * and the weights after several steps of each optimizer and schedule. GPUs are compared with the
  * CPU by test_vit_device and test_convnet_device. */
-#include "config/options.h"
 #include "model/model.h"
+#include "options/options.h"
 #include "settings.h"
 #include "test.h"
 #include "train/optimizer.h"

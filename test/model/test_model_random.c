@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Properties of models: the gradient is the slope of the loss, also with dropout; the gradients of
  * parts of a batch add up; an empty batch does nothing; invalid shapes are refused. */
-#include "config/options.h"
-#include "core/random.h"
+#include "base/random.h"
+#include "options/options.h"
 #include "settings.h"
 #include "test.h"
 #include "vit_fixture.h"

@@ -6,8 +6,8 @@
 
 #include "comm/combine.h"
 #include "comm_fixture.h"
-#include "config/options.h"
 #include "model_fixture.h"
+#include "options/options.h"
 #include "settings.h"
 #include "test.h"
 #include "train/step.h"

@@ -3,9 +3,9 @@
  * against cases computed by hand; machine files and their errors. */
 #include "plan/plan.h"
 
-#include "config/options.h"
-#include "config/phase.h"
-#include "core/log.h"
+#include "base/log.h"
+#include "options/options.h"
+#include "options/phase.h"
 #include "settings.h"
 #include "temporary.h"
 #include "test.h"

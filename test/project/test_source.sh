@@ -9,20 +9,20 @@ cd "$TEST_SOURCE" || exit 1
 
 # Modules of src/ by level. A file includes headers of its own module and of lower levels only. The kernels of
 # cuda/ implement interfaces of device and comm.
-levels='core
-config
+levels='base
+hdf5 options
 device
+cpu
 comm
+image
 data
+arrays
 mesh
 model
 checkpoint
-runlog
+record
 train
 plan
-app
-tools/launch
-tools/bench tools/doctor
 commands'
 
 # level MODULE: its number, from 1.
@@ -42,10 +42,9 @@ done >"$work/includes" 2>&1
 result 'no module includes a header of a higher one' "$(head -n 3 "$work/includes" | tr '\n' ';')" "$work/includes"
 
 # The name of a checkpoint is part of the documented run folder.
-for tool in launch; do
-    grep -hv checkpoint_name.h src/tools/$tool/*.[ch] | sed -nE "s|^#include \"(.*)/[^/]*\"\$|\1 $tool|p"
-done | sort -u | grep -vE '^(core|config|app|tools/.*) ' >"$work/tools"
-result 'launch uses no module of the engine but core and config' \
+grep -hv checkpoint_name.h src/commands/launch*.[ch] | sed -nE 's|^#include "(.*)/[^/]*"$|\1|p' | sort -u |
+    grep -vxE 'base|options|commands' >"$work/tools"
+result 'launch uses no module but base and options' \
     "$(tr '\n' ';' <"$work/tools")" "$work/tools"
 
 {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Trains a small vit_cifar in fp32 with the program, on one and on two ranks, and with PyTorch, for five epochs with the
 augmentation and dropout of input/vit_cifar.ini. The order of samples, the parameters of the augmentation and the dropout masks are
-computed here with numpy, as src/core/random.h, src/data/augment.c and src/device/device.h specify; torchvision transforms the
+computed here with numpy, as src/base/random.h, src/image/augment.c and src/device/device.h specify; torchvision transforms the
 images. The losses of all steps and the weights at the end must agree.
 
     check_augmented.py VITTRAIN MPIRUN SAMPLE FOLDER

@@ -121,7 +121,7 @@ skipped "series of files against xarray" xarray netCDF4 h5netcdf ||
 skipped "times and grids against xarray" xarray netCDF4 h5netcdf zarr cftime ||
     read_by "times and grids against xarray" check_times.py "$vittrain" "$work/times"
 
-by_torch "data.val=reference is PyTorch's random_split" check_torch_split.py "$vittrain" "$TEST_BUILD/test/core/test_random" "$work"
+by_torch "data.val=reference is PyTorch's random_split" check_torch_split.py "$vittrain" "$TEST_BUILD/test/base/test_random" "$work"
 
 by_torch "the first layer has timm's weights for other numbers of channels" check_channels.py "$vittrain" "$work"
 by_torch "PyTorch has the losses of augmented training with the same random numbers" check_augmented.py "$vittrain" \

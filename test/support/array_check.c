@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "array_check.h"
 
-#include "core/random.h"
-#include "data/array_decode.h"
+#include "arrays/decode.h"
+#include "base/random.h"
 #include "test.h"
 
 struct array_box array_whole(const struct array *array)

@@ -3,7 +3,7 @@
 #ifndef VITTRAIN_TEST_ARRAY_CHECK_H
 #define VITTRAIN_TEST_ARRAY_CHECK_H
 
-#include "data/array.h"
+#include "arrays/array.h"
 
 enum { ARRAY_CHECK_ELEMENTS = 4096 }; /* at most */
 

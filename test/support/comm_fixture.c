@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/random.h"
+#include "base/random.h"
 #include "test.h"
 
 const struct comm_test_type comm_types[COMM_TYPES] = {

@@ -3,8 +3,8 @@
 #ifndef VITTRAIN_TEST_DATASET_FIXTURE_H
 #define VITTRAIN_TEST_DATASET_FIXTURE_H
 
-#include "config/options.h"
 #include "data/dataset.h"
+#include "options/options.h"
 
 extern struct options options;
 extern struct dataset dataset;

@@ -3,8 +3,8 @@
 
 #include <unistd.h>
 
+#include "base/random.h"
 #include "comm/comm.h"
-#include "core/random.h"
 #include "test.h"
 
 /* The module for GPUs calls these functions of the program that opens it, which includes their

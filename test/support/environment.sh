@@ -24,7 +24,7 @@ export OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_orte_allowed_exit_witho
 OMP_WAIT_POLICY=passive
 export OMP_WAIT_POLICY
 
-# The rank of a process under mpirun, as a shell expression for eval. src/core/launcher.c reads the same variables.
+# The rank of a process under mpirun, as a shell expression for eval. src/base/launcher.c reads the same variables.
 TEST_RANK='${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}'
 export TEST_RANK
 

@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "core/file.h"
+#include "base/file.h"
 
 char folder[64];
 

@@ -5,8 +5,8 @@
 #define VITTRAIN_TEST_MODEL_FIXTURE_H
 
 #include "checkpoint/checkpoint_file.h"
-#include "config/options.h"
 #include "mesh/flat.h"
+#include "options/options.h"
 #include "rank_tests.h"
 
 enum { FIXTURE_UNITS = 3, FIXTURE_TENSORS = 6 };

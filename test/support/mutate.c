@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "core/random.h"
+#include "base/random.h"
 
 enum { HEADER = 700, PIECE = 40 };
 

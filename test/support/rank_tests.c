@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "rank_tests.h"
 
-#include "core/hdf5_file.h"
-#include "core/log.h"
+#include "base/log.h"
+#include "hdf5/hdf5_writer.h"
 #include "temporary.h"
 
 struct comm *world;

@@ -3,7 +3,7 @@
 #ifndef VITTRAIN_TEST_SETTINGS_H
 #define VITTRAIN_TEST_SETTINGS_H
 
-#include "config/options.h"
+#include "options/options.h"
 
 /* Apply each "section.key=value" of words separated by spaces. The test fails at an error. */
 void settings_apply(struct options *options, const char *words);

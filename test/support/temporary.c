@@ -3,7 +3,7 @@
 
 #include <limits.h>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "test.h"
 
 static char root[PATH_MAX / 2];

@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
-#include "core/allocate.h"
-#include "core/error.h"
+#include "base/allocate.h"
+#include "base/error.h"
 
 enum { TEST_MOST = 64 };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
+#include "base/file.h"
 
 struct vector_file {
     char *memory;

@@ -2,10 +2,10 @@
 /* Device memory is accessed only through the backend, so that the tests run on any device. */
 #include "vit_fixture.h"
 
-#include "config/options.h"
-#include "core/random.h"
+#include "base/random.h"
 #include "device_test.h"
 #include "model/model.h"
+#include "options/options.h"
 #include "settings.h"
 #include "test.h"
 #include "train/optimizer.h"

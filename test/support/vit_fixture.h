@@ -3,13 +3,13 @@
 #ifndef VITTRAIN_TEST_VIT_FIXTURE_H
 #define VITTRAIN_TEST_VIT_FIXTURE_H
 
-#include "config/options.h"
 #include "device/grains.h"
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
 #include "model/convnet.h"
 #include "model/model.h"
 #include "model/vit.h"
+#include "options/options.h"
 #include "vector_file.h"
 
 struct vit_fixture {
@@ -39,7 +39,7 @@ struct vit_fixture {
 };
 
 /* Fixtures opened from here on compute in grains of `samples`; 0: without grains. A pass must be
- * one subtree of core/tree.h. */
+ * one subtree of base/sum_tree.h. */
 void vit_fixture_set_grain(int64_t samples);
 
 /* Open everything for `batch` samples. words: options as on the command line, or "". Ends the test

@@ -4,8 +4,8 @@
 /* Eight training steps on float32 records with missing values have the losses of PyTorch
  * (test/vectors/make_float32.py). */
 #include "comm_fixture.h"
-#include "config/options.h"
 #include "model_fixture.h"
+#include "options/options.h"
 #include "settings.h"
 #include "test.h"
 #include "train/step.h"

@@ -7,9 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "config/options.h"
 #include "device_test.h"
 #include "model_fixture.h"
+#include "options/options.h"
 #include "settings.h"
 #include "temporary.h"
 #include "test.h"

@@ -8,8 +8,8 @@
 
 #include "comm/comm.h"
 #include "comm_fixture.h"
-#include "config/options.h"
 #include "model_fixture.h"
+#include "options/options.h"
 #include "settings.h"
 #include "temporary.h"
 #include "test.h"

@@ -3,7 +3,7 @@
  * update rules are tested with the devices. */
 #include "train/optimizer.h"
 
-#include "config/options.h"
+#include "options/options.h"
 #include "test.h"
 
 enum { UNITS = 2, PADDED = 64, SHARD = 32 };

@@ -6,8 +6,8 @@
 #include "train/range_test.h"
 
 #include "comm_fixture.h"
-#include "config/options.h"
 #include "model_fixture.h"
+#include "options/options.h"
 #include "settings.h"
 #include "test.h"
 

@@ -8,10 +8,10 @@
 #include "train/session.h"
 
 #include "checkpoint/model_metadata.h"
-#include "config/options.h"
 #include "data/crop.h"
 #include "data/dataset.h"
 #include "model/model.h"
+#include "options/options.h"
 #include "settings.h"
 #include "test.h"
 

@@ -3,7 +3,7 @@
  * schedule, by step and by epoch, with and without warm-up. */
 #include "train/optimizer.h"
 
-#include "config/options.h"
+#include "options/options.h"
 #include "settings.h"
 #include "test.h"
 #include "vector_file.h"

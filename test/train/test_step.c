@@ -13,8 +13,8 @@
 #include <dnnl.h>
 
 #include "comm/comm.h"
-#include "config/options.h"
 #include "model_fixture.h"
+#include "options/options.h"
 #include "settings.h"
 #include "temporary.h"
 #include "test.h"

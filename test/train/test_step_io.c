@@ -2,7 +2,7 @@
 /* Step parameters reach a device that runs far behind the host unchanged, and the host waits only
  * when the ring is full. The device of this test queues copies and runs them when the host waits.
  */
-#include "train/input.h"
+#include "train/batch_upload.h"
 
 #include "test.h"
 

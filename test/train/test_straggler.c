@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#include "core/log.h"
+#include "base/log.h"
 #include "test.h"
 
 enum { RANKS = 8 };

@@ -1,0 +1,611 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "arrays/grid.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/allocate.h"
+#include "base/columns.h"
+#include "base/text.h"
+#include "options/option_types.h"
+
+/* ---- kinds ---- */
+
+enum property { AXIS, STANDARD_NAME, UNITS, NAME, PROPERTIES };
+
+/* Words between spaces. */
+static const char *const kinds[][PROPERTIES] = {
+    [DIMENSION_TIME] = {" T ", " time forecast_reference_time ", "", " time t valid_time date "},
+    [DIMENSION_CHANNEL] =
+        {" Z ",
+         " air_pressure height depth altitude model_level_number "
+         "atmosphere_hybrid_sigma_pressure_coordinate atmosphere_sigma_coordinate "
+         "ocean_s_coordinate ocean_sigma_coordinate geopotential_height ",
+         " Pa hPa mbar millibar millibars mb ",
+         " level levels lev plev pressure pressure_level isobaric model_level hybrid depth "
+         "altitude z bottom_top s_rho deptht band bands channel channels c wavelength "},
+    [DIMENSION_ROW] = {" Y ", " latitude grid_latitude projection_y_coordinate ",
+                       " degrees_north degree_north degree_N degrees_N degreeN degreesN ",
+                       " lat latitude y row rows rlat nav_lat j nj south_north eta_rho yc yh "
+                       "nlat "},
+    [DIMENSION_COLUMN] = {" X ", " longitude grid_longitude projection_x_coordinate ",
+                          " degrees_east degree_east degree_E degrees_E degreeE degreesE ",
+                          " lon longitude x column columns col rlon nav_lon i ni west_east xi_rho "
+                          "xc xh nlon "},
+};
+
+static bool is_in(const char *words, const char *text)
+{
+    char word[ARRAY_NAME];
+    return *text != '\0' && strchr(text, ' ') == NULL &&
+           snprintf(word, sizeof word, " %s ", text) < (int)sizeof word &&
+           strstr(words, word) != NULL;
+}
+
+static enum dimension_kind kind_of(const struct dimension *dimension)
+{
+    char name[ARRAY_NAME];
+    const char *const texts[PROPERTIES] = {
+        array_attribute_text(dimension->attributes, "axis"),
+        array_attribute_text(dimension->attributes, "standard_name"), dimension->units, name};
+    snprintf(name, sizeof name, "%s", dimension->name);
+    for (char *c = name; *c != '\0'; c++)
+        *c = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
+    for (enum property property = AXIS; property < PROPERTIES; property++) {
+        for (enum dimension_kind kind = DIMENSION_TIME; kind <= DIMENSION_COLUMN; kind++)
+            if (is_in(kinds[kind][property], texts[property]))
+                return kind;
+        if (property == UNITS && strstr(dimension->units, " since ") != NULL)
+            return DIMENSION_TIME;
+    }
+    return DIMENSION_UNKNOWN;
+}
+
+/* ---- reading ---- */
+
+/* Write the name of each dimension of an array and the path of its coordinate, or "". HDF5 has
+ * dimension scales; in Zarr, a coordinate is an array with the name of the dimension. */
+static void dimensions_find(const struct array_path *source, const char *name,
+                            const json_t *attributes, char path[][HDF5_NAME],
+                            char names[][ARRAY_NAME])
+{
+    const bool is_hdf5 = source->file != NULL;
+    const json_t *list = json_object_get(attributes, is_hdf5 ? HDF5_SCALES : ZARR_DIMENSIONS);
+    for (size_t d = 0; d < ARRAY_DIMENSIONS; d++) {
+        const char *text = json_string_value(json_is_array(list) ? json_array_get(list, d)
+                                             : d == 0            ? list
+                                                                 : NULL);
+        if (text == NULL)
+            continue;
+        snprintf(names[d], ARRAY_NAME, "%s", is_hdf5 ? text_base_name(text) : text);
+        if (is_hdf5) {
+            json_t *scale = array_attributes(source, text);
+            const bool is_name_only =
+                strncmp(array_attribute_text(scale, "NAME"), HDF5_DIMENSION_ONLY,
+                        strlen(HDF5_DIMENSION_ONLY)) == 0;
+            snprintf(path[d], HDF5_NAME, "%s", is_name_only ? "" : text);
+            json_decref(scale);
+        } else if (!array_path_sibling(source, name, text, path[d])) {
+            path[d][0] = '\0';
+        }
+    }
+}
+
+/* Open an array of `count` numbers. Call array_close in any case. */
+static bool list_open(const struct array_path *source, const char *path, int64_t count,
+                      struct array *array)
+{
+    struct error ignored = {0};
+    *array = (struct array){.path = NULL};
+    const bool good = array_path_has(source, path) &&
+                      array_path_array(source, path, array, &ignored) && array->dimensions == 1 &&
+                      array->extent[0] == count;
+    error_clear(&ignored);
+    return good;
+}
+
+static struct dimension *dimension_new(struct grid *grid, const char *name, int64_t count)
+{
+    grid->dimension = allocate_resized(grid->dimension, (size_t)(grid->dimension_count + 1) *
+                                                            sizeof *grid->dimension);
+    struct dimension *dimension = &grid->dimension[grid->dimension_count++];
+    *dimension = (struct dimension){.count = count};
+    snprintf(dimension->name, sizeof dimension->name, "%.*s", ARRAY_NAME - 1, name);
+    return dimension;
+}
+
+/* Return the number of a dimension, which is added unless it is known. */
+static int dimension_add(struct grid *grid, const struct array_path *source, const char *path,
+                         const char *name, int64_t count)
+{
+    for (int n = 0; n < grid->dimension_count; n++)
+        if (grid->dimension[n].count == count && strcmp(grid->dimension[n].name, name) == 0 &&
+            strcmp(grid->dimension[n].path, path) == 0)
+            return n;
+    struct dimension *dimension = dimension_new(grid, name, count);
+    snprintf(dimension->path, sizeof dimension->path, "%.*s", HDF5_NAME - 1, path);
+    if (path[0] != '\0') {
+        const struct array_box box = {.count = {count}, .stride = {1}};
+        struct array array;
+        struct error ignored = {0};
+        dimension->attributes = array_attributes(source, path);
+        const bool is_list = list_open(source, path, count, &array);
+        if (is_list)
+            dimension->values = allocate((size_t)count, sizeof *dimension->values);
+        if (is_list && !array_read_doubles(&array, &box, dimension->values, &ignored)) {
+            free(dimension->values);
+            dimension->values = NULL;
+        }
+        dimension->is_float32 = array.kind == 'f' && array.element_bytes == sizeof(float);
+        array_close(&array);
+        error_clear(&ignored);
+    }
+    snprintf(dimension->units, sizeof dimension->units, "%s",
+             array_attribute_text(dimension->attributes, "units"));
+    dimension->kind = kind_of(dimension);
+    return grid->dimension_count - 1;
+}
+
+static struct grid_array *array_add(struct grid *grid, const char *name, int dimensions)
+{
+    grid->array =
+        allocate_resized(grid->array, (size_t)(grid->array_count + 1) * sizeof *grid->array);
+    struct grid_array *added = &grid->array[grid->array_count++];
+    *added = (struct grid_array){.dimensions = dimensions, .rows = GRID_NONE};
+    snprintf(added->name, sizeof added->name, "%s", name);
+    for (int d = 0; d < ARRAY_DIMENSIONS; d++)
+        added->dimension[d] = GRID_NONE;
+    return added;
+}
+
+/* True if an array has `count` numbers, which are dates if `dated`. */
+static bool is_time(const struct array_path *source, const char *path, int64_t count, bool dated)
+{
+    json_t *attributes = array_attributes(source, path);
+    struct array array;
+    const bool good =
+        list_open(source, path, count, &array) &&
+        (!dated || strstr(array_attribute_text(attributes, "units"), " since ") != NULL);
+    array_close(&array);
+    json_decref(attributes);
+    return good;
+}
+
+/* Find the times of the samples: unless the coordinate of the first dimension has dates, one that
+ * the attribute `coordinates` lists, as NEMO writes it, or `time` if the dimension has no name. */
+static void times_find(const struct array_path *source, const char *name, const json_t *attributes,
+                       int64_t count, char path[HDF5_NAME], char dimension[ARRAY_NAME])
+{
+    char list[HDF5_NAME], other[HDF5_NAME], *rest = list, *word;
+    const bool named = dimension[0] != '\0';
+    if (source->is_npy || (path[0] != '\0' && is_time(source, path, count, true)))
+        return;
+    snprintf(list, sizeof list, "%s%s", array_attribute_text(attributes, "coordinates"),
+             named ? "" : " time");
+    while ((word = strtok_r(rest, " ", &rest)) != NULL)
+        if (array_path_sibling(source, name, word, other) && is_time(source, other, count, named)) {
+            snprintf(path, HDF5_NAME, "%s", other);
+            if (!named)
+                snprintf(dimension, ARRAY_NAME, "time");
+            return;
+        }
+}
+
+void grid_add(struct grid *grid, const struct array_path *source, const char *name,
+              const struct array *array)
+{
+    char path[ARRAY_DIMENSIONS][HDF5_NAME] = {""}, names[ARRAY_DIMENSIONS][ARRAY_NAME] = {""};
+    if (grid->path == NULL) {
+        grid->path = allocate_copy(source->path);
+        grid->attributes = array_attributes(source, "");
+    }
+    struct grid_array *added = array_add(grid, name, array->dimensions);
+    added->attributes = array_attributes(source, name);
+    dimensions_find(source, name, added->attributes, path, names);
+    times_find(source, name, added->attributes, array->extent[0], path[0], names[0]);
+    for (int d = 0; d < array->dimensions; d++)
+        if (names[d][0] != '\0')
+            added->dimension[d] = dimension_add(grid, source, path[d], names[d], array->extent[d]);
+    snprintf(added->units, sizeof added->units, "%s",
+             array_attribute_text(added->attributes, "units"));
+}
+
+const struct dimension *grid_dimension(const struct grid *grid, int array, int dimension)
+{
+    const int number = grid->array[array].dimension[dimension];
+    return number == GRID_NONE ? NULL : &grid->dimension[number];
+}
+
+void grid_close(struct grid *grid)
+{
+    for (int n = 0; n < grid->dimension_count; n++) {
+        free(grid->dimension[n].values);
+        json_decref(grid->dimension[n].attributes);
+    }
+    for (int n = 0; n < grid->array_count; n++)
+        json_decref(grid->array[n].attributes);
+    json_decref(grid->attributes);
+    free(grid->dimension);
+    free(grid->array);
+    free(grid->path);
+    *grid = (struct grid){0};
+}
+
+/* ---- the order of dimensions ---- */
+
+static bool is_plane(enum dimension_kind kind)
+{
+    return kind == DIMENSION_ROW || kind == DIMENSION_COLUMN;
+}
+
+enum { DIMENSIONS_TEXT = ARRAY_DIMENSIONS * 64 };
+
+/* Write "(time, lat, lon)". */
+static void dimensions_write(const struct grid *grid, int array, char text[DIMENSIONS_TEXT])
+{
+    size_t used = 0;
+    for (int d = 0; d < grid->array[array].dimensions; d++) {
+        const struct dimension *dimension = grid_dimension(grid, array, d);
+        used += (size_t)snprintf(text + used, DIMENSIONS_TEXT - used, "%s%.60s", d > 0 ? ", " : "(",
+                                 dimension != NULL ? dimension->name
+                                 : d == 0          ? "samples"
+                                                   : "?");
+    }
+    snprintf(text + used, DIMENSIONS_TEXT - used, ")");
+}
+
+static bool order_refuse(const struct grid *grid, int array, const char *reason,
+                         struct error *error)
+{
+    char names[DIMENSIONS_TEXT];
+    dimensions_write(grid, array, names);
+    return error_set(error, ERROR_DATA,
+                     "%s: %s has the dimensions %s: %s; transpose it, or set "
+                     "data.coordinates=ignore if the names are wrong",
+                     grid->path, grid->array[array].name, names, reason);
+}
+
+bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int order,
+                    bool *channels_last, struct error *error)
+{
+    struct grid_array *self = &grid->array[array];
+    enum dimension_kind kind[ARRAY_DIMENSIONS];
+    const int last = self->dimensions - 1;
+    for (int d = 0; d <= last; d++) {
+        const struct dimension *known = grid_dimension(grid, array, d);
+        kind[d] = known != NULL ? known->kind : DIMENSION_UNKNOWN;
+        if (d > 0 && kind[d] == DIMENSION_TIME &&
+            (kind[0] != DIMENSION_UNKNOWN || (d == 1 && last == 3)))
+            return order_refuse(grid, array, "time must be the first, that of the samples", error);
+    }
+    *channels_last = false;
+    if (self->dimensions < 3)
+        return true;
+    if (is_plane(kind[0]) && (is_plane(kind[1]) || is_plane(kind[2])))
+        return order_refuse(grid, array, "the first must be that of the samples", error);
+    self->rows = last - 1;
+    if (self->dimensions != 4)
+        return true;
+    const bool first = kind[1] == DIMENSION_CHANNEL || is_plane(kind[3]);
+    const bool latter = kind[3] == DIMENSION_CHANNEL || is_plane(kind[1]);
+    if (kind[2] == DIMENSION_CHANNEL || (first && latter))
+        return order_refuse(grid, array, "channels must be the second or the last", error);
+    if ((first && order == DATA_ORDER_HWC) || (latter && order == DATA_ORDER_CHW))
+        return order_refuse(grid, array,
+                            first ? "channels are first, and data.order=hwc"
+                                  : "channels are last, and data.order=chw",
+                            error);
+    *channels_last =
+        latter ||
+        (!first && (order == DATA_ORDER_HWC ||
+                    (order == DATA_ORDER_AUTO && extent[3] < extent[1] && extent[3] < extent[2])));
+    self->rows = *channels_last ? 1 : 2;
+    return true;
+}
+
+/* ---- comparison ---- */
+
+enum { FACTORS = 16 };
+
+struct factor {
+    char name[GRID_UNITS];
+    int exponent;
+};
+
+static int compare_factors(const void *left, const void *right)
+{
+    return strcmp(((const struct factor *)left)->name, ((const struct factor *)right)->name);
+}
+
+/* Multiply the factors by a power of a unit. */
+static int factor_add(struct factor *factors, int count, const char *word, int exponent)
+{
+    static const char *const names[][2] = {
+        {" kelvin Kelvin degK deg_K degree_kelvin degrees_kelvin ", "K"},
+        {" celsius Celsius deg_C degree_C degrees_C degree_Celsius degrees_Celsius degree_celsius "
+         "degrees_celsius ",
+         "degC"},
+        {" meter meters metre metres ", "m"},
+        {" second seconds sec secs ", "s"},
+        {" hour hours hr hrs ", "h"},
+        {" day days ", "d"},
+        {" pascal pascals Pascal ", "Pa"},
+        {" hectopascal hectopascals millibar millibars mbar mb ", "hPa"},
+        {" kilogram kilograms ", "kg"},
+        {" joule joules ", "J"},
+        {" watt watts ", "W"},
+        {" percent ", "%"},
+        {" degree degrees degrees_north degree_north degree_N degrees_N degreeN degreesN "
+         "degrees_east degree_east degree_E degrees_E degreeE degreesE ",
+         "deg"}};
+    int n = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (is_in(names[i][0], word))
+            word = names[i][1];
+    while (n < count && strcmp(factors[n].name, word) != 0)
+        n++;
+    if (n == FACTORS || strcmp(word, "1") == 0)
+        return count;
+    snprintf(factors[n].name, sizeof factors[n].name, "%s", word);
+    factors[n].exponent += exponent;
+    return n == count ? count + 1 : count;
+}
+
+/* Write units in one spelling: factors with exponents, in the order of their names. A division
+ * applies to the next factor, or to those in the next parentheses. */
+static void units_normalise(const char *units, char text[GRID_UNITS])
+{
+    struct factor factors[FACTORS] = {{.exponent = 0}};
+    int count = 0, sign = 1, outer = 1;
+    size_t used = 0;
+    for (const char *c = units; *c != '\0';) {
+        const size_t length = strcspn(c, " /.*^()");
+        char word[GRID_UNITS];
+        int exponent = 1;
+        if (length == 0) {
+            sign = *c == '/' ? -outer : sign;
+            outer = *c == '(' ? sign : *c == ')' ? 1 : outer;
+            c++;
+            continue;
+        }
+        snprintf(word, sizeof word, "%.*s", (int)length, c);
+        c += length;
+        char *digits = word + strcspn(word, "+-0123456789");
+        if (digits > word && *digits != '\0') { /* "s-1" */
+            exponent = atoi(digits);
+            *digits = '\0';
+        } else if (digits > word && (strncmp(c, "**", 2) == 0 || *c == '^')) { /* "s**-1" */
+            char *end;
+            exponent = (int)strtol(c + (*c == '^' ? 1 : 2), &end, 10);
+            c = end;
+        }
+        count = factor_add(factors, count, word, sign * exponent);
+        sign = outer;
+    }
+    qsort(factors, (size_t)count, sizeof *factors, compare_factors);
+    text[0] = '\0';
+    for (int n = 0; n < count && used < GRID_UNITS; n++)
+        if (factors[n].exponent != 0)
+            used += (size_t)snprintf(text + used, GRID_UNITS - used, "%.20s%d ", factors[n].name,
+                                     factors[n].exponent);
+}
+
+/* True if two units are spelled differently at most: "m s-1" and "m/s", "K" and "kelvin". */
+static bool units_agree(const char *one, const char *other)
+{
+    char a[GRID_UNITS], b[GRID_UNITS];
+    units_normalise(one, a);
+    units_normalise(other, b);
+    return one[0] == '\0' || other[0] == '\0' || strcmp(a, b) == 0;
+}
+
+static bool units_read(const struct dimension *time, struct time_units *units)
+{
+    return time_units_parse(time->units, array_attribute_text(time->attributes, "calendar"), units);
+}
+
+/* Return the number of the first coordinate that differs, or -1. Numbers may be rounded to
+ * float32. */
+static int64_t values_compare(const struct dimension *one, const struct dimension *other)
+{
+    const bool turns = one->kind == DIMENSION_COLUMN && strncmp(one->units, "deg", 3) == 0;
+    struct time_units units, others;
+    const bool timed =
+        one->kind == DIMENSION_TIME && units_read(one, &units) && units_read(other, &others);
+    double spacing = (double)INFINITY;
+    for (int64_t i = 1; i < one->count; i++)
+        spacing = fmin(spacing, fabs(one->values[i] - one->values[i - 1]));
+    if (one->count < 2)
+        spacing = fabs(one->values[0]);
+    for (int64_t i = 0; i < one->count; i++) {
+        const double a = timed ? time_decode(&units, one->values[i]) : one->values[i];
+        const double b = timed ? time_decode(&others, other->values[i]) : other->values[i];
+        double distance = fabs(a - b);
+        if (turns)
+            distance = fabs(remainder(distance, 360));
+        const bool both_missing = isnan(one->values[i]) && isnan(other->values[i]);
+        if (!(distance <= 1e-4 * spacing + fabs(a) * 0x1p-23) && !both_missing)
+            return i;
+    }
+    return -1;
+}
+
+/* A dimension of an array in a file. */
+struct place {
+    const struct grid *grid;
+    int array;
+    const struct dimension *dimension;
+};
+
+static bool dimensions_compare(const struct place *one, const struct place *other,
+                               struct error *error)
+{
+    const struct dimension *a = one->dimension, *b = other->dimension;
+    struct time_units times, other_times;
+    char reason[2 * DIMENSIONS_TEXT + 64] = "", names[DIMENSIONS_TEXT], others[DIMENSIONS_TEXT];
+    if (a == NULL || b == NULL)
+        return true;
+    const bool has_values = a->values != NULL && b->values != NULL;
+    const bool named = a->kind != DIMENSION_UNKNOWN || b->kind != DIMENSION_UNKNOWN ||
+                       a->values != NULL || b->values != NULL;
+    if (a->kind != b->kind && a->kind != DIMENSION_UNKNOWN && b->kind != DIMENSION_UNKNOWN) {
+        dimensions_write(one->grid, one->array, names);
+        dimensions_write(other->grid, other->array, others);
+        snprintf(reason, sizeof reason, "dimensions %s instead of %s", others, names);
+    } else if (!named && strcmp(a->name, b->name) != 0)
+        snprintf(reason, sizeof reason, "they have other names");
+    else if (a->count != b->count)
+        snprintf(reason, sizeof reason, "%lld coordinates instead of %lld", (long long)b->count,
+                 (long long)a->count);
+    else if (a->kind != DIMENSION_TIME && !units_agree(a->units, b->units))
+        snprintf(reason, sizeof reason, "units '%.40s' instead of '%.40s'", b->units, a->units);
+    else if (has_values && a->kind == DIMENSION_TIME && units_read(a, &times) &&
+             units_read(b, &other_times) && !time_units_comparable(&times, &other_times))
+        snprintf(reason, sizeof reason, "its units or calendar cannot be compared");
+    else if (has_values) {
+        const int64_t i = values_compare(a, b);
+        if (i >= 0)
+            snprintf(reason, sizeof reason, "coordinate %lld is %.9g instead of %.9g", (long long)i,
+                     b->values[i], a->values[i]);
+    }
+    return reason[0] == '\0' ||
+           error_set(error, ERROR_DATA,
+                     "%s: dimension '%s' of %s differs from '%s' of %s in %s: %s; use data on one "
+                     "grid, or set data.coordinates=ignore",
+                     other->grid->path, b->name, other->grid->array[other->array].name, a->name,
+                     one->grid->array[one->array].name, one->grid->path, reason);
+}
+
+bool grid_check(const struct grid *grid, struct error *error)
+{
+    const struct grid_array *first = &grid->array[0];
+    for (int n = 1; n < grid->array_count; n++) {
+        const struct grid_array *other = &grid->array[n];
+        const bool is_image = first->rows != GRID_NONE && other->rows != GRID_NONE;
+        for (int part = 0; part < (is_image ? 3 : 1); part++) { /* samples, rows, columns */
+            const int d = part == 0 ? 0 : first->rows + part - 1;
+            const int e = part == 0 ? 0 : other->rows + part - 1;
+            const struct place one = {grid, 0, grid_dimension(grid, 0, d)};
+            const struct place two = {grid, n, grid_dimension(grid, n, e)};
+            if (one.dimension != two.dimension && !dimensions_compare(&one, &two, error))
+                return false;
+        }
+    }
+    return true;
+}
+
+bool grid_compare(const struct grid *first, const struct grid *other, struct error *error)
+{
+    char step[TIME_TEXT], other_step[TIME_TEXT];
+    for (int n = 0; n < other->array_count; n++) {
+        const struct grid_array *b = &other->array[n];
+        int m = 0;
+        while (m < first->array_count && strcmp(first->array[m].name, b->name) != 0)
+            m++;
+        if (m == first->array_count)
+            continue;
+        const struct grid_array *a = &first->array[m];
+        if (!units_agree(a->units, b->units))
+            return error_set(error, ERROR_DATA,
+                             "%s: %s has the units '%s', in %s it has '%s': convert one of them, "
+                             "or set data.coordinates=ignore",
+                             other->path, b->name, b->units, first->path, a->units);
+        for (int d = 1; d < a->dimensions && d < b->dimensions; d++) {
+            const struct place one = {first, m, grid_dimension(first, m, d)};
+            const struct place two = {other, n, grid_dimension(other, n, d)};
+            if (!dimensions_compare(&one, &two, error))
+                return false;
+        }
+    }
+    if (time_step_agrees(&first->step, &other->step))
+        return true;
+    time_step_write(&first->step, true, step);
+    time_step_write(&other->step, true, other_step);
+    return error_set(error, ERROR_DATA,
+                     "%s: its times have a step of %s, those of %s one of %s: use data of one "
+                     "step, or set data.coordinates=ignore",
+                     other->path, other_step, first->path, step);
+}
+
+/* ---- JSON ---- */
+
+static json_t *dimension_describe(const struct dimension *dimension)
+{
+    json_t *values = json_array();
+    for (int64_t i = 0; dimension->values != NULL && i < dimension->count; i++)
+        value_append(values, value_number(dimension->values[i]));
+    return json_pack("{s:o, s:o, s:i, s:I, s:o}", "name", value_name(dimension->name), "units",
+                     value_name(dimension->units), "kind", (int)dimension->kind, "count",
+                     (json_int_t)dimension->count, "values", values);
+}
+
+char *grid_write(const struct grid *grid)
+{
+    json_t *arrays = json_array();
+    for (int n = 0; n < grid->array_count; n++) {
+        const struct grid_array *self = &grid->array[n];
+        json_t *dimensions = json_array();
+        for (int d = 1; d < self->dimensions; d++)
+            value_append(dimensions, self->dimension[d] == GRID_NONE
+                                         ? json_null()
+                                         : dimension_describe(grid_dimension(grid, n, d)));
+        value_append(arrays, json_pack("{s:o, s:o, s:o}", "name", value_name(self->name), "units",
+                                       value_name(self->units), "dimensions", dimensions));
+    }
+    return value_to_text(json_pack("{s:o, s:[i, f]}", "arrays", arrays, "step",
+                                   (int)grid->step.ruler, grid->step.size));
+}
+
+/* Return the number of a dimension in the grid, or GRID_NONE if it is not known. */
+static int dimension_parse(struct grid *grid, json_t *object)
+{
+    const char *name, *units;
+    int kind;
+    json_int_t count;
+    json_t *values;
+    if (json_unpack(object, "{s:s, s:s, s:i, s:I, s:o}", "name", &name, "units", &units, "kind",
+                    &kind, "count", &count, "values", &values) != 0 ||
+        kind < DIMENSION_UNKNOWN || kind > DIMENSION_COLUMN || count < 1)
+        return GRID_NONE;
+    struct dimension *dimension = dimension_new(grid, name, count);
+    snprintf(dimension->units, sizeof dimension->units, "%s", units);
+    dimension->kind = (enum dimension_kind)kind;
+    if (json_array_size(values) == (size_t)count)
+        dimension->values = allocate((size_t)count, sizeof *dimension->values);
+    for (size_t i = 0; dimension->values != NULL && i < (size_t)count; i++) {
+        const json_t *value = json_array_get(values, i);
+        dimension->values[i] = json_is_number(value) ? json_number_value(value) : (double)NAN;
+    }
+    return grid->dimension_count - 1;
+}
+
+void grid_parse(const char *text, const char *path, struct grid *grid)
+{
+    json_t *object = json_loads(text, 0, NULL), *array, *dimension, *dimensions;
+    const char *name, *units;
+    int ruler;
+    double size;
+    size_t n, d;
+    *grid = (struct grid){.path = allocate_copy(path)};
+    json_array_foreach(json_object_get(object, "arrays"), n, array)
+    {
+        if (json_unpack(array, "{s:s, s:s, s:o}", "name", &name, "units", &units, "dimensions",
+                        &dimensions) != 0 ||
+            json_array_size(dimensions) >= ARRAY_DIMENSIONS)
+            continue;
+        struct grid_array *added = array_add(grid, name, (int)json_array_size(dimensions) + 1);
+        snprintf(added->units, sizeof added->units, "%s", units);
+        json_array_foreach(dimensions, d, dimension)
+        {
+            added->dimension[d + 1] = dimension_parse(grid, dimension);
+        }
+    }
+    if (json_unpack(object, "{s:[i, F]}", "step", &ruler, &size) == 0 && ruler > RULER_NONE &&
+        ruler <= RULER_MONTHS && size > 0)
+        grid->step = (struct time_step){.ruler = (enum time_ruler)ruler, .size = size};
+    json_decref(object);
+}

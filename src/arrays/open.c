@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Opening of data.format=arrays: the files and their descriptions, which the ranks share. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrays/arrays.h"
+#include "arrays/decode.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "comm/comm.h"
+#include "options/options.h"
+
+enum { FILES_EACH = 32 }; /* files that a rank describes, except the last one */
+
+/* Set offsets, and decide if the files have data.y, which they need not have with allows_none. A
+ * data set of the first file whose name is "u@+6" has priority over an offset. Samples of planes or
+ * numbers are predicted (allows_none) even if their targets are after the end of the series. */
+static bool variables_resolve(struct dataset *dataset, const struct options *options,
+                              const struct array_path *place, bool allows_none, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    const bool predicts_beyond =
+        allows_none && (options->data.task == TASK_REGRESSION || options->model.head == HEAD_DENSE);
+    for (int v = 0; v < self->x_count + self->y_count; v++) {
+        struct variable *variable = &self->variable[v];
+        char name[VARIABLE_TEXT];
+        variable_write(variable, name);
+        if (variable->offset != 0 && array_path_has(place, name)) {
+            variable->offset = 0;
+            snprintf(variable->name, sizeof variable->name, "%.*s", (int)sizeof variable->name - 1,
+                     name);
+        }
+        const bool required = !variable->is_target || !predicts_beyond || variable->offset < 0;
+        if (!file_series_use(&self->series, variable->offset, required))
+            return error_set(error, ERROR_USAGE, "data.x and data.y have more than %d offsets (@)",
+                             SERIES_OFFSETS);
+    }
+    const bool by_time = options->data.val == VALIDATION_FRACTION &&
+                         options->data.val_from == VAL_FROM_END && !allows_none;
+    self->series.is_ordered = !self->series.counts && (self->series.joined || by_time ||
+                                                       file_series_ends(&self->series) > 0);
+    for (int v = 0; allows_none && v < self->y_count; v++)
+        dataset->unlabelled |= !array_path_has(place, self->y[v].name);
+    self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
+    return true;
+}
+
+/* Set the shape of the records and the transforms from the first file. */
+static bool shape_set(struct dataset *dataset, const struct options *options,
+                      const struct arrays_file *file, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct target_shape *target = &dataset->target;
+    if (!variables_transform(self, options, error))
+        return false;
+    for (int v = 0; v < self->array_count; v++)
+        if (!grid_set_order(&self->grid, v, file->array[v].extent, options->data.order,
+                            &self->variable[v].channels_last, error) ||
+            !variable_set_shape(&self->variable[v], &file->array[v], error))
+            return false;
+    if (!self->series.counts && !grid_check(&self->grid, error))
+        return false;
+    dataset->height = self->variable[0].height;
+    dataset->width = self->variable[0].width;
+    self->has_planes = self->y[0].dimensions > 2;
+    target->height = self->has_planes ? dataset->height : 1;
+    target->width = self->has_planes ? dataset->width : 1;
+    for (int v = 0; v < self->array_count; v++) {
+        const struct variable *variable = &self->variable[v];
+        const bool is_number = variable->is_target && !self->has_planes;
+        const struct variable *first = is_number ? self->y : self->variable;
+        const int64_t height = is_number ? 1 : dataset->height;
+        const int64_t width = is_number ? 1 : dataset->width;
+        *(variable->is_target ? &target->count : &dataset->channels) += variable->channels;
+        if (variable->height != height || variable->width != width)
+            return error_set(error, ERROR_DATA,
+                             "%s: %s has images of %lldx%lld, %s of %lldx%lld: name data sets with "
+                             "images of the same size",
+                             variable_option(variable), first->name, (long long)height,
+                             (long long)width, variable->name, (long long)variable->height,
+                             (long long)variable->width);
+    }
+    variables_list_transforms(self->variable, self->x_count, dataset->channels,
+                              dataset->channel_transform);
+    variables_list_transforms(self->y, self->y_count, target->count, dataset->target_transform);
+    return true;
+}
+
+/* ---- files ---- */
+
+int arrays_first_of(const struct arrays_file *file, int number)
+{
+    int first = 0;
+    while (strcmp(file->array[first].name, file->array[number].name) != 0)
+        first++;
+    return first;
+}
+
+/* Take the times of the samples of a file out of its grid: the coordinate of the first dimension of
+ * data.x. */
+static bool times_take(struct arrays *self, struct arrays_file *file, const struct grid *grid,
+                       struct error *error)
+{
+    struct file_series *series = &self->series;
+    struct series_file *times = &file->times;
+    const int number = grid->array[0].dimension[0];
+    double most = 0;
+    *times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
+    if (number == GRID_NONE || grid->dimension[number].values == NULL)
+        return true;
+    struct dimension *samples = &grid->dimension[number];
+    const char *calendar = array_attribute_text(samples->attributes, "calendar");
+    if (samples->kind != DIMENSION_TIME && !series->joined && file_series_ends(series) == 0)
+        series->is_ordered = false; /* numbers that are no times do not decide about splits */
+    if (!time_units_parse(samples->units, calendar, &times->units)) {
+        times->units = (struct time_units){0};
+        if (series->is_ordered)
+            return error_set(error, ERROR_DATA,
+                             "%s: cannot decode the units '%.60s' of '%s' in the calendar '%.40s': "
+                             "write UNIT since DATE, or set data.coordinates=ignore",
+                             file->path, samples->units, samples->name, calendar);
+    }
+    for (int64_t n = 0; n < samples->count; n++) {
+        most = fmax(most, fabs(samples->values[n]));
+        if (!isfinite(samples->values[n]) && series->is_ordered)
+            return error_set(error, ERROR_DATA,
+                             "%s: '%s' has no value at sample %lld: write all times, or set "
+                             "data.coordinates=ignore to count samples",
+                             file->path, samples->name, (long long)n);
+    }
+    times->time = samples->values;
+    samples->values = NULL;
+    if (samples->is_float32)
+        times->rounding = most * 0x1p-24 * (times->units.seconds > 0 ? times->units.seconds : 1);
+    snprintf(file->time_name, sizeof file->time_name, "%.63s", samples->name);
+    return true;
+}
+
+/* Read the grid of a file. Keep that of the first file, and compare others with it. */
+static bool grid_read(struct dataset *dataset, const struct options *options,
+                      struct arrays_file *file, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct grid other = {0};
+    const bool is_first = file == self->file, counts = self->series.counts;
+    struct grid *grid = is_first ? &self->grid : &other;
+    for (int v = 0; v < self->array_count; v++)
+        grid_add(grid, &file->place, self->variable[v].name, &file->array[v]);
+    for (int n = 0; counts && n < grid->dimension_count; n++)
+        grid->dimension[n].kind = DIMENSION_UNKNOWN;
+    const bool good = (is_first ? shape_set(dataset, options, file, error)
+                                : counts || grid_compare(&self->grid, grid, error)) &&
+                      times_take(self, file, grid, error);
+    grid_close(&other);
+    return good;
+}
+
+/* Describe a file: open its arrays, and check that their shapes match those of the first file.
+ * allows_none: it need not have data.y. */
+static bool file_open(struct dataset *dataset, const struct options *options,
+                      struct hdf5_reader *reader, const char *path, bool allows_none,
+                      struct arrays_file *file, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    *file = (struct arrays_file){.path = allocate_copy(path)};
+    file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
+    if (!array_path_open(&file->place, file->path, reader, error) ||
+        (file == self->file &&
+         !variables_resolve(dataset, options, &file->place, allows_none, error)))
+        return false;
+    for (; file->opened < self->array_count; file->opened++) {
+        struct array *array = &file->array[file->opened];
+        if (!array_path_array(&file->place, self->variable[file->opened].name, array, error)) {
+            file->is_empty = array->is_empty && file->opened < self->x_count;
+            array_close(array);
+            return false;
+        }
+    }
+    if (!grid_read(dataset, options, file, error))
+        return false;
+    const int64_t samples = file->array[0].extent[0];
+    for (int v = 0; v < self->array_count; v++) {
+        const struct variable *variable = &self->variable[v];
+        if (!variable_agrees(variable, &file->array[v]))
+            return error_set(error, ERROR_DATA,
+                             "%s: the shape of %s=%s does not match that of %s: use data sets of "
+                             "the same shape",
+                             file->path, variable_option(variable), variable->name,
+                             self->file[0].path);
+        if (file->array[v].extent[0] != samples)
+            return error_set(error, ERROR_DATA,
+                             "%s: %s=%s has %lld samples, and data.x=%s has %lld: use data sets of "
+                             "the same number of samples",
+                             file->path, variable_option(variable), variable->name,
+                             (long long)file->array[v].extent[0], self->variable[0].name,
+                             (long long)samples);
+    }
+    if (!self->series.joined && samples < file_series_ends(&self->series))
+        return error_set(error, ERROR_DATA,
+                         "%s: %lld samples are too few for the offsets (@) of data.x=%s and "
+                         "data.y=%s; data.join=on makes the files one series",
+                         file->path, (long long)samples, options->data.x, options->data.y);
+    return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
+           arrays_class_names(dataset, file, error);
+}
+
+void arrays_file_close(struct arrays_file *file)
+{
+    for (int v = 0; v < file->opened; v++)
+        array_close(&file->array[v]);
+    array_path_close(&file->place);
+    free(file->times.time);
+    free(file->array);
+    free(file->path);
+    *file = (struct arrays_file){0};
+}
+
+/* ---- descriptions of other ranks ---- */
+
+/* A description: the number of the file, its struct, its times, and of each array its struct, the
+ * path of its folder or of its own file, its chunks, and its data. Each part fills whole words. */
+static void part_put(struct byte_buffer *list, const void *part, int64_t bytes)
+{
+    static const char zeros[8];
+    byte_buffer_append(list, part, (size_t)bytes);
+    byte_buffer_append(list, zeros, (size_t)(round_up(bytes, 8) - bytes));
+}
+
+static void *part_take(uint8_t **at, int64_t bytes)
+{
+    uint8_t *part = *at;
+    *at += round_up(bytes, 8);
+    return part;
+}
+
+/* Return the bytes of an array that is completely in the metadata, else 0. */
+static int64_t data_bytes(const struct array *array)
+{
+    return array->data != NULL ? array_elements(array) * array->element_bytes : 0;
+}
+
+static void file_put(struct byte_buffer *list, int64_t number, const struct arrays_file *file)
+{
+    part_put(list, &number, sizeof number);
+    part_put(list, file, sizeof *file);
+    if (file->times.time != NULL)
+        part_put(list, file->times.time, file->times.samples * (int64_t)sizeof(double));
+    for (int v = 0; v < file->opened; v++) {
+        const struct array *array = &file->array[v];
+        const char *path = array->files.folder != NULL ? array->files.folder
+                           : array->owns_file          ? open_file_path(array->file)
+                                                       : "";
+        part_put(list, array, sizeof *array);
+        part_put(list, path, (int64_t)strlen(path) + 1);
+        part_put(list, array->chunks, array->chunk_count * (int64_t)sizeof *array->chunks);
+        part_put(list, array->data, data_bytes(array));
+    }
+}
+
+/* Set an array from a description. An own array only exchanges its tables for those in `at`. */
+static void array_take(struct array *array, bool is_own, struct arrays_file *file, uint8_t **at)
+{
+    const struct array *described = part_take(at, sizeof *described);
+    const char *path = (const char *)*at;
+    part_take(at, (int64_t)strlen(path) + 1);
+    if (is_own) {
+        free(array->chunks);
+        free(array->data);
+    } else {
+        *array = *described;
+        array->path = file->path;
+        array->files.folder = array->files.folder != NULL ? allocate_copy(path) : NULL;
+        array->file = array->owns_file ? open_file_described(path) : file->place.file;
+    }
+    array->is_shared = true;
+    array->chunks = part_take(at, array->chunk_count * (int64_t)sizeof *array->chunks);
+    if (described->data != NULL)
+        array->data = part_take(at, array_elements(array) * array->element_bytes);
+}
+
+static void file_take(struct arrays *self, const struct split_file *files,
+                      struct arrays_file *described, uint8_t **at)
+{
+    const int64_t *number = part_take(at, sizeof *number);
+    const struct arrays_file *from = part_take(at, sizeof *from);
+    struct arrays_file *file = &described[*number];
+    const bool is_own = file->path != NULL;
+    const int64_t times = from->times.time != NULL ? from->times.samples : 0;
+    const double *time = part_take(at, times * (int64_t)sizeof *time);
+    if (!is_own) {
+        *file = *from;
+        file->path = allocate_copy(files[*number].path);
+        file->place = (struct array_path){.path = file->path};
+        file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
+        file->times.path = file->path;
+        if (times > 0)
+            file->times.time =
+                memcpy(allocate((size_t)times, sizeof *time), time, (size_t)times * sizeof *time);
+    }
+    for (int v = 0; v < file->opened; v++) {
+        const struct array *array = (const struct array *)(const void *)*at;
+        if (!is_own && array->files.folder == NULL && !array->owns_file && file->place.file == NULL)
+            file->place.file = open_file_described(file->path);
+        array_take(&file->array[v], is_own, file, at);
+    }
+}
+
+/* Collective. Give the descriptions of the files that a rank has opened to all ranks. first: number
+ * of the first of these files, which is the same on ranks that have the same data. */
+static bool descriptions_share(struct dataset *dataset, const struct split_file *files,
+                               struct arrays_file *described, int64_t first, int64_t count,
+                               struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct comm *comm = dataset->comm;
+    struct byte_buffer list = {0};
+    int64_t least[] = {self->series.is_ordered, first, -first};
+    struct joined_bytes *joined = &self->joined[self->joined_count++];
+    for (int64_t i = 0; i < count; i++)
+        if (described[i].path != NULL)
+            file_put(&list, i, &described[i]);
+    comm_all_reduce(comm, least, 3, COMM_INT64, COMM_MIN);
+    self->series.is_ordered = least[0] != 0;
+    if (least[1] != -least[2])
+        error_set(error, ERROR_DATA, "ranks find different data: use the same data on all nodes");
+    comm_join(comm, list.data, (int64_t)list.count, joined);
+    if (error->kind != ERROR_NONE)
+        return false;
+    for (uint8_t *at = joined->data; at < joined->data + joined->bytes;)
+        file_take(self, files, described, &at);
+    return true;
+}
+
+/* Collective. Describe a first file: rank 0 describes an HDF5 file for all ranks. */
+static bool first_open(struct dataset *dataset, const struct options *options,
+                       struct hdf5_reader *reader, const char *path, bool allows_none,
+                       struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct comm *comm = dataset->comm;
+    if (comm != NULL && comm->size > 1) {
+        struct array_path place = {.path = NULL};
+        if (comm->rank == 0)
+            error_defer(array_path_open(&place, path, reader, error));
+        array_path_close(&place);
+        if (!comm_agree(comm, error))
+            return false;
+        reader->received = comm_broadcast_text(comm, reader->text != NULL ? reader->text : "", 0);
+    }
+    const bool good = file_open(dataset, options, reader, path, allows_none, self->file, error);
+    free(reader->received); /* not used if it is no HDF5 file */
+    reader->received = NULL;
+    return good;
+}
+
+/* ---- splits ---- */
+
+/* Describe the files of a split and append them to self->file. */
+static bool split_open(struct dataset *dataset, const struct options *options,
+                       struct hdf5_reader *reader, enum data_split split, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    const int64_t rank = dataset->rank, ranks = dataset->ranks;
+    const bool all = split == SPLIT_ALL;
+    int64_t count, next = 0, empty = 0;
+    const struct split_file *files =
+        all ? split_files_all(&self->files, &count)
+            : split_files_choose(&self->files, options, split, &count, error);
+    if (files == NULL)
+        return false;
+    dataset->held_out |= split != SPLIT_TRAIN && !all && files[0].split == SPLIT_TRAIN;
+    while (next < count && self->file_count == 0) {
+        bool good = first_open(dataset, options, reader, files[next++].path, all, error);
+        if (!good && self->file->is_empty && ++empty < count) {
+            arrays_file_close(self->file);
+            error_clear(error);
+            continue;
+        }
+        self->file_count = 1;
+        if (!dataset_agree(dataset, error))
+            return false;
+    }
+    struct arrays_file *described = self->file + self->file_count;
+    count -= next;
+    files += next;
+    /* A rank that describes HDF5 files starts a child process: not for a few files. */
+    const int64_t turns = smaller(ranks, round_up_division(count, FILES_EACH));
+    bool good = true;
+    for (int64_t i = rank < turns ? rank : count; good && i < count; i += turns) {
+        good = file_open(dataset, options, reader, files[i].path, all, &described[i], error);
+        if (good || !described[i].is_empty)
+            continue;
+        error_clear(error);
+        good = true;
+    }
+    good = dataset_agree(dataset, error);
+    if (good && ranks > 1)
+        good = descriptions_share(dataset, files, described, next, count, error);
+    for (int64_t i = 0; i < count; i++)
+        if (good && !described[i].is_empty) {
+            const struct arrays_file file = described[i];
+            described[i] = (struct arrays_file){0};
+            self->file[self->file_count++] = file;
+        } else {
+            empty++;
+            arrays_file_close(&described[i]);
+        }
+    if (good && empty > 0 && !dataset->held_out)
+        log_warn("data.root: %lld of %lld files have no samples and are left out", (long long)empty,
+                 (long long)(next + count));
+    return good;
+}
+
+/* ---- all files ---- */
+
+/* List the data sets that both options may name, for the HDF5 reader. Freed by the caller. */
+static char *names_list(const struct arrays *self)
+{
+    const char *x = self->variable[0].name;
+    struct text_stream names;
+    text_stream_open(&names);
+    for (int v = 0; v < self->x_count + self->y_count; v++) {
+        char name[VARIABLE_TEXT];
+        variable_write(&self->variable[v], name);
+        fprintf(names.stream, "%s,%s,", self->variable[v].name, name);
+    }
+    fprintf(names.stream, "%.*stime", (int)(text_base_name(x) - x), x);
+    return text_stream_close(&names);
+}
+
+/* Log a warning if files of chunks do not exist, or set an error if that is refused. */
+static bool missing_report(const struct arrays *self, bool refused, struct error *error)
+{
+    const struct array *first = NULL;
+    int64_t others = 0;
+    char found[80], more[80] = "", value[80];
+    double fill;
+    for (int64_t f = 0; f < self->file_count; f++)
+        for (int v = 0; v < self->file[f].opened; v++) {
+            const struct array *array = &self->file[f].array[v];
+            if (array->files.folder == NULL || array->files.count == array->chunk_count ||
+                arrays_first_of(&self->file[f], v) != v)
+                continue;
+            others += first != NULL;
+            first = first != NULL ? first : array;
+        }
+    if (first == NULL)
+        return true;
+    array_missing_write(first, found, sizeof found);
+    if (others > 0)
+        snprintf(more, sizeof more, " (other arrays with missing files: %lld)", (long long)others);
+    if (refused)
+        return error_set(error, ERROR_DATA,
+                         "%s: '%s': %s%s: copy the store again, or set data.missing=fill to read "
+                         "the fill value",
+                         first->path, first->name, found, more);
+    array_values_convert(first, NULL, 1, (struct array_target){.doubles = &fill}, 0, 1);
+    snprintf(value, sizeof value, isnan(fill) ? "missing (NaN)" : "the fill value %g", fill);
+    log_warn("%s: '%s': %s%s: their values are %s; data.missing=error makes this an error",
+             first->path, first->name, found, more, value);
+    return true;
+}
+
+static int compare_times(const void *left, const void *right)
+{
+    const struct series_file *a = &((const struct arrays_file *)left)->times;
+    const struct series_file *b = &((const struct arrays_file *)right)->times;
+    const double one = time_decode(&a->units, a->time[0]);
+    const double other = time_decode(&b->units, b->time[0]);
+    return one != other ? (one > other) - (one < other) : strcmp(a->path, b->path);
+}
+
+/* Make series of the open files. Those of one series are ordered by time. */
+static bool series_make(struct dataset *dataset, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct file_series *series = &self->series;
+    int64_t timed = 0;
+    for (int64_t f = 0; f < self->file_count; f++)
+        if (self->file[f].times.time != NULL && timed++ == 0) {
+            series->units = self->file[f].times.units;
+            snprintf(series->name, sizeof series->name, "%s", self->file[f].time_name);
+        }
+    if (series->joined && timed == self->file_count && !series->counts)
+        qsort(self->file, (size_t)self->file_count, sizeof *self->file, compare_times);
+    for (int64_t f = 0; f < self->file_count; f++)
+        file_series_add(series, &self->file[f].times);
+    if (!file_series_pair(series, !dataset->held_out, error))
+        return false;
+    dataset->count = series->records;
+    dataset->has_offsets = file_series_ends(series) > 0;
+    if (dataset->has_offsets && timed == 0 && !dataset->held_out)
+        log_info("offsets (@) count samples: %s has no coordinate of its samples such as 'time'",
+                 self->file[0].path);
+    return true;
+}
+
+bool arrays_open_files(struct dataset *dataset, const struct options *options,
+                       enum data_split split, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    OWNED char *names = names_list(self);
+    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
+    const bool all = options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL;
+    self->file = allocate((size_t)self->files.count, sizeof *self->file);
+    const bool good = (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
+                      split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
+    hdf5_reader_close(&reader);
+    const bool refused = options->data.missing == MISSING_ERROR;
+    return good && ((dataset->held_out && !refused) || missing_report(self, refused, error)) &&
+           series_make(dataset, error);
+}

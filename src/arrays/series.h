@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Samples of files, in series: each file on its own, or one series that all files make up. A record
+ * has values of samples of one series at several offsets, counted in steps. If the samples have
+ * times, they are those of the samples so many steps of time later, else those so many samples
+ * later. */
+#ifndef VITTRAIN_ARRAYS_SERIES_H
+#define VITTRAIN_ARRAYS_SERIES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arrays/time.h"
+#include "base/error.h"
+
+/* Distance between neighbours of a series: equal in seconds (or in the unit of numbers without a
+ * date), in days, or in months. */
+enum time_ruler { RULER_NONE, RULER_SECONDS, RULER_DAYS, RULER_MONTHS };
+
+struct time_step {
+    enum time_ruler ruler; /* RULER_NONE: not known */
+    double size;
+};
+
+struct series_file {
+    const char *path;
+    int64_t samples;
+    struct time_units units;
+    double *time;    /* [samples] in `units`; NULL: the samples have no times */
+    double rounding; /* of these numbers, in seconds */
+    int64_t first;   /* number of its first sample; set by file_series_pair */
+};
+
+enum { SERIES_OFFSETS = 32 };
+
+/* Initialize with zeros and the first members. */
+struct file_series {
+    bool counts;             /* offsets count samples even if these have times */
+    struct time_units units; /* of file_series_time */
+    bool joined;             /* all files are one series */
+    bool is_ordered;         /* times decide about pairs, series or splits: they must be known */
+    char name[64];           /* of the coordinate that has the times, for messages; "": none */
+    int offset_count;
+    int64_t offset[SERIES_OFFSETS]; /* distinct */
+    bool required[SERIES_OFFSETS];  /* samples without a value at this offset are no records */
+    int64_t count;
+    size_t capacity;
+    struct series_file *file; /* [count] */
+
+    /* Set by file_series_pair. */
+    int64_t samples, records; /* of all files */
+    uint32_t *sample;         /* [records, offset_count]: numbered over all files, or SERIES_NONE */
+    bool is_counted;          /* all pairs are those of sample numbers */
+    struct time_step step;
+};
+
+#define SERIES_NONE UINT32_MAX
+
+/* Add an offset unless it is known. Return false if there are too many. */
+bool file_series_use(struct file_series *series, int64_t offset, bool required);
+
+/* Return the number of samples at both ends of a series without times that are not records. */
+int64_t file_series_ends(const struct file_series *series);
+
+/* Add the next file. Its path and times must stay valid. */
+void file_series_add(struct file_series *series, const struct series_file *file);
+
+/* Find the samples of all records. The files of a joined series must be in the order of their
+ * times. Times that decrease or repeat in a joined series or with offsets are an error, and so are
+ * times without a constant step if an offset other than 0 is required. Log how many samples have no
+ * neighbour if `logs`. After `step` was set, a second call uses it. */
+MUST_CHECK bool file_series_pair(struct file_series *series, bool logs, struct error *error);
+
+/* Return the file that has a record's value at an offset, and the number of the sample in it; -1 if
+ * no file has it. */
+int64_t file_series_find(const struct file_series *series, int64_t record, int64_t offset,
+                         int64_t *sample);
+
+/* Return the instant of a record's value at an offset, also if no file has it; of samples without
+ * times, the number of the sample. NaN: not known. */
+double file_series_instant(const struct file_series *series, int64_t record, int64_t offset);
+
+/* Return the same as a number in `units`. */
+double file_series_time(const struct file_series *series, int64_t record, int64_t offset);
+
+/* True if both steps are equal or one is not known. Write a step: "6 hours". */
+bool time_step_agrees(const struct time_step *one, const struct time_step *other);
+void time_step_write(const struct time_step *step, bool has_date, char text[TIME_TEXT]);
+
+void file_series_close(struct file_series *series);
+
+#endif

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The list of commands, and the comparison of ranks at the start. */
+#include "commands/app.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "options/command_line.h"
+#include "options/options.h"
+
+const struct command *const app_commands[] = {
+    &command_train, &command_eval,   &command_predict, &command_report,
+    &command_plan,  &command_find,   &command_convert, &command_data,
+    &command_bench, &command_launch, &command_doctor,  &command_verify,
+    NULL,
+};
+
+enum { COMMANDS = sizeof app_commands / sizeof app_commands[0] };
+
+const char *const app_exit_codes[] = {
+    [ERROR_NONE] = "success; also a run that was asked to stop (see finished in result.json)",
+    [ERROR_INTERNAL] = "bug in the program, or a library failed without a reason",
+    [ERROR_USAGE] = "wrong command line, deck or combination of options",
+    [ERROR_DATA] = "data set missing, truncated or with a label out of range",
+    [ERROR_CHECKPOINT] = "checkpoint or weights damaged, or of another model or version",
+    [ERROR_FILE] = "a file cannot be written: disk full, no permission",
+    [ERROR_MEMORY] = "too little memory, or another limit of the machine",
+    [ERROR_NUMERIC] = "NaN or infinity in training, eval or predict",
+    [ERROR_NUMERIC + 1] = "not used",
+    [ERROR_PEER] = "another rank failed or does not respond",
+    [ERROR_UNFIT] = "`doctor` found a problem that must be fixed before a run",
+    [ERROR_DIFFERENT] = "`verify` found a step whose replay gives other bits, or "
+                        "train.check_every a wrong gradient",
+    [ERROR_DIFFERENT + 1] = NULL,
+};
+
+const char *const *app_command_names(void)
+{
+    static const char *names[COMMANDS];
+    for (int i = 0; app_commands[i] != NULL; i++)
+        names[i] = app_commands[i]->name;
+    return names;
+}
+
+const struct command *app_find(const char *name)
+{
+    for (int i = 0; app_commands[i] != NULL; i++)
+        if (strcmp(app_commands[i]->name, name) == 0)
+            return app_commands[i];
+    return NULL;
+}
+
+bool app_output_arrived(struct error *error)
+{
+    if (fflush(stdout) != 0)
+        return error_set(error, ERROR_FILE, "cannot write to standard output: %s", strerror(errno));
+    return ferror(stdout) == 0 ||
+           error_set(error, ERROR_FILE, "cannot write to standard output: an earlier write failed");
+}
+
+int64_t app_build_sum(void)
+{
+    enum { CHUNK = 1 << 20 };
+    FILE *file = fopen("/proc/self/exe", "re");
+    unsigned char *chunk = allocate(1, CHUNK);
+    uint32_t crc = 0;
+    size_t got;
+    while (file != NULL && (got = fread(chunk, 1, CHUNK, file)) > 0)
+        crc = crc32c_update(crc, chunk, got);
+    bool good = file != NULL && ferror(file) == 0;
+    if (file != NULL)
+        fclose(file);
+    free(chunk);
+    return good ? (int64_t)crc : -1;
+}
+
+bool app_same_build(struct comm *world, struct error *error)
+{
+    if (world->size == 1)
+        return true;
+    int64_t own = app_build_sum(), first = own;
+    comm_broadcast(world, &first, 1, COMM_INT64, 0);
+    if (own >= 0 && first >= 0 && own != first)
+        error_set(
+            error, ERROR_USAGE,
+            "ranks run different builds of vittrain: this one has CRC32C %08llx (version %s), "
+            "rank 0 has %08llx: install the same program on all nodes",
+            (unsigned long long)own, version_number, (unsigned long long)first);
+    return comm_agree(world, error);
+}
+
+bool app_same_command(struct comm *world, const struct command_line *line, struct error *error)
+{
+    char own[OPTION_TEXT] = "", first[OPTION_TEXT]; /* "eval runs/a/checkpoints/last.h5" */
+    int used = snprintf(own, sizeof own, "%s", line->command);
+    for (int i = 0; i < line->operand_count && used > 0 && (size_t)used < sizeof own; i++)
+        used += snprintf(own + used, sizeof own - (size_t)used, " %s", line->operand[i]);
+    if (comm_same(world, own, sizeof own))
+        return true;
+    memcpy(first, own, sizeof first);
+    comm_broadcast(world, first, sizeof first, COMM_BYTE, 0);
+    if (strcmp(own, first) != 0)
+        error_set(error, ERROR_USAGE,
+                  "the command is \"%s\", on rank 0 \"%s\": give all ranks the same command line",
+                  own, first);
+    return comm_agree(world, error);
+}
+
+bool app_same_options(struct comm *world, const struct options *options, struct error *error)
+{
+    char difference[OPTION_TEXT];
+    if (comm_same(world, options, sizeof *options))
+        return true;
+    struct options *of_first = allocate(1, sizeof *of_first);
+    *of_first = *options;
+    comm_broadcast(world, of_first, sizeof *of_first, COMM_BYTE, 0);
+    if (options_difference(options, of_first, difference, sizeof difference))
+        error_set(error, ERROR_USAGE,
+                  "%s on rank 0: the ranks have different options: give all the same command line, "
+                  "and all nodes the same decks",
+                  difference);
+    free(of_first);
+    return comm_agree(world, error);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The commands of the program. A command gets the resolved options and the communicator of all
+ * ranks. It sets the same error on all ranks; main prints it and returns its exit code. */
+#ifndef VITTRAIN_COMMANDS_APP_H
+#define VITTRAIN_COMMANDS_APP_H
+
+#include "comm/comm.h"
+
+struct command_line;
+struct options;
+
+struct command {
+    const char *name;
+    const char *synopsis; /* "eval CHECKPOINT [DECK.ini ...] [section.key=value ...]" */
+    const char *summary;  /* one line for --help */
+    const char *detail;   /* a paragraph for `--help COMMAND` and the manual page */
+    void (*run)(const struct options *options, const struct command_line *line, struct comm *world,
+                struct error *error);
+    /* Used instead of `run` by a command that starts ranks: gets the words after its name and
+     * returns the exit code. Without MPI and options. */
+    int (*run_alone)(int count, char **words);
+    /* Called before MPI is initialized; may be NULL. */
+    void (*prepare)(void);
+    /* The command itself compares program, command and options of the ranks: `run` is always
+     * called, and `error` has the error of this rank's options. */
+    bool compares;
+    bool checks_options; /* calls options_check_line after reading the options of a run */
+    bool has_json;       /* accepts --json */
+};
+
+extern const struct command command_train, command_eval, command_predict, command_bench,
+    command_plan, command_convert, command_data, command_find, command_launch, command_doctor,
+    command_report, command_verify;
+
+/* The commands and their names; NULL-terminated. */
+extern const struct command *const app_commands[];
+const char *const *app_command_names(void);
+
+/* Return the command of that name, or NULL. */
+const struct command *app_find(const char *name);
+
+/* Description of each exit code, by enum error_kind. */
+extern const char *const app_exit_codes[];
+
+/* Check that all ranks run the same program file, if /proc is available. Collective; must come
+ * before any other message. */
+MUST_CHECK bool app_same_build(struct comm *world, struct error *error);
+
+/* Return the CRC32C of the program's file, or -1 without /proc. */
+int64_t app_build_sum(void);
+
+/* Check that all ranks have the same command and operands, and the same options. The error names
+ * the first rank that differs from rank 0, and the difference. Collective. */
+MUST_CHECK bool app_same_command(struct comm *world, const struct command_line *line,
+                                 struct error *error);
+MUST_CHECK bool app_same_options(struct comm *world, const struct options *options,
+                                 struct error *error);
+
+/* Answer --help, --version, --list-models and --manual without MPI. Return the exit
+ * code. */
+int app_inform(const struct command_line *line);
+
+/* Flush standard output and check that all was written; it may be a file on a full disk. */
+MUST_CHECK bool app_output_arrived(struct error *error);
+
+#endif

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* --help (all, a command, a section or a key), --version, --list-models and --manual. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/launcher.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "commands/app.h"
+#include "model/model.h"
+#include "options/command_line.h"
+#include "options/option.h"
+
+enum { HELP_WIDTH = 88, MANUAL_WIDTH = 64 };
+
+/* ---- help */
+
+/* Print a word escaped for mdoc: it is no request and hyphens stay hyphens. Return the number of
+ * characters printed. */
+static int manual_word(const char *word, size_t length, bool begins_line)
+{
+    int printed = 0;
+    if (begins_line && (*word == '.' || *word == '\''))
+        printed += printf("\\&");
+    for (size_t i = 0; i < length; i++)
+        printed += word[i] == '\\'  ? printf("\\e")
+                   : word[i] == '-' ? printf("\\-")
+                                    : printf("%c", word[i]);
+    return printed;
+}
+
+/* Print a paragraph in lines: of the help, indented by `indent` spaces, or of the manual page,
+ * where each sentence begins a new line. */
+static void paragraph_print(bool is_manual, int indent, const char *text)
+{
+    const int width = is_manual ? MANUAL_WIDTH : HELP_WIDTH;
+    int column = printf("%*s", indent, "");
+    for (bool begins_line = true; *text != '\0'; begins_line = false) {
+        const size_t word = strcspn(text, " ");
+        const bool ends_line =
+            !begins_line && (column + 1 + (int)word > width || (is_manual && text[-2] == '.'));
+        if (ends_line)
+            column = printf("\n%*s", indent, "") - 1;
+        else if (!begins_line)
+            column += printf(" ");
+        column += is_manual ? manual_word(text, word, begins_line || ends_line)
+                            : printf("%.*s", (int)word, text);
+        text += word + strspn(text + word, " ");
+    }
+}
+
+static void wrapped_print(int indent, const char *text)
+{
+    paragraph_print(false, indent, text);
+    printf("\n");
+}
+
+static const char *preset_text(const struct option_entry *entry)
+{
+    return entry->preset[0] == '\0' ? "(empty)" : entry->preset;
+}
+
+/* Print the options of a section with their defaults and help, or (NULL) all. Return false if the
+ * section does not exist. */
+static bool options_help(const char *name)
+{
+    const struct option_section *section = NULL;
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        if (name != NULL && strcmp(entry->section->name, name) != 0)
+            continue;
+        if (entry->section != section)
+            printf("\n%s: %s\n", entry->section->name, entry->section->help);
+        section = entry->section;
+        printf("  %s = %s\n", entry->name, preset_text(entry));
+        wrapped_print(6, entry->help);
+    }
+    return section != NULL;
+}
+
+/* Print help, allowed values, default and conditions of an option, and its value if `options` is
+ * not NULL. */
+static void option_help(const struct option_entry *entry, const struct options *options)
+{
+    const struct option_condition *conditions[] = {entry->section->applies, entry->applies};
+    char text[OPTION_TEXT];
+    option_describe(entry, text, sizeof text);
+    printf("%s\n", entry->name);
+    wrapped_print(2, entry->help);
+    printf("  value:   %s\n  default: %s\n", text, preset_text(entry));
+    for (int i = 0; i < 2; i++)
+        if (conditions[i] != NULL)
+            printf("  applies: with %s\n", conditions[i]->text);
+    if (options != NULL) {
+        option_write(entry, options, text, sizeof text);
+        printf("  set to:  %s\n", text);
+    }
+}
+
+static void help_all(void)
+{
+    printf(
+        "vittrain trains Vision Transformers and CNNs on CPUs and NVIDIA GPUs with any number of\n"
+        "MPI ranks.\n\n"
+        "  vittrain [COMMAND] [DECK.ini ...] [section.key=value ...]\n"
+        "  mpirun -np RANKS vittrain ...\n\n"
+        "Later decks and settings override earlier ones. Without a deck, vittrain.ini in the\n"
+        "working directory is read if it exists. The defaults train a small ViT on a sample of\n"
+        "CIFAR-10.\n\n"
+        "Commands (default: train):\n");
+    for (int i = 0; app_commands[i] != NULL; i++)
+        printf("  %-10s %s\n", app_commands[i]->name, app_commands[i]->summary);
+    printf("  %-10s %s\n", "help", "print this help, or that of a COMMAND, SECTION or KEY");
+    printf("\n-v, --verbose: print all start-up lines (output.verbose=on)\n"
+           "--help, --version, --list-models, --manual (the manual page, for man -l),\n"
+           "Exit codes:\n");
+    for (int i = 0; app_exit_codes[i] != NULL; i++)
+        printf("  %2d  %s\n", i, app_exit_codes[i]);
+    printf("\nOptions and their defaults. In a deck: a line [section], then lines key = value.\n"
+           "On the command line: section.key=value. `vittrain --help KEY` prints the values of a "
+           "key.\n");
+    options_help(NULL);
+}
+
+static bool help_about(const char *word, const struct command_line *line, struct error *error)
+{
+    static struct options options;
+    const struct command *command = app_find(word);
+    const struct option_entry *entry = option_find(word);
+    if (command != NULL) {
+        printf("vittrain %s\n\n", command->synopsis);
+        wrapped_print(0, command->detail);
+        return true;
+    }
+    if (options_help(word))
+        return true;
+    if (entry != NULL) {
+        const bool is_set = line->default_deck != NULL || line->setting_count > 0;
+        options_default(&options);
+        if (is_set && ((line->default_deck != NULL &&
+                        !options_read_file(line->default_deck, &options, error)) ||
+                       !options_apply(line, &options, error)))
+            return false;
+        option_help(entry, is_set ? &options : NULL);
+        return true;
+    }
+    const char *nearest = text_nearest(word, app_command_names());
+    if (nearest == NULL)
+        nearest = option_find_nearest(word);
+    return error_set(error, ERROR_USAGE,
+                     "%s: neither a command nor a section or key of the options%s%s%s", word,
+                     nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
+                     nearest != NULL ? "?" : "");
+}
+
+/* ---- the models */
+
+static bool models_list(struct error *error)
+{
+    static struct options options;
+    printf("%-30s %12s  input\n", "model.name", "parameters");
+    for (const char *const *name = model_names(); *name != NULL; name++) {
+        options_default(&options);
+        snprintf(options.model.name, sizeof options.model.name, "%s", *name);
+        struct model *model = model_open(&options, NULL, TYPE_FP32, error);
+        if (model == NULL)
+            return false;
+        printf("%-30s %12lld  ", *name, (long long)model_parameter_count(model));
+        if (model->image.height == 1) /* it reads vectors */
+            printf("%lld numbers\n", (long long)model->channels);
+        else
+            printf("%lld x %lld x %lld\n", (long long)model->channels,
+                   (long long)model->image.height, (long long)model->image.width);
+        model_close(model);
+    }
+    return true;
+}
+
+/* ---- the manual page in mdoc */
+
+/* vittrain.mdoc; lines that begin with '@' are replaced. */
+static const char manual[] =
+#include "commands/manual_text.inc"
+    ;
+
+/* Print text on one line as the argument of a macro; no word is taken as a delimiter. */
+static void manual_words(const char *text)
+{
+    while (*text != '\0') {
+        const size_t word = strcspn(text, " ");
+        manual_word(text, word, false);
+        text += word + strspn(text + word, " ");
+        printf(*text != '\0' ? "\\& " : "\\&\n");
+    }
+}
+
+static void manual_text(const char *text, const char *end)
+{
+    paragraph_print(true, 0, text);
+    printf("%s", end);
+}
+
+static void manual_options(void)
+{
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        const struct option_section *section = entry->section;
+        char allowed[512];
+        if (entry == option_table || entry[-1].section != section)
+            printf(".Ss %s: %s\n.Bl -tag -width Ds\n", section->name, section->help);
+        option_describe(entry, allowed, sizeof allowed);
+        printf(".It Cm %s\n", entry->name);
+        manual_text(entry->help, "\nValue: ");
+        manual_text(allowed, ".\nDefault: ");
+        manual_text(preset_text(entry), ".\n");
+        if (entry[1].section != section)
+            printf(".El\n");
+    }
+}
+
+static void manual_print(void)
+{
+    const char *next;
+    for (const char *line = manual; *line != '\0'; line = next) {
+        next = strchr(line, '\n') + 1;
+        if (line[0] != '@')
+            printf("%.*s", (int)(next - line), line);
+        else if (line[1] == 'o')
+            manual_options();
+        for (int i = 0; line[0] == '@' && line[1] == 'c' && app_commands[i] != NULL; i++) {
+            printf(".It Cm ");
+            manual_words(app_commands[i]->synopsis);
+            manual_text(app_commands[i]->detail, "\n");
+        }
+        for (int i = 0; line[0] == '@' && line[1] == 'e' && app_exit_codes[i] != NULL; i++) {
+            printf(".It %d\n", i);
+            manual_text(app_exit_codes[i], "\n");
+        }
+    }
+}
+
+/* ---- answers */
+
+int app_inform(const struct command_line *line)
+{
+    struct error error = {0};
+    if (launcher_rank() > 0)
+        return ERROR_NONE;
+    if (line->version)
+        printf("vittrain %s%s%s%s\n", version_number, version_commit[0] != '\0' ? " (commit " : "",
+               version_commit, version_commit[0] != '\0' ? ")" : "");
+    else if (line->manual)
+        manual_print();
+    else if (line->list_models)
+        error_defer(models_list(&error));
+    else if (line->command != NULL || line->operand_count > 0)
+        error_defer(
+            help_about(line->command != NULL ? line->command : line->operand[0], line, &error));
+    else
+        help_all();
+    if (error.kind != ERROR_NONE || !app_output_arrived(&error))
+        log_error(&error);
+    return (int)error.kind;
+}

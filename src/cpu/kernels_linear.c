@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Epilogues of linear layers, row by row while the row is in the cache. */
+#include "cpu/kernels.h"
+#include "cpu/vector.h"
+
+/* Load elements index .. index + count of an operand: a whole vector, or the rest of a row. */
+KERNEL_INLINE vector_float part_load(enum data_type type, const void *from, int64_t index,
+                                     int64_t count)
+{
+    return count == VECTOR_WIDTH ? typed_load(type, from, index)
+                                 : typed_load_part(type, from, index, count);
+}
+
+KERNEL_INLINE void part_store(enum data_type type, void *to, int64_t index, vector_float value,
+                              int64_t count)
+{
+    if (count == VECTOR_WIDTH)
+        typed_store(type, to, index, value);
+    else
+        typed_store_part(type, to, index, value, count);
+}
+
+KERNEL_INLINE vector_float forward_part(const struct linear_row *row, enum data_type type,
+                                        int64_t i, int64_t count)
+{
+    vector_float value = part_load(TYPE_FP32, row->sum, i, count);
+
+    if (row->bias != NULL)
+        value += part_load(type, row->bias, i, count);
+    if (row->pre != NULL) {
+        part_store(type, row->pre, i, value, count);
+        value *= row->scale != NULL ? part_load(type, row->scale, i, count)
+                                    : vector_gelu_factor(value, row->gelu_tanh);
+    }
+    if (row->mask != NULL)
+        value *= part_load(TYPE_FP32, row->mask, i, count);
+    if (row->residual != NULL)
+        value = value * row->path_scale + part_load(type, row->residual, i, count);
+    if (row->relu)
+        value = vector_max(vector_all(0), value); /* operand order preserves NaN */
+    return value;
+}
+
+KERNEL_INLINE vector_float backward_part(const struct linear_row *row, enum data_type type,
+                                         int64_t i, int64_t count)
+{
+    vector_float value = part_load(TYPE_FP32, row->sum, i, count);
+
+    if (row->relu_x != NULL)
+        return vector_select(part_load(type, row->relu_x, i, count) > 0, value, vector_all(0));
+    if (row->pre_read == NULL)
+        return value;
+    value *= vector_gelu_gradient(part_load(type, row->pre_read, i, count), row->gelu_tanh);
+    if (row->mask != NULL)
+        value *= part_load(TYPE_FP32, row->mask, i, count);
+    return value;
+}
+
+KERNEL_INLINE vector_float drop_part(const struct linear_row *row, enum data_type type, int64_t i,
+                                     int64_t count)
+{
+    vector_float value = part_load(type, row->residual, i, count) * row->path_scale;
+
+    if (row->mask != NULL)
+        value *= part_load(TYPE_FP32, row->mask, i, count);
+    if (row->products != NULL)
+        part_store(TYPE_FP32, row->products, i,
+                   part_load(TYPE_FP32, row->products, i, count) +
+                       value * part_load(type, row->pre_read, i, count),
+                   count);
+    if (row->scale != NULL)
+        value *= part_load(type, row->scale, i, count);
+    return value;
+}
+
+enum row_operation { ROW_FORWARD, ROW_BACKWARD, ROW_DROP };
+
+KERNEL_INLINE void row_part(const struct linear_row *row, enum data_type type,
+                            enum row_operation operation, int64_t i, int64_t count)
+{
+    vector_float value;
+
+    if (operation == ROW_FORWARD)
+        value = forward_part(row, type, i, count);
+    else if (operation == ROW_BACKWARD)
+        value = backward_part(row, type, i, count);
+    else
+        value = drop_part(row, type, i, count);
+    part_store(type, row->y, i, value, count);
+}
+
+KERNEL_INLINE void row_run(enum data_type type, const struct linear_row *row,
+                           enum row_operation operation)
+{
+    const struct linear_row here = *row; /* local copy: stores cannot alias it */
+    int64_t i = 0;
+
+    for (; i + VECTOR_WIDTH <= here.count; i += VECTOR_WIDTH)
+        row_part(&here, type, operation, i, VECTOR_WIDTH);
+    if (i < here.count)
+        row_part(&here, type, operation, i, here.count - i);
+}
+
+static void forward(const struct linear_row *row)
+{
+    TYPED_CALL(row_run, row->type, row, ROW_FORWARD);
+}
+
+static void backward(const struct linear_row *row)
+{
+    TYPED_CALL(row_run, row->type, row, ROW_BACKWARD);
+}
+
+static void drop(const struct linear_row *row)
+{
+    TYPED_CALL(row_run, row->type, row, ROW_DROP);
+}
+
+/* Add one vector of columns, or one column, over `rows` rows. */
+KERNEL_INLINE void column_add(enum data_type type, int64_t rows, int64_t stride, const void *x,
+                              int64_t begin, int64_t count, float *sums)
+{
+    vector_float sum = {0};
+
+    for (int64_t r = 0; r < rows; r++)
+        sum += part_load(type, x, r * stride + begin, count);
+    part_store(TYPE_FP32, sums, 0, part_load(TYPE_FP32, sums, 0, count) + sum, count);
+}
+
+/* A few rows at a time: they stay in the cache from one column to the next, and blocked summation
+ * rounds less than one long sum. */
+KERNEL_INLINE void column_sums_of(enum data_type type, int64_t rows, int64_t columns,
+                                  int64_t stride, const void *x, int64_t begin, float *sums)
+{
+    enum { ROWS_AT_A_TIME = 64 };
+
+    for (int64_t r = 0; r < rows; r += ROWS_AT_A_TIME) {
+        const int64_t here = rows - r < ROWS_AT_A_TIME ? rows - r : ROWS_AT_A_TIME;
+        const int64_t first = r * stride + begin;
+        int64_t c = 0;
+        for (; c + VECTOR_WIDTH <= columns; c += VECTOR_WIDTH)
+            column_add(type, here, stride, x, first + c, VECTOR_WIDTH, sums + c);
+        for (; c < columns; c++)
+            column_add(type, here, stride, x, first + c, 1, sums + c);
+    }
+}
+
+static void column_sums(enum data_type type, int64_t rows, int64_t columns, int64_t stride,
+                        const void *x, int64_t begin, float *sums)
+{
+    TYPED_CALL(column_sums_of, type, rows, columns, stride, x, begin, sums);
+}
+
+const struct linear_kernels KERNEL(linear_kernels) = {forward, backward, drop, column_sums};

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Numbers are stored in native byte order, which HDF5 records; a machine of the other byte order
+ * rejects the file. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memfd_create, SEEK_DATA, syscall */
+#endif
+#include "hdf5/hdf5_writer.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/file.h"
+#include "base/text.h"
+
+void hdf5_library_open(void)
+{
+    H5dont_atexit();
+    /* In an MPI program HDF5 attaches its clean-up to MPI_COMM_SELF, unless it is opened before. */
+    H5open();
+}
+
+hid_t hdf5_access_open(void)
+{
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+#if H5_VERSION_GE(1, 10, 7)
+    /* Some network file systems have no locks. A folder belongs to one run, so none are needed. */
+    H5Pset_file_locking(access, false, true);
+#endif
+    return access;
+}
+
+static herr_t keep_innermost(unsigned depth, const H5E_error2_t *entry, void *data)
+{
+    struct hdf5_errors *errors = data;
+    if (depth == 0)
+        snprintf(errors->reason, sizeof errors->reason, "%s",
+                 entry->desc != NULL ? entry->desc : "HDF5 gives no reason");
+    return 0;
+}
+
+static herr_t keep_first(hid_t stack, void *data)
+{
+    struct hdf5_errors *errors = data;
+    if (errors->reason[0] == '\0')
+        H5Ewalk2(stack, H5E_WALK_UPWARD, keep_innermost, errors);
+    return 0;
+}
+
+void hdf5_errors_begin(struct hdf5_errors *errors)
+{
+    ENSURE((pid_t)syscall(SYS_gettid) == getpid(),
+           "HDF5 is called by a thread other than the main thread");
+    errors->reason[0] = '\0';
+    H5Eset_auto2(H5E_DEFAULT, keep_first, errors);
+}
+
+bool hdf5_errors_end(struct hdf5_errors *errors)
+{
+    /* Printing stays off, because HDF5 prints further errors of damaged files at exit. */
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    if (errors->reason[0] == '\0')
+        return true;
+    text_remove_control(errors->reason);
+    return false;
+}
+
+/* ---- objects ---- */
+
+/* Write an attribute of `count` values; -1: a scalar. */
+static void values_write(hid_t object, const char *name, hid_t type, int64_t count,
+                         const void *values)
+{
+    const hsize_t extent = (hsize_t)count;
+    hid_t space = count < 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &extent, NULL);
+    hid_t attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    H5Awrite(attribute, type, values);
+    H5Aclose(attribute);
+    H5Sclose(space);
+}
+
+void hdf5_number_write(hid_t object, const struct hdf5_number *number, const void *from)
+{
+    const hid_t type = number->kind == HDF5_INTEGER    ? H5T_NATIVE_INT64
+                       : number->kind == HDF5_UNSIGNED ? H5T_NATIVE_UINT64
+                                                       : H5T_NATIVE_DOUBLE;
+    values_write(object, number->name, type, -1, (const char *)from + number->offset);
+}
+
+static hid_t text_type(size_t size)
+{
+    hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, size);
+    return type;
+}
+
+void hdf5_text_write(hid_t object, const char *name, const char *text)
+{
+    hid_t type = text_type(strlen(text) + 1);
+    values_write(object, name, type, -1, text);
+    H5Tclose(type);
+}
+
+void hdf5_attribute_write(hid_t object, const char *name, const json_t *value)
+{
+    const bool is_list = json_is_array(value);
+    const size_t size = is_list ? json_array_size(value) : 1;
+    const int64_t count = size == 1 ? -1 : (int64_t)size;
+    OWNED int64_t *integers = allocate(size, sizeof *integers);
+    OWNED double *reals = allocate(size, sizeof *reals);
+    OWNED const char **texts = allocate(size, sizeof *texts);
+    size_t integer_count = 0, real_count = 0, text_count = 0;
+    for (size_t n = 0; n < size; n++) {
+        const json_t *item = is_list ? json_array_get(value, n) : value;
+        integers[n] = json_integer_value(item);
+        texts[n] = json_string_value(item);
+        integer_count += json_is_integer(item);
+        real_count += hdf5_real(item, &reals[n]);
+        text_count += texts[n] != NULL;
+    }
+    hid_t text = text_type(H5T_VARIABLE);
+    H5Tset_cset(text, H5T_CSET_UTF8);
+    if (size > 0 && integer_count == size)
+        values_write(object, name, H5T_NATIVE_INT64, count, integers);
+    else if (size > 0 && real_count == size)
+        values_write(object, name, H5T_NATIVE_DOUBLE, count, reals);
+    else if (size > 0 && text_count == size)
+        values_write(object, name, text, count, texts);
+    H5Tclose(text);
+}
+
+hid_t hdf5_row_type(size_t size, const struct hdf5_member *members, size_t count)
+{
+    hid_t row = H5Tcreate(H5T_COMPOUND, size);
+    for (size_t n = 0; n < count; n++) {
+        const struct hdf5_member *member = &members[n];
+        hid_t type = member->type == H5T_C_S1 ? text_type(member->count)
+                     : member->count > 1      ? H5Tarray_create2(member->type, 1, &member->count)
+                                              : H5Tcopy(member->type);
+        H5Tinsert(row, member->name, member->offset, type);
+        H5Tclose(type);
+    }
+    return row;
+}
+
+/* Create a data set (0 dimensions: a scalar) with early allocation, so that its offset is known. */
+static hid_t make_dataset(hid_t group, const char *name, hid_t type, int dimensions,
+                          const int64_t *extent)
+{
+    hsize_t sizes[HDF5_DIMENSIONS];
+    for (int d = 0; d < dimensions; d++)
+        sizes[d] = (hsize_t)extent[d];
+    hid_t space =
+        dimensions == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(dimensions, sizes, NULL);
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_layout(creation, H5D_CONTIGUOUS);
+    H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
+    H5Pset_obj_track_times(creation, false);
+    hid_t dataset = H5Dcreate2(group, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    H5Pclose(creation);
+    H5Sclose(space);
+    return dataset;
+}
+
+void hdf5_dataset_reserve(hid_t group, const char *name, hid_t type, int dimensions,
+                          const int64_t *extent, int64_t *offset)
+{
+    hid_t dataset = make_dataset(group, name, type, dimensions, extent);
+    *offset = (int64_t)H5Dget_offset(dataset);
+    H5Dclose(dataset);
+}
+
+void hdf5_table_write(hid_t group, const char *name, hid_t type, int64_t rows, const void *data)
+{
+    uint32_t crc = crc32c_update(0, data, H5Tget_size(type) * (size_t)(rows < 0 ? 1 : rows));
+    hid_t dataset = make_dataset(group, name, type, rows < 0 ? 0 : 1, &rows);
+    H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+    values_write(dataset, "crc32c", H5T_NATIVE_UINT32, -1, &crc);
+    H5Dclose(dataset);
+}
+
+void hdf5_text_table_write(hid_t group, const char *name, size_t size, int64_t rows,
+                           const void *texts)
+{
+    hid_t type = text_type(size);
+    hdf5_table_write(group, name, type, rows, texts);
+    H5Tclose(type);
+}
+
+hid_t hdf5_group_make(hid_t parent, const char *name)
+{
+    hid_t creation = H5Pcreate(H5P_GROUP_CREATE);
+    H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+    H5Pset_obj_track_times(creation, false);
+    hid_t group = H5Gcreate2(parent, name, H5P_DEFAULT, creation, H5P_DEFAULT);
+    H5Pclose(creation);
+    return group;
+}
+
+/* ---- dimension scales ---- */
+
+/* An element of the attribute REFERENCE_LIST of a scale. */
+struct scale_reference {
+    hobj_ref_t dataset;
+    int32_t dimension;
+};
+
+hid_t hdf5_scale_make(hid_t file, const char *name, int64_t count, const double *coordinates)
+{
+    const hsize_t extent = (hsize_t)count;
+    char title[80];
+    hid_t space = H5Screate_simple(1, &extent, NULL);
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t type = coordinates != NULL ? H5T_NATIVE_DOUBLE : H5T_IEEE_F32BE;
+    H5Pset_obj_track_times(creation, false);
+    hid_t scale = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    if (coordinates != NULL)
+        H5Dwrite(scale, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, coordinates);
+    snprintf(title, sizeof title, HDF5_DIMENSION_ONLY " variable.%10lld", (long long)count);
+    hdf5_text_write(scale, "CLASS", "DIMENSION_SCALE");
+    hdf5_text_write(scale, "NAME", coordinates != NULL ? name : title);
+    H5Pclose(creation);
+    H5Sclose(space);
+    return scale;
+}
+
+/* Write the attribute REFERENCE_LIST of a scale: the dimensions that it is attached to. */
+static void reference_list_write(hid_t file, const char *scale, const struct hdf5_scale_use *uses,
+                                 int count)
+{
+    OWNED struct scale_reference *references = allocate((size_t)count, sizeof *references);
+    int64_t used = 0;
+    for (int n = 0; n < count; n++)
+        if (strcmp(uses[n].scale, scale) == 0) {
+            H5Rcreate(&references[used].dataset, file, uses[n].dataset, H5R_OBJECT, -1);
+            references[used++].dimension = uses[n].dimension;
+        }
+    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof *references);
+    H5Tinsert(type, "dataset", offsetof(struct scale_reference, dataset), H5T_STD_REF_OBJ);
+    H5Tinsert(type, "dimension", offsetof(struct scale_reference, dimension), H5T_NATIVE_INT32);
+    hid_t object = H5Dopen2(file, scale, H5P_DEFAULT);
+    values_write(object, HDF5_SCALE_USES, type, used, references);
+    H5Dclose(object);
+    H5Tclose(type);
+}
+
+/* Write the attribute DIMENSION_LIST of a data set, whose uses are the first `count`. */
+static void dimension_list_write(hid_t file, const struct hdf5_scale_use *uses, int count)
+{
+    hvl_t list[HDF5_DIMENSIONS] = {0};
+    hobj_ref_t reference[HDF5_DIMENSIONS];
+    hid_t type = H5Tvlen_create(H5T_STD_REF_OBJ);
+    hid_t object = H5Dopen2(file, uses[0].dataset, H5P_DEFAULT);
+    hid_t space = H5Dget_space(object);
+    for (int n = 0; n < count; n++) {
+        H5Rcreate(&reference[n], file, uses[n].scale, H5R_OBJECT, -1);
+        list[uses[n].dimension] = (hvl_t){.len = 1, .p = &reference[n]};
+    }
+    values_write(object, HDF5_SCALES, type, H5Sget_simple_extent_ndims(space), list);
+    H5Sclose(space);
+    H5Dclose(object);
+    H5Tclose(type);
+}
+
+void hdf5_scales_attach(hid_t file, const struct hdf5_scale_use *uses, int count)
+{
+    for (int first = 0, next; first < count; first = next) {
+        next = first + 1;
+        while (next < count && strcmp(uses[next].dataset, uses[first].dataset) == 0)
+            next++;
+        dimension_list_write(file, uses + first, next - first);
+    }
+    for (int n = 0; n < count; n++) {
+        int earlier = 0;
+        while (earlier < n && strcmp(uses[earlier].scale, uses[n].scale) != 0)
+            earlier++;
+        if (earlier == n)
+            reference_list_write(file, uses[n].scale, uses, count);
+    }
+}
+
+/* ---- files ---- */
+
+/* Objects of at least this size begin at multiples of it. */
+enum { ALIGNMENT = 4096 };
+
+/* True if this errno can be from a failed write or open. Other values may be left from earlier
+ * calls whose failure is not an error. */
+static bool is_of_writing(int number)
+{
+    static const int numbers[] = {ENOSPC, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM};
+    for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
+        if (number == numbers[n])
+            return true;
+    return false;
+}
+
+/* Create the file in memory, with holes for unwritten data sets. HDF5 does not write to disk,
+ * because it may crash at exit after a failed write. Return its descriptor or -1. */
+static int frame_make(const char *path, void (*fill)(hid_t file, void *context), void *context,
+                      int64_t *bytes, struct error *error)
+{
+    char name[64];
+    struct stat status;
+    int frame = memfd_create("frame", MFD_CLOEXEC);
+    if (frame < 0) {
+        durable_failed(error, "create in memory", path, errno);
+        return -1;
+    }
+    snprintf(name, sizeof name, "/proc/self/fd/%d", frame);
+    struct hdf5_errors errors;
+    hdf5_errors_begin(&errors);
+    errno = 0;
+    hid_t access = hdf5_access_open();
+    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
+    /* Without times, the same content gives the same file. The stdio driver accepts a path in
+     * /proc/self/fd. */
+    H5Pset_obj_track_times(creation, false);
+    H5Pset_fapl_stdio(access);
+    H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18);
+    H5Pset_alignment(access, ALIGNMENT, ALIGNMENT);
+    hid_t file = H5Fcreate(name, H5F_ACC_TRUNC, creation, access);
+    if (file >= 0)
+        fill(file, context);
+    H5Fflush(file, H5F_SCOPE_GLOBAL);
+    H5Fclose(file);
+    H5Pclose(creation);
+    H5Pclose(access);
+    const int number = errno; /* HDF5's text does not contain it */
+    bool good = hdf5_errors_end(&errors);
+    if (!good && is_of_writing(number))
+        durable_failed(error, "create the metadata of", path, number);
+    else if (!good)
+        error_set(error, ERROR_INTERNAL, "cannot create the metadata of %s: %s", path,
+                  errors.reason);
+    else if (fstat(frame, &status) != 0)
+        good = durable_failed(error, "create", path, errno);
+    else
+        *bytes = (int64_t)status.st_size;
+    if (good)
+        return frame;
+    close(frame);
+    return -1;
+}
+
+/* Copy the file in memory except for its holes, and truncate the output to its size. */
+static bool frame_copy(int frame, int descriptor, const char *path, int64_t bytes,
+                       struct error *error)
+{
+    char block[65536];
+    off_t begin = 0, end;
+    bool good = true;
+    while (good && (begin = lseek(frame, begin, SEEK_DATA)) >= 0 && begin < bytes) {
+        end = lseek(frame, begin, SEEK_HOLE); /* the end of the file counts as a hole */
+        for (; good && begin < end; begin += (off_t)sizeof block) {
+            size_t count = (size_t)(end - begin);
+            count = count < sizeof block ? count : sizeof block;
+            good = durable_read(frame, path, block, count, begin, error) &&
+                   durable_write(descriptor, path, block, count, begin, error);
+        }
+        begin = end;
+    }
+    if (good && begin < 0 && errno != ENXIO) /* ENXIO: only a hole is left */
+        good = durable_failed(error, "read the metadata of", path, errno);
+    return good &&
+           (ftruncate(descriptor, bytes) == 0 || durable_failed(error, "truncate", path, errno));
+}
+
+bool hdf5_frame_create(int descriptor, const char *path, void (*fill)(hid_t file, void *context),
+                       void *context, bool reserves, int64_t *bytes, struct error *error)
+{
+    const int frame = frame_make(path, fill, context, bytes, error);
+    if (frame < 0)
+        return false;
+    const bool good = (!reserves || durable_reserve(descriptor, path, *bytes, error)) &&
+                      frame_copy(frame, descriptor, path, *bytes, error);
+    close(frame);
+    return good;
+}

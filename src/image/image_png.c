@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* PNG with libpng: rows down to the end of the area, or all rows of an interlaced file. Grey levels
+ * and palettes are converted here as in Pillow. libpng reports errors by longjmp; struct png_reader
+ * is in the caller's frame and stays valid. */
+#include <openssl/evp.h>
+#include <png.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/allocate.h"
+#include "image/image_file.h"
+
+enum { LEVELS = 256, SMALL_READ = 64 };
+
+struct png_reader {
+    png_structp png;
+    png_infop info;
+    const uint8_t *bytes;
+    size_t count, taken;
+    const struct image_header *header;
+    const struct image_request *request;
+    struct image_pixels *pixels;
+    struct error *error;
+    uint8_t *rows; /* output of libpng: one row, or all rows of an interlaced image */
+    size_t row_bytes;
+    int passes; /* more than one if interlaced */
+    int channels;
+    uint8_t colours[LEVELS][3]; /* by grey level or palette index */
+    bool looked_up;             /* the table `colours` is used */
+    bool cut;
+};
+
+static void png_fail(png_structp png, png_const_charp text)
+{
+    struct png_reader *reader = png_get_error_ptr(png);
+    if (reader->error->kind == ERROR_NONE)
+        error_set(reader->error, ERROR_DATA, "is a damaged PNG: %s", text);
+    png_longjmp(png, 1);
+}
+
+static void keep_quiet(png_structp png, png_const_charp text)
+{
+    (void)png;
+    (void)text;
+}
+
+static void source_read(png_structp png, png_bytep to, size_t count)
+{
+    struct png_reader *reader = png_get_io_ptr(png);
+    if (count > reader->count - reader->taken) {
+        reader->cut = true;
+        png_error(png, "it ends early");
+    }
+    memcpy(to, reader->bytes + reader->taken, count);
+    reader->taken += count;
+}
+
+/* Set up rows with 8 bits per value, and their conversion to RGB. */
+static void begin_image(struct png_reader *reader)
+{
+    png_structp png = reader->png;
+    png_set_read_fn(png, reader, source_read);
+    if (reader->request
+            ->accept_truncated) /* small buffers: libpng discards the data of an incomplete one */
+        png_set_compression_buffer_size(png, SMALL_READ);
+    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+    /* Skip text, profiles and other optional chunks: libpng allocates the size that one states. */
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_read_info(png, reader->info);
+    const int type = png_get_color_type(png, reader->info);
+    const int depth = png_get_bit_depth(png, reader->info);
+    reader->looked_up = type == PNG_COLOR_TYPE_PALETTE || type == PNG_COLOR_TYPE_GRAY;
+    if (type == PNG_COLOR_TYPE_PALETTE) {
+        png_colorp palette = NULL;
+        int count = 0;
+        png_get_PLTE(png, reader->info, &palette, &count);
+        for (int i = 0; i < count && i < LEVELS; i++) {
+            reader->colours[i][0] = palette[i].red;
+            reader->colours[i][1] = palette[i].green;
+            reader->colours[i][2] = palette[i].blue;
+        }
+    } else if (reader->looked_up) {
+        const int most = (1 << depth) - 1;
+        for (int level = 0; level < LEVELS; level++)
+            memset(reader->colours[level], (level & most) * 255 / most, 3);
+    }
+    if (depth < 8)
+        png_set_packing(png);
+    reader->passes = png_set_interlace_handling(png);
+    png_read_update_info(png, reader->info);
+    reader->channels = png_get_channels(png, reader->info);
+}
+
+/* Convert one row of the file to the area. Alpha is dropped. */
+static void convert_row(const struct png_reader *reader, const uint8_t *row, uint8_t *rgb)
+{
+    const struct image_area *area = &reader->request->area;
+    const int64_t step = reader->channels;
+    const uint8_t *from = row + area->x * step;
+    for (int64_t i = 0; i < area->width; i++, from += step, rgb += 3) {
+        if (reader->looked_up)
+            memcpy(rgb, reader->colours[from[0]], 3);
+        else if (reader->channels < 3)
+            memset(rgb, from[0], 3);
+        else
+            memcpy(rgb, from, 3);
+    }
+}
+
+/* Read the area of the image, or all passes of an interlaced one. */
+static void read_rows(struct png_reader *reader)
+{
+    const struct image_area *area = &reader->request->area;
+    struct image_pixels *pixels = reader->pixels;
+    begin_image(reader);
+    reader->row_bytes = png_get_rowbytes(reader->png, reader->info);
+    if (!image_pixels_reserve(pixels, *area, 1, reader->error))
+        return;
+    const size_t rows = reader->passes > 1 ? (size_t)reader->header->height : 1;
+    reader->rows = calloc(rows, reader->row_bytes);
+    if (reader->rows == NULL) {
+        error_set(reader->error, ERROR_MEMORY, "out of memory for %zu bytes",
+                  rows * reader->row_bytes);
+        return;
+    }
+    memset(pixels->rows.data, 0, (size_t)(3 * area->height * area->width));
+    for (int64_t y = 0; reader->passes == 1 && y < area->y + area->height; y++) {
+        png_read_row(reader->png, reader->rows, NULL);
+        if (y >= area->y)
+            convert_row(reader, reader->rows, image_pixels_at(pixels, area->x, y));
+    }
+    /* Each further pass fills pixels between those of earlier passes. */
+    for (int pass = 0; reader->passes > 1 && pass < reader->passes; pass++)
+        for (int64_t y = 0; y < reader->header->height; y++)
+            png_read_row(reader->png, reader->rows + (size_t)y * reader->row_bytes, NULL);
+}
+
+/* The frame of setjmp; no local variable changes after it. */
+static void read_guarded(struct png_reader *reader)
+{
+    if (setjmp(png_jmpbuf(reader->png)) == 0)
+        read_rows(reader);
+}
+
+bool image_png_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
+                      const struct image_request *request, struct image_pixels *pixels,
+                      struct error *error)
+{
+    struct error own = {0};
+    struct png_reader reader = {.bytes = bytes,
+                                .count = count,
+                                .header = header,
+                                .request = request,
+                                .pixels = pixels,
+                                .error = &own};
+    reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, png_fail, keep_quiet);
+    if (reader.png != NULL)
+        reader.info = png_create_info_struct(reader.png);
+    if (reader.info != NULL)
+        read_guarded(&reader);
+    else
+        error_set(&own, ERROR_MEMORY, "no memory for a PNG");
+    const bool there_is_some = reader.cut && request->accept_truncated && reader.rows != NULL;
+    const struct image_area *area = &request->area;
+    const int64_t end = reader.rows != NULL && reader.passes > 1 ? area->y + area->height : 0;
+    for (int64_t y = area->y; y < end; y++)
+        convert_row(&reader, reader.rows + (size_t)y * reader.row_bytes,
+                    image_pixels_at(pixels, area->x, y));
+    png_destroy_read_struct(&reader.png, &reader.info, NULL);
+    free(reader.rows);
+    if (there_is_some)
+        return true;
+    if (reader.cut)
+        return image_file_is_cut(error);
+    if (own.kind != ERROR_NONE)
+        *error = own;
+    return own.kind == ERROR_NONE;
+}
+
+char *image_png_text(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels)
+{
+    png_image image = {.version = PNG_IMAGE_VERSION,
+                       .width = (png_uint_32)width,
+                       .height = (png_uint_32)height,
+                       .format = channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY};
+    png_alloc_size_t count = PNG_IMAGE_PNG_SIZE_MAX(image);
+    uint8_t *bytes = allocate(count, 1);
+    ENSURE_MEMORY(png_image_write_to_memory(&image, bytes, &count, 0, pixels, 0, NULL),
+                  "no memory for a PNG of %lld x %lld", (long long)height, (long long)width);
+    char *text = allocate((count + 2) / 3 * 4 + 1, 1);
+    EVP_EncodeBlock((uint8_t *)text, bytes, (int)count);
+    free(bytes);
+    return text;
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Parse the command line: commands, decks, settings and operands. */
+#include "options/command_line.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "options/option.h"
+
+static bool is_deck(const char *word)
+{
+    return text_ends_with(word, ".ini") && !option_is_setting(word);
+}
+
+const char *const command_flags[] = {"--help",        "--version", "--manual", "--json",
+                                     "--list-models", "--verbose", NULL};
+
+static bool setting_add(const char *word, struct command_line *line, struct error *error)
+{
+    if (line->setting_count == COMMAND_SETTINGS)
+        return error_set(error, ERROR_USAGE, "%s: more than %d decks and settings", word,
+                         COMMAND_SETTINGS);
+    line->setting[line->setting_count++] = word;
+    return true;
+}
+
+/* Set the error for an unknown flag, with the setting to write instead. `next` is the next word of
+ * the command line or NULL. Return false. */
+static bool flag_refuse(const char *word, const char *next, struct error *error)
+{
+    static struct options scratch;
+    char flag[64], setting[OPTION_KEY + OPTION_TEXT];
+    const char *preset = "", *equals = strchr(word, '=');
+    snprintf(flag, sizeof flag, "%.*s", (int)strcspn(word, "="), word);
+    char *name = flag + strspn(flag, "-");
+    const struct option_entry *entry = option_of_flag(name, &preset);
+    const char *nearest = entry == NULL ? text_nearest(flag, command_flags) : NULL;
+    if (nearest != NULL)
+        return error_set(error, ERROR_USAGE, "%s: no such flag; did you mean %s?", flag, nearest);
+    for (char *c = name; *c != '\0'; c++)
+        *c = *c == '-' ? '_' : *c;
+    const char *key = entry != NULL ? entry->name : option_find_nearest(name);
+    if (key == NULL)
+        return error_set(error, ERROR_USAGE,
+                         "%s: no such flag; settings are section.key=value, decks FILE.ini, ranks "
+                         "those of mpirun; see `vittrain --help`",
+                         flag);
+    const bool has_next = next != NULL && next[0] != '-' && !option_is_setting(next);
+    options_default(&scratch);
+    snprintf(setting, sizeof setting, "%s=%s", key,
+             equals != NULL ? equals + 1
+             : has_next     ? next
+                            : "");
+    struct error bad = {0};
+    if ((equals == NULL && !has_next) || !options_set(setting, &scratch, &bad))
+        snprintf(setting, sizeof setting, "%s=%.*s", key,
+                 preset[0] == '=' ? (int)strcspn(preset + 1, " ") : 5,
+                 preset[0] == '=' ? preset + 1 : "VALUE");
+    error_clear(&bad);
+    return error_set(error, ERROR_USAGE, "%.*s: no such flag; write %s (`vittrain --help %s`)",
+                     (int)strcspn(word, "="), word, setting, key);
+}
+
+static bool parse_flag(const char *word, const char *next, struct command_line *line,
+                       struct error *error)
+{
+    bool *const targets[] = {&line->help, &line->version, &line->manual, &line->json,
+                             &line->list_models};
+    if (strcmp(word, "-v") == 0 || strcmp(word, "--verbose") == 0)
+        return setting_add("output.verbose=on", line, error);
+    if (strcmp(word, "-h") == 0)
+        word = "--help";
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++)
+        if (strcmp(word, command_flags[i]) == 0) {
+            *targets[i] = true;
+            return true;
+        }
+    return flag_refuse(word, next, error);
+}
+
+/* Parse one word; `next` is the one after it, or NULL. */
+static bool parse_word(const char *word, const char *next, const char *const *commands,
+                       struct command_line *line, struct error *error)
+{
+    if (word[0] == '-' && word[1] != '\0')
+        return parse_flag(word, next, line, error);
+    if (option_is_setting(word) || is_deck(word))
+        return setting_add(word, line, error);
+    if (line->command == NULL && line->operand_count == 0) {
+        if (strcmp(word, "help") == 0) {
+            line->help = true;
+            return true;
+        }
+        for (int i = 0; commands[i] != NULL; i++)
+            if (strcmp(word, commands[i]) == 0) {
+                line->command = word;
+                return true;
+            }
+    }
+    line->operand[line->operand_count++] = word;
+    return true;
+}
+
+bool options_apply(const struct command_line *line, struct options *options, struct error *error)
+{
+    struct option_source source = {.options = options};
+    for (int i = 0; i < line->setting_count; i++)
+        if (!(is_deck(line->setting[i]) ? options_read_file(line->setting[i], options, error)
+                                        : option_set(&source, line->setting[i], error)))
+            return false;
+    return option_source_check(&source, "command line", error);
+}
+
+bool command_line_informs(const struct command_line *line)
+{
+    return line->help || line->version || line->manual || line->list_models;
+}
+
+bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
+                   struct command_line *line, struct error *error)
+{
+    static const char **operands;
+    free(operands);
+    operands = allocate((size_t)argc + 1, sizeof *operands);
+    memset(line, 0, sizeof *line);
+    line->operand = operands;
+    options_default(options);
+    for (int i = 1; i < argc; i++)
+        if (!parse_word(argv[i], i + 1 < argc ? argv[i + 1] : NULL, commands, line, error))
+            return false;
+    bool has_deck = false;
+    for (int i = 0; i < line->setting_count; i++)
+        has_deck = has_deck || is_deck(line->setting[i]);
+    if (!has_deck && access("vittrain.ini", F_OK) == 0)
+        line->default_deck = "vittrain.ini";
+    if (command_line_informs(line))
+        return true;
+    if (line->command == NULL && line->operand_count > 0) {
+        const char *word = line->operand[0], *nearest = text_nearest(word, commands);
+        const struct removed *removed = removed_find(word);
+        if (removed != NULL)
+            return error_set(error, ERROR_USAGE, "%s: the command was removed: %s", word,
+                             removed->instead);
+        if (nearest != NULL)
+            return error_set(error, ERROR_USAGE, "%s: no such command; did you mean %s?", word,
+                             nearest);
+        return error_set(error, ERROR_USAGE,
+                         "%s: neither a command nor a deck (a file *.ini) nor section.key=value; "
+                         "see `vittrain --help`",
+                         word);
+    }
+    if (line->command == NULL)
+        line->command = "train";
+    return (line->default_deck == NULL || options_read_file(line->default_deck, options, error)) &&
+           options_apply(line, options, error);
+}

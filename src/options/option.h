@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The table of options: what a row has, and how values are read from text and written. */
+#ifndef VITTRAIN_OPTIONS_OPTION_H
+#define VITTRAIN_OPTIONS_OPTION_H
+
+#include "options/options.h"
+
+enum option_kind {
+    OPTION_IS_TEXT,
+    OPTION_IS_INTEGER,
+    OPTION_IS_NUMBER,
+    OPTION_IS_SECONDS, /* 90, 90s, 1.5m or 2h */
+    OPTION_IS_BYTES,   /* 4096, 64KiB, 1.5MiB or 2GiB */
+    OPTION_IS_SWITCH,
+    OPTION_IS_CHOICE,
+    OPTION_IS_LIST
+};
+
+struct option_choice {
+    int value;
+    const char *word;
+};
+
+/* The values of other options with which an option applies. */
+struct option_condition {
+    bool (*holds)(const struct options *options);
+    const char *text; /* "optim.name=lamb or lars" */
+};
+
+struct option_section {
+    const char *name;                       /* "train" */
+    const char *help;                       /* "the optimizer" */
+    enum option_effect effect;              /* of options without one */
+    const struct option_condition *applies; /* of all options, in addition to theirs; or NULL */
+};
+
+struct option_entry {
+    const char *name; /* "train.batch" */
+    const struct option_section *section;
+    size_t offset; /* in struct options */
+    enum option_kind kind;
+    const char *preset; /* the default, as written in a deck */
+    const char *help;   /* one or two sentences */
+    const char *flags;  /* of other programs with this meaning: "amp=auto fp16=fp16 amp-dtype" */
+    double least, most; /* range of a number, or of each number of a list */
+    bool above_least, below_most; /* the bound itself is not allowed */
+    int64_t multiple;             /* a whole number must be one of this; 0: any */
+    bool has_automatic;           /* the word "auto" means `automatic` */
+    double automatic;
+    int least_count, most_count;         /* of a list */
+    const struct option_choice *choices; /* ends with a NULL word */
+    size_t number_offset; /* choices that accept a number, too: offset of its double; else 0 */
+    int number_choice;    /* their constant if a number is given */
+    const struct option_condition *applies; /* NULL: always */
+    enum option_effect effect;
+};
+
+/* Ends with an entry whose name is NULL. The entries of a section are consecutive. */
+extern const struct option_entry option_table[];
+
+/* Return the option of that name, or NULL. */
+const struct option_entry *option_find(const char *name);
+
+/* Return the option with the meaning of a flag or key of PyTorch's examples, timm, Lightning or
+ * Hydra ("max_epochs", "batch-size"), or NULL. *value: the text after the name in `flags`. */
+const struct option_entry *option_of_flag(const char *name, const char **value);
+
+/* Return the name of the option nearest to an unknown name ("optim.lr" for "train.lr" and
+ * "optim.rl"), or NULL. */
+const char *option_find_nearest(const char *name);
+
+/* Return the part of an entry's name after the section. */
+const char *option_key(const struct option_entry *entry);
+
+enum option_effect option_effect(const struct option_entry *entry);
+
+/* Return the condition of an option, or of its section, that does not hold; NULL: it applies. */
+const struct option_condition *option_unmet(const struct option_entry *entry,
+                                            const struct options *options);
+
+/* True if a word is key=value with a key that an option could have; a file name may contain '='. */
+bool option_is_setting(const char *word);
+
+/* Set the option from text. `where` is the start of the error's text: "deck.ini:12: ".
+ * Setting train.batch clears train.global_batch, and vice versa. */
+MUST_CHECK bool option_read(const struct option_entry *entry, const char *where, const char *text,
+                            struct options *options, struct error *error);
+
+/* True if the option is in the deck of a run with these options: not one of other commands, and of
+ * train.batch and train.global_batch the one that was set. */
+bool option_is_in_deck(const struct option_entry *entry, const struct options *options);
+
+/* Write the option's value as text that option_read accepts; at most OPTION_TEXT bytes. */
+void option_write(const struct option_entry *entry, const struct options *options, char *text,
+                  size_t size);
+
+/* Describe the allowed values: "a whole number from 1 to 8", "auto, cpu or cuda". */
+void option_describe(const struct option_entry *entry, char *text, size_t size);
+
+/* A source of settings: a deck or the command line. Initialize it with `options` and is_stored. */
+struct option_source {
+    struct options *options; /* to be set */
+    bool is_stored;          /* the deck of a run or checkpoint: removed options are ignored */
+    int settings;
+    bool has_batch, has_global_batch;
+};
+
+/* A deck with at least this many settings is a resolved deck; those of all versions have more. */
+enum { RESOLVED_DECK = 64 };
+
+/* Set the option of that name. A name that ends with '+' appends to a text. A removed option is an
+ * error, except with its default value. */
+MUST_CHECK bool option_assign(struct option_source *source, const char *where, const char *name,
+                              const char *text, struct error *error);
+
+/* Set an option from "section.key=value". */
+MUST_CHECK bool option_set(struct option_source *source, const char *assignment,
+                           struct error *error);
+
+/* Return false with an error if the source sets both train.batch and train.global_batch. Resolved
+ * decks are accepted: those of older versions contain both, and train.global_batch applies. `name`
+ * is the start of the error's text. */
+MUST_CHECK bool option_source_check(const struct option_source *source, const char *name,
+                                    struct error *error);
+
+/* Read a deck; `source` then has the number of its settings. */
+MUST_CHECK bool option_read_deck(const char *path, struct option_source *source,
+                                 struct error *error);
+
+/* Set all options that do not apply to their defaults. */
+void options_settle(struct options *options);
+
+/* Options and commands of version 0.2 that were removed, with their replacements. */
+
+struct removed {
+    const char *name;    /* "sweep.trials", or a command: "sweep" */
+    const char *preset;  /* the option's default, which decks of version 0.2 contain */
+    const char *instead; /* what to do instead: "use tools/sweep.py" */
+};
+
+/* Return the removed option or command of that name, or NULL. */
+const struct removed *removed_find(const char *name);
+
+/* True if the option changed the weights, so that a stored deck must have its default, too. */
+bool removed_trains(const struct removed *entry);
+
+#endif

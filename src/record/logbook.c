@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "record/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+
+enum { LOCK_TRIES = 500, LOCK_PAUSE = 20 * 1000 * 1000 };
+
+static const char title[] =
+    "# Log book\n\nOne row per run, newest first. Text outside the marks is kept.\n\n";
+static const char begin_mark[] = "<!-- vittrain: begin"; /* editors may change the rest */
+static const char end_line[] = "<!-- vittrain: end -->\n";
+static const char head[] =
+    "\n| Run | Started | Model | Ranks | Nodes | Strategy | Precision | Global batch | Epochs | "
+    "Validation | Test | Images/s | MFU | Total time | Status | Reason | Data used | "
+    "Initial weights "
+    "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+
+int logbook_lock(const char *logbook, struct error *error)
+{
+    const struct timespec pause = {.tv_nsec = LOCK_PAUSE};
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (!folder_make(logbook, "choose another by output.logbook", error))
+        return -1;
+    OWNED char *path = allocate_text("%s/.lock", logbook);
+    const int lock = output_file_open(path, O_RDWR | O_CREAT);
+    for (int i = 0; lock >= 0 && fcntl(lock, F_SETLK, &whole) != 0; i++) {
+        if (errno != EAGAIN && errno != EACCES)
+            return lock;
+        if (i == LOCK_TRIES) {
+            close(lock);
+            durable_failed(error, "lock the log book with", path, EBUSY);
+            return -1;
+        }
+        nanosleep(&pause, NULL);
+    }
+    if (lock < 0)
+        durable_failed(error, "lock the log book with", path, errno);
+    return lock;
+}
+
+void logbook_cell(FILE *row, const char *format, ...)
+{
+    enum { LONGEST = 128 };
+    char text[ERROR_TEXT_SIZE], cut[LONGEST];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    text_shorten(text, cut, sizeof cut);
+    text_remove_control(cut);
+    fputs(" ", row);
+    for (const char *next = cut; *next != '\0'; next++)
+        fprintf(row, strchr("|\\`*[]<", *next) != NULL ? "\\%c" : "%c", *next);
+    fputs(" |", row);
+}
+
+/* Write the index with the cells of `row` as its first row, and the rest of `old`. again: without
+ * the row of the same run. */
+static void index_write(FILE *stream, const char *old, const char *row, bool again)
+{
+    const size_t key = (size_t)(strstr(row, " |") - row) + 2;
+    const char *rest = strstr(old, head);
+    if (rest == NULL) {
+        fprintf(stream, "%s%s%s, generated -->%s|%s\n%s", old, old[0] != '\0' ? "\n\n" : title,
+                begin_mark, head, row, end_line);
+        return;
+    }
+    rest += strlen(head);
+    fprintf(stream, "%.*s|%s\n", (int)(rest - old), old, row);
+    for (const char *line = rest; *line != '\0'; line = rest) {
+        rest = line + strcspn(line, "\n");
+        rest += *rest == '\n';
+        if (!again || *line != '|' || strncmp(line + 1, row, key) != 0)
+            fprintf(stream, "%.*s", (int)(rest - line), line);
+    }
+}
+
+bool logbook_add(const char *logbook, const char *row, bool again, struct error *error)
+{
+    struct text_stream text;
+    size_t length = 0;
+    const int lock = logbook_lock(logbook, error);
+    if (lock < 0)
+        return false;
+    OWNED char *path = allocate_text("%s/README.md", logbook);
+    OWNED char *aside = allocate_text("%s/README.md.old", logbook);
+    char *old = text_file_read(path, &length);
+    if (old != NULL && strlen(old) < length) /* the text behind a zero byte would be lost */
+        errno = EILSEQ;
+    bool good = old != NULL ? strlen(old) == length : errno == ENOENT;
+    if (!good)
+        durable_failed(error, "read", path, errno);
+    const bool other = good && old != NULL && strstr(old, begin_mark) != NULL &&
+                       strstr(old, head) == NULL; /* columns of another version */
+    good = good && (!other || durable_rename(path, aside, error));
+    if (good && other)
+        log_warn("%s has other columns: it is renamed to README.md.old", path);
+    index_write(text_stream_open(&text), old != NULL && !other ? old : "", row, again);
+    char *index = text_stream_close(&text);
+    good = good && atomic_file_write(path, index, error);
+    close(lock);
+    free(index);
+    free(old);
+    return good;
+}

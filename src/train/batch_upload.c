@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Uploads batches and transforms them to the model's input. */
+#include "train/batch_upload.h"
+
+#include <math.h>
+#include <string.h>
+
+void input_open(struct input *input, struct device *device)
+{
+    const struct device_backend *backend = device->backend;
+    bool asynchronous = backend->memory_free != NULL;
+    *input = (struct input){.device = device, .count = asynchronous ? INPUT_SLOTS : 1};
+    input->stream = backend->stream_open(device);
+    for (int i = 0; i < input->count; i++) {
+        input->slot[i].uploaded = backend->event_open(device);
+        input->slot[i].used = backend->event_open(device);
+    }
+}
+
+void input_close(struct input *input)
+{
+    if (input->device == NULL)
+        return;
+    const struct device_backend *backend = input->device->backend;
+    for (int i = 0; i < input->count; i++) {
+        backend->event_close(input->slot[i].uploaded);
+        backend->event_close(input->slot[i].used);
+    }
+    backend->stream_close(input->stream);
+    memset(input, 0, sizeof *input);
+}
+
+struct image_source input_source(const struct input *input, const struct image_source *source)
+{
+    struct image_source known = *source;
+    if (known.height == 0) {
+        known.height = input->image.height;
+        known.width = input->image.width;
+    }
+    return known;
+}
+
+static struct image_transform transform_of(const struct input *input, int64_t count,
+                                           const struct image_source *source)
+{
+    const struct image_source known = input_source(input, source);
+    return (struct image_transform){.type = input->type,
+                                    .from_fp32 = known.type == DATASET_FLOAT32,
+                                    .batch = count,
+                                    .channels = known.channels,
+                                    .source_height = known.height,
+                                    .source_width = known.width,
+                                    .source_stride = (int64_t)image_source_bytes(&known),
+                                    .height = input->image.height,
+                                    .width = input->image.width};
+}
+
+/* Offset of the targets in a record. */
+static size_t pixel_bytes(const struct image_source *source)
+{
+    const struct dataset dataset = {
+        .type = source->type, .channels = source->channels, .target = source->target};
+    return dataset_plane_bytes(&dataset, source->height * source->width);
+}
+
+size_t image_source_bytes(const struct image_source *source)
+{
+    return pixel_bytes(source) + target_bytes(&source->target);
+}
+
+static size_t source_bytes(const struct input *input, const struct image_source *source)
+{
+    const struct image_source known = input_source(input, source);
+    return image_source_bytes(&known);
+}
+
+void input_allocate(struct input *input, struct arena *arena, int64_t batch,
+                    const struct image_source *source, bool mixes)
+{
+    size_t count = (size_t)batch;
+    size_t image_bytes = (size_t)(input->channels * input->image.height * input->image.width) *
+                         type_size(input->type);
+    const struct image_transform transform = transform_of(input, batch, source);
+    for (int i = 0; i < input->count; i++) {
+        struct input_slot *slot = &input->slot[i];
+        slot->pixels = arena_take(arena, MEMORY_BUFFERS, count * source_bytes(input, source));
+        slot->plans = arena_take(arena, MEMORY_BUFFERS, count * sizeof *slot->plans);
+        slot->mixes = arena_take(arena, MEMORY_BUFFERS, (count / 2 + 1) * sizeof *slot->mixes);
+        slot->labels = arena_take(arena, MEMORY_BUFFERS, count * sizeof *slot->labels);
+    }
+    input->labels = arena_take(arena, MEMORY_BUFFERS, count * sizeof *input->labels);
+    input->targets = !mixes ? NULL
+                            : arena_take(arena, MEMORY_BUFFERS,
+                                         count * (size_t)input->classes * sizeof *input->targets);
+    input->target_bytes = target_bytes(&source->target);
+    input->target_values = source->target.count == 0
+                               ? NULL
+                               : arena_take(arena, MEMORY_BUFFERS, count * input->target_bytes);
+    input->images = arena_take(arena, MEMORY_BUFFERS, count * image_bytes);
+    input->scratch = arena_take(arena, MEMORY_BUFFERS, image_transform_scratch(&transform));
+}
+
+/* Returns the slot's batch to its loader when its upload has ended. */
+static void slot_release(struct input *input, struct input_slot *slot)
+{
+    if (slot->loader == NULL)
+        return;
+    input->device->backend->event_synchronize(slot->uploaded);
+    loader_give_back(slot->loader, slot->batch);
+    slot->loader = NULL;
+}
+
+/* plans: device memory, [count], or NULL */
+static void images_transform(struct input *input, struct stream *stream, int64_t count,
+                             const struct image_source *source, const struct pixel_plan *plans)
+{
+    struct image_transform transform = transform_of(input, count, source);
+    transform.source = input->slot[input->newest].pixels;
+    transform.plans = plans;
+    transform.mean = input->mean;
+    transform.std = input->std;
+    transform.images = input->images;
+    transform.scratch = input->scratch;
+    input->device->backend->image_transform(stream, &transform);
+}
+
+/* Normalises the targets. Planes move with the pixels. */
+static void targets_transform(struct input *input, struct stream *stream, int64_t count,
+                              const struct image_source *source, const struct pixel_plan *plans)
+{
+    const struct image_source known = input_source(input, source);
+    const struct target_shape *target = &known.target;
+    const struct image_transform transform = {
+        .type = TYPE_FP32,
+        .from_fp32 = true,
+        .batch = count,
+        .channels = target->count,
+        .source_height = target->height,
+        .source_width = target->width,
+        .height = target->height,
+        .width = target->width,
+        .source = (const char *)input->slot[input->newest].pixels + pixel_bytes(&known),
+        .source_stride = (int64_t)image_source_bytes(&known),
+        .plans = target->height * target->width > 1 ? plans : NULL,
+        .mean = input->target_mean,
+        .std = input->target_std,
+        .missing = NAN,
+        .is_target = true,
+        .images = input->target_values};
+    input->device->backend->image_transform(stream, &transform);
+}
+
+void input_mirror(struct input *input, struct stream *stream, struct batch *batch,
+                  const struct image_source *source)
+{
+    struct pixel_plan *plans = input->slot[input->newest].plans;
+    for (int64_t i = 0; i < batch->count; i++)
+        batch->plans[i] = (struct pixel_plan){.flip = true};
+    input->device->backend->copy(stream, plans, batch->plans, (size_t)batch->count * sizeof *plans);
+    images_transform(input, stream, batch->count, source, plans);
+}
+
+void input_transform(struct input *input, struct stream *stream, int64_t count,
+                     const struct image_source *source, bool augmented)
+{
+    const struct device_backend *backend = input->device->backend;
+    const struct input_slot *slot = &input->slot[input->newest];
+    /* A recorded step reads the labels at one address, whichever slot the batch is in. */
+    backend->copy(stream, input->labels, slot->labels, (size_t)count * sizeof *slot->labels);
+    images_transform(input, stream, count, source, augmented ? slot->plans : NULL);
+    if (input->target_values != NULL)
+        targets_transform(input, stream, count, source, augmented ? slot->plans : NULL);
+    if (!augmented || input->targets == NULL)
+        return;
+    const struct images_mix mix = {.type = input->type,
+                                   .batch = count,
+                                   .channels = input->channels,
+                                   .height = input->image.height,
+                                   .width = input->image.width,
+                                   .classes = input->classes,
+                                   .smoothing = input->smoothing,
+                                   .plans = slot->mixes,
+                                   .labels = input->labels,
+                                   .images = input->images,
+                                   .targets = input->targets};
+    backend->images_mix(stream, &mix);
+}
+
+void input_upload(struct input *input, struct stream *stream, struct batch *batch,
+                  const struct image_source *source, bool augmented, struct loader *loader)
+{
+    const struct device_backend *backend = input->device->backend;
+    int64_t samples = batch->count; /* the loader may reuse the batch before the transform */
+    size_t count = (size_t)samples;
+    backend->event_record(input->slot[input->newest].used, stream);
+    input->newest = (input->newest + 1) % input->count;
+    struct input_slot *slot = &input->slot[input->newest];
+    slot_release(input, slot);
+    backend->stream_wait(input->stream, slot->used);
+    backend->copy(input->stream, slot->pixels, batch->pixels, count * source_bytes(input, source));
+    backend->copy(input->stream, slot->labels, batch->labels, count * sizeof *batch->labels);
+    if (augmented)
+        backend->copy(input->stream, slot->plans, batch->plans, count * sizeof *batch->plans);
+    if (augmented && input->targets != NULL)
+        backend->copy(input->stream, slot->mixes, batch->mixes,
+                      (count + 1) / 2 * sizeof *batch->mixes);
+    backend->event_record(slot->uploaded, input->stream);
+    backend->stream_wait(stream, slot->uploaded);
+    slot->loader = loader;
+    slot->batch = batch;
+    if (input->count == 1)
+        slot_release(input, slot);
+    input_transform(input, stream, samples, source, augmented);
+}
+
+/* The oldest batch first: a loader takes its batches back in order. */
+void input_finish(struct input *input)
+{
+    for (int i = 1; i <= input->count; i++)
+        slot_release(input, &input->slot[(input->newest + i) % input->count]);
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The log: who speaks at which level, the file's copy, errors, no live line without a terminal, a
+ * live line that is redrawn on one. */
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "temporary.h"
+#include "test.h"
+
+/* Read all that comes out of a descriptor; a terminal whose other end closed gives EIO. */
+static void read_all(int descriptor, char *text, size_t size)
+{
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(descriptor, text + length, size - 1 - length)) > 0)
+        length += (size_t)got;
+    text[length] = '\0';
+    close(descriptor);
+}
+
+struct speaker {
+    int rank;
+    enum log_level level;
+    void (*speak)(void);
+};
+
+static void speaker_run(void *context)
+{
+    const struct speaker *speaker = context;
+    log_open(speaker->rank, speaker->level);
+    speaker->speak();
+    log_close();
+}
+
+/* Return the output of `speak` in a child process. */
+static void output_of(int rank, enum log_level level, void (*speak)(void), char *text, size_t size)
+{
+    struct speaker speaker = {rank, level, speak};
+    assert_int_equal(child_run(speaker_run, &speaker, text, size), 0);
+}
+
+static void speak_all(void)
+{
+    log_debug("debug %d", 1);
+    log_detail("detail");
+    log_info("info");
+    log_progress("progress");
+    log_warn("warn");
+    log_error(&(struct error){.kind = ERROR_DATA, .text = "a.bin: cut"});
+}
+
+TEST(levels_and_ranks)
+{
+    static const struct {
+        int rank;
+        enum log_level level;
+        const char *text;
+    } cases[] = {{0, LOG_INFO, "info\nwarning: warn\nvittrain: error: a.bin: cut\n"},
+                 {1, LOG_INFO, "vittrain: error: a.bin: cut\n"},
+                 {0, LOG_QUIET, "vittrain: error: a.bin: cut\n"},
+                 {0, LOG_DETAIL, "detail\ninfo\nwarning: warn\nvittrain: error: a.bin: cut\n"},
+                 {1, LOG_DEBUG,
+                  "[1] debug 1\n[1] detail\n[1] info\n[1] warning: warn\n"
+                  "[1] vittrain: error: a.bin: cut\n"}};
+    char text[1024];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        output_of(cases[i].rank, cases[i].level, speak_all, text, sizeof text);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
+static const char *log_path;
+
+static void speak_to_file(void)
+{
+    struct error error = {0};
+    log_info("early");
+    if (!log_to_file("/nowhere/run.log", &error))
+        log_error(&error);
+    error_clear(&error);
+    if (!log_to_file(log_path, &error))
+        _exit(1);
+    log_detail("in the file only");
+    log_info("kept");
+}
+
+/* Each line of the file begins with its time. */
+TEST(file_gets_a_copy)
+{
+    static const char *const parts[] = {" early\n", " vittrain: error: cannot write",
+                                        " in the file only\n", " kept\n"};
+    char text[1024];
+    const char *line = text;
+    log_path = temporary_write("run.log", "");
+    output_of(0, LOG_INFO, speak_to_file, text, sizeof text);
+    assert_true(
+        strncmp(text, "early\nvittrain: error: cannot write the log /nowhere/run.log", 57) == 0);
+    assert_string_equal(strchr(text + 6, '\n'), "\nkept\n");
+    read_all(open(log_path, O_RDONLY), text, sizeof text);
+    for (int i = 0; i < 4; i++, line = strchr(line, '\n') + 1) {
+        assert_true(line[4] == '-' && line[10] == 'T');
+        assert_int_equal(strncmp(line + 19, parts[i], strlen(parts[i])), 0);
+    }
+    assert_string_equal(line, "");
+}
+
+static void speak_to_full_disk(void)
+{
+    struct error error = {0};
+    if (!log_to_file(log_path, &error) || signal(SIGXFSZ, SIG_IGN) == SIG_ERR ||
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){0}) != 0)
+        _exit(1);
+    log_info("one");
+    log_info("two");
+}
+
+TEST(full_disk_is_logged_once)
+{
+    char text[1024];
+    log_path = temporary_write("full.log", "");
+    output_of(0, LOG_INFO, speak_to_full_disk, text, sizeof text);
+    assert_string_equal(text, "one\nwarning: cannot write the log file: File too large; the log "
+                              "ends here\ntwo\n");
+}
+
+/* Return the output of a rank on a terminal. */
+static void terminal_output(char *text, size_t size)
+{
+    int terminal;
+    struct winsize window = {.ws_row = 24, .ws_col = 20};
+    const pid_t child = forkpty(&terminal, NULL, NULL, &window);
+    assert_true(child >= 0);
+    if (child == 0) {
+        log_open(0, LOG_INFO);
+        log_progress("step %d of many, too long for the window", 1);
+        log_progress("too soon after the last one");
+        log_info("a line");
+        log_close();
+        log_info("the end");
+        _exit(0);
+    }
+    read_all(terminal, text, size);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+TEST(live_line_is_redrawn)
+{
+    char text[1024];
+    unsetenv("OMPI_COMM_WORLD_RANK");
+    terminal_output(text, sizeof text);
+    assert_string_equal(
+        text, "step 1 of many, too\r\033[Ka line\r\nstep 1 of many, too\r\033[Kthe end\r\n");
+}
+
+TEST(no_live_line_when_mpirun_has_no_terminal)
+{
+    char text[1024];
+    const int own = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY);
+    assert_true(own >= 0 && nowhere >= 0);
+    fflush(stdout);
+    assert_int_equal(dup2(nowhere, STDOUT_FILENO), STDOUT_FILENO);
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    terminal_output(text, sizeof text);
+    unsetenv("OMPI_COMM_WORLD_RANK");
+    assert_int_equal(dup2(own, STDOUT_FILENO), STDOUT_FILENO);
+    close(own);
+    close(nowhere);
+    assert_string_equal(text, "a line\r\nthe end\r\n");
+}
+
+/* Each datagram is one write. */
+TEST(a_line_is_one_write)
+{
+    int ends[2];
+    struct error error = {.kind = ERROR_DATA};
+    char text[1000];
+    memset(error.text, 'x', 300);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        log_open(0, LOG_INFO);
+        log_error(&error);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(recv(ends[0], text, sizeof text, MSG_DONTWAIT),
+                     300 + strlen("vittrain: error: \n"));
+    close(ends[0]);
+    close(ends[1]);
+}
+
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 3
+/* `bench comm` on any number of ranks: every implementation is measured and correct, the CSV has
+ * the common columns. Wrong results are counted and give an exit code: MPI_Allgather is replaced by
+ * one that can lose data or fail (MPI's profiling interface). */
+#include "commands/bench.h"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include "commands/app.h"
+#include "model_fixture.h"
+#include "options/command_line.h"
+#include "plan/plan.h"
+#include "settings.h"
+#include "temporary.h"
+#include "test.h"
+
+static bool loses_data, fails;
+
+int MPI_Allgather(const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count,
+                  MPI_Datatype to_type, MPI_Comm comm)
+{
+    if (fails)
+        return MPI_ERR_OTHER;
+    return loses_data ? MPI_SUCCESS
+                      : PMPI_Allgather(from, from_count, from_type, to, to_count, to_type, comm);
+}
+
+/* Return the exit code of `bench OPERAND SETTING...`. */
+static int bench(const char *operand, const char *settings)
+{
+    static struct options options;
+    struct error error = {0};
+    struct command_line line = {.operand = &operand, .operand_count = operand != NULL};
+    settings_set(&options, settings);
+    command_bench.run(&options, &line, world, &error);
+    return (int)error.kind;
+}
+
+#define SMALL "bench.max=1KiB bench.seconds=0 "
+
+/* Count the rows of the file with this metric and value (NULL: any). */
+static int count_rows(const char *path, const char *metric, const char *value)
+{
+    FILE *file = fopen(path, "r");
+    char line[512], wanted[128];
+    int rows = 0;
+    assert_non_null(file);
+    snprintf(wanted, sizeof wanted, ",%s,%s%s", metric, value != NULL ? value : "",
+             value != NULL ? "," : "");
+    while (fgets(line, sizeof line, file) != NULL)
+        rows += strstr(line, wanted) != NULL;
+    fclose(file);
+    return rows;
+}
+
+TEST(every_way_is_measured_and_right)
+{
+    const char *path = temporary_path("all.csv");
+    char settings[600], more[640];
+    snprintf(settings, sizeof settings, SMALL "bench.output=%s", path);
+    snprintf(more, sizeof more, "%s mesh.transport=ring", settings);
+    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    if (world->rank == 0) {
+        /* 4 collectives x 4 sizes (8, 64, 512, 1024 bytes), each by ring, shared and MPI. */
+        int rows = 4 * 4 * (world->size > 1 ? 3 : 2);
+        assert_int_equal(count_rows(path, "time", NULL), rows);
+        assert_int_equal(count_rows(path, "bus bandwidth", NULL), rows);
+        assert_int_equal(count_rows(path, "wrong elements", "0"), rows);
+        assert_int_equal(count_rows(path, "metric", "value"), 1); /* one header */
+    }
+    assert_int_equal(bench("comm", more), ERROR_NONE); /* rows are added to a table */
+    if (world->rank == 0)
+        assert_int_equal(count_rows(path, "time", NULL),
+                         4 * 4 * (world->size > 1 ? 3 : 2) + 4 * 4 * 2);
+    if (world->rank == 0)
+        temporary_write("all.csv", "epoch,loss\n1,2\n");
+    assert_int_equal(bench("comm", more), ERROR_FILE); /* with other columns: it is not changed */
+    if (world->rank == 0) {
+        char *text = temporary_text("all.csv");
+        assert_string_equal(text, "epoch,loss\n1,2\n");
+        free(text);
+    }
+}
+
+/* `bench comm` adds the times of the transport that a training uses, and keeps other keys. One rank
+ * has no network. */
+TEST(times_are_added_to_the_machine_file)
+{
+    const char *path = temporary_path("machine.ini");
+    char settings[600];
+    snprintf(settings, sizeof settings, SMALL "bench.machine=%s", path);
+    struct machine machine;
+    struct error error = {0};
+    if (world->rank == 0)
+        temporary_write("machine.ini", "[machine]\nwatts = 300\n[between]\nbandwidth = 1e9\n");
+    if (world->size == 1) {
+        assert_int_equal(bench("comm", settings), ERROR_USAGE);
+        return;
+    }
+    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    assert_int_equal(bench("comm", settings), ERROR_NONE); /* again */
+    if (world->rank > 0)
+        return;
+    assert_true(machine_read(&machine, path, true, &error));
+    assert_true(machine.watts == 300 && machine.between.bandwidth == 1e9);
+    assert_int_equal(machine.inside.members, world->size);
+    assert_true(machine.inside.bandwidth > 0 && machine.inside.latency > 0);
+    for (int action = 0; action < COLLECTIVE_ACTIONS; action++)
+        assert_int_equal(machine.inside.measured[action].count, 4); /* sizes of SMALL */
+    assert_false(machine_read(&machine, path, false, &error));      /* it lacks the device */
+    assert_has(error.text, "bench device");
+}
+
+TEST(wrong_results_are_an_error)
+{
+    if (world->size == 1)
+        return; /* one rank exchanges no data */
+    loses_data = true;
+    int code = bench("comm", SMALL);
+    loses_data = false;
+    assert_int_equal(code, ERROR_INTERNAL);
+}
+
+static void bench_fails(void *settings)
+{
+    error_on_abort(NULL);
+    fails = true;
+    _exit(bench("comm", settings));
+}
+
+/* The benchmark aborts, so it runs in a child. A single rank has one thread, so fork is safe. */
+TEST(what_fails_in_mpi_ends_the_job)
+{
+    char settings[] = SMALL, output[1 << 14];
+    if (world->size > 1)
+        return;
+    assert_int_equal(child_run(bench_fails, settings, output, sizeof output), ERROR_INTERNAL);
+    assert_has(output, "internal error: rank 0 on ");
+    assert_has(output, "MPI_All");
+}
+
+TEST(mistakes_of_the_user_are_errors)
+{
+    static const struct {
+        const char *operand, *settings;
+        enum error_kind kind;
+    } cases[] = {{NULL, "", ERROR_USAGE},
+                 {"speed", "", ERROR_USAGE},
+                 {"comm", "bench.max=9GiB", ERROR_USAGE},
+                 {"comm", SMALL "bench.output=/nowhere/bench.csv", ERROR_FILE},
+                 {"comm", SMALL "bench.machine=/nowhere/machine.ini", ERROR_FILE}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(bench(cases[i].operand, cases[i].settings), cases[i].kind);
+}
+
+TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_teardown)
