@@ -61,7 +61,7 @@ static bool open_all(struct input_bench *bench, struct error *error)
     bench->stream = device_cpu.stream_open(bench->device);
     sampler_open(&bench->sampler, (uint64_t)options->run.seed, dataset->count, options->train.batch,
                  1, true, true, 0, 1);
-    feed_use_blocks(&bench->sampler, options, dataset);
+    split_loader_use_blocks(&bench->sampler, options, dataset);
     const struct image_size image = {bench->side, bench->side};
     if (!crop_open(&bench->crop, options, dataset->encoded, image, true, error) ||
         !augment_open(&bench->augment, options, bench->side, bench->side, true, error))

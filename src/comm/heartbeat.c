@@ -34,12 +34,12 @@ static struct {
     bool open;
     MPI_Comm communicator;
     int rank, size;
-    int deputy;         /* the rank that prints that rank 0 is silent */
-    bool first;         /* no lower rank is on this host */
-    bool warned;        /* of silent ranks */
-    double turned;      /* clock_now() of the last turn */
-    double next;        /* clock_now() of the next report */
-    struct watch watch; /* of all ranks on rank 0, of rank 0 on other ranks */
+    int deputy;                   /* the rank that prints that rank 0 is silent */
+    bool first;                   /* no lower rank is on this host */
+    bool warned;                  /* of silent ranks */
+    double turned;                /* clock_now() of the last turn */
+    double next;                  /* clock_now() of the next report */
+    struct heartbeat_table table; /* of all ranks on rank 0, of rank 0 on other ranks */
     struct report sent;
     MPI_Request request; /* of sending it */
 } heart;
@@ -96,7 +96,7 @@ void heartbeat_open(int rank, int size)
         heart.first = heart.first && strcmp(comm_host_of(lower), comm_host_of(rank)) != 0;
     heart.request = MPI_REQUEST_NULL;
     heart.turned = clock_now();
-    watch_open(&heart.watch, rank == 0 ? size : 1, comm_host_of, heart.turned);
+    heartbeat_table_open(&heart.table, rank == 0 ? size : 1, comm_host_of, heart.turned);
     heart.open = true;
 }
 
@@ -120,7 +120,7 @@ void heartbeat_close(void)
     MPI_CHECK(MPI_Wait(&heart.request, MPI_STATUS_IGNORE));
     MPI_CHECK(MPI_Comm_free(&heart.communicator));
     heart.open = false;
-    watch_close(&heart.watch);
+    heartbeat_table_close(&heart.table);
     pthread_mutex_unlock(&lock);
 }
 
@@ -167,7 +167,7 @@ static void report_send(const struct report *report, double now)
     int done = 1;
     if (now < heart.next)
         return;
-    heart.next = now + heart.watch.period;
+    heart.next = now + heart.table.period;
     if (heart.request != MPI_REQUEST_NULL &&
         MPI_Test(&heart.request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
         heart.request = MPI_REQUEST_NULL;
@@ -201,11 +201,11 @@ static void reports_exchange(const struct report *own, double now)
     struct report report;
     int from;
     if (heart.rank == 0)
-        watch_store(&heart.watch, 0, own, now);
+        heartbeat_table_store(&heart.table, 0, own, now);
     else
         report_send(own, now);
     while (report_receive(&report, &from)) {
-        watch_store(&heart.watch, from, &report, now);
+        heartbeat_table_store(&heart.table, from, &report, now);
         /* A small message to a rank with a recent report: MPI_Send does not block. */
         if (heart.rank == 0)
             MPI_Send(own, (int)offsetof(struct report, member), MPI_BYTE, from, TAG_REPORT,
@@ -231,7 +231,7 @@ void heartbeat_report_silent(void)
     if (pthread_mutex_timedlock(&lock, &patience) != 0)
         return;
     if (heart.open && heartbeat_timeout > 0 && (heart.rank == 0 || heart.rank == heart.deputy))
-        text = watch_silent(&heart.watch, heart.watch.silence, heart.turned);
+        text = heartbeat_table_silent(&heart.table, heart.table.silence, heart.turned);
     if (text != NULL)
         fprintf(stderr, "vittrain: failure: %s; the launcher has ended the job\n", text);
     free(text);
@@ -242,7 +242,7 @@ void heartbeat_report_silent(void)
 static void silent_warn(double now)
 {
     const double after = 5;
-    char *text = watch_silent(&heart.watch, after, now);
+    char *text = heartbeat_table_silent(&heart.table, after, now);
     if (text != NULL && !heart.warned)
         log_alarm("%s", text);
     else if (text == NULL && heart.warned)
@@ -257,7 +257,7 @@ static void stalled_warn(double now)
     const double timeout = collective_timeout;
     char end[64] = "", *text = NULL;
     if (least > 0 && step > 0)
-        text = watch_stalled(&heart.watch, fmax(least, steps * step), now);
+        text = heartbeat_table_stalled(&heart.table, fmax(least, steps * step), now);
     if (timeout > 0)
         snprintf(end, sizeof end, "; the run ends after mesh.timeout=%g s", timeout);
     if (text != NULL)
@@ -276,11 +276,11 @@ static void table_read(const struct report *own, double now)
 {
     /* Seconds after the timeout. Rank 0 comes first, then the rank that reports rank 0, then others
      * that receive nothing from rank 0. A verdict of rank 0 takes up to `silence` + 2 s. */
-    const double timeout = heartbeat_timeout, unheard = 4 * heart.watch.silence;
+    const double timeout = heartbeat_timeout, unheard = 4 * heart.table.silence;
     const double precedence = heart.rank == 0              ? 0
                               : heart.rank == heart.deputy ? 3
                                                            : 3 + report_delay(heart.rank);
-    const char *text = heart.rank == 0 ? watch_missing(&heart.watch, now) : NULL;
+    const char *text = heart.rank == 0 ? heartbeat_table_missing(&heart.table, now) : NULL;
     if (text != NULL)
         job_end(text, "timeout");
     if (heart.rank != 0 && own->late > unheard + report_delay(heart.rank)) {
@@ -293,7 +293,7 @@ static void table_read(const struct report *own, double now)
     }
     if (timeout <= 0)
         return;
-    text = watch_silent(&heart.watch, timeout + precedence, now);
+    text = heartbeat_table_silent(&heart.table, timeout + precedence, now);
     if (text != NULL)
         job_end(text, "heartbeat_timeout");
     if (heart.rank == 0 || heart.rank == heart.deputy)
@@ -318,10 +318,10 @@ void heartbeat_turn(const struct comm_request *current, double waited, double no
     pthread_mutex_lock(&lock);
     /* This process was stopped itself, so its clock says nothing about the others. */
     if (now - heart.turned > pause)
-        watch_shift(&heart.watch, now - heart.turned);
+        heartbeat_table_shift(&heart.table, now - heart.turned);
     heart.turned = now;
-    heart.watch.period = period_now();
-    heart.watch.silence = fmax(3 * heart.watch.period, shortest);
+    heart.table.period = period_now();
+    heart.table.silence = fmax(3 * heart.table.period, shortest);
     const struct report report = report_make(current, waited, now);
     reports_exchange(&report, now);
     table_read(&report, now);
@@ -331,7 +331,7 @@ void heartbeat_turn(const struct comm_request *current, double waited, double no
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
                   const char *why, void (*before_end)(void))
 {
-    ENSURE(comm->backend == &comm_mpi, "the watch needs a group of MPI");
+    ENSURE(comm->backend == &comm_mpi, "heartbeats need a group of MPI");
     const struct comm_request request = {.group = (struct group *)comm,
                                          .what = what,
                                          .sequence = number,

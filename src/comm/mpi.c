@@ -66,7 +66,7 @@ const char *comm_host_of(int rank)
 
 void comm_entered(struct comm *comm, int64_t number)
 {
-    ENSURE(comm->backend == &comm_mpi, "the watch needs a group of MPI");
+    ENSURE(comm->backend == &comm_mpi, "heartbeats need a group of MPI");
     ((struct group *)comm)->entered = number;
 }
 

@@ -325,7 +325,7 @@ static bool trial_open(struct session *session, const struct options *options, s
 }
 
 /* Take batches until the loader has used all its memory. */
-static void feed_fill(struct data_feed *feed)
+static void split_loader_fill(struct split_loader *feed)
 {
     double waited = 0;
     struct batch *batch = NULL;
@@ -346,10 +346,10 @@ static bool run_step(struct session *session, double *seconds, struct error *err
     if (!step_run(session, 0, 0, &times, error) || !step_finish(session, &times, error))
         return false;
     *seconds = clock_now() - begin;
-    feed_fill(&session->train);
+    split_loader_fill(&session->train);
     if (session->validates) {
         loader_start(session->validation.loader, 0, 0, sampler_steps(&session->validation.sampler));
-        feed_fill(&session->validation);
+        split_loader_fill(&session->validation);
     }
     return true;
 }

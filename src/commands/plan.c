@@ -233,7 +233,8 @@ static void summary_print(const struct plan *plan, const struct step_prediction 
                           const struct session *session, const struct machine *machine)
 {
     const struct unit_prediction *step = &prediction->step;
-    double images = (double)feed_global_batch(&plan->options, plan->ranks) / prediction->seconds;
+    double images =
+        (double)split_loader_global_batch(&plan->options, plan->ranks) / prediction->seconds;
     double peak = machine->peak[session->compute] * plan->ranks;
     printf("\nPredicted with %s (%s%s%s): a step takes %.4g ms: operations %.4g, slowed down by "
            "communication %.3g, exposed communication %.3g of %.4g, waiting for images %.3g. "
@@ -317,7 +318,7 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
     plan.node_ranks = ranks < machine->node_ranks ? ranks : machine->node_ranks;
     if (wanted->options.train.global_batch == 0) /* weak scaling */
         plan.options.train.global_batch =
-            feed_global_batch(&wanted->options, wanted->ranks) / wanted->ranks * ranks;
+            split_loader_global_batch(&wanted->options, wanted->ranks) / wanted->ranks * ranks;
     if (plan.options.train.global_batch < ranks) {
         printf("%6d the batch of %lld images is less than one per rank\n", ranks,
                (long long)plan.options.train.global_batch);

@@ -47,7 +47,7 @@ struct flat_buffer {
     int64_t parameter_count; /* parameters in the shard; running statistics follow them */
     bool learns;             /* it contains trainable parameters or running statistics */
     bool whole;              /* `weights` contains the current parts of all ranks */
-    bool used;               /* between flat_gather_wait and flat_free */
+    bool used;               /* between flat_gather_wait and flat_release */
     bool last;               /* the reduction in progress is the last of the step */
     bool empty;              /* no pass of this step has added to `gradient`: it counts as zero */
     bool overwrites;         /* this pass writes `whole_gradient` instead of adding to it */
@@ -181,7 +181,7 @@ void flat_updated(struct flat_model *flat);
  */
 void flat_gather_start(struct flat_model *flat, int unit);
 void flat_gather_wait(struct flat_model *flat, int unit);
-void flat_free(struct flat_model *flat, int unit);
+void flat_release(struct flat_model *flat, int unit);
 
 /* Call it at the begin of a step: all gradients count as zero. Their memory keeps old values, which
  * the first pass overwrites. */

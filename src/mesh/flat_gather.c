@@ -64,7 +64,7 @@ void flat_gather_wait(struct flat_model *flat, int unit)
     buffer->whole = buffer->used = true;
 }
 
-void flat_free(struct flat_model *flat, int unit)
+void flat_release(struct flat_model *flat, int unit)
 {
     flat->buffers[unit].used = false;
 }

@@ -20,9 +20,9 @@ bool plan_open(struct plan *plan, const struct options *options, int ranks, int 
         .options = *options, .ranks = ranks, .node_ranks = node_ranks, .training = true};
     if (!dataset_describe(&described, options, error))
         return false;
-    plan->source = feed_source(options, &described);
+    plan->source = split_loader_source(options, &described);
     plan->source.row_weights = NULL;
-    plan->kept = feed_kept_bytes(options, &described);
+    plan->kept = split_loader_kept_bytes(options, &described);
     const bool good = options_resolve(&plan->options, &described, NULL, error);
     dataset_close(&described);
     return good;
@@ -45,10 +45,11 @@ bool plan_session(const struct plan *plan, struct session *session, struct error
                          error))
         return false;
     const struct options *options = &plan->options;
-    const int64_t batch = plan->training
-                              ? feed_pass_samples(options, feed_global_batch(options, plan->ranks),
-                                                  plan->ranks, options->train.accumulate)
-                              : options->train.batch;
+    const int64_t batch =
+        plan->training
+            ? split_loader_pass_samples(options, split_loader_global_batch(options, plan->ranks),
+                                        plan->ranks, options->train.accumulate)
+            : options->train.batch;
     const size_t rows = (size_t)session->model->unit_count + ARENA_UNIT_ROWS;
     session->memory.rows = allocate(rows, sizeof *session->memory.rows);
     session_measure(session, batch, &plan->source, plan->training, session->memory.rows);

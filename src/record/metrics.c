@@ -49,7 +49,7 @@ struct tag {
 enum { EPOCH_NUMBER = 0 };
 _Static_assert(ROW(epoch) == EPOCH_NUMBER, "epoch is the first member");
 
-struct run_log {
+struct metrics {
     struct csv metrics, receipts;
     struct tensorboard *board;
     struct tag tags[TAGS_MOST];
@@ -117,12 +117,12 @@ static void column_tags_set(struct tag tags[TAGS_MOST])
         }
 }
 
-static const struct tag *tags_of(const struct run_log *log)
+static const struct tag *tags_of(const struct metrics *log)
 {
     return tag_sets[log->tag_set].tags != NULL ? tag_sets[log->tag_set].tags : log->tags;
 }
 
-struct metrics_row run_log_row(const char *split, int64_t epoch, int64_t step)
+struct metrics_row metrics_row_empty(const char *split, int64_t epoch, int64_t step)
 {
     const double empty = NAN;
     struct metrics_row row = {.epoch = epoch, .step = step, .split = split};
@@ -133,7 +133,7 @@ struct metrics_row run_log_row(const char *split, int64_t epoch, int64_t step)
 }
 
 /* Write the points of a row that are not NAN. */
-static bool points_write(struct run_log *log, const struct metrics_row *row, struct error *error)
+static bool points_write(struct metrics *log, const struct metrics_row *row, struct error *error)
 {
     for (const struct tag *tag = tags_of(log); tag->split != NULL; tag++) {
         if (strcmp(tag->split, row->split) != 0)
@@ -149,7 +149,7 @@ static bool points_write(struct run_log *log, const struct metrics_row *row, str
     return true;
 }
 
-bool run_log_is_due(const struct output_options *options, int64_t step, int64_t epoch_step)
+bool metrics_is_due(const struct output_options *options, int64_t step, int64_t epoch_step)
 {
     const bool from_first = tag_sets[options->tensorboard_tags].from_first;
     return (from_first ? epoch_step - 1 : step) % options->log_every == 0;
@@ -157,10 +157,10 @@ bool run_log_is_due(const struct output_options *options, int64_t step, int64_t 
 
 /* ---- open */
 
-struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
-                             const struct run_log_position *position, struct error *error)
+struct metrics *metrics_open(const struct run_folder *folder, const struct output_options *options,
+                             const struct metrics_position *position, struct error *error)
 {
-    struct run_log *log = allocate(1, sizeof *log);
+    struct metrics *log = allocate(1, sizeof *log);
     const int64_t step = position->step;
     struct csv_keep keep = {.column = step_index, .last = step, .text_column = split_index};
     size_t removed = 0;
@@ -185,11 +185,11 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct outpu
     }
     if (good)
         return log;
-    run_log_close(log);
+    metrics_close(log);
     return NULL;
 }
 
-bool run_log_open_receipts(struct run_log *log, const struct run_folder *folder, const char *header,
+bool metrics_open_receipts(struct metrics *log, const struct run_folder *folder, const char *header,
                            int64_t step, bool writes, struct error *error)
 {
     OWNED char *path = allocate_text("%s/receipt.csv", folder->path);
@@ -200,24 +200,24 @@ bool run_log_open_receipts(struct run_log *log, const struct run_folder *folder,
 /* ---- rows */
 
 /* Write a row of metrics.csv, if there is one. */
-static bool metrics_write(struct run_log *log, const struct metrics_row *row, struct error *error)
+static bool row_write(struct metrics *log, const struct metrics_row *row, struct error *error)
 {
     return log->metrics.stream == NULL || columns_write(metric_columns, row, &log->metrics, error);
 }
 
-bool run_log_metrics(struct run_log *log, const struct metrics_row *row, struct error *error)
+bool metrics_write_row(struct metrics *log, const struct metrics_row *row, struct error *error)
 {
     if (log == NULL)
         return true;
     const bool has_points = log->board != NULL && (row->due || !tag_sets[log->tag_set].due_only);
-    if (!metrics_write(log, row, error) || (has_points && !points_write(log, row, error)))
+    if (!row_write(log, row, error) || (has_points && !points_write(log, row, error)))
         return false;
-    return clock_now() - log->flushed_at < flush_seconds || run_log_flush(log, error);
+    return clock_now() - log->flushed_at < flush_seconds || metrics_flush(log, error);
 }
 
-bool run_log_targets(struct run_log *log, const struct metrics_row *row,
-                     const struct evaluation *evaluation, const struct dataset *dataset,
-                     struct error *error)
+bool metrics_write_targets(struct metrics *log, const struct metrics_row *row,
+                           const struct evaluation *evaluation, const struct dataset *dataset,
+                           struct error *error)
 {
     char name[OUTPUT_NAME], tag[OUTPUT_NAME + 16];
     if (log == NULL)
@@ -225,24 +225,25 @@ bool run_log_targets(struct run_log *log, const struct metrics_row *row,
     const double means[] = {row->miou, row->map};
     for (int i = 0; i < 2; i++) {
         snprintf(tag, sizeof tag, "%s/%s", row->split, i == 0 ? "miou" : "map");
-        if (!isnan(means[i]) && !run_log_point(log, tag, row->step, means[i], error))
+        if (!isnan(means[i]) && !metrics_write_point(log, tag, row->step, means[i], error))
             return false;
     }
     for (int64_t i = 0; i < evaluation->outputs; i++) {
-        struct metrics_row one = run_log_row(row->split, row->epoch, row->step);
+        struct metrics_row one = metrics_row_empty(row->split, row->epoch, row->step);
         one.errors = evaluation->errors[i];
         one.output = name;
         evaluation_output_name(dataset, i, name);
         snprintf(tag, sizeof tag, "%s/rmse/%s", row->split, name);
-        if (!metrics_write(log, &one, error))
+        if (!row_write(log, &one, error))
             return false;
-        if (!isnan(one.errors.rmse) && !run_log_point(log, tag, row->step, one.errors.rmse, error))
+        if (!isnan(one.errors.rmse) &&
+            !metrics_write_point(log, tag, row->step, one.errors.rmse, error))
             return false;
     }
     return true;
 }
 
-bool run_log_receipt(struct run_log *log, const char *line, struct error *error)
+bool metrics_write_receipt(struct metrics *log, const char *line, struct error *error)
 {
     if (log == NULL)
         return true;
@@ -250,13 +251,13 @@ bool run_log_receipt(struct run_log *log, const char *line, struct error *error)
     return csv_end_row(&log->receipts, error);
 }
 
-bool run_log_point(struct run_log *log, const char *tag, int64_t step, double value,
-                   struct error *error)
+bool metrics_write_point(struct metrics *log, const char *tag, int64_t step, double value,
+                         struct error *error)
 {
     return log->board == NULL || tensorboard_scalar(log->board, tag, step, value, error);
 }
 
-bool run_log_options(struct run_log *log, const struct options *options, struct error *error)
+bool metrics_write_options(struct metrics *log, const struct options *options, struct error *error)
 {
     const char *metrics[TAGS_MOST + 1] = {NULL};
     int count = 0;
@@ -269,13 +270,13 @@ bool run_log_options(struct run_log *log, const struct options *options, struct 
     return hparams_write(log->board, options, metrics, error);
 }
 
-bool run_log_finish(struct run_log *log, struct error *error)
+bool metrics_finish(struct metrics *log, struct error *error)
 {
     return log == NULL || log->board == NULL ||
            (hparams_finish(log->board, error) && tensorboard_flush(log->board, error));
 }
 
-bool run_log_flush(struct run_log *log, struct error *error)
+bool metrics_flush(struct metrics *log, struct error *error)
 {
     if (log == NULL)
         return true;
@@ -285,7 +286,7 @@ bool run_log_flush(struct run_log *log, struct error *error)
            (log->board == NULL || tensorboard_flush(log->board, error));
 }
 
-void run_log_close(struct run_log *log)
+void metrics_close(struct metrics *log)
 {
     if (log == NULL)
         return;
@@ -296,7 +297,7 @@ void run_log_close(struct run_log *log)
     free(log);
 }
 
-double run_log_seconds_to(const struct run_folder *folder, double target)
+double metrics_seconds_to(const struct run_folder *folder, double target)
 {
     OWNED char *path = allocate_text("%s/metrics.csv", folder->path), *line = NULL;
     size_t size = 0;

@@ -67,15 +67,15 @@ struct metrics_row {
 };
 
 /* Return a row whose columns are all empty. */
-struct metrics_row run_log_row(const char *split, int64_t epoch, int64_t step);
+struct metrics_row metrics_row_empty(const char *split, int64_t epoch, int64_t step);
 
 /* True if a log interval ends after this step; both count completed steps. */
-bool run_log_is_due(const struct output_options *options, int64_t step, int64_t epoch_step);
+bool metrics_is_due(const struct output_options *options, int64_t step, int64_t epoch_step);
 
-struct run_log;
+struct metrics;
 
 /* The position at which a run continues its tables. All zero: a new run. */
-struct run_log_position {
+struct metrics_position {
     int64_t step; /* completed optimizer steps; rows after it are removed; 0: all rows */
     /* Rows at the step itself that are removed, because this attempt writes them again: */
     bool mid_epoch;   /* "epoch": the step is not the last of an epoch */
@@ -86,43 +86,43 @@ struct run_log_position {
 /* Open the tables and TensorBoard as output.csv and output.tensorboard select. Output of earlier
  * attempts after the position is removed; TensorBoard keeps all points at the step itself. NULL:
  * error. */
-struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
-                             const struct run_log_position *position, struct error *error);
+struct metrics *metrics_open(const struct run_folder *folder, const struct output_options *options,
+                             const struct metrics_position *position, struct error *error);
 
 /* Open receipt.csv with this header if the run writes receipts, or if an earlier attempt has: rows
  * after `step` are removed. */
-MUST_CHECK bool run_log_open_receipts(struct run_log *log, const struct run_folder *folder,
+MUST_CHECK bool metrics_open_receipts(struct metrics *log, const struct run_folder *folder,
                                       const char *header, int64_t step, bool writes,
                                       struct error *error);
 
 /* Rows are buffered for a few seconds; a write error (full disk) is reported by a later call, at
- * the latest by run_log_flush. */
-MUST_CHECK bool run_log_metrics(struct run_log *log, const struct metrics_row *row,
-                                struct error *error);
+ * the latest by metrics_flush. */
+MUST_CHECK bool metrics_write_row(struct metrics *log, const struct metrics_row *row,
+                                  struct error *error);
 /* Write one row for each output of a regression, and the TensorBoard points of an evaluation's
  * targets. row: the evaluation's row. */
-MUST_CHECK bool run_log_targets(struct run_log *log, const struct metrics_row *row,
-                                const struct evaluation *evaluation, const struct dataset *dataset,
-                                struct error *error);
+MUST_CHECK bool metrics_write_targets(struct metrics *log, const struct metrics_row *row,
+                                      const struct evaluation *evaluation,
+                                      const struct dataset *dataset, struct error *error);
 
 /* Write a line of receipt.csv. */
-MUST_CHECK bool run_log_receipt(struct run_log *log, const char *line, struct error *error);
+MUST_CHECK bool metrics_write_receipt(struct metrics *log, const char *line, struct error *error);
 
 /* Write one TensorBoard point. Thread-safe, also while rows are written. log must not be NULL. */
-MUST_CHECK bool run_log_point(struct run_log *log, const char *tag, int64_t step, double value,
-                              struct error *error);
+MUST_CHECK bool metrics_write_point(struct metrics *log, const char *tag, int64_t step,
+                                    double value, struct error *error);
 
 /* Write the run's options and the tags of its evaluations for TensorBoard's HPARAMS tab, and later
  * that the run is complete. */
-MUST_CHECK bool run_log_options(struct run_log *log, const struct options *options,
-                                struct error *error);
-MUST_CHECK bool run_log_finish(struct run_log *log, struct error *error);
-MUST_CHECK bool run_log_flush(struct run_log *log, struct error *error);
-void run_log_close(struct run_log *log);
+MUST_CHECK bool metrics_write_options(struct metrics *log, const struct options *options,
+                                      struct error *error);
+MUST_CHECK bool metrics_finish(struct metrics *log, struct error *error);
+MUST_CHECK bool metrics_flush(struct metrics *log, struct error *error);
+void metrics_close(struct metrics *log);
 
 /* Return elapsed_seconds of the first validation in metrics.csv with top1 >= target, over all
  * attempts; NAN if it was never reached, or if the target is 0. */
-double run_log_seconds_to(const struct run_folder *folder, double target);
+double metrics_seconds_to(const struct run_folder *folder, double target);
 
 /* ---- The log book (logbook.c): a folder with the index README.md, one row per run, newest first,
  * and found.csv, the results of searches (commands/find.c). tools/report.py adds a page per run. Of
@@ -144,14 +144,14 @@ MUST_CHECK bool logbook_add(const char *logbook, const char *row, bool again, st
  * Failures are warnings. */
 
 /* If `remote` ends in '/' or ':', the name of the folder, which must exist, is appended. */
-struct upload *upload_open(const char *folder, const char *remote);
+struct remote_copy *remote_copy_open(const char *folder, const char *remote);
 
 /* Start a copy in the background if none is in progress and the newest began before the first step
  * or before the last of `checkpoints` complete checkpoints. Called in each step; does not block,
  * and checks the copy in progress once per second. */
-void upload_follow(struct upload *upload, int64_t checkpoints);
+void remote_copy_follow(struct remote_copy *upload, int64_t checkpoints);
 
 /* Copy the final files, for at most `seconds`, and log the result. NULL is allowed. */
-void upload_close(struct upload *upload, double seconds);
+void remote_copy_close(struct remote_copy *upload, double seconds);
 
 #endif

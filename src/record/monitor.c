@@ -172,7 +172,8 @@ static void reading_add(struct monitor *monitor)
         for (int i = 0; i < SENSOR_COUNT && error->kind == ERROR_NONE; i++) {
             snprintf(tag, sizeof tag, "sensors/%s", sensor_columns[i].name);
             if (!isnan(reading.value[i]))
-                error_defer(run_log_point(monitor->setup.log, tag, step, reading.value[i], error));
+                error_defer(
+                    metrics_write_point(monitor->setup.log, tag, step, reading.value[i], error));
         }
         if (error->kind != ERROR_NONE)
             log_warn("%s: no more sensor points are written; the run continues", error->text);

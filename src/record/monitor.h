@@ -20,7 +20,7 @@ struct monitor_setup {
     struct comm *world;
     bool of_node;          /* this rank reads the sensors of the node; true for one rank per node */
     const char *folder;    /* for the tables; NULL: none */
-    struct run_log *log;   /* for TensorBoard points; must outlive the monitor; NULL: none */
+    struct metrics *log;   /* for TensorBoard points; must outlive the monitor; NULL: none */
     struct device *device; /* whose sensors are read, too; NULL: none */
     double seconds;        /* between two readings */
     int64_t step;          /* from which the run resumes; 0: new run and new tables */

@@ -43,7 +43,7 @@ static const char script[] =
     "    --filter='- core.*' \"$folder\" \"$remote\" || exit\n"
     "for old; do call deletefile \"$remote/checkpoints/$old\"; done; exit 0";
 
-struct upload {
+struct remote_copy {
     char folder[PATH_SIZE], remote[PATH_SIZE];
     int64_t checkpoints;       /* complete ones when the newest copy began; -1: no copy yet */
     char sending[LINKS][NAME]; /* targets of last.h5 and best.h5 in the newest copy; "": none */
@@ -62,7 +62,7 @@ struct upload {
 
 /* Set the reason to rclone's last message: the last line with a date ("2026/11/26 18:22:18 ") that
  * is no statistics ("..., ETA 3s"), without queries of URLs, which contain signatures. */
-static void reason_find(struct upload *upload)
+static void reason_find(struct remote_copy *upload)
 {
     char *rest, *begin = upload->text;
     size_t used = 0;
@@ -103,7 +103,7 @@ static int shell_spawn(pid_t *pid, const char *const *words, int output)
     return failure;
 }
 
-static void output_read(struct upload *upload)
+static void output_read(struct remote_copy *upload)
 {
     ssize_t length;
     while ((length = read(upload->output, upload->text + upload->used, OUTPUT - 1 - upload->used)) >
@@ -120,7 +120,7 @@ static void output_read(struct upload *upload)
 /* ---- copies */
 
 /* Log the first of several failures, and their end. */
-static void outcome_log(struct upload *upload, bool failed)
+static void outcome_log(struct remote_copy *upload, bool failed)
 {
     if (failed && !upload->failing)
         log_warn("output.upload: %s; the run continues", upload->reason);
@@ -129,7 +129,7 @@ static void outcome_log(struct upload *upload, bool failed)
     upload->failing = failed;
 }
 
-static void copy_start(struct upload *upload)
+static void copy_start(struct remote_copy *upload)
 {
     static const char *const links[LINKS] = {"last", "best"};
     const char *words[6 + 2 * LINKS + 1] = {"sh", "-c",           script,
@@ -162,9 +162,9 @@ static void copy_start(struct upload *upload)
 
 /* ---- the interface */
 
-struct upload *upload_open(const char *folder, const char *remote)
+struct remote_copy *remote_copy_open(const char *folder, const char *remote)
 {
-    struct upload *upload = allocate(1, sizeof *upload);
+    struct remote_copy *upload = allocate(1, sizeof *upload);
     char *path = realpath(folder, NULL);
     const bool is_parent = strchr("/:", remote[strlen(remote) - 1]) != NULL && path != NULL;
     snprintf(upload->folder, sizeof upload->folder, "%s", folder);
@@ -176,7 +176,7 @@ struct upload *upload_open(const char *folder, const char *remote)
 }
 
 /* End the copy in progress if it is complete, and start the next one. */
-static void copy_poll(struct upload *upload, int64_t checkpoints)
+static void copy_poll(struct remote_copy *upload, int64_t checkpoints)
 {
     const bool wanted = checkpoints > upload->checkpoints;
     int status = -1;
@@ -201,7 +201,7 @@ static void copy_poll(struct upload *upload, int64_t checkpoints)
     }
 }
 
-void upload_follow(struct upload *upload, int64_t checkpoints)
+void remote_copy_follow(struct remote_copy *upload, int64_t checkpoints)
 {
     if (upload->pid != 0 && clock_now() < upload->polled_at + POLL_SECONDS)
         return;
@@ -209,7 +209,7 @@ void upload_follow(struct upload *upload, int64_t checkpoints)
     copy_poll(upload, checkpoints);
 }
 
-void upload_close(struct upload *upload, double seconds)
+void remote_copy_close(struct remote_copy *upload, double seconds)
 {
     const double until = clock_now() + seconds;
     if (upload == NULL)

@@ -5,11 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-void input_open(struct input *input, struct device *device)
+void batch_upload_open(struct batch_upload *input, struct device *device)
 {
     const struct device_backend *backend = device->backend;
     bool asynchronous = backend->memory_free != NULL;
-    *input = (struct input){.device = device, .count = asynchronous ? INPUT_SLOTS : 1};
+    *input = (struct batch_upload){.device = device, .count = asynchronous ? INPUT_SLOTS : 1};
     input->stream = backend->stream_open(device);
     for (int i = 0; i < input->count; i++) {
         input->slot[i].uploaded = backend->event_open(device);
@@ -17,7 +17,7 @@ void input_open(struct input *input, struct device *device)
     }
 }
 
-void input_close(struct input *input)
+void batch_upload_close(struct batch_upload *input)
 {
     if (input->device == NULL)
         return;
@@ -30,7 +30,8 @@ void input_close(struct input *input)
     memset(input, 0, sizeof *input);
 }
 
-struct image_source input_source(const struct input *input, const struct image_source *source)
+struct image_source batch_upload_source(const struct batch_upload *input,
+                                        const struct image_source *source)
 {
     struct image_source known = *source;
     if (known.height == 0) {
@@ -40,10 +41,10 @@ struct image_source input_source(const struct input *input, const struct image_s
     return known;
 }
 
-static struct image_transform transform_of(const struct input *input, int64_t count,
+static struct image_transform transform_of(const struct batch_upload *input, int64_t count,
                                            const struct image_source *source)
 {
-    const struct image_source known = input_source(input, source);
+    const struct image_source known = batch_upload_source(input, source);
     return (struct image_transform){.type = input->type,
                                     .from_fp32 = known.type == DATASET_FLOAT32,
                                     .batch = count,
@@ -68,14 +69,14 @@ size_t image_source_bytes(const struct image_source *source)
     return pixel_bytes(source) + target_bytes(&source->target);
 }
 
-static size_t source_bytes(const struct input *input, const struct image_source *source)
+static size_t source_bytes(const struct batch_upload *input, const struct image_source *source)
 {
-    const struct image_source known = input_source(input, source);
+    const struct image_source known = batch_upload_source(input, source);
     return image_source_bytes(&known);
 }
 
-void input_allocate(struct input *input, struct arena *arena, int64_t batch,
-                    const struct image_source *source, bool mixes)
+void batch_upload_allocate(struct batch_upload *input, struct arena *arena, int64_t batch,
+                           const struct image_source *source, bool mixes)
 {
     size_t count = (size_t)batch;
     size_t image_bytes = (size_t)(input->channels * input->image.height * input->image.width) *
@@ -101,7 +102,7 @@ void input_allocate(struct input *input, struct arena *arena, int64_t batch,
 }
 
 /* Returns the slot's batch to its loader when its upload has ended. */
-static void slot_release(struct input *input, struct input_slot *slot)
+static void slot_release(struct batch_upload *input, struct input_slot *slot)
 {
     if (slot->loader == NULL)
         return;
@@ -111,7 +112,7 @@ static void slot_release(struct input *input, struct input_slot *slot)
 }
 
 /* plans: device memory, [count], or NULL */
-static void images_transform(struct input *input, struct stream *stream, int64_t count,
+static void images_transform(struct batch_upload *input, struct stream *stream, int64_t count,
                              const struct image_source *source, const struct pixel_plan *plans)
 {
     struct image_transform transform = transform_of(input, count, source);
@@ -125,10 +126,10 @@ static void images_transform(struct input *input, struct stream *stream, int64_t
 }
 
 /* Normalises the targets. Planes move with the pixels. */
-static void targets_transform(struct input *input, struct stream *stream, int64_t count,
+static void targets_transform(struct batch_upload *input, struct stream *stream, int64_t count,
                               const struct image_source *source, const struct pixel_plan *plans)
 {
-    const struct image_source known = input_source(input, source);
+    const struct image_source known = batch_upload_source(input, source);
     const struct target_shape *target = &known.target;
     const struct image_transform transform = {
         .type = TYPE_FP32,
@@ -150,8 +151,8 @@ static void targets_transform(struct input *input, struct stream *stream, int64_
     input->device->backend->image_transform(stream, &transform);
 }
 
-void input_mirror(struct input *input, struct stream *stream, struct batch *batch,
-                  const struct image_source *source)
+void batch_upload_mirror(struct batch_upload *input, struct stream *stream, struct batch *batch,
+                         const struct image_source *source)
 {
     struct pixel_plan *plans = input->slot[input->newest].plans;
     for (int64_t i = 0; i < batch->count; i++)
@@ -160,8 +161,8 @@ void input_mirror(struct input *input, struct stream *stream, struct batch *batc
     images_transform(input, stream, batch->count, source, plans);
 }
 
-void input_transform(struct input *input, struct stream *stream, int64_t count,
-                     const struct image_source *source, bool augmented)
+void batch_upload_transform(struct batch_upload *input, struct stream *stream, int64_t count,
+                            const struct image_source *source, bool augmented)
 {
     const struct device_backend *backend = input->device->backend;
     const struct input_slot *slot = &input->slot[input->newest];
@@ -186,8 +187,8 @@ void input_transform(struct input *input, struct stream *stream, int64_t count,
     backend->images_mix(stream, &mix);
 }
 
-void input_upload(struct input *input, struct stream *stream, struct batch *batch,
-                  const struct image_source *source, bool augmented, struct loader *loader)
+void batch_upload_start(struct batch_upload *input, struct stream *stream, struct batch *batch,
+                        const struct image_source *source, bool augmented, struct loader *loader)
 {
     const struct device_backend *backend = input->device->backend;
     int64_t samples = batch->count; /* the loader may reuse the batch before the transform */
@@ -210,11 +211,11 @@ void input_upload(struct input *input, struct stream *stream, struct batch *batc
     slot->batch = batch;
     if (input->count == 1)
         slot_release(input, slot);
-    input_transform(input, stream, samples, source, augmented);
+    batch_upload_transform(input, stream, samples, source, augmented);
 }
 
 /* The oldest batch first: a loader takes its batches back in order. */
-void input_finish(struct input *input)
+void batch_upload_finish(struct batch_upload *input)
 {
     for (int i = 1; i <= input->count; i++)
         slot_release(input, &input->slot[(input->newest + i) % input->count]);

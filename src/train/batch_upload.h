@@ -22,7 +22,7 @@ struct image_source {
     int64_t kept_bytes;         /* limit of the decoded chunks in memory */
 };
 
-struct input {
+struct batch_upload {
     struct device *device;
     struct stream *stream; /* uploads */
     int count, newest;     /* slots; the one that holds the newest batch */
@@ -50,37 +50,39 @@ struct input {
     size_t target_bytes;  /* of the target values of a sample */
 };
 
-void input_open(struct input *input, struct device *device);
+void batch_upload_open(struct batch_upload *input, struct device *device);
 /* Does nothing on a zeroed struct. */
-void input_close(struct input *input);
+void batch_upload_close(struct batch_upload *input);
 
 /* Replaces a size of 0 x 0 by the model's. */
-struct image_source input_source(const struct input *input, const struct image_source *source);
+struct image_source batch_upload_source(const struct batch_upload *input,
+                                        const struct image_source *source);
 
 /* Bytes of an uploaded record of a known size. */
 size_t image_source_bytes(const struct image_source *source);
 
 /* Takes device memory from the arena for passes of at most `batch` samples. mixes: with targets. */
-void input_allocate(struct input *input, struct arena *arena, int64_t batch,
-                    const struct image_source *source, bool mixes);
+void batch_upload_allocate(struct batch_upload *input, struct arena *arena, int64_t batch,
+                           const struct image_source *source, bool mixes);
 
-/* Queues the upload of a batch and input_transform. The loader gets the batch back when the upload
- * has ended (here, or in a later call, or in input_finish). loader NULL: the batch must live until
- * the stream is synchronized. augmented: with the batch's pixel plans and mixed samples. */
-void input_upload(struct input *input, struct stream *stream, struct batch *batch,
-                  const struct image_source *source, bool augmented, struct loader *loader);
+/* Queues the upload of a batch and batch_upload_transform. The loader gets the batch back when the
+ * upload has ended (here, or in a later call, or in batch_upload_finish). loader NULL: the batch
+ * must live until the stream is synchronized. augmented: with the batch's pixel plans and mixed
+ * samples. */
+void batch_upload_start(struct batch_upload *input, struct stream *stream, struct batch *batch,
+                        const struct image_source *source, bool augmented, struct loader *loader);
 
 /* Queues the transform of the newest slot's `count` samples to images, labels and targets. */
-void input_transform(struct input *input, struct stream *stream, int64_t count,
-                     const struct image_source *source, bool augmented);
+void batch_upload_transform(struct batch_upload *input, struct stream *stream, int64_t count,
+                            const struct image_source *source, bool augmented);
 
 /* Queues the transform of the newest batch again, with mirrored images. Changes the plans of
  * the batch, which must live until the stream is synchronized. */
-void input_mirror(struct input *input, struct stream *stream, struct batch *batch,
-                  const struct image_source *source);
+void batch_upload_mirror(struct batch_upload *input, struct stream *stream, struct batch *batch,
+                         const struct image_source *source);
 
 /* Waits for all uploads and returns the batches to their loaders. */
-void input_finish(struct input *input);
+void batch_upload_finish(struct batch_upload *input);
 
 /* ---- Values that host and device exchange in each step. The host uploads the step's parameters;
  * the device returns the gradient's norm and the loss scale. A GPU runs behind the host, so values

@@ -33,10 +33,10 @@ static int64_t plane_of(const struct model *model)
     return model->output.height * model->output.width;
 }
 
-/* Allocate the counts and set the evaluation's classes or outputs. The records of the feed must
+/* Allocate the counts and set the evaluation's classes or outputs. The records of the split must
  * have targets. Not collective. */
 static bool target_metrics_open(struct target_metrics *metrics, const struct session *session,
-                                const struct data_feed *feed, struct evaluation *evaluation,
+                                const struct split_loader *feed, struct evaluation *evaluation,
                                 struct error *error)
 {
     const int64_t outputs = session->model->classes;
@@ -197,14 +197,14 @@ static void logits_compute(struct session *session, const struct model_pass *pas
 
 /* Runs the forward pass of the mirrored batch and replaces the logits by the mean of both passes.
  */
-static void mirror_evaluate(struct session *session, struct data_feed *feed, struct batch *batch,
+static void mirror_evaluate(struct session *session, struct split_loader *feed, struct batch *batch,
                             const struct model_pass *pass)
 {
     const struct device_backend *backend = session->device->backend;
     const int64_t outputs = model_output_count(session->model);
     const size_t bytes = (size_t)(batch->count * outputs) * type_size(session->compute);
     backend->copy(session->stream, session->unflipped_logits, session->logits, bytes);
-    input_mirror(&session->input, session->stream, batch, &feed->source);
+    batch_upload_mirror(&session->input, session->stream, batch, &feed->source);
     logits_compute(session, pass);
     const struct matrix_sum mean = {.type = session->compute,
                                     .rows = batch->count,
@@ -252,11 +252,11 @@ static void batch_undo(const struct dataset *dataset, struct batch *batch)
 
 /* Runs the forward pass of a batch. predicted, probabilities (or NULL; the outputs of a
  * regression): host memory. */
-static void batch_evaluate(struct session *session, struct data_feed *feed, struct batch *batch,
+static void batch_evaluate(struct session *session, struct split_loader *feed, struct batch *batch,
                            int32_t *predicted, float *probabilities)
 {
     const struct device_backend *backend = session->device->backend;
-    input_upload(&session->input, session->stream, batch, &feed->source, false, NULL);
+    batch_upload_start(&session->input, session->stream, batch, &feed->source, false, NULL);
     struct model_pass pass = session_pass(session, batch->count, false);
     logits_compute(session, &pass);
     if (session->unflipped_logits != NULL)
@@ -282,7 +282,7 @@ static void batch_evaluate(struct session *session, struct data_feed *feed, stru
 /* The arguments that all batches share. */
 struct pass {
     struct session *session;
-    struct data_feed *feed;
+    struct split_loader *feed;
     const struct evaluation_visitor *visitor; /* or NULL */
     struct control *control;                  /* or NULL */
     int32_t *predicted;
@@ -292,7 +292,7 @@ struct pass {
 
 static void batches_run(const struct pass *pass, struct evaluation *evaluation, struct error *error)
 {
-    struct data_feed *feed = pass->feed;
+    struct split_loader *feed = pass->feed;
     int64_t steps = sampler_steps(&feed->sampler), classes = evaluation->classes;
     double waited = 0;
     loader_start(feed->loader, 0, 0, steps);
@@ -320,7 +320,7 @@ static void batches_run(const struct pass *pass, struct evaluation *evaluation, 
     }
 }
 
-bool evaluation_run(struct session *session, struct data_feed *feed,
+bool evaluation_run(struct session *session, struct split_loader *feed,
                     const struct evaluation_visitor *visitor, struct control *control,
                     struct evaluation *evaluation, struct error *error)
 {

@@ -20,11 +20,12 @@ struct evaluation_visitor {
     bool counts; /* the evaluation has accuracies and a confusion matrix, too */
 };
 
-/* Collective. Evaluates the model on a feed that was started without training. The weights' compute
- * copies must be up to date. visitor: or NULL; with one that does not count, the evaluation has the
- * loss only. control: stops at the batch where a signal requests it; NULL: signals have no effect.
- * Overwrites activations and sets the loss sums to zero. The caller calls evaluation_free. */
-MUST_CHECK bool evaluation_run(struct session *session, struct data_feed *feed,
+/* Collective. Evaluates the model on a split that was started without training. The weights'
+ * compute copies must be up to date. visitor: or NULL; with one that does not count, the evaluation
+ * has the loss only. control: stops at the batch where a signal requests it; NULL: signals have no
+ * effect. Overwrites activations and sets the loss sums to zero. The caller calls evaluation_free.
+ */
+MUST_CHECK bool evaluation_run(struct session *session, struct split_loader *feed,
                                const struct evaluation_visitor *visitor, struct control *control,
                                struct evaluation *evaluation, struct error *error);
 
@@ -44,9 +45,9 @@ struct pictures {
     int64_t evaluated; /* samples of all ranks in the batches before */
 };
 
-/* Start new pictures of an evaluation of this feed. Return false if there are none. */
+/* Start new pictures of an evaluation of this split. Return false if there are none. */
 bool pictures_begin(struct pictures *pictures, const struct session *session,
-                    const struct data_feed *feed);
+                    const struct split_loader *feed);
 
 /* Add the samples of a batch: an evaluation_visitor whose self is the pictures. */
 void pictures_visit(void *self, const struct batch *batch, const int32_t *predicted,

@@ -16,13 +16,13 @@ struct input_part {
     size_t bytes; /* per sample */
 };
 
-static size_t image_bytes(const struct input *input)
+static size_t image_bytes(const struct batch_upload *input)
 {
     return (size_t)(input->channels * input->image.height * input->image.width) *
            type_size(input->type);
 }
 
-static void input_parts(const struct input *input, struct input_part parts[INPUT_PARTS])
+static void input_parts(const struct batch_upload *input, struct input_part parts[INPUT_PARTS])
 {
     const size_t targets = input->targets != NULL ? (size_t)input->classes * sizeof(float) : 0;
     parts[0] = (struct input_part){input->images, image_bytes(input)};

@@ -121,12 +121,12 @@ static bool names_compare(const struct inference *inference, struct error *error
 static bool split_open(struct inference *inference, struct comm *world, struct error *error)
 {
     struct options *options = &inference->session.options;
-    struct data_feed *feed = &inference->session.validation;
+    struct split_loader *feed = &inference->session.validation;
     if (options->predict.split == SPLIT_TRAIN && window_is_tiled(options, SPLIT_ALL))
         return error_set(error, ERROR_USAGE,
                          "predict.split=train: training samples are windows of fields; name the "
                          "files, which are predicted whole");
-    if (!feed_open(feed, options, options->predict.split, world, error))
+    if (!split_loader_open(feed, options, options->predict.split, world, error))
         return false;
     if (options->predict.split == SPLIT_TEST && feed->dataset.held_out)
         options->predict.split = SPLIT_VALIDATION;
@@ -190,7 +190,7 @@ static bool arrays_open(struct inference *inference, const char *const *files, i
                         struct comm *world, struct error *error)
 {
     struct options *options = &inference->session.options;
-    struct data_feed *feed = &inference->session.validation;
+    struct split_loader *feed = &inference->session.validation;
     size_t used = 0;
     for (int n = 0; n < count && used < sizeof options->data.root; n++)
         used += (size_t)snprintf(options->data.root + used, sizeof options->data.root - used,
@@ -202,14 +202,14 @@ static bool arrays_open(struct inference *inference, const char *const *files, i
                          sizeof options->data.root - 1);
     options->debug.batches = 0;
     options->debug.fraction = 1;
-    if (!feed_open(feed, options, SPLIT_ALL, world, error))
+    if (!split_loader_open(feed, options, SPLIT_ALL, world, error))
         return false;
     snprintf(inference->split_name, sizeof inference->split_name, "all");
     if (!feed->dataset.unlabelled)
         return names_compare(inference, error);
     if (!targets_assume(inference, error))
         return false;
-    feed->source = feed_source(options, &feed->dataset);
+    feed->source = split_loader_source(options, &feed->dataset);
     names_set(inference);
     return true;
 }
@@ -222,7 +222,8 @@ static bool files_open(struct inference *inference, const char *const *files, in
     if (strcmp(options->data.format, "arrays") == 0)
         return arrays_open(inference, files, count, world, error);
     options->debug.batches = 0;
-    if (!feed_open_files(&inference->session.validation, options, files, count, world, error))
+    if (!split_loader_open_files(&inference->session.validation, options, files, count, world,
+                                 error))
         return false;
     if (dataset->count < options->train.batch)
         options->train.batch = dataset->count;
@@ -270,7 +271,7 @@ static bool statistics_set(struct inference *inference, const char *weights, str
                          "train.row_weight=latitude: %s has weights of %lld rows, and the images "
                          "have %lld; set train.row_weight=none",
                          weights, (long long)metadata->rows, (long long)dataset->height);
-    feed_use_row_weights(&session->validation, has_rows ? metadata->row_weights : NULL);
+    split_loader_use_row_weights(&session->validation, has_rows ? metadata->row_weights : NULL);
     if (!session_needs_statistics(session, dataset))
         return true;
     const struct value_statistics *statistics = &metadata->statistics;

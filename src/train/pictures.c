@@ -41,13 +41,13 @@ struct plane_sample {
 };
 
 bool pictures_begin(struct pictures *pictures, const struct session *session,
-                    const struct data_feed *feed)
+                    const struct split_loader *feed)
 {
     const bool has_planes = session->options.model.head == HEAD_DENSE;
     pictures_free(pictures);
     *pictures = (struct pictures){.session = session,
                                   .dataset = &feed->dataset,
-                                  .source = input_source(&session->input, &feed->source),
+                                  .source = batch_upload_source(&session->input, &feed->source),
                                   .shown = smaller(feed->dataset.target.count, PLANE_OUTPUTS)};
     if (has_planes)
         pictures->planes =

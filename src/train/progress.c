@@ -208,7 +208,7 @@ static void result_lines_print(const struct trainer *trainer, const struct resul
 {
     const struct dataset *dataset = &trainer->session.validation.dataset;
     const double target = trainer->session.options.output.target;
-    const double seconds = error_rank() == 0 ? run_log_seconds_to(&trainer->folder, target) : NAN;
+    const double seconds = error_rank() == 0 ? metrics_seconds_to(&trainer->folder, target) : NAN;
     char total[32], training[32], reached[32], speed[32] = "", weights[64];
     clock_format(trainer->state.total_seconds, total, sizeof total);
     clock_format(trainer->state.train_seconds, training, sizeof training);
@@ -300,8 +300,8 @@ void progress_interval(struct trainer *trainer)
     const double samples = loss.samples, speed = images_of(&loss) / seconds;
     const struct session *session = &trainer->session;
     const struct loss_scaler *scaler = &session->io.result.scaler;
-    struct metrics_row row = run_log_row("train", state->epoch, state->step);
-    row.due = run_log_is_due(&trainer->session.options.output, state->step, state->epoch_step);
+    struct metrics_row row = metrics_row_empty("train", state->epoch, state->step);
+    row.due = metrics_is_due(&trainer->session.options.output, state->step, state->epoch_step);
     row.epoch_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
     row.epoch_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
     row.loss = loss.loss / samples;
@@ -327,7 +327,7 @@ void progress_interval(struct trainer *trainer)
         row.reduce_seconds = sums->times.reduce / rank_steps;
         row.update_seconds = sums->times.update / rank_steps;
     }
-    error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
+    error_defer(metrics_write_row(trainer->output.log, &row, &trainer->output.log_error));
     straggler_follow(&trainer->progress.straggler, sums->ranks, seconds, interval->steps);
     skipped_log(trainer);
     step_line_print(trainer, &row);
@@ -344,7 +344,7 @@ void progress_restore(struct trainer *trainer)
 static void evaluation_rows_write(struct trainer *trainer, const char *split,
                                   const struct evaluation *evaluation)
 {
-    struct metrics_row row = run_log_row(split, trainer->state.epoch, trainer->state.step);
+    struct metrics_row row = metrics_row_empty(split, trainer->state.epoch, trainer->state.step);
     row.due = true;
     row.best_top1 = trainer->best.top1;
     row.loss = evaluation->loss;
@@ -354,15 +354,16 @@ static void evaluation_rows_write(struct trainer *trainer, const char *split,
     row.map = evaluation->map;
     row.images_per_second = (double)evaluation->samples / evaluation->seconds;
     row.elapsed_seconds = elapsed(trainer);
-    error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error) &&
-                run_log_targets(trainer->output.log, &row, evaluation,
-                                &trainer->session.validation.dataset, &trainer->output.log_error));
+    error_defer(metrics_write_row(trainer->output.log, &row, &trainer->output.log_error) &&
+                metrics_write_targets(trainer->output.log, &row, evaluation,
+                                      &trainer->session.validation.dataset,
+                                      &trainer->output.log_error));
 }
 
 void progress_test(struct trainer *trainer)
 {
     evaluation_rows_write(trainer, "test", &trainer->test.evaluation);
-    error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
+    error_defer(metrics_flush(trainer->output.log, &trainer->output.log_error));
 }
 
 bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error)
@@ -374,7 +375,7 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     double training = clock->training > 0 ? clock->training : 1;
     struct progress *progress = &trainer->progress;
     struct metrics_row *row = &progress->last_epoch;
-    *row = run_log_row("epoch", state->epoch, state->step);
+    *row = metrics_row_empty("epoch", state->epoch, state->step);
     row->due = true;
     epoch_metrics_set(trainer, row);
     row->lr = trainer->progress.rate;
@@ -406,8 +407,8 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
         log_warn("all targets of epoch %lld are missing: check data.y and train.ignore_label",
                  (long long)row->epoch + 1);
     }
-    error_defer(run_log_metrics(trainer->output.log, row, &trainer->output.log_error));
-    error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
+    error_defer(metrics_write_row(trainer->output.log, row, &trainer->output.log_error));
+    error_defer(metrics_flush(trainer->output.log, &trainer->output.log_error));
     *error = trainer->output.log_error;
     trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
     interval_begin(trainer);
@@ -473,7 +474,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     if (!comm_agree(trainer->session.world, error) || !run_record_end(trainer, &results, error))
         return false;
     if (!results.unfinished)
-        error_defer(run_log_finish(trainer->output.log, error));
+        error_defer(metrics_finish(trainer->output.log, error));
     if (error->kind == ERROR_NONE)
         result_lines_print(trainer, &results);
     return comm_agree(trainer->session.world, error);

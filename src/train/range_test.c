@@ -74,7 +74,7 @@ bool range_test_run(struct session *session, struct range_test *test, struct err
             continues = false;
         }
     }
-    input_finish(&session->input);
+    batch_upload_finish(&session->input);
     loader_stop(session->train.loader);
     return error->kind == ERROR_NONE;
 }

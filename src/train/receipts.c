@@ -257,7 +257,7 @@ bool receipts_take(struct trainer *trainer, struct error *error)
     comm_all_reduce(world, grains->hash, grains->count, COMM_INT64, COMM_SUM);
     char *line = receipt_line(trainer, sums[1] > 0 ? sums[0] / sums[1] : (double)NAN);
     if (trainer->receipts.expected == NULL) {
-        error_defer(run_log_receipt(trainer->output.log, line, &trainer->output.log_error));
+        error_defer(metrics_write_receipt(trainer->output.log, line, &trainer->output.log_error));
     } else {
         if (world->rank == 0)
             receipt_compare(trainer, line, values, error);

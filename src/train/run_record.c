@@ -290,7 +290,7 @@ static json_t *run_to_json(const struct trainer *trainer)
     const struct options *options = &trainer->session.options;
     const struct model *model = trainer->session.model;
     const struct dataset *train = &trainer->session.train.dataset;
-    const struct data_feed *validation =
+    const struct split_loader *validation =
         trainer->session.validates ? &trainer->session.validation : NULL;
     const struct evaluation *test = &trainer->test.evaluation;
     json_t *run = json_object(), *tags = json_array(), *names = json_array();
@@ -376,7 +376,7 @@ static void results_put(json_t *run, const struct trainer *trainer, const struct
         value_put(run, "test", test);
     }
     value_put(run, "target_top1", target > 0 ? json_real(target) : json_null());
-    value_put(run, "target_seconds", value_number(run_log_seconds_to(&trainer->folder, target)));
+    value_put(run, "target_seconds", value_number(metrics_seconds_to(&trainer->folder, target)));
 }
 
 /* ---- the file */

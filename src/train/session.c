@@ -25,7 +25,7 @@
 
 /* Check that records of both splits have the same shape, and that labels mean the same classes. A
  * split whose classes have no names has their numbers. */
-static bool splits_agree(const struct session *session, const struct data_feed *evaluated,
+static bool splits_agree(const struct session *session, const struct split_loader *evaluated,
                          struct error *error)
 {
     const struct dataset *train = &session->train.dataset, *validation = &evaluated->dataset;
@@ -69,14 +69,14 @@ static bool splits_agree(const struct session *session, const struct data_feed *
     return true;
 }
 
-bool session_open_split(struct session *session, enum data_split split, struct data_feed *feed,
+bool session_open_split(struct session *session, enum data_split split, struct split_loader *feed,
                         struct error *error)
 {
-    if (!feed_open(feed, &session->options, split, session->world, error))
+    if (!split_loader_open(feed, &session->options, split, session->world, error))
         return false;
     if (splits_agree(session, feed, error) &&
         dataset_copy_origins(&feed->dataset, &session->train.dataset, error))
-        feed_use_row_weights(feed, session->train.dataset.row_weights);
+        split_loader_use_row_weights(feed, session->train.dataset.row_weights);
     return comm_agree(session->world, error);
 }
 
@@ -169,14 +169,14 @@ static bool set_up(struct session *session, bool training, struct error *error)
     const struct options *options = &session->options;
     const struct mesh *mesh = &session->mesh;
     struct comm *world = session->world;
-    session->global_batch = feed_global_batch(options, world->size);
+    session->global_batch = split_loader_global_batch(options, world->size);
     session->accumulate = options->train.accumulate;
     session->timer = (struct step_timer){.phase = STEP_PHASES, .unit = -1};
     session->device = hardware_open(options, mesh->node, error);
     if (session->device != NULL) {
         session->device->backend->limits(session->device, &session->limits);
         session->stream = session->device->backend->stream_open(session->device);
-        input_open(&session->input, session->device);
+        batch_upload_open(&session->input, session->device);
     }
     if (!comm_agree(world, error) || !hardware_compare(&session->limits, world, error) ||
         !hardware_alone(options, &session->limits, mesh->node, world, error) ||
@@ -214,7 +214,7 @@ static bool set_up(struct session *session, bool training, struct error *error)
 bool session_open_model(struct session *session, bool training,
                         const struct model_metadata *weights, struct error *error)
 {
-    const struct data_feed *feed = training ? &session->train : &session->validation;
+    const struct split_loader *feed = training ? &session->train : &session->validation;
     if (error->kind == ERROR_NONE)
         error_defer(options_resolve(&session->options, &feed->dataset, weights, error));
     if (!comm_agree(session->world, error))
@@ -251,7 +251,7 @@ bool session_open(struct session *session, const struct options *options, struct
     *session = (struct session){
         .world = world, .options = *options, .validates = options->data.val != VALIDATION_NONE};
     status_set_phase(PHASE_DATA_OPEN);
-    if (!feed_open(&session->train, &session->options, SPLIT_TRAIN, world, error) ||
+    if (!split_loader_open(&session->train, &session->options, SPLIT_TRAIN, world, error) ||
         (session->validates &&
          !session_open_split(session, SPLIT_VALIDATION, &session->validation, error)))
         return false;
@@ -318,9 +318,9 @@ bool session_start(struct session *session, struct error *error)
     struct comm *world = session->world;
     const struct image_size image = session->model->image;
     const bool training = session->flat.training;
-    const struct data_feed *feed = training ? &session->train : &session->validation;
-    int64_t batch = training ? feed_pass_samples(options, session->global_batch, world->size,
-                                                 session->accumulate)
+    const struct split_loader *feed = training ? &session->train : &session->validation;
+    int64_t batch = training ? split_loader_pass_samples(options, session->global_batch,
+                                                         world->size, session->accumulate)
                              : round_up(options->train.batch, larger(1, session->grain));
     if (training && options->data.drop_last && session->train.dataset.count < session->global_batch)
         return error_set(error, ERROR_USAGE,
@@ -328,10 +328,12 @@ bool session_start(struct session *session, struct error *error)
                          "data.drop_last=on leaves none: use a smaller batch",
                          (long long)session->global_batch, (long long)session->train.dataset.count);
     if (!session_allocate(session, batch, &feed->source, training, error) ||
-        (training && !feed_start(&session->train, options, world, session->device,
-                                 session->global_batch, session->accumulate, image, error)) ||
-        (session->validates && !feed_start_evaluation(&session->validation, options, world,
-                                                      session->device, batch, image, error)))
+        (training &&
+         !split_loader_start(&session->train, options, world, session->device,
+                             session->global_batch, session->accumulate, image, error)) ||
+        (session->validates &&
+         !split_loader_start_evaluation(&session->validation, options, world, session->device,
+                                        batch, image, error)))
         return false;
     if (!training)
         return true;
@@ -388,8 +390,8 @@ void session_close(struct session *session)
     struct session_memory *memory = &session->memory;
     const struct model *model = session->model;
     step_close(session);
-    feed_close(&session->train);
-    feed_close(&session->validation);
+    split_loader_close(&session->train);
+    split_loader_close(&session->validation);
     if (session->profile != NULL) {
         const char **names = allocate((size_t)model->unit_count + 1, sizeof *names);
         for (int u = 0; u < model->unit_count; u++)
@@ -409,7 +411,7 @@ void session_close(struct session *session)
         if (session->flat.buffers != NULL)
             flat_close(&session->flat);
         step_io_close(&session->io);
-        input_close(&session->input);
+        batch_upload_close(&session->input);
         session_drop_snapshot(session);
         if (memory->allocation != NULL)
             backend->release(session->device, memory->allocation);

@@ -89,9 +89,9 @@ struct step {
 
 struct session {
     struct comm *world;
-    struct options options;      /* resolved; not changed after session_open */
-    struct data_feed train;      /* not open without training */
-    struct data_feed validation; /* the split that is evaluated; open if `validates` */
+    struct options options;         /* resolved; not changed after session_open */
+    struct split_loader train;      /* not open without training */
+    struct split_loader validation; /* the split that is evaluated; open if `validates` */
     bool validates;
     int64_t global_batch; /* samples of a step */
     struct mesh mesh;
@@ -103,7 +103,7 @@ struct session {
     struct flat_model flat;
     int64_t batch; /* samples that one pass of this rank can hold */
     struct session_memory memory;
-    struct input input;
+    struct batch_upload input;
     struct step_io io;
     void *logits; /* device, [batch, classes, output height, output width] compute type */
     void *
@@ -131,7 +131,7 @@ MUST_CHECK bool session_open(struct session *session, const struct options *opti
 /* Collective. Opens another split for evaluations during the training. Its samples must have the
  * shape of the training samples, and it takes their weights of rows. */
 MUST_CHECK bool session_open_split(struct session *session, enum data_split split,
-                                   struct data_feed *feed, struct error *error);
+                                   struct split_loader *feed, struct error *error);
 
 /* Collective. Opens the model for a split that the caller has opened: `train` or, without training,
  * `validation`. The caller has set world, options and validates. Allocates no device memory.

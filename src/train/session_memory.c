@@ -22,8 +22,8 @@ static void batch_allocate(struct session *session, const struct image_source *s
     struct arena *arena = &session->memory.arena;
     const struct train_options *train = &session->options.train;
     size_t batch = (size_t)session->batch, outputs = (size_t)model_output_count(session->model);
-    input_allocate(&session->input, arena, session->batch, source,
-                   training && mix_is_asked_for(&session->options));
+    batch_upload_allocate(&session->input, arena, session->batch, source,
+                          training && mix_is_asked_for(&session->options));
     session->predicted = arena_take(arena, MEMORY_BUFFERS, batch * sizeof *session->predicted);
     session->probabilities =
         arena_take(arena, MEMORY_BUFFERS, batch * outputs * sizeof *session->probabilities);
@@ -47,7 +47,7 @@ static void batch_allocate(struct session *session, const struct image_source *s
 
 int64_t session_grains(const struct session *session)
 {
-    return round_up_division(feed_global_batch(&session->options, session->world->size),
+    return round_up_division(split_loader_global_batch(&session->options, session->world->size),
                              session->grain);
 }
 
@@ -88,14 +88,14 @@ void session_measure(struct session *session, int64_t batch, const struct image_
 {
     struct session_memory *memory = &session->memory;
     const struct options *options = &session->options;
-    const struct image_source known = input_source(&session->input, source);
+    const struct image_source known = batch_upload_source(&session->input, source);
     /* On a GPU node the host has cores and memory to spare, so auto writes in the background. */
     bool background = options->checkpoint.background == SWITCH_AUTO
                           ? hardware_has_memory(session->device)
                           : options->checkpoint.background == SWITCH_ON;
     bool snapshot = training && background && options->checkpoint.writers != WRITERS_NODE0;
     session->batch = batch;
-    memory->loader_bytes = feed_bytes(options, &known, batch, training);
+    memory->loader_bytes = split_loader_bytes(options, &known, batch, training);
     if (session->model->loss == LOSS_TARGETS) /* outputs of an evaluation */
         memory->loader_bytes +=
             (size_t)(batch * model_output_count(session->model)) * sizeof(float);

@@ -12,7 +12,8 @@
 
 enum { BATCHES_AHEAD = 4 };
 
-struct image_source feed_source(const struct options *options, const struct dataset *dataset)
+struct image_source split_loader_source(const struct options *options,
+                                        const struct dataset *dataset)
 {
     struct image_source source = {
         .type = dataset->type,
@@ -29,8 +30,8 @@ struct image_source feed_source(const struct options *options, const struct data
 }
 
 /* Collective. Compares the open data sets of all ranks. root: names the data in the error. */
-static bool feed_agree(struct data_feed *feed, const struct options *options, const char *root,
-                       struct comm *world, struct error *error)
+static bool split_loader_agree(struct split_loader *feed, const struct options *options,
+                               const char *root, struct comm *world, struct error *error)
 {
     if (!comm_agree(world, error))
         return false;
@@ -39,30 +40,30 @@ static bool feed_agree(struct data_feed *feed, const struct options *options, co
     if (!comm_same(world, found, sizeof found))
         error_set(error, ERROR_DATA,
                   "%s: ranks find different data there: use the same data on all nodes", root);
-    feed->source = feed_source(options, &feed->dataset);
+    feed->source = split_loader_source(options, &feed->dataset);
     return comm_agree(world, error);
 }
 
-bool feed_open(struct data_feed *feed, const struct options *options, enum data_split split,
-               struct comm *world, struct error *error)
+bool split_loader_open(struct split_loader *feed, const struct options *options,
+                       enum data_split split, struct comm *world, struct error *error)
 {
     char root[OPTION_TEXT + 16];
     memset(feed, 0, sizeof *feed);
     error_defer(dataset_open(&feed->dataset, options, split, world, error));
     snprintf(root, sizeof root, "data.root=%s", options->data.root);
-    return feed_agree(feed, options, root, world, error);
+    return split_loader_agree(feed, options, root, world, error);
 }
 
-bool feed_open_files(struct data_feed *feed, const struct options *options,
-                     const char *const *operands, int count, struct comm *world,
-                     struct error *error)
+bool split_loader_open_files(struct split_loader *feed, const struct options *options,
+                             const char *const *operands, int count, struct comm *world,
+                             struct error *error)
 {
     memset(feed, 0, sizeof *feed);
     error_defer(file_list_open(&feed->dataset, options, operands, count, world, error));
-    return feed_agree(feed, options, operands[0], world, error);
+    return split_loader_agree(feed, options, operands[0], world, error);
 }
 
-void feed_use_row_weights(struct data_feed *feed, const float *weights)
+void split_loader_use_row_weights(struct split_loader *feed, const float *weights)
 {
     struct dataset *dataset = &feed->dataset;
     float *copy = NULL;
@@ -84,8 +85,9 @@ static int64_t sample_group(const struct options *options, int64_t global_batch)
 }
 
 /* Collective. Opens the augmentation and starts the loader's threads. */
-static bool loader_begin(struct data_feed *feed, const struct options *options, struct comm *world,
-                         struct device *device, struct image_size image, struct error *error)
+static bool loader_begin(struct split_loader *feed, const struct options *options,
+                         struct comm *world, struct device *device, struct image_size image,
+                         struct error *error)
 {
     const bool training = feed->training;
     if (training && policy_is_asked_for(options) && feed->dataset.channels != 3)
@@ -112,8 +114,8 @@ static int64_t block_of_size(const void *size, int64_t sample)
     return sample / *(const int64_t *)size;
 }
 
-void feed_use_blocks(struct sampler *sampler, const struct options *options,
-                     const struct dataset *dataset)
+void split_loader_use_blocks(struct sampler *sampler, const struct options *options,
+                             const struct dataset *dataset)
 {
     if (sampler->shuffle && options->data.shuffle == SHUFFLE_CHUNKS)
         sampler_use_blocks(sampler, chunk_of, dataset);
@@ -121,27 +123,27 @@ void feed_use_blocks(struct sampler *sampler, const struct options *options,
         sampler_use_blocks(sampler, block_of_size, &options->data.shuffle_block);
 }
 
-bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
-                struct device *device, int64_t global_batch, int64_t accumulate,
-                struct image_size image, struct error *error)
+bool split_loader_start(struct split_loader *feed, const struct options *options,
+                        struct comm *world, struct device *device, int64_t global_batch,
+                        int64_t accumulate, struct image_size image, struct error *error)
 {
     bool overfit = options->debug.overfit > 0;
     sampler_open(&feed->sampler, (uint64_t)options->run.seed, feed->dataset.count, global_batch,
                  accumulate, options->data.shuffle && !overfit, options->data.drop_last,
                  world->rank, world->size);
     feed->sampler.limit = overfit ? options->debug.overfit : options->debug.batches;
-    feed_use_blocks(&feed->sampler, options, &feed->dataset);
+    split_loader_use_blocks(&feed->sampler, options, &feed->dataset);
     feed->sampler.group = sample_group(options, global_batch);
     feed->sampler.repeat = options->augment.repeat;
     feed->training = true;
     return loader_begin(feed, options, world, device, image, error);
 }
 
-bool feed_start_evaluation(struct data_feed *feed, const struct options *options,
-                           struct comm *world, struct device *device, int64_t batch,
-                           struct image_size image, struct error *error)
+bool split_loader_start_evaluation(struct split_loader *feed, const struct options *options,
+                                   struct comm *world, struct device *device, int64_t batch,
+                                   struct image_size image, struct error *error)
 {
-    const int64_t global_batch = feed_global_batch(options, world->size);
+    const int64_t global_batch = split_loader_global_batch(options, world->size);
     const int64_t grain = options_grain(options, global_batch);
     int64_t count = feed->dataset.count, limit = options->debug.batches;
     if (grain > 0) {
@@ -158,14 +160,14 @@ bool feed_start_evaluation(struct data_feed *feed, const struct options *options
     return loader_begin(feed, options, world, device, image, error);
 }
 
-int64_t feed_global_batch(const struct options *options, int64_t ranks)
+int64_t split_loader_global_batch(const struct options *options, int64_t ranks)
 {
     return options->train.global_batch > 0 ? options->train.global_batch
                                            : options->train.batch * ranks;
 }
 
-int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks,
-                          int64_t accumulate)
+int64_t split_loader_pass_samples(const struct options *options, int64_t global_batch,
+                                  int64_t ranks, int64_t accumulate)
 {
     const int64_t bound =
         sampler_slice_bound(global_batch, ranks, accumulate, sample_group(options, global_batch));
@@ -173,32 +175,32 @@ int64_t feed_pass_samples(const struct options *options, int64_t global_batch, i
 }
 
 /* Number of splits that a training opens. */
-static int feed_count(const struct options *options)
+static int split_loader_count(const struct options *options)
 {
     return 1 + (options->data.val != VALIDATION_NONE) +
            (options->train.test && options->data.val != VALIDATION_TEST);
 }
 
-size_t feed_kept_bytes(const struct options *options, const struct dataset *dataset)
+size_t split_loader_kept_bytes(const struct options *options, const struct dataset *dataset)
 {
     const int64_t distinct = options->data.distinct, samples = options->data.samples;
     const int64_t images = smaller(distinct, samples) +
-                           (feed_count(options) - 1) *
+                           (split_loader_count(options) - 1) *
                                smaller(distinct, round_up_division(samples, TRAINING_PER_TEST));
     return (size_t)(images * dataset->channels * dataset->height * dataset->width);
 }
 
-size_t feed_bytes(const struct options *options, const struct image_source *source, int64_t batch,
-                  bool training)
+size_t split_loader_bytes(const struct options *options, const struct image_source *source,
+                          int64_t batch, bool training)
 {
-    int feeds = training ? feed_count(options) : 1;
+    int feeds = training ? split_loader_count(options) : 1;
     size_t sample = image_source_bytes(source);
     size_t planes = training && policy_is_asked_for(options) ? (size_t)options->data.workers : 0;
     return (size_t)feeds * loader_bytes((int64_t)sample, batch, BATCHES_AHEAD) + planes * sample +
            (size_t)source->kept_bytes;
 }
 
-void feed_close(struct data_feed *feed)
+void split_loader_close(struct split_loader *feed)
 {
     loader_close(feed->loader);
     sampler_close(&feed->sampler);

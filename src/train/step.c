@@ -136,7 +136,7 @@ void step_forward(struct session *session, const struct model_pass *pass)
         unit_begin(session, u);
         session->model->type->forward(session->model, pass, u);
         unit_end(session);
-        flat_free(flat, u);
+        flat_release(flat, u);
     }
 }
 
@@ -203,7 +203,7 @@ static void step_backward(struct session *session, const struct model_pass *pass
         unit_begin(session, u);
         session->model->type->backward(session->model, pass, u);
         unit_end(session);
-        flat_free(flat, u);
+        flat_release(flat, u);
         if (target == TARGET_SPARE)
             flat_spare_close(flat, u);
         else
@@ -376,8 +376,8 @@ static void micro_batch_run(struct session *session, int64_t number, struct step
     step_io_upload_params(&session->io, session->stream, &step->params);
     if (!step->records)
         flat_gather_start(&session->flat, 0); /* overlaps with the transform of the images */
-    input_upload(&session->input, session->stream, batch, &session->train.source, true,
-                 session->train.loader);
+    batch_upload_start(&session->input, session->stream, batch, &session->train.source, true,
+                       session->train.loader);
     times->forward += clock_now() - begin;
     if (!step_replay(session, &micro))
         pass_queue(session, &micro, times);
@@ -387,9 +387,10 @@ void step_rehearse(struct session *session)
 {
     struct step *step = &session->step;
     int64_t accumulate = session->accumulate;
-    int64_t global_count = session->grains != NULL
-                               ? feed_global_batch(&session->options, session->mesh.world->size)
-                               : session->batch;
+    int64_t global_count =
+        session->grains != NULL
+            ? split_loader_global_batch(&session->options, session->mesh.world->size)
+            : session->batch;
     struct step_times unused = {0};
     for (int64_t number = 0; number < accumulate; number++) {
         const struct micro_batch micro = {.number = number,
@@ -401,8 +402,8 @@ void step_rehearse(struct session *session)
         phase_begin(session, STEP_DATA);
         if (!step->records)
             flat_gather_start(&session->flat, 0);
-        input_transform(&session->input, session->stream, micro.count, &session->train.source,
-                        true);
+        batch_upload_transform(&session->input, session->stream, micro.count,
+                               &session->train.source, true);
         phase_end(session);
         pass_queue(session, &micro, &unused);
     }
@@ -552,7 +553,7 @@ bool step_finish(struct session *session, struct step_times *times, struct error
 {
     double begin = clock_now();
     bool good = results_read(session, true, error);
-    input_finish(&session->input);
+    batch_upload_finish(&session->input);
     times->update += clock_now() - begin;
     return good;
 }

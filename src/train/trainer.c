@@ -43,7 +43,7 @@ static bool paths_check(const struct options *options, struct error *error)
 /* Logs what the run trains, on what. */
 static void run_announce(const struct session *session)
 {
-    const struct image_source source = input_source(&session->input, &session->train.source);
+    const struct image_source source = batch_upload_source(&session->input, &session->train.source);
     const int ranks = session->world->size;
     char mesh[256], transport[512];
     mesh_describe(&session->mesh, mesh, sizeof mesh);
@@ -145,17 +145,17 @@ static bool log_open_tables(struct trainer *trainer, struct error *error)
     const struct output_options *output = &trainer->session.options.output;
     if (trainer->session.world->rank == 0) {
         const bool over = state->finished && state->step >= trainer->total_steps;
-        const struct run_log_position position = {.step = state->step,
+        const struct metrics_position position = {.step = state->step,
                                                   .mid_epoch = state->epoch_step > 0 && !over,
                                                   .unevaluated =
                                                       trainer_epoch_is_unfinished(trainer, state),
                                                   .untested = !run_record_is_tested(trainer)};
-        trainer->output.log = run_log_open(&trainer->folder, output, &position, error);
+        trainer->output.log = metrics_open(&trainer->folder, output, &position, error);
     }
-    error_defer(run_log_options(trainer->output.log, &trainer->session.options, error));
+    error_defer(metrics_write_options(trainer->output.log, &trainer->session.options, error));
     if (trainer->output.log != NULL) {
         char *header = receipts_header(trainer->session.model);
-        error_defer(run_log_open_receipts(trainer->output.log, &trainer->folder, header,
+        error_defer(metrics_open_receipts(trainer->output.log, &trainer->folder, header,
                                           state->step, output->receipt > 0, error));
         free(header);
     }
@@ -253,7 +253,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
     trainer_begin(trainer, options, world);
     if (set_up(trainer, options, error)) {
         if (world->rank == 0 && options->output.upload[0] != '\0')
-            trainer->output.upload = upload_open(trainer->folder.path, options->output.upload);
+            trainer->output.upload = remote_copy_open(trainer->folder.path, options->output.upload);
         return true;
     }
     struct run_folder folder = trainer->folder;
@@ -296,15 +296,15 @@ void trainer_close(struct trainer *trainer)
     checkpoint_writer_close(trainer->checkpoints.writer);
     memory_checkpoint_close(trainer->checkpoints.memory, trainer->stop.succeeded);
     if (trainer->output.log != NULL)
-        run_log_close(trainer->output.log);
+        metrics_close(trainer->output.log);
     json_decref(trainer->output.record);
     free(trainer->data);
     evaluation_free(&trainer->evaluation);
     evaluation_free(&trainer->test.evaluation);
     pictures_free(&trainer->pictures);
-    feed_close(&trainer->test.feed);
+    split_loader_close(&trainer->test.feed);
     session_close(&trainer->session);
-    upload_close(trainer->output.upload, upload_seconds);
+    remote_copy_close(trainer->output.upload, upload_seconds);
     if (trainer->stop.succeeded && is_root)
         run_folder_mark(&trainer->folder, true);
     run_folder_close(&trainer->folder);

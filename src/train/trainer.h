@@ -43,11 +43,11 @@ struct progress {
 
 /* Rank 0's outputs. */
 struct run_output {
-    struct run_log *log;
-    struct json_t *record;   /* result.json (run_record.c); NULL: not begun */
-    struct error log_error;  /* the first row that could not be written */
-    struct monitor *monitor; /* on all ranks; NULL: output.monitor=0 */
-    struct upload *upload;   /* NULL: no output.upload */
+    struct metrics *log;
+    struct json_t *record;      /* result.json (run_record.c); NULL: not begun */
+    struct error log_error;     /* the first row that could not be written */
+    struct monitor *monitor;    /* on all ranks; NULL: output.monitor=0 */
+    struct remote_copy *upload; /* NULL: no output.upload */
 };
 
 /* An attempt is one execution of the program; a resumed run has several. */
@@ -100,7 +100,7 @@ struct run_stop {
 /* The evaluation of the test split at the end of the run (train.test). */
 struct test_evaluation {
     struct evaluation evaluation; /* without a confusion matrix: not done */
-    struct data_feed feed;        /* unless the validation split is the test split */
+    struct split_loader feed;     /* unless the validation split is the test split */
     const char *weights;          /* "best" or "last" */
     int64_t step;                 /* of these weights */
 };

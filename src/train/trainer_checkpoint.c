@@ -97,11 +97,11 @@ bool trainer_decide_batch(struct trainer *trainer, struct error *error)
     const int64_t share = round_up_division(session->global_batch, ranks);
     if (share > batch && !session->model->batch_norms)
         session->accumulate *= round_up_division(share, batch);
-    log_info(
-        "mesh.elastic: the global batch of %lld is kept, up to %lld per rank in micro-batches "
-        "of up to %lld",
-        (long long)session->global_batch, (long long)share,
-        (long long)feed_pass_samples(options, session->global_batch, ranks, session->accumulate));
+    log_info("mesh.elastic: the global batch of %lld is kept, up to %lld per rank in micro-batches "
+             "of up to %lld",
+             (long long)session->global_batch, (long long)share,
+             (long long)split_loader_pass_samples(options, session->global_batch, ranks,
+                                                  session->accumulate));
     return true;
 }
 
@@ -252,7 +252,7 @@ static bool state_write(struct trainer *trainer, bool best, bool in_memory, stru
     state->loss_scale_good_steps = io->result.scaler.good_steps;
     state->skipped_steps = io->result.scaler.skipped;
     /* A run that resumes from this checkpoint does not write the rows up to this step again. */
-    error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
+    error_defer(metrics_flush(trainer->output.log, &trainer->output.log_error));
     char *metadata = trainer_metadata(trainer);
     const struct checkpoint_order order = {.options = &trainer->session.options,
                                            .state = &trainer->state,

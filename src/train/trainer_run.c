@@ -98,7 +98,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     trainer->progress.interval.steps++;
     if (receipt && !receipts_take(trainer, error))
         return false;
-    if (run_log_is_due(&trainer->session.options.output, state->step, state->epoch_step) &&
+    if (metrics_is_due(&trainer->session.options.output, state->step, state->epoch_step) &&
         !interval_end(trainer, error))
         return false;
     int64_t every = trainer->session.options.debug.check_weights;
@@ -141,9 +141,9 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         if (!checkpoint_writer_follow(trainer->checkpoints.writer, flags.writing != 0, error))
             return false;
         if (trainer->output.upload != NULL)
-            upload_follow(trainer->output.upload,
-                          trainer->checkpoints.count -
-                              checkpoint_writer_is_writing(trainer->checkpoints.writer));
+            remote_copy_follow(trainer->output.upload,
+                               trainer->checkpoints.count -
+                                   checkpoint_writer_is_writing(trainer->checkpoints.writer));
         if (trainer->stop.reason != NULL)
             break;
         if (memory_due(trainer)) {
@@ -193,7 +193,7 @@ static void average_swap(struct trainer *trainer)
 }
 
 /* Collective. Evaluates the session's weights, or their moving average, on a split. */
-static bool split_evaluate(struct trainer *trainer, struct data_feed *feed,
+static bool split_evaluate(struct trainer *trainer, struct split_loader *feed,
                            struct evaluation *evaluation, struct error *error)
 {
     struct session *session = &trainer->session;
@@ -415,10 +415,10 @@ static bool test_run(struct trainer *trainer, struct error *error)
     if (!test_is_due(trainer))
         return true;
     status_set_phase(PHASE_TEST);
-    if (!validated &&
-        (!session_open_split(&trainer->session, SPLIT_TEST, &test->feed, error) ||
-         !feed_start_evaluation(&test->feed, options, trainer->session.world, session->device,
-                                session->batch, session->model->image, error)))
+    if (!validated && (!session_open_split(&trainer->session, SPLIT_TEST, &test->feed, error) ||
+                       !split_loader_start_evaluation(&test->feed, options, trainer->session.world,
+                                                      session->device, session->batch,
+                                                      session->model->image, error)))
         return false;
     bool good = split_evaluate(trainer, validated ? &trainer->session.validation : &test->feed,
                                &test->evaluation, error);
@@ -526,7 +526,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     const long long step = trainer->state.step, steps = trainer->total_steps;
     trainer->attempt.begin = trainer->checkpoints.written_at = clock_now();
     status_set_step(step);
-    trainer->progress.last_epoch = run_log_row("epoch", 0, 0);
+    trainer->progress.last_epoch = metrics_row_empty("epoch", 0, 0);
     if (step > 0)
         trainer->progress.rate = schedule_rate(&trainer->schedule, step - 1);
     if (stop->early) {

@@ -147,7 +147,7 @@ static int gathered_wrong(struct flat_fixture *fixture, int unit, float more)
     wrong += flat_weight(&fixture->flat, unit, 1) !=
              (const char *)buffer->weights +
                  (size_t)buffer->unit->tensors[1].offset * type_size(fixture->flat.type);
-    flat_free(&fixture->flat, unit);
+    flat_release(&fixture->flat, unit);
     device->backend->release_pinned(device, wide);
     return wrong;
 }

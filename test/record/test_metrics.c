@@ -30,20 +30,20 @@ static int make_folder(void **state)
     return 0;
 }
 
-static struct run_log *open_log(const struct run_log_position *position)
+static struct metrics *open_log(const struct metrics_position *position)
 {
     struct error error = {0};
-    struct run_log *log = run_log_open(&folder, &options.output, position, &error);
+    struct metrics *log = metrics_open(&folder, &options.output, position, &error);
     assert_ok(log != NULL, &error);
     return log;
 }
 
-static const struct run_log_position new_run;
+static const struct metrics_position new_run;
 
-static void write_train(struct run_log *log, int64_t step)
+static void write_train(struct metrics *log, int64_t step)
 {
     struct error error = {0};
-    struct metrics_row row = run_log_row("train", step / 10, step);
+    struct metrics_row row = metrics_row_empty("train", step / 10, step);
     row.loss = 2.5;
     row.top1 = 0.125;
     row.lr = 3e-4;
@@ -61,13 +61,13 @@ static void write_train(struct run_log *log, int64_t step)
     row.forward_seconds = 0.02;
     row.backward_seconds = 0.04;
     row.update_seconds = 0.0001;
-    assert_true(run_log_metrics(log, &row, &error));
+    assert_true(metrics_write_row(log, &row, &error));
 }
 
-static void write_epoch(struct run_log *log, int64_t epoch, int64_t steps)
+static void write_epoch(struct metrics *log, int64_t epoch, int64_t steps)
 {
     struct error error = {0};
-    struct metrics_row row = run_log_row("epoch", epoch, steps);
+    struct metrics_row row = metrics_row_empty("epoch", epoch, steps);
     row.loss = 2;
     row.top1 = 0.25;
     row.top5 = 0.75;
@@ -78,15 +78,15 @@ static void write_epoch(struct run_log *log, int64_t epoch, int64_t steps)
     row.eval_seconds = 0.5;
     row.data_share = 0.01;
     row.next_lr = 0.0625;
-    assert_true(run_log_metrics(log, &row, &error));
+    assert_true(metrics_write_row(log, &row, &error));
 }
 
-static void close_log(struct run_log *log)
+static void close_log(struct metrics *log)
 {
     struct error error = {0};
 
-    assert_true(run_log_flush(log, &error));
-    run_log_close(log);
+    assert_true(metrics_flush(log, &error));
+    metrics_close(log);
 }
 
 static void assert_file(const char *name, const char *expected)
@@ -106,7 +106,7 @@ static void assert_file(const char *name, const char *expected)
 
 TEST_WITH(rows_have_the_given_values, make_folder, temporary_teardown)
 {
-    struct run_log *log = open_log(&new_run);
+    struct metrics *log = open_log(&new_run);
     write_train(log, 5);
     write_epoch(log, 0, 10);
     close_log(log);
@@ -121,7 +121,7 @@ TEST_WITH(a_resumed_run_keeps_the_rows_before_its_checkpoint, make_folder, tempo
 #define TEST_ROW "0,20,test,1\n"
     static const struct {
         const char *written;
-        struct run_log_position position;
+        struct metrics_position position;
         const char *kept; /* after the header */
     } cases[] = {{METRICS_HEADER ROW("0", "5") EPOCH("0", "10") ROW("1", "15") ROW("2", "20"),
                   {.step = 15},
@@ -163,18 +163,18 @@ TEST_WITH(outputs_have_rows, make_folder, temporary_teardown)
     char *names[] = {"u", "v, w"};
     const struct dataset dataset = {.target = {.count = 2}, .target_name = names};
     const struct evaluation evaluation = {.outputs = 2, .errors = errors};
-    const struct metrics_row row = run_log_row("val", 0, 10);
+    const struct metrics_row row = metrics_row_empty("val", 0, 10);
     struct error error = {0};
-    struct run_log *log = open_log(&new_run);
+    struct metrics *log = open_log(&new_run);
 
-    assert_true(run_log_targets(log, &row, &evaluation, &dataset, &error));
+    assert_true(metrics_write_targets(log, &row, &evaluation, &dataset, &error));
     close_log(log);
     assert_file("metrics.csv", rows);
-    close_log(open_log(&(struct run_log_position){.step = 10}));
+    close_log(open_log(&(struct metrics_position){.step = 10}));
     assert_file("metrics.csv", rows);
-    close_log(open_log(&(struct run_log_position){.step = 10, .unevaluated = true}));
+    close_log(open_log(&(struct metrics_position){.step = 10, .unevaluated = true}));
     assert_file("metrics.csv", METRICS_HEADER);
-    assert_true(run_log_targets(NULL, &row, &evaluation, &dataset, &error));
+    assert_true(metrics_write_targets(NULL, &row, &evaluation, &dataset, &error));
 }
 
 TEST_WITH(table_with_other_columns_is_an_error_and_stays, make_folder, temporary_teardown)
@@ -186,7 +186,7 @@ TEST_WITH(table_with_other_columns_is_an_error_and_stays, make_folder, temporary
         error_clear(&error);
         temporary_write("metrics.csv", tables[i]);
         assert_null(
-            run_log_open(&folder, &options.output, &(struct run_log_position){.step = 10}, &error));
+            metrics_open(&folder, &options.output, &(struct metrics_position){.step = 10}, &error));
         assert_error(&error, ERROR_FILE, "metrics.csv: its columns are not those of this program");
         assert_file("metrics.csv", tables[i]);
     }
@@ -198,15 +198,15 @@ TEST_WITH(outputs_can_be_disabled, make_folder, temporary_teardown)
 
     options.output.csv = false;
     options.output.tensorboard = false;
-    struct run_log *log = open_log(&new_run);
+    struct metrics *log = open_log(&new_run);
     write_train(log, 5);
     write_epoch(log, 0, 10);
     close_log(log);
     assert_int_not_equal(access(temporary_path("metrics.csv"), F_OK), 0);
     /* ranks without a log */
     write_train(NULL, 5);
-    assert_true(run_log_flush(NULL, &error));
-    run_log_close(NULL);
+    assert_true(metrics_flush(NULL, &error));
+    metrics_close(NULL);
 }
 
 TEST_WITH(missing_folder_is_an_error, make_folder, temporary_teardown)
@@ -216,7 +216,7 @@ TEST_WITH(missing_folder_is_an_error, make_folder, temporary_teardown)
     for (int csv = 0; csv < 2; csv++) { /* with metrics.csv, with events only */
         struct error error = {0};
         options.output.csv = csv == 0;
-        assert_null(run_log_open(&missing, &options.output, &new_run, &error));
+        assert_null(metrics_open(&missing, &options.output, &new_run, &error));
         assert_int_equal(error.kind, ERROR_FILE);
     }
 }
@@ -248,7 +248,7 @@ static void assert_due(int tags, const char *steps)
     const struct output_options output = {.tensorboard_tags = tags, .log_every = 50};
     char found[64] = "";
     for (int64_t step = 1; step <= 2 * 75; step++)
-        if (run_log_is_due(&output, step, (step - 1) % 75 + 1))
+        if (metrics_is_due(&output, step, (step - 1) % 75 + 1))
             snprintf(found + strlen(found), sizeof found - strlen(found), " %d", (int)step);
     assert_string_equal(found, steps);
 }

@@ -367,12 +367,12 @@ TEST(readings_are_written_everywhere)
     struct comm *alone = comm_fake_open(0, 1);
     setup.world = alone;
     setup.device = &gpu;
-    setup.log = run_log_open(&run, &options.output, &(struct run_log_position){0}, &error);
+    setup.log = metrics_open(&run, &options.output, &(struct metrics_position){0}, &error);
     assert_non_null(setup.log);
     gpu_open("");
     struct monitor *monitor = monitor_open(&setup);
     for (int step = 0; step < 20000; step++) {
-        assert_true(run_log_point(setup.log, "other", step, step, &error));
+        assert_true(metrics_write_point(setup.log, "other", step, step, &error));
         monitor_step(monitor, step);
     }
     pass_seconds(0.15);
@@ -381,7 +381,7 @@ TEST(readings_are_written_everywhere)
     assert_true(fabs(figure(summary, "gpu_power", "max") - 412.345) < 1e-9);
     assert_true(figure(summary, "gpu_memory_used_bytes", "max") == 5.0 * (1 << 30));
     json_decref(summary);
-    run_log_close(setup.log);
+    metrics_close(setup.log);
     gpu_close();
     alone->backend->close(alone);
     char *rows = read_text(table);

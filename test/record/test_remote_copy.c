@@ -36,10 +36,10 @@ static char *log_of_upload(double seconds)
     unlink(temporary_path("log"));
     assert_true(log_to_file(temporary_path("log"), &error));
     links_set("step-1.h5", "step-1.h5");
-    struct upload *upload = upload_open(temporary_path("run"), "disk:runs/");
-    upload_follow(upload, 0);
+    struct remote_copy *upload = remote_copy_open(temporary_path("run"), "disk:runs/");
+    remote_copy_follow(upload, 0);
     links_set("step-2.h5", "step-2.h5");
-    upload_close(upload, seconds);
+    remote_copy_close(upload, seconds);
     return temporary_text("log");
 }
 

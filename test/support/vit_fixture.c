@@ -369,7 +369,7 @@ static void run_backward(struct vit_fixture *fixture, const struct model_pass *p
         if (fixture->grains != NULL)
             grains_unit(fixture->grains, 0, &only_slot);
         model->type->backward(model, pass, u);
-        flat_free(&fixture->flat, u);
+        flat_release(&fixture->flat, u);
         flat_gradient_close(&fixture->flat, u, true);
     }
     flat_reduce_wait(&fixture->flat);
