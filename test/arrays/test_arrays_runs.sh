@@ -5,7 +5,7 @@
 . "$TEST_SOURCE/test/support/program.sh"
 
 mkdir data
-"$TEST_BUILD/test/data/test_arrays" --make "$work/data/storms.h5"
+"$TEST_BUILD/test/arrays/test_arrays" --make "$work/data/storms.h5"
 data="data.format=arrays data.root=$work/data/storms.h5 data.y=/label data.val=0.2"
 model="model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=1 model.image=5 model.image_width=4 \
 train.precision=fp32 train.global_batch=8 train.epochs=2 run.seed=3 run.threads=1 output.log_every=1 output.tensorboard=off \
@@ -132,8 +132,8 @@ errors 3<<END
 2|data.missing=error|data.missing=error
 END
 mkdir splits
-"$TEST_BUILD/test/data/test_arrays" --odd "$work/splits/train.h5" calm
-"$TEST_BUILD/test/data/test_arrays" --odd "$work/splits/test.h5" storm
+"$TEST_BUILD/test/arrays/test_arrays" --odd "$work/splits/train.h5" calm
+"$TEST_BUILD/test/arrays/test_arrays" --odd "$work/splits/test.h5" storm
 errors data.format=arrays data.root="$work/splits" data.x=u 3<<END
 3|class 0 .*'storm'.*'calm'|data.y=label data.val=test
 3|train.h5: sample 0: u|data.y=number data.task=regression data.val=none model.name=linear

@@ -3,8 +3,8 @@
 # Values that float32 does not hold, missing targets and infinite values: losses, metrics, predictions, checkpoints.
 . "$TEST_SOURCE/test/support/program.sh"
 
-"$TEST_BUILD/test/data/test_arrays" --values "$work/all.h5" 24
-"$TEST_BUILD/test/data/test_arrays" --values "$work/some.h5" 16
+"$TEST_BUILD/test/arrays/test_arrays" --values "$work/all.h5" 24
+"$TEST_BUILD/test/arrays/test_arrays" --values "$work/some.h5" 16
 model="data.format=arrays data.root=$work/all.h5 data.task=regression model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 \
 model.patch=1 model.image=5 model.image_width=4 train.precision=fp32 train.global_batch=8 train.epochs=2 run.threads=1 \
 output.tensorboard=off output.receipt=1 train.exact=layout train.grain=8 checkpoint.every=1"

@@ -79,7 +79,7 @@ fails 2 'an unreadable record in a recorded step' 3 "${record#"$work/tree/"}: is
     run.dir="$work/unreadable"
 
 # A third of the samples has no targets and does not count in the loss, also in recorded steps.
-"$TEST_BUILD/test/data/test_arrays" --values "$work/values.h5" 24
+"$TEST_BUILD/test/arrays/test_arrays" --values "$work/values.h5" 24
 tiny="data.format=arrays data.root=$work/values.h5 data.task=regression data.x=near data.y=gaps data.shuffle=off data.val=none \
 model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=1 model.image=5 model.image_width=4 model.head=dense \
 train.precision=fp32 train.global_batch=24 train.steps=4 train.clip_norm=1 output.log_every=1 output.tensorboard=off"

@@ -6,7 +6,7 @@
 . "$TEST_SOURCE/test/support/program.sh"
 
 mkdir data
-"$TEST_BUILD/test/data/test_arrays" --make "$work/data/storms.h5"
+"$TEST_BUILD/test/arrays/test_arrays" --make "$work/data/storms.h5"
 data="data.format=arrays data.root=$work/data/storms.h5 data.x=/chw data.val=0.2 model.image=5 model.image_width=4 \
 train.precision=fp32 train.global_batch=16 train.epochs=2 run.seed=3 run.threads=1 output.log_every=1 output.tensorboard=off \
 output.receipt=1 train.exact=layout train.grain=8"

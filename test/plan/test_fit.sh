@@ -58,7 +58,7 @@ END
 
 # Arrays of each task, and with a validation split of their own.
 mkdir splits
-"$TEST_BUILD/test/data/test_arrays" --make "$work/train.h5"
+"$TEST_BUILD/test/arrays/test_arrays" --make "$work/train.h5"
 ln -s ../train.h5 splits/train.h5
 ln -s ../train.h5 splits/val.h5
 arrays="data.format=arrays data.val=0.2 model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=1 \

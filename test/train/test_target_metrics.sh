@@ -6,7 +6,7 @@
 . "$TEST_SOURCE/test/support/program.sh"
 
 mkdir data
-"$TEST_BUILD/test/data/test_arrays" --make "$work/data/storms.h5"
+"$TEST_BUILD/test/arrays/test_arrays" --make "$work/data/storms.h5"
 data="data.format=arrays data.root=$work/data/storms.h5 data.val=0.2 data.val_from=end model.name=vit_cifar model.dim=32 \
 model.depth=1 model.heads=2 model.patch=1 model.image=5 model.image_width=4 train.precision=fp32 train.global_batch=8 \
 train.epochs=2 run.seed=3 run.threads=1 checkpoint.monitor=loss train.exact=layout train.grain=8"
