@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "commands/bench.h"
@@ -25,8 +28,7 @@ enum { MOST_REPETITIONS = 99, PLAIN_BLOCK = 4 << 20 };
 struct checkpoint_bench {
     struct bench_host host;
     int nodes;
-    const char *folder;
-    char path[4096], plain_path[4096];
+    char *folder, *path, *plain_path;
     int repetitions;
     struct comm *world;
     struct mesh mesh;
@@ -132,13 +134,13 @@ static void do_work(struct checkpoint_bench *bench, enum work work)
     comm_barrier(bench->world);
 }
 
-/* Sync the deletion, so that the next measurement does not wait for it. */
+/* Sync the deletion, so that the next measurement does not wait for it. Leave an empty folder. */
 static void remove_files(const struct checkpoint_bench *bench)
 {
     comm_barrier(bench->world);
     if (bench->world->rank == 0) {
-        unlink(bench->path);
-        unlink(bench->plain_path);
+        folder_remove(bench->folder);
+        ENSURE(mkdir(bench->folder, 0777) == 0, "cannot create %s", bench->folder);
         sync();
     }
     comm_barrier(bench->world);
@@ -202,12 +204,12 @@ int main(int argc, char **argv)
     int node;
     bench_host_read(&bench.host);
     bench.nodes = comm_node_count(bench.world, &node);
-    bench.folder = argc > 1 ? argv[1] : ".";
+    bench.folder = allocate_text("%s/bench_checkpoint", argc > 1 ? argv[1] : ".");
     bench.repetitions = argc > 2 ? atoi(argv[2]) : 3;
     ENSURE(bench.repetitions > 0 && bench.repetitions <= MOST_REPETITIONS, "1 to %d repetitions",
            MOST_REPETITIONS);
-    snprintf(bench.path, sizeof bench.path, "%s/step-00000001.h5", bench.folder);
-    snprintf(bench.plain_path, sizeof bench.plain_path, "%s/bench.plain", bench.folder);
+    bench.path = allocate_text("%s/step-00000001.h5", bench.folder);
+    bench.plain_path = allocate_text("%s/plain", bench.folder);
     bench.block = malloc(PLAIN_BLOCK);
     ENSURE(bench.block != NULL, "no memory");
     memory_fill(bench.block, PLAIN_BLOCK, 1000 + (uint64_t)bench.world->rank);
@@ -216,6 +218,11 @@ int main(int argc, char **argv)
     if (bench.world->rank == 0)
         report_all(&bench);
     close_model(&bench);
+    if (bench.world->rank == 0)
+        folder_remove(bench.folder);
+    free(bench.plain_path);
+    free(bench.path);
+    free(bench.folder);
     free(bench.block);
     comm_world_close(bench.world);
     return 0;

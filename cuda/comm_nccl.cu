@@ -18,7 +18,7 @@ extern "C" {
 #include "base/clock.h"
 }
 
-/* Collectives in flight; flat_mesh.c has a few per unit at most. */
+/* Collectives in flight; flat_gather.c has a few per unit at most. */
 enum { REQUESTS = 1024 };
 
 struct nccl_group;

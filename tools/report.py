@@ -307,7 +307,7 @@ class Page:
         (unit, unit_name), parts = time_unit(highest(row["at"] for row in run.monitor)), []
         for column, title, y_label, scale, style in SENSOR_CHARTS:
             rows = [
-                (row["at"] / unit, scale * row[column], int(row.get("rank", 0)))
+                (row["at"] / unit, scale * row[column], int(known(row["rank"], 0.0)))
                 for row in run.monitor
                 if not math.isnan(row["at"] + row[column])
             ]

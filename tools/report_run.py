@@ -368,7 +368,7 @@ class Run:
         evaluation = self.evaluation(split)
         outputs = evaluation["outputs"]
         if name == "rmse" and len(outputs) > 1:
-            shown = [f"{one['name']} {show('number', one['rmse'])}" for one in outputs[:3]]
+            shown = [f"{one['name']} {show('number', num(one['rmse']))}" for one in outputs[:3]]
             return "; ".join(shown + ["..."] * (len(outputs) > 3))
         return num(evaluation[name])
 

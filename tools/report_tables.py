@@ -118,15 +118,26 @@ def peak_bytes(run):
     return known(highest(rank["peak_bytes"] for rank in run.ranks), *sensors, monitor)
 
 
+def planned_bytes(run):
+    return known(highest(rank["planned_bytes"] for rank in run.ranks), run.number("planned_bytes"))
+
+
+def target_seconds(run):
+    """Seconds until the first evaluation that reached output.target."""
+    target = num(run.option("output.target"))
+    reached = (row for row in run.rows["val"] if target > 0 and row["top1"] >= target)
+    return next((row["elapsed_seconds"] for row in reached), run.number("target_seconds"))
+
+
 def busy(run):
     sensors = [run.number(f"sensors.{name}_busy.mean") for name in ("gpu", "cores")]
     return known(*sensors, mean(row["cores_busy"] for row in run.monitor))
 
 
 def train_row(run):
-    """The newest row with a training loss: of an epoch, else of the log."""
-    rows = run.epochs[-1:] + run.rows["train"][::-1]
-    return next((row for row in rows if row["loss"] == row["loss"]), Row())
+    """The newest row with a training loss: of an epoch, else of the log, else of the result."""
+    rows = run.epochs[-1:] + run.rows["train"][::-1] + records([run.result.get("train")])
+    return next((row for row in rows if num(row["loss"]) == row["loss"]), Row())
 
 
 def train_span(run):
@@ -212,7 +223,7 @@ FACT_TABLE = {
         ("Training time", "training_seconds", "seconds", None, -1),
         ("Evaluation time", "evaluation_seconds", "seconds", evaluation_seconds, -1),
         ("Time per epoch", "epoch_seconds", "seconds", epoch_seconds, -1),
-        ("Time to target accuracy", "target_seconds", "seconds", None, -1),
+        ("Time to target accuracy", "target_seconds", "seconds", target_seconds, -1),
     ],
     "Speed": [
         ("Images/s", "images_per_second", "rate", images_per_second, 1),
@@ -232,7 +243,7 @@ FACT_TABLE = {
         ("Optimizer step", "update_share", "share", share("update_seconds")),
     ],
     "Memory and power": [
-        ("Planned memory per rank", "planned_bytes", "bytes", None, -1),
+        ("Planned memory per rank", "planned_bytes", "bytes", planned_bytes, -1),
         ("Peak memory per rank", "peak_bytes", "bytes", peak_bytes, -1),
         ("Utilization", "busy", "share", busy),
         ("GPU power", "gpu_power", "W", "sensors.gpu_power.mean"),

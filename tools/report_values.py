@@ -130,7 +130,7 @@ def show(kind, value):
 def stamp_seconds(stamp):
     """Seconds since 1970 of a time stamp such as 2026-11-21T04:05:06.789Z."""
     match = re.match(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d(?:\.\d*)?)", text(stamp))
-    if not match:
+    if not match or not 1 <= int(match.group(2)) <= 12 or not 1 <= int(match.group(3)) <= 31:
         return NAN
     return calendar.timegm(tuple(map(int, match.groups()[:5])) + (0,)) + float(match.group(6))
 

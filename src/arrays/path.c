@@ -156,9 +156,9 @@ bool array_path_array(const struct array_path *self, const char *name, struct ar
 /* ---- the list of arrays ---- */
 
 /* Add the name of a .npy file without its ending. */
-static void npy_add(struct listing *names, const char *path)
+static void npy_add(struct listing *names, const char *file)
 {
-    OWNED char *name = allocate_copy(text_base_name(path));
+    OWNED char *name = allocate_copy(file);
     if (is_npy_name(name))
         name[strlen(name) - strlen(npy)] = '\0';
     listing_add(names, name);
@@ -201,7 +201,7 @@ bool array_path_list(const struct array_path *self, struct listing *names, struc
     json_t *description;
     struct hdf5_object object;
     if (self->is_npy) {
-        npy_add(names, self->path);
+        npy_add(names, text_base_name(self->path));
     } else if (self->is_folder && array_zarr_is_array(self->path)) {
         listing_add(names, "");
     } else if (self->is_folder) {

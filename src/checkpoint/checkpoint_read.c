@@ -76,10 +76,11 @@ bool checkpoint_fits(const struct checkpoint_contents *contents, const struct fl
             return false;
         }
         if (theirs->tensor_count != ours->tensor_count || theirs->count != ours->count) {
-            snprintf(text, size,
-                     "its unit %s has %d tensors with %lld elements, this model's %d with %lld",
-                     ours->name, theirs->tensor_count, (long long)theirs->count, ours->tensor_count,
-                     (long long)ours->count);
+            const int common = (int)smaller(theirs->tensor_count, ours->tensor_count);
+            const struct unit *longer = theirs->tensor_count > common ? theirs : ours;
+            snprintf(text, size, "its unit %s has %d tensors, this model's %d; only one has %s",
+                     ours->name, theirs->tensor_count, ours->tensor_count,
+                     longer->tensor_count > common ? longer->tensors[common].name : "padding");
             return false;
         }
     }

@@ -388,8 +388,9 @@ static json_t *config_read(const char *weights)
 {
     static const char *const keys[] = {"num_classes",   "input_size", "mean",      "std",
                                        "interpolation", "crop_pct",   "crop_mode", "label_names"};
+    const char *slash = strrchr(weights, '/');
     OWNED char *path =
-        allocate_text("%.*sconfig.json", (int)(text_base_name(weights) - weights), weights);
+        allocate_text("%.*sconfig.json", slash != NULL ? (int)(slash + 1 - weights) : 0, weights);
     OWNED char *text = text_file_read(path, NULL);
     json_t *config = text != NULL ? json_loads(text, 0, NULL) : NULL, *object = NULL;
     if (text_at(config, "architecture")[0] != '\0') {

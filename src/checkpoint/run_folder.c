@@ -113,8 +113,12 @@ static bool lock_folder(const char *path, struct run_folder *folder, struct erro
 {
     OWNED char *name = allocate_text("%s/.lock", path);
     int lock = output_file_open(name, O_RDWR | O_CREAT);
-    if (lock < 0)
+    if (lock < 0 && errno == ELOOP)
         return durable_failed(error, "lock", name, errno);
+    if (lock < 0)
+        return error_set(error, ERROR_FILE,
+                         "the run folder %s is not writable (%s): choose another by run.dir", path,
+                         strerror(errno));
     struct stat file, named;
     if ((flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) || fstat(lock, &file) != 0 ||
         stat(name, &named) != 0 || file.st_ino != named.st_ino) {

@@ -246,7 +246,7 @@ struct batch_trial {
     int64_t batch; /* train.batch */
     bool fits;
     size_t planned; /* bytes of the rank that needs most: arena, loaders, libraries */
-    size_t peak;    /* largest hardware_memory_peak of a rank; 0: the allocation failed */
+    size_t peak;    /* largest session_memory_used of a rank; 0: the allocation failed */
     double seconds; /* of the step */
     int64_t image;  /* height in pixels */
     enum data_type compute;
@@ -404,19 +404,25 @@ static bool limit_find(struct batch_search *search, struct error *error)
     struct device *device = hardware_open(options, node, error);
     int64_t limit = options->plan.memory;
     size_t base = 0;
+    struct session session;
+    struct error impossible = {0};
     const bool good = comm_agree(search->world, error);
-    if (good) {
+    if (good && limit == 0) {
         base = hardware_memory_base(device);
-        if (limit == 0)
-            limit = (int64_t)(base + hardware_memory_room(device, node, options, base));
+        limit = (int64_t)(base + hardware_memory_room(device, node, options, base));
     }
     if (device != NULL)
         device->backend->close(device);
     node->backend->close(node);
     comm_all_reduce(search->world, &limit, 1, COMM_INT64, COMM_MIN);
     search->limit = (size_t)limit;
-    if (good && search->limit > base)
-        search->planned = plan_largest_batch(&search->plan, search->limit - base);
+    if (good && plan_session(&search->plan, &session, &impossible)) {
+        base = hardware_memory_base(session.device); /* with a model's data and libraries */
+        if (search->limit > base)
+            search->planned = plan_largest_batch(&search->plan, search->limit - base);
+    }
+    if (good)
+        session_close(&session);
     /* All ranks must do the same trials. */
     comm_broadcast(search->world, &search->planned, 1, COMM_INT64, 0);
     return good;

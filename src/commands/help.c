@@ -36,6 +36,7 @@ static void paragraph_print(bool is_manual, int indent, const char *text)
 {
     const int width = is_manual ? MANUAL_WIDTH : HELP_WIDTH;
     int column = printf("%*s", indent, "");
+    text += strspn(text, " ");
     for (bool begins_line = true; *text != '\0'; begins_line = false) {
         const size_t word = strcspn(text, " ");
         const bool ends_line =

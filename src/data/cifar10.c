@@ -72,7 +72,7 @@ static char *find_directory(const char *root, struct error *error)
     }
     data_root_unexpected(root, "no data_batch_*.bin or test_batch.bin",
                          "for folders of images set data.format=imagefolder; else get the "
-                         "data set with `tools/fetch.sh cifar10`",
+                         "data set with `tools/fetch.sh cifar10`, or install vittrain-sample",
                          error);
     return NULL;
 }

@@ -375,11 +375,11 @@ static const char *folder_choose(const struct options *options, const struct spl
     } else if (split == SPLIT_TRAIN) {
         data_root_unexpected(root, "no folder train", advice, error);
     } else {
-        error_set(error, ERROR_DATA,
-                  "data.root=%s: no folder %sval, valid or validation in it: add one, or train "
-                  "with data.val=0.1 or data.val=none",
-                  root,
-                  options->data.val == VALIDATION_VAL && split == SPLIT_VALIDATION ? "" : "test, ");
+        const bool val = options->data.val == VALIDATION_VAL && split == SPLIT_VALIDATION;
+        data_root_unexpected(root,
+                             val ? "no folder val, valid or validation"
+                                 : "no folder test, val, valid or validation",
+                             "add one, or train with data.val=0.1 or data.val=none", error);
     }
     return NULL;
 }

@@ -605,11 +605,24 @@ static bool number_classes(struct dataset *dataset, const struct options *option
 
 /* ---- The data set. */
 
+/* Check that the header of a sample is still the one that was indexed. */
+static bool header_check(const struct shard *shard, const struct record *entry, struct error *error)
+{
+    uint32_t sum = 0;
+    return (header_sum(shard, entry->offset, &sum) && sum == entry->sum) ||
+           error_set(
+               error, ERROR_DATA,
+               "%s was rewritten: the tar header of the sample at byte %lld has changed; start "
+               "again when the shard is complete",
+               shard->path, (long long)(entry->offset - entry->header));
+}
+
 static bool check_record(const struct dataset *dataset, int64_t record,
                          const struct options *options, struct check_scratch *scratch,
                          struct error *error)
 {
     const struct record *entry = record_of(dataset, record);
+    const struct shard *shard = shard_of(dataset->self, record);
     const bool full = record_check_is_full(options);
     if (entry->label >= dataset->classes)
         return error_set(error, ERROR_DATA,
@@ -619,8 +632,9 @@ static bool check_record(const struct dataset *dataset, int64_t record,
     if (options->data.check == CHECK_NONE && !full)
         return true;
     if (full || entry->pixels == 0 || entry->pixels > options->data.max_pixels)
-        return record_check_image(shard_of(dataset->self, record)->descriptor,
-                                  (size_t)entry->offset, entry->bytes, options, scratch, error);
+        return header_check(shard, entry, error) &&
+               record_check_image(shard->descriptor, (size_t)entry->offset, entry->bytes, options,
+                                  scratch, error);
     scratch->counts.oriented += entry->orientation > 1; /* checked when the shard was indexed */
     scratch->counts.alpha += entry->has_alpha;
     return true;
@@ -687,7 +701,6 @@ static bool webdataset_load(struct dataset *dataset, int64_t record, struct byte
     const struct shard *shard = shard_of(dataset->self, record);
     const struct record *entry = record_of(dataset, record);
     struct error reason = {0};
-    uint32_t sum = 0;
     *label = entry->label;
     bytes->count = entry->bytes;
     if (!byte_buffer_reserve(bytes, entry->bytes, error))
@@ -695,12 +708,7 @@ static bool webdataset_load(struct dataset *dataset, int64_t record, struct byte
     if (!durable_read(shard->descriptor, shard->path, bytes->data, entry->bytes, entry->offset,
                       &reason))
         return error_set(error, ERROR_DATA, "%s", reason.text);
-    return (header_sum(shard, entry->offset, &sum) && sum == entry->sum) ||
-           error_set(
-               error, ERROR_DATA,
-               "%s was rewritten: the tar header of the sample at byte %lld has changed; start "
-               "again when the shard is complete",
-               shard->path, (long long)(entry->offset - entry->header));
+    return header_check(shard, entry, error);
 }
 
 static bool webdataset_label(struct dataset *dataset, int64_t record, int32_t *label,

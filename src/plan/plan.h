@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Predict what a run needs on any number of ranks before it runs: memory, communication, the
  * largest batch that fits, time. Memory is measured by the code that allocates (session_measure) on
- * a mesh without real ranks. Only find_batch is collective. */
+ * a mesh without real ranks. */
 #ifndef VITTRAIN_PLAN_PLAN_H
 #define VITTRAIN_PLAN_PLAN_H
 

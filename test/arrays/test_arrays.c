@@ -494,6 +494,40 @@ TEST(what_does_not_fit_is_an_error)
     }
 }
 
+TEST(scale_factor_is_one_number)
+{
+    static const char *const bad[] = {"list", "empty", "bool", "complex", "text"};
+    static const float images[SAMPLES * PLANE];
+    static const double values[4] = {2};
+    const int8_t is_true = 1;
+    char expected[64];
+    hid_t file = hdf5_create(temporary_path("all/scaled.h5"));
+    hid_t complex = H5Tcreate(H5T_COMPOUND, 16), boolean = H5Tenum_create(H5T_NATIVE_INT8);
+    hid_t text = H5Tcopy(H5T_C_S1);
+    assert_true(H5Tinsert(complex, "r", 0, H5T_NATIVE_DOUBLE) >= 0 &&
+                H5Tinsert(complex, "i", 8, H5T_NATIVE_DOUBLE) >= 0 &&
+                H5Tenum_insert(boolean, "TRUE", &is_true) >= 0 && H5Tset_size(text, 8) >= 0);
+    const hid_t types[] = {H5T_NATIVE_DOUBLE, H5T_NATIVE_DOUBLE, boolean, complex, text};
+    for (int n = 0; n < 5; n++) {
+        images_write(file, bad[n], H5T_NATIVE_FLOAT, images);
+        hdf5_annotate(file, bad[n], "scale_factor", types[n], n == 0 ? 2 : n == 1 ? 0 : 1, values);
+    }
+    images_write(file, "one", H5T_NATIVE_FLOAT, images);
+    hdf5_annotate(file, "one", "scale_factor", H5T_NATIVE_DOUBLE, 1, values);
+    H5Tclose(text);
+    H5Tclose(boolean);
+    H5Tclose(complex);
+    H5Fclose(file);
+    for (int n = 0; n < 5; n++) {
+        use("all/scaled.h5", bad[n], "one");
+        snprintf(expected, sizeof expected, "cannot read '%s': its attribute scale_factor", bad[n]);
+        split_fails(SPLIT_TRAIN, expected);
+    }
+    use("all/scaled.h5", "one", "one");
+    options.data.task = TASK_REGRESSION;
+    split_opens(SPLIT_TRAIN, -1);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--make") == 0) {

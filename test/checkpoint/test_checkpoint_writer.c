@@ -296,6 +296,28 @@ TEST(test_not_finished)
     assert_false(folder_has("step-00000002.h5.part"));
 }
 
+/* The next checkpoint works after one that could not begin. */
+TEST(test_a_folder_that_is_gone)
+{
+    struct error error = {.kind = ERROR_NONE};
+    const struct training_state state = {.step = 1};
+    RUN(run, 1, &usual, 1, false);
+    comm_barrier(world);
+    assert_true(world->rank != 0 || rmdir(folder) == 0);
+    comm_barrier(world);
+    assert_false(checkpoint_writer_start(
+        run.writer,
+        &(const struct checkpoint_order){.options = &run.fixture.options, .state = &state},
+        &error));
+    assert_error(&error, ERROR_FILE, "step-00000001.h5.part");
+    comm_barrier(world);
+    assert_true(world->rank != 0 || mkdir(folder, 0777) == 0);
+    comm_barrier(world);
+    begin(&run, 2);
+    finish(&run);
+    fixture_assert_read(&run.fixture, folder_path("step-00000002.h5"), false, 2);
+}
+
 static int drop_folder(void **state)
 {
     (void)state;

@@ -44,6 +44,7 @@ result 'no module includes a header of a higher one' "$(head -n 3 "$work/include
 # The name of a checkpoint is part of the documented run folder.
 grep -hv checkpoint_name.h src/commands/launch*.[ch] | sed -nE 's|^#include "(.*)/[^/]*"$|\1|p' | sort -u |
     grep -vxE 'base|options|commands' >"$work/tools"
+grep -h '^#include "commands/' src/commands/launch*.[ch] | grep -vE '/(app|launch).h"' >>"$work/tools"
 result 'launch uses no module but base and options' \
     "$(tr '\n' ';' <"$work/tools")" "$work/tools"
 

@@ -12,6 +12,7 @@ sys.path += [str(ROOT / "benchmarks"), str(ROOT / "test/vectors")]
 # Runs whose losses are compared with those of PyTorch: a row of metrics.csv for each step, and no random changes of images
 EXACT = ("data.shuffle=off train.precision=fp32 optim.name=sgd run.threads=1 output.log_every=1 "
          "output.tensorboard=off").split()
+NOT_AUGMENTED = "augment.flip=0 augment.rotate=0 augment.translate=0 augment.erase=0".split()
 # A small model of arrays
 ARRAYS = ("data.format=arrays model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=4 "
           "train.precision=fp32 run.threads=1").split()

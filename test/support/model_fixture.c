@@ -244,7 +244,7 @@ bool fixture_write(struct fixture *fixture, enum writers_choice writers, int64_t
 void fixture_assert_read(struct fixture *fixture, const char *path, bool weights_only, int64_t step)
 {
     const struct checkpoint_target target = {.writers = WRITERS_ALL};
-    struct training_state state = {.step = step};
+    struct training_state state = {.step = -1};
     struct error error = {.kind = ERROR_NONE};
     fixture_fill(fixture, (uint32_t)step + 1);
     assert_ok(checkpoint_read(path, &target, &fixture->flat, &state, weights_only, &error), &error);

@@ -42,7 +42,8 @@ TEST(slow_ranks_are_found)
             times[rank] = rows[i].one;
         if (rows[i].other.data > 0)
             times[rows[i].first] = rows[i].other;
-        straggler_find(times, rows[i].ranks, 10, slow);
+        const int found = straggler_find(times, rows[i].ranks, 10, slow);
+        assert_int_equal(found, __builtin_popcount((unsigned)rows[i].slow));
         for (int rank = 0; rank < rows[i].ranks; rank++)
             bits |= slow[rank] << rank;
         assert_int_equal(bits, rows[i].slow);

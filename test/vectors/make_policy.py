@@ -3,7 +3,7 @@
 
 Writes policy.safetensors beside this script. `operations`: kind (its place in torchvision's table),
 magnitude and sign of RandAugment's operations; `changes`: kind and amount of single changes, kinds
-as enum image_change_kind of src/data/augment.h has them. For each picture P, `P.source`, and what each
+as enum image_change_kind of src/image/augment.h has them. For each picture P, `P.source`, and what each
 operation (`P.operations`) and each change (`P.changes`) makes of it.
 """
 import pathlib
