@@ -174,7 +174,7 @@ class Run:
         if not os.path.exists(self.file("result.json")):
             self.missing.append("result.json: missing")
         self.has_result = "total_seconds" in self.result
-        absence = "output.csv is off, or nothing logged"
+        absence = "nothing logged"
         self.metrics = self.read_table("metrics.csv", "step", absence)
         old = self.read_json("run.json")
         self.format = int(known(self.number("format"), num(old.get("format")), 1))
@@ -247,7 +247,7 @@ class Run:
 
     def read_monitors(self):
         others = self.names("monitor-[0-9]*.csv")
-        absence = "output.monitor or output.csv is off, or there were no readings"
+        absence = "output.monitor is 0, or there were no readings"
         self.monitor = self.read_table("monitor.csv", "time", None if others else absence)
         for name in others:
             self.monitor += self.read_table(name, "time")

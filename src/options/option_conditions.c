@@ -174,6 +174,8 @@ static const struct removed removed[] = {
     {"fetch.dir", "data", "use tools/fetch.sh --dir FOLDER"},
     {"fetch.url", "", "use tools/fetch.sh --url URL"},
     {"optim.muon_factors", "quintic", "the coefficients are those of quintic"},
+    {"output.csv", "on",
+     "metrics.csv is always written; output.monitor=0 switches monitor.csv off"},
     {"output.prometheus", "",
      "use a node exporter; metrics.csv and monitor.csv have the values of a run"},
     {"output.upload_every", "1m", "the run is copied after each checkpoint"},

@@ -616,7 +616,6 @@ OPTION(output, monitor, "10s", SECONDS(.most = 300),
        "which are written to monitor.csv and TensorBoard and summarized at the end. At least 0.1; "
        "0: off.")
 OPTION(output, tensorboard, "on", SWITCH(), "Write events for TensorBoard.")
-OPTION(output, csv, "on", SWITCH(), "Write metrics.csv and monitor.csv.")
 OPTION(output, logbook, "runs/logbook", TEXT(),
        "Folder of the log book. A run adds a row to its index when it ends. Empty: none.")
 OPTION(output, target, "0", NUMBER(.most = 1),

@@ -164,7 +164,6 @@ struct metrics *metrics_open(const struct run_folder *folder, const struct outpu
     const int64_t step = position->step;
     struct csv_keep keep = {.column = step_index, .last = step, .text_column = split_index};
     size_t removed = 0;
-    bool good = true;
     log->tag_set = options->tensorboard_tags;
     column_tags_set(log->tags);
     if (position->mid_epoch)
@@ -174,8 +173,7 @@ struct metrics *metrics_open(const struct run_folder *folder, const struct outpu
     if (position->untested)
         keep.removed[removed++] = "test";
     OWNED char *path = allocate_text("%s/metrics.csv", folder->path);
-    if (options->csv)
-        good = columns_open(&log->metrics, path, metric_columns, &keep, error);
+    bool good = columns_open(&log->metrics, path, metric_columns, &keep, error);
     if (good && options->tensorboard) {
         /* A new run writes a purge, too: the folder may contain events of a killed attempt, and one
          * of TensorBoard's readers takes the first purge for the start of the run. */
@@ -199,18 +197,13 @@ bool metrics_open_receipts(struct metrics *log, const struct run_folder *folder,
 
 /* ---- rows */
 
-/* Write a row of metrics.csv, if there is one. */
-static bool row_write(struct metrics *log, const struct metrics_row *row, struct error *error)
-{
-    return log->metrics.stream == NULL || columns_write(metric_columns, row, &log->metrics, error);
-}
-
 bool metrics_write_row(struct metrics *log, const struct metrics_row *row, struct error *error)
 {
     if (log == NULL)
         return true;
     const bool has_points = log->board != NULL && (row->due || !tag_sets[log->tag_set].due_only);
-    if (!row_write(log, row, error) || (has_points && !points_write(log, row, error)))
+    if (!columns_write(metric_columns, row, &log->metrics, error) ||
+        (has_points && !points_write(log, row, error)))
         return false;
     return clock_now() - log->flushed_at < flush_seconds || metrics_flush(log, error);
 }
@@ -234,7 +227,7 @@ bool metrics_write_targets(struct metrics *log, const struct metrics_row *row,
         one.output = name;
         evaluation_output_name(dataset, i, name);
         snprintf(tag, sizeof tag, "%s/rmse/%s", row->split, name);
-        if (!row_write(log, &one, error))
+        if (!columns_write(metric_columns, &one, &log->metrics, error))
             return false;
         if (!isnan(one.errors.rmse) &&
             !metrics_write_point(log, tag, row->step, one.errors.rmse, error))
@@ -281,7 +274,7 @@ bool metrics_flush(struct metrics *log, struct error *error)
     if (log == NULL)
         return true;
     log->flushed_at = clock_now();
-    return (log->metrics.stream == NULL || csv_flush(&log->metrics, error)) &&
+    return csv_flush(&log->metrics, error) &&
            (log->receipts.stream == NULL || csv_flush(&log->receipts, error)) &&
            (log->board == NULL || tensorboard_flush(log->board, error));
 }

@@ -83,7 +83,7 @@ struct metrics_position {
     bool untested;    /* "test": result.json has no results of this step */
 };
 
-/* Open the tables and TensorBoard as output.csv and output.tensorboard select. Output of earlier
+/* Open metrics.csv and, with output.tensorboard, the events. Output of earlier
  * attempts after the position is removed; TensorBoard keeps all points at the step itself. NULL:
  * error. */
 struct metrics *metrics_open(const struct run_folder *folder, const struct output_options *options,

@@ -249,10 +249,8 @@ struct monitor *monitor_open(const struct monitor_setup *setup)
     monitor->cpu = cpu_sensors_open(setup->root, setup->of_node);
     if (setup->world->rank > 0)
         snprintf(rank, sizeof rank, "-%d", setup->world->rank);
-    OWNED char *path =
-        allocate_text("%s/monitor%s.csv", setup->folder != NULL ? setup->folder : "", rank);
-    if (setup->folder != NULL)
-        error_defer(columns_open(&monitor->table, path, monitor_columns, &keep, &error));
+    OWNED char *path = allocate_text("%s/monitor%s.csv", setup->folder, rank);
+    error_defer(columns_open(&monitor->table, path, monitor_columns, &keep, &error));
     if (!comm_agree(setup->world, &error))
         log_warn("%s: no sensor rows of this rank are written; the run continues", error.text);
     pthread_mutex_init(&monitor->mutex, NULL);

@@ -19,7 +19,7 @@ struct monitor;
 struct monitor_setup {
     struct comm *world;
     bool of_node;          /* this rank reads the sensors of the node; true for one rank per node */
-    const char *folder;    /* for the tables; NULL: none */
+    const char *folder;    /* for the tables */
     struct metrics *log;   /* for TensorBoard points; must outlive the monitor; NULL: none */
     struct device *device; /* whose sensors are read, too; NULL: none */
     double seconds;        /* between two readings */

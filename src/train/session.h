@@ -105,9 +105,8 @@ struct session {
     struct session_memory memory;
     struct batch_upload input;
     struct step_io io;
-    void *logits; /* device, [batch, classes, output height, output width] compute type */
-    void *
-        unflipped_logits; /* the same, of the images that are not mirrored; NULL if eval.flip=off */
+    void *logits;           /* device, [batch, classes, output height, output width] compute type */
+    void *unflipped_logits; /* the same, of images that are not mirrored; NULL: eval.flip=off */
     int32_t *predicted;
     float *probabilities;              /* or the outputs, if the loss is not that of labels */
     float *loss_weights, *row_weights; /* device, [classes] and [output height], or NULL */

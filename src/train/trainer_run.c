@@ -557,8 +557,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     if (!over) {
         const struct monitor_setup setup = {.world = trainer->session.world,
                                             .of_node = trainer->session.mesh.node->rank == 0,
-                                            .folder =
-                                                options->output.csv ? trainer->folder.path : NULL,
+                                            .folder = trainer->folder.path,
                                             .log = trainer->output.log,
                                             .device = trainer->session.device,
                                             .seconds = options->output.monitor,

@@ -19,7 +19,7 @@ cluster hosts 4 >"$work/hosts"
 mkdir "$work/segments" # else Open MPI leaves its segments in /dev/shm if mpirun is killed
 export OMPI_MCA_btl_vader_backing_directory="$work/segments"
 count=${FAULTS_COUNT:-300} seed=${FAULTS_SEED:-1}
-steps="$small train.epochs=2 checkpoint.every=0.45 checkpoint.keep=2 output.tensorboard=off output.csv=off mesh.heartbeat_timeout=5"
+steps="$small train.epochs=2 checkpoint.every=0.45 checkpoint.keep=2 output.tensorboard=off mesh.heartbeat_timeout=5"
 
 # draw N: set $drawn to a random number from 0 to N - 1; the sequence depends on the seed only.
 state=$seed

@@ -10,7 +10,7 @@ if grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile"; then
 fi
 
 # A run that cannot fit ends before it starts, with correct advice that is the same at each start.
-tight="$small train.global_batch=0 train.steps=1 plan.memory=64MiB output.csv=off"
+tight="$small train.global_batch=0 train.steps=1 plan.memory=64MiB"
 fails 2 'too large a batch' 6 'too little memory: a rank needs .*would fit: train.batch=[0-9]' $tight \
     train.batch=9000 run.dir="$work/tight"
 batch=$(sed -n 's/.*would fit: train.batch=\([0-9]*\).*/\1/p' "$work/failing.log")
@@ -25,7 +25,7 @@ fails 2 'more than a node has' 6 'has [0-9.]+ MiB available for each of its 2 ra
 fails 2 'the global batch, where a deck has that' 6 'would fit: train.global_batch=[0-9]*[02468],' $tight \
     train.global_batch=18000 run.dir="$work/larger"
 
-heavy="$small train.steps=1 model.dim=320 model.heads=5 model.depth=4 output.csv=off"
+heavy="$small train.steps=1 model.dim=320 model.heads=5 model.depth=4"
 run 2 heavy plan $heavy
 memory=$(awk '/sent shard/ { table = 1; next } table && ($1 == "ddp" || $1 == "zero2") { sum += $8 }
     END { print int(sum / 2) "MiB" }' "$work/heavy.log")

@@ -25,7 +25,6 @@ static int make_folder(void **state)
 {
     (void)state;
     snprintf(folder.path, sizeof folder.path, "%s", temporary_open());
-    options.output.csv = true;
     options.output.tensorboard = true;
     return 0;
 }
@@ -196,13 +195,11 @@ TEST_WITH(outputs_can_be_disabled, make_folder, temporary_teardown)
 {
     struct error error = {0};
 
-    options.output.csv = false;
     options.output.tensorboard = false;
     struct metrics *log = open_log(&new_run);
     write_train(log, 5);
     write_epoch(log, 0, 10);
     close_log(log);
-    assert_int_not_equal(access(temporary_path("metrics.csv"), F_OK), 0);
     /* ranks without a log */
     write_train(NULL, 5);
     assert_true(metrics_flush(NULL, &error));
@@ -213,12 +210,9 @@ TEST_WITH(missing_folder_is_an_error, make_folder, temporary_teardown)
 {
     struct run_folder missing = {.path = ""};
     snprintf(missing.path, sizeof missing.path, "%s", temporary_path("none/run"));
-    for (int csv = 0; csv < 2; csv++) { /* with metrics.csv, with events only */
-        struct error error = {0};
-        options.output.csv = csv == 0;
-        assert_null(metrics_open(&missing, &options.output, &new_run, &error));
-        assert_int_equal(error.kind, ERROR_FILE);
-    }
+    struct error error = {0};
+    assert_null(metrics_open(&missing, &options.output, &new_run, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
 }
 
 /* On a full disk, a row or the flush reports the error. */

@@ -363,7 +363,6 @@ TEST(readings_are_written_everywhere)
         return;
     memcpy(run.path, folder, sizeof folder);
     options_default(&options);
-    options.output.csv = false;
     struct comm *alone = comm_fake_open(0, 1);
     setup.world = alone;
     setup.device = &gpu;

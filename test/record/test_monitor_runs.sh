@@ -76,11 +76,6 @@ column "$work/run3/metrics.csv" train loss | head -100 >"$work/a"
 column "$work/none/metrics.csv" train loss >"$work/b"
 result 'the losses are the same without' "$(differ "$work/a" "$work/b" 0)"
 
-run 1 nocsv $small train.steps=3 output.csv=off run.dir="$work/nocsv"
-bad=$(ended)$(ls "$work"/nocsv/monitor* 2>/dev/null)
-[ "$(value "$work/nocsv/result.json" sensors readings)" = 2 ] || bad="$bad; not 2 readings"
-result 'without tables: a summary' "$bad" "$work/nocsv.log"
-
 mkdir -p "$work/taken/monitor-1.csv" "$work/taken/monitor.csv.part" # a new table needs no temporary file
 run 2 taken $small train.steps=3 run.dir="$work/taken"
 bad=$(ended)
