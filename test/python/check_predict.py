@@ -63,9 +63,11 @@ def check_conversions(program, folder, photo, line):
         torch.save(content, f"{folder}/{name}", _use_new_zipfile_serialization=name != "saved")
         error = predict(program, f"{folder}/{name}", photo)
         assert isinstance(error, str) and error.count("\n") == 1, error
-        command = error[error.index("python -c"):].strip()
-        subprocess.run(command.replace("python", shlex.quote(sys.executable), 1), shell=True, check=True)
         weights = f"{folder}/{name.split('.')[0]}.safetensors"
+        command = error[error.index("python -c"):].strip().replace("python", shlex.quote(sys.executable), 1)
+        assert command.endswith(" INPUT OUTPUT.safetensors"), command
+        words = f" {shlex.quote(f'{folder}/{name}')} {shlex.quote(weights)}"
+        subprocess.run(command.removesuffix(" INPUT OUTPUT.safetensors") + words, shell=True, check=True)
         assert predict(program, weights, photo) == line, name
 
 
