@@ -35,7 +35,7 @@ void checkpoint_contents_open(struct checkpoint_contents *contents, const struct
                                              .units_borrowed = true,
                                              .unit_count = unit_count,
                                              .layout = allocate(count, sizeof *contents->layout)};
-    snprintf(contents->model, sizeof contents->model, "%s", options->model.name);
+    snprintf(contents->model, sizeof contents->model, "%.63s", options->model.name);
     memcpy(contents->units, units, count * sizeof *units);
     for (size_t u = 0; u < count; u++) {
         snprintf(contents->layout[u].name, TENSOR_NAME, "%s", units[u].name);
