@@ -3,8 +3,8 @@
  * after that a product costs the host one lookup.
  *
  * The algorithm is the fastest of those that the library's heuristics propose, measured on the real
- * operands (device/algorithm_choices.h). Column sums of a gradient are computed by the product's epilogue or
- * by a separate kernel, whichever is faster. Shapes that first occur during graph capture use the
+ * operands (device/algorithm_choices.h). Column sums of a gradient are computed by the product's
+ * epilogue or by a separate kernel, whichever is faster. Shapes that first occur during graph capture use the
  * heuristics' first algorithm, because nothing can be measured then, and so do all shapes if
  * results must be reproducible. A choice adopted from other ranks or a checkpoint is always used.
  *

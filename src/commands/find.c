@@ -419,7 +419,7 @@ static bool limit_find(struct batch_search *search, struct error *error)
     if (good && plan_session(&search->plan, &session, &impossible)) {
         base = hardware_memory_base(session.device); /* with a model's data and libraries */
         if (search->limit > base)
-            search->planned = plan_largest_batch(&search->plan, search->limit - base);
+            search->planned = plan_largest_batch(&search->plan, &session, search->limit - base);
     }
     if (good)
         session_close(&session);

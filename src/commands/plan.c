@@ -97,7 +97,7 @@ static void strategy_print(const struct plan *plan, const struct machine *machin
                            size_t room)
 {
     const struct options *options = &plan->options;
-    struct session session;
+    struct session session, measured; /* that of the prediction has its layout in use */
     struct step_prediction prediction;
     struct error error = {0};
     char name[32];
@@ -111,11 +111,16 @@ static void strategy_print(const struct plan *plan, const struct machine *machin
         printf(" %11.2f %11.2f %11.2f %11.2f", mib(session_needs(&session) + base),
                mib((size_t)prediction.sent_shard), mib((size_t)prediction.sent_replica),
                mib((size_t)prediction.sent_network));
-        const int64_t largest = room > 0 ? plan_largest_batch(plan, room) : 0;
-        if (largest > 0)
-            printf(" %11lld", (long long)largest);
-        else if (room > 0)
-            printf(" %11s", "none");
+        if (room > 0) {
+            const int64_t largest = plan_session(plan, &measured, &error)
+                                        ? plan_largest_batch(plan, &measured, room)
+                                        : 0;
+            session_close(&measured);
+            if (largest > 0)
+                printf(" %11lld", (long long)largest);
+            else
+                printf(" %11s", "none");
+        }
         if (machine != NULL && prediction.lacks.kind == ERROR_NONE)
             printf(" %11.3f %11.3f", 1e3 * prediction.seconds, 1e3 * prediction.step.exposed);
         printf("\n");

@@ -56,30 +56,16 @@ bool plan_session(const struct plan *plan, struct session *session, struct error
     return true;
 }
 
-size_t plan_needs(const struct plan *plan)
-{
-    struct session session;
-    struct error impossible = {0};
-    const size_t needs =
-        plan_session(plan, &session, &impossible) ? session_needs(&session) : SIZE_MAX;
-    session_close(&session);
-    return needs;
-}
-
 /* By doubling and bisection of the micro-batch. Doubling keeps sizes from overflowing. */
-int64_t plan_largest_batch(const struct plan *plan, size_t room)
+int64_t plan_largest_batch(const struct plan *plan, struct session *session, size_t room)
 {
     const int64_t pieces = plan->training ? plan->options.train.accumulate : 1;
     int64_t good = 0, bad = BATCH_MOST + 1;
-    struct session session;
-    struct error impossible = {0};
-    bool possible = plan_session(plan, &session, &impossible);
-    for (int64_t batch = 1; possible && bad - good > 1;) {
-        session_measure(&session, batch, &plan->source, plan->training, NULL);
-        *(session_needs(&session) <= room ? &good : &bad) = batch;
+    for (int64_t batch = 1; bad - good > 1;) {
+        session_measure(session, batch, &plan->source, plan->training, NULL);
+        *(session_needs(session) <= room ? &good : &bad) = batch;
         batch = bad > BATCH_MOST ? smaller(2 * good, BATCH_MOST) : good + (bad - good) / 2;
     }
-    session_close(&session);
     return smaller(good * pieces, BATCH_MOST);
 }
 
@@ -151,8 +137,16 @@ static bool way_try(struct advice *advice, enum strategy_choice strategy,
     const struct options *options = &plan->options;
     const struct plan other = plan_with(plan, strategy, checkpoint_activations);
     const char *separator = advice->found ? ", or " : "";
-    const int64_t largest = same_batch ? 0 : plan_largest_batch(&other, advice->room);
-    if (same_batch ? plan_needs(&other) > advice->room : largest == 0)
+    struct session session;
+    struct error impossible = {0};
+    int64_t largest = 0;
+    bool fits = plan_session(&other, &session, &impossible);
+    if (fits && same_batch)
+        fits = session_needs(&session) <= advice->room;
+    else if (fits)
+        fits = (largest = plan_largest_batch(&other, &session, advice->room)) > 0;
+    session_close(&session);
+    if (!fits)
         return false;
     advice->found = true;
     if (!same_batch) {

@@ -203,11 +203,9 @@ struct plan plan_with(const struct plan *plan, enum strategy_choice strategy,
  * unit (session->memory.rows). The caller closes it, also on failure. */
 MUST_CHECK bool plan_session(const struct plan *plan, struct session *session, struct error *error);
 
-/* Return the bytes that a rank needs (session_needs), or SIZE_MAX if the run is not possible. */
-size_t plan_needs(const struct plan *plan);
-
-/* Return the largest train.batch with which a rank needs at most `room` bytes; 0: none. */
-int64_t plan_largest_batch(const struct plan *plan, size_t room);
+/* Return the largest train.batch with which a rank needs at most `room` bytes; 0: none. Measures
+ * the plan's session again. */
+int64_t plan_largest_batch(const struct plan *plan, struct session *session, size_t room);
 
 /* Make the script of a training step. The caller closes script and session, also on failure. */
 MUST_CHECK bool plan_script(const struct plan *plan, struct session *session,

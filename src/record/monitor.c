@@ -49,7 +49,7 @@ struct monitor {
     _Atomic int64_t step;
 
     /* Used by the thread only while it runs. */
-    struct csv table;                       /* stream NULL: no table, or writing failed */
+    struct csv table;                       /* stream NULL: writing failed */
     struct error table_error, points_error; /* the first write error of each */
     bool warned;                            /* of sensors that cannot be read */
     struct sensor_sums sums[SENSOR_COUNT];

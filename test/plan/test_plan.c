@@ -200,8 +200,23 @@ TEST(rows_add_up_to_the_arena)
 
 static size_t needs_of(struct plan *plan, int64_t batch)
 {
+    struct session session;
+    struct error error = {0};
     plan->options.train.batch = batch;
-    return plan_needs(plan);
+    assert_ok(plan_session(plan, &session, &error), &error);
+    const size_t needs = session_needs(&session);
+    session_close(&session);
+    return needs;
+}
+
+static int64_t largest_of(const struct plan *plan, size_t room)
+{
+    struct session session;
+    struct error error = {0};
+    assert_ok(plan_session(plan, &session, &error), &error);
+    const int64_t largest = plan_largest_batch(plan, &session, room);
+    session_close(&session);
+    return largest;
 }
 
 TEST(the_largest_batch_fits_and_one_more_does_not)
@@ -212,11 +227,11 @@ TEST(the_largest_batch_fits_and_one_more_does_not)
         if (strstr(variants[i], "train.exact") != NULL)
             continue; /* train.exact=layout needs train.global_batch */
         imagined_open(&plan, 4, STRATEGY_ZERO2, variants[i]);
-        const int64_t largest = plan_largest_batch(&plan, room);
+        const int64_t largest = largest_of(&plan, room);
         assert_in_range(largest, 100, 100000);
         assert_int_equal(largest % plan.options.train.accumulate, 0);
-        assert_int_equal(plan_largest_batch(&plan, (size_t)10 << 20), 0);
-        assert_int_equal(plan_largest_batch(&plan, (size_t)1 << 60), 1000000);
+        assert_int_equal(largest_of(&plan, (size_t)10 << 20), 0);
+        assert_int_equal(largest_of(&plan, (size_t)1 << 60), 1000000);
         assert_true(needs_of(&plan, largest) <= room && needs_of(&plan, largest + 1) > room);
     }
 }
