@@ -202,6 +202,30 @@ static bool same_shape(const struct unit_tensor *tensor, const struct safetensor
     return true;
 }
 
+/* The source of one of the model's tensors: its random initialisation, the file, the file's
+ * position embeddings after resizing, or its first convolution for other input channels. */
+enum safetensors_source_kind { SOURCE_NONE, SOURCE_COPY, SOURCE_RESIZE, SOURCE_CHANNELS };
+
+struct safetensors_source {
+    int64_t kind; /* enum safetensors_source_kind */
+    int u;
+    const struct unit_tensor *tensor;
+    const struct safetensors_entry *entry; /* NULL until the file is open */
+    int64_t grid[2];                       /* rows and columns of the file's position embeddings */
+    float *converted;                      /* the whole tensor, or NULL */
+};
+
+struct safetensors_input {
+    const char *path;
+    int unit_count;
+    bool accepts_other_head; /* else a head for another number of classes is an error */
+    int descriptor;          /* -1: not open */
+    struct safetensors_header header;
+    struct safetensors_source *source; /* [source_count]: by unit, then by tensor */
+    int source_count;
+    unsigned char *raw; /* a block in the file's data type */
+};
+
 /* True for tensors of the classifier: the model's last tensor, and those of the same unit whose
  * names are equal up to the last dot. */
 static bool is_head(const struct safetensors_input *input, const struct safetensors_source *source)
@@ -504,63 +528,30 @@ static float *read_converted(const struct safetensors_input *input,
     return to;
 }
 
-void safetensors_input_list(struct safetensors_input *input, const char *path,
-                            const struct unit *units, int unit_count, bool accepts_other_head)
-{
-    *input = (struct safetensors_input){.path = path,
-                                        .units = units,
-                                        .unit_count = unit_count,
-                                        .accepts_other_head = accepts_other_head,
-                                        .descriptor = -1};
-    for (int u = 0; u < unit_count; u++)
-        input->source_count += units[u].tensor_count;
-    input->source = allocate((size_t)input->source_count, sizeof *input->source);
-    struct safetensors_source *source = input->source;
-    for (int u = 0; u < unit_count; u++)
-        for (int t = 0; t < units[u].tensor_count; t++)
-            *source++ = (struct safetensors_source){.u = u, .tensor = &units[u].tensors[t]};
-}
-
-bool safetensors_input_open(struct safetensors_input *input, struct error *error)
-{
-    input->descriptor = safetensors_header_open(input->path, &input->header, error);
-    input->raw = allocate(VECTOR_BLOCK, sizeof(double));
-    return error->kind == ERROR_NONE && choose_sources(input, error);
-}
-
-void safetensors_input_read(struct safetensors_input *input, struct safetensors_source *source,
-                            int64_t begin, int64_t count, float *to, struct error *error)
-{
-    if (source->kind != SOURCE_COPY && source->converted == NULL)
-        source->converted = read_converted(input, source, error);
-    if (source->converted != NULL)
-        memcpy(to, source->converted + begin, (size_t)count * sizeof(float));
-    else
-        read_entry(input, source->entry, begin, count, to, error);
-}
-
-void safetensors_input_close(struct safetensors_input *input)
-{
-    for (int s = 0; s < input->source_count; s++)
-        free(input->source[s].converted);
-    safetensors_header_free(&input->header);
-    if (input->descriptor >= 0)
-        close(input->descriptor);
-    free(input->source);
-    free(input->raw);
-}
-
 /* ---- on a mesh ---- */
 
 bool safetensors_read(const char *path, bool accepts_other_head, struct flat_model *flat,
                       struct error *error)
 {
     struct comm *world = flat->mesh->world;
-    struct safetensors_input input;
     /* buffers[0].unit is the first element of the array of all units. */
-    safetensors_input_list(&input, path, flat->buffers[0].unit, flat->count, accepts_other_head);
-    if (world->rank == 0)
-        error_defer(safetensors_input_open(&input, error));
+    const struct unit *units = flat->buffers[0].unit;
+    struct safetensors_input input = {.path = path,
+                                      .unit_count = flat->count,
+                                      .accepts_other_head = accepts_other_head,
+                                      .descriptor = -1};
+    for (int u = 0; u < flat->count; u++)
+        input.source_count += units[u].tensor_count;
+    input.source = allocate((size_t)input.source_count, sizeof *input.source);
+    for (int u = 0, s = 0; u < flat->count; u++)
+        for (int t = 0; t < units[u].tensor_count; t++)
+            input.source[s++] = (struct safetensors_source){.u = u, .tensor = &units[u].tensors[t]};
+    if (world->rank == 0) {
+        input.descriptor = safetensors_header_open(path, &input.header, error);
+        input.raw = allocate(VECTOR_BLOCK, sizeof(double));
+        if (error->kind == ERROR_NONE)
+            error_defer(choose_sources(&input, error));
+    }
     const bool good = comm_agree(world, error);
     OWNED float *block = allocate(VECTOR_BLOCK, sizeof *block);
     for (int s = 0; good && s < input.source_count; s++)
@@ -571,15 +562,25 @@ bool safetensors_read(const char *path, bool accepts_other_head, struct flat_mod
         for (int64_t done = 0, count; source->kind != SOURCE_NONE && done < tensor->count;
              done += count) {
             count = smaller(tensor->count - done, VECTOR_BLOCK);
-            if (world->rank == 0)
-                safetensors_input_read(&input, source, done, count, block, error);
+            if (world->rank == 0 && source->kind != SOURCE_COPY && source->converted == NULL)
+                source->converted = read_converted(&input, source, error);
+            if (source->converted != NULL)
+                memcpy(block, source->converted + done, (size_t)count * sizeof *block);
+            else if (world->rank == 0)
+                read_entry(&input, source->entry, done, count, block, error);
             comm_broadcast(world, block, count, COMM_FP32, 0);
             vector_store(flat, source->u, FLAT_MASTER, tensor->offset + done, count, block);
         }
     }
     if (good)
         vector_reset_ema(flat);
-    safetensors_input_close(&input);
+    for (int s = 0; s < input.source_count; s++)
+        free(input.source[s].converted);
+    safetensors_header_free(&input.header);
+    if (input.descriptor >= 0)
+        close(input.descriptor);
+    free(input.source);
+    free(input.raw);
     return good && comm_agree(world, error);
 }
 
