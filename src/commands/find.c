@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The command `find` and its results in the log book. `find lr`: the range test on the deck's run,
- * its curve as a table, and the suggested learning rate. `find batch`: the largest batch that runs,
+/* The command `find`. `find lr`: the range test on the deck's run, its curve as a table, and the
+ * suggested learning rate. `find batch`: the largest batch that runs,
  * by trials. Batches are doubled until one does not fit, then bisected; the plan's answer is tried
  * first. One step per trial is enough, since later steps allocate nothing (test_step). */
 #include <math.h>
@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -17,74 +16,17 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/columns.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/sensors.h"
 #include "base/text.h"
 #include "commands/app.h"
-#include "mesh/mesh.h"
 #include "options/command_line.h"
 #include "options/options.h"
 #include "plan/plan.h"
-#include "record/metrics.h"
 #include "train/hardware.h"
 #include "train/optimizer.h"
 #include "train/range_test.h"
 #include "train/step.h"
-
-/* A row of found.csv in the log book: the result of `find batch` or `find lr`. */
-struct found {
-    const char *date, *host, *commit, *what, *model;
-    int64_t image; /* height of the model's images */
-    const char *precision, *strategy;
-    int64_t ranks, nodes;
-    double value;         /* the largest train.batch, or the learning rate */
-    int64_t global_batch; /* at which the value was found */
-    double peak_bytes;    /* of a rank, with this value; NAN: not measured */
-    double limit;         /* memory available to a rank, in bytes; NAN: unknown */
-    const char *detail;   /* a remark, for example the path of a table; "": none */
-};
-
-#define FOUND(kind, name) COLUMN(found, kind, name)
-static const struct column found_columns[] = {
-    FOUND(TEXT, date),         FOUND(TEXT, host),
-    FOUND(TEXT, commit),       FOUND(TEXT, what),
-    FOUND(TEXT, model),        FOUND(INTEGER, image),
-    FOUND(TEXT, precision),    FOUND(TEXT, strategy),
-    FOUND(INTEGER, ranks),     FOUND(INTEGER, nodes),
-    FOUND(NUMBER, value),      FOUND(INTEGER, global_batch),
-    FOUND(NUMBER, peak_bytes), FOUND(NUMBER, limit),
-    FOUND(TEXT, detail),       COLUMNS_END};
-
-/* Add a result to the log book (output.logbook), with date, place, strategy and model; rank 0 only.
- * A failure is a warning. */
-static void found_record(const struct options *options, struct found *found)
-{
-    static const struct csv_keep all = {.last = INT64_MAX, .sets_aside = true};
-    const char *logbook = options->output.logbook;
-    char date[32];
-    struct csv csv = {0};
-    struct error error = {0};
-    if (logbook[0] == '\0')
-        return;
-    clock_stamp_utc(date, sizeof date);
-    found->date = date;
-    found->host = error_host();
-    found->commit = version_commit;
-    found->model = options->model.name;
-    found->strategy = mesh_strategy_name(options->mesh.strategy);
-    OWNED char *path = allocate_text("%s/found.csv", logbook);
-    const int lock = logbook_lock(logbook, &error);
-    if (lock >= 0) {
-        if (columns_open(&csv, path, found_columns, &all, &error) &&
-            columns_write(found_columns, found, &csv, &error))
-            error_defer(csv_flush(&csv, &error));
-        csv_close(&csv);
-        close(lock);
-    }
-    if (error.kind != ERROR_NONE)
-        log_warn("log book: %s", error.text);
-}
 
 /* ---- find lr */
 
@@ -96,147 +38,87 @@ static const struct column curve_columns[] = {POINT(INTEGER, step), POINT(NUMBER
                                               POINT(NUMBER, loss), POINT(NUMBER, smoothed),
                                               COLUMNS_END};
 
-struct search {
-    struct comm *world;
-    struct session session;
-    struct range_test test;
-    struct range_suggestion suggestion;
-    struct csv csv; /* rank 0 only; not open if find.output is empty */
-};
-
-static bool search_open(struct search *search, const struct options *options, struct error *error)
+static void suggestion_print(const struct session *session, const struct range_test *test)
 {
-    static struct options without_evaluation;
-    struct session *session = &search->session;
-    OWNED char *path = allocate_text("%s.csv", options->find.output);
-    without_evaluation = *options;
-    without_evaluation.data.val = VALIDATION_NONE;
-    /* The file is opened before the test, so that a path that cannot be written is an error at
-     * once. */
-    if (search->world->rank == 0 && options->find.output[0] != '\0')
-        error_defer(columns_open(&search->csv, path, curve_columns, NULL, error));
-    if (!comm_agree(search->world, error) ||
-        !session_open(session, &without_evaluation, search->world, error) ||
-        !session_start(session, error) || !session_initialize(session, error))
-        return false;
-    flat_refresh(&session->flat);
-    return true;
-}
-
-static void end_print(const struct search *search)
-{
-    const struct range_test *test = &search->test;
-    switch (test->end) {
-    case RANGE_WHOLE:
-        printf("\nstopped at the last learning rate, %g\n", test->end_rate);
-        return;
-    case RANGE_DIVERGED:
-        printf("\nstopped at %.3g, where the smoothed loss exceeded %g times its minimum\n",
-               test->end_rate, search->session.options.find.stop);
-        return;
-    case RANGE_NOT_FINITE:
-        printf("\nstopped at %.3g, where loss or gradient was not finite\n", test->end_rate);
-        return;
-    case RANGE_STOPPED:
-        printf("\nstopped at %.3g by a signal\n", test->end_rate);
-        return;
-    }
-}
-
-/* Return the learning rate of an update divided by optim.lr (optim.lr_scale). */
-static double rate_scale(const struct search *search)
-{
-    struct options unit = search->session.options;
-    unit.optim.lr = 1;
-    return schedule_base_rate(&unit, search->session.global_batch);
-}
-
-static void suggestion_print(const struct search *search)
-{
-    const struct range_test *test = &search->test;
-    const struct range_suggestion *found = &search->suggestion;
-    double scale = rate_scale(search);
-    if (isnan(found->steepest_rate)) {
+    struct range_suggestion found;
+    struct options unit = session->options;
+    range_test_suggest(test, session->options.find.beta, &found);
+    if (isnan(found.steepest_rate)) {
         printf(
             "no suggestion: the smoothed loss falls by %.3g, which may be noise (%.2g); use more "
             "steps (find.steps=%lld) or a larger batch\n",
-            found->fall, found->noise, (long long)(4 * test->steps));
+            found.fall, found.noise, (long long)(4 * test->steps));
         return;
     }
+    unit.optim.lr = 1;
+    const double scale = schedule_base_rate(&unit, session->global_batch); /* of optim.lr */
     printf("steps %lld to %lld: the smoothed loss falls fastest at %.3g and has its minimum at "
            "%.3g\n",
-           (long long)found->first + 1, (long long)found->end, found->steepest_rate,
-           test->points[found->lowest].rate);
+           (long long)found.first + 1, (long long)found.end, found.steepest_rate,
+           test->points[found.lowest].rate);
     printf("suggestion: optim.lr=%.2g, the steepest descent (Smith 2017); alternative, a tenth of "
            "the rate at the minimum: optim.lr=%.2g\n",
-           found->steepest_rate / scale, found->tenth_of_lowest / scale);
+           found.steepest_rate / scale, found.tenth_of_lowest / scale);
     if (scale != 1)
         printf("(optim.lr_scale multiplies it by %.4g for the global batch of %lld)\n", scale,
-               (long long)search->session.global_batch);
+               (long long)session->global_batch);
 }
 
-/* Add the suggestion to the log book. */
-static void suggestion_record(const struct search *search)
+/* Print and write the results; rank 0 only. csv: not open if find.output is empty. */
+static void curve_report(const struct session *session, const struct range_test *test,
+                         struct csv *csv, struct error *error)
 {
-    const struct session *session = &search->session;
-    char detail[OPTION_TEXT + 8] = "";
-    if (isnan(search->suggestion.steepest_rate))
-        return;
-    if (search->session.options.find.output[0] != '\0')
-        snprintf(detail, sizeof detail, "%s.csv", search->session.options.find.output);
-    struct found found = {.what = "lr",
-                          .image = session->model->image.height,
-                          .precision = type_name(session->compute),
-                          .ranks = search->world->size,
-                          .nodes = session->mesh.node_count,
-                          .value = search->suggestion.steepest_rate / rate_scale(search),
-                          .global_batch = search->session.global_batch,
-                          .peak_bytes = NAN,
-                          .limit = NAN,
-                          .detail = detail};
-    found_record(&search->session.options, &found);
-}
-
-/* Print and write the results; rank 0 only. */
-static void search_report(struct search *search, struct error *error)
-{
-    const struct range_test *test = &search->test;
+    const struct find_options *find = &session->options.find;
     const int64_t stride = round_up_division(test->count, ROWS);
+    const int ranks = session->world->size;
     printf("range test from %g to %g in %lld steps of global batch %lld on %d rank%s\n",
-           search->session.options.find.first, search->session.options.find.last,
-           (long long)test->steps, (long long)search->session.global_batch, search->world->size,
-           search->world->size == 1 ? "" : "s");
+           find->first, find->last, (long long)test->steps, (long long)session->global_batch, ranks,
+           ranks == 1 ? "" : "s");
     printf("%8s %12s %12s %12s\n", "step", "rate", "loss", "smoothed");
     for (int64_t i = 0; i < test->count; i += stride)
         printf("%8lld %12.3e %12.6f %12.6f\n", (long long)i + 1, test->points[i].rate,
                test->points[i].loss, test->points[i].smoothed);
-    end_print(search);
-    suggestion_print(search);
+    printf("\nstopped at %.3g", test->end_rate);
+    if (test->end == RANGE_DIVERGED)
+        printf(", where the smoothed loss exceeded %g times its minimum\n", find->stop);
+    else
+        puts(test->end == RANGE_NOT_FINITE ? ", where loss or gradient was not finite"
+             : test->end == RANGE_STOPPED  ? " by a signal"
+                                           : ", the last learning rate");
+    suggestion_print(session, test);
     bool good = app_output_arrived(error);
-    if (search->csv.stream != NULL) {
-        for (int64_t i = 0; good && i < test->count; i++)
-            good = columns_write(curve_columns, &test->points[i], &search->csv, error);
-        if (good)
-            error_defer(csv_flush(&search->csv, error));
-    }
-    suggestion_record(search);
+    for (int64_t i = 0; good && csv->stream != NULL && i < test->count; i++)
+        good = columns_write(curve_columns, &test->points[i], csv, error);
+    if (good && csv->stream != NULL)
+        error_defer(csv_flush(csv, error));
 }
 
 /* Run the learning-rate range test and print the result on rank 0. */
 static void find_lr(const struct options *options, struct comm *world, struct error *error)
 {
-    static struct search search;
-    search = (struct search){.world = world};
-    if (search_open(&search, options, error) &&
-        range_test_run(&search.session, &search.test, error)) {
-        range_test_suggest(&search.test, options->find.beta, &search.suggestion);
-        if (world->rank == 0)
-            search_report(&search, error);
-        comm_agree(world, error);
+    static struct options without_evaluation;
+    static struct session session;
+    struct range_test test = {.count = 0};
+    struct csv csv = {.stream = NULL};
+    OWNED char *path = allocate_text("%s.csv", options->find.output);
+    without_evaluation = *options;
+    without_evaluation.data.val = VALIDATION_NONE;
+    /* The file is opened before the test, so that a path that cannot be written is an error at
+     * once. */
+    if (world->rank == 0 && options->find.output[0] != '\0')
+        error_defer(columns_open(&csv, path, curve_columns, NULL, error));
+    if (comm_agree(world, error) && session_open(&session, &without_evaluation, world, error) &&
+        session_start(&session, error) && session_initialize(&session, error)) {
+        flat_refresh(&session.flat);
+        if (range_test_run(&session, &test, error)) {
+            if (world->rank == 0)
+                curve_report(&session, &test, &csv, error);
+            comm_agree(world, error);
+        }
     }
-    csv_close(&search.csv);
-    range_test_free(&search.test);
-    session_close(&search.session);
+    csv_close(&csv);
+    range_test_free(&test);
+    session_close(&session);
 }
 
 /* ---- find batch: a trial allocates everything that a run needs, runs a step on synthetic images,
@@ -245,12 +127,9 @@ static void find_lr(const struct options *options, struct comm *world, struct er
 struct batch_trial {
     int64_t batch; /* train.batch */
     bool fits;
-    size_t planned; /* bytes of the rank that needs most: arena, loaders, libraries */
-    size_t peak;    /* largest session_memory_used of a rank; 0: the allocation failed */
-    double seconds; /* of the step */
-    int64_t image;  /* height in pixels */
-    enum data_type compute;
-    int nodes;
+    size_t planned;   /* bytes of the rank that needs most: arena, loaders, libraries */
+    size_t peak;      /* largest session_memory_used of a rank; 0: the allocation failed */
+    double seconds;   /* of the step */
     struct error why; /* reason of a failed allocation */
 };
 
@@ -378,9 +257,6 @@ static bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit
                           (int64_t)session_memory_used(&session, peak_reset),
                           (int64_t)(trial->seconds * 1e6)};
         comm_all_reduce(world, most, 3, COMM_INT64, COMM_MAX);
-        trial->image = session.model->image.height;
-        trial->compute = session.compute;
-        trial->nodes = session.mesh.node_count;
         trial->planned = (size_t)most[0];
         trial->peak = (size_t)most[1];
         trial->seconds = (double)most[2] / 1e6;
@@ -496,25 +372,14 @@ static void find_batch(const struct options *options, struct comm *world, struct
         error_set(error, ERROR_MEMORY, "no batch fits into %.1f MiB per rank%s%s",
                   mib(search.limit), best->why.kind != ERROR_NONE ? ": " : "", best->why.text);
     } else if (good && world->rank == 0) {
-        struct found found = {.what = "batch",
-                              .image = best->image,
-                              .precision = type_name(best->compute),
-                              .ranks = world->size,
-                              .nodes = best->nodes,
-                              .value = (double)best->batch,
-                              .global_batch = best->batch * world->size,
-                              .peak_bytes = (double)best->peak,
-                              .limit = (double)search.limit,
-                              .detail = ""};
         printf("\nlargest batch that runs: train.batch=%lld (%lld images a step on %d rank%s), "
                "resident at most %.1f of %.1f MiB per rank\n"
                "the plan predicts train.batch=%lld (%+.1f %%), and for this one %.1f MiB: measured "
                "%+.1f %%\n",
-               (long long)best->batch, (long long)found.global_batch, world->size,
+               (long long)best->batch, (long long)best->batch * world->size, world->size,
                world->size == 1 ? "" : "s", mib(best->peak), mib(search.limit),
                (long long)search.planned, 100 * ((double)search.planned / (double)best->batch - 1),
                mib(best->planned), 100 * ((double)best->peak / (double)best->planned - 1));
-        found_record(options, &found);
         error_defer(app_output_arrived(error));
     }
     comm_agree(world, error);
@@ -548,5 +413,5 @@ const struct command command_find = {
         "find.last within an epoch (find.steps), until the smoothed loss exceeds find.stop times "
         "its minimum. It prints the curve and suggests the rate of steepest descent; it writes "
         "the curve as a table (find.output), which `vittrain report` draws, and discards the "
-        "weights. Both add a row to found.csv in output.logbook.",
+        "weights.",
     .run = find_run};

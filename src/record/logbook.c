@@ -26,7 +26,9 @@ static const char head[] =
     "Initial weights "
     "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
-int logbook_lock(const char *logbook, struct error *error)
+/* Create the folder, and lock it against other processes until the descriptor is closed. Where
+ * locks are not supported, it is not locked. -1: ERROR_FILE. */
+static int logbook_lock(const char *logbook, struct error *error)
 {
     const struct timespec pause = {.tv_nsec = LOCK_PAUSE};
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

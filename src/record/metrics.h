@@ -124,13 +124,9 @@ void metrics_close(struct metrics *log);
  * attempts; NAN if it was never reached, or if the target is 0. */
 double metrics_seconds_to(const struct run_folder *folder, double target);
 
-/* ---- The log book (logbook.c): a folder with the index README.md, one row per run, newest first,
- * and found.csv, the results of searches (commands/find.c). tools/report.py adds a page per run. Of
- * the index only the text between the marks `vittrain: begin` and `vittrain: end` is changed. */
-
-/* Create the folder, and lock it against other processes until the descriptor is closed. Where
- * locks are not supported, it is not locked. -1: ERROR_FILE. */
-int logbook_lock(const char *logbook, struct error *error);
+/* ---- The log book (logbook.c): a folder with the index README.md, one row per run, newest first.
+ * tools/report.py adds a page per run. Of the index only the text between the marks `vittrain:
+ * begin` and `vittrain: end` is changed. */
 
 /* Write a cell of a row, shortened and escaped for Markdown. */
 void logbook_cell(FILE *row, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -38,9 +38,6 @@ done 3<<END
 4 mesh.strategy=zero2 train.accumulate=3
 3 mesh.strategy=fsdp train.checkpoint_activations=block
 END
-# The loss falls: the suggestion is added to the log book, whose table has the columns of another version.
-mkdir -p runs/logbook
-echo 'another,header' >runs/logbook/found.csv
 # The suggestion is between the start of the curve and its minimum.
 run 1 falls find lr $small optim.name=adamw find.steps=400 find.output=falls
 awk -F, 'NR > 11 && (low == "" || $4 < low) { low = $4; rate = $2 } END { print rate }' falls.csv >lowest
@@ -49,11 +46,6 @@ sed -n 's/^suggestion: optim.lr=\([0-9.e-]*\),.* optim.lr=\([0-9.e-]*\)$/\1 \2/p
         END { if (n != 1) print "no suggestion" }' >problems
 [ $status -eq 0 ] || echo "exit status $status" >>problems
 result 'a curve that falls gives a suggestion' "$(tr '\n' ';' <problems)" "$run_log"
-bad=$(awk -F, 'END { if (NR != 2 || $4 != "lr" || $5 != "vit_cifar" || $8 != "ddp" || $9 != 1) print }' runs/logbook/found.csv 2>&1)
-[ "$(head -n 1 runs/logbook/found.csv)" = date,host,commit,what,model,image,precision,strategy,ranks,nodes,value,global_batch,peak_bytes,limit,detail ] ||
-    bad="$bad columns;"
-grep -qx 'another,header' runs/logbook/found.csv.old || bad="$bad the older table is lost"
-result 'and a row in the log book' "$bad" runs/logbook/found.csv
 run 1 level find lr $small find.steps=60 find.last=1e-6 find.output=
 result 'noise gives none' "$(has "$run_log" '^no suggestion: .*noise.*find.steps=240')" "$run_log"
 result 'find.output empty: no files' "$(ls find_lr* 2>/dev/null)"
