@@ -23,29 +23,16 @@ static const struct command *command_of(const struct command_line *line)
     return line->command != NULL ? app_find(line->command) : NULL;
 }
 
-/* Check that all ranks have the same program, command and options. */
-static bool ranks_agree(struct comm *world, const struct options *options,
-                        const struct command_line *line, struct error *error)
-{
-    struct error build_error = {0};
-    if (!app_same_build(world, &build_error))
-        *error = build_error;
-    if (!comm_agree(world, error) || !app_same_command(world, line, error) ||
-        !app_same_options(world, options, error))
-        return false;
-    comm_set_heartbeat_timeout(options->mesh.heartbeat_timeout);
-    comm_set_stall_warning(options->mesh.stall_warning);
-    return true;
-}
-
 /* Run the command. All ranks have parsed command line and decks; rank 0 prints the error. */
 static int command_run(struct comm *world, const struct options *options,
                        const struct command_line *line, struct error *error)
 {
     const struct command *command = command_of(line);
     log_open(world->rank, options->output.verbose ? LOG_DETAIL : LOG_INFO);
-    if ((command != NULL && command->compares) || ranks_agree(world, options, line, error)) {
+    if (app_ranks_agree(world, line, options, error)) {
         ENSURE(command != NULL, "no command %s", line->command);
+        comm_set_heartbeat_timeout(options->mesh.heartbeat_timeout);
+        comm_set_stall_warning(options->mesh.stall_warning);
         if (command->run != NULL)
             command->run(options, line, world, error);
         else
@@ -123,8 +110,6 @@ int main(int argc, char **argv)
     const struct command *command = command_of(&line);
     if (good && (command == NULL || !command->checks_options))
         good = options_check_line(&line, &options, &error);
-    if (good && line.json && command != NULL && !command->has_json)
-        error_set(&error, ERROR_USAGE, "--json: the command %s has no such flag", command->name);
     if (good)
         error_defer(status_pause_at(options.debug.pause, &error));
     if (command != NULL && command->prepare != NULL)

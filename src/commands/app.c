@@ -61,7 +61,8 @@ bool app_output_arrived(struct error *error)
            error_set(error, ERROR_FILE, "cannot write to standard output: an earlier write failed");
 }
 
-int64_t app_build_sum(void)
+/* Return the CRC32C of the program's file, or -1 without /proc. */
+static int64_t build_sum(void)
 {
     enum { CHUNK = 1 << 20 };
     FILE *file = fopen("/proc/self/exe", "re");
@@ -77,22 +78,28 @@ int64_t app_build_sum(void)
     return good ? (int64_t)crc : -1;
 }
 
-bool app_same_build(struct comm *world, struct error *error)
+/* Check that all ranks run the same program file, if /proc is available. Another build may refuse
+ * the options, so this error replaces earlier ones. */
+static bool builds_agree(struct comm *world, struct error *error)
 {
     if (world->size == 1)
         return true;
-    int64_t own = app_build_sum(), first = own;
+    struct error different = {0};
+    int64_t own = build_sum(), first = own;
     comm_broadcast(world, &first, 1, COMM_INT64, 0);
     if (own >= 0 && first >= 0 && own != first)
         error_set(
-            error, ERROR_USAGE,
+            &different, ERROR_USAGE,
             "ranks run different builds of vittrain: this one has CRC32C %08llx (version %s), "
             "rank 0 has %08llx: install the same program on all nodes",
             (unsigned long long)own, version_number, (unsigned long long)first);
-    return comm_agree(world, error);
+    if (comm_agree(world, &different))
+        return true;
+    *error = different;
+    return false;
 }
 
-bool app_same_command(struct comm *world, const struct command_line *line, struct error *error)
+static bool commands_agree(struct comm *world, const struct command_line *line, struct error *error)
 {
     char own[OPTION_TEXT] = "", first[OPTION_TEXT]; /* "eval runs/a/checkpoints/last.h5" */
     int used = snprintf(own, sizeof own, "%s", line->command);
@@ -109,9 +116,13 @@ bool app_same_command(struct comm *world, const struct command_line *line, struc
     return comm_agree(world, error);
 }
 
-bool app_same_options(struct comm *world, const struct options *options, struct error *error)
+bool app_ranks_agree(struct comm *world, const struct command_line *line,
+                     const struct options *options, struct error *error)
 {
     char difference[OPTION_TEXT];
+    if (!builds_agree(world, error) || !comm_agree(world, error) ||
+        !commands_agree(world, line, error))
+        return false;
     if (comm_same(world, options, sizeof *options))
         return true;
     struct options *of_first = allocate(1, sizeof *of_first);

@@ -21,11 +21,7 @@ struct command {
     int (*run_alone)(int count, char **words);
     /* Called before MPI is initialized; may be NULL. */
     void (*prepare)(void);
-    /* The command itself compares program, command and options of the ranks: `run` is always
-     * called, and `error` has the error of this rank's options. */
-    bool compares;
     bool checks_options; /* calls options_check_line after reading the options of a run */
-    bool has_json;       /* accepts --json */
 };
 
 extern const struct command command_train, command_eval, command_predict, command_bench,
@@ -42,19 +38,11 @@ const struct command *app_find(const char *name);
 /* Description of each exit code, by enum error_kind. */
 extern const char *const app_exit_codes[];
 
-/* Check that all ranks run the same program file, if /proc is available. Collective; must come
- * before any other message. */
-MUST_CHECK bool app_same_build(struct comm *world, struct error *error);
-
-/* Return the CRC32C of the program's file, or -1 without /proc. */
-int64_t app_build_sum(void);
-
-/* Check that all ranks have the same command and operands, and the same options. The error names
- * the first rank that differs from rank 0, and the difference. Collective. */
-MUST_CHECK bool app_same_command(struct comm *world, const struct command_line *line,
-                                 struct error *error);
-MUST_CHECK bool app_same_options(struct comm *world, const struct options *options,
-                                 struct error *error);
+/* Check that all ranks run the same program file, and have the same command, operands and options.
+ * The error names the first rank that differs from rank 0, and the difference. Collective; must
+ * come before any other message. */
+MUST_CHECK bool app_ranks_agree(struct comm *world, const struct command_line *line,
+                                const struct options *options, struct error *error);
 
 /* Answer --help, --version, --list-models and --manual without MPI. Return the exit
  * code. */

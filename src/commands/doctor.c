@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <sched.h>
@@ -15,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -24,7 +22,6 @@
 #include "arrays/path.h"
 #include "base/base.h"
 #include "base/clock.h"
-#include "base/columns.h"
 #include "base/file.h"
 #include "base/launcher.h"
 #include "base/log.h"
@@ -116,30 +113,17 @@ void doctor_read_space(struct doctor_facts *facts, const struct options *options
 
 void doctor_try_folder(struct doctor_facts *facts, struct comm *world, bool of_node)
 {
-    char token[24];
+    char token[40];
     struct error error = {0};
-    uint64_t random = 0;
     int lock = -1;
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        random = (uint64_t)getpid();
-    comm_broadcast(world, &random, sizeof random, COMM_BYTE, 0);
-    snprintf(token, sizeof token, "%016llx", (unsigned long long)random);
+    snprintf(token, sizeof token, "%.0f-%ld", 1e6 * clock_wall(), (long)getpid());
+    comm_broadcast(world, token, sizeof token, COMM_BYTE, 0);
     OWNED char *first = allocate_text("%s/.doctor-%s-0", facts->folder, token);
     OWNED char *path = allocate_text("%s/.doctor-%s-%d", facts->folder, token, world->rank);
-    OWNED char *part = allocate_text("%s/.doctor-%s-%d.part", facts->folder, token, world->rank);
     const bool tries = of_node && facts->folder_why[0] == '\0';
     /* Twice: the second file replaces the first. */
-    for (int i = 0; tries && i < 2 && error.kind == ERROR_NONE; i++) {
-        const int file = durable_create(part, &error);
-        if (file < 0)
-            break;
-        if (durable_write(file, part, token, strlen(token), 0, &error)) {
-            error_defer(durable_commit(file, part, path, &error));
-        } else {
-            close(file);
-            unlink(part);
-        }
-    }
+    if (tries && atomic_file_write(path, token, &error))
+        error_defer(atomic_file_write(path, token, &error));
     if (tries)
         snprintf(facts->folder_why, sizeof facts->folder_why, "%.255s", error.text);
     if (tries && world->rank == 0) {
@@ -148,9 +132,8 @@ void doctor_try_folder(struct doctor_facts *facts, struct comm *world, bool of_n
     }
     comm_barrier(world);
     if (tries) {
-        char *text = text_file_read(first, NULL);
+        OWNED char *text = text_file_read(first, NULL);
         facts->shares_folder = text != NULL && strcmp(text, token) == 0;
-        free(text);
     }
     if (tries && facts->shares_folder && world->rank > 0) {
         lock = open(first, O_RDWR | O_CLOEXEC);
@@ -285,8 +268,6 @@ void doctor_read_data(struct doctor *doctor, struct doctor_data *data, double se
 
 /* ---- output */
 
-static const char *const verdict_name[] = {"skip", "pass", "warn", "fail"};
-
 static int row_count(const struct doctor_row *rows, enum doctor_verdict verdict)
 {
     int found = 0;
@@ -295,50 +276,22 @@ static int row_count(const struct doctor_row *rows, enum doctor_verdict verdict)
     return found;
 }
 
-void doctor_print_table(const struct doctor *doctor, const struct doctor_row *rows, double seconds,
-                        FILE *file)
+static void table_print(const struct doctor *doctor, const struct doctor_row *rows, double seconds)
 {
+    static const char *const verdict_name[] = {"pass", "warn", "fail"};
     for (int i = 0; i < DOCTOR_CHECKS; i++) {
         const struct doctor_row *row = &rows[i];
-        fprintf(file, "%s  %-13s %s", verdict_name[row->verdict], doctor_checks[i].name,
-                row->found);
+        printf("%s  %-13s %s", verdict_name[row->verdict], doctor_checks[i].name, row->found);
         if (row->findings > DOCTOR_FINDINGS)
-            fprintf(file, "; and %d more", row->findings - DOCTOR_FINDINGS);
-        fprintf(file, "\n");
+            printf("; and %d more", row->findings - DOCTOR_FINDINGS);
+        printf("\n");
         if (row->verdict > DOCTOR_PASS)
-            fprintf(file, "%20s-> %s\n", "", doctor_checks[i].advice);
+            printf("%20s-> %s\n", "", doctor_checks[i].advice);
     }
-    fprintf(file, "%d rank%s", doctor->ranks, doctor->ranks == 1 ? "" : "s");
-    if (doctor->nodes > 0)
-        fprintf(file, " on %d node%s", doctor->nodes, doctor->nodes == 1 ? "" : "s");
-    fprintf(file, ", %.1f s: %d pass, %d warn, %d fail, %d skipped\n", seconds,
-            row_count(rows, DOCTOR_PASS), row_count(rows, DOCTOR_WARN),
-            row_count(rows, DOCTOR_FAIL), row_count(rows, DOCTOR_SKIP));
-}
-
-void doctor_print_json(const struct doctor *doctor, const struct doctor_row *rows, double seconds,
-                       FILE *file)
-{
-    json_t *object = json_object(), *checks = json_array();
-    value_put(object, "ranks", json_integer(doctor->ranks));
-    value_put(object, "nodes", doctor->nodes > 0 ? json_integer(doctor->nodes) : json_null());
-    value_put(object, "seconds", json_real(round(seconds * 1e3) / 1e3));
-    for (int verdict = DOCTOR_PASS; verdict <= DOCTOR_FAIL; verdict++)
-        value_put(object, verdict_name[verdict],
-                  json_integer(row_count(rows, (enum doctor_verdict)verdict)));
-    for (int i = 0; i < DOCTOR_CHECKS; i++) {
-        json_t *check = json_object();
-        value_put(check, "check", json_string(doctor_checks[i].name));
-        value_put(check, "verdict", json_string(verdict_name[rows[i].verdict]));
-        value_put(check, "found", value_name(rows[i].found));
-        value_put(check, "advice",
-                  json_string(rows[i].verdict > DOCTOR_PASS ? doctor_checks[i].advice : ""));
-        value_append(checks, check);
-    }
-    value_put(object, "checks", checks);
-    char *text = value_to_text(object);
-    fprintf(file, "%s\n", text);
-    free(text);
+    printf("%d rank%s on %d node%s, %.1f s: %d pass, %d warn, %d fail\n", doctor->ranks,
+           doctor->ranks == 1 ? "" : "s", doctor->nodes, doctor->nodes == 1 ? "" : "s", seconds,
+           row_count(rows, DOCTOR_PASS), row_count(rows, DOCTOR_WARN),
+           row_count(rows, DOCTOR_FAIL));
 }
 
 /* ---- the gathering of facts */
@@ -354,7 +307,7 @@ static int facts_compare(const void *left, const void *right)
  */
 static void facts_gather(struct doctor *doctor, struct comm *world)
 {
-    const double patience = 2.5; /* seconds for the files of a node */
+    const double data_seconds = 2.5; /* for the files of a node */
     struct statvfs memory;
     int *node_of = allocate((size_t)world->size, sizeof *node_of);
     struct comm *node = comm_split_nodes(world, node_of, &doctor->nodes);
@@ -376,7 +329,7 @@ static void facts_gather(struct doctor *doctor, struct comm *world)
     doctor_try_folder(own, world, node->rank == 0);
     status_set_phase(PHASE_DATA_OPEN);
     if (node->rank == 0 && strcmp(doctor->options->data.format, "synthetic") != 0)
-        doctor_read_data(doctor, &own->data, patience);
+        doctor_read_data(doctor, &own->data, data_seconds);
     status_set_phase(PHASE_COMMAND);
     if (world->rank != 0)
         comm_send(world, own, sizeof *own, 0);
@@ -399,6 +352,9 @@ static size_t checkpoint_bytes(const struct flat_model *flat)
 
 /* ---- the command */
 
+/* Seconds for a collective. */
+static const double patience = 10;
+
 static void alarm_handle(int number)
 {
     static const char text[] =
@@ -412,6 +368,7 @@ static void alarm_handle(int number)
  * later report it, too. */
 static void doctor_prepare(void)
 {
+    comm_set_timeout(patience);
     signal(SIGALRM, alarm_handle);
     alarm(launcher_rank() > 0 ? 24 : 20);
 }
@@ -419,38 +376,25 @@ static void doctor_prepare(void)
 static void doctor_run(const struct options *options, const struct command_line *line,
                        struct comm *world, struct error *error)
 {
-    const double patience = 10, limit = options->mesh.timeout;
     static struct doctor doctor;
     static struct session session;
-    static struct options taken, on_cpu;
+    static struct options on_cpu;
     struct doctor_row rows[DOCTOR_CHECKS] = {{0}};
     struct error unknown = {0};
     char failed[256] = "";
-    const double start = clock_now();
+    const double start = clock_now(), limit = options->mesh.timeout;
     alarm(0);
     comm_set_timeout(limit > 0 ? fmin(limit, patience) : patience);
     log_open(world->rank, LOG_QUIET); /* print the table only */
-    doctor = (struct doctor){.options = options, .ranks = world->size, .deck = *error};
-    error_clear(error);
-    if (doctor.deck.kind == ERROR_NONE && line->operand_count > 0)
-        error_set(&doctor.deck, ERROR_USAGE,
-                  "doctor takes decks, section.key=value and --json, not \"%s\"", line->operand[0]);
-    /* Other commands compare the ranks in the same order (main.c), so that ranks with different
-     * commands detect it. */
-    bool same = app_same_build(world, &doctor.program);
-    if (same && comm_agree(world, &doctor.deck)) {
-        same = app_same_command(world, line, &doctor.deck);
-        if (same)
-            error_defer(app_same_options(world, options, &doctor.deck));
+    if (line->operand_count > 0) {
+        error_set(error, ERROR_USAGE, "doctor takes decks and section.key=value, not \"%s\"",
+                  line->operand[0]);
+        return;
     }
-    if (same) {
-        taken = *options;
-        comm_broadcast(world, &taken, sizeof taken, COMM_BYTE, 0);
-        doctor.options = &taken;
-        facts_gather(&doctor, world);
-    }
-    if (same && world->rank == 0) {
-        on_cpu = *doctor.options;
+    doctor = (struct doctor){.options = options, .ranks = world->size};
+    facts_gather(&doctor, world);
+    if (world->rank == 0) {
+        on_cpu = *options;
         on_cpu.run.backend = BACKEND_CPU;
         on_cpu.run.threads = 1;
         /* It may not be possible: the data set may set the number of classes. */
@@ -458,24 +402,17 @@ static void doctor_run(const struct options *options, const struct command_line 
             doctor.checkpoint = checkpoint_bytes(&session.flat);
             session_close(&session);
         }
-    }
-    for (int i = 0; world->rank == 0 && i < DOCTOR_CHECKS; i++) {
-        if (same || i < 2)
+        for (int i = 0; i < DOCTOR_CHECKS; i++) {
             doctor_checks[i].run(&doctor, &rows[i]);
-        else
-            doctor_set(&rows[i], DOCTOR_SKIP, "skipped, because the ranks differ");
-        if (rows[i].verdict == DOCTOR_FAIL)
-            snprintf(failed + strlen(failed), sizeof failed - strlen(failed), "%s%s",
-                     failed[0] != '\0' ? ", " : "", doctor_checks[i].name);
+            if (rows[i].verdict == DOCTOR_FAIL)
+                snprintf(failed + strlen(failed), sizeof failed - strlen(failed), "%s%s",
+                         failed[0] != '\0' ? ", " : "", doctor_checks[i].name);
+        }
+        table_print(&doctor, rows, clock_now() - start);
+        if (app_output_arrived(error) && failed[0] != '\0')
+            error_set(error, ERROR_UNFIT, "doctor: %d of %d checks failed: %s",
+                      row_count(rows, DOCTOR_FAIL), DOCTOR_CHECKS, failed);
     }
-    if (world->rank == 0) {
-        (line->json ? doctor_print_json : doctor_print_table)(&doctor, rows, clock_now() - start,
-                                                              stdout);
-        error_defer(app_output_arrived(error));
-    }
-    if (failed[0] != '\0')
-        error_set(error, ERROR_UNFIT, "doctor: %d of %d checks failed: %s",
-                  row_count(rows, DOCTOR_FAIL), DOCTOR_CHECKS, failed);
     free(doctor.facts);
     error_defer(comm_share_error(world, error));
 }
@@ -525,16 +462,13 @@ void doctor_start(const struct session *session)
 
 const struct command command_doctor = {
     .name = "doctor",
-    .synopsis = "doctor [--json] [DECK.ini ...] [section.key=value ...]",
+    .synopsis = "doctor [DECK.ini ...] [section.key=value ...]",
     .summary = "check whether the cluster is fit for a run",
     .detail =
         "Start it like the run: with mpirun, srun or alone, and with its deck. Within 10 seconds "
-        "it checks that all ranks have the same program and deck; their placement on nodes, cores "
-        "and GPUs; limits and shared memory; that the run folder is shared, writable and has "
-        "enough space; that the data set exists and is equal on all nodes. It prints one row per "
-        "check: pass, warn or fail, the findings, and what to do. --json prints the same as JSON. "
-        "The exit code is 0 if no check fails. `bench comm` measures the network.",
+        "it checks the placement of ranks on nodes, cores and GPUs; limits and shared memory; that "
+        "the run folder is shared, writable and has enough space; that the data set exists and is "
+        "equal on all nodes. It prints one row per check: pass, warn or fail, the findings, and "
+        "what to do. The exit code is 0 if no check fails. `bench comm` measures the network.",
     .run = doctor_run,
-    .prepare = doctor_prepare,
-    .compares = true,
-    .has_json = true};
+    .prepare = doctor_prepare};

@@ -53,8 +53,7 @@ struct doctor_facts {
 };
 
 struct doctor {
-    const struct options *options; /* of rank 0 */
-    struct error program, deck;    /* differences between the ranks */
+    const struct options *options;
     int ranks, nodes;
     struct doctor_facts *facts;               /* [ranks] sorted by node, then by rank */
     size_t checkpoint;                        /* bytes of a checkpoint; 0: not known */
@@ -72,7 +71,7 @@ void doctor_try_folder(struct doctor_facts *facts, struct comm *world, bool of_n
 void doctor_read_data(struct doctor *doctor, struct doctor_data *data, double seconds);
 
 /* ---- rows */
-enum doctor_verdict { DOCTOR_SKIP, DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
+enum doctor_verdict { DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
 enum { DOCTOR_FINDINGS = 3 };
 
 struct doctor_row {
@@ -87,20 +86,14 @@ void doctor_set(struct doctor_row *row, enum doctor_verdict verdict, const char 
     __attribute__((format(printf, 3, 4)));
 
 /* The checks, in the order of their rows. */
-enum doctor_check_name { DOCTOR_CORES_ROW = 3, DOCTOR_BINDING_ROW, DOCTOR_SPACE_ROW = 9 };
+enum doctor_check_name { DOCTOR_CORES_ROW = 1, DOCTOR_BINDING_ROW, DOCTOR_SPACE_ROW = 7 };
 struct doctor_check {
     const char *name;
     void (*run)(const struct doctor *doctor, struct doctor_row *row);
     const char *advice; /* what to do about a warning or failure */
 };
-enum { DOCTOR_CHECKS = 11 };
+enum { DOCTOR_CHECKS = 9 };
 extern const struct doctor_check doctor_checks[DOCTOR_CHECKS];
-
-/* Print all rows. */
-void doctor_print_table(const struct doctor *doctor, const struct doctor_row *rows, double seconds,
-                        FILE *file);
-void doctor_print_json(const struct doctor *doctor, const struct doctor_row *rows, double seconds,
-                       FILE *file);
 
 /* Run the fast checks at the start of `train` and log a warning for each problem. Collective. */
 void doctor_start(const struct session *session);

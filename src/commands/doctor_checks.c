@@ -38,24 +38,6 @@ static const char *plural(int64_t count)
     for (const struct doctor_facts *first = doctor->facts; first < doctor->facts + doctor->ranks;  \
          first += first->node_ranks)
 
-/* ---- program and deck */
-
-static void check_program(const struct doctor *doctor, struct doctor_row *row)
-{
-    if (doctor->program.kind != ERROR_NONE)
-        doctor_set(row, DOCTOR_FAIL, "%s", doctor->program.text);
-    doctor_set(row, DOCTOR_PASS, "vittrain %s%s%s, CRC32C %08llx, on all ranks", version_number,
-               version_commit[0] != '\0' ? " " : "", version_commit,
-               (unsigned long long)app_build_sum());
-}
-
-static void check_deck(const struct doctor *doctor, struct doctor_row *row)
-{
-    if (doctor->deck.kind != ERROR_NONE)
-        doctor_set(row, DOCTOR_FAIL, "%s", doctor->deck.text);
-    doctor_set(row, DOCTOR_PASS, "all ranks have the same options");
-}
-
 /* ---- ranks and CPUs */
 
 static void check_ranks(const struct doctor *doctor, struct doctor_row *row)
@@ -334,9 +316,6 @@ static void check_data(const struct doctor *doctor, struct doctor_row *row)
 }
 
 const struct doctor_check doctor_checks[DOCTOR_CHECKS] = {
-    {"program", check_program, "install the same program at the same path on all nodes"},
-    {"deck", check_deck,
-     "correct the deck; give all ranks the same command line, and all nodes the same decks"},
     {"ranks", check_ranks,
      "give each node a unique host name and the same slots in the host file (--ntasks-per-node "
      "under Slurm), and start at most one rank per slot"},

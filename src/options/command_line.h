@@ -23,7 +23,6 @@ struct command_line {
     bool help;                /* --help, -h or help; the topic is `command` or the first operand */
     bool version;             /* --version */
     bool manual;              /* --manual: the manual page */
-    bool json;                /* --json: print the command's result as JSON */
     bool list_models;         /* --list-models */
 };
 

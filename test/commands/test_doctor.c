@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The checks of doctor on simulated nodes, the facts of this one, and the rows as a table and as
- * JSON. */
+/* The checks of doctor on simulated nodes, and the facts of this one. */
 #include "commands/doctor.h"
 
 #include <signal.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "commands/app.h"
 #include "options/options.h"
 #include "temporary.h"
@@ -76,9 +74,6 @@ static void assert_row(const char *name, enum doctor_verdict verdict, const char
 
 TEST(faults_are_found)
 {
-    FOUND("program", FAIL, "rank 1", error_set(&doctor.program, ERROR_USAGE, "rank 1 differs"));
-    FOUND("deck", FAIL, "train.epochs=7",
-          error_set(&doctor.deck, ERROR_USAGE, "train.epochs=7, but 3 on rank 0"));
     FOUND("ranks", WARN, "two nodes are called n0", strcpy(facts[2].host, "n0"));
     FOUND("ranks", WARN, "1 to 3 ranks per node", facts[0].node_ranks = 3; facts[3].node_ranks = 1);
     FOUND("ranks", WARN, "4 ranks in 2 slots", facts[0].slots = 2);
@@ -153,38 +148,6 @@ TEST(the_worst_findings_are_kept)
         doctor_set(&row, DOCTOR_FAIL, "thing %d", i);
     assert_string_equal(row.found, "broken; thing 0; thing 1");
     assert_int_equal(row.findings, 1001);
-}
-
-typedef void printer(const struct doctor *doctor, const struct doctor_row *rows, double seconds,
-                     FILE *file);
-
-static char *printed(printer *print, const struct doctor_row *rows)
-{
-    struct text_stream text;
-    print(&doctor, rows, 1.25, text_stream_open(&text));
-    return text_stream_close(&text);
-}
-
-TEST(rows_become_a_table_and_json)
-{
-    struct doctor_row rows[DOCTOR_CHECKS] = {{0}};
-    doctor_make();
-    doctor_set(&rows[0], DOCTOR_PASS, "same");
-    doctor_set(&rows[1], DOCTOR_FAIL, "node\xff has others");
-    for (int i = 0; i < 5; i++)
-        doctor_set(&rows[2], DOCTOR_WARN, "%d", i);
-    char *table = printed(doctor_print_table, rows), *text = printed(doctor_print_json, rows);
-    assert_has(table, "pass  program       same\n");
-    assert_has(table, "fail  deck          node\xff has others\n");
-    assert_has(table, "-> correct the deck");
-    assert_has(table, "warn  ranks         0; 1; 2; and 2 more\n");
-    assert_has(table, "4 ranks on 2 nodes, 1.2 s: 1 pass, 1 warn, 1 fail, 8 skipped");
-    assert_has(text, "\"fail\": 1");
-    assert_has(text, "\"check\": \"deck\",\n   \"verdict\": \"fail\",\n   \"found\": "
-                     "\"node? has others\",\n   \"advice\": \"correct");
-    assert_has(text, "\"check\": \"data\"");
-    free(table);
-    free(text);
 }
 
 /* ---- facts */
