@@ -130,12 +130,6 @@ AC_DEFUN([VITTRAIN_KERNELS_FLAG], [
   CFLAGS=$vittrain_save_CFLAGS
 ])
 
-# A cross build runs its programs with EMULATOR, if it is set: for the manual page and tests.
-AC_DEFUN([VITTRAIN_EMULATOR], [
-  AC_ARG_VAR([EMULATOR], [command that runs programs of a cross build, such as "qemu-aarch64-static -L SYSROOT"])
-  AM_CONDITIONAL([RUNS_PROGRAMS], [test "$cross_compiling" != yes || test -n "$EMULATOR"])
-])
-
 AC_DEFUN([VITTRAIN_SANITIZERS], [
   AC_ARG_ENABLE([sanitizers],
     [AS_HELP_STRING([--enable-sanitizers], [check addresses and undefined behaviour at run time;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Recipes for packages, and the module file
+# Recipes for packages, the manual page, and the module file
+dist_man1_MANS = packaging/vittrain.1
 EXTRA_DIST += \
 	packaging/build_deb.sh \
 	packaging/check.sh \

@@ -62,14 +62,6 @@ CLEANFILES += \
 	src/record/events.pb-c.c \
 	src/record/events.pb-c.h
 
-# The manual page as strings of C.
-src/commands/help.$(OBJEXT): src/commands/manual_text.inc
-src/commands/manual_text.inc: $(srcdir)/src/commands/vittrain.mdoc
-	@$(MKDIR_P) $(@D)
-	$(AM_V_GEN)$(SED) 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(srcdir)/src/commands/vittrain.mdoc >$@.new && mv -f $@.new $@
-CLEANFILES += src/commands/manual_text.inc
-EXTRA_DIST += src/commands/vittrain.mdoc
-
 # Every make looks up the commit and rewrites the file only if the commit has changed. If git fails, for example because
 # root installs from the checkout of another user, the file is kept.
 src/base/version.$(OBJEXT): version_commit.h

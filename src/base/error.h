@@ -9,7 +9,7 @@
 
 #include "base/allocate.h"
 
-/* The exit codes of the program; documented in the manual page. */
+/* The exit codes of the program; documented by --help. */
 enum error_kind {
     ERROR_NONE = 0,
     ERROR_INTERNAL = 1,   /* a programmer's mistake, or a library failed without a reason */

@@ -13,7 +13,7 @@ struct command {
     const char *name;
     const char *synopsis; /* "eval CHECKPOINT [DECK.ini ...] [section.key=value ...]" */
     const char *summary;  /* one line for --help */
-    const char *detail;   /* a paragraph for `--help COMMAND` and the manual page */
+    const char *detail;   /* a paragraph for `--help COMMAND` */
     void (*run)(const struct options *options, const struct command_line *line, struct comm *world,
                 struct error *error);
     /* Used instead of `run` by a command that starts ranks: gets the words after its name and
@@ -44,8 +44,7 @@ extern const char *const app_exit_codes[];
 MUST_CHECK bool app_ranks_agree(struct comm *world, const struct command_line *line,
                                 const struct options *options, struct error *error);
 
-/* Answer --help, --version, --list-models and --manual without MPI. Return the exit
- * code. */
+/* Answer --help, --version and --list-models without MPI. Return the exit code. */
 int app_inform(const struct command_line *line);
 
 /* Flush standard output and check that all was written; it may be a file on a full disk. */

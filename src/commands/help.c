@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* --help (all, a command, a section or a key), --version, --list-models and --manual. */
+/* --help (all, a command, a section or a key), --version and --list-models. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,48 +12,22 @@
 #include "options/command_line.h"
 #include "options/option.h"
 
-enum { HELP_WIDTH = 88, MANUAL_WIDTH = 64 };
+enum { HELP_WIDTH = 88 };
 
 /* ---- help */
 
-/* Print a word escaped for mdoc: it is no request and hyphens stay hyphens. Return the number of
- * characters printed. */
-static int manual_word(const char *word, size_t length, bool begins_line)
-{
-    int printed = 0;
-    if (begins_line && (*word == '.' || *word == '\''))
-        printed += printf("\\&");
-    for (size_t i = 0; i < length; i++)
-        printed += word[i] == '\\'  ? printf("\\e")
-                   : word[i] == '-' ? printf("\\-")
-                                    : printf("%c", word[i]);
-    return printed;
-}
-
-/* Print a paragraph in lines: of the help, indented by `indent` spaces, or of the manual page,
- * where each sentence begins a new line. */
-static void paragraph_print(bool is_manual, int indent, const char *text)
-{
-    const int width = is_manual ? MANUAL_WIDTH : HELP_WIDTH;
-    int column = printf("%*s", indent, "");
-    text += strspn(text, " ");
-    for (bool begins_line = true; *text != '\0'; begins_line = false) {
-        const size_t word = strcspn(text, " ");
-        const bool ends_line =
-            !begins_line && (column + 1 + (int)word > width || (is_manual && text[-2] == '.'));
-        if (ends_line)
-            column = printf("\n%*s", indent, "") - 1;
-        else if (!begins_line)
-            column += printf(" ");
-        column += is_manual ? manual_word(text, word, begins_line || ends_line)
-                            : printf("%.*s", (int)word, text);
-        text += word + strspn(text + word, " ");
-    }
-}
-
+/* Print a paragraph in lines that are indented by `indent` spaces. */
 static void wrapped_print(int indent, const char *text)
 {
-    paragraph_print(false, indent, text);
+    int column = printf("%*s", indent, "");
+    for (size_t word; *text != '\0'; text += word + strspn(text + word, " ")) {
+        word = strcspn(text, " ");
+        if (column + 1 + (int)word > HELP_WIDTH)
+            column = printf("\n%*s", indent, "") - 1;
+        else if (column > indent)
+            column += printf(" ");
+        column += printf("%.*s", (int)word, text);
+    }
     printf("\n");
 }
 
@@ -113,7 +87,7 @@ static void help_all(void)
         printf("  %-10s %s\n", app_commands[i]->name, app_commands[i]->summary);
     printf("  %-10s %s\n", "help", "print this help, or that of a COMMAND, SECTION or KEY");
     printf("\n-v, --verbose: print all start-up lines (output.verbose=on)\n"
-           "--help, --version, --list-models, --manual (the manual page, for man -l),\n"
+           "--help, --version, --list-models\n"
            "Exit codes:\n");
     for (int i = 0; app_exit_codes[i] != NULL; i++)
         printf("  %2d  %s\n", i, app_exit_codes[i]);
@@ -177,68 +151,6 @@ static bool models_list(struct error *error)
     return true;
 }
 
-/* ---- the manual page in mdoc */
-
-/* vittrain.mdoc; lines that begin with '@' are replaced. */
-static const char manual[] =
-#include "commands/manual_text.inc"
-    ;
-
-/* Print text on one line as the argument of a macro; no word is taken as a delimiter. */
-static void manual_words(const char *text)
-{
-    while (*text != '\0') {
-        const size_t word = strcspn(text, " ");
-        manual_word(text, word, false);
-        text += word + strspn(text + word, " ");
-        printf(*text != '\0' ? "\\& " : "\\&\n");
-    }
-}
-
-static void manual_text(const char *text, const char *end)
-{
-    paragraph_print(true, 0, text);
-    printf("%s", end);
-}
-
-static void manual_options(void)
-{
-    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        const struct option_section *section = entry->section;
-        char allowed[512];
-        if (entry == option_table || entry[-1].section != section)
-            printf(".Ss %s: %s\n.Bl -tag -width Ds\n", section->name, section->help);
-        option_describe(entry, allowed, sizeof allowed);
-        printf(".It Cm %s\n", entry->name);
-        manual_text(entry->help, "\nValue: ");
-        manual_text(allowed, ".\nDefault: ");
-        manual_text(preset_text(entry), ".\n");
-        if (entry[1].section != section)
-            printf(".El\n");
-    }
-}
-
-static void manual_print(void)
-{
-    const char *next;
-    for (const char *line = manual; *line != '\0'; line = next) {
-        next = strchr(line, '\n') + 1;
-        if (line[0] != '@')
-            printf("%.*s", (int)(next - line), line);
-        else if (line[1] == 'o')
-            manual_options();
-        for (int i = 0; line[0] == '@' && line[1] == 'c' && app_commands[i] != NULL; i++) {
-            printf(".It Cm ");
-            manual_words(app_commands[i]->synopsis);
-            manual_text(app_commands[i]->detail, "\n");
-        }
-        for (int i = 0; line[0] == '@' && line[1] == 'e' && app_exit_codes[i] != NULL; i++) {
-            printf(".It %d\n", i);
-            manual_text(app_exit_codes[i], "\n");
-        }
-    }
-}
-
 /* ---- answers */
 
 int app_inform(const struct command_line *line)
@@ -249,8 +161,6 @@ int app_inform(const struct command_line *line)
     if (line->version)
         printf("vittrain %s%s%s%s\n", version_number, version_commit[0] != '\0' ? " (commit " : "",
                version_commit, version_commit[0] != '\0' ? ")" : "");
-    else if (line->manual)
-        manual_print();
     else if (line->list_models)
         error_defer(models_list(&error));
     else if (line->command != NULL || line->operand_count > 0)

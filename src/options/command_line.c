@@ -15,8 +15,7 @@ static bool is_deck(const char *word)
     return text_ends_with(word, ".ini") && !option_is_setting(word);
 }
 
-const char *const command_flags[] = {"--help",        "--version", "--manual",
-                                     "--list-models", "--verbose", NULL};
+const char *const command_flags[] = {"--help", "--version", "--list-models", "--verbose", NULL};
 
 static bool setting_add(const char *word, struct command_line *line, struct error *error)
 {
@@ -67,7 +66,7 @@ static bool flag_refuse(const char *word, const char *next, struct error *error)
 static bool parse_flag(const char *word, const char *next, struct command_line *line,
                        struct error *error)
 {
-    bool *const targets[] = {&line->help, &line->version, &line->manual, &line->list_models};
+    bool *const targets[] = {&line->help, &line->version, &line->list_models};
     if (strcmp(word, "-v") == 0 || strcmp(word, "--verbose") == 0)
         return setting_add("output.verbose=on", line, error);
     if (strcmp(word, "-h") == 0)
@@ -115,7 +114,7 @@ bool options_apply(const struct command_line *line, struct options *options, str
 
 bool command_line_informs(const struct command_line *line)
 {
-    return line->help || line->version || line->manual || line->list_models;
+    return line->help || line->version || line->list_models;
 }
 
 bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,

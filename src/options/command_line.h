@@ -22,7 +22,6 @@ struct command_line {
     const char *default_deck; /* vittrain.ini if it exists and no deck is given, else NULL */
     bool help;                /* --help, -h or help; the topic is `command` or the first operand */
     bool version;             /* --version */
-    bool manual;              /* --manual: the manual page */
     bool list_models;         /* --list-models */
 };
 

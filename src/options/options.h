@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* All options of the program. One list (options_list.h) has the name, type, default, range, help,
- * condition and effect of each option; decks, command line, --help, the manual page and the
- * resolved deck are read and written by it. */
+ * condition and effect of each option; decks, command line, --help and the resolved
+ * deck are read and written by it. */
 #ifndef VITTRAIN_OPTIONS_OPTIONS_H
 #define VITTRAIN_OPTIONS_OPTIONS_H
 

@@ -57,7 +57,6 @@ refuses "help for a key with a deck that does not exist" 2 'none.ini' "$vittrain
 outcome $? "the help of a command has lines of at most 88 characters"
 answers "help for a section" 0 '^  optim.lr = 0.0003$' "$vittrain" help optim
 answers "help for a command" 0 '^vittrain eval ' "$vittrain" eval --help
-answers "manual page" 0 '^\.It Cm train.batch$' "$vittrain" --manual
 answers "one answer from two ranks" 0 '^vittrain [0-9]' two --version
 [ "$(wc -l <out)" = 1 ]
 outcome $? "two ranks answer once"

@@ -85,7 +85,7 @@ copy_source() {
 }
 
 configure() {
-    ./bootstrap && ./configure --host=aarch64-linux-gnu --with-cuda=no EMULATOR="$emulator" \
+    ./bootstrap && ./configure --host=aarch64-linux-gnu --with-cuda=no \
         CC="aarch64-linux-gnu-gcc --sysroot=$root" CXX="aarch64-linux-gnu-g++ --sysroot=$root"
 }
 
