@@ -1,31 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `train`. */
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/allocate.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "commands/app.h"
 #include "commands/doctor.h"
 #include "options/command_line.h"
 #include "options/options.h"
 #include "train/trainer.h"
-
-/* Log each line that `print` writes to its file. */
-static void options_log(const struct options *options,
-                        void (*print)(const struct options *options, FILE *file),
-                        void (*log)(const char *format, ...))
-{
-    struct text_stream lines;
-    char *rest = NULL;
-    print(options, text_stream_open(&lines));
-    char *text = text_stream_close(&lines);
-    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
-        log("%s", line);
-    free(text);
-}
 
 static void train_run(const struct options *options, const struct command_line *line,
                       struct comm *world, struct error *error)
@@ -37,9 +20,8 @@ static void train_run(const struct options *options, const struct command_line *
                   line->operand[0]);
     if (error->kind != ERROR_NONE)
         return;
-    if (!options->output.verbose)
-        options_log(options, options_print_changed, log_info);
-    options_log(options, options_print, log_detail);
+    OWNED char *changed = options_changed(options);
+    log_info("options:%s", changed[0] != '\0' ? changed : " all have their defaults");
     if (!trainer_open(&trainer, options, world, error))
         return;
     doctor_start(&trainer.session);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Operations on all options: defaults, decks, comparison, lines for the console. */
+/* Operations on all options: defaults, decks, comparison. */
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -85,17 +85,6 @@ bool options_read_text(const char *text, const char *name, struct options *optio
     return deck_read(file, name, &source, error);
 }
 
-void options_visit(const struct options *options, option_visit *visit, void *user)
-{
-    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        char value[OPTION_TEXT];
-        if (!option_is_in_deck(entry, options))
-            continue;
-        option_write(entry, options, value, sizeof value);
-        visit(user, entry->name, value);
-    }
-}
-
 char *options_to_run_deck(const struct options *options)
 {
     struct text_stream text;
@@ -110,6 +99,22 @@ char *options_to_run_deck(const struct options *options)
         section = entry->section;
         option_write(entry, options, value, sizeof value);
         fprintf(file, "%s = %s\n", option_key(entry), value);
+    }
+    return text_stream_close(&text);
+}
+
+char *options_changed(const struct options *options)
+{
+    struct text_stream text;
+    struct options defaults;
+    FILE *file = text_stream_open(&text);
+    options_default(&defaults);
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        char value[OPTION_TEXT], preset[OPTION_TEXT];
+        option_write(entry, options, value, sizeof value);
+        option_write(entry, &defaults, preset, sizeof preset);
+        if (option_is_in_deck(entry, options) && strcmp(value, preset) != 0)
+            fprintf(file, " %s=%s", entry->name, value);
     }
     return text_stream_close(&text);
 }
@@ -174,70 +179,6 @@ bool option_changes_nothing(const struct options *before, const struct options *
     int count = 0;
     option_changes(before, now, count_effects, &count);
     return count == 0;
-}
-
-/* ---- lines for the console and the log */
-
-enum { PRINT_WIDTH = 100 };
-
-/* Write the option's value. Return true if it is not the default. */
-static bool value_is_changed(const struct option_entry *entry, const struct options *options,
-                             const struct options *defaults, char value[OPTION_TEXT])
-{
-    char preset[OPTION_TEXT];
-    option_write(entry, options, value, OPTION_TEXT);
-    option_write(entry, defaults, preset, sizeof preset);
-    return strcmp(value, preset) != 0;
-}
-
-void options_print_changed(const struct options *options, FILE *file)
-{
-    enum { LINES = 2, INDENT = 8 };
-    struct options defaults;
-    int count = 0, printed = 0, lines = 1, column = fprintf(file, "options:");
-    options_default(&defaults);
-    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        char value[OPTION_TEXT];
-        if (!option_is_in_deck(entry, options) ||
-            !value_is_changed(entry, options, &defaults, value))
-            continue;
-        count++;
-        const int width = snprintf(NULL, 0, " %s=%s", entry->name, value);
-        if (column + width > PRINT_WIDTH && printed > 0 && lines <= LINES && ++lines <= LINES)
-            column = fprintf(file, "\n%*s", INDENT, "") - 1;
-        if (lines > LINES)
-            continue;
-        column += fprintf(file, " %s=%s", entry->name, value);
-        printed++;
-    }
-    if (count > printed)
-        fprintf(file, " and %d more (deck.ini)", count - printed);
-    fputs(count > 0 ? "\n" : " all have their defaults\n", file);
-}
-
-void options_print(const struct options *options, FILE *file)
-{
-    enum { INDENT = 10 };
-    struct options defaults;
-    size_t column = 0;
-    const struct option_section *section = NULL;
-    options_default(&defaults);
-    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        if (!option_is_in_deck(entry, options))
-            continue;
-        char value[OPTION_TEXT], text[OPTION_KEY + OPTION_TEXT];
-        const bool changed = value_is_changed(entry, options, &defaults, value);
-        snprintf(text, sizeof text, " %s=%s%s", option_key(entry), value, changed ? "*" : "");
-        if (entry->section != section || column + strlen(text) > PRINT_WIDTH) {
-            fprintf(file, "%s%-*s", section == NULL ? "" : "\n", INDENT,
-                    entry->section != section ? entry->section->name : "");
-            section = entry->section;
-            column = INDENT;
-        }
-        column += strlen(text);
-        fputs(text, file);
-    }
-    fputc('\n', file);
 }
 
 #define PHASE_ROW(constant, word, name) [constant] = {word, name},

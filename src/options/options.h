@@ -60,17 +60,9 @@ MUST_CHECK bool options_check_grain(const struct options *options, int64_t globa
  * train.batch and train.global_batch. The caller frees the text. */
 char *options_to_run_deck(const struct options *options);
 
-/* Call `visit` with `section.key` and value of each option in a run's resolved deck, in the same
- * order. */
-typedef void option_visit(void *user, const char *name, const char *value);
-void options_visit(const struct options *options, option_visit *visit, void *user);
-
-/* Print the options of a run's deck for the console, one or more lines for each section. A star
- * marks values that are not the default. */
-void options_print(const struct options *options, FILE *file);
-
-/* Print the options of a run's deck that are not the default, in at most two lines. */
-void options_print_changed(const struct options *options, FILE *file);
+/* Return the options of a run's deck that are not the default: " optim.lr=0.1 train.batch=8". The
+ * caller frees the text. */
+char *options_changed(const struct options *options);
 
 /* Write the value of one key as text ("train.batch" -> "64"); aborts on an unknown key. */
 void options_value_text(const struct options *options, const char *key, char *text, size_t size);

@@ -191,19 +191,20 @@ static bool plugin_data_write(struct tensorboard *board, const char *tag,
     return good;
 }
 
-static void option_add(void *user, const char *name, const char *text)
+static void option_add(struct hparams *hparams, const struct option_entry *option,
+                       const struct options *options)
 {
-    struct hparams *hparams = user;
-    const struct option_entry *option = option_find(name);
+    const char *name = option->name;
     bool is_shown = strcmp(name, "run.seed") == 0;
     for (int i = 0; sections[i] != NULL; i++)
         is_shown = is_shown || strncmp(name, sections[i], strlen(sections[i])) == 0;
-    if (!is_shown)
+    if (!is_shown || !option_is_in_deck(option, options))
         return;
     const size_t i = hparams->count++;
     ENSURE(i < OPTIONS_MOST, "more than %d options", OPTIONS_MOST);
     Tensorboard__HparamValue *value = &hparams->value[i];
-    snprintf(hparams->text[i], OPTION_TEXT, "%s", text);
+    char *text = hparams->text[i];
+    option_write(option, options, text, OPTION_TEXT);
     tensorboard__hparam_value__init(value);
     tensorboard__hparam_info__init(&hparams->info[i]);
     tensorboard__session_start_info__hparam__init(&hparams->entry[i]);
@@ -236,7 +237,8 @@ bool hparams_write(struct tensorboard *board, const struct options *options,
     Tensorboard__HparamsPluginData experiment_data = TENSORBOARD__HPARAMS_PLUGIN_DATA__INIT;
     Tensorboard__HparamsPluginData start_data = TENSORBOARD__HPARAMS_PLUGIN_DATA__INIT;
     size_t count = 0;
-    options_visit(options, option_add, hparams);
+    for (const struct option_entry *option = option_table; option->name != NULL; option++)
+        option_add(hparams, option, options);
     for (; metrics[count] != NULL; count++) {
         ENSURE(count < METRICS_MOST, "more than %d metrics", METRICS_MOST);
         tensorboard__metric_name__init(&names[count]);

@@ -14,11 +14,11 @@ run 3 train $small train.epochs=1 run.dir="$work/run"
 result 'train on three ranks' "$(ended)" "$work/train.log"
 start=$(sed '/^epoch 1 done/,$d' "$work/train.log" | wc -l)
 bad=$([ "$start" -ge 8 ] && [ "$start" -le 15 ] || echo "$start lines;")
-for line in 'options: run.dir=' '         .* train.global_batch=24.* and [0-9]* more (deck.ini)' 'mesh: ddp, 3 ranks' 'device: .* with oneDNN [0-9.]*$' 'data: cifar10, ' 'model: vit_cifar, [0-9]* parameters' \
+for line in 'options: run.dir=.* train.global_batch=24 ' 'mesh: ddp, 3 ranks' 'device: .* with oneDNN [0-9.]*$' 'data: cifar10, ' 'model: vit_cifar, [0-9]* parameters' \
     'memory: [0-9.]* MiB per rank' 'run: [0-9]* steps' 'run folder: '; do
     grep -q "^$line" "$work/train.log" || bad="$bad no $line;"
 done
-for line in 'optim      name=adamw lr=0.003\*' '  blocks.0  *11 ' '  activations  *[0-9.]* MiB$'; do
+for line in '  blocks.0  *11 ' '  activations  *[0-9.]* MiB$'; do
     grep -q "^[0-9T:-]* $line" "$work/run/train.log" || bad="$bad no $line in the run's log;"
     ! grep -q "^$line" "$work/train.log" || bad="$bad $line on the console;"
 done
@@ -36,9 +36,7 @@ ls "$work"/run/events.out.tfevents* >/dev/null 2>&1 || bad="$bad events"
 result 'a run leaves its files' "${bad:+missing:$bad}" "$work/train.log"
 run 1 again -v $small train.epochs=1 run.dir="$work/second" "$work/run/deck.ini" run.dir="$work/second" -v
 result 'the resolved deck is a deck' "$(ended)" "$work/again.log"
-grep -q '^  blocks.0  *11 ' "$work/again.log" && grep -q '^optim      name=adamw lr=0.003\*' "$work/again.log" &&
-    ! grep -q '^options: ' "$work/again.log" && bad= || bad="lines are missing"
-result 'with -v the console has all lines' "$bad" "$work/again.log"
+result 'with -v the console has all lines' "$(has "$work/again.log" '^  blocks.0  *11 ')" "$work/again.log"
 
 # same_loss NAME: the evaluation ended with the loss of the training.
 loss=$(column "$work/run/metrics.csv" val loss | sed -n '$s/.* //p')

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "mutate.h"
 #include "options/command_line.h"
 #include "options/option.h"
@@ -499,35 +498,12 @@ TEST(resolved_deck_reads_back)
     assert_memory_equal(&options, &again, sizeof options);
 }
 
-static char *printed(const struct options *options)
+TEST(changed_options_are_listed)
 {
-    struct text_stream text;
-    options_print_changed(options, text_stream_open(&text));
-    return text_stream_close(&text);
-}
-
-TEST(changed_options_take_few_lines)
-{
-    struct options options = with("optim.lr=0.5");
-    struct error error = {0};
-    char name[64], *text = printed(&options);
-    assert_string_equal(text, "options: optim.lr=0.5\n");
-    free(text);
-    options_default(&options);
-    text = printed(&options);
-    assert_string_equal(text, "options: all have their defaults\n");
-    free(text);
-    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        snprintf(name, sizeof name, "%s=7", entry->name);
-        if (entry->kind == OPTION_IS_INTEGER && !options_set(name, &options, &error))
-            error_clear(&error);
-    }
-    text = printed(&options);
-    char *second = strchr(text, '\n') + 1;
-    assert_true(second - text <= 125 && strlen(second) <= 125);
-    assert_string_equal(strchr(second, '\n'), "\n");
-    assert_has(second, " more (deck.ini)\n");
-    free(text);
+    const struct options options = with("optim.lr=0.5"), defaults = with("find.steps=9");
+    OWNED char *text = options_changed(&options), *none = options_changed(&defaults);
+    assert_string_equal(text, " optim.lr=0.5");
+    assert_string_equal(none, ""); /* not an option of a run */
 }
 
 static void change_append(void *user, const struct option_change *change)
