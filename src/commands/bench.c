@@ -160,9 +160,8 @@ const struct command command_bench = {
         "Prints a table like that of nccl-tests: the median of the slowest rank's times, bandwidth "
         "(size over time), bus bandwidth (load of each rank's link), and the number of wrong "
         "elements; the exit code is 1 if there are any. `bench device` measures the linear layers "
-        "and the attention of some ViTs on all ranks at once, on the CPU beside oneDNN's matrix "
-        "products alone; or only a copy and one square product; or only attention with 12 heads of "
-        "64. train.precision selects the type, run.backend the device. bench.output appends all "
-        "values to a CSV table. Both add what they measure to bench.machine, from which vittrain "
+        "and the attention of some ViTs on all ranks at once; or only a copy and one square "
+        "product; or only attention with 12 heads of 64. train.precision selects the type, "
+        "run.backend the device. bench.output appends all values to a CSV table. Both add what they measure to bench.machine, from which vittrain "
         "plan predicts times: start them with the ranks, nodes and threads of the planned run.",
     .run = bench_run};

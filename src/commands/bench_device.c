@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* `bench device`: linear layers and attention of vit_cifar (batch 64), vit_base_patch32_224
- * (batch 32) and, on GPUs, vit_base_patch16_224 (batch 256). On the CPU each layer is measured in
- * turn with oneDNN computing only its matrix products, so that the ratio does not depend on other
- * work on the machine. All ranks measure at the same time, because cores share memory, power and
- * caches. All times are the best of some rounds, averaged over the ranks. */
+ * (batch 32) and, on GPUs, vit_base_patch16_224 (batch 256). All ranks measure at the same time,
+ * because cores share memory, power and caches. All times are the best of some rounds, averaged
+ * over the ranks. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,6 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "commands/bench.h"
-#include "cpu/cpu_product.h"
 #include "device/count.h"
 #include "options/options.h"
 #include "plan/plan.h"
@@ -49,7 +47,6 @@ struct device_bench {
     struct device *device;
     struct device_limits limits;
     struct stream *stream;
-    struct product_cache *products; /* of oneDNN */
     bool cpu;
     double flops, seconds; /* of the linear layers so far */
     enum data_type type;   /* of the tensors of the next operation */
@@ -182,49 +179,6 @@ static void trial_product(struct device_bench *self, const int64_t *size)
                   .weight = self->weight, .y = self->y);
 }
 
-static void onednn_run(struct device_bench *self, struct product product, const void *a,
-                       const void *b)
-{
-    product.type = self->type == TYPE_BF16 && self->limits.multiplies_bf16 ? TYPE_BF16 : TYPE_FP32;
-    product.threads = self->limits.threads;
-    product_run(product_plan(self->products, &product), 0, a, b, self->gradient, self->pre);
-}
-
-static void onednn_forward(struct device_bench *self, const int64_t *size)
-{
-    onednn_run(self,
-               (struct product){.m = size[0],
-                                .n = size[2],
-                                .k = size[1],
-                                .a_stride = size[1],
-                                .b_stride = size[1],
-                                .c_stride = size[2],
-                                .b_transposed = true},
-               self->x, self->weight);
-}
-
-static void onednn_backward(struct device_bench *self, const int64_t *size)
-{
-    onednn_run(self,
-               (struct product){.m = size[0],
-                                .n = size[1],
-                                .k = size[2],
-                                .a_stride = size[2],
-                                .b_stride = size[1],
-                                .c_stride = size[1]},
-               self->y, self->weight);
-    onednn_run(self,
-               (struct product){.m = size[2],
-                                .n = size[1],
-                                .k = size[0],
-                                .a_stride = size[2],
-                                .b_stride = size[1],
-                                .c_stride = size[1],
-                                .a_transposed = true,
-                                .accumulate = true},
-               self->y, self->x);
-}
-
 /* ---- measuring */
 
 static void counted_keep(struct counter *counter, const struct counted *counted)
@@ -232,36 +186,32 @@ static void counted_keep(struct counter *counter, const struct counted *counted)
     ((struct device_bench *)counter)->counted = *counted;
 }
 
-/* Collective. Best seconds of one run; run[1], if not NULL, is measured in turn. */
-static void seconds_measure(struct device_bench *self, trial *const run[2], const int64_t *size,
-                            double seconds[2])
+/* Collective. Return the best seconds of one run, averaged over the ranks. */
+static double seconds_measure(struct device_bench *self, trial *run, const int64_t *size)
 {
+    double best = INFINITY;
     int times = 1;
     self->counter.operation = counted_keep;
     count_open(self->device, &self->counter);
-    run[0](self, size);
+    run(self, size);
     count_close(self->device);
-    seconds[0] = seconds[1] = INFINITY;
     /* Algorithms are chosen and kernels loaded in round -2; round -1 sets the number of runs. */
-    for (int round = -2; round < ROUNDS; round++)
-        for (int who = 0; who < 2 && run[who] != NULL; who++) {
-            comm_barrier(self->world);
-            double begin = clock_now();
-            for (int i = 0; i < times; i++) {
-                tensors_move(self, self->counted.bytes);
-                run[who](self, size);
-            }
-            self->device->backend->stream_synchronize(self->stream);
-            double once = (clock_now() - begin) / times;
-            if (round >= 0)
-                seconds[who] = fmin(seconds[who], once);
-            else if (round == -1 && !self->cpu) /* so that waiting for the GPU is negligible */
-                times = (int)fmax(1, fmin(20, 5e-3 / once));
+    for (int round = -2; round < ROUNDS; round++) {
+        comm_barrier(self->world);
+        double begin = clock_now();
+        for (int i = 0; i < times; i++) {
+            tensors_move(self, self->counted.bytes);
+            run(self, size);
         }
-    for (int who = 0; who < 2 && run[who] != NULL; who++) {
-        comm_all_reduce(self->world, &seconds[who], 1, COMM_FP64, COMM_SUM);
-        seconds[who] /= self->world->size;
+        self->device->backend->stream_synchronize(self->stream);
+        double once = (clock_now() - begin) / times;
+        if (round >= 0)
+            best = fmin(best, once);
+        else if (round == -1 && !self->cpu) /* so that waiting for the GPU is negligible */
+            times = (int)fmax(1, fmin(20, 5e-3 / once));
     }
+    comm_all_reduce(self->world, &best, 1, COMM_FP64, COMM_SUM);
+    return best / self->world->size;
 }
 
 static void value_write(struct device_bench *self, const char *model, const char *work,
@@ -302,38 +252,33 @@ static void speed_add(struct machine *machine, const struct counted *counted, do
     point->value = counted->flops / seconds;
 }
 
-/* Measure an operation and write its rows. alone: the same computation by oneDNN, or NULL. */
+/* Measure an operation and write its rows. */
 static void operation_measure(struct device_bench *self, const char *model, const char *work,
-                              trial *run, trial *alone, const int64_t *size, struct error *error)
+                              trial *run, const int64_t *size, struct error *error)
 {
-    double seconds[2];
-    seconds_measure(self, (trial *const[]){run, alone}, size, seconds);
+    const double seconds = seconds_measure(self, run, size);
     const struct counted counted = self->counted;
     if (counted.operation != OPERATION_attention_forward &&
         counted.operation != OPERATION_attention_backward) {
         self->flops += counted.flops;
-        self->seconds += seconds[0];
+        self->seconds += seconds;
     }
     if (self->bench->machine != NULL)
-        speed_add(self->bench->machine, &counted, seconds[0]);
-    value_write(self, model, work, "time", seconds[0], "s", error);
+        speed_add(self->bench->machine, &counted, seconds);
+    value_write(self, model, work, "time", seconds, "s", error);
     value_write(self, model, work, "intensity", counted.flops / counted.bytes, "FLOP/B", error);
-    value_write(self, model, work, "speed", 1e-9 * counted.flops / seconds[0], "GFLOP/s", error);
-    if (alone != NULL)
-        value_write(self, model, work, "products alone", 1e-9 * counted.flops / seconds[1],
-                    "GFLOP/s", error);
+    value_write(self, model, work, "speed", 1e-9 * counted.flops / seconds, "GFLOP/s", error);
 }
 
 static void bandwidth_measure(struct device_bench *self, const char *work, trial *run,
                               int64_t count, double bytes, struct error *error)
 {
-    double seconds[2];
     const enum data_type type = self->type;
     self->type = TYPE_FP32;
-    seconds_measure(self, (trial *const[]){run, NULL}, (const int64_t[]){count, 1}, seconds);
+    const double seconds = seconds_measure(self, run, (const int64_t[]){count, 1});
     if (self->bench->machine != NULL)
-        self->bench->machine->memory_bandwidth = bytes / seconds[0];
-    value_write(self, "", work, "bandwidth", 1e-9 * bytes / seconds[0], "GB/s", error);
+        self->bench->machine->memory_bandwidth = bytes / seconds;
+    value_write(self, "", work, "bandwidth", 1e-9 * bytes / seconds, "GB/s", error);
     self->type = type;
 }
 
@@ -346,8 +291,8 @@ static void attention_measure(struct device_bench *self, const char *model, int6
         snprintf(work[pass], sizeof work[pass], "attention_%s %lldx%lldx%lldx%d",
                  pass == 0 ? "forward" : "backward", (long long)batch, (long long)heads,
                  (long long)tokens, HEAD_DIM);
-    operation_measure(self, model, work[0], trial_attention_forward, NULL, size, error);
-    operation_measure(self, model, work[1], trial_attention_backward, NULL, size, error);
+    operation_measure(self, model, work[0], trial_attention_forward, size, error);
+    operation_measure(self, model, work[1], trial_attention_backward, size, error);
 }
 
 static void models_measure(struct device_bench *self, int64_t floats, struct error *error)
@@ -362,10 +307,9 @@ static void models_measure(struct device_bench *self, int64_t floats, struct err
             snprintf(work, sizeof work, "%s_%s %lldx%lldx%lld", layers[i].name,
                      pass == 0 ? "forward" : "backward", (long long)size[0], (long long)size[1],
                      (long long)size[2]);
-            trial *alone = pass == 0 ? onednn_forward : onednn_backward;
             operation_measure(self, layers[i].model, work,
-                              pass == 0 ? trial_linear_forward : trial_linear_backward,
-                              self->cpu ? alone : NULL, size, error);
+                              pass == 0 ? trial_linear_forward : trial_linear_backward, size,
+                              error);
         }
     attention_measure(self, "vit_cifar", 64, 65, 3, error);
     attention_measure(self, "vit_base_patch32_224", 32, 50, HEADS, error);
@@ -391,7 +335,7 @@ static void subject_measure(struct device_bench *self, const char *subject, stru
         char work[96];
         snprintf(work, sizeof work, "ceiling: product %lldx%lldx%lld", side, side, side);
         bandwidth_measure(self, "ceiling: copy", trial_copy, floats, 8.0 * (double)floats, error);
-        operation_measure(self, "", work, trial_product, NULL, (const int64_t[]){side, side, side},
+        operation_measure(self, "", work, trial_product, (const int64_t[]){side, side, side},
                           error);
     } else if (batch > 0) {
         attention_measure(self, "", batch, tokens, HEADS, error);
@@ -432,9 +376,7 @@ bool bench_device(struct bench *bench, struct error *error)
                           (precision == PRECISION_AUTO && self.limits.multiplies_bf16);
         self.type = bf16 ? TYPE_BF16 : precision == PRECISION_FP16 ? TYPE_FP16 : TYPE_FP32;
         self.cpu = self.limits.memory_bytes == 0;
-        self.products = product_cache_open(1);
         subject_measure(&self, bench->subject, error);
-        product_cache_close(self.products);
         if (bench->machine != NULL && error->kind == ERROR_NONE)
             machine_describe(&self);
         for (int i = 0; i < TENSORS; i++)
