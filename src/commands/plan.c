@@ -47,30 +47,20 @@ static void last_line_print(const char *name, size_t bytes, const char *comment,
     printf("%-14s %*.2f%s%s\n", name, MEMORY_CLASSES * 12 + 11, mib(bytes), comment, where);
 }
 
-/* Print the memory of the deck's strategy by unit. Sets the memory of libraries and images of
- * data.distinct (base), and if the device has its own memory (own). */
-static bool units_memory_print(const struct plan *plan, size_t *base, bool *own,
-                               struct error *error)
+/* Print the memory of the deck's strategy by unit. base: memory of libraries. */
+static void units_memory_print(const struct plan *plan, const struct session *session, size_t base)
 {
-    struct session session;
-    if (!plan_session(plan, &session, error)) {
-        session_close(&session);
-        return false;
-    }
-    const struct session_memory *memory = &session.memory;
-    const char *host = "";
+    const struct session_memory *memory = &session->memory;
+    const bool own = hardware_has_memory(session->device);
+    const char *host = own ? ", on the host" : "";
     char mesh[256];
-    *base = hardware_memory_base(session.device);
-    *own = hardware_has_memory(session.device);
-    if (*own)
-        host = ", on the host";
-    mesh_describe(&session.mesh, mesh, sizeof mesh);
+    mesh_describe(&session->mesh, mesh, sizeof mesh);
     printf("%s in %s, %lld image%s per rank and pass\n%s\n\n", plan->options.model.name,
-           type_name(session.compute), (long long)session.batch, session.batch == 1 ? "" : "s",
+           type_name(session->compute), (long long)session->batch, session->batch == 1 ? "" : "s",
            mesh);
     header_print("MiB per rank", "\n");
-    for (int u = 0; u < session.model->unit_count; u++)
-        classes_print(session.model->units[u].name, memory->rows[ARENA_UNIT_ROWS + u]);
+    for (int u = 0; u < session->model->unit_count; u++)
+        classes_print(session->model->units[u].name, memory->rows[ARENA_UNIT_ROWS + u]);
     classes_print("shared", memory->rows[ARENA_SHARED_ROW]);
     classes_print("arena", memory->arena.by_class);
     if (memory->arena.outside > 0)
@@ -84,12 +74,8 @@ static bool units_memory_print(const struct plan *plan, size_t *base, bool *own,
                         host);
     if (memory->shared_bytes > 0)
         last_line_print("/dev/shm", memory->shared_bytes, "  for checkpoints in memory", host);
-    last_line_print(*own ? "context" : "libraries", *base,
-                    *own ? "  as measured here" : "  private memory as measured here", "");
-    *base += *own ? 0 : plan->kept;
-    last_line_print("rank", session_needs(&session) + *base, *own ? "  on the GPU" : "", "");
-    session_close(&session);
-    return true;
+    last_line_print(own ? "context" : "libraries", base,
+                    own ? "  as measured here" : "  private memory as measured here", "");
 }
 
 /* Print the row of the plan's strategy. room: bytes for the largest batch; 0: it is not printed. */
@@ -97,51 +83,49 @@ static void strategy_print(const struct plan *plan, const struct machine *machin
                            size_t room)
 {
     const struct options *options = &plan->options;
-    struct session session, measured; /* that of the prediction has its layout in use */
-    struct step_prediction prediction;
+    struct session session;
     struct error error = {0};
     char name[32];
     snprintf(name, sizeof name, "%s%s", mesh_strategy_name(options->mesh.strategy),
              options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK ? ", block"
                                                                                    : "");
     printf("%-14s", name);
-    if (plan_predict(plan, machine, &session, &prediction, &error)) {
+    if (plan_session(plan, &session, &error)) {
+        const int64_t largest = room > 0 ? plan_largest_batch(plan, &session, room) : 0;
+        struct step_prediction prediction = plan_predict(plan, machine, &session);
         for (int i = 0; i < MEMORY_CLASSES; i++)
             printf(" %11.2f", mib(session.memory.arena.by_class[i]));
         printf(" %11.2f %11.2f %11.2f %11.2f", mib(session_needs(&session) + base),
                mib((size_t)prediction.sent_shard), mib((size_t)prediction.sent_replica),
                mib((size_t)prediction.sent_network));
-        if (room > 0) {
-            const int64_t largest = plan_session(plan, &measured, &error)
-                                        ? plan_largest_batch(plan, &measured, room)
-                                        : 0;
-            session_close(&measured);
-            if (largest > 0)
-                printf(" %11lld", (long long)largest);
-            else
-                printf(" %11s", "none");
-        }
+        if (largest > 0)
+            printf(" %11lld", (long long)largest);
+        else if (room > 0)
+            printf(" %11s", "none");
         if (machine != NULL && prediction.lacks.kind == ERROR_NONE)
             printf(" %11.3f %11.3f", 1e3 * prediction.seconds, 1e3 * prediction.step.exposed);
         printf("\n");
+        step_prediction_close(&prediction);
     } else {
         printf(" %s\n", error.text);
     }
-    step_prediction_close(&prediction);
     session_close(&session);
 }
 
-/* Print the memory by unit and all strategies side by side. machine may be NULL. */
-static bool memory_print(const struct plan *plan, const struct machine *machine,
-                         struct error *error)
+/* Print the memory of the plan's session by unit, and all strategies side by side. machine may be
+ * NULL. */
+static void memory_print(const struct plan *plan, const struct session *session,
+                         const struct machine *machine)
 {
     static struct plan other;
-    size_t base, memory = (size_t)plan->options.plan.memory;
-    bool own;
-    if (!units_memory_print(plan, &base, &own, error))
-        return false;
+    const bool own = hardware_has_memory(session->device);
+    const size_t libraries = hardware_memory_base(session->device);
+    const size_t base = libraries + (own ? 0 : plan->kept);
+    const size_t memory = (size_t)plan->options.plan.memory;
     const size_t room = memory > base ? memory - base : memory > 0 ? 1 : 0;
     const bool recomputes = model_recomputes(plan->options.model.name);
+    units_memory_print(plan, session, libraries);
+    last_line_print("rank", session_needs(session) + base, own ? "  on the GPU" : "", "");
     printf("\nTotal: with %s. Sent: per rank and step, in its groups; network: the part of it "
            "between nodes.%s",
            own ? "the context, of the GPU's memory" : "loaders, checkpoints and libraries",
@@ -162,7 +146,6 @@ static bool memory_print(const struct plan *plan, const struct machine *machine,
             other = plan_with(plan, strategy, block);
             strategy_print(&other, machine, base, room);
         }
-    return true;
 }
 
 /* ---- time ---- */
@@ -270,12 +253,12 @@ static void summary_print(const struct plan *plan, const struct step_prediction 
 /* Print the operations by unit and, if machine is not NULL, their times, images/s and the length of
  * epochs. Warns if the machine is not this one. If its file lacks a needed speed, that is a warning
  * with plan.machine=auto, else an error. */
-static bool time_print(const struct plan *plan, const struct machine *machine, struct error *error)
+static bool time_print(const struct plan *plan, struct session *session,
+                       const struct machine *machine, struct error *error)
 {
-    struct step_prediction prediction;
-    struct session session;
-    bool good = plan_predict(plan, machine, &session, &prediction, error);
-    if (good && prediction.lacks.kind != ERROR_NONE) {
+    struct step_prediction prediction = plan_predict(plan, machine, session);
+    bool good = true;
+    if (prediction.lacks.kind != ERROR_NONE) {
         machine = NULL;
         good = strcmp(plan->options.plan.machine, "auto") == 0;
         if (good)
@@ -284,7 +267,7 @@ static bool time_print(const struct plan *plan, const struct machine *machine, s
             *error = prediction.lacks;
     }
     if (good && machine != NULL) {
-        const char *name = session.limits.name;
+        const char *name = session->limits.name;
         if (machine->device[0] != '\0' && strcmp(machine->device, name) != 0)
             log_warn("plan: %s was measured on %s (%s), but this is %s: times are for the former",
                      machine->path, machine->device, machine->host, name);
@@ -293,16 +276,15 @@ static bool time_print(const struct plan *plan, const struct machine *machine, s
                      machine->host, comm_host());
     }
     if (good) {
-        units_print(&prediction, &session, machine);
+        units_print(&prediction, session, machine);
         if (machine != NULL)
-            summary_print(plan, &prediction, &session, machine);
+            summary_print(plan, &prediction, session, machine);
         else
             printf("\nNo times: measure this machine with `vittrain bench device` and `vittrain "
                    "bench comm` on the same number of ranks, with bench.machine=%s.\n",
                    default_file);
     }
     step_prediction_close(&prediction);
-    session_close(&session);
     return good;
 }
 
@@ -315,7 +297,7 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
                         double *first)
 {
     static struct plan plan;
-    struct step_prediction prediction;
+    struct step_prediction prediction = {.unit = NULL};
     struct session session;
     struct error error = {0};
     plan = *wanted;
@@ -329,8 +311,9 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
                (long long)plan.options.train.global_batch);
         return false;
     }
-    if (plan_predict(&plan, machine, &session, &prediction, &error) &&
-        prediction.lacks.kind == ERROR_NONE) {
+    if (plan_session(&plan, &session, &error))
+        prediction = plan_predict(&plan, machine, &session);
+    if (error.kind == ERROR_NONE && prediction.lacks.kind == ERROR_NONE) {
         const int nodes = (int)round_up_division(ranks, plan.node_ranks);
         const double images = (double)plan.options.train.global_batch / prediction.seconds;
         const size_t needs = session_needs(&session);
@@ -414,11 +397,13 @@ static const struct column kernel_columns[] = {
 static bool operations_write(const struct plan *plan, const char *path, struct error *error)
 {
     struct session session;
-    struct step_script script;
+    struct step_script script = {.event = NULL};
     struct csv csv = {.stream = NULL};
     char shape[96];
-    bool good = plan_script(plan, &session, &script, error) &&
+    bool good = plan_session(plan, &session, error) &&
                 columns_open(&csv, path, kernel_columns, NULL, error);
+    if (good)
+        step_script_make(&script, &session, &plan->source);
     for (int i = 0; good && i < script.count; i++) {
         const struct script_event *event = &script.event[i];
         const double *size = event->counted.size;
@@ -474,9 +459,15 @@ static bool plan_print(const struct options *options, int started, int started_o
         cluster_print(&plan, machine);
         return true;
     }
-    return memory_print(&plan, machine, error) && time_print(&plan, machine, error) &&
-           (options->plan.operations[0] == '\0' ||
-            operations_write(&plan, options->plan.operations, error));
+    struct session session;
+    bool good = plan_session(&plan, &session, error);
+    if (good) {
+        memory_print(&plan, &session, machine);
+        good = time_print(&plan, &session, machine, error);
+    }
+    session_close(&session);
+    return good && (options->plan.operations[0] == '\0' ||
+                    operations_write(&plan, options->plan.operations, error));
 }
 
 static void plan_run(const struct options *options, const struct command_line *line,

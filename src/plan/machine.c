@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "plan/plan.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -228,24 +227,6 @@ static bool key_set(const struct key *key, const char *where, const char *value,
     return true;
 }
 
-/* Parse positive numbers that are separated by blanks or "x". Return how many there are, or -1. */
-static int numbers_read(const char *text, double *values, int most)
-{
-    int count = 0;
-    while (*text != '\0' && count < most) {
-        char *end;
-        errno = 0;
-        values[count] = strtod(text, &end);
-        if (end == text || errno != 0 || !(values[count] > 0) || isinf(values[count]))
-            return -1;
-        count++;
-        text = end + strspn(end, " x");
-        if (text == end && *text != '\0')
-            return -1;
-    }
-    return *text == '\0' ? count : -1;
-}
-
 /* Add a point: `sizes` sizes and a value, as "1600x768x2304 1.1e12" or "1048576 0.0012". */
 static bool point_add(struct measured *measured, int sizes, const char *where, const char *name,
                       const char *value, struct error *error)
@@ -253,7 +234,13 @@ static bool point_add(struct measured *measured, int sizes, const char *where, c
     const bool increases = sizes == COLLECTIVE_SIZES;
     const int count = measured->count;
     double read[OPERATION_SIZES + 1];
-    if (numbers_read(value, read, sizes + 1) != sizes + 1)
+    char more;
+    bool good = (increases ? sscanf(value, "%lf %lf %c", &read[0], &read[1], &more)
+                           : sscanf(value, "%lfx%lfx%lf %lf %c", &read[0], &read[1], &read[2],
+                                    &read[3], &more)) == sizes + 1;
+    for (int i = 0; good && i <= sizes; i++)
+        good = read[i] > 0 && isfinite(read[i]);
+    if (!good)
         return error_set(error, ERROR_USAGE, "%s%s=%s is not %s", where, name, value,
                          increases ? "bytes and seconds, as 1048576 0.0012"
                                    : "three sizes and a speed, as 1600x768x2304 1.1e12");

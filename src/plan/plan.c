@@ -60,23 +60,15 @@ bool plan_session(const struct plan *plan, struct session *session, struct error
 int64_t plan_largest_batch(const struct plan *plan, struct session *session, size_t room)
 {
     const int64_t pieces = plan->training ? plan->options.train.accumulate : 1;
+    const int64_t own = session->batch;
     int64_t good = 0, bad = BATCH_MOST + 1;
     for (int64_t batch = 1; bad - good > 1;) {
         session_measure(session, batch, &plan->source, plan->training, NULL);
         *(session_needs(session) <= room ? &good : &bad) = batch;
         batch = bad > BATCH_MOST ? smaller(2 * good, BATCH_MOST) : good + (bad - good) / 2;
     }
+    session_measure(session, own, &plan->source, plan->training, NULL);
     return smaller(good * pieces, BATCH_MOST);
-}
-
-bool plan_script(const struct plan *plan, struct session *session, struct step_script *script,
-                 struct error *error)
-{
-    *script = (struct step_script){0};
-    if (!plan_session(plan, session, error))
-        return false;
-    step_script_make(script, session, &plan->source);
-    return true;
 }
 
 /* Return the share of the bytes in a ring of ranks 0, stride, 2 * stride, ... that is sent to
@@ -92,31 +84,30 @@ static double network_share(const struct plan *plan, int size, int stride)
     return size > 1 ? (double)(nodes - 1) / (size - 1) : 0;
 }
 
-bool plan_predict(const struct plan *plan, const struct machine *machine, struct session *session,
-                  struct step_prediction *prediction, struct error *error)
+struct step_prediction plan_predict(const struct plan *plan, const struct machine *machine,
+                                    struct session *session)
 {
     struct step_script script;
-    *prediction = (struct step_prediction){0};
-    if (!plan_script(plan, session, &script, error))
-        return false;
+    struct step_prediction prediction;
     const int shard = session->mesh.shard->size, replica = session->mesh.replica->size;
     const struct mesh_shape mesh = mesh_shape(plan->ranks, plan->node_ranks, shard);
-    step_predict(prediction, &script, session->model->unit_count, machine, &mesh);
+    step_script_make(&script, session, &plan->source);
+    step_predict(&prediction, &script, session->model->unit_count, machine, &mesh);
     for (const struct script_event *event = script.event; event < script.event + script.count;
          event++) {
         const struct collective *part = &event->collective;
         if (event->kind == EVENT_START && part->replica)
-            prediction->sent_replica += machine_network_bytes(part, replica);
+            prediction.sent_replica += machine_network_bytes(part, replica);
         else if (event->kind == EVENT_START)
-            prediction->sent_shard += machine_network_bytes(part, shard);
+            prediction.sent_shard += machine_network_bytes(part, shard);
     }
-    prediction->sent_network = prediction->sent_shard * network_share(plan, shard, 1) +
-                               prediction->sent_replica * network_share(plan, replica, shard);
-    if (machine != NULL && prediction->lacks.kind == ERROR_NONE)
-        step_prediction_add_loading(prediction, machine,
+    prediction.sent_network = prediction.sent_shard * network_share(plan, shard, 1) +
+                              prediction.sent_replica * network_share(plan, replica, shard);
+    if (machine != NULL && prediction.lacks.kind == ERROR_NONE)
+        step_prediction_add_loading(&prediction, machine,
                                     session->batch * plan->options.train.accumulate);
     step_script_close(&script);
-    return true;
+    return prediction;
 }
 
 /* ---- what would fit ---- */
@@ -164,17 +155,6 @@ static bool way_try(struct advice *advice, enum strategy_choice strategy,
     return true;
 }
 
-/* Try the other strategies with the same batch, in order of increasing communication. */
-static bool strategies_try(struct advice *advice,
-                           enum checkpoint_activations_choice checkpoint_activations)
-{
-    for (enum strategy_choice strategy = 0; strategy < STRATEGIES; strategy++)
-        if (strategy != advice->plan.options.mesh.strategy &&
-            way_try(advice, strategy, checkpoint_activations, true))
-            return true;
-    return false;
-}
-
 void fit_advise(struct error *error)
 {
     const struct memory_shortage *shortage = session_shortage();
@@ -188,20 +168,21 @@ void fit_advise(struct error *error)
                                      .training = shortage->training},
                             .room = (size_t)shortage->room,
                             .text = text_stream_open(&text)};
-    const bool training = shortage->training, several = training && shortage->ranks > 1;
+    const bool training = shortage->training;
     const enum strategy_choice own = shortage->options.mesh.strategy;
-    const enum strategy_choice least = shortage->ranks > 1 ? STRATEGY_FSDP : own;
+    const enum strategy_choice last = training && shortage->ranks > 1 ? STRATEGIES : 0;
     const enum checkpoint_activations_choice kept = shortage->options.train.checkpoint_activations,
                                              block = CHECKPOINT_ACTIVATIONS_BLOCK;
     const bool blocks = training && kept != block && model_recomputes(shortage->options.model.name);
     way_try(&advice, own, kept, false);
-    bool found = blocks && way_try(&advice, own, block, true);
-    if (several)
-        found = strategies_try(&advice, kept) || found;
-    if (!found && blocks && several)
-        found = strategies_try(&advice, block);
-    if (!found && training && (blocks || least != own))
-        way_try(&advice, least, blocks ? block : kept, false);
+    const bool block_fits = blocks && way_try(&advice, own, block, true);
+    bool found = false;
+    /* The same batch with the other strategies, in order of increasing communication. */
+    for (int i = 0; i < (blocks && !block_fits ? 2 : 1); i++)
+        for (enum strategy_choice other = 0; !found && other < last; other++)
+            found = other != own && way_try(&advice, other, i == 0 ? kept : block, true);
+    if (!found && !block_fits && training && (blocks || (last > 0 && own != STRATEGY_FSDP)))
+        way_try(&advice, last > 0 ? STRATEGY_FSDP : own, blocks ? block : kept, false);
     if (!advice.found)
         fputs("more ranks on more nodes, or a smaller model", advice.text);
     char *settings = text_stream_close(&text);

@@ -203,19 +203,14 @@ struct plan plan_with(const struct plan *plan, enum strategy_choice strategy,
  * unit (session->memory.rows). The caller closes it, also on failure. */
 MUST_CHECK bool plan_session(const struct plan *plan, struct session *session, struct error *error);
 
-/* Return the largest train.batch with which a rank needs at most `room` bytes; 0: none. Measures
- * the plan's session again. */
+/* Return the largest train.batch with which a rank needs at most `room` bytes; 0: none. session:
+ * that of the plan. */
 int64_t plan_largest_batch(const struct plan *plan, struct session *session, size_t room);
 
-/* Make the script of a training step. The caller closes script and session, also on failure. */
-MUST_CHECK bool plan_script(const struct plan *plan, struct session *session,
-                            struct step_script *script, struct error *error);
-
-/* Predict a training step. machine may be NULL (step_predict). The caller closes session and
- * prediction, also on failure. */
-MUST_CHECK bool plan_predict(const struct plan *plan, const struct machine *machine,
-                             struct session *session, struct step_prediction *prediction,
-                             struct error *error);
+/* Predict a training step of the plan's session, which can only be closed afterwards. machine may
+ * be NULL (step_predict). The caller closes the prediction. */
+struct step_prediction plan_predict(const struct plan *plan, const struct machine *machine,
+                                    struct session *session);
 
 /* Local. If a session did not fit into memory (session_shortage), add to the error the batch,
  * strategy or activation checkpointing with which it would fit. */

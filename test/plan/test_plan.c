@@ -110,10 +110,10 @@ static bool differs(double planned, double counted, const char *what, const char
 static int plan_differs(const struct plan *plan, const struct session *session, const char *variant)
 {
     struct session planned;
-    struct step_prediction prediction;
     struct error error = {0};
     const struct session_memory *wanted = &planned.memory, *memory = &session->memory;
-    assert_ok(plan_predict(plan, NULL, &planned, &prediction, &error), &error);
+    assert_ok(plan_session(plan, &planned, &error), &error);
+    struct step_prediction prediction = plan_predict(plan, NULL, &planned);
     int wrong = wanted->loader_bytes != memory->loader_bytes ||
                 wanted->snapshot_bytes != memory->snapshot_bytes ||
                 planned.mesh.shard->size != session->mesh.shard->size ||
@@ -241,9 +241,9 @@ static struct step_prediction sent_by(const struct plan *plan, enum strategy_cho
 {
     const struct plan other = plan_with(plan, strategy, CHECKPOINT_ACTIVATIONS_NONE);
     struct session session;
-    struct step_prediction sent;
     struct error error = {0};
-    assert_ok(plan_predict(&other, NULL, &session, &sent, &error), &error);
+    assert_ok(plan_session(&other, &session, &error), &error);
+    struct step_prediction sent = plan_predict(&other, NULL, &session);
     session_close(&session);
     free(sent.unit);
     return sent;

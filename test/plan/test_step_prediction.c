@@ -25,8 +25,9 @@ static void step_predict_one(const char *settings, struct step_prediction *predi
     struct error error = {0};
     settings_set(&options, settings);
     settings_apply(&options, "data.format=synthetic run.threads=1 run.backend=cpu");
-    assert_ok(plan_open(&plan, &options, 1, 1, &error), &error);
-    assert_ok(plan_predict(&plan, NULL, session, prediction, &error), &error);
+    assert_ok(plan_open(&plan, &options, 1, 1, &error) && plan_session(&plan, session, &error),
+              &error);
+    *prediction = plan_predict(&plan, NULL, session);
 }
 
 static double flops_of(const struct unit_prediction *part)
