@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "commands/bench.h"
 #include "data/loader.h"
-#include "options/command_line.h"
 #include "options/options.h"
 #include "train/split_loader.h"
 

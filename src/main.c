@@ -12,7 +12,6 @@
 #include "commands/app.h"
 #include "hdf5/hdf5_reader.h"
 #include "hdf5/hdf5_writer.h"
-#include "options/command_line.h"
 #include "options/option.h"
 #include "options/options.h"
 #include "options/phase.h"

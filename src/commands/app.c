@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "options/command_line.h"
 #include "options/options.h"
 
 const struct command *const app_commands[] = {

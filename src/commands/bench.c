@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "commands/app.h"
-#include "options/command_line.h"
 #include "options/options.h"
 #include "plan/plan.h"
 
@@ -162,6 +161,7 @@ const struct command command_bench = {
         "elements; the exit code is 1 if there are any. `bench device` measures the linear layers "
         "and the attention of some ViTs on all ranks at once; or only a copy and one square "
         "product; or only attention with 12 heads of 64. train.precision selects the type, "
-        "run.backend the device. bench.output appends all values to a CSV table. Both add what they measure to bench.machine, from which vittrain "
+        "run.backend the device. bench.output appends all values to a CSV table. Both add what "
+        "they measure to bench.machine, from which vittrain "
         "plan predicts times: start them with the ranks, nodes and threads of the planned run.",
     .run = bench_run};

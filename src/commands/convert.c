@@ -17,7 +17,7 @@
 #include "checkpoint/weights_file.h"
 #include "commands/app.h"
 #include "mesh/unit.h"
-#include "options/command_line.h"
+#include "options/options.h"
 
 /* Write the parameters of a checkpoint to a safetensors file, bit for bit; or its EMA, if it has
  * one. The tensors have the same order in both files. The file equals that of safetensors_write. */

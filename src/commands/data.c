@@ -18,8 +18,8 @@
 #include "base/base.h"
 #include "base/text.h"
 #include "commands/app.h"
-#include "options/command_line.h"
 #include "options/option_types.h"
+#include "options/options.h"
 
 /* An array, with everything that is known without reading its values. */
 struct entry {

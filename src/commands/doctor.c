@@ -30,7 +30,6 @@
 #include "commands/app.h"
 #include "data/listing.h"
 #include "data/split.h"
-#include "options/command_line.h"
 #include "options/options.h"
 #include "options/phase.h"
 #include "train/hardware.h"

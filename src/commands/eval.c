@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "commands/app.h"
-#include "options/command_line.h"
+#include "options/options.h"
 #include "record/evaluation.h"
 #include "train/inference.h"
 

@@ -20,7 +20,6 @@
 #include "base/sensors.h"
 #include "base/text.h"
 #include "commands/app.h"
-#include "options/command_line.h"
 #include "options/options.h"
 #include "plan/plan.h"
 #include "train/hardware.h"

@@ -9,8 +9,8 @@
 #include "base/text.h"
 #include "commands/app.h"
 #include "model/model.h"
-#include "options/command_line.h"
 #include "options/option.h"
+#include "options/options.h"
 
 enum { HELP_WIDTH = 88 };
 

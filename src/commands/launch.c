@@ -18,7 +18,6 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint_name.h"
 #include "commands/app.h"
-#include "options/command_line.h"
 #include "options/options.h"
 
 /* Seconds: the limit of the wait for the lock of the run folder; between two attempts to reach

@@ -15,7 +15,6 @@
 #include "checkpoint/memory_checkpoint.h"
 #include "commands/app.h"
 #include "model/model.h"
-#include "options/command_line.h"
 #include "options/options.h"
 #include "plan/plan.h"
 #include "train/hardware.h"

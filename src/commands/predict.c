@@ -16,7 +16,6 @@
 #include "base/text.h"
 #include "commands/app.h"
 #include "commands/prediction.h"
-#include "options/command_line.h"
 #include "options/options.h"
 #include "record/scores.h"
 #include "train/inference.h"

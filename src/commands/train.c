@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "commands/app.h"
 #include "commands/doctor.h"
-#include "options/command_line.h"
 #include "options/options.h"
 #include "train/trainer.h"
 

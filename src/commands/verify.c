@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "commands/app.h"
-#include "options/command_line.h"
+#include "options/options.h"
 #include "train/trainer.h"
 
 /* Collective. Returns the text of a file of the run, which the caller frees, or NULL and an error

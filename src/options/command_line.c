@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Parse the command line: commands, decks, settings and operands. */
-#include "options/command_line.h"
+#include "options/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,23 +15,14 @@ static bool is_deck(const char *word)
     return text_ends_with(word, ".ini") && !option_is_setting(word);
 }
 
-const char *const command_flags[] = {"--help", "--version", "--list-models", "--verbose", NULL};
-
-static bool setting_add(const char *word, struct command_line *line, struct error *error)
-{
-    if (line->setting_count == COMMAND_SETTINGS)
-        return error_set(error, ERROR_USAGE, "%s: more than %d decks and settings", word,
-                         COMMAND_SETTINGS);
-    line->setting[line->setting_count++] = word;
-    return true;
-}
+static const char *const command_flags[] = {"--help", "--version", "--list-models", "--verbose",
+                                            NULL};
 
 /* Set the error for an unknown flag, with the setting to write instead. `next` is the next word of
  * the command line or NULL. Return false. */
 static bool flag_refuse(const char *word, const char *next, struct error *error)
 {
-    static struct options scratch;
-    char flag[64], setting[OPTION_KEY + OPTION_TEXT];
+    char flag[64];
     const char *preset = "", *equals = strchr(word, '=');
     snprintf(flag, sizeof flag, "%.*s", (int)strcspn(word, "="), word);
     char *name = flag + strspn(flag, "-");
@@ -48,27 +39,24 @@ static bool flag_refuse(const char *word, const char *next, struct error *error)
                          "those of mpirun; see `vittrain --help`",
                          flag);
     const bool has_next = next != NULL && next[0] != '-' && !option_is_setting(next);
-    options_default(&scratch);
-    snprintf(setting, sizeof setting, "%s=%s", key,
-             equals != NULL ? equals + 1
-             : has_next     ? next
-                            : "");
-    struct error bad = {0};
-    if ((equals == NULL && !has_next) || !options_set(setting, &scratch, &bad))
-        snprintf(setting, sizeof setting, "%s=%.*s", key,
-                 preset[0] == '=' ? (int)strcspn(preset + 1, " ") : 5,
-                 preset[0] == '=' ? preset + 1 : "VALUE");
-    error_clear(&bad);
-    return error_set(error, ERROR_USAGE, "%.*s: no such flag; write %s (`vittrain --help %s`)",
-                     (int)strcspn(word, "="), word, setting, key);
+    const bool has_preset = preset[0] == '=';
+    const char *value = equals != NULL ? equals + 1
+                        : has_next     ? next
+                        : has_preset   ? preset + 1
+                                       : "VALUE";
+    return error_set(error, ERROR_USAGE, "%.*s: no such flag; write %s=%.*s (`vittrain --help %s`)",
+                     (int)strcspn(word, "="), word, key,
+                     value == preset + 1 ? (int)strcspn(value, " ") : OPTION_TEXT, value, key);
 }
 
 static bool parse_flag(const char *word, const char *next, struct command_line *line,
                        struct error *error)
 {
     bool *const targets[] = {&line->help, &line->version, &line->list_models};
-    if (strcmp(word, "-v") == 0 || strcmp(word, "--verbose") == 0)
-        return setting_add("output.verbose=on", line, error);
+    if (strcmp(word, "-v") == 0 || strcmp(word, "--verbose") == 0) {
+        line->setting[line->setting_count++] = "output.verbose=on";
+        return true;
+    }
     if (strcmp(word, "-h") == 0)
         word = "--help";
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++)
@@ -85,8 +73,10 @@ static bool parse_word(const char *word, const char *next, const char *const *co
 {
     if (word[0] == '-' && word[1] != '\0')
         return parse_flag(word, next, line, error);
-    if (option_is_setting(word) || is_deck(word))
-        return setting_add(word, line, error);
+    if (option_is_setting(word) || is_deck(word)) {
+        line->setting[line->setting_count++] = word;
+        return true;
+    }
     if (line->command == NULL && line->operand_count == 0) {
         if (strcmp(word, "help") == 0) {
             line->help = true;
@@ -109,7 +99,7 @@ bool options_apply(const struct command_line *line, struct options *options, str
         if (!(is_deck(line->setting[i]) ? options_read_file(line->setting[i], options, error)
                                         : option_set(&source, line->setting[i], error)))
             return false;
-    return option_source_check(&source, "command line", error);
+    return true;
 }
 
 bool command_line_informs(const struct command_line *line)
@@ -120,11 +110,10 @@ bool command_line_informs(const struct command_line *line)
 bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
                    struct command_line *line, struct error *error)
 {
-    static const char **operands;
-    free(operands);
-    operands = allocate((size_t)argc + 1, sizeof *operands);
-    memset(line, 0, sizeof *line);
-    line->operand = operands;
+    static const char **words;
+    free(words);
+    words = allocate(2 * (size_t)argc, sizeof *words);
+    *line = (struct command_line){.operand = words, .setting = words + argc};
     options_default(options);
     for (int i = 1; i < argc; i++)
         if (!parse_word(argv[i], i + 1 < argc ? argv[i + 1] : NULL, commands, line, error))

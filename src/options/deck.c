@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Read decks. */
-#include "options/deck.h"
+#include "options/option.h"
 
 #include <ctype.h>
 #include <errno.h>

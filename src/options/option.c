@@ -11,7 +11,6 @@
 #include <strings.h>
 
 #include "base/text.h"
-#include "options/deck.h"
 
 /* ---- names */
 
@@ -318,16 +317,11 @@ bool option_assign(struct option_source *source, const char *where, const char *
     source->has_batch |= value == &options->train.batch;
     if (value == &options->train.global_batch)
         source->has_global_batch = options->train.global_batch > 0;
-    return true;
-}
-
-bool option_source_check(const struct option_source *source, const char *name, struct error *error)
-{
-    return !source->has_batch || !source->has_global_batch || source->settings >= RESOLVED_DECK ||
+    return !source->has_batch || !source->has_global_batch || source->is_stored ||
            error_set(error, ERROR_USAGE,
-                     "%s: train.batch (per rank) and train.global_batch (over all ranks) are both "
+                     "%strain.batch (per rank) and train.global_batch (over all ranks) are both "
                      "set: remove one",
-                     name);
+                     where);
 }
 
 /* ---- values to text */

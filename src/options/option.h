@@ -109,19 +109,13 @@ struct option_source {
 enum { RESOLVED_DECK = 64 };
 
 /* Set the option of that name. A name that ends with '+' appends to a text. A removed option is an
- * error, except with its default value. */
+ * error, except with its default value. So are train.batch and train.global_batch in one source. */
 MUST_CHECK bool option_assign(struct option_source *source, const char *where, const char *name,
                               const char *text, struct error *error);
 
 /* Set an option from "section.key=value". */
 MUST_CHECK bool option_set(struct option_source *source, const char *assignment,
                            struct error *error);
-
-/* Return false with an error if the source sets both train.batch and train.global_batch. Resolved
- * decks are accepted: those of older versions contain both, and train.global_batch applies. `name`
- * is the start of the error's text. */
-MUST_CHECK bool option_source_check(const struct option_source *source, const char *name,
-                                    struct error *error);
 
 /* Read a deck; `source` then has the number of its settings. */
 MUST_CHECK bool option_read_deck(const char *path, struct option_source *source,
@@ -143,5 +137,24 @@ const struct removed *removed_find(const char *name);
 
 /* True if the option changed the weights, so that a stored deck must have its default, too. */
 bool removed_trains(const struct removed *entry);
+
+/* ---- Decks (deck.c): INI files of lines [section] and key = value. A '#' or ';' at the beginning
+ * of a line or after a space begins a comment. */
+
+/* Called with each `section.key` of a deck and its value; a key may come several times. `where`
+ * is the start of an error's text: "FILE:12: ". */
+typedef bool deck_pair(void *user, const char *where, const char *name, const char *value,
+                       struct error *error);
+
+/* Open a deck for reading; NULL with an error if it is not a readable file. A deck input/NAME that
+ * does not exist in the working directory is the one installed with the program. */
+FILE *deck_file_open(const char *path, struct error *error);
+
+/* Read all pairs of a deck; stop at the first error. `name` is the file's name for messages. */
+MUST_CHECK bool deck_read_pairs(FILE *file, const char *name, deck_pair *pair, void *user,
+                                struct error *error);
+
+/* True if a deck can hold this text as a value. */
+bool deck_can_hold(const char *text);
 
 #endif

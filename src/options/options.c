@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "options/deck.h"
 #include "options/option.h"
 #include "options/phase.h"
 
@@ -48,8 +47,7 @@ static bool pair_assign(void *user, const char *where, const char *name, const c
 static bool deck_read(FILE *file, const char *name, struct option_source *source,
                       struct error *error)
 {
-    const bool good = file != NULL && deck_read_pairs(file, name, pair_assign, source, error) &&
-                      option_source_check(source, name, error);
+    const bool good = file != NULL && deck_read_pairs(file, name, pair_assign, source, error);
     if (file != NULL)
         fclose(file);
     return good;

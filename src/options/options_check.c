@@ -5,8 +5,8 @@
 
 #include "base/base.h"
 #include "base/text.h"
-#include "options/command_line.h"
 #include "options/option.h"
+#include "options/options.h"
 
 /* ---- options that do not apply */
 

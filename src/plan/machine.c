@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "options/deck.h"
+#include "options/option.h"
 
 /* ---- from speeds to seconds ---- */
 

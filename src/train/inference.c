@@ -17,7 +17,6 @@
 #include "checkpoint/weights_file.h"
 #include "data/field_window.h"
 #include "model/model.h"
-#include "options/command_line.h"
 #include "options/options.h"
 
 /* If a relative data.root of a deck does not exist here, search it from the folders above the

@@ -10,7 +10,7 @@
 
 #include "commands/app.h"
 #include "model_fixture.h"
-#include "options/command_line.h"
+#include "options/options.h"
 #include "plan/plan.h"
 #include "settings.h"
 #include "temporary.h"

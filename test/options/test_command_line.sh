@@ -75,7 +75,8 @@ done <<'END'
 -b 64|train.batch=64
 --batch-size|train.batch=VALUE
 --lr 0.1|optim.lr=0.1
---device cuda:0|run.backend=cuda
+--device cuda:0|run.backend=cuda:0
+--cuda|run.backend=cuda 
 --resume|checkpoint.resume=auto
 --resume runs/a/last.h5|checkpoint.resume=runs/a/last.h5
 --config a.ini|FILE.ini

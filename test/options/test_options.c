@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "mutate.h"
-#include "options/command_line.h"
 #include "options/option.h"
+#include "options/options.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -216,9 +216,7 @@ TEST(bad_decks_are_refused_with_their_line)
                                     {"[train] batch = 1\n", "deck.ini:1: "},
                                     {"[train\nbatch = 1\n", "deck.ini:1: "},
                                     {"[train]\nbatch = 1\n  epochs = 2\n", "deck.ini:3: "},
-                                    {text, "deck.ini:2: run.dir"},
-                                    {"[train]\nbatch = 16\nglobal_batch = 32\n",
-                                     "deck.ini: train.batch (per rank) and train.global_batch"}};
+                                    {text, "deck.ini:2: run.dir"}};
     for (size_t i = 0; i < sizeof decks / sizeof *decks; i++) {
         struct options options;
         struct error error = {0};
@@ -313,25 +311,6 @@ TEST(batch_and_global_batch_clear_each_other)
     }
 }
 
-/* Versions before 0.2 wrote both into a run's deck.ini and into checkpoints. */
-TEST(old_resolved_deck_may_have_both_batches)
-{
-    for (int global = 0; global <= 24; global += 24) {
-        struct options options = with("train.batch=16");
-        struct error error = {0};
-        OWNED char *text = options_to_run_deck(&options);
-        char old[16384];
-        char *line = strstr(text, "\nbatch = 16\n");
-        assert_non_null(line);
-        snprintf(old, sizeof old, "%.*s\nbatch = 16\nglobal_batch = %d\n%s", (int)(line - text),
-                 text, global, line + strlen("\nbatch = 16\n"));
-        options_default(&options);
-        assert_true(options_read_text(old, "old", &options, &error));
-        assert_int_equal(options.train.global_batch, global);
-        assert_int_equal(options.train.batch, global > 0 ? 64 : 16);
-    }
-}
-
 TEST(command_line_is_sorted)
 {
     static struct options options;
@@ -370,7 +349,8 @@ TEST(wrong_lines_are_refused)
         {"model.weights", "model.weights: neither a command nor a deck"},
         {"--train.batch=3", "write train.batch=3 "},
         {"none.ini", "none.ini: cannot read the deck: No such file"},
-        {"train.global_batch=9 train.batch=4", "command line: train.batch"},
+        {"train.global_batch=9 train.batch=4", "train.batch (per rank) and train.global"},
+        {"both.ini", "both.ini:3: train.batch (per rank) and train.global_batch"},
         {"augment.erase_scale=0.3,0.2", "augment.erase_scale"},
         {"augment.erase_ratio=3,2", "augment.erase_ratio"},
         {"train.epochs=0", "train.epochs=0"},
@@ -378,6 +358,7 @@ TEST(wrong_lines_are_refused)
         {"schedule.name=plateau train.eval_every=0", "schedule.name=plateau needs evaluations"},
         {"train.early_stop=1 data.val=none", "train.early_stop needs evaluations"},
         {"schedule.name=plateau checkpoint.monitor=none", "schedule.name=plateau needs a metric"}};
+    temporary_write("both.ini", "[train]\nbatch = 16\nglobal_batch = 32\n");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         check_refuses(wrong[i][0], wrong[i][1]);
 }
