@@ -5,7 +5,6 @@
 #define _GNU_SOURCE /* strcasestr */
 #endif
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,6 @@
 #include "arrays/decode.h"
 #include "arrays/grid.h"
 #include "base/allocate.h"
-#include "base/base.h"
 #include "base/text.h"
 #include "commands/app.h"
 #include "options/option_types.h"
@@ -244,12 +242,10 @@ enum role {
     ROLE_CLASSES
 };
 
-/* A sample of a segmentation seldom has more classes. Fewer samples are not split. */
-enum { CLASSES_IN_SAMPLE = 16, SAMPLES_SPLIT = 10, PIXELS_READ = 1 << 26 };
+enum { SAMPLES_SPLIT = 10 }; /* fewer samples are not split */
 
 struct suggestion {
     const struct entry *x, *y; /* NULL: none */
-    const struct entry *mask;  /* [H, W] of one image x [H, W, C], or NULL */
     enum role role;            /* of y */
     bool has_time;             /* the samples have coordinates in time */
     bool has_coordinates;      /* of dimensions: the arrays are fields */
@@ -335,12 +331,6 @@ static enum role role_of(const struct suggestion *suggestion, const struct entry
 /* Keep the best array for data.y: one with the name of labels, or the one with the best role. */
 static void suggest_y(struct suggestion *suggestion, const struct entry *entry)
 {
-    const struct entry *x = suggestion->x;
-    if (array_is_mask(x->array.dimensions, x->array.extent, entry->array.dimensions,
-                      entry->array.extent)) {
-        suggestion->mask = entry;
-        return;
-    }
     const enum role role = role_of(suggestion, entry);
     const bool named = role > ROLE_BOOLEAN && has_label_name(entry);
     const bool y_named =
@@ -433,42 +423,7 @@ static void forecast_print(const struct suggestion *suggestion, const char *path
     options_end(suggestion, true, true);
 }
 
-/* Print notes on the classes of a mask without names, from the values of its first sample. */
-static void mask_print(const struct entry *mask, const char *root)
-{
-    const int64_t height = mask->array.extent[1], width = mask->array.extent[2],
-                  pixels = height * width;
-    const struct array_box box = {.count = {1, height, width}, .stride = {pixels, width, 1}};
-    const char *name = mask->path + 1; /* without the slash */
-    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = name};
-    struct array_path source;
-    struct array array = {.path = NULL};
-    struct error ignored = {0};
-    OWNED float *values = allocate((size_t)smaller(pixels, PIXELS_READ), sizeof *values);
-    float largest = 0;
-    int64_t count = 0;
-    if (array_path_open(&source, root, &reader, &ignored) && pixels <= PIXELS_READ &&
-        array_path_array(&source, name, &array, &ignored) &&
-        array_read(&array, &box, values, &ignored)) {
-        qsort(values, (size_t)pixels, sizeof *values, compare_uint32);
-        for (int64_t i = 0; i < pixels; i++) {
-            count += i == 0 || values[i] != values[i - 1];
-            largest = fmaxf(largest, values[i]);
-        }
-    }
-    array_close(&array);
-    array_path_close(&source);
-    hdf5_reader_close(&reader);
-    if (count > CLASSES_IN_SAMPLE)
-        printf("  (the first sample of %s has %lld values up to %g: if they number objects, they "
-               "are instances and not classes; replace them by the classes of the objects)\n",
-               mask->path, (long long)count, (double)largest);
-    else
-        printf("  (add model.classes=K, the number of classes in %s)\n", mask->path);
-}
-
-static void suggestion_print(const struct suggestion *suggestion, const char *path,
-                             const char *described)
+static void suggestion_print(const struct suggestion *suggestion, const char *path)
 {
     const struct entry *y = suggestion->y;
     const enum role role = suggestion->role;
@@ -481,12 +436,6 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
         printf("%s has the shape of images, but only one sample: set data.root to a folder with "
                "files of more samples\n",
                suggestion->x->path);
-        return;
-    }
-    if (suggestion->mask != NULL && y == NULL) {
-        printf("%s and %s have the shapes of one image and its mask: give both a first dimension "
-               "of 1, the samples, in NumPy x[None] and y[None]\n",
-               suggestion->x->path, suggestion->mask->path);
         return;
     }
     if (y != NULL || !suggestion->has_time) {
@@ -504,7 +453,7 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
         options_end(suggestion, is_planes || is_mask, false);
     }
     if (is_mask && strstr(y->attributes, "; class_names=") == NULL)
-        mask_print(y, described);
+        printf("  (add model.classes=K, the number of classes in %s)\n", y->path);
     if (suggestion->has_time)
         forecast_print(suggestion, path);
     order_print(suggestion->x);
@@ -545,7 +494,7 @@ static void path_describe(const char *path, struct error *error)
         printf("\n");
         for (size_t n = 0; n < list.count; n++)
             entry_print(&list.entry[n]);
-        suggestion_print(&suggestion, path, described);
+        suggestion_print(&suggestion, path);
     }
     list_free(&list);
     split_files_free(&files);

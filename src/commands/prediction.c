@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/columns.h"
-#include "base/error.h"
+#include "base/text.h"
 
 /* `unknown` is written for a number that is not finite. With an origin, a number has all digits. */
 static void write_numbers(FILE *text, const struct prediction_line *line, const float *numbers,
@@ -121,23 +122,12 @@ void prediction_write_json(FILE *text, const struct prediction_line *line)
 
 /* ---- the table */
 
-/* Escape the control characters of ASCII and of Unicode (U+0080 to U+009F, bytes C2 80 to C2 9F),
- * which could control a terminal. */
+/* Control characters could control a terminal. */
 static void write_plain(FILE *text, const char *name)
 {
-    for (const unsigned char *letter = (const unsigned char *)name; *letter != '\0'; letter++) {
-        const bool is_c1 = letter[0] == 0xc2 && letter[1] >= 0x80 && letter[1] < 0xa0;
-        if (*letter == '\n')
-            fputs("\\n", text);
-        else if (*letter == '\t')
-            fputs("\\t", text);
-        else if (is_c1)
-            fprintf(text, "\\u%04x", *++letter);
-        else if (*letter < 0x20 || *letter == 0x7f)
-            fprintf(text, "\\x%02x", *letter);
-        else
-            fputc(*letter, text);
-    }
+    OWNED char *plain = allocate_copy(name);
+    text_remove_control(plain);
+    fputs(plain, text);
 }
 
 /* Return the sort key of a class: its probability, or -1 for NaN. */

@@ -38,7 +38,7 @@ void prediction_write_csv(FILE *text, const struct prediction_line *line);
 void prediction_write_json(FILE *text, const struct prediction_line *line);
 
 /* Write the file's name and its PREDICTION_TOP most probable classes, one per line. A class without
- * a name is written as its number. Control characters in names are escaped as in C. */
+ * a name is written as its number. Control characters in names become spaces. */
 void prediction_write_table(FILE *text, const struct prediction_line *line);
 
 /* ---- Predictions as an HDF5 file that is also NetCDF-4 (prediction_arrays.c): one data set for

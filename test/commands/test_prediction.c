@@ -109,9 +109,9 @@ TEST(the_table_has_the_first_classes)
     few.probabilities = shares + 2;
     prediction_write_table(text.stream, &few);
     char *table = text_stream_close(&text);
-    assert_string_equal(table, "two\\nlines\n   50.00 %  a\\x1b[2J\\u009bb\\x7f\\tk\303\244se\n"
+    assert_string_equal(table, "two lines\n   50.00 %  a [2J  b  k\303\244se\n"
                                "   25.00 %  class 3\n   12.50 %  cat\n   12.50 %  class 4\n"
-                               "    0.00 %  class 5\ntwo\\nlines\n  unknown   cat\n");
+                               "    0.00 %  class 5\ntwo lines\n  unknown   cat\n");
     free(table);
 }
 

@@ -51,16 +51,6 @@ array masks/image '<u2' 40,8,8
 array masks/mask '|u1' 40,8,8
 suggests 'classes of pixels' masks 'data.x=/image data.y=/mask model.head=dense data.val=0.1$' 'add model.classes=K, .* in /mask'
 
-cp -r masks instances
-awk 'BEGIN { for (n = 0; n < 2560; n++) printf "\\%03o", n % 21 }' | xargs -0 printf >instances/mask/0.0.0
-suggests 'masks of instances' instances 'data.x=/image data.y=/mask' \
-    'first sample of /mask has 21 values up to 20: if they number objects, they are instances and not classes'
-
-array one/image '|u1' 24,27,4
-array one/mask '|u1' 24,27
-suggests 'one image and its mask' one '/image and /mask have the shapes of one image and its mask: give both a first dimension of 1'
-result 'are not advised as samples' "$(grep data.root describe.log)" describe.log
-
 array planes/x '<f4' 40,3,8,8
 array planes/y '<f4' 40,4,8,8
 suggests 'planes of numbers' planes 'data.x=/x data.y=/y data.task=regression model.head=dense data.val=0.1$'
