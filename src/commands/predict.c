@@ -4,21 +4,197 @@
  * ranks in order and writes them. Memory stays small and the output does not depend on the number
  * of ranks. */
 #include <errno.h>
+#include <float.h>
+#include <inttypes.h>
+#include <jansson.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/columns.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "commands/app.h"
-#include "commands/prediction.h"
+#include "commands/prediction_arrays.h"
 #include "options/options.h"
 #include "record/scores.h"
 #include "train/inference.h"
+
+/* ---- one sample as text. Names of classes and files may contain characters that have a meaning in
+ * CSV or JSON, so they are quoted. */
+
+enum { TOP = 5 }; /* classes in a table */
+
+struct prediction_line {
+    const char *file; /* name, any bytes; NULL for a record of a split */
+    uint32_t record;
+    int32_t label, predicted; /* class numbers; a label of -1 is unknown; files have none */
+    char *const *class_name;  /* [named]: any bytes */
+    int64_t named, classes;
+    const float *probabilities; /* [classes]; the outputs of a regression */
+    const double *origin;       /* [classes]: added to outputs and targets; NULL: 0 */
+    bool has_targets;           /* targets instead of label, predicted and names */
+    const float *targets;       /* [classes]; NULL: unknown */
+    bool is_number;             /* of a regression, not marks of several labels */
+};
+
+/* `unknown` is written for a target that is not finite. With an origin, a number has all digits. */
+static void write_numbers(FILE *text, const struct prediction_line *line, const float *numbers,
+                          int digits, const char *unknown)
+{
+    for (int64_t c = 0; c < line->classes; c++) {
+        const double origin = line->origin != NULL ? line->origin[c] : 0;
+        if (c > 0)
+            fputc(',', text);
+        if (numbers != NULL && isfinite(numbers[c]))
+            fprintf(text, "%.*g", origin != 0 ? DBL_DIG : digits, origin + (double)numbers[c]);
+        else
+            fputs(unknown, text);
+    }
+}
+
+/* RFC 4180: a name with commas, quotes or line ends is quoted. */
+static void write_cell(FILE *text, const char *cell)
+{
+    if (strpbrk(cell, ",\"\r\n") == NULL) {
+        fputs(cell, text);
+        return;
+    }
+    fputc('"', text);
+    for (const char *letter = cell; *letter != '\0'; letter++) {
+        if (*letter == '"')
+            fputc('"', text);
+        fputc(*letter, text);
+    }
+    fputc('"', text);
+}
+
+/* Return the name of the predicted class, "" if it has none. */
+static const char *class_of(const struct prediction_line *line)
+{
+    return line->predicted < line->named ? line->class_name[line->predicted] : "";
+}
+
+/* Write the header line of the CSV for lines like this one. */
+static void write_header(FILE *text, const struct prediction_line *line)
+{
+    fputs(line->file != NULL ? "file" : "record", text);
+    if (line->file == NULL && line->has_targets)
+        for (int64_t c = 0; c < line->classes; c++)
+            line->classes == 1 ? fputs(",target", text) : fprintf(text, ",target%" PRId64, c);
+    else if (line->file == NULL)
+        fputs(",label", text);
+    if (!line->has_targets)
+        fputs(",predicted,class", text);
+    for (int64_t c = 0; c < line->classes; c++)
+        fprintf(text, ",%c%" PRId64, line->is_number ? 'y' : 'p', c);
+    fputc('\n', text);
+}
+
+static void write_csv(FILE *text, const struct prediction_line *line)
+{
+    if (line->file != NULL)
+        write_cell(text, line->file);
+    else
+        fprintf(text, "%" PRIu32 ",", line->record);
+    if (line->file == NULL && line->has_targets)
+        write_numbers(text, line, line->targets, FLT_DECIMAL_DIG, "");
+    else if (line->file == NULL && line->label >= 0)
+        fprintf(text, "%" PRId32, line->label);
+    if (!line->has_targets) {
+        fprintf(text, ",%" PRId32 ",", line->predicted);
+        write_cell(text, class_of(line));
+    }
+    fputc(',', text);
+    write_numbers(text, line, line->probabilities, FLT_DIG, "");
+    fputc('\n', text);
+}
+
+static void write_json_name(FILE *text, const char *name)
+{
+    json_t *value = value_name(name);
+    char *json = json_dumps(value, JSON_ENCODE_ANY);
+    ENSURE_MEMORY(json != NULL, "no memory for JSON");
+    fputs(json, text);
+    free(json);
+    json_decref(value);
+}
+
+/* One JSON object on one line; names as in result.json. */
+static void write_json(FILE *text, const struct prediction_line *line)
+{
+    if (line->file != NULL) {
+        fputs("{\"file\":", text);
+        write_json_name(text, line->file);
+    } else {
+        fprintf(text, "{\"record\":%" PRIu32, line->record);
+    }
+    if (line->file == NULL && line->has_targets) {
+        fputs(line->classes == 1 ? ",\"target\":" : ",\"targets\":[", text);
+        write_numbers(text, line, line->targets, FLT_DECIMAL_DIG, "null");
+        fputs(line->classes == 1 ? "" : "]", text);
+    } else if (line->file == NULL && line->label >= 0) {
+        fprintf(text, ",\"label\":%" PRId32, line->label);
+    } else if (line->file == NULL) {
+        fputs(",\"label\":null", text);
+    }
+    if (!line->has_targets) {
+        fprintf(text, ",\"predicted\":%" PRId32 ",\"class\":", line->predicted);
+        write_json_name(text, class_of(line));
+    }
+    fputs(line->is_number ? ",\"outputs\":[" : ",\"probabilities\":[", text);
+    write_numbers(text, line, line->probabilities, FLT_DIG, "null");
+    fputs("]}\n", text);
+}
+
+/* Control characters could control a terminal. */
+static void write_plain(FILE *text, const char *name)
+{
+    OWNED char *plain = allocate_copy(name);
+    text_remove_control(plain);
+    fputs(plain, text);
+}
+
+/* Return the class that follows `last` in descending order of probability (ties in ascending order
+ * of number), or -1 if `last` is the last one. last=-1 returns the first class. */
+static int64_t next_class(const struct prediction_line *line, int64_t last)
+{
+    const float *p = line->probabilities, limit = last < 0 ? INFINITY : p[last];
+    int64_t best = -1;
+    for (int64_t c = 0; c < line->classes; c++)
+        if ((p[c] < limit || (p[c] == limit && c > last)) && (best < 0 || p[c] > p[best]))
+            best = c;
+    return best;
+}
+
+/* Write the file's name and its most probable classes, one per line. A class without a name is
+ * written as its number. */
+static void write_table(FILE *text, const struct prediction_line *line)
+{
+    write_plain(text, line->file);
+    fputc('\n', text);
+    if (line->has_targets) {
+        fputs("  ", text);
+        write_numbers(text, line, line->probabilities, FLT_DIG, "");
+        fputc('\n', text);
+        return;
+    }
+    for (int64_t i = 0, c = -1; i < TOP && (c = next_class(line, c)) >= 0; i++) {
+        fprintf(text, "  %6.2f %%  ", 100 * (double)line->probabilities[c]);
+        if (c < line->named)
+            write_plain(text, line->class_name[c]);
+        else
+            fprintf(text, "class %" PRId64, c);
+        fputc('\n', text);
+    }
+}
+
+/* ---- the output ---- */
 
 enum output_format { OUTPUT_CSV, OUTPUT_JSON, OUTPUT_TABLE, OUTPUT_ARRAYS };
 
@@ -98,9 +274,7 @@ static void batch_write(const struct prediction *prediction, const struct batch 
                         FILE *faults)
 {
     static void (*const line_write[])(FILE *, const struct prediction_line *) = {
-        [OUTPUT_CSV] = prediction_write_csv,
-        [OUTPUT_JSON] = prediction_write_json,
-        [OUTPUT_TABLE] = prediction_write_table};
+        [OUTPUT_CSV] = write_csv, [OUTPUT_JSON] = write_json, [OUTPUT_TABLE] = write_table};
     const struct dataset *dataset = &prediction->inference->session.validation.dataset;
     struct prediction_line line = line_of(prediction);
     char name[2 * PATH_MAX];
@@ -207,7 +381,7 @@ static bool output_open(struct prediction *prediction, const struct command_line
                                               prediction->world, error)))
         return false;
     if (prediction->file != NULL && prediction->format == OUTPUT_CSV)
-        prediction_write_header(prediction->file, &line_of_output);
+        write_header(prediction->file, &line_of_output);
     return true;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "commands/prediction.h"
+#include "commands/prediction_arrays.h"
 
 #include <jansson.h>
 #include <stdio.h>

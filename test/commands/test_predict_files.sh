@@ -161,14 +161,15 @@ cp "$one" "$odd/$(printf 'new\nline, "q" \033[2J.jpg')"
 predict odd 1 "$weights" "$odd"
 result 'control characters in a name are spaces' \
     "$(grep -qxF "$odd/new line, \"q\"  [2J.jpg" "$work/odd.out" || echo no)" "$work/odd.out"
-predict csv 1 "$weights" "$odd" predict.output="$work/odd.csv"
-python3 - "$work/odd.csv" "$odd" <<'END' >"$work/bad" 2>&1
-import csv, sys
+for format in csv json; do predict $format 1 "$weights" "$odd" predict.output="$work/odd.$format"; done
+python3 - "$work/odd.csv" "$odd" "$work/odd.json" <<'END' >"$work/bad" 2>&1
+import csv, json, sys
 rows = list(csv.reader(open(sys.argv[1], newline="")))
 assert rows[0][:4] == ["file", "predicted", "class", "p0"] and len(rows) == 2, rows
 assert rows[1][0] == sys.argv[2] + '/new\nline, "q" \033[2J.jpg', rows
+assert json.load(open(sys.argv[3]))["file"] == rows[1][0]
 END
-result 'and quoted in CSV' "$(cat "$work/bad")"
+result 'and quoted in CSV and JSON' "$(cat "$work/bad")"
 head -c 300 "$one" >"$work/cut.jpg"
 mkfifo "$work/pipe.jpg" "$work/pipe.txt"
 : >"$work/empty.txt"

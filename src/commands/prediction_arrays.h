@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The output of `vittrain predict`: one sample's prediction as a table, CSV or JSON, or the
- * predictions of all samples as arrays. */
-#ifndef VITTRAIN_COMMANDS_PREDICTION_H
-#define VITTRAIN_COMMANDS_PREDICTION_H
+/* The output of `vittrain predict` as an HDF5 file that is also NetCDF-4: one data set for each
+ * variable of data.y in its units, or the classes and their probabilities, with the coordinates of
+ * the samples. */
+#ifndef VITTRAIN_COMMANDS_PREDICTION_ARRAYS_H
+#define VITTRAIN_COMMANDS_PREDICTION_ARRAYS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,40 +11,6 @@
 
 #include "arrays/arrays.h"
 #include "train/inference.h"
-
-enum { PREDICTION_TOP = 5 };
-
-struct prediction_line {
-    const char *file; /* name, any bytes; NULL for a record of a split */
-    uint32_t record;
-    int32_t label, predicted; /* class numbers; a label of -1 is unknown; files have none */
-    char *const *class_name;  /* [named]: any bytes */
-    int64_t named, classes;
-    const float *probabilities; /* [classes]; the outputs of a regression */
-    const double *origin;       /* [classes]: added to outputs and targets; NULL: 0 */
-    bool has_targets;           /* targets instead of label, predicted and names */
-    const float *targets;       /* [classes]; NULL: unknown */
-    bool is_number;             /* of a regression, not marks of several labels */
-};
-
-/* Write the header line of the CSV for lines like this one. */
-void prediction_write_header(FILE *text, const struct prediction_line *line);
-
-/* RFC 4180: a name with commas, quotes or line ends is quoted. A probability that is not
- * finite is an empty cell. */
-void prediction_write_csv(FILE *text, const struct prediction_line *line);
-
-/* One JSON object on one line; names as in result.json. A probability that is not finite is null.
- */
-void prediction_write_json(FILE *text, const struct prediction_line *line);
-
-/* Write the file's name and its PREDICTION_TOP most probable classes, one per line. A class without
- * a name is written as its number. Control characters in names become spaces. */
-void prediction_write_table(FILE *text, const struct prediction_line *line);
-
-/* ---- Predictions as an HDF5 file that is also NetCDF-4 (prediction_arrays.c): one data set for
- * each variable of data.y in its units, or the classes and their probabilities, with the
- * coordinates of the samples. */
 
 enum prediction_kind {
     PREDICTION_VALUES,
