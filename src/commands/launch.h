@@ -126,20 +126,4 @@ bool launched_run_has_failed(struct launched_run *run);
  * have created it on this host. */
 bool launched_run_is_interrupted(const struct launched_run *run);
 
-/* ---- launch_attempt.c */
-
-/* Block the signals that attempt_run and attempt_sleep read. Call once before both. */
-void attempt_prepare(void);
-
-/* Run the command `words` in a new process group and wait for it. Signals are passed on; if
- * `gently`, the first one that asks for the end is passed on as SIGUSR1, which stops training with
- * a checkpoint. A command that does not end within `grace` seconds after the run has failed is
- * killed. On return no process of the command is left on this host. Sets all results except
- * `interrupted` and `progress`. */
-void attempt_run(char *const *words, struct launched_run *run, double grace, bool gently,
-                 struct attempt *attempt);
-
-/* Sleep; true if a signal asked this process to end. */
-bool attempt_sleep(double seconds);
-
 #endif
