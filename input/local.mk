@@ -41,7 +41,7 @@ nobase_dist_pkgdata_DATA = \
 	jobs/hsdp_2node.sh \
 	jobs/vittrain.def
 
-# The sample of CIFAR-10, made by test/project/make_sample.py. The program finds it relative to its own file. The target of the rule
+# The sample of CIFAR-10: the first images of each class (its README.md). The program finds it relative to its own file. The target of the rule
 # is README.md, the last file of the archive.
 EXTRA_DIST += input/cifar-10-sample.tar.xz
 sample_files = \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "plan/plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,9 +104,11 @@ struct step_prediction plan_predict(const struct plan *plan, const struct machin
     }
     prediction.sent_network = prediction.sent_shard * network_share(plan, shard, 1) +
                               prediction.sent_replica * network_share(plan, replica, shard);
-    if (machine != NULL && prediction.lacks.kind == ERROR_NONE)
-        step_prediction_add_loading(&prediction, machine,
-                                    session->batch * plan->options.train.accumulate);
+    if (machine != NULL && machine->images > 0) {
+        const int64_t samples = session->batch * plan->options.train.accumulate;
+        prediction.data = fmax(0, (double)samples / machine->images - prediction.seconds);
+        prediction.seconds += prediction.data;
+    }
     step_script_close(&script);
     return prediction;
 }

@@ -149,9 +149,9 @@ struct step_prediction {
     struct unit_prediction *unit; /* [units + 1]: the last is for work outside of units */
     int units;
     struct unit_prediction step; /* sum */
-    double data;                 /* seconds in which the step waits for images */
-    double slowed;               /* extra seconds of operations that overlap with communication */
-    double seconds;              /* of the step: operations + slowed + exposed + data */
+    double data;        /* seconds in which the step waits for images; set by plan_predict */
+    double slowed;      /* extra seconds of operations that overlap with communication */
+    double seconds;     /* of the step: operations + slowed + exposed + data */
     struct error lacks; /* a needed speed that the machine's file lacks: the times are not valid */
     /* Bytes that a rank sends in its groups, and those of them that are sent to other nodes; set by
      * plan_predict. */
@@ -171,10 +171,6 @@ struct mesh_shape mesh_shape(int ranks, int node_ranks, int shard);
  * calls step_prediction_close. */
 void step_predict(struct step_prediction *prediction, const struct step_script *script, int units,
                   const struct machine *machine, const struct mesh_shape *mesh);
-
-/* Add the time by which loading `samples` images takes longer than the step. */
-void step_prediction_add_loading(struct step_prediction *prediction, const struct machine *machine,
-                                 int64_t samples);
 
 void step_prediction_close(struct step_prediction *prediction);
 

@@ -267,14 +267,6 @@ void step_predict(struct step_prediction *prediction, const struct step_script *
     free(simulation.queue);
 }
 
-void step_prediction_add_loading(struct step_prediction *prediction, const struct machine *machine,
-                                 int64_t samples)
-{
-    double loading = machine->images > 0 ? (double)samples / machine->images : 0;
-    prediction->data = fmax(0, loading - prediction->seconds);
-    prediction->seconds += prediction->data;
-}
-
 void step_prediction_close(struct step_prediction *prediction)
 {
     free(prediction->unit);

@@ -11,7 +11,6 @@
 #include "commands/app.h"
 #include "model_fixture.h"
 #include "options/options.h"
-#include "plan/plan.h"
 #include "settings.h"
 #include "temporary.h"
 #include "test.h"
@@ -84,35 +83,6 @@ TEST(every_way_is_measured_and_right)
     }
 }
 
-/* `bench comm` adds the times of the transport that a training uses, and keeps other keys. One rank
- * has no network. */
-TEST(times_are_added_to_the_machine_file)
-{
-    const char *path = temporary_path("machine.ini");
-    char settings[600];
-    snprintf(settings, sizeof settings, SMALL "bench.machine=%s", path);
-    struct machine machine;
-    struct error error = {0};
-    if (world->rank == 0)
-        temporary_write("machine.ini", "[machine]\nwatts = 300\n[between]\nbandwidth = 1e9\n");
-    if (world->size == 1) {
-        assert_int_equal(bench("comm", settings), ERROR_USAGE);
-        return;
-    }
-    assert_int_equal(bench("comm", settings), ERROR_NONE);
-    assert_int_equal(bench("comm", settings), ERROR_NONE); /* again */
-    if (world->rank > 0)
-        return;
-    assert_true(machine_read(&machine, path, true, &error));
-    assert_true(machine.watts == 300 && machine.between.bandwidth == 1e9);
-    assert_int_equal(machine.inside.members, world->size);
-    assert_true(machine.inside.bandwidth > 0 && machine.inside.latency > 0);
-    for (int action = 0; action < COLLECTIVE_ACTIONS; action++)
-        assert_int_equal(machine.inside.measured[action].count, 4); /* sizes of SMALL */
-    assert_false(machine_read(&machine, path, false, &error));      /* it lacks the device */
-    assert_has(error.text, "bench device");
-}
-
 TEST(wrong_results_are_an_error)
 {
     if (world->size == 1)
@@ -139,20 +109,6 @@ TEST(what_fails_in_mpi_ends_the_job)
     assert_int_equal(child_run(bench_fails, settings, output, sizeof output), ERROR_INTERNAL);
     assert_has(output, "internal error: rank 0 on ");
     assert_has(output, "MPI_All");
-}
-
-TEST(mistakes_of_the_user_are_errors)
-{
-    static const struct {
-        const char *operand, *settings;
-        enum error_kind kind;
-    } cases[] = {{NULL, "", ERROR_USAGE},
-                 {"speed", "", ERROR_USAGE},
-                 {"comm", "bench.max=9GiB", ERROR_USAGE},
-                 {"comm", SMALL "bench.output=/nowhere/bench.csv", ERROR_FILE},
-                 {"comm", SMALL "bench.machine=/nowhere/machine.ini", ERROR_FILE}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_int_equal(bench(cases[i].operand, cases[i].settings), cases[i].kind);
 }
 
 TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -3,7 +3,6 @@
  * about mistakes, and damaged decks. */
 
 #include <glob.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "mutate.h"
@@ -58,19 +57,6 @@ static void check_value(const struct options *options, const char *name, const c
     assert_string_equal(text, expected);
 }
 
-TEST(defaults_are_the_cifar_recipe)
-{
-    static const char *const defaults[][2] = {{"model.name", "vit_cifar"}, {"data.root", ""},
-                                              {"optim.betas", "auto"},     {"train.batch", "64"},
-                                              {"model.dropout", "auto"},   {"optim.lr", "0.0003"}};
-    struct options options;
-    struct error error = {0};
-    options_default(&options);
-    assert_true(options_check(&options, &error));
-    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
-        check_value(&options, defaults[i][0], defaults[i][1]);
-}
-
 TEST(values_of_each_kind)
 {
     static const char *const values[][2] = {{"train.batch=1", "1"},
@@ -93,6 +79,12 @@ TEST(values_of_each_kind)
                                             {"optim.name=RMSprop", "rmsprop"},
                                             {"model.pool=mean", "mean"},
                                             {"model.class_token=auto", "auto"},
+                                            {"model.class_token=0", "off"},
+                                            {"model.class_token=True", "on"},
+                                            {"data.drop_last=yes", "on"},
+                                            {"data.drop_last=OFF", "off"},
+                                            {"data.shuffle=no", "off"},
+                                            {"data.shuffle=1", "on"},
                                             {"data.val=0.125", "0.125"},
                                             {"augment.mean=0.5, 0.25,-1", "0.5,0.25,-1"}};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
@@ -116,23 +108,6 @@ TEST(fractions_are_choices_too)
     assert_true(options_set("data.val=Reference", &options, &error));
     const struct options other = with("data.val=reference");
     assert_memory_equal(&options, &other, sizeof options);
-}
-
-TEST(switches_take_all_their_words)
-{
-    static const char *const off[] = {"off", "no", "false", "0", "OFF"};
-    static const char *const on[] = {"on", "yes", "true", "1", "True"};
-    char text[64];
-    for (int i = 0; i < 5; i++) {
-        snprintf(text, sizeof text, "data.shuffle=%s", off[i]);
-        assert_false(with(text).data.shuffle);
-        snprintf(text, sizeof text, "data.drop_last=%s", on[i]);
-        assert_true(with(text).data.drop_last);
-        snprintf(text, sizeof text, "model.qkv_bias=%s", on[i]);
-        assert_int_equal(with(text).model.qkv_bias, SWITCH_ON);
-        snprintf(text, sizeof text, "model.qkv_bias=%s", off[i]);
-        assert_int_equal(with(text).model.qkv_bias, SWITCH_OFF);
-    }
 }
 
 /* The message repeats the assignment. */
@@ -223,22 +198,6 @@ TEST(bad_decks_are_refused_with_their_line)
         options_default(&options);
         assert_false(options_read_text(decks[i][0], "deck.ini", &options, &error));
         assert_error(&error, ERROR_USAGE, decks[i][1]);
-    }
-}
-
-TEST(deck_files_are_refused)
-{
-    static const char *const files[][2] = {{"none.ini", "none.ini: cannot read the deck: No such"},
-                                           {"folder.ini", "folder.ini: cannot read the deck"},
-                                           {"zero.ini", "zero.ini:2: the deck is not a text file"}};
-    struct options options;
-    options_default(&options);
-    assert_int_equal(mkdir("folder.ini", 0700), 0);
-    temporary_file("zero.ini", "[train]\nbat\0ch = 1\n", 19);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        struct error error = {0};
-        assert_false(options_read_file(files[i][0], &options, &error));
-        assert_has(error.text, files[i][1]);
     }
 }
 
@@ -349,6 +308,8 @@ TEST(wrong_lines_are_refused)
         {"model.weights", "model.weights: neither a command nor a deck"},
         {"--train.batch=3", "write train.batch=3 "},
         {"none.ini", "none.ini: cannot read the deck: No such file"},
+        {"folder.ini", "folder.ini: cannot read the deck: it is not a regular file"},
+        {"zero.ini", "zero.ini:2: the deck is not a text file"},
         {"train.global_batch=9 train.batch=4", "train.batch (per rank) and train.global"},
         {"both.ini", "both.ini:3: train.batch (per rank) and train.global_batch"},
         {"augment.erase_scale=0.3,0.2", "augment.erase_scale"},
@@ -358,6 +319,8 @@ TEST(wrong_lines_are_refused)
         {"schedule.name=plateau train.eval_every=0", "schedule.name=plateau needs evaluations"},
         {"train.early_stop=1 data.val=none", "train.early_stop needs evaluations"},
         {"schedule.name=plateau checkpoint.monitor=none", "schedule.name=plateau needs a metric"}};
+    temporary_directory("folder.ini");
+    temporary_file("zero.ini", "[train]\nbat\0ch = 1\n", 19);
     temporary_write("both.ini", "[train]\nbatch = 16\nglobal_batch = 32\n");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         check_refuses(wrong[i][0], wrong[i][1]);

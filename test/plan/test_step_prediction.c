@@ -193,21 +193,6 @@ TEST(two_queues)
     simulated("s2 c3 w0", &machine, 3.5, 0.5, 0);
 }
 
-TEST(loaders_work_ahead)
-{
-    struct machine machine = slow_machine();
-    struct step_prediction prediction = {.seconds = 4};
-    step_prediction_add_loading(&prediction, &machine, 100);
-    near(prediction.seconds, 4);
-    machine.images = 50;
-    step_prediction_add_loading(&prediction, &machine, 100);
-    near(prediction.seconds, 4);
-    machine.images = 10;
-    step_prediction_add_loading(&prediction, &machine, 100);
-    near(prediction.seconds, 10);
-    near(prediction.data, 6);
-}
-
 TEST(groups_lie_on_nodes)
 {
     static const struct {
@@ -357,32 +342,6 @@ TEST(missing_speeds_are_errors)
         step_prediction_close(&prediction);
         step_script_close(&script);
     }
-}
-
-TEST(files_read_as_they_were_written)
-{
-    static struct machine written, read;
-    static char text[8192], again[8192];
-    struct error error;
-    written = slow_machine();
-    snprintf(written.device, sizeof written.device, "a device, with a comma");
-    written.speed[TYPE_BF16][OPERATION_convolution_backward] =
-        (struct measured){.count = 1, .point = {{{100352, 64, 147}, 1.25e9}}};
-    written.between.measured[ACTION_SUM] =
-        (struct measured){.count = 2, .point = {{{64}, 1e-5}, {{1048576}, 0.125}}};
-    written.between.tree = true;
-    FILE *file = fmemopen(text, sizeof text, "w");
-    machine_write(&written, file);
-    fclose(file);
-    assert_ok(machine_from(text, &read, &error), &error);
-    assert_string_equal(read.device, written.device);
-    assert_memory_equal(&read.speed, &written.speed, sizeof read.speed);
-    assert_memory_equal(&read.between.measured, &written.between.measured,
-                        sizeof read.between.measured);
-    file = fmemopen(again, sizeof again, "w");
-    machine_write(&read, file);
-    fclose(file);
-    assert_string_equal(again, text);
 }
 
 int main(void)

@@ -45,7 +45,7 @@ make_system() {
 # checked NAME: print the result of configure's check whose name begins with NAME.
 checked() { sed -n "/: checking for $1/,/: result: /s/.*: result: //p" "$folder/$system/vittrain/config.log" | head -n 1; }
 
-# write_result: write $system.result: commit and date, counts, versions, reasons of skipped tests, and failures.
+# write_result: write $system.result: commit and date, counts, versions, and failures.
 write_result() {
     local log=$folder/$system.log
     {
@@ -55,7 +55,6 @@ write_result() {
         compiler=$(sed -n "s/^CC='\(.*\)'/\1/p" "$folder/$system/vittrain/config.log")
         echo "versions $(inside "$system" "$compiler --version" | head -n 1); $(checked MPI); HDF5 $(checked 'parallel HDF5');" \
             "oneDNN $(checked oneDNN)"
-        sed -nE 's/^(SKIP:|ok) .*# SKIP */skip /p; t; s/^SKIP: [^ ]+ - /skip /p' "$log" | sort | uniq -c | sort -rn | sed 's/^ *\([0-9]*\) skip/skip \1/'
         grep -E '^(FAIL:|ERROR:|XPASS:|not ok )' "$log"
     } >"$folder/$system.result"
 }
@@ -73,41 +72,14 @@ run_systems() {
     done
 }
 
-# print_table: print the counts of each system, then the number of skipped tests by reason and system.
+# print_table: print versions and counts of each system.
 print_table() {
-    cut -d'|' -f1,3 <<<"$systems" | awk -F'|' -v folder="$folder" '
-        { file = folder "/" $1 ".result" }
-        (getline line <file) > 0 {
-            name[++systems] = $1
-            kind[systems] = $2
-            do {
-                split(line, word, " ")
-                rest = substr(line, length(word[1]) + 2)
-                if (word[1] == "commit") commit[systems] = word[2] ", " word[3]
-                if (word[1] == "versions") versions[systems] = rest
-                if (word[1] == "count") count[systems] = word[2] " | " word[3] " | " word[4]
-                if (word[1] != "skip") continue
-                reason = substr(rest, length(word[2]) + 2)
-                if (!(reason in known)) reasons[++all] = reason
-                known[reason]
-                skipped[reason, systems] = word[2]
-            } while ((getline line <file) > 0)
-            close(file)
-        }
-        END {
-            print "| system | processor, MPI | versions | passed | failed | skipped | commit, date |\n|---|---|---|---|---|---|---|"
-            for (i = 1; i <= systems; i++)
-                print "| " name[i] " | " kind[i] " | " versions[i] " | " count[i] " | " commit[i] " |"
-            printf "\n| reason of skipped tests |"
-            for (i = 1; i <= systems; i++) printf " %s |", name[i]
-            printf "\n|---|"
-            for (i = 1; i <= systems; i++) printf "---|"
-            for (r = 1; r <= all; r++) {
-                printf "\n| %s |", reasons[r]
-                for (i = 1; i <= systems; i++) printf " %s |", skipped[reasons[r], i]
-            }
-            print ""
-        }'
+    printf '| system | processor, MPI | versions | passed | failed | skipped | commit, date |\n|---|---|---|---|---|---|---|\n'
+    while IFS='|' read -r name _ kind _; do
+        awk -v head="| $name | $kind" '$1 == "commit" { commit = $2 ", " $3 } $1 == "count" { counts = $2 " | " $3 " | " $4 }
+            $1 == "versions" { sub("versions ", ""); versions = $0 }
+            END { print head " | " versions " | " counts " | " commit " |" }' "$folder/$name.result" 2>/dev/null
+    done <<<"$systems"
 }
 
 usage() { sed -n '3,11s/^# \{0,1\}//p' "$0"; }
