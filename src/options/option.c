@@ -125,10 +125,12 @@ static bool read_decimal(const char *text, double *value, char **end)
     return *end != text && *end <= text + length && isfinite(*value);
 }
 
-/* Read a number with one of the units. */
-static bool read_number(const struct option_entry *entry, const struct unit *units,
-                        const char *text, double *value)
+/* Read a number with a unit of the option's kind. */
+static bool read_number(const struct option_entry *entry, const char *text, double *value)
 {
+    const struct unit *units = entry->kind == OPTION_IS_SECONDS ? time_units
+                               : entry->kind == OPTION_IS_BYTES ? byte_units
+                                                                : no_units;
     char *end;
     if (!read_decimal(text, value, &end))
         return false;
@@ -138,16 +140,14 @@ static bool read_number(const struct option_entry *entry, const struct unit *uni
     return units->name != NULL && in_range(entry, *value);
 }
 
+/* Numbers in the ranges of options are exact as doubles. */
 static bool read_integer(const struct option_entry *entry, const char *text, int64_t *value)
 {
-    char *end;
-    errno = 0;
-    const long long number = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || isspace((unsigned char)text[0]))
+    double number;
+    if (!read_number(entry, text, &number) || number != rint(number))
         return false;
-    *value = number;
-    return in_range(entry, (double)number) &&
-           (entry->multiple == 0 || number % entry->multiple == 0);
+    *value = (int64_t)number;
+    return entry->multiple == 0 || *value % entry->multiple == 0;
 }
 
 static bool read_switch(const char *text, bool *value)
@@ -181,7 +181,7 @@ static bool read_choice(const struct option_entry *entry, const char *text, stru
         }
     }
     *value = entry->number_choice;
-    return entry->number_offset > 0 && read_number(entry, no_units, text, number);
+    return entry->number_offset > 0 && read_number(entry, text, number);
 }
 
 static bool read_list(const struct option_entry *entry, const char *text, struct option_list *list)
@@ -216,23 +216,17 @@ static bool read_value(const struct option_entry *entry, const char *text, struc
 {
     void *value = (char *)options + entry->offset;
     const bool is_automatic = entry->has_automatic && strcasecmp(text, "auto") == 0;
-    double bytes;
     switch (entry->kind) {
     case OPTION_IS_TEXT:
         return read_text(text, value);
     case OPTION_IS_INTEGER:
+    case OPTION_IS_BYTES:
         *(int64_t *)value = (int64_t)entry->automatic;
         return is_automatic || read_integer(entry, text, value);
     case OPTION_IS_NUMBER:
-        *(double *)value = entry->automatic;
-        return is_automatic || read_number(entry, no_units, text, value);
     case OPTION_IS_SECONDS:
-        return read_number(entry, time_units, text, value);
-    case OPTION_IS_BYTES:
-        if (!read_number(entry, byte_units, text, &bytes) || bytes != rint(bytes))
-            return false;
-        *(int64_t *)value = (int64_t)bytes;
-        return true;
+        *(double *)value = entry->automatic;
+        return is_automatic || read_number(entry, text, value);
     case OPTION_IS_SWITCH:
         return read_switch(text, value);
     case OPTION_IS_CHOICE:

@@ -267,19 +267,4 @@ TEST(the_network_carries_what_leaves_a_node)
     assert_true(sent.sent_network == 0 && sent.sent_replica > 0);
 }
 
-TEST(ranks_that_cannot_run_so_are_an_error)
-{
-    struct plan plan;
-    struct session session;
-    struct options options;
-    struct error error = {0};
-    imagined_open(&plan, 6, STRATEGY_HSDP, "train.precision=bf16");
-    assert_false(plan_session(&plan, &session, &error));
-    assert_int_equal(error.kind, ERROR_USAGE);
-    session_close(&session);
-    options_make(&options, STRATEGY_DDP, "data.format=imagenet");
-    error_clear(&error);
-    assert_false(plan_open(&plan, &options, 6, 4, &error));
-}
-
 TEST_MAIN_WORLD()
