@@ -160,12 +160,10 @@ static void row_print(const struct input_bench *bench, const char *name, const c
 
 int main(int argc, char **argv)
 {
-    static const char *const commands[] = {"train", NULL};
     static struct input_bench bench;
     struct command_line line;
     struct error error = {0};
-    if (!options_parse(argc, argv, commands, &bench.options, &line, &error) ||
-        !open_all(&bench, &error)) {
+    if (!options_parse(argc, argv, &bench.options, &line, &error) || !open_all(&bench, &error)) {
         log_error(&error);
         return (int)error.kind;
     }

@@ -17,19 +17,13 @@
 #include "options/phase.h"
 #include "plan/plan.h"
 
-static const struct command *command_of(const struct command_line *line)
-{
-    return line->command != NULL ? app_find(line->command) : NULL;
-}
-
 /* Run the command. All ranks have parsed command line and decks; rank 0 prints the error. */
-static int command_run(struct comm *world, const struct options *options,
-                       const struct command_line *line, struct error *error)
+static int command_run(const struct command *command, struct comm *world,
+                       const struct options *options, const struct command_line *line,
+                       struct error *error)
 {
-    const struct command *command = command_of(line);
     log_open(world->rank, options->output.verbose ? LOG_DETAIL : LOG_INFO);
     if (app_ranks_agree(world, line, options, error)) {
-        ENSURE(command != NULL, "no command %s", line->command);
         comm_set_heartbeat_timeout(options->mesh.heartbeat_timeout);
         comm_set_stall_warning(options->mesh.stall_warning);
         if (command->run != NULL)
@@ -103,11 +97,13 @@ int main(int argc, char **argv)
     status_set_phases(phase_table, PHASE_COUNT);
     static struct options options;
     struct command_line line;
-    bool good = options_parse(argc, argv, app_command_names(), &options, &line, &error);
+    bool good = options_parse(argc, argv, &options, &line, &error);
     if (good && command_line_informs(&line))
         return app_inform(&line);
-    const struct command *command = command_of(&line);
-    if (good && (command == NULL || !command->checks_options))
+    const struct command *command = good ? app_find(line.command) : NULL;
+    if (good && command == NULL)
+        good = app_refuse(line.command, &error);
+    if (good && !command->checks_options)
         good = options_check_line(&line, &options, &error);
     if (good)
         error_defer(status_pause_at(options.debug.pause, &error));
@@ -120,7 +116,7 @@ int main(int argc, char **argv)
         log_error(&world_error);
         return (int)world_error.kind;
     }
-    const int code = command_run(world, &options, &line, &error);
+    const int code = command_run(command, world, &options, &line, &error);
     comm_world_close(world);
     return code;
 }

@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "options/options.h"
+#include "base/text.h"
+#include "options/option.h"
 
 const struct command *const app_commands[] = {
     &command_train, &command_eval,   &command_predict, &command_report,
@@ -50,6 +51,22 @@ const struct command *app_find(const char *name)
         if (strcmp(app_commands[i]->name, name) == 0)
             return app_commands[i];
     return NULL;
+}
+
+bool app_refuse(const char *word, struct error *error)
+{
+    const char *nearest = text_nearest(word, app_command_names());
+    const struct removed *removed = removed_find(word);
+    if (removed != NULL)
+        return error_set(error, ERROR_USAGE, "%s: the command was removed: %s", word,
+                         removed->instead);
+    if (nearest != NULL)
+        return error_set(error, ERROR_USAGE, "%s: no such command; did you mean %s?", word,
+                         nearest);
+    return error_set(error, ERROR_USAGE,
+                     "%s: neither a command nor a deck (a file *.ini) nor section.key=value; see "
+                     "`vittrain --help`",
+                     word);
 }
 
 bool app_output_arrived(struct error *error)

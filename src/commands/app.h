@@ -35,6 +35,9 @@ const char *const *app_command_names(void);
 /* Return the command of that name, or NULL. */
 const struct command *app_find(const char *name);
 
+/* Set the error for a word that is no command, with the nearest one. Return false. */
+bool app_refuse(const char *word, struct error *error);
+
 /* Description of each exit code, by enum error_kind. */
 extern const char *const app_exit_codes[];
 

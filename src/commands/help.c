@@ -163,9 +163,8 @@ int app_inform(const struct command_line *line)
                version_commit, version_commit[0] != '\0' ? ")" : "");
     else if (line->list_models)
         error_defer(models_list(&error));
-    else if (line->command != NULL || line->operand_count > 0)
-        error_defer(
-            help_about(line->command != NULL ? line->command : line->operand[0], line, &error));
+    else if (line->command != NULL)
+        error_defer(help_about(line->command, line, &error));
     else
         help_all();
     if (error.kind != ERROR_NONE || !app_output_arrived(&error))

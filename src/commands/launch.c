@@ -79,11 +79,11 @@ void launched_run_read(struct launched_run *run, int count, char *const *words)
     while (program < count && strcmp(text_base_name(words[program]), text_base_name(self)) != 0)
         program++;
     memset(run, 0, sizeof *run);
-    run->known = program < count &&
-                 options_parse(count - program, (char **)words + program, app_command_names(),
-                               &run->options, &line, &ignored) &&
-                 options_check_line(&line, &run->options, &ignored) &&
-                 !command_line_informs(&line) && strcmp(line.command, "train") == 0;
+    run->known =
+        program < count &&
+        options_parse(count - program, (char **)words + program, &run->options, &line, &ignored) &&
+        options_check_line(&line, &run->options, &ignored) && !command_line_informs(&line) &&
+        strcmp(line.command, "train") == 0;
     run->by_mpirun = launcher_is_mpirun(words[0]);
     run->here = launched_command_is_local(count, words);
     run->folder = run->known ? run->options.run.dir : "";

@@ -68,8 +68,8 @@ static bool parse_flag(const char *word, const char *next, struct command_line *
 }
 
 /* Parse one word; `next` is the one after it, or NULL. */
-static bool parse_word(const char *word, const char *next, const char *const *commands,
-                       struct command_line *line, struct error *error)
+static bool parse_word(const char *word, const char *next, struct command_line *line,
+                       struct error *error)
 {
     if (word[0] == '-' && word[1] != '\0')
         return parse_flag(word, next, line, error);
@@ -77,18 +77,12 @@ static bool parse_word(const char *word, const char *next, const char *const *co
         line->setting[line->setting_count++] = word;
         return true;
     }
-    if (line->command == NULL && line->operand_count == 0) {
-        if (strcmp(word, "help") == 0) {
-            line->help = true;
-            return true;
-        }
-        for (int i = 0; commands[i] != NULL; i++)
-            if (strcmp(word, commands[i]) == 0) {
-                line->command = word;
-                return true;
-            }
-    }
-    line->operand[line->operand_count++] = word;
+    if (line->command != NULL)
+        line->operand[line->operand_count++] = word;
+    else if (strcmp(word, "help") == 0)
+        line->help = true;
+    else
+        line->command = word;
     return true;
 }
 
@@ -107,8 +101,8 @@ bool command_line_informs(const struct command_line *line)
     return line->help || line->version || line->list_models;
 }
 
-bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
-                   struct command_line *line, struct error *error)
+bool options_parse(int argc, char **argv, struct options *options, struct command_line *line,
+                   struct error *error)
 {
     static const char **words;
     free(words);
@@ -116,7 +110,7 @@ bool options_parse(int argc, char **argv, const char *const *commands, struct op
     *line = (struct command_line){.operand = words, .setting = words + argc};
     options_default(options);
     for (int i = 1; i < argc; i++)
-        if (!parse_word(argv[i], i + 1 < argc ? argv[i + 1] : NULL, commands, line, error))
+        if (!parse_word(argv[i], i + 1 < argc ? argv[i + 1] : NULL, line, error))
             return false;
     bool has_deck = false;
     for (int i = 0; i < line->setting_count; i++)
@@ -125,20 +119,6 @@ bool options_parse(int argc, char **argv, const char *const *commands, struct op
         line->default_deck = "vittrain.ini";
     if (command_line_informs(line))
         return true;
-    if (line->command == NULL && line->operand_count > 0) {
-        const char *word = line->operand[0], *nearest = text_nearest(word, commands);
-        const struct removed *removed = removed_find(word);
-        if (removed != NULL)
-            return error_set(error, ERROR_USAGE, "%s: the command was removed: %s", word,
-                             removed->instead);
-        if (nearest != NULL)
-            return error_set(error, ERROR_USAGE, "%s: no such command; did you mean %s?", word,
-                             nearest);
-        return error_set(error, ERROR_USAGE,
-                         "%s: neither a command nor a deck (a file *.ini) nor section.key=value; "
-                         "see `vittrain --help`",
-                         word);
-    }
     if (line->command == NULL)
         line->command = "train";
     return (line->default_deck == NULL || options_read_file(line->default_deck, options, error)) &&

@@ -100,12 +100,12 @@ bool option_changes_nothing(const struct options *before, const struct options *
 /* The words of the command line; they point into argv. The lists are valid until the next
  * options_parse. */
 struct command_line {
-    const char *command;  /* "train" if none was given; with help: NULL */
-    const char **operand; /* words that are neither decks nor key=value */
+    const char *command;  /* the first word; "train" if none was given; with help: topic or NULL */
+    const char **operand; /* other words that are neither decks nor key=value */
     const char **setting; /* decks and section.key=value, in their order */
     int operand_count, setting_count;
     const char *default_deck; /* vittrain.ini if it exists and no deck is given, else NULL */
-    bool help;                /* --help, -h or help; the topic is `command` or the first operand */
+    bool help;                /* --help, -h or help */
     bool version;             /* --version */
     bool list_models;         /* --list-models */
 };
@@ -113,13 +113,11 @@ struct command_line {
 /* True if the line requests a text about the program, such as --help, instead of a command. */
 bool command_line_informs(const struct command_line *line);
 
-/* Parse the command line and read its decks and settings over the defaults; later ones win.
- * `commands` is a NULL-terminated list of the commands' names. Without a deck, ./vittrain.ini is
- * read if it exists. Combinations of options are not checked: call options_check_line. An error
- * names the file and line, or the argument, and the nearest known key or command. */
-MUST_CHECK bool options_parse(int argc, char **argv, const char *const *commands,
-                              struct options *options, struct command_line *line,
-                              struct error *error);
+/* Parse the command line and read its decks and settings over the defaults; later ones win. Without
+ * a deck, ./vittrain.ini is read if it exists. Combinations of options are not checked: call
+ * options_check_line. An error names the file and line, or the argument, and the nearest key. */
+MUST_CHECK bool options_parse(int argc, char **argv, struct options *options,
+                              struct command_line *line, struct error *error);
 
 /* Return false with ERROR_USAGE if the line, or a deck of it, sets an option that does not apply
  * with the others. Accepted are values that request nothing (0, off, none, auto, empty). Then set

@@ -62,6 +62,7 @@ answers "one answer from two ranks" 0 '^vittrain [0-9]' two --version
 outcome $? "two ranks answer once"
 refuses "help for what is not there" 2 trian "$vittrain" help trian
 refuses "unknown command" 2 'tarin.*train' "$vittrain" tarin
+refuses "a word that is no command" 2 'model.weights: neither a command nor a deck' "$vittrain" model.weights
 refuses "removed command" 2 'fetch.*tools/fetch.sh' "$vittrain" fetch cifar10
 refuses "a key of another program" 2 'trainer.max_epochs.*train.epochs' "$vittrain" trainer.max_epochs=3
 # Flags of other programs, and what to write instead.

@@ -11,8 +11,6 @@
 #include "temporary.h"
 #include "test.h"
 
-static const char *const commands[] = {"train", "eval", "predict", "help", NULL};
-
 /* The tests run in the temporary directory. */
 static int enter_folder(void **state)
 {
@@ -212,7 +210,7 @@ static bool parse(const char *words, struct options *options, struct command_lin
     for (char *word; argc < 15 && (word = strsep(&rest, " ")) != NULL && *word != '\0';)
         argv[argc++] = word;
     error_clear(error);
-    return options_parse(argc, argv, commands, options, line, error);
+    return options_parse(argc, argv, options, line, error);
 }
 
 /* Parse and check a command line. Return false with the error. */
@@ -304,8 +302,6 @@ TEST(command_line_is_sorted)
 TEST(wrong_lines_are_refused)
 {
     static const char *const wrong[][2] = {
-        {"tarin", "did you mean train?"},
-        {"model.weights", "model.weights: neither a command nor a deck"},
         {"--train.batch=3", "write train.batch=3 "},
         {"none.ini", "none.ini: cannot read the deck: No such file"},
         {"folder.ini", "folder.ini: cannot read the deck: it is not a regular file"},
