@@ -165,12 +165,6 @@ else
     wrong 'TPE without Optuna' 2 --method=tpe tpe --method=tpe optim.lr=1,2 -- ./program
 fi
 
-fails 1 'the command that was removed' 2 tools/sweep.py sweep optim.lr=1,2
-fails 1 'an option that was removed' 2 sweep.trials plan $small sweep.trials=30
-printf '[sweep]\nmethod = grid\ntrials = 20\nseed = 42\ndir = \nslurm = \ntasks = 4\n' >old.ini
-run 1 old plan old.ini $small
-result 'a deck with the defaults of removed options' "$(ended)" "$run_log"
-
 # Trainings on two ranks; one fails.
 sweep real real optim.lr=3e-3,1e30 -- $MPIRUN -np 2 "$vittrain" $small debug.batches=5 train.epochs=2 output.monitor=0
 bad=$(ended)
