@@ -391,7 +391,6 @@ static bool hosts_settle(struct launch *launch, struct error *error)
     const double end = clock_now() + (double)launch->wait;
     const bool elastic = launch->run.known && launch->run.options.mesh.elastic;
     struct launched_hosts *hosts = &launch->hosts;
-    char missing[LAUNCH_LINE];
     for (bool reported = false;; reported = true) {
         launched_hosts_close(hosts);
         if (!launched_hosts_open(hosts, launch->word_count, launch->original, error))
@@ -399,26 +398,25 @@ static bool hosts_settle(struct launch *launch, struct error *error)
         if (hosts->count == 0)
             return true;
         launched_hosts_try(hosts);
-        launched_hosts_missing(hosts, missing, sizeof missing);
         const enum hosts_action action = launched_hosts_decide(hosts, elastic, clock_now() > end);
         if (action == HOSTS_GIVE_UP)
             return error_set(error, ERROR_PEER,
                              "launch: no answer from %s for %ld s: repair them, remove them from "
                              "the host file, or set mesh.elastic=yes to continue without them",
-                             missing, launch->wait);
-        if (action == HOSTS_USE && missing[0] != '\0')
+                             hosts->missing, launch->wait);
+        if (action == HOSTS_USE && hosts->missing[0] != '\0')
             fprintf(stderr,
                     "vittrain: launch: no answer from %s: continuing with %lld ranks on the other "
                     "hosts%s\n",
-                    missing, (long long)launched_hosts_ranks(hosts),
-                    launched_hosts_suffice(hosts) ? "" : " (mesh.elastic)");
+                    hosts->missing, (long long)hosts->usable,
+                    hosts->suffice ? "" : " (mesh.elastic)");
         if (action == HOSTS_USE)
             return launched_hosts_use(hosts, launch->words, launch->original, error);
         if (!reported)
             fprintf(stderr,
                     "vittrain: launch: no answer from %s: waiting for at most %ld s "
                     "(mesh.elastic=yes would continue without them)\n",
-                    missing, launch->wait);
+                    hosts->missing, launch->wait);
         if (attempt_sleep(host_pause))
             return restart_cancelled(error);
     }

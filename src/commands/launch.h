@@ -26,6 +26,9 @@ struct launched_hosts {
     int file_at;  /* index of the word that names the host file */
     int ranks_at; /* index of the word with the number of ranks; 0: none */
     int64_t ranks;
+    char missing[LAUNCH_LINE]; /* the hosts that do not answer: "n2, n3"; "" if all do */
+    bool suffice;   /* the command has a number of ranks, and the others have as many slots */
+    int64_t usable; /* ranks on the others: that of the command, or fewer in proportion */
     char agent[OPTION_TEXT];   /* command by which mpirun reaches other hosts: "ssh" and options */
     char reduced[OPTION_TEXT]; /* temporary host file without the missing hosts; "": none */
     char ranks_text[24];
@@ -39,21 +42,10 @@ void launched_hosts_close(struct launched_hosts *hosts);
 /* Try to reach all hosts at once, in bounded time. */
 void launched_hosts_try(struct launched_hosts *hosts);
 
-/* List the hosts that do not answer: "n2, n3"; "" if all do. */
-void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size);
-
-/* True if the command has a number of ranks, and the hosts that answer have as many slots. */
-bool launched_hosts_suffice(const struct launched_hosts *hosts);
-
-/* Return the number of ranks on the hosts that answer: that of the command, or fewer in proportion
- * if they have too few slots. */
-int64_t launched_hosts_ranks(const struct launched_hosts *hosts);
-
-/* Decide whether to continue on the hosts that answer. `elastic`: also with fewer ranks. `late`: do
- * not wait for the others. */
+/* Decide whether to continue on the hosts that answer, and set `missing`, `suffice` and `usable`.
+ * `elastic`: also with fewer ranks. `late`: do not wait for the others. */
 enum hosts_action { HOSTS_USE, HOSTS_WAIT, HOSTS_GIVE_UP };
-enum hosts_action launched_hosts_decide(const struct launched_hosts *hosts, bool elastic,
-                                        bool late);
+enum hosts_action launched_hosts_decide(struct launched_hosts *hosts, bool elastic, bool late);
 
 /* Change `words` to the hosts that answer and to their number of ranks; all other words are those
  * of `original`. */

@@ -158,19 +158,6 @@ static _Noreturn void host_try(const struct launched_hosts *hosts, const char *n
     _exit(127);
 }
 
-static int64_t slots_available(const struct launched_hosts *hosts)
-{
-    int64_t available = 0;
-    for (int i = 0; i < hosts->count; i++)
-        available += hosts->host[i].answers ? hosts->host[i].slots : 0;
-    return available;
-}
-
-bool launched_hosts_suffice(const struct launched_hosts *hosts)
-{
-    return hosts->ranks_at > 0 && slots_available(hosts) >= hosts->ranks;
-}
-
 /* Wait for `pending` children; kill those that have not ended in time. */
 static void answers_wait(struct launched_hosts *hosts, pid_t *process, int pending)
 {
@@ -188,7 +175,8 @@ static void answers_wait(struct launched_hosts *hosts, pid_t *process, int pendi
             process[i] = 0;
             pending--;
         }
-        if (!suffice && launched_hosts_suffice(hosts)) {
+        launched_hosts_decide(hosts, false, false);
+        if (!suffice && hosts->suffice) {
             suffice = true;
             end = fmin(end, clock_now() + fmax(spare_seconds, clock_now() - begin));
         }
@@ -212,48 +200,38 @@ void launched_hosts_try(struct launched_hosts *hosts)
     free(process);
 }
 
-void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < hosts->count && used < size; i++)
-        if (!hosts->host[i].answers)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
-                                     hosts->host[i].name);
-}
-
 /* ---- continuing without missing hosts */
 
-enum hosts_action launched_hosts_decide(const struct launched_hosts *hosts, bool elastic, bool late)
+enum hosts_action launched_hosts_decide(struct launched_hosts *hosts, bool elastic, bool late)
 {
-    int answers = 0;
-    for (int i = 0; i < hosts->count; i++)
-        answers += hosts->host[i].answers;
-    if (answers == hosts->count || (answers > 0 && (elastic || launched_hosts_suffice(hosts))))
+    int64_t slots = 0, all = 0;
+    size_t used = 0;
+    hosts->missing[0] = '\0';
+    for (const struct launched_host *host = hosts->host; host < hosts->host + hosts->count;
+         host++) {
+        all += host->slots;
+        if (host->answers)
+            slots += host->slots;
+        else if (used < sizeof hosts->missing)
+            used += (size_t)snprintf(hosts->missing + used, sizeof hosts->missing - used, "%s%s",
+                                     used > 0 ? ", " : "", host->name);
+    }
+    const int64_t ranks = hosts->ranks_at > 0 ? hosts->ranks : all;
+    hosts->suffice = hosts->ranks_at > 0 && slots >= hosts->ranks;
+    /* If there were more ranks than slots, keep that ratio. */
+    hosts->usable = smaller(ranks, ranks > all ? ranks * slots / all : slots);
+    if (used == 0 || (slots > 0 && (elastic || hosts->suffice)))
         return HOSTS_USE;
     return late ? HOSTS_GIVE_UP : HOSTS_WAIT;
-}
-
-int64_t launched_hosts_ranks(const struct launched_hosts *hosts)
-{
-    const int64_t available = slots_available(hosts);
-    int64_t all = 0;
-    for (int i = 0; i < hosts->count; i++)
-        all += hosts->host[i].slots;
-    const int64_t ranks = hosts->ranks_at > 0 ? hosts->ranks : all;
-    /* If there were more ranks than slots, keep that ratio. */
-    return smaller(ranks, ranks > all ? ranks * available / all : available);
 }
 
 bool launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
                         struct error *error)
 {
-    char missing[HOST_NAME];
-    launched_hosts_missing(hosts, missing, sizeof missing);
     words[hosts->file_at] = original[hosts->file_at];
     if (hosts->ranks_at > 0)
         words[hosts->ranks_at] = original[hosts->ranks_at];
-    if (missing[0] == '\0')
+    if (hosts->missing[0] == '\0')
         return true;
     const char *folder = getenv("TMPDIR");
     snprintf(hosts->reduced, sizeof hosts->reduced, "%s/vittrain-hosts-XXXXXX",
@@ -266,8 +244,7 @@ bool launched_hosts_use(struct launched_hosts *hosts, char **words, char *const 
     if (file == NULL || fclose(file) != 0)
         return error_set(error, ERROR_FILE, "launch: cannot write a host file to %s: %s",
                          hosts->reduced, strerror(errno));
-    snprintf(hosts->ranks_text, sizeof hosts->ranks_text, "%lld",
-             (long long)launched_hosts_ranks(hosts));
+    snprintf(hosts->ranks_text, sizeof hosts->ranks_text, "%lld", (long long)hosts->usable);
     words[hosts->file_at] = hosts->reduced;
     if (hosts->ranks_at > 0)
         words[hosts->ranks_at] = hosts->ranks_text;
