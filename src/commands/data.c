@@ -26,9 +26,8 @@ struct entry {
     char kind;          /* of the values: 'i', 'u', 'f', 'b' (Boolean); '\0': they cannot be read */
     bool is_coordinate; /* or bounds of coordinates or a grid mapping, not data */
     bool channels_last; /* images of four dimensions are [N, H, W, C] */
-    char *attributes;   /* those that change how values are read or describe them: "; units=K" */
-    char *references;   /* names of its coordinates, bounds and grid mapping */
-    char *reason;       /* why the array cannot be read; "": it can */
+    json_t *attributes;
+    char *reason; /* why the array cannot be read; "": it can */
 };
 
 /* The arrays of a file or folder. */
@@ -42,36 +41,11 @@ struct list {
 
 /* ---- the list of arrays ---- */
 
-/* Write "; NAME=VALUE". */
-static void attribute_write(FILE *to, const json_t *attributes, const char *name)
-{
-    enum { MOST_NUMBERS = 4 };
-    const json_t *attribute = json_object_get(attributes, name);
-    double values[MOST_NUMBERS];
-    char text[80];
-    const int count = array_attribute_numbers(attribute, values, MOST_NUMBERS);
-    snprintf(text, sizeof text, "%s", array_attribute_text(attributes, name));
-    text_remove_control(text);
-    if (count == 0 && text[0] != '\0')
-        fprintf(to, "; %s=%s%s", name, text, json_array_size(attribute) > 1 ? ", ..." : "");
-    for (int i = 0; i < count; i++) {
-        text_shortest_decimal(values[i], false, text, sizeof text);
-        fprintf(to, "%s%s%s%s", i > 0 ? "," : "; ", i > 0 ? "" : name, i > 0 ? "" : "=", text);
-    }
-}
-
 /* Set the members that depend on attributes. xarray writes Booleans as int8, and the names of
  * dimensions as an attribute; its coordinates have the name of their dimension. */
 static void attributes_set(struct entry *entry, const struct array_path *source)
 {
-    static const char *const shown[] = {"units",      "long_name",     "scale_factor", "add_offset",
-                                        "_FillValue", "missing_value", "valid_range",  "valid_min",
-                                        "valid_max",  "class_names"};
-    /* Names of other arrays, by the CF conventions. */
-    static const char *const references[] = {"coordinates", "bounds", "climatology",
-                                             "grid_mapping"};
-    struct text_stream text;
-    json_t *attributes = array_attributes(source, entry->path);
+    const json_t *attributes = entry->attributes = array_attributes(source, entry->path);
     const json_t *dimension = json_object_get(attributes, ZARR_DIMENSIONS);
     if (json_array_size(dimension) == 1)
         dimension = json_array_get(dimension, 0);
@@ -84,15 +58,6 @@ static void attributes_set(struct entry *entry, const struct array_path *source)
         strcmp(array_attribute_text(attributes, "CLASS"), "DIMENSION_SCALE") == 0 ||
         (json_is_string(dimension) &&
          strcmp(json_string_value(dimension), text_base_name(entry->path)) == 0);
-    text_stream_open(&text);
-    for (size_t n = 0; n < sizeof shown / sizeof shown[0]; n++)
-        attribute_write(text.stream, attributes, shown[n]);
-    entry->attributes = text_stream_close(&text);
-    text_stream_open(&text);
-    for (size_t n = 0; n < sizeof references / sizeof references[0]; n++)
-        fprintf(text.stream, "%s ", array_attribute_text(attributes, references[n]));
-    entry->references = text_stream_close(&text);
-    json_decref(attributes);
 }
 
 /* Decide the order of the dimensions of an array that may be images. */
@@ -130,17 +95,22 @@ static void entry_read(struct list *list, const char *name, struct entry *entry)
         order_set(entry, &list->source);
 }
 
-/* Mark the arrays to which another one of their group refers. */
-static void references_mark(struct list *list, struct entry *from)
+/* Mark the arrays of its group to which an array refers by the CF conventions. */
+static void references_mark(struct list *list, const struct entry *from)
 {
+    static const char *const attributes[] = {"coordinates", "bounds", "climatology",
+                                             "grid_mapping"};
     const int group = (int)(text_base_name(from->path) - from->path);
-    char *rest = NULL;
-    for (char *name = strtok_r(from->references, " ", &rest); name != NULL;
-         name = strtok_r(NULL, " ", &rest))
-        for (size_t n = 0; n < list->count; n++)
-            list->entry[n].is_coordinate |=
-                strncmp(list->entry[n].path, from->path, (size_t)group) == 0 &&
-                strcmp(list->entry[n].path + group, name) == 0;
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
+        OWNED char *names = allocate_copy(array_attribute_text(from->attributes, attributes[i]));
+        char *rest = NULL;
+        for (char *name = strtok_r(names, " ", &rest); name != NULL;
+             name = strtok_r(NULL, " ", &rest))
+            for (size_t n = 0; n < list->count; n++)
+                list->entry[n].is_coordinate |=
+                    strncmp(list->entry[n].path, from->path, (size_t)group) == 0 &&
+                    strcmp(list->entry[n].path + group, name) == 0;
+    }
 }
 
 /* Call list_free in any case. */
@@ -165,8 +135,7 @@ static void list_free(struct list *list)
         struct entry *entry = &list->entry[n];
         array_close(&entry->array);
         free(entry->path);
-        free(entry->attributes);
-        free(entry->references);
+        json_decref(entry->attributes);
         free(entry->reason);
     }
     free(list->entry);
@@ -211,8 +180,30 @@ static void chunks_print(const struct array *array)
     printf("%s%s", missing[0] != '\0' ? ", " : "", missing);
 }
 
+/* Print "; NAME=VALUE". */
+static void attribute_print(const json_t *attributes, const char *name)
+{
+    enum { MOST_NUMBERS = 4 };
+    const json_t *attribute = json_object_get(attributes, name);
+    double values[MOST_NUMBERS];
+    char text[80];
+    const int count = array_attribute_numbers(attribute, values, MOST_NUMBERS);
+    snprintf(text, sizeof text, "%s", array_attribute_text(attributes, name));
+    text_remove_control(text);
+    if (count == 0 && text[0] != '\0')
+        printf("; %s=%s%s", name, text, json_array_size(attribute) > 1 ? ", ..." : "");
+    for (int i = 0; i < count; i++) {
+        text_shortest_decimal(values[i], false, text, sizeof text);
+        printf("%s%s%s%s", i > 0 ? "," : "; ", i > 0 ? "" : name, i > 0 ? "" : "=", text);
+    }
+}
+
 static void entry_print(const struct entry *entry)
 {
+    /* Those that change how values are read or describe them. */
+    static const char *const shown[] = {"units",      "long_name",     "scale_factor", "add_offset",
+                                        "_FillValue", "missing_value", "valid_range",  "valid_min",
+                                        "valid_max",  "class_names"};
     const struct array *array = &entry->array;
     OWNED char *path = allocate_copy(entry->path);
     text_remove_control(path);
@@ -222,7 +213,8 @@ static void entry_print(const struct entry *entry)
         sizes_print(array->extent, array->dimensions);
         if (array->is_chunked && array->dimensions > 0)
             chunks_print(array);
-        printf("%s", entry->attributes);
+        for (size_t n = 0; n < sizeof shown / sizeof shown[0]; n++)
+            attribute_print(entry->attributes, shown[n]);
     }
     if (entry->reason[0] != '\0' && !(array->has_shape && array->is_empty))
         printf("%scannot be read: %s", array->has_shape ? "; " : "", entry->reason);
@@ -257,7 +249,8 @@ static bool is_time(const struct entry *entry)
 {
     return entry->array.dimensions == 1 &&
            (strcasecmp(text_base_name(entry->path), "time") == 0 ||
-            (entry->is_coordinate && strstr(entry->attributes, " since ") != NULL));
+            (entry->is_coordinate &&
+             strstr(array_attribute_text(entry->attributes, "units"), " since ") != NULL));
 }
 
 /* True if the name of a data set is that of labels. */
@@ -452,7 +445,7 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
                role == ROLE_LABELS ? " train.loss=bce" : "");
         options_end(suggestion, is_planes || is_mask, false);
     }
-    if (is_mask && strstr(y->attributes, "; class_names=") == NULL)
+    if (is_mask && json_object_get(y->attributes, "class_names") == NULL)
         printf("  (add model.classes=K, the number of classes in %s)\n", y->path);
     if (suggestion->has_time)
         forecast_print(suggestion, path);
