@@ -3,8 +3,8 @@
  * of each collective up to the first update, at which each rank writes the file
  * $START_COUNT/rank.RANK. Its rows have tabs between the cells:
  *
- *   collective, NAME, BYTES, RANKS, SENT, RECEIVED, SENT_BYTES, ADDRESSES: a collective, with the
- *     addresses of its callers; "step" instead of "collective" for those of the first step
+ *   collective, NAME, SENT, RECEIVED, SENT_BYTES, ADDRESSES: a collective before the first step,
+ *     with the addresses of its callers
  *   total, NAME, VALUE
  *
  * Of MPI's own collectives, only the call is counted, not the messages. $START_NODE_RANKS: number
@@ -31,8 +31,8 @@ enum { CALLERS = 10, RECORDS = 4096 };
 
 struct record {
     char name[32];
-    int64_t bytes, sent, received, sent_bytes;
-    int ranks, callers;
+    int64_t sent, received, sent_bytes;
+    int callers;
     bool in_step;
     void *caller[CALLERS];
 };
@@ -67,22 +67,18 @@ static struct moment moment_now(void)
 
 /* ---- records */
 
-static struct record *record_add(const char *name, int64_t bytes, int ranks)
+static void record_add(const char *name)
 {
     ENSURE(count.records < RECORDS, "too many collectives to count");
     struct record *record = &count.record[count.records++];
     snprintf(record->name, sizeof record->name, "%s", name);
-    record->bytes = bytes;
-    record->ranks = ranks;
     record->in_step = count.stepping;
     record->callers = backtrace(record->caller, CALLERS);
-    return record;
 }
 
 static void record_write(FILE *file, const struct record *record)
 {
-    fprintf(file, "%s\t%s\t%lld\t%d\t%lld\t%lld\t%lld\t", record->in_step ? "step" : "collective",
-            record->name, (long long)record->bytes, record->ranks, (long long)record->sent,
+    fprintf(file, "collective\t%s\t%lld\t%lld\t%lld\t", record->name, (long long)record->sent,
             (long long)record->received, (long long)record->sent_bytes);
     for (int i = 0; i < record->callers; i++) {
         Dl_info where;
@@ -116,7 +112,8 @@ static void table_write(void)
     FILE *file = fopen(path, "w");
     ENSURE(file != NULL, "cannot write %s", path);
     for (int i = 0; i < count.records; i++)
-        record_write(file, &count.record[i]);
+        if (!count.record[i].in_step)
+            record_write(file, &count.record[i]);
     for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++)
         fprintf(file, "total\t%s\t%.6f\n", totals[i].name, totals[i].value);
     ENSURE(fclose(file) == 0, "cannot write %s", path);
@@ -140,8 +137,7 @@ struct comm_request *__wrap_progress_start(const struct comm_request *request)
                                          "broadcast",  "send",           "receive"};
     pthread_mutex_lock(&count.lock);
     count.order[count.queued++ % RECORDS] = count.records;
-    record_add(action[request->call.action],
-               request->call.count * comm_type_size(request->call.type), request->group->comm.size);
+    record_add(action[request->call.action]);
     pthread_mutex_unlock(&count.lock);
     return __real_progress_start(request);
 }
@@ -224,45 +220,43 @@ int MPI_Irecv(void *buffer, int elements, MPI_Datatype type, int from, int tag, 
 }
 
 /* Count a call of MPI that sends messages internally. */
-static void call_count(const char *name, int64_t bytes, MPI_Comm comm)
+static void call_count(const char *name)
 {
-    int ranks;
-    PMPI_Comm_size(comm, &ranks);
     pthread_mutex_lock(&count.lock);
-    record_add(name, bytes, ranks);
+    record_add(name);
     pthread_mutex_unlock(&count.lock);
 }
 
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made)
 {
-    call_count("MPI_Comm_split", 0, comm);
+    call_count("MPI_Comm_split");
     return PMPI_Comm_split(comm, color, key, made);
 }
 
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made)
 {
     const int node = node_of_rank(count.rank);
-    call_count("MPI_Comm_split_type", 0, comm);
+    call_count("MPI_Comm_split_type");
     return node >= 0 ? PMPI_Comm_split(comm, node, key, made)
                      : PMPI_Comm_split_type(comm, type, key, info, made);
 }
 
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *made)
 {
-    call_count("MPI_Comm_dup", 0, comm);
+    call_count("MPI_Comm_dup");
     return PMPI_Comm_dup(comm, made);
 }
 
 int MPI_Bcast(void *buffer, int elements, MPI_Datatype type, int root, MPI_Comm comm)
 {
-    call_count("MPI_Bcast", elements, comm);
+    call_count("MPI_Bcast");
     return PMPI_Bcast(buffer, elements, type, root, comm);
 }
 
 int MPI_Allgather(const void *data, int elements, MPI_Datatype type, void *all, int each,
                   MPI_Datatype of, MPI_Comm comm)
 {
-    call_count("MPI_Allgather", elements, comm);
+    call_count("MPI_Allgather");
     return PMPI_Allgather(data, elements, type, all, each, of, comm);
 }
 
@@ -271,7 +265,7 @@ int MPI_Send(const void *data, int elements, MPI_Datatype type, int to, int tag,
     if (in_heartbeat)
         count.heartbeats++;
     else
-        call_count("MPI_Send", elements, comm);
+        call_count("MPI_Send");
     return PMPI_Send(data, elements, type, to, tag, comm);
 }
 

@@ -9,14 +9,14 @@
 BEGIN { FS = OFS = "\t" }
 FNR == 1 { ranks++ }
 $1 == "collective" {
-    key = $2 "\t" $8
+    key = $2 "\t" $6
     calls[key, FILENAME]++
-    steps[key, FILENAME] += $5 + $6
+    steps[key, FILENAME] += $3 + $4
     if (!(key in order)) { order[key] = ++keys; named[keys] = key }
     if (calls[key, FILENAME] > most_calls[key]) most_calls[key] = calls[key, FILENAME]
     if (steps[key, FILENAME] > most_steps[key]) most_steps[key] = steps[key, FILENAME]
-    messages[key] += $5
-    bytes[key] += $7
+    messages[key] += $3
+    bytes[key] += $5
 }
 $1 == "total" {
     name = $1 "\t" $2
