@@ -230,19 +230,13 @@ void step_predict(struct step_prediction *prediction, const struct step_script *
         } else if (event->kind == EVENT_START) {
             const struct collective *collective = &event->collective;
             const struct group_shape *shape = collective->replica ? &mesh->replica : &mesh->shard;
-            const struct group_shape between = {
-                .inside = 1, .nodes = shape->nodes, .groups = shape->groups};
             const struct network *network = shape->nodes > 1 ? &machine->between : &machine->inside;
             seconds = machine_collective_seconds(machine, collective, shape);
             if (isinf(seconds)) {
-                const bool inside =
-                    !isinf(machine_collective_seconds(machine, collective, &between));
                 error_set(&prediction->lacks, ERROR_USAGE,
-                          "%s has no speed of the network %s: [%s] needs bandwidth, which "
-                          "`vittrain bench comm` measures with %s",
-                          machine->path, inside ? "inside a node" : "between nodes",
-                          inside ? "inside" : "between",
-                          inside ? "several ranks on a node" : "one rank on each node");
+                          "%s has no speed of a network: [inside] (a node) and [between] (nodes) "
+                          "need bandwidth, which `vittrain bench comm` measures",
+                          machine->path);
                 seconds = 0;
             }
             simulation.queue[simulation.started++] =

@@ -325,8 +325,8 @@ TEST(missing_speeds_are_errors)
         double inside, between; /* bandwidths */
         enum data_type type;
         const char *message;
-    } cases[] = {{2, 0, 1, TYPE_FP32, "network inside a node"},
-                 {1, 0, 0, TYPE_FP32, "network between nodes"},
+    } cases[] = {{2, 0, 1, TYPE_FP32, "speed of a network"},
+                 {1, 0, 0, TYPE_FP32, "speed of a network"},
                  {1, 0, 1, TYPE_BF16, "matrix products in bf16"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct machine machine = slow_machine();
