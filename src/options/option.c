@@ -266,58 +266,6 @@ bool option_read(const struct option_entry *entry, const char *where, const char
     return true;
 }
 
-/* ---- sources of settings */
-
-/* Copy a name without spaces and the '+' at its end. Return true if it had that. */
-static bool name_copy(const char *name, char plain[2 * OPTION_KEY])
-{
-    snprintf(plain, 2 * OPTION_KEY, "%s", name);
-    size_t length = strlen(plain);
-    const bool appends = length > 0 && plain[length - 1] == '+';
-    length -= appends;
-    while (length > 0 && isspace((unsigned char)plain[length - 1]))
-        length--;
-    plain[length] = '\0';
-    return appends;
-}
-
-bool option_assign(struct option_source *source, const char *where, const char *name,
-                   const char *text, struct error *error)
-{
-    char plain[2 * OPTION_KEY], whole[2 * OPTION_TEXT];
-    struct options *options = source->options;
-    const bool appends = name_copy(name, plain);
-    const struct option_entry *entry = option_find(plain);
-    const struct removed *removed = removed_find(plain);
-    source->settings++;
-    if (entry == NULL && removed != NULL)
-        return (!appends && strcmp(text, removed->preset) == 0) ||
-               (source->is_stored && !removed_trains(removed)) ||
-               error_set(error, ERROR_USAGE, "%soption %s was removed: %s", where, plain,
-                         removed->instead);
-    if (entry == NULL) {
-        const char *nearest = option_find_nearest(plain);
-        return error_set(error, ERROR_USAGE, "%sno option %s; %s%s%s", where, plain,
-                         nearest != NULL ? "did you mean " : "`vittrain --help` lists all",
-                         nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
-    }
-    if (appends && entry->kind != OPTION_IS_TEXT)
-        return error_set(error, ERROR_USAGE, "%s%s: only a text can be appended to", where, plain);
-    snprintf(whole, sizeof whole, "%s%s", appends ? (const char *)options + entry->offset : "",
-             text);
-    if (!option_read(entry, where, whole, options, error))
-        return false;
-    const void *value = (const char *)options + entry->offset;
-    source->has_batch |= value == &options->train.batch;
-    if (value == &options->train.global_batch)
-        source->has_global_batch = options->train.global_batch > 0;
-    return !source->has_batch || !source->has_global_batch || source->is_stored ||
-           error_set(error, ERROR_USAGE,
-                     "%strain.batch (per rank) and train.global_batch (over all ranks) are both "
-                     "set: remove one",
-                     where);
-}
-
 /* ---- values to text */
 
 void option_write(const struct option_entry *entry, const struct options *options, char *text,

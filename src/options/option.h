@@ -97,33 +97,6 @@ void option_write(const struct option_entry *entry, const struct options *option
 /* Describe the allowed values: "a whole number from 1 to 8", "auto, cpu or cuda". */
 void option_describe(const struct option_entry *entry, char *text, size_t size);
 
-/* A source of settings: a deck or the command line. Initialize it with `options` and is_stored. */
-struct option_source {
-    struct options *options; /* to be set */
-    bool is_stored;          /* the deck of a run or checkpoint: removed options are ignored */
-    int settings;
-    bool has_batch, has_global_batch;
-};
-
-/* A deck with at least this many settings is a resolved deck; those of all versions have more. */
-enum { RESOLVED_DECK = 64 };
-
-/* Set the option of that name. A name that ends with '+' appends to a text. A removed option is an
- * error, except with its default value. So are train.batch and train.global_batch in one source. */
-MUST_CHECK bool option_assign(struct option_source *source, const char *where, const char *name,
-                              const char *text, struct error *error);
-
-/* Set an option from "section.key=value". */
-MUST_CHECK bool option_set(struct option_source *source, const char *assignment,
-                           struct error *error);
-
-/* Read a deck; `source` then has the number of its settings. */
-MUST_CHECK bool option_read_deck(const char *path, struct option_source *source,
-                                 struct error *error);
-
-/* Set all options that do not apply to their defaults. */
-void options_settle(struct options *options);
-
 /* Options and commands of version 0.2 that were removed, with their replacements. */
 
 struct removed {

@@ -95,7 +95,7 @@ void option_changes(const struct options *before, const struct options *now,
 /* True if all differences have EFFECT_NONE. */
 bool option_changes_nothing(const struct options *before, const struct options *now);
 
-/* ---- The command line: `[COMMAND] [DECK.ini ...] [section.key=value ...]` (command_line.c) */
+/* ---- The command line: `[COMMAND] [DECK.ini ...] [section.key=value ...]` */
 
 /* The words of the command line; they point into argv. The lists are valid until the next
  * options_parse. */
