@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `find`. `find lr`: the range test on the deck's run, its curve as a table, and the
- * suggested learning rate. `find batch`: the largest batch that runs,
- * by trials. Batches are doubled until one does not fit, then bisected; the plan's answer is tried
- * first. One step per trial is enough, since later steps allocate nothing (test_step). */
+ * suggested learning rate. `find batch`: the largest batch that runs, by trials. One step per trial
+ * is enough, since later steps allocate nothing (test_step). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,30 +324,20 @@ static bool search_try(struct batch_search *search, int64_t batch, bool *fits, s
 }
 
 /* Batches are multiples of train.accumulate. The plan's largest batch and the next one are tried
- * first. */
+ * first. Larger ones are doubled until one does not fit, then the interval is bisected. */
 static bool search_run(struct batch_search *search, struct error *error)
 {
     const int64_t pieces = search->plan.options.train.accumulate;
-    const int64_t most = BATCH_MOST / pieces, planned = search->planned / pieces;
-    int64_t good = 0, bad = 1;
-    bool fits = true;
-    while (fits && good < most) {
-        bad = bad < most ? bad : most;
-        if (!search_try(search, bad * pieces, &fits, error))
+    const int64_t most = BATCH_MOST / pieces, planned = larger(search->planned / pieces, 1);
+    int64_t good = 0, bad = most + 1, next = smaller(planned, most);
+    while (bad - good > 1) {
+        bool fits;
+        if (!search_try(search, next * pieces, &fits, error))
             return false;
-        good = fits ? bad : good;
-        bad = fits ? 2 * bad : bad;
-    }
-    while (!fits && bad - good > 1) {
-        int64_t middle = good + (bad - good) / 2;
-        if (good < planned && planned < bad)
-            middle = planned;
-        else if (good <= planned && planned + 1 < bad)
-            middle = planned + 1;
-        bool here;
-        if (!search_try(search, middle * pieces, &here, error))
-            return false;
-        *(here ? &good : &bad) = middle;
+        *(fits ? &good : &bad) = next;
+        next = bad <= most       ? good + (bad - good) / 2
+               : next == planned ? planned + 1
+                                 : smaller(2 * good, most);
     }
     return true;
 }
