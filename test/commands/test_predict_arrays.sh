@@ -70,6 +70,18 @@ result 'classes of a file without labels' "$(ended; output classes.h5 '/class  *
 run 3 predict predict classes test.zarr predict.output=classes.csv
 result 'lines without labels' "$(ended; has classes.csv '^record,label,predicted,class,p0,p1,p2$' '^19,,[0-2],[abc],0')" predict.log
 
+cp -r test.zarr mirror.zarr
+for name in u v; do
+    od -An -v -w8 -tu1 test.zarr/$name/0.0.0 | awk '{ for (i = NF; i > 0; i--) printf "\\%03o", $i }' | xargs -0 printf >mirror.zarr/$name/0.0.0
+done
+run 1 predict predict classes mirror.zarr predict.output=mirror.csv
+run 3 predict predict classes test.zarr predict.output=flipped.csv eval.flip=on
+bad=$(ended; paste -d, classes.csv mirror.csv flipped.csv | awk -F, 'NR > 1 {
+        for (sum = 0, c = 5; c <= 7; c++) { sum += root[c] = sqrt($c * $(c + 7)); other += ($c - $(c + 7))^2 > 1e-8 }
+        for (c = 5; c <= 7; c++) if ((root[c] / sum - $(c + 14))^2 > 4e-12) print "line " NR ": " $0 }
+    END { if (NR != 21 || other < 20) print NR " lines, " other " numbers of mirror images differ" }')
+result 'eval.flip: the mean of the logits of an image and its mirror image' "$bad" predict.log
+
 errors predict classes test.zarr 3<<END
 2|predict.output=x.zarr|predict.output=x.zarr
 2|predict.output=x|predict.output=x

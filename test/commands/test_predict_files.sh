@@ -218,44 +218,6 @@ yes "$one" | head -n 3000 >"$work/many.txt"
 predict many 1 "$weights" "$work/many.txt" predict.output=-
 result '3,000 files' "$([ $status -eq 0 ] || echo "status $status")$(sort -u "$work/many.out" | wc -l | grep -v 2)"
 
-# ---- eval.flip: the mean of the logits of an image and its mirror image
-mkdir "$work/pictures" "$work/mirrored"
-python3 - "$work" <<'END'
-import random, struct, sys, zlib
-
-def png(path, rows):
-    raw = b"".join(b"\0" + bytes(value for pixel in row for value in pixel) for row in rows)
-    chunks = (b"IHDR", struct.pack(">IIBBBBB", 24, 24, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(raw)), (b"IEND", b"")
-    with open(path, "wb") as file:
-        file.write(b"\x89PNG\r\n\x1a\n")
-        for kind, data in chunks:
-            file.write(struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)))
-
-random.seed(1)
-for i in range(7):
-    rows = [[[random.randrange(256) for _ in range(3)] for _ in range(24)] for _ in range(24)]
-    png(f"{sys.argv[1]}/pictures/{i}.png", rows)
-    png(f"{sys.argv[1]}/mirrored/{i}.png", [row[::-1] for row in rows])
-END
-plain='eval.resize=24 train.precision=fp32'
-for name in pictures mirrored; do predict $name 1 "$last" "$work/$name" $plain predict.output=-; done
-predict flipped 3 "$last" "$work/pictures" $plain eval.flip=on predict.output=-
-result 'eval.flip: the mean of the logits of both images' "$(python3 - "$work" <<'END'
-import csv, sys
-
-def probabilities(name):
-    return [[float(value) for value in row[-3:]] for row in list(csv.reader(open(f"{sys.argv[1]}/{name}.out")))[1:]]
-
-both = list(zip(probabilities("pictures"), probabilities("mirrored"), probabilities("flipped")))
-if len(both) != 7 or all(abs(p[0] - q[0]) < 1e-4 for p, q, _ in both):
-    print("no images that differ from their mirror images")
-for p, q, mean in both:
-    roots = [(a * b) ** 0.5 for a, b in zip(p, q)]
-    if max(abs(root / sum(roots) - value) for root, value in zip(roots, mean)) > 2e-6:
-        print("expected", roots, "got", mean)
-END
-)" "$run_log"
-
 # Last: the limit stays. With sanitizers, which need more address space, the list is read and refused.
 truncate -s 1G "$work/huge.txt"
 grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile" || ulimit -v 600000
