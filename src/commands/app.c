@@ -115,30 +115,26 @@ static bool builds_agree(struct comm *world, struct error *error)
     return false;
 }
 
-static bool commands_agree(struct comm *world, const struct command_line *line, struct error *error)
-{
-    char own[OPTION_TEXT] = "", first[OPTION_TEXT]; /* "eval runs/a/checkpoints/last.h5" */
-    int used = snprintf(own, sizeof own, "%s", line->command);
-    for (int i = 0; i < line->operand_count && used > 0 && (size_t)used < sizeof own; i++)
-        used += snprintf(own + used, sizeof own - (size_t)used, " %s", line->operand[i]);
-    if (comm_same(world, own, sizeof own))
-        return true;
-    memcpy(first, own, sizeof first);
-    comm_broadcast(world, first, sizeof first, COMM_BYTE, 0);
-    if (strcmp(own, first) != 0)
-        error_set(error, ERROR_USAGE,
-                  "the command is \"%s\", on rank 0 \"%s\": give all ranks the same command line",
-                  own, first);
-    return comm_agree(world, error);
-}
-
 bool app_ranks_agree(struct comm *world, const struct command_line *line,
                      const struct options *options, struct error *error)
 {
+    char own[OPTION_TEXT] = "", first[OPTION_TEXT]; /* "eval runs/a/checkpoints/last.h5" */
     char difference[OPTION_TEXT];
-    if (!builds_agree(world, error) || !comm_agree(world, error) ||
-        !commands_agree(world, line, error))
+    if (!builds_agree(world, error) || !comm_agree(world, error))
         return false;
+    int used = snprintf(own, sizeof own, "%s", line->command);
+    for (int i = 0; i < line->operand_count && used > 0 && (size_t)used < sizeof own; i++)
+        used += snprintf(own + used, sizeof own - (size_t)used, " %s", line->operand[i]);
+    if (!comm_same(world, own, sizeof own)) {
+        memcpy(first, own, sizeof first);
+        comm_broadcast(world, first, sizeof first, COMM_BYTE, 0);
+        if (strcmp(own, first) != 0)
+            error_set(error, ERROR_USAGE,
+                      "the command is \"%s\", on rank 0 \"%s\": give all ranks the same command "
+                      "line",
+                      own, first);
+        return comm_agree(world, error);
+    }
     if (comm_same(world, options, sizeof *options))
         return true;
     struct options *of_first = allocate(1, sizeof *of_first);

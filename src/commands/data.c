@@ -366,17 +366,6 @@ static void word_print(const char *key, const char *value)
     printf("%s", quoted ? "'" : "");
 }
 
-/* Print the note on the order of dimensions if the images have four. */
-static void order_print(const struct entry *x)
-{
-    const bool hwc = x->channels_last;
-    const int64_t channels = x->array.extent[hwc ? 3 : 1];
-    if (x->array.dimensions == 4)
-        printf("  (%lld channel%s, order %s; if channels are %s, add data.order=%s)\n",
-               (long long)channels, channels == 1 ? "" : "s", hwc ? "hwc" : "chw",
-               hwc ? "first" : "last", hwc ? "chw" : "hwc");
-}
-
 static void root_print(const struct suggestion *suggestion, const char *path)
 {
     printf("  vittrain data.format=arrays");
@@ -449,7 +438,12 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
         printf("  (add model.classes=K, the number of classes in %s)\n", y->path);
     if (suggestion->has_time)
         forecast_print(suggestion, path);
-    order_print(suggestion->x);
+    const bool hwc = suggestion->x->channels_last;
+    const int64_t channels = suggestion->x->array.extent[hwc ? 3 : 1];
+    if (suggestion->x->array.dimensions == 4)
+        printf("  (%lld channel%s, order %s; if channels are %s, add data.order=%s)\n",
+               (long long)channels, channels == 1 ? "" : "s", hwc ? "hwc" : "chw",
+               hwc ? "first" : "last", hwc ? "chw" : "hwc");
 }
 
 /* Read the first file that has samples, or the last one. Return its number, or -1. */

@@ -64,22 +64,6 @@ static void check_ranks(const struct doctor *doctor, struct doctor_row *row)
                doctor->nodes > 1 ? ", ..." : "", (long long)most);
 }
 
-static int core_count(const uint64_t set[DOCTOR_CORE_WORDS])
-{
-    int count = 0;
-    for (int word = 0; word < DOCTOR_CORE_WORDS; word++)
-        count += __builtin_popcountll(set[word]);
-    return count;
-}
-
-static bool set_contains(const uint64_t *set, const uint64_t *part)
-{
-    for (int word = 0; word < DOCTOR_CORE_WORDS; word++)
-        if ((part[word] & ~set[word]) != 0)
-            return false;
-    return true;
-}
-
 /* Ranks that share a set of CPUs. */
 struct crowd {
     int ranks, threads, cores;
@@ -88,12 +72,16 @@ struct crowd {
 /* Count the ranks and threads of a node that are confined to the set. */
 static struct crowd crowd_of(const struct doctor_facts *first, const uint64_t *set)
 {
-    struct crowd crowd = {.cores = core_count(set)};
-    for (const struct doctor_facts *rank = first; rank < first + first->node_ranks; rank++)
-        if (set_contains(set, rank->cores)) {
-            crowd.ranks++;
-            crowd.threads += (int)rank->threads;
-        }
+    struct crowd crowd = {0};
+    for (int word = 0; word < DOCTOR_CORE_WORDS; word++)
+        crowd.cores += __builtin_popcountll(set[word]);
+    for (const struct doctor_facts *rank = first; rank < first + first->node_ranks; rank++) {
+        bool is_inside = true;
+        for (int word = 0; word < DOCTOR_CORE_WORDS; word++)
+            is_inside = is_inside && (rank->cores[word] & ~set[word]) == 0;
+        crowd.ranks += is_inside;
+        crowd.threads += is_inside ? (int)rank->threads : 0;
+    }
     return crowd;
 }
 

@@ -400,16 +400,6 @@ static void output_close(struct prediction *prediction, struct error *error)
         write_failed(prediction, error);
 }
 
-static enum output_format format_of(const struct inference *inference)
-{
-    const char *path = inference->session.options.predict.output;
-    if (prediction_arrays_is_file(path))
-        return OUTPUT_ARRAYS;
-    if (path[0] == '\0' && inference->split_name[0] == '\0')
-        return OUTPUT_TABLE;
-    return text_ends_with(path, ".json") ? OUTPUT_JSON : OUTPUT_CSV;
-}
-
 static void samples_predict(struct inference *inference, const struct command_line *line,
                             struct comm *world, struct error *error)
 {
@@ -417,7 +407,11 @@ static void samples_predict(struct inference *inference, const struct command_li
     const char *path = inference->session.options.predict.output;
     struct prediction prediction = {.inference = inference,
                                     .world = world,
-                                    .format = format_of(inference),
+                                    .format = prediction_arrays_is_file(path) ? OUTPUT_ARRAYS
+                                              : path[0] == '\0' && inference->split_name[0] == '\0'
+                                                  ? OUTPUT_TABLE
+                                              : text_ends_with(path, ".json") ? OUTPUT_JSON
+                                                                              : OUTPUT_CSV,
                                     .path = path[0] != '\0' ? path : "-",
                                     .arrays.descriptor = -1};
     const struct evaluation_visitor visitor = {.visit = batch_visit, .self = &prediction};

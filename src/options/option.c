@@ -202,23 +202,15 @@ static bool read_list(const struct option_entry *entry, const char *text, struct
     return false;
 }
 
-/* Read a text that a deck can hold. */
-static bool read_text(const char *text, char *value)
-{
-    if (strlen(text) >= OPTION_TEXT || !deck_can_hold(text))
-        return false;
-    memset(value, 0, OPTION_TEXT);
-    strcpy(value, text);
-    return true;
-}
-
 static bool read_value(const struct option_entry *entry, const char *text, struct options *options)
 {
     void *value = (char *)options + entry->offset;
     const bool is_automatic = entry->has_automatic && strcasecmp(text, "auto") == 0;
     switch (entry->kind) {
     case OPTION_IS_TEXT:
-        return read_text(text, value);
+        memset(value, 0, OPTION_TEXT);
+        snprintf(value, OPTION_TEXT, "%s", text);
+        return strlen(text) < OPTION_TEXT && deck_can_hold(text);
     case OPTION_IS_INTEGER:
     case OPTION_IS_BYTES:
         *(int64_t *)value = (int64_t)entry->automatic;

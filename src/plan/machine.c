@@ -106,39 +106,33 @@ static double network_seconds(const struct network *network, enum collective_act
     return duration_at(measured, bytes) + network->latency * fmax(more, 0);
 }
 
-/* An all-reduce: reduce-scatter inside each node, all-reduce between nodes by all ranks at once,
- * all-gather inside each node. */
-static double sum_seconds(const struct machine *machine, double bytes,
-                          const struct group_shape *shape)
-{
-    int inside = shape->inside;
-    const struct collective part = {.action = ACTION_SUM, .bytes = bytes};
-    double node = machine_network_bytes(&part, shape->nodes) * shape->groups;
-    double between = network_seconds(&machine->between, ACTION_SUM, shape->nodes, node);
-    if (shape->nodes == 1)
-        return network_seconds(&machine->inside, ACTION_SUM, inside,
-                               machine_network_bytes(&part, inside));
-    double scattered = bytes * (inside - 1) / inside;
-    return between + network_seconds(&machine->inside, ACTION_SCATTER, inside, scattered) +
-           network_seconds(&machine->inside, ACTION_GATHER, inside, scattered);
-}
-
 double machine_collective_seconds(const struct machine *machine,
                                   const struct collective *collective,
                                   const struct group_shape *shape)
 {
-    enum collective_action action = collective->action;
-    double bytes = collective->bytes, nodes = shape->nodes, inside = shape->inside;
-    if (action == ACTION_SUM)
-        return sum_seconds(machine, bytes, shape);
+    const enum collective_action action = collective->action;
+    const double bytes = collective->bytes;
+    const int nodes = shape->nodes, inside = shape->inside;
+    if (action == ACTION_SUM && nodes == 1)
+        return network_seconds(&machine->inside, ACTION_SUM, inside,
+                               machine_network_bytes(collective, inside));
+    if (action == ACTION_SUM) {
+        /* Reduce-scatter inside each node, all-reduce between nodes by all ranks at once,
+         * all-gather inside each node. */
+        const double scattered = bytes * (inside - 1) / inside;
+        return network_seconds(&machine->between, ACTION_SUM, nodes,
+                               machine_network_bytes(collective, nodes) * shape->groups) +
+               network_seconds(&machine->inside, ACTION_SCATTER, inside, scattered) +
+               network_seconds(&machine->inside, ACTION_GATHER, inside, scattered);
+    }
     double node = bytes * (nodes - 1) * inside * shape->groups,
            local = bytes * (inside - 1) * nodes;
     if (action == ACTION_ALL_TO_ALL) { /* not by a hierarchy: each rank sends to all others */
         node *= inside;
         local /= nodes;
     }
-    return network_seconds(&machine->between, action, shape->nodes, node) +
-           network_seconds(&machine->inside, action, shape->inside, local);
+    return network_seconds(&machine->between, action, nodes, node) +
+           network_seconds(&machine->inside, action, inside, local);
 }
 
 /* ---- files ---- */
