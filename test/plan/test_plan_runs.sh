@@ -99,13 +99,13 @@ describe() { # NAME WORD...: a machine file
     printf '[inside]\nbandwidth = 1e9\nlatency = 1e-5\n[between]\nbandwidth = 1e8\nlatency = 1e-4\n' >>"$file"
     printf '%s\n' "$@" >>"$file"
 }
-printf '[machine]\nwatts = 300\n[between]\nshape = tree\nall_reduce = 64 1e-05\n[bf16]\ncopy = 64x2x1 1.25e+09\n' >machine.ini
+printf '[machine]\nwatts = 300\n[between]\nshape = tree\nreduce_scatter = 64 1e-05\n[bf16]\ncopy = 64x2x1 1.25e+09\n' >machine.ini
 run 2 machine bench comm bench.max=4KiB bench.seconds=0 bench.machine=machine.ini
 bad=$(ended)
 run 2 device bench device product:64 run.threads=1 run.backend=cpu train.precision=fp32 bench.output="$work/device.csv" \
     bench.machine=machine.ini
 bad="$bad$(ended; has device.csv 'product 64x64x64,.*,speed,')"
-for wanted in 'watts = 300' 'shape = tree' 'all_reduce = 64 1e-05' 'copy = 64x2x1 1.25e+09' \
+for wanted in 'watts = 300' 'shape = tree' 'reduce_scatter = 64 1e-05' 'copy = 64x2x1 1.25e+09' \
     'fp32.*linear_forward = 64x64x64 ' 'node_ranks = 2' 'all_gather = 4 ' 'device = .' 'fp32_flops = [1-9]'; do
     tr '\n' ' ' <"$work/machine.ini" | grep -q "$wanted" || bad="$bad; no $wanted"
 done
@@ -129,7 +129,7 @@ run 1 untimed plan $small plan.machine=none
 result 'without one it prints how to get it, and counts operations' "$(has untimed.log '^No times: .*bench device' '^blocks.1 .* 0\.00')" untimed.log
 run 1 apart plan $small plan.ranks=2 plan.node_ranks=1
 result 'a file in the working folder that lacks a speed gives a warning' "$(ended; has apart.log 'warning: .*machine.ini')" apart.log
-sed 's/^device = .*/device = another processor\nimages = 1/' "$work/machine.ini" >"$work/other.ini"
+sed 's/^device = .*/device = another processor/; s/^images = .*/images = 1/' "$work/machine.ini" >"$work/other.ini"
 run 1 other plan $small plan.ranks=2 plan.machine=other.ini
 result "another machine's file gives a warning; a step waits for slow loaders" \
     "$(has other.log 'warning: .*other.ini.*another processor' 'waiting for images 1\.2e\+04')" other.log
