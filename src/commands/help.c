@@ -140,7 +140,7 @@ static bool models_list(struct error *error)
         struct model *model = model_open(&options, NULL, TYPE_FP32, error);
         if (model == NULL)
             return false;
-        printf("%-30s %12lld  ", *name, (long long)model_parameter_count(model));
+        printf("%-30s %12lld  ", *name, (long long)model_parameter_count(model, false));
         if (model->image.height == 1) /* it reads vectors */
             printf("%lld numbers\n", (long long)model->channels);
         else

@@ -109,39 +109,36 @@ int convnet_add(struct convnet *convnet, const struct convnet_node *described)
     return number;
 }
 
-/* Append a tensor NODE.name. */
+/* Append a tensor NODE.name. Only tensors of several dimensions have weight decay. */
 static struct unit_tensor *node_tensor(struct tensors *tensors, const struct convnet_node *node,
-                                       const char *name, int dimensions, const int64_t *shape)
+                                       const char *name, enum initial_rule rule, double scale,
+                                       int dimensions, const int64_t *shape)
 {
     char full[2 * TENSOR_NAME];
     snprintf(full, sizeof full, "%s%s%s", node->prefix, node->prefix[0] != '\0' ? "." : "", name);
-    return unit_add_tensor(&tensors->convnet->model.units[node->unit], &tensors->next_index, full,
-                           dimensions, shape);
+    struct unit_tensor *tensor = unit_add_tensor(&tensors->convnet->model.units[node->unit],
+                                                 &tensors->next_index, full, dimensions, shape);
+    tensor->initial = rule;
+    tensor->initial_scale = scale;
+    tensor->decay = dimensions > 1;
+    return tensor;
 }
 
 /* Weight and bias of a convolution or linear layer. */
 static void product_tensors(struct tensors *tensors, const struct convnet_node *node)
 {
-    bool linear = node->kind == CONVNET_LINEAR;
-    int64_t window = linear ? 1 : node->kernel * node->kernel;
+    static const enum initial_rule rules[] = {[CONVNET_UNIFORM] = INITIAL_UNIFORM,
+                                              [CONVNET_KAIMING_FAN_OUT] = INITIAL_NORMAL,
+                                              [CONVNET_DIRAC] = INITIAL_DIRAC,
+                                              [CONVNET_COSINES] = INITIAL_COSINES};
+    const bool linear = node->kind == CONVNET_LINEAR, uniform = node->initial == CONVNET_UNIFORM;
+    const int64_t window = linear ? 1 : node->kernel * node->kernel;
     const int64_t shape[] = {node->channels, node->in, node->kernel, node->kernel};
-    double bound = 1 / sqrt((double)(node->in * window));
-    struct unit_tensor *tensor = node_tensor(tensors, node, "weight", linear ? 2 : 4, shape);
-    tensor->initial = INITIAL_UNIFORM;
-    tensor->initial_scale = bound;
-    if (node->initial != CONVNET_UNIFORM) {
-        const enum initial_rule rules[] = {[CONVNET_KAIMING_FAN_OUT] = INITIAL_NORMAL,
-                                           [CONVNET_DIRAC] = INITIAL_DIRAC,
-                                           [CONVNET_COSINES] = INITIAL_COSINES};
-        tensor->initial = rules[node->initial];
-        tensor->initial_scale = sqrt(2 / (double)(node->channels * window));
-    }
-    if (!linear && !node->bias)
-        return;
-    tensor = node_tensor(tensors, node, "bias", 1, &node->channels);
-    tensor->initial = INITIAL_UNIFORM;
-    tensor->initial_scale = bound;
-    tensor->decay = false;
+    const double bound = 1 / sqrt((double)(node->in * window));
+    const double scale = uniform ? bound : sqrt(2 / (double)(node->channels * window));
+    node_tensor(tensors, node, "weight", rules[node->initial], scale, linear ? 2 : 4, shape);
+    if (linear || node->bias)
+        node_tensor(tensors, node, "bias", INITIAL_UNIFORM, bound, 1, &node->channels);
 }
 
 /* Weight and bias of a batch norm, or its running statistics. */
@@ -149,14 +146,12 @@ static void norm_tensors(struct tensors *tensors, const struct convnet_node *nod
                          enum tensor_kind kind)
 {
     const bool runs = kind == TENSOR_STATE;
-    for (int i = 0; i < 2; i++) {
-        const char *name =
-            i == 0 ? (runs ? "running_mean" : "weight") : (runs ? "running_var" : "bias");
-        struct unit_tensor *tensor = node_tensor(tensors, node, name, 1, &node->channels);
-        tensor->initial = (i == 0) == runs ? INITIAL_ZERO : INITIAL_ONE;
-        tensor->kind = kind;
-        tensor->decay = false;
-    }
+    node_tensor(tensors, node, runs ? "running_mean" : "weight", runs ? INITIAL_ZERO : INITIAL_ONE,
+                0, 1, &node->channels)
+        ->kind = kind;
+    node_tensor(tensors, node, runs ? "running_var" : "bias", runs ? INITIAL_ONE : INITIAL_ZERO, 0,
+                1, &node->channels)
+        ->kind = kind;
 }
 
 /* All parameters of a unit, followed by its running statistics. */
@@ -271,19 +266,6 @@ static void gradients_plan(struct convnet *convnet)
     }
 }
 
-static void node_allocate(struct convnet *convnet, struct convnet_node *node, struct arena *arena,
-                          int64_t batch)
-{
-    size_t size = type_size(convnet->model.compute);
-    node->y = activation_take(arena, batch * convnet_elements(node), size);
-    if (node->kind == CONVNET_MAX_POOL)
-        node->index = activation_take(arena, batch * convnet_elements(node), sizeof *node->index);
-    if (node->kind != CONVNET_BATCH_NORM)
-        return;
-    node->statistics = activation_take(arena, 3 * node->channels, sizeof *node->statistics);
-    node->sums = activation_take(arena, 2 * node->channels + 1, sizeof *node->sums);
-}
-
 static void convnet_activations(struct model *model, struct arena *arena, int64_t batch,
                                 bool training)
 {
@@ -304,8 +286,16 @@ static void convnet_activations(struct model *model, struct arena *arena, int64_
             workspace = bytes;
     }
     for (int n = 0; training && n < convnet->node_count - 1; n++) {
-        arena_for_unit(arena, convnet->nodes[n].unit);
-        node_allocate(convnet, &convnet->nodes[n], arena, batch);
+        struct convnet_node *node = &convnet->nodes[n];
+        const int64_t elements = batch * convnet_elements(node);
+        arena_for_unit(arena, node->unit);
+        node->y = activation_take(arena, elements, type_size(model->compute));
+        if (node->kind == CONVNET_MAX_POOL)
+            node->index = activation_take(arena, elements, sizeof *node->index);
+        if (node->kind != CONVNET_BATCH_NORM)
+            continue;
+        node->statistics = activation_take(arena, 3 * node->channels, sizeof *node->statistics);
+        node->sums = activation_take(arena, 2 * node->channels + 1, sizeof *node->sums);
     }
     arena_for_all(arena);
     for (int s = 0; s < slots->count; s++)
@@ -355,14 +345,6 @@ static bool convnet_configure(struct model *model, const struct options *options
     return true;
 }
 
-static void convnet_close(struct model *model)
-{
-    for (int u = 0; model->units != NULL && u < model->unit_count; u++)
-        free(model->units[u].tensors);
-    free(model->units);
-    free(model);
-}
-
 static struct model *convnet_open_entry(const struct model_entry *entry,
                                         const struct options *options, struct device *device,
                                         enum data_type compute, struct error *error)
@@ -383,8 +365,7 @@ const struct model_type convnet_type = {.name = "convnet",
                                         .activations = convnet_activations,
                                         .forward = convnet_forward,
                                         .backward = convnet_backward,
-                                        .output = convnet_output,
-                                        .close = convnet_close};
+                                        .output = convnet_output};
 
 struct model *convnet_open(const char *name, const struct convnet_shape *shape,
                            struct device *device, enum data_type compute, struct error *error)
@@ -407,7 +388,7 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
                   "images of %lld x %lld pixels are too small for %s, which has nothing left of "
                   "them before its last layer: raise model.image or model.image_width",
                   (long long)image.height, (long long)image.width, name);
-        convnet_close(&convnet->model);
+        model_close(&convnet->model);
         return NULL;
     }
     const struct convnet_node *last = &convnet->nodes[convnet->node_count - 1];

@@ -33,44 +33,6 @@ static void *gradient_memory(const struct convnet *convnet, const struct model_p
     return slot < 0 ? pass->logits : convnet->gradients.memory[slot];
 }
 
-/* The gradient of the node's input, or NULL if no lower unit is trained. */
-static void *input_gradient(const struct convnet *convnet, const struct model_pass *pass,
-                            const struct convnet_node *node)
-{
-    bool needed = node->input > 0 && convnet->nodes[node->input].unit >= convnet->first_trainable;
-    return needed ? gradient_memory(convnet, pass, node->input_gradient) : NULL;
-}
-
-/* Return the gradient from the second reader of the node's output, or NULL if it has one reader. */
-static const void *added_gradient(const struct convnet *convnet, const struct model_pass *pass,
-                                  const struct convnet_node *node)
-{
-    return node->gradient_count > 1 ? gradient_memory(convnet, pass, node->gradient[1]) : NULL;
-}
-
-static void convolution_forward(const struct convnet *convnet, const struct model_pass *pass,
-                                const struct convnet_node *node, const void *x, void *y)
-{
-    MODEL_RUN(convnet, pass, convolution_forward,
-              .shape = convnet_convolution_shape(node, pass->batch), .x = x,
-              .weight = parameter(node, pass, 0),
-              .bias = node->bias ? parameter(node, pass, 1) : NULL, .relu = node->relu, .y = y,
-              .workspace = convnet->workspace);
-}
-
-static void convolution_backward(const struct convnet *convnet, const struct model_pass *pass,
-                                 const struct convnet_node *node, const void *x, const void *dy)
-{
-    MODEL_RUN(
-        convnet, pass, convolution_backward, .shape = convnet_convolution_shape(node, pass->batch),
-        .x = x, .weight = parameter(node, pass, 0), .dy = dy,
-        .x_relu = convnet->nodes[node->input].clipped, .dx = input_gradient(convnet, pass, node),
-        .dweight = parameter_gradient(node, pass, 0),
-        .dbias = node->bias ? parameter_gradient(node, pass, 1) : NULL,
-        .overwrite = flat_overwrites_gradient(pass->flat, node->unit),
-        .workspace = convnet->workspace);
-}
-
 static void sums_all_reduce(void *pass, double *sums, int64_t count)
 {
     flat_add_sums(((const struct model_pass *)pass)->flat, sums, count);
@@ -86,45 +48,86 @@ static void norm_add_sums(const struct model_pass *pass, double *sums, int64_t c
         flat_add_sums(pass->flat, sums, count);
 }
 
-static void norm_forward(const struct convnet *convnet, const struct model_pass *pass,
-                         const struct convnet_node *node, const void *x, void *y)
+static void node_forward(const struct convnet *convnet, const struct model_pass *pass, int number)
 {
-    int64_t rows = pass->batch * node->height * node->width;
-    bool follows = pass->training && !node->frozen; /* update the running statistics */
-    if (follows)
-        MODEL_RUN(convnet, pass, batch_norm_sums, .rows = rows, .channels = node->channels, .x = x,
-                  .sums = node->sums);
-    if (follows && convnet->sync)
-        norm_add_sums(pass, node->sums, 2 * node->channels + 1);
-    MODEL_RUN(convnet, pass, batch_norm_forward, .rows = rows, .channels = node->channels,
-              .epsilon = norm_epsilon, .x = x, .gamma = parameter(node, pass, 0),
-              .beta = parameter(node, pass, 1), .sums = follows ? node->sums : NULL,
-              .running_mean = flat_weight(pass->flat, node->unit, node->states),
-              .running_variance = flat_weight(pass->flat, node->unit, node->states + 1),
-              .residual = node->residual > 0 ? output_of(convnet, pass, node->residual) : NULL,
-              .relu = node->relu, .y = y,
-              .statistics = pass->training ? node->statistics : convnet->statistics);
+    const struct convnet_node *node = &convnet->nodes[number];
+    const void *x = number == 0 ? pass->images : output_of(convnet, pass, node->input);
+    const int64_t pixels = node->in_height * node->in_width, channels = node->channels;
+    const int64_t rows = pass->batch * node->height * node->width;
+    const bool follows = pass->training && !node->frozen; /* batch norm: update the statistics */
+    void *y = output_of(convnet, pass, number);
+    switch (node->kind) {
+    case CONVNET_IMAGES:
+        MODEL_RUN(convnet, pass, transpose, .batch = pass->batch, .rows = channels,
+                  .columns = pixels, .x = x, .y = y);
+        break;
+    case CONVNET_CONVOLUTION:
+        MODEL_RUN(convnet, pass, convolution_forward,
+                  .shape = convnet_convolution_shape(node, pass->batch), .x = x,
+                  .weight = parameter(node, pass, 0),
+                  .bias = node->bias ? parameter(node, pass, 1) : NULL, .relu = node->relu, .y = y,
+                  .workspace = convnet->workspace);
+        break;
+    case CONVNET_BATCH_NORM:
+        if (follows)
+            MODEL_RUN(convnet, pass, batch_norm_sums, .rows = rows, .channels = channels, .x = x,
+                      .sums = node->sums);
+        if (follows && convnet->sync)
+            norm_add_sums(pass, node->sums, 2 * channels + 1);
+        MODEL_RUN(convnet, pass, batch_norm_forward, .rows = rows, .channels = channels,
+                  .epsilon = norm_epsilon, .x = x, .gamma = parameter(node, pass, 0),
+                  .beta = parameter(node, pass, 1), .sums = follows ? node->sums : NULL,
+                  .running_mean = flat_weight(pass->flat, node->unit, node->states),
+                  .running_variance = flat_weight(pass->flat, node->unit, node->states + 1),
+                  .residual = node->residual > 0 ? output_of(convnet, pass, node->residual) : NULL,
+                  .relu = node->relu, .y = y,
+                  .statistics = pass->training ? node->statistics : convnet->statistics);
+        break;
+    case CONVNET_MAX_POOL:
+        MODEL_RUN(convnet, pass, max_pool_forward, .batch = pass->batch, .height = node->in_height,
+                  .width = node->in_width, .channels = channels, .kernel = node->kernel,
+                  .stride = node->stride, .padding = node->padding, .x = x, .y = y,
+                  .index = pass->training ? node->index : NULL);
+        break;
+    case CONVNET_MEAN_POOL:
+        MODEL_RUN(convnet, pass, pool_forward, .batch = pass->batch, .tokens = pixels,
+                  .width = channels, .mean = true, .x = x, .y = y);
+        break;
+    case CONVNET_FLATTEN:
+        MODEL_RUN(convnet, pass, transpose, .batch = pass->batch, .rows = pixels,
+                  .columns = node->in, .x = x, .y = y);
+        break;
+    case CONVNET_LINEAR:
+        MODEL_RUN(convnet, pass, linear_forward, .rows = pass->batch, .in = node->in,
+                  .out = channels, .rows_per_sample = 1, .x = x, .weight = parameter(node, pass, 0),
+                  .bias = parameter(node, pass, 1), .relu = node->relu, .y = y);
+        break;
+    case CONVNET_UPSAMPLE:
+        MODEL_RUN(convnet, pass, upsample_forward, .batch = pass->batch, .channels = channels,
+                  .height = node->in_height, .width = node->in_width, .out_height = node->height,
+                  .out_width = node->width, .x = x, .y = y);
+        break;
+    }
 }
 
-static void norm_backward(const struct convnet *convnet, const struct model_pass *pass,
-                          const struct convnet_node *node, const void *x, void *dy)
+static void norm_backward(const struct convnet *convnet, const struct model_pass *pass, int number,
+                          const void *x, const void *add, void *dy, void *dx)
 {
-    int64_t rows = pass->batch * node->height * node->width;
-    int number = (int)(node - convnet->nodes);
-    bool computes = node->relu && node->residual == 0; /* recompute the relu's mask from x */
+    const struct convnet_node *node = &convnet->nodes[number];
+    const int64_t rows = pass->batch * node->height * node->width;
+    const bool computes = node->relu && node->residual == 0; /* recompute the relu's mask from x */
     const void *gamma = parameter(node, pass, 0);
     const void *beta = computes ? parameter(node, pass, 1) : NULL;
-    void *dx = input_gradient(convnet, pass, node);
-    MODEL_RUN(
-        convnet, pass, batch_norm_backward_sums, .rows = rows, .channels = node->channels, .x = x,
-        .y = node->relu && !computes ? output_of(convnet, pass, number) : NULL,
-        .gamma = computes ? gamma : NULL, .beta = beta, .add = added_gradient(convnet, pass, node),
-        .statistics = node->statistics, .forward_sums = node->frozen ? NULL : node->sums,
-        .running_weight = (float)pass->running_weight, .dy = dy, .sums = convnet->sums,
-        .dgamma = parameter_gradient(node, pass, 0), .dbeta = parameter_gradient(node, pass, 1),
-        .drunning_mean = flat_gradient(pass->flat, node->unit, node->states),
-        .drunning_variance = flat_gradient(pass->flat, node->unit, node->states + 1),
-        .overwrite = flat_overwrites_gradient(pass->flat, node->unit));
+    MODEL_RUN(convnet, pass, batch_norm_backward_sums, .rows = rows, .channels = node->channels,
+              .x = x, .y = node->relu && !computes ? output_of(convnet, pass, number) : NULL,
+              .gamma = computes ? gamma : NULL, .beta = beta, .add = add,
+              .statistics = node->statistics, .forward_sums = node->frozen ? NULL : node->sums,
+              .running_weight = (float)pass->running_weight, .dy = dy, .sums = convnet->sums,
+              .dgamma = parameter_gradient(node, pass, 0),
+              .dbeta = parameter_gradient(node, pass, 1),
+              .drunning_mean = flat_gradient(pass->flat, node->unit, node->states),
+              .drunning_variance = flat_gradient(pass->flat, node->unit, node->states + 1),
+              .overwrite = pass->flat->buffers[node->unit].overwrites);
     if (!node->frozen && convnet->sync)
         norm_add_sums(pass, convnet->sums, 2 * node->channels + 1);
     if (dx != NULL)
@@ -133,126 +136,41 @@ static void norm_backward(const struct convnet *convnet, const struct model_pass
                   .sums = node->frozen ? NULL : convnet->sums, .beta = beta, .dy = dy, .dx = dx);
 }
 
-static void max_pool_forward(const struct convnet *convnet, const struct model_pass *pass,
-                             const struct convnet_node *node, const void *x, void *y)
-{
-    MODEL_RUN(convnet, pass, max_pool_forward, .batch = pass->batch, .height = node->in_height,
-              .width = node->in_width, .channels = node->channels, .kernel = node->kernel,
-              .stride = node->stride, .padding = node->padding, .x = x, .y = y,
-              .index = pass->training ? node->index : NULL);
-}
-
-static void max_pool_backward(const struct convnet *convnet, const struct model_pass *pass,
-                              const struct convnet_node *node, const void *dy)
-{
-    void *dx = input_gradient(convnet, pass, node);
-    if (dx != NULL)
-        MODEL_RUN(convnet, pass, max_pool_backward, .batch = pass->batch, .height = node->in_height,
-                  .width = node->in_width, .channels = node->channels, .kernel = node->kernel,
-                  .stride = node->stride, .padding = node->padding, .dy = dy,
-                  .add = added_gradient(convnet, pass, node), .index = node->index, .dx = dx);
-}
-
-/* Transpose [rows, columns] of each sample. */
-static void samples_transpose(const struct convnet *convnet, const struct model_pass *pass,
-                              int64_t rows, int64_t columns, const void *x, void *y)
-{
-    if (y != NULL)
-        MODEL_RUN(convnet, pass, transpose, .batch = pass->batch, .rows = rows, .columns = columns,
-                  .x = x, .y = y);
-}
-
-static void linear_forward(const struct convnet *convnet, const struct model_pass *pass,
-                           const struct convnet_node *node, const void *x, void *y)
-{
-    MODEL_RUN(convnet, pass, linear_forward, .rows = pass->batch, .in = node->in,
-              .out = node->channels, .rows_per_sample = 1, .x = x,
-              .weight = parameter(node, pass, 0), .bias = parameter(node, pass, 1),
-              .relu = node->relu, .y = y);
-}
-
-static void linear_backward(const struct convnet *convnet, const struct model_pass *pass,
-                            const struct convnet_node *node, const void *x, const void *dy)
-{
-    MODEL_RUN(
-        convnet, pass, linear_backward, .rows = pass->batch, .in = node->in, .out = node->channels,
-        .rows_per_sample = 1, .x = x, .weight = parameter(node, pass, 0), .dy = dy,
-        .x_relu = convnet->nodes[node->input].clipped, .dx = input_gradient(convnet, pass, node),
-        .dweight = parameter_gradient(node, pass, 0), .dbias = parameter_gradient(node, pass, 1),
-        .overwrite = flat_overwrites_gradient(pass->flat, node->unit));
-}
-
-static void upsample_forward(const struct convnet *convnet, const struct model_pass *pass,
-                             const struct convnet_node *node, const void *x, void *y)
-{
-    MODEL_RUN(convnet, pass, upsample_forward, .batch = pass->batch, .channels = node->channels,
-              .height = node->in_height, .width = node->in_width, .out_height = node->height,
-              .out_width = node->width, .x = x, .y = y);
-}
-
-static void upsample_backward(const struct convnet *convnet, const struct model_pass *pass,
-                              const struct convnet_node *node, const void *dy)
-{
-    void *dx = input_gradient(convnet, pass, node);
-    if (dx != NULL)
-        MODEL_RUN(convnet, pass, upsample_backward, .batch = pass->batch,
-                  .channels = node->channels, .height = node->in_height, .width = node->in_width,
-                  .out_height = node->height, .out_width = node->width, .dy = dy, .dx = dx);
-}
-
-static void node_forward(const struct convnet *convnet, const struct model_pass *pass, int number)
-{
-    const struct convnet_node *node = &convnet->nodes[number];
-    const void *x = number == 0 ? pass->images : output_of(convnet, pass, node->input);
-    int64_t pixels = node->in_height * node->in_width;
-    void *y = output_of(convnet, pass, number);
-    switch (node->kind) {
-    case CONVNET_IMAGES:
-        samples_transpose(convnet, pass, node->channels, pixels, x, y);
-        break;
-    case CONVNET_CONVOLUTION:
-        convolution_forward(convnet, pass, node, x, y);
-        break;
-    case CONVNET_BATCH_NORM:
-        norm_forward(convnet, pass, node, x, y);
-        break;
-    case CONVNET_MAX_POOL:
-        max_pool_forward(convnet, pass, node, x, y);
-        break;
-    case CONVNET_MEAN_POOL:
-        MODEL_RUN(convnet, pass, pool_forward, .batch = pass->batch, .tokens = pixels,
-                  .width = node->channels, .mean = true, .x = x, .y = y);
-        break;
-    case CONVNET_FLATTEN:
-        samples_transpose(convnet, pass, pixels, node->in, x, y);
-        break;
-    case CONVNET_LINEAR:
-        linear_forward(convnet, pass, node, x, y);
-        break;
-    case CONVNET_UPSAMPLE:
-        upsample_forward(convnet, pass, node, x, y);
-        break;
-    }
-}
-
 static void node_backward(const struct convnet *convnet, const struct model_pass *pass, int number)
 {
     const struct convnet_node *node = &convnet->nodes[number];
+    const struct convnet_node *input = &convnet->nodes[node->input];
     const void *x = output_of(convnet, pass, node->input);
-    void *dy = gradient_memory(convnet, pass, node->gradient[0]);
-    void *dx = input_gradient(convnet, pass, node);
     const int64_t pixels = node->in_height * node->in_width;
+    const bool overwrite = pass->flat->buffers[node->unit].overwrites;
+    void *dy = gradient_memory(convnet, pass, node->gradient[0]);
+    /* The gradient from a second reader of the output, or NULL. */
+    const void *add =
+        node->gradient_count > 1 ? gradient_memory(convnet, pass, node->gradient[1]) : NULL;
+    /* The gradient of the input, or NULL if no lower unit is trained. */
+    const bool needed = node->input > 0 && input->unit >= convnet->first_trainable;
+    void *dx = needed ? gradient_memory(convnet, pass, node->input_gradient) : NULL;
     switch (node->kind) {
     case CONVNET_IMAGES:
         break;
     case CONVNET_CONVOLUTION:
-        convolution_backward(convnet, pass, node, x, dy);
+        MODEL_RUN(convnet, pass, convolution_backward,
+                  .shape = convnet_convolution_shape(node, pass->batch), .x = x,
+                  .weight = parameter(node, pass, 0), .dy = dy, .x_relu = input->clipped, .dx = dx,
+                  .dweight = parameter_gradient(node, pass, 0),
+                  .dbias = node->bias ? parameter_gradient(node, pass, 1) : NULL,
+                  .overwrite = overwrite, .workspace = convnet->workspace);
         break;
     case CONVNET_BATCH_NORM:
-        norm_backward(convnet, pass, node, x, dy);
+        norm_backward(convnet, pass, number, x, add, dy, dx);
         break;
     case CONVNET_MAX_POOL:
-        max_pool_backward(convnet, pass, node, dy);
+        if (dx != NULL)
+            MODEL_RUN(convnet, pass, max_pool_backward, .batch = pass->batch,
+                      .height = node->in_height, .width = node->in_width,
+                      .channels = node->channels, .kernel = node->kernel, .stride = node->stride,
+                      .padding = node->padding, .dy = dy, .add = add, .index = node->index,
+                      .dx = dx);
         break;
     case CONVNET_MEAN_POOL:
         if (dx != NULL)
@@ -260,13 +178,23 @@ static void node_backward(const struct convnet *convnet, const struct model_pass
                       .width = node->channels, .mean = true, .dy = dy, .dx = dx);
         break;
     case CONVNET_FLATTEN:
-        samples_transpose(convnet, pass, node->in, pixels, dy, dx);
+        if (dx != NULL)
+            MODEL_RUN(convnet, pass, transpose, .batch = pass->batch, .rows = node->in,
+                      .columns = pixels, .x = dy, .y = dx);
         break;
     case CONVNET_LINEAR:
-        linear_backward(convnet, pass, node, x, dy);
+        MODEL_RUN(convnet, pass, linear_backward, .rows = pass->batch, .in = node->in,
+                  .out = node->channels, .rows_per_sample = 1, .x = x,
+                  .weight = parameter(node, pass, 0), .dy = dy, .x_relu = input->clipped, .dx = dx,
+                  .dweight = parameter_gradient(node, pass, 0),
+                  .dbias = parameter_gradient(node, pass, 1), .overwrite = overwrite);
         break;
     case CONVNET_UPSAMPLE:
-        upsample_backward(convnet, pass, node, dy);
+        if (dx != NULL)
+            MODEL_RUN(convnet, pass, upsample_backward, .batch = pass->batch,
+                      .channels = node->channels, .height = node->in_height,
+                      .width = node->in_width, .out_height = node->height, .out_width = node->width,
+                      .dy = dy, .dx = dx);
         break;
     }
 }

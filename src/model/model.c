@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Functions for models of every kind: options that apply to their tensors, parameter counts, and
- * the summary that is logged at the start. */
+ * the registry. */
 #include "model/model.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "options/options.h"
 
@@ -17,8 +17,14 @@ enum { TENSOR_ALIGNMENT = 16 };
 
 void model_close(struct model *model)
 {
-    if (model != NULL)
+    if (model == NULL)
+        return;
+    for (int u = 0; model->units != NULL && u < model->unit_count; u++)
+        free(model->units[u].tensors);
+    free(model->units);
+    if (model->type->close != NULL)
         model->type->close(model);
+    free(model);
 }
 
 /* Set the error for an unknown model: it lists the names that begin with `name`, else it has the
@@ -120,19 +126,10 @@ static bool name_matches(const char *item, size_t length, const struct unit *uni
            (tensor->name[length] == '\0' || tensor->name[length] == '.');
 }
 
-static void tensor_freeze(struct unit_tensor *tensor)
-{
-    tensor->trainable = false;
-}
-
-static void tensor_exclude(struct unit_tensor *tensor)
-{
-    tensor->matrix = false;
-}
-
-/* Applies an option that lists units and prefixes of tensor names. */
-static bool list_apply(struct model *model, const char *option, const char *list,
-                       void (*apply)(struct unit_tensor *tensor), struct error *error)
+/* Applies an option that lists units and prefixes of tensor names: freezes the tensors, or excludes
+ * them from Muon. */
+static bool list_apply(struct model *model, const char *option, const char *list, bool freezes,
+                       struct error *error)
 {
     while (*list != '\0') {
         list += strspn(list, ", ");
@@ -142,7 +139,7 @@ static bool list_apply(struct model *model, const char *option, const char *list
             struct unit *unit = &model->units[u];
             for (int t = 0; length > 0 && t < unit->tensor_count; t++)
                 if (name_matches(list, length, unit, &unit->tensors[t])) {
-                    apply(&unit->tensors[t]);
+                    *(freezes ? &unit->tensors[t].trainable : &unit->tensors[t].matrix) = false;
                     found = true;
                 }
         }
@@ -208,12 +205,11 @@ bool model_apply_options(struct model *model, const struct options *options, str
                              (decays || options->optim.always_adapt);
         }
     }
-    if (!list_apply(model, "optim.freeze", options->optim.freeze, tensor_freeze, error) ||
-        !list_apply(model, "optim.muon_exclude", options->optim.muon_exclude, tensor_exclude,
-                    error) ||
+    if (!list_apply(model, "optim.freeze", options->optim.freeze, true, error) ||
+        !list_apply(model, "optim.muon_exclude", options->optim.muon_exclude, false, error) ||
         !norms_check(model, error))
         return false;
-    if (model_trainable_count(model) == 0)
+    if (model_parameter_count(model, true) == 0)
         return error_set(error, ERROR_USAGE,
                          "optim.freeze=%s leaves nothing to train: name fewer units",
                          options->optim.freeze);
@@ -243,8 +239,12 @@ struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, con
     return tensor;
 }
 
-/* Parameters of a unit; only those that are trained if `trainable`. */
-static int64_t parameters_count(const struct unit *unit, bool trainable)
+int64_t model_output_count(const struct model *model)
+{
+    return model->classes * model->output.height * model->output.width;
+}
+
+int64_t unit_parameter_count(const struct unit *unit, bool trainable)
 {
     int64_t count = 0;
     for (int t = 0; t < unit->tensor_count; t++)
@@ -253,34 +253,11 @@ static int64_t parameters_count(const struct unit *unit, bool trainable)
     return count;
 }
 
-int64_t model_output_count(const struct model *model)
-{
-    return model->classes * model->output.height * model->output.width;
-}
-
-int64_t unit_parameter_count(const struct unit *unit)
-{
-    return parameters_count(unit, false);
-}
-
-int64_t unit_trainable_count(const struct unit *unit)
-{
-    return parameters_count(unit, true);
-}
-
-int64_t model_parameter_count(const struct model *model)
+int64_t model_parameter_count(const struct model *model, bool trainable)
 {
     int64_t count = 0;
     for (int u = 0; u < model->unit_count; u++)
-        count += unit_parameter_count(&model->units[u]);
-    return count;
-}
-
-int64_t model_trainable_count(const struct model *model)
-{
-    int64_t count = 0;
-    for (int u = 0; u < model->unit_count; u++)
-        count += unit_trainable_count(&model->units[u]);
+        count += unit_parameter_count(&model->units[u], trainable);
     return count;
 }
 
@@ -298,45 +275,11 @@ void *activation_take(struct arena *arena, int64_t elements, size_t size)
     return arena_take(arena, MEMORY_ACTIVATIONS, (size_t)elements * size);
 }
 
-void model_print_summary(const struct model *model)
-{
-    log_detail("  unit       tensors   parameters   MB fp32   largest tensor");
-    for (int u = 0; u < model->unit_count; u++) {
-        const struct unit *unit = &model->units[u];
-        int64_t count = unit_parameter_count(unit), trainable = unit_trainable_count(unit);
-        const struct unit_tensor *largest = &unit->tensors[0];
-        for (int t = 0; t < unit->tensor_count; t++)
-            if (unit->tensors[t].kind == TENSOR_PARAMETER &&
-                unit->tensors[t].count > largest->count)
-                largest = &unit->tensors[t];
-        char shape[64] = "";
-        for (int d = 0; d < largest->dimensions; d++) {
-            size_t used = strlen(shape);
-            snprintf(shape + used, sizeof shape - used, "%s%lld", d > 0 ? "x" : "",
-                     (long long)largest->shape[d]);
-        }
-        log_detail("  %-10s %7d %12lld %9.2f   %s [%s]%s", unit->name, unit->tensor_count,
-                   (long long)count, (double)count * 4 / 1e6, largest->name, shape,
-                   trainable == 0      ? ", frozen"
-                   : trainable < count ? ", partly frozen"
-                                       : "");
-    }
-    int64_t total = model_parameter_count(model);
-    log_detail("  total              %12lld %9.2f", (long long)total, (double)total * 4 / 1e6);
-}
-
 /* The registry is a list of tables, one for each file of models. A table ends with an entry without
  * a name. */
 
-#define MODEL_TABLES(TABLE)                                                                        \
-    TABLE(vit_models)                                                                              \
-    TABLE(cnn_models)                                                                              \
-    TABLE(resnet_models)
-
-#define DECLARE(table) extern const struct model_entry table[];
-#define ADDRESS(table) table,
-MODEL_TABLES(DECLARE)
-static const struct model_entry *const tables[] = {MODEL_TABLES(ADDRESS)};
+extern const struct model_entry vit_models[], cnn_models[], resnet_models[];
+static const struct model_entry *const tables[] = {vit_models, cnn_models, resnet_models};
 
 enum { TABLES = sizeof tables / sizeof tables[0], MODELS_MOST = 128 };
 

@@ -55,6 +55,7 @@ struct model_type {
     /* Returns a unit's output of the last forward pass in training (compute type, *count elements),
      * or NULL if it was not kept. Used to locate non-finite values. */
     const void *(*output)(const struct model *model, int unit, int64_t *count);
+    /* Frees what the model owns besides its units. May be NULL. */
     void (*close)(struct model *model);
 };
 
@@ -119,10 +120,8 @@ MUST_CHECK bool model_normalisation(const struct model *model, const struct opti
 int64_t model_output_count(const struct model *model);
 
 /* Number of parameters, without running statistics; `trainable`: without frozen tensors. */
-int64_t unit_parameter_count(const struct unit *unit);
-int64_t unit_trainable_count(const struct unit *unit);
-int64_t model_parameter_count(const struct model *model);
-int64_t model_trainable_count(const struct model *model);
+int64_t unit_parameter_count(const struct unit *unit, bool trainable);
+int64_t model_parameter_count(const struct model *model, bool trainable);
 
 /* The lowest unit with a trainable tensor, at which backward passes end. */
 int model_first_trainable(const struct model *model);
@@ -134,9 +133,6 @@ struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, con
 
 /* Take an activation of `elements` elements of `size` bytes from the arena. */
 void *activation_take(struct arena *arena, int64_t elements, size_t size);
-
-/* Log the table of units as details: name, tensors, parameters, MB. */
-void model_print_summary(const struct model *model);
 
 /* Replace a field of a shape by an option, if the option is set (value > 0). */
 void model_override(int64_t *field, int64_t option);

@@ -19,12 +19,14 @@ static bool vit_pools(const struct vit_shape *shape)
     return shape->pool_mean || shape->pool_map || shape->dense;
 }
 
-int64_t vit_fc1_width(const struct vit_shape *shape)
+/* Output width of fc1: twice `hidden` with SwiGLU. */
+static int64_t fc1_width(const struct vit_shape *shape)
 {
     return (shape->swiglu ? 2 : 1) * shape->hidden;
 }
 
-int64_t vit_head_width(const struct vit_shape *shape)
+/* Outputs of the head per row. */
+static int64_t head_width(const struct vit_shape *shape)
 {
     return shape->classes * (shape->dense ? shape->patch * shape->patch : 1);
 }
@@ -35,161 +37,120 @@ int64_t vit_tokens_after(const struct vit *vit, int unit)
     return unit > last || (unit == last && !vit_pools(&vit->shape)) ? 1 : vit->tokens;
 }
 
-/* Appends the tensors of a unit. */
+/* Appends tensors to a unit. */
 struct unit_builder {
     struct unit *unit;
     int *slot;
     uint32_t *next_index;
+    const char *prefix; /* of all names */
 };
 
+/* Append the tensor PREFIX LAYER PART, without weight decay. */
 static struct unit_tensor *tensor_add(struct unit_builder *builder, enum vit_tensor which,
-                                      const char *name, int dimensions, const int64_t *shape)
+                                      const char *layer, const char *part, enum initial_rule rule,
+                                      double scale, int dimensions, const int64_t *shape)
 {
+    char name[2 * TENSOR_NAME];
+    snprintf(name, sizeof name, "%s%s%s", builder->prefix, layer, part);
     builder->slot[which] = builder->unit->tensor_count;
-    return unit_add_tensor(builder->unit, builder->next_index, name, dimensions, shape);
+    struct unit_tensor *tensor =
+        unit_add_tensor(builder->unit, builder->next_index, name, dimensions, shape);
+    tensor->initial = rule;
+    tensor->initial_scale = scale;
+    tensor->decay = false;
+    return tensor;
 }
 
 /* Weight and, if `bias`, bias of a linear layer. */
-static void linear_add(struct unit_builder *builder, enum vit_tensor weight, const char *prefix,
+static void linear_add(struct unit_builder *builder, enum vit_tensor weight, const char *layer,
                        int64_t out, int64_t in, bool bias)
 {
-    char name[TENSOR_NAME + 16];
-    snprintf(name, sizeof name, "%s.weight", prefix);
-    struct unit_tensor *tensor = tensor_add(builder, weight, name, 2, (int64_t[]){out, in});
-    tensor->initial = INITIAL_TRUNCATED_NORMAL;
-    tensor->initial_scale = 0.02;
-    if (!bias)
-        return;
-    snprintf(name, sizeof name, "%s.bias", prefix);
-    tensor = tensor_add(builder, weight + 1, name, 1, (int64_t[]){out});
-    tensor->initial = INITIAL_ZERO;
-    tensor->decay = false;
+    tensor_add(builder, weight, layer, ".weight", INITIAL_TRUNCATED_NORMAL, 0.02, 2,
+               (int64_t[]){out, in})
+        ->decay = true;
+    if (bias)
+        tensor_add(builder, weight + 1, layer, ".bias", INITIAL_ZERO, 0, 1, &out);
 }
 
-static void norm_add(struct unit_builder *builder, enum vit_tensor weight, const char *prefix,
+static void norm_add(struct unit_builder *builder, enum vit_tensor weight, const char *layer,
                      int64_t width)
 {
-    char name[TENSOR_NAME + 16];
-    snprintf(name, sizeof name, "%s.weight", prefix);
-    struct unit_tensor *tensor = tensor_add(builder, weight, name, 1, (int64_t[]){width});
-    tensor->initial = INITIAL_ONE;
-    tensor->decay = false;
-    snprintf(name, sizeof name, "%s.bias", prefix);
-    tensor = tensor_add(builder, weight + 1, name, 1, (int64_t[]){width});
-    tensor->initial = INITIAL_ZERO;
-    tensor->decay = false;
-}
-
-/* The patch embedding has the shape and initialisation of a torch convolution, as in timm: uniform
- * within 1 / sqrt(fan in). */
-static void patch_embedding_add(struct unit_builder *builder, const struct vit_shape *shape)
-{
-    const int64_t weight_shape[] = {shape->dim, shape->channels, shape->patch, shape->patch};
-    double bound = 1 / sqrt((double)(shape->channels * shape->patch * shape->patch));
-    struct unit_tensor *tensor =
-        tensor_add(builder, VIT_PATCH_WEIGHT, "patch_embed.proj.weight", 4, weight_shape);
-    tensor->initial = shape->initial_zero ? INITIAL_TRUNCATED_NORMAL : INITIAL_UNIFORM;
-    tensor->initial_scale = shape->initial_zero ? 0.02 : bound;
-    tensor =
-        tensor_add(builder, VIT_PATCH_BIAS, "patch_embed.proj.bias", 1, (int64_t[]){shape->dim});
-    tensor->initial = shape->initial_zero ? INITIAL_ZERO : INITIAL_UNIFORM;
-    tensor->initial_scale = bound;
-    tensor->decay = false;
-}
-
-static void position_add(struct unit_builder *builder, const struct vit *vit)
-{
-    const struct vit_shape *shape = &vit->shape;
-    struct unit_tensor *tensor =
-        tensor_add(builder, VIT_POSITION, "pos_embed", 3,
-                   (int64_t[]){1, vit->tokens - vit->unplaced, shape->dim});
-    tensor->grid[0] = vit->grid[0];
-    tensor->grid[1] = vit->grid[1];
-    tensor->initial = shape->initial_zero ? INITIAL_ZERO : INITIAL_TRUNCATED_NORMAL;
-    tensor->initial_scale = 0.02;
-    tensor->decay = false;
-    if (shape->position == POSITION_SINCOS) {
-        tensor->initial = INITIAL_SINCOS;
-        tensor->trainable = false;
-    }
-}
-
-/* Set the initial values of class and register tokens. With rotary positions they are those of
- * timm's Eva: a truncated normal distribution, as for weights. */
-static void token_initialize(struct unit_tensor *tensor, const struct vit_shape *shape)
-{
-    bool rotary = shape->position == POSITION_ROTARY;
-    tensor->initial = shape->initial_zero ? INITIAL_ZERO
-                      : rotary            ? INITIAL_TRUNCATED_NORMAL
-                                          : INITIAL_NORMAL;
-    tensor->initial_scale = rotary ? 0.02 : 1e-6;
-    tensor->decay = false;
+    tensor_add(builder, weight, layer, ".weight", INITIAL_ONE, 0, 1, &width);
+    tensor_add(builder, weight + 1, layer, ".bias", INITIAL_ZERO, 0, 1, &width);
 }
 
 static void stem_describe(struct unit_builder *builder, const struct vit *vit)
 {
     const struct vit_shape *shape = &vit->shape;
-    if (shape->class_token) {
-        struct unit_tensor *tensor =
-            tensor_add(builder, VIT_CLASS_TOKEN, "cls_token", 3, (int64_t[]){1, 1, shape->dim});
-        token_initialize(tensor, shape);
+    const bool rotary = shape->position == POSITION_ROTARY;
+    const bool sincos = shape->position == POSITION_SINCOS;
+    const bool zero = shape->initial_zero;
+    /* Class and register tokens. With rotary positions they start as in timm's Eva: with a
+     * truncated normal distribution, as weights. */
+    const enum initial_rule token = zero     ? INITIAL_ZERO
+                                    : rotary ? INITIAL_TRUNCATED_NORMAL
+                                             : INITIAL_NORMAL;
+    const double token_scale = rotary ? 0.02 : 1e-6;
+    if (shape->class_token)
+        tensor_add(builder, VIT_CLASS_TOKEN, "cls_token", "", token, token_scale, 3,
+                   (int64_t[]){1, 1, shape->dim});
+    if (shape->registers > 0)
+        tensor_add(builder, VIT_REGISTERS, "reg_token", "", token, token_scale, 3,
+                   (int64_t[]){1, shape->registers, shape->dim});
+    if (!rotary) {
+        const enum initial_rule rule = sincos ? INITIAL_SINCOS
+                                       : zero ? INITIAL_ZERO
+                                              : INITIAL_TRUNCATED_NORMAL;
+        struct unit_tensor *position =
+            tensor_add(builder, VIT_POSITION, "pos_embed", "", rule, 0.02, 3,
+                       (int64_t[]){1, vit->tokens - vit->unplaced, shape->dim});
+        position->grid[0] = vit->grid[0];
+        position->grid[1] = vit->grid[1];
+        position->trainable = !sincos;
     }
-    if (shape->registers > 0) {
-        struct unit_tensor *tensor = tensor_add(builder, VIT_REGISTERS, "reg_token", 3,
-                                                (int64_t[]){1, shape->registers, shape->dim});
-        token_initialize(tensor, shape);
-    }
-    if (shape->position != POSITION_ROTARY)
-        position_add(builder, vit);
-    patch_embedding_add(builder, shape);
+    /* The patch embedding has the shape and initialisation of a torch convolution, as in timm:
+     * uniform within 1 / sqrt(fan in). */
+    const int64_t weight[] = {shape->dim, shape->channels, shape->patch, shape->patch};
+    const double bound = 1 / sqrt((double)(shape->channels * shape->patch * shape->patch));
+    tensor_add(builder, VIT_PATCH_WEIGHT, "patch_embed.proj", ".weight",
+               zero ? INITIAL_TRUNCATED_NORMAL : INITIAL_UNIFORM, zero ? 0.02 : bound, 4, weight)
+        ->decay = true;
+    tensor_add(builder, VIT_PATCH_BIAS, "patch_embed.proj", ".bias",
+               zero ? INITIAL_ZERO : INITIAL_UNIFORM, bound, 1, &shape->dim);
     if (shape->embed_norm)
         norm_add(builder, VIT_NORM1_WEIGHT, "norm_pre", shape->dim);
 }
 
-/* Add the LayerScale factors of branch 1 or 2. They have no weight decay. Their names are those of
- * timm's VisionTransformer or, with rotary positions, of its Eva. */
+/* Add the LayerScale factors of branch 1 or 2. Their names are those of timm's VisionTransformer
+ * or, with rotary positions, of its Eva. */
 static void scale_add(struct unit_builder *builder, enum vit_tensor which, int branch,
                       const struct vit_shape *shape)
 {
-    char name[TENSOR_NAME + 32];
+    char name[TENSOR_NAME];
     if (shape->layer_scale == 0)
         return;
-    snprintf(name, sizeof name,
-             shape->position == POSITION_ROTARY ? "%s.gamma_%d" : "%s.ls%d.gamma",
-             builder->unit->name, branch);
-    struct unit_tensor *tensor = tensor_add(builder, which, name, 1, (int64_t[]){shape->dim});
-    tensor->initial = INITIAL_CONSTANT;
-    tensor->initial_scale = shape->layer_scale;
-    tensor->decay = false;
+    snprintf(name, sizeof name, shape->position == POSITION_ROTARY ? "gamma_%d" : "ls%d.gamma",
+             branch);
+    tensor_add(builder, which, name, "", INITIAL_CONSTANT, shape->layer_scale, 1, &shape->dim);
 }
 
 static void block_describe(struct unit_builder *builder, const struct vit_shape *shape)
 {
-    char name[TENSOR_NAME + 32];
-    const char *block = builder->unit->name;
-    snprintf(name, sizeof name, "%s.norm1", block);
-    norm_add(builder, VIT_NORM1_WEIGHT, name, shape->dim);
-    snprintf(name, sizeof name, "%s.attn.qkv", block);
-    linear_add(builder, VIT_QKV_WEIGHT, name, 3 * shape->dim, shape->dim, shape->qkv_bias);
+    norm_add(builder, VIT_NORM1_WEIGHT, "norm1", shape->dim);
+    linear_add(builder, VIT_QKV_WEIGHT, "attn.qkv", 3 * shape->dim, shape->dim, shape->qkv_bias);
     if (shape->qk_norm) {
-        snprintf(name, sizeof name, "%s.attn.q_norm", block);
-        norm_add(builder, VIT_Q_NORM_WEIGHT, name, shape->dim / shape->heads);
-        snprintf(name, sizeof name, "%s.attn.k_norm", block);
-        norm_add(builder, VIT_K_NORM_WEIGHT, name, shape->dim / shape->heads);
+        norm_add(builder, VIT_Q_NORM_WEIGHT, "attn.q_norm", shape->dim / shape->heads);
+        norm_add(builder, VIT_K_NORM_WEIGHT, "attn.k_norm", shape->dim / shape->heads);
     }
-    snprintf(name, sizeof name, "%s.attn.proj", block);
-    linear_add(builder, VIT_PROJ_WEIGHT, name, shape->dim, shape->dim, true);
+    linear_add(builder, VIT_PROJ_WEIGHT, "attn.proj", shape->dim, shape->dim, true);
     scale_add(builder, VIT_SCALE1, 1, shape);
-    snprintf(name, sizeof name, "%s.norm2", block);
-    norm_add(builder, VIT_NORM2_WEIGHT, name, shape->dim);
-    snprintf(name, sizeof name, "%s.mlp.fc1", block);
-    linear_add(builder, VIT_FC1_WEIGHT, name, vit_fc1_width(shape), shape->dim, true);
+    norm_add(builder, VIT_NORM2_WEIGHT, "norm2", shape->dim);
+    linear_add(builder, VIT_FC1_WEIGHT, "mlp.fc1", fc1_width(shape), shape->dim, true);
     if (shape->swiglu) { /* initial values of timm's GluMlp */
         builder->unit->tensors[builder->slot[VIT_FC1_WEIGHT]].initial = INITIAL_HALF_NORMAL;
         builder->unit->tensors[builder->slot[VIT_FC1_BIAS]].initial = INITIAL_HALF_ONE;
     }
-    snprintf(name, sizeof name, "%s.mlp.fc2", block);
-    linear_add(builder, VIT_FC2_WEIGHT, name, shape->dim, shape->hidden, true);
+    linear_add(builder, VIT_FC2_WEIGHT, "mlp.fc2", shape->dim, shape->hidden, true);
     scale_add(builder, VIT_SCALE2, 2, shape);
 }
 
@@ -209,46 +170,53 @@ static void rotary_initialize(struct vit *vit)
 /* Add the tensors of timm's AttentionPoolLatent. */
 static void attention_pool_add(struct unit_builder *builder, const struct vit_shape *shape)
 {
-    struct unit_tensor *tensor =
-        tensor_add(builder, VIT_LATENT, "attn_pool.latent", 3, (int64_t[]){1, 1, shape->dim});
-    tensor->initial = INITIAL_TRUNCATED_NORMAL;
-    tensor->initial_scale = 1 / sqrt((double)shape->dim);
-    linear_add(builder, VIT_Q_WEIGHT, "attn_pool.q", shape->dim, shape->dim, true);
-    linear_add(builder, VIT_QKV_WEIGHT, "attn_pool.kv", 2 * shape->dim, shape->dim, true);
-    linear_add(builder, VIT_PROJ_WEIGHT, "attn_pool.proj", shape->dim, shape->dim, true);
-    norm_add(builder, VIT_NORM2_WEIGHT, "attn_pool.norm", shape->dim);
-    linear_add(builder, VIT_FC1_WEIGHT, "attn_pool.mlp.fc1", shape->hidden, shape->dim, true);
-    linear_add(builder, VIT_FC2_WEIGHT, "attn_pool.mlp.fc2", shape->dim, shape->hidden, true);
+    const int64_t dim = shape->dim, hidden = shape->hidden;
+    tensor_add(builder, VIT_LATENT, "attn_pool.latent", "", INITIAL_TRUNCATED_NORMAL,
+               1 / sqrt((double)dim), 3, (int64_t[]){1, 1, dim})
+        ->decay = true;
+    linear_add(builder, VIT_Q_WEIGHT, "attn_pool.q", dim, dim, true);
+    linear_add(builder, VIT_QKV_WEIGHT, "attn_pool.kv", 2 * dim, dim, true);
+    linear_add(builder, VIT_PROJ_WEIGHT, "attn_pool.proj", dim, dim, true);
+    norm_add(builder, VIT_NORM2_WEIGHT, "attn_pool.norm", dim);
+    linear_add(builder, VIT_FC1_WEIGHT, "attn_pool.mlp.fc1", hidden, dim, true);
+    linear_add(builder, VIT_FC2_WEIGHT, "attn_pool.mlp.fc2", dim, hidden, true);
 }
 
 static void units_describe(struct vit *vit)
 {
+    const struct vit_shape *shape = &vit->shape;
     uint32_t next_index = 0;
     for (int u = 0; u < vit->model.unit_count; u++) {
         struct unit *unit = &vit->model.units[u];
-        struct unit_builder builder = {unit, vit->slot[u], &next_index};
+        struct unit_builder builder = {unit, vit->slot[u], &next_index, ""};
+        char prefix[TENSOR_NAME + 1];
         memset(vit->slot[u], -1, sizeof vit->slot[u]);
+        unit->tensors = allocate(VIT_TENSORS, sizeof *unit->tensors);
         unit->depth = u;
         if (u == 0) {
             snprintf(unit->name, sizeof unit->name, "stem");
             stem_describe(&builder, vit);
-        } else if (u <= vit->shape.depth) {
+        } else if (u <= shape->depth) {
             snprintf(unit->name, sizeof unit->name, "blocks.%d", u - 1);
-            block_describe(&builder, &vit->shape);
+            snprintf(prefix, sizeof prefix, "%s.", unit->name);
+            builder.prefix = prefix;
+            block_describe(&builder, shape);
         } else {
             snprintf(unit->name, sizeof unit->name, "head");
-            bool after_mean = vit->shape.pool_mean && !vit->shape.norm_first;
-            norm_add(&builder, VIT_NORM1_WEIGHT, after_mean ? "fc_norm" : "norm", vit->shape.dim);
+            bool after_mean = shape->pool_mean && !shape->norm_first;
+            norm_add(&builder, VIT_NORM1_WEIGHT, after_mean ? "fc_norm" : "norm", shape->dim);
             /* For layer-wise decay, timm groups `norm` with the last block, fc_norm with the head.
              */
             for (int t = 0; t < unit->tensor_count && !after_mean; t++)
                 unit->tensors[t].depth--;
-            if (vit->shape.pool_map)
-                attention_pool_add(&builder, &vit->shape);
-            linear_add(&builder, VIT_HEAD_WEIGHT, vit->shape.dense ? "dense" : "head",
-                       vit_head_width(&vit->shape), vit->shape.dim, true);
+            if (shape->pool_map)
+                attention_pool_add(&builder, shape);
+            linear_add(&builder, VIT_HEAD_WEIGHT, shape->dense ? "dense" : "head",
+                       head_width(shape), shape->dim, true);
         }
     }
+    if (shape->position == POSITION_ROTARY)
+        rotary_initialize(vit);
 }
 
 static bool shape_check(const struct vit_shape *shape, struct error *error)
@@ -296,21 +264,6 @@ static bool shape_check(const struct vit_shape *shape, struct error *error)
     return true;
 }
 
-static bool attention_check(const struct vit *vit, struct device *device, struct error *error)
-{
-    if (device == NULL ||
-        device->backend->attention_fits(device, vit->tokens, vit->shape.dim / vit->shape.heads))
-        return true;
-    return error_set(error, ERROR_USAGE,
-                     "attention on this device does not support %lld tokens (an image of %lld x "
-                     "%lld pixels, model.patch=%lld) with a head dimension of %lld: use larger "
-                     "patches or smaller images; on a GPU the head dimension (model.dim / "
-                     "model.heads) must be a multiple of 8, at most 128",
-                     (long long)vit->tokens, (long long)vit->model.image.height,
-                     (long long)vit->model.image.width, (long long)vit->shape.patch,
-                     (long long)(vit->shape.dim / vit->shape.heads));
-}
-
 /* FLOPs of the matrix products, forward and twice as many backward; the stem needs no gradient of
  * its input. The tokens that the last block skips are counted, as is usual. */
 static double flops_per_image(const struct vit *vit)
@@ -319,9 +272,9 @@ static double flops_per_image(const struct vit *vit)
     double tokens = (double)vit->tokens, dim = (double)shape->dim;
     double stem =
         (double)vit->patches * dim * (double)(shape->channels * shape->patch * shape->patch);
-    double mlp = (double)(shape->hidden + vit_fc1_width(shape));
+    double mlp = (double)(shape->hidden + fc1_width(shape));
     double block = tokens * dim * (4 * dim + mlp) + 2 * tokens * tokens * dim;
-    double head = dim * (double)vit_head_width(shape) * (shape->dense ? (double)vit->patches : 1);
+    double head = dim * (double)head_width(shape) * (shape->dense ? (double)vit->patches : 1);
     if (shape->pool_map)
         head += dim * (2 * tokens * (dim + 1) + dim + 2 * (double)shape->hidden);
     return 2 * (2 * stem + 3 * ((double)shape->depth * block + head));
@@ -331,33 +284,36 @@ static double flops_per_image(const struct vit *vit)
  * In training each block has its own set. With model.recompute and in evaluation all blocks share
  * one set. */
 
-/* All activations of a block except its output. `kept`: tokens per sample after the attention. */
+/* All activations of a block, or of the attention pool, except its output. `kept`: tokens per
+ * sample after the attention. */
 static void block_take_inner(const struct vit *vit, struct vit_block *block, struct arena *arena,
                              int64_t batch, int64_t kept, bool training)
 {
     const struct vit_shape *shape = &vit->shape;
-    size_t size = type_size(vit->model.compute);
-    int64_t rows = batch * vit->tokens, kept_rows = batch * kept;
-    block->norm1 = activation_take(arena, rows * shape->dim, size);
+    const bool is_pool = block == &vit->blocks[shape->depth];
+    const size_t size = type_size(vit->model.compute);
+    const int64_t rows = batch * vit->tokens, kept_rows = batch * kept;
+    const int64_t normed = is_pool ? 0 : rows; /* the pool has no first norm */
+    block->norm1 = activation_take(arena, normed * shape->dim, size);
     block->qkv = activation_take(arena, 3 * rows * shape->dim, size);
     block->attention = activation_take(arena, kept_rows * shape->dim, size);
     block->middle = activation_take(arena, kept_rows * shape->dim, size);
     block->norm2 = activation_take(arena, kept_rows * shape->dim, size);
-    block->pre = activation_take(arena, kept_rows * vit_fc1_width(shape), size);
+    block->pre = activation_take(arena, kept_rows * fc1_width(shape), size);
     block->hidden = activation_take(arena, kept_rows * shape->hidden, size);
-    if (shape->layer_scale > 0) {
+    if (shape->layer_scale > 0 && !is_pool) {
         block->branch1 = activation_take(arena, kept_rows * shape->dim, size);
         block->branch2 = activation_take(arena, kept_rows * shape->dim, size);
     }
     if (!training)
         return;
-    if (shape->qk_norm) {
+    if (shape->qk_norm && !is_pool) {
         block->qk = activation_take(arena, 2 * rows * shape->dim, size);
         block->qk_mean = activation_take(arena, 2 * rows * shape->heads, sizeof(float));
         block->qk_rstd = activation_take(arena, 2 * rows * shape->heads, sizeof(float));
     }
-    block->mean1 = activation_take(arena, rows, sizeof(float));
-    block->rstd1 = activation_take(arena, rows, sizeof(float));
+    block->mean1 = activation_take(arena, normed, sizeof(float));
+    block->rstd1 = activation_take(arena, normed, sizeof(float));
     block->lse = activation_take(arena, kept_rows * shape->heads, sizeof(float));
     block->mean2 = activation_take(arena, kept_rows, sizeof(float));
     block->rstd2 = activation_take(arena, kept_rows, sizeof(float));
@@ -387,84 +343,49 @@ static void blocks_take(struct vit *vit, struct arena *arena, int64_t batch, boo
     vit->selected = activation_take(arena, vit_pools(shape) ? 0 : batch * shape->dim, size);
 }
 
-static void stem_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
-{
-    const struct vit_shape *shape = &vit->shape;
-    size_t size = type_size(vit->model.compute);
-    int64_t rows = batch * vit->tokens, statistics = training ? rows : 0;
-    int64_t patch_width = shape->channels * shape->patch * shape->patch;
-    vit->patch_rows = activation_take(arena, batch * vit->patches * patch_width, size);
-    vit->patch_tokens = activation_take(arena, batch * vit->patches * shape->dim, size);
-    vit->x = activation_take(arena, rows * shape->dim, size);
-    vit->embedded = shape->embed_norm ? activation_take(arena, rows * shape->dim, size) : vit->x;
-    vit->embed_mean = activation_take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
-    vit->embed_rstd = activation_take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
-}
-
-/* Take the memory of the attention pool. Its output is vit->normed. */
-static void attention_pool_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
-{
-    const struct vit_shape *shape = &vit->shape;
-    size_t size = type_size(vit->model.compute);
-    int64_t rows = batch * vit->tokens;
-    struct vit_block *pool = &vit->blocks[shape->depth];
-    vit->query = activation_take(arena, shape->dim, size);
-    vit->kv = activation_take(arena, 2 * rows * shape->dim, size);
-    vit->dquery = activation_take(arena, training ? batch * shape->dim : 0, size);
-    pool->qkv = activation_take(arena, 3 * rows * shape->dim, size);
-    pool->attention = activation_take(arena, batch * shape->dim, size);
-    pool->middle = activation_take(arena, batch * shape->dim, size);
-    pool->norm2 = activation_take(arena, batch * shape->dim, size);
-    pool->pre = activation_take(arena, batch * shape->hidden, size);
-    pool->hidden = activation_take(arena, batch * shape->hidden, size);
-    pool->lse = activation_take(arena, training ? batch * shape->heads : 0, sizeof(float));
-    pool->mean2 = activation_take(arena, training ? batch : 0, sizeof(float));
-    pool->rstd2 = activation_take(arena, training ? batch : 0, sizeof(float));
-    pool->out = vit->normed;
-}
-
-static void head_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
-{
-    const struct vit_shape *shape = &vit->shape;
-    size_t size = type_size(vit->model.compute);
-    int64_t rows = shape->norm_first ? batch * vit->tokens : batch;
-    vit->pooled = activation_take(arena, vit_pools(shape) ? rows * shape->dim : 0, size);
-    vit->normed = activation_take(arena, shape->dense ? 0 : batch * shape->dim, size);
-    vit->dense = activation_take(arena, shape->dense ? rows * vit_head_width(shape) : 0, size);
-    vit->head_mean = activation_take(arena, training ? rows : 0, sizeof(float));
-    vit->head_rstd = activation_take(arena, training ? rows : 0, sizeof(float));
-    if (shape->pool_map)
-        attention_pool_take(vit, arena, batch, training);
-}
-
-static void gradients_take(struct vit *vit, struct arena *arena, int64_t batch)
-{
-    const struct vit_shape *shape = &vit->shape;
-    size_t size = type_size(vit->model.compute);
-    int64_t rows = batch * vit->tokens;
-    vit->dx = activation_take(arena, rows * shape->dim, size);
-    vit->dbranch = activation_take(arena, rows * shape->dim, size);
-    vit->dattention = activation_take(arena, rows * shape->dim, size);
-    vit->dspread = activation_take(arena, vit_pools(shape) ? 0 : rows * shape->dim, size);
-    vit->dhidden = activation_take(arena, rows * shape->hidden, size);
-    vit->dqkv = activation_take(arena, 3 * rows * shape->dim, size);
-    vit->dpooled = activation_take(
-        arena, shape->pool_mean && !shape->norm_first ? batch * shape->dim : 0, size);
-    vit->dnormed = activation_take(arena, shape->dense ? 0 : batch * shape->dim, size);
-}
-
 static void vit_activations(struct model *model, struct arena *arena, int64_t batch, bool training)
 {
     struct vit *vit = (struct vit *)model;
+    const struct vit_shape *shape = &vit->shape;
+    const size_t size = type_size(model->compute);
+    const int64_t dim = shape->dim, rows = batch * vit->tokens, patches = batch * vit->patches;
+    const int64_t head_rows = shape->norm_first ? rows : batch;
+    const int64_t normed = shape->embed_norm ? rows : 0;
     arena_for_unit(arena, 0);
-    stem_take(vit, arena, batch, training);
+    vit->patch_rows =
+        activation_take(arena, patches * shape->channels * shape->patch * shape->patch, size);
+    vit->patch_tokens = activation_take(arena, patches * dim, size);
+    vit->x = activation_take(arena, rows * dim, size);
+    vit->embedded = shape->embed_norm ? activation_take(arena, rows * dim, size) : vit->x;
+    vit->embed_mean = activation_take(arena, training ? normed : 0, sizeof(float));
+    vit->embed_rstd = activation_take(arena, training ? normed : 0, sizeof(float));
     arena_for_all(arena);
     blocks_take(vit, arena, batch, training);
     arena_for_unit(arena, model->unit_count - 1);
-    head_take(vit, arena, batch, training);
+    vit->pooled = activation_take(arena, vit_pools(shape) ? head_rows * dim : 0, size);
+    vit->normed = activation_take(arena, shape->dense ? 0 : batch * dim, size);
+    vit->dense = activation_take(arena, shape->dense ? rows * head_width(shape) : 0, size);
+    vit->head_mean = activation_take(arena, training ? head_rows : 0, sizeof(float));
+    vit->head_rstd = activation_take(arena, training ? head_rows : 0, sizeof(float));
+    if (shape->pool_map) {
+        vit->query = activation_take(arena, dim, size);
+        vit->kv = activation_take(arena, 2 * rows * dim, size);
+        vit->dquery = activation_take(arena, training ? batch * dim : 0, size);
+        block_take_inner(vit, &vit->blocks[shape->depth], arena, batch, 1, training);
+        vit->blocks[shape->depth].out = vit->normed;
+    }
     arena_for_all(arena);
-    if (training)
-        gradients_take(vit, arena, batch);
+    if (!training)
+        return;
+    const bool means = shape->pool_mean && !shape->norm_first;
+    vit->dx = activation_take(arena, rows * dim, size);
+    vit->dbranch = activation_take(arena, rows * dim, size);
+    vit->dattention = activation_take(arena, rows * dim, size);
+    vit->dspread = activation_take(arena, vit_pools(shape) ? 0 : rows * dim, size);
+    vit->dhidden = activation_take(arena, rows * shape->hidden, size);
+    vit->dqkv = activation_take(arena, 3 * rows * dim, size);
+    vit->dpooled = activation_take(arena, means ? batch * dim : 0, size);
+    vit->dnormed = activation_take(arena, shape->dense ? 0 : batch * dim, size);
 }
 
 /* ---- the type */
@@ -472,12 +393,8 @@ static void vit_activations(struct model *model, struct arena *arena, int64_t ba
 static void vit_close(struct model *model)
 {
     struct vit *vit = (struct vit *)model;
-    for (int u = 0; u < model->unit_count; u++)
-        free(model->units[u].tensors);
-    free(model->units);
     free(vit->slot);
     free(vit->blocks);
-    free(vit);
 }
 
 static struct model *vit_open_entry(const struct model_entry *entry, const struct options *options,
@@ -560,8 +477,14 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
     vit->unplaced = places_all                           ? 0
                     : shape->position == POSITION_ROTARY ? vit->tokens
                                                          : vit->tokens - vit->patches;
-    vit->model.image = image;
-    if (!attention_check(vit, device, error)) {
+    const int64_t head_dim = shape->dim / shape->heads;
+    if (device != NULL && !device->backend->attention_fits(device, vit->tokens, head_dim)) {
+        error_set(
+            error, ERROR_USAGE,
+            "attention on this device does not support %lld tokens (model.patch=%lld) with a "
+            "head dimension of %lld: use larger patches or smaller images; on a GPU model.dim "
+            "/ model.heads must be a multiple of 8, at most 128",
+            (long long)vit->tokens, (long long)shape->patch, (long long)head_dim);
         free(vit);
         return NULL;
     }
@@ -578,11 +501,6 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
                                 .flops_per_image = flops_per_image(vit)};
     vit->slot = allocate((size_t)unit_count, sizeof *vit->slot);
     vit->blocks = allocate((size_t)shape->depth + 1, sizeof *vit->blocks);
-    for (int u = 0; u < unit_count; u++) {
-        vit->model.units[u].tensors = allocate(VIT_TENSORS, sizeof(struct unit_tensor));
-    }
     units_describe(vit);
-    if (shape->position == POSITION_ROTARY)
-        rotary_initialize(vit);
     return &vit->model;
 }

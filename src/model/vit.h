@@ -90,7 +90,7 @@ struct vit_block {
     void *norm1;                      /* [rows, dim] */
     void *qkv;                        /* [rows, 3, dim] */
     void *attention, *middle, *norm2; /* [kept, dim] */
-    void *pre;                        /* [kept, vit_fc1_width]: output of fc1 */
+    void *pre;                        /* [kept, hidden; twice with SwiGLU]: output of fc1 */
     void *hidden;                     /* [kept, hidden]: input of fc2 */
     void *out;                        /* [kept, dim] */
     void *branch1, *branch2;          /* [kept, dim]: branches before LayerScale; or NULL */
@@ -122,7 +122,7 @@ struct vit {
     /* Head. */
     void *pooled; /* [batch, dim]: the mean; with norm_first [rows, dim]: output of the norm */
     void *normed; /* [batch, dim]: input of the classifier */
-    void *dense;  /* [rows, vit_head_width]: output of a dense head, later its gradient */
+    void *dense;  /* [rows, width of the head]: output of a dense head, later its gradient */
     float *head_mean, *head_rstd; /* [batch], with norm_first [rows] */
     /* Attention pool. */
     void *query; /* [dim] */
@@ -135,12 +135,6 @@ struct vit {
     void *dpooled, *dnormed;         /* [batch, dim] */
     void *dquery;                    /* [batch, dim], one row for each sample */
 };
-
-/* Return the output width of fc1: twice `hidden` with SwiGLU. */
-int64_t vit_fc1_width(const struct vit_shape *shape);
-
-/* Return the outputs of the head per row. */
-int64_t vit_head_width(const struct vit_shape *shape);
 
 /* Tokens per sample in the output of a unit: 1 for the last block if the head reads only the class
  * token, and for the head. */

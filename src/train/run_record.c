@@ -149,11 +149,11 @@ static json_t *units_to_json(const struct trainer *trainer, const double *second
     const struct model *model = session->model;
     json_t *units = json_array();
     for (int u = 0; u < model->unit_count; u++)
-        value_append(units,
-                     unit_to_json(model->units[u].name, unit_parameter_count(&model->units[u]),
-                                  unit_trainable_count(&model->units[u]),
-                                  session->memory.rows[ARENA_UNIT_ROWS + u],
-                                  seconds + UNIT_TIMES * u));
+        value_append(units, unit_to_json(model->units[u].name,
+                                         unit_parameter_count(&model->units[u], false),
+                                         unit_parameter_count(&model->units[u], true),
+                                         session->memory.rows[ARENA_UNIT_ROWS + u],
+                                         seconds + UNIT_TIMES * u));
     value_append(units, unit_to_json("(the step)", 0, 0, session->memory.rows[ARENA_SHARED_ROW],
                                      seconds + UNIT_TIMES * model->unit_count));
     return units;
@@ -312,12 +312,12 @@ static json_t *run_to_json(const struct trainer *trainer)
     value_put(run, "global_batch", json_integer(trainer->session.global_batch));
     value_put(run, "tags", tags);
     value_put(run, "model", value_name(options->model.name));
-    value_put(run, "parameters", json_integer(model_parameter_count(model)));
+    value_put(run, "parameters", json_integer(model_parameter_count(model, false)));
     value_put(run, "image", json_integer(model->image.height));
     value_put(run, "image_width", json_integer(model->image.width));
-    value_put(run, "trainable_parameters", json_integer(model_trainable_count(model)));
+    value_put(run, "trainable_parameters", json_integer(model_parameter_count(model, true)));
     value_put(run, "parameter_mb",
-              value_number((double)model_parameter_count(model) * sizeof(float) / 1e6));
+              value_number((double)model_parameter_count(model, false) * sizeof(float) / 1e6));
     value_put(run, "flops_per_image", value_number(model->flops_per_image));
     value_put(run, "peak_flops", value_number(trainer->peak_flops));
     layout_put(run, trainer);

@@ -58,9 +58,8 @@ static void run_announce(const struct session *session)
              session->train.dataset.target_normalised ? "outputs" : "classes");
     recipe_log(&session->options);
     log_info("model: %s, %lld parameters in %d units, %.3g GFLOP per image and step",
-             session->options.model.name, (long long)model_parameter_count(session->model),
+             session->options.model.name, (long long)model_parameter_count(session->model, false),
              session->model->unit_count, session->model->flops_per_image / 1e9);
-    model_print_summary(session->model);
     if (session->model->local_norms && ranks > 1)
         log_info("batch norm uses the samples of one rank only (model.sync_bn=off): results "
                  "depend on the number of ranks");

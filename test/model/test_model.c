@@ -343,7 +343,7 @@ TEST(test_registry)
          names++) {
         assert_string_equal(*names, name);
         struct model *model = model_of(name, "");
-        assert_int_equal(model_parameter_count(model), parameters);
+        assert_int_equal(model_parameter_count(model, false), parameters);
         int k = 0;
         while (strcmp(kinds[k].name, kind) != 0)
             k++;
@@ -351,7 +351,7 @@ TEST(test_registry)
         assert_memory_equal(model->entry->std, kinds[k].std, sizeof kinds[k].std);
         model_close(model);
         model = model_of(name, "model.classes=10");
-        assert_int_equal(model_parameter_count(model), of_10_classes);
+        assert_int_equal(model_parameter_count(model, false), of_10_classes);
         model_close(model);
     }
     assert_null(*names);

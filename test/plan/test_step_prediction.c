@@ -69,7 +69,7 @@ TEST(vit_base_is_as_counted_by_hand)
     near(session.model->flops_per_image, 2 * stem + 3 * (12 * block + head));
     near(flops_of(&prediction.step),
          3 * (session.model->flops_per_image - 3 * (block - last_block)));
-    assert_int_equal(model_parameter_count(session.model), 87462922);
+    assert_int_equal(model_parameter_count(session.model, false), 87462922);
     step_prediction_close(&prediction);
     session_close(&session);
 }
