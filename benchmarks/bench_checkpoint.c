@@ -66,7 +66,9 @@ static void open_model(struct checkpoint_bench *bench, int shard)
     bench->model =
         bench->device == NULL ? NULL : model_open(options, bench->device, TYPE_FP32, &error);
     ENSURE(bench->model != NULL, "%s", error.text);
-    mesh_split(&bench->mesh, bench->world, shard);
+    options->mesh.strategy = STRATEGY_ZERO1;
+    options->mesh.shard = shard;
+    ENSURE(mesh_open(&bench->mesh, bench->world, &options->mesh, &error), "%s", error.text);
     flat_open(&bench->flat, bench->model->units, bench->model->unit_count, &bench->mesh,
               bench->device, device_cpu.stream_open(bench->device), TYPE_FP32, 2, false, true);
     arena_measure(&arena);

@@ -40,29 +40,6 @@ int64_t flat_shard_count(int64_t count, int shards)
     return round_up_division(count, step) * FLAT_ALIGNMENT;
 }
 
-static void buffer_describe(const struct flat_model *flat, const struct unit *unit,
-                            struct flat_buffer *buffer)
-{
-    int64_t part = flat_shard_count(unit->count, flat->mesh->shard->size);
-    int64_t begin = part * flat->mesh->shard->rank, padded = part * flat->mesh->shard->size;
-    int64_t parameters_end = padded; /* the offset of the running statistics, if there are any */
-    bool learns = false;
-    for (int t = unit->tensor_count - 1; t >= 0; t--) {
-        learns = learns || unit->tensors[t].trainable;
-        if (unit->tensors[t].kind == TENSOR_STATE)
-            parameters_end = unit->tensors[t].offset;
-    }
-    int64_t parameters = smaller(part, parameters_end - begin);
-    *buffer = (struct flat_buffer){.unit = unit,
-                                   .padded = padded,
-                                   .shard_count = part,
-                                   .shard_begin = begin,
-                                   .stride = padded,
-                                   .parameter_count = larger(0, parameters),
-                                   .learns = learns,
-                                   .ready = flat->device->backend->event_open(flat->device)};
-}
-
 void flat_open(struct flat_model *flat, const struct unit *units, int unit_count, struct mesh *mesh,
                struct device *device, struct stream *stream, enum data_type type, int moments,
                bool averaged, bool training)
@@ -89,11 +66,28 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
     bool adapts = false;
     int tensors = 0;
     for (int i = 0; i < unit_count; i++) {
-        buffer_describe(flat, &units[i], &flat->buffers[i]);
-        for (int t = 0; t < units[i].tensor_count; t++) {
-            adapts = adapts || units[i].tensors[t].adapts;
-            tensors = (int)larger(tensors, units[i].tensors[t].index + 1);
+        const struct unit *unit = &units[i];
+        const int64_t part = flat_shard_count(unit->count, mesh->shard->size);
+        const int64_t begin = part * mesh->shard->rank, padded = part * mesh->shard->size;
+        int64_t parameters_end = padded; /* the offset of the running statistics, if any */
+        bool learns = false;
+        for (int t = unit->tensor_count - 1; t >= 0; t--) {
+            const struct unit_tensor *tensor = &unit->tensors[t];
+            learns = learns || tensor->trainable;
+            adapts = adapts || tensor->adapts;
+            tensors = (int)larger(tensors, tensor->index + 1);
+            if (tensor->kind == TENSOR_STATE)
+                parameters_end = tensor->offset;
         }
+        flat->buffers[i] = (struct flat_buffer){
+            .unit = unit,
+            .padded = padded,
+            .shard_count = part,
+            .shard_begin = begin,
+            .stride = padded,
+            .parameter_count = larger(0, smaller(part, parameters_end - begin)),
+            .learns = learns,
+            .ready = device->backend->event_open(device)};
     }
     flat->norm_count = training && adapts ? tensors : 0;
     flat_orthogonal_open(flat);
@@ -180,28 +174,6 @@ static void *weights_take(struct flat_model *flat, struct flat_buffer *buffer, s
     return shared_take(flat, 0, bytes, &flat->common_used, arena);
 }
 
-static void buffer_allocate(struct flat_model *flat, struct flat_buffer *buffer,
-                            struct arena *arena)
-{
-    size_t part = (size_t)buffer->shard_count * sizeof(float);
-    buffer->whole = false;
-    buffer->master = arena_take(arena, MEMORY_WEIGHTS, part);
-    buffer->weights = weights_take(flat, buffer, arena);
-    if (flat->averaged)
-        buffer->average = arena_take(arena, MEMORY_OPTIMIZER, part);
-    if (!flat->training)
-        return;
-    flat->reduction->allocate(flat, buffer, arena);
-    if (flat->low_precision_reduce && flat->mesh->replica->size > 1)
-        buffer->gradient_low =
-            flat_gradient_take(flat, flat->mesh->shard->size == 1, MEMORY_GRADIENTS,
-                               (size_t)buffer->shard_count * type_size(flat->type), arena);
-    if (flat->moments > 0)
-        buffer->moment1 = arena_take(arena, MEMORY_OPTIMIZER, part);
-    if (flat->moments > 1)
-        buffer->moment2 = arena_take(arena, MEMORY_OPTIMIZER, part);
-}
-
 int64_t flat_slot_elements(const struct flat_model *flat, int number)
 {
     int64_t largest = 0;
@@ -210,28 +182,42 @@ int64_t flat_slot_elements(const struct flat_model *flat, int number)
     return largest;
 }
 
-static void slot_allocate(struct flat_model *flat, int number, struct arena *arena)
-{
-    struct flat_slot *slot = &flat->slots[number];
-    size_t bytes = (size_t)flat_slot_elements(flat, number) * type_size(flat->type);
-    *slot = (struct flat_slot){.weights_unit = -1, .gradient_unit = -1};
-    if (flat->slots_weights)
-        slot->weights = arena_take(arena, MEMORY_GATHERED, bytes);
-    flat->reduction->allocate_slot(flat, number, arena);
-    if (flat->low_precision_reduce && flat->mesh->shard->size > 1)
-        slot->gradient_low = flat_gradient_take(flat, true, MEMORY_GATHERED, bytes, arena);
-}
-
 void flat_allocate(struct flat_model *flat, struct arena *arena)
 {
+    const struct mesh *mesh = flat->mesh;
+    const size_t size = type_size(flat->type);
     flat->common_used = flat->area_used = 0;
     for (int i = 0; i < flat->count; i++) {
+        struct flat_buffer *buffer = &flat->buffers[i];
+        const size_t count = (size_t)buffer->shard_count, part = count * sizeof(float);
         arena_for_unit(arena, i);
-        buffer_allocate(flat, &flat->buffers[i], arena);
+        buffer->whole = false;
+        buffer->master = arena_take(arena, MEMORY_WEIGHTS, part);
+        buffer->weights = weights_take(flat, buffer, arena);
+        if (flat->averaged)
+            buffer->average = arena_take(arena, MEMORY_OPTIMIZER, part);
+        if (!flat->training)
+            continue;
+        flat->reduction->allocate(flat, buffer, arena);
+        if (flat->low_precision_reduce && mesh->replica->size > 1)
+            buffer->gradient_low = flat_gradient_take(flat, mesh->shard->size == 1,
+                                                      MEMORY_GRADIENTS, count * size, arena);
+        if (flat->moments > 0)
+            buffer->moment1 = arena_take(arena, MEMORY_OPTIMIZER, part);
+        if (flat->moments > 1)
+            buffer->moment2 = arena_take(arena, MEMORY_OPTIMIZER, part);
     }
     arena_for_all(arena);
-    for (int i = 0; i < FLAT_SLOTS; i++)
-        slot_allocate(flat, i, arena);
+    for (int i = 0; i < FLAT_SLOTS; i++) {
+        struct flat_slot *slot = &flat->slots[i];
+        const size_t bytes = (size_t)flat_slot_elements(flat, i) * size;
+        *slot = (struct flat_slot){.weights_unit = -1, .gradient_unit = -1};
+        if (flat->slots_weights)
+            slot->weights = arena_take(arena, MEMORY_GATHERED, bytes);
+        flat->reduction->allocate_slot(flat, i, arena);
+        if (flat->low_precision_reduce && mesh->shard->size > 1)
+            slot->gradient_low = flat_gradient_take(flat, true, MEMORY_GATHERED, bytes, arena);
+    }
     ENSURE(arena_is_measuring(arena) ||
                (flat->common_used == flat->common_bytes && flat->area_used == flat->area_bytes),
            "%zu + %zu bytes of shared memory, but %zu + %zu were measured", flat->common_used,
@@ -254,24 +240,6 @@ bool flat_tensor_part(const struct flat_buffer *buffer, const struct unit_tensor
     return *begin < *end;
 }
 
-/* Sets a tensor's segment. Returns false if this rank owns no part of the tensor. */
-static bool segment_of(const struct flat_buffer *buffer, const struct unit_tensor *tensor,
-                       double weight_decay, int64_t accumulate, struct update_segment *segment)
-{
-    bool runs = tensor->kind == TENSOR_STATE;
-    *segment = (struct update_segment){
-        .weight_decay = tensor->decay && !runs ? (float)weight_decay : 0,
-        .rate_scale = !tensor->trainable ? 0
-                      : runs             ? 1
-                                         : (float)tensor->rate_scale,
-        .running = runs,
-        .matrix = tensor->matrix,
-        .adapts = tensor->adapts,
-        .tensor = tensor->adapts ? (int)tensor->index : 0,
-        .keep = runs ? (float)pow(1 - running_momentum, (double)accumulate) : 0};
-    return flat_tensor_part(buffer, tensor, &segment->begin, &segment->end);
-}
-
 double flat_running_weight(int64_t accumulate, int64_t pieces, int64_t micro)
 {
     double keep = 1 - running_momentum, all = 1 - pow(keep, (double)accumulate);
@@ -283,15 +251,28 @@ double flat_running_weight(int64_t accumulate, int64_t pieces, int64_t micro)
 
 void flat_set_segments(struct flat_model *flat, double weight_decay, int64_t accumulate)
 {
+    const double keep = pow(1 - running_momentum, (double)accumulate);
     for (int i = 0; i < flat->count; i++) {
         struct flat_buffer *buffer = &flat->buffers[i];
         const struct unit *unit = buffer->unit;
-        struct update_segment next, *last = NULL;
+        struct update_segment *last = NULL;
         free(buffer->segments);
         buffer->segments = allocate((size_t)unit->tensor_count, sizeof *buffer->segments);
         buffer->segment_count = 0;
         for (int t = 0; t < unit->tensor_count; t++) {
-            if (!segment_of(buffer, &unit->tensors[t], weight_decay, accumulate, &next))
+            const struct unit_tensor *tensor = &unit->tensors[t];
+            const bool runs = tensor->kind == TENSOR_STATE;
+            struct update_segment next = {.weight_decay =
+                                              tensor->decay && !runs ? (float)weight_decay : 0,
+                                          .rate_scale = !tensor->trainable ? 0
+                                                        : runs             ? 1
+                                                               : (float)tensor->rate_scale,
+                                          .running = runs,
+                                          .matrix = tensor->matrix,
+                                          .adapts = tensor->adapts,
+                                          .tensor = tensor->adapts ? (int)tensor->index : 0,
+                                          .keep = runs ? (float)keep : 0};
+            if (!flat_tensor_part(buffer, tensor, &next.begin, &next.end))
                 continue;
             /* Gaps between tensors contain zeros, which every update rule keeps. */
             if (last != NULL && last->weight_decay == next.weight_decay &&
@@ -324,34 +305,31 @@ static void buffer_draw(const struct flat_buffer *buffer, uint64_t seed, int64_t
     }
 }
 
-static void buffer_initialize(const struct flat_model *flat, const struct flat_buffer *buffer,
-                              uint64_t seed, float *chunk, int64_t chunk_count)
-{
-    const struct device_backend *backend = flat->device->backend;
-    size_t part = (size_t)buffer->shard_count * sizeof(float);
-    for (int64_t begin = 0; begin < buffer->shard_count; begin += chunk_count) {
-        int64_t count = smaller(chunk_count, buffer->shard_count - begin);
-        buffer_draw(buffer, seed, begin, count, chunk);
-        backend->copy(flat->stream, buffer->master + begin, chunk, (size_t)count * sizeof *chunk);
-        backend->stream_synchronize(flat->stream);
-    }
-    if (buffer->average != NULL)
-        backend->copy(flat->stream, buffer->average, buffer->master, part);
-    if (buffer->moment1 != NULL)
-        backend->zero(flat->stream, buffer->moment1, part);
-    if (buffer->moment2 != NULL)
-        backend->zero(flat->stream, buffer->moment2, part);
-    if (buffer->whole_gradient != NULL)
-        backend->zero(flat->stream, buffer->whole_gradient, (size_t)buffer->padded * sizeof(float));
-}
-
 void flat_initialize(struct flat_model *flat, uint64_t seed)
 {
-    /* A multiple of 4 that fits into the cache. */
-    enum { CHUNK = 1 << 18 };
+    enum { CHUNK = 1 << 18 }; /* a multiple of 4 that fits into the cache */
+    const struct device_backend *backend = flat->device->backend;
     float *chunk = allocate(CHUNK, sizeof *chunk);
-    for (int i = 0; i < flat->count; i++)
-        buffer_initialize(flat, &flat->buffers[i], seed, chunk, CHUNK);
+    for (int i = 0; i < flat->count; i++) {
+        const struct flat_buffer *buffer = &flat->buffers[i];
+        const size_t part = (size_t)buffer->shard_count * sizeof *chunk;
+        for (int64_t begin = 0; begin < buffer->shard_count; begin += CHUNK) {
+            const int64_t count = smaller(CHUNK, buffer->shard_count - begin);
+            buffer_draw(buffer, seed, begin, count, chunk);
+            backend->copy(flat->stream, buffer->master + begin, chunk,
+                          (size_t)count * sizeof *chunk);
+            backend->stream_synchronize(flat->stream);
+        }
+        if (buffer->average != NULL)
+            backend->copy(flat->stream, buffer->average, buffer->master, part);
+        if (buffer->moment1 != NULL)
+            backend->zero(flat->stream, buffer->moment1, part);
+        if (buffer->moment2 != NULL)
+            backend->zero(flat->stream, buffer->moment2, part);
+        if (buffer->whole_gradient != NULL)
+            backend->zero(flat->stream, buffer->whole_gradient,
+                          (size_t)buffer->padded * sizeof *chunk);
+    }
     free(chunk);
     flat_begin_gradients(flat);
 }
@@ -414,9 +392,4 @@ float *flat_gradient(const struct flat_model *flat, int unit, int tensor)
     const struct unit_tensor *described = &buffer->unit->tensors[tensor];
     return described->trainable && flat->training ? buffer->whole_gradient + described->offset
                                                   : NULL;
-}
-
-bool flat_overwrites_gradient(const struct flat_model *flat, int unit)
-{
-    return flat->buffers[unit].overwrites;
 }

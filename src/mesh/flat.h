@@ -79,7 +79,7 @@ struct flat_orthogonal {
     double *norm_squared;
 };
 
-/* Partial sums of gradients (flat_partial.c), which are added in the order of base/sum_tree.h. The
+/* Partial sums of gradients (reduction.c), which are added in the order of base/sum_tree.h. The
  * numbers of partial sums whole..from_replicas are maxima over ranks and global batches. */
 struct flat_partials {
     int64_t most_grains;            /* grains of the largest global batch */
@@ -189,8 +189,8 @@ void flat_begin_gradients(struct flat_model *flat);
 
 /* Call these before and after a unit's backward pass. open: provides memory for its whole gradient.
  * In the first pass of a step with samples, operations must overwrite the gradients
- * (flat_overwrites_gradient), and frozen tensors and padding are set to zero. In other passes
- * operations add to the sum of this rank so far, or to zeros. With partial sums (flat_partial.c),
+ * (flat_buffer.overwrites), and frozen tensors and padding are set to zero. In other passes
+ * operations add to the sum of this rank so far, or to zeros. With partial sums (reduction.c),
  * operations overwrite in every pass. close: starts the reduction; if whole gradients stay, only
  * after the step's last pass (`last`), else after each pass. */
 void flat_gradient_open(struct flat_model *flat, int unit, bool samples);
@@ -203,9 +203,8 @@ void flat_reduce_wait(struct flat_model *flat);
  * running statistics, and adds *counted of all ranks. The bits do not depend on the mesh. */
 void flat_norm(struct flat_model *flat);
 
-/* Sets the norms of tensors to zero. Call it before the update with `measure` of all units. */
-void flat_norms_begin(const struct flat_model *flat);
-/* Adds the norms of all ranks of the shard group. Collective; call it after that update. */
+/* Adds `norms` of all ranks of the shard group. Collective; call it after the update with `measure`
+ * of all units, before which `norms` are zero. */
 void flat_norms_sum(const struct flat_model *flat);
 
 /* Queues an all-reduce (sum) of device memory over all ranks, for batch norm. Collective; all ranks
@@ -238,7 +237,6 @@ bool flat_tensor_part(const struct flat_buffer *buffer, const struct unit_tensor
 /* Return pointers into the whole unit, by tensor number. */
 const void *flat_weight(const struct flat_model *flat, int unit, int tensor);
 float *flat_gradient(const struct flat_model *flat, int unit, int tensor); /* NULL: frozen */
-bool flat_overwrites_gradient(const struct flat_model *flat, int unit);
 
 /* Searches this rank's part for a value that is not finite: in the gradients in backward order, or
  * in the masters in forward order. Writes its position as "blocks.3.mlp.fc1.weight[1234]". Returns
@@ -275,15 +273,6 @@ void flat_spare_close(struct flat_model *flat, int unit);
  * less than ORTHOGONAL_SLOTS may be in progress together, so that communication overlaps with
  * computation. All ranks must call the functions in the same order. */
 
-enum { NEWTON_SCHULZ_STEPS = 5 };
-
-struct newton_schulz {
-    const double (*factors)[3]; /* [NEWTON_SCHULZ_STEPS]: a, b, c */
-    double epsilon;             /* smallest norm by which a direction is divided */
-    /* Returns the factor by which the orthogonal direction is multiplied. */
-    double (*scale)(int64_t rows, int64_t columns);
-};
-
 /* Returns this rank's part of the directions of a unit, [shard_count] direction_type(compute type),
  * or NULL if the unit has no matrix. Then do not call flat_direction_wait; the next three functions
  * return at once. */
@@ -291,8 +280,9 @@ void *flat_direction(const struct flat_model *flat, int unit);
 /* Starts the all-gather of the directions in the shard group. */
 void flat_direction_start(struct flat_model *flat, int unit);
 /* Waits for the all-gather, orthogonalizes this rank's matrices, and starts the reduce-scatter in
- * the shard group. */
-void flat_orthogonalize(struct flat_model *flat, int unit, const struct newton_schulz *rule);
+ * the shard group. epsilon: smallest norm by which a direction is divided. */
+void flat_orthogonalize(struct flat_model *flat, int unit, double epsilon,
+                        enum muon_scale_choice scale);
 /* Waits for the reduce-scatter and starts the all-reduce between replicas. */
 void flat_direction_sum(struct flat_model *flat, int unit);
 /* Waits for the all-reduce: flat_direction then contains the orthogonal directions. */

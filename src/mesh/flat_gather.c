@@ -10,31 +10,11 @@
 #include "base/allocate.h"
 #include "mesh/reduction.h"
 
-/* Takes the slot from the unit that used it before and writes this rank's part to it. */
-static void weights_enter_slot(struct flat_model *flat, int unit)
-{
-    struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
-    struct flat_buffer *buffer = &flat->buffers[unit];
-    if (slot->weights_unit >= 0 && slot->weights_unit != unit) {
-        struct flat_buffer *before = &flat->buffers[slot->weights_unit];
-        ENSURE(!before->used && before->gathering == NULL,
-               "cannot gather %s: its slot is in use by %s", buffer->unit->name,
-               before->unit->name);
-        before->weights = NULL;
-        before->whole = false;
-    }
-    slot->weights_unit = unit;
-    buffer->weights = slot->weights;
-    flat->device->backend->convert(flat->stream, flat->type,
-                                   (unsigned char *)buffer->weights +
-                                       (size_t)buffer->shard_begin * type_size(flat->type),
-                                   TYPE_FP32, buffer->master, buffer->shard_count);
-    flat->device->backend->event_record(buffer->ready, flat->stream);
-}
-
 void flat_gather_start(struct flat_model *flat, int unit)
 {
+    const struct device_backend *backend = flat->device->backend;
     struct flat_buffer *buffer = &flat->buffers[unit];
+    struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
     struct comm *shard = flat->mesh->shard_data;
     if (buffer->whole || buffer->gathering != NULL || flat->weights_barrier != NULL)
         return;
@@ -43,8 +23,22 @@ void flat_gather_start(struct flat_model *flat, int unit)
                                                       COMM_SUM, buffer->ready);
         return;
     }
-    if (flat->slots_weights)
-        weights_enter_slot(flat, unit);
+    if (flat->slots_weights) { /* take the slot from its last unit and write this rank's part */
+        if (slot->weights_unit >= 0 && slot->weights_unit != unit) {
+            struct flat_buffer *before = &flat->buffers[slot->weights_unit];
+            ENSURE(!before->used && before->gathering == NULL,
+                   "cannot gather %s: its slot is in use by %s", buffer->unit->name,
+                   before->unit->name);
+            before->weights = NULL;
+            before->whole = false;
+        }
+        slot->weights_unit = unit;
+        buffer->weights = slot->weights;
+        const size_t begin = (size_t)buffer->shard_begin * type_size(flat->type);
+        backend->convert(flat->stream, flat->type, (unsigned char *)buffer->weights + begin,
+                         TYPE_FP32, buffer->master, buffer->shard_count);
+        backend->event_record(buffer->ready, flat->stream);
+    }
     buffer->gathering = comm_start_all_gather(shard, buffer->weights, buffer->shard_count,
                                               comm_type_of[flat->type], buffer->ready);
 }
@@ -203,12 +197,6 @@ void flat_norm(struct flat_model *flat)
         flat_add_sums(flat, flat->counted, 1);
 }
 
-void flat_norms_begin(const struct flat_model *flat)
-{
-    flat->device->backend->zero(flat->stream, flat->norms,
-                                (size_t)flat->norm_count * sizeof *flat->norms);
-}
-
 void flat_norms_sum(const struct flat_model *flat)
 {
     const int64_t words = flat->norm_count * (int64_t)(sizeof *flat->norms / sizeof(int64_t));
@@ -266,14 +254,6 @@ void flat_hash(const struct flat_model *flat, uint64_t *hash)
     comm_all_reduce(flat->mesh->shard, hash, 2 * (int64_t)flat->count, COMM_INT64, COMM_SUM);
 }
 
-static const struct unit_tensor *tensor_at(const struct flat_model *flat, int number)
-{
-    int unit = 0;
-    while (number >= flat->buffers[unit].unit->tensor_count)
-        number -= flat->buffers[unit++].unit->tensor_count;
-    return &flat->buffers[unit].unit->tensors[number];
-}
-
 bool flat_check_same(struct flat_model *flat, struct error *error)
 {
     struct comm *world = flat->mesh->world;
@@ -300,11 +280,15 @@ bool flat_check_same(struct flat_model *flat, struct error *error)
     comm_all_reduce(world, &rank, 1, COMM_INT64, COMM_MAX);
     if (tensor == 0)
         return true;
+    const struct flat_buffer *buffer = flat->buffers;
+    first = count - (int)tensor;
+    for (; first >= buffer->unit->tensor_count; buffer++)
+        first -= buffer->unit->tensor_count;
     return error_set(
         error, ERROR_INTERNAL,
         "the weights of the ranks differ: rank %lld holds other bits in %s (memory or network "
         "fault, or different programs)",
-        (long long)(world->size - rank), tensor_at(flat, count - (int)tensor)->name);
+        (long long)(world->size - rank), buffer->unit->tensors[first].name);
 }
 
 bool flat_find_nonfinite(struct flat_model *flat, bool gradients, char *text, size_t size)

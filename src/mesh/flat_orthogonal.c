@@ -6,11 +6,20 @@
  * algorithms. */
 #include "mesh/flat.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/allocate.h"
 #include "base/base.h"
 #include "mesh/reduction.h"
+
+/* Coefficients of the Newton-Schulz iteration, as in timm.optim.muon. */
+enum { NEWTON_SCHULZ_STEPS = 5 };
+static const double muon_factors[NEWTON_SCHULZ_STEPS][3] = {{4.0848, -6.8946, 2.9270},
+                                                            {3.9505, -6.3029, 2.6377},
+                                                            {3.7418, -5.5913, 2.3037},
+                                                            {2.8769, -3.1427, 1.2046},
+                                                            {2.8366, -3.0525, 1.2012}};
 
 /* Size of a tensor as a matrix: one row per output. side: the smaller of both numbers. */
 struct matrix {
@@ -110,45 +119,30 @@ static void matrix_multiply(const struct flat_model *flat, int64_t rows, int64_t
                   .weight = weight, .y = y);
 }
 
-/* gram = x x^T or, if x has more rows than columns, x^T x. */
-static void gram_compute(const struct flat_model *flat, struct matrix matrix, const void *x)
-{
-    const struct device_backend *backend = flat->device->backend;
-    enum data_type type = direction_type(flat->type);
-    const struct linear_backward args = {.type = type,
-                                         .rows = matrix.rows,
-                                         .in = matrix.columns,
-                                         .out = matrix.columns,
-                                         .rows_per_sample = 1,
-                                         .x = x,
-                                         .dy = x,
-                                         .dweight = flat->orthogonal.square,
-                                         .overwrite = true};
-    if (matrix.side == matrix.rows) {
-        matrix_multiply(flat, matrix.rows, matrix.columns, matrix.rows, x, x,
-                        flat->orthogonal.gram);
-        return;
-    }
-    backend->linear_backward(flat->stream, &args);
-    backend->convert(flat->stream, type, flat->orthogonal.gram, TYPE_FP32, args.dweight,
-                     matrix.side * matrix.side);
-}
-
-/* next = scale * (a I + b gram + c gram^2) x with factor = {a, b, c}; if x has more rows than
- * columns, the polynomial of gram multiplies x from the right. */
+/* next = scale * (a I + b gram + c gram^2) x with factor = {a, b, c} and gram = x x^T. If x has
+ * more rows than columns, gram = x^T x, whose polynomial multiplies x from the right. */
 static void iterate_once(const struct flat_model *flat, struct matrix matrix, const double *factor,
                          double scale, const void *x, void *next)
 {
     const struct flat_orthogonal *work = &flat->orthogonal;
-    enum data_type type = direction_type(flat->type);
-    int64_t side = matrix.side;
-    gram_compute(flat, matrix, x);
+    const enum data_type type = direction_type(flat->type);
+    const int64_t side = matrix.side;
+    const bool left = side == matrix.rows;
+    if (left) {
+        matrix_multiply(flat, side, matrix.columns, side, x, x, work->gram);
+    } else {
+        OPERATION_RUN(flat->device, flat->stream, linear_backward, .type = type,
+                      .rows = matrix.rows, .in = side, .out = side, .rows_per_sample = 1, .x = x,
+                      .dy = x, .dweight = work->square, .overwrite = true);
+        flat->device->backend->convert(flat->stream, type, work->gram, TYPE_FP32, work->square,
+                                       side * side);
+    }
     matrix_multiply(flat, side, side, side, work->gram, work->gram, work->square);
     OPERATION_RUN(flat->device, flat->stream, matrix_sum, .type = type, .rows = side, .width = side,
                   .x = work->gram, .z = work->square, .x_factor = (float)(scale * factor[1]),
                   .z_factor = (float)(scale * factor[2]), .diagonal = (float)(scale * factor[0]),
                   .y = work->square);
-    if (side == matrix.rows)
+    if (left)
         OPERATION_RUN(flat->device, flat->stream, linear_backward, .type = type, .rows = side,
                       .in = matrix.columns, .out = side, .rows_per_sample = 1, .dy = work->square,
                       .weight = x, .dx = next);
@@ -156,13 +150,19 @@ static void iterate_once(const struct flat_model *flat, struct matrix matrix, co
         matrix_multiply(flat, matrix.rows, side, side, x, work->square, next);
 }
 
-static void matrix_orthogonalize(const struct flat_model *flat, const struct newton_schulz *rule,
-                                 const struct unit_tensor *tensor, void *direction)
+static void matrix_orthogonalize(const struct flat_model *flat, double epsilon,
+                                 enum muon_scale_choice scale, const struct unit_tensor *tensor,
+                                 void *direction)
 {
     const struct device_backend *backend = flat->device->backend;
     const struct flat_orthogonal *work = &flat->orthogonal;
     enum data_type type = direction_type(flat->type);
     struct matrix matrix = matrix_of(tensor);
+    /* The factor of the result: as in the function muon_update of KellerJordan/Muon (Jordan et al.
+     * 2024), or such that the root mean square is about 0.2, like AdamW's (Liu et al. 2025). */
+    const double factor = scale == MUON_SCALE_ORIGINAL
+                              ? sqrt(fmax(1, (double)matrix.rows / (double)matrix.columns))
+                              : 0.2 * sqrt((double)larger(matrix.rows, matrix.columns));
     unsigned char *second =
         (unsigned char *)work->iterate + (size_t)tensor->count * type_size(type);
     backend->convert(flat->stream, TYPE_FP32, work->iterate, type, direction, tensor->count);
@@ -171,53 +171,46 @@ static void matrix_orthogonalize(const struct flat_model *flat, const struct new
     backend->sum_value(flat->stream, work->norm_sum, work->norm_squared);
     OPERATION_RUN(flat->device, flat->stream, matrix_sum, .type = type, .rows = matrix.rows,
                   .width = matrix.columns, .x = direction, .x_factor = 1,
-                  .norm_squared = work->norm_squared, .epsilon = (float)rule->epsilon,
+                  .norm_squared = work->norm_squared, .epsilon = (float)epsilon,
                   .y = work->iterate);
     for (int step = 0; step < NEWTON_SCHULZ_STEPS; step++) {
         bool last = step == NEWTON_SCHULZ_STEPS - 1;
-        double scale = last ? rule->scale(matrix.rows, matrix.columns) : 1;
         void *x = step % 2 == 0 ? work->iterate : second;
         void *next = last ? direction : step % 2 == 0 ? second : work->iterate;
-        iterate_once(flat, matrix, rule->factors[step], scale, x, next);
+        iterate_once(flat, matrix, muon_factors[step], last ? factor : 1, x, next);
     }
 }
 
-/* Orthogonalizes this rank's matrices of a unit and sets all other elements to zero. */
-static void unit_orthogonalize(const struct flat_model *flat, int unit,
-                               const struct newton_schulz *rule)
+/* Sets all elements to zero that do not belong to this rank's matrices. */
+void flat_orthogonalize(struct flat_model *flat, int unit, double epsilon,
+                        enum muon_scale_choice scale)
 {
-    const struct flat_buffer *buffer = &flat->buffers[unit];
     const struct device_backend *backend = flat->device->backend;
-    const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
-    int rank = replica->rank * shard->size + shard->rank;
-    size_t size = type_size(direction_type(flat->type));
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    struct comm *shard = flat->mesh->shard_data;
+    const enum data_type type = direction_type(flat->type);
+    const int rank = flat->mesh->replica->rank * shard->size + shard->rank;
     int64_t end = 0;
+    if (!buffer->orthogonal)
+        return;
+    shard->backend->wait(buffer->gathering, flat->stream);
+    buffer->gathering = NULL;
     for (int t = 0; t < buffer->unit->tensor_count; t++) {
         const struct unit_tensor *tensor = &buffer->unit->tensors[t];
         if (buffer->owner[t] != rank)
             continue;
         backend->zero(flat->stream, direction_at(flat, unit, end),
-                      (size_t)(tensor->offset - end) * size);
-        matrix_orthogonalize(flat, rule, tensor, direction_at(flat, unit, tensor->offset));
+                      (size_t)(tensor->offset - end) * type_size(type));
+        matrix_orthogonalize(flat, epsilon, scale, tensor,
+                             direction_at(flat, unit, tensor->offset));
         end = tensor->offset + tensor->count;
     }
     backend->zero(flat->stream, direction_at(flat, unit, end),
-                  (size_t)(buffer->padded - end) * size);
-}
-
-void flat_orthogonalize(struct flat_model *flat, int unit, const struct newton_schulz *rule)
-{
-    struct flat_buffer *buffer = &flat->buffers[unit];
-    struct comm *shard = flat->mesh->shard_data;
-    if (!buffer->orthogonal)
-        return;
-    shard->backend->wait(buffer->gathering, flat->stream);
-    buffer->gathering = NULL;
-    unit_orthogonalize(flat, unit, rule);
-    flat->device->backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = comm_start_reduce_scatter(
-        shard, direction_at(flat, unit, 0), buffer->shard_count,
-        comm_type_of[direction_type(flat->type)], COMM_SUM, buffer->ready);
+                  (size_t)(buffer->padded - end) * type_size(type));
+    backend->event_record(buffer->ready, flat->stream);
+    buffer->reducing =
+        comm_start_reduce_scatter(shard, direction_at(flat, unit, 0), buffer->shard_count,
+                                  comm_type_of[type], COMM_SUM, buffer->ready);
 }
 
 void flat_direction_sum(struct flat_model *flat, int unit)

@@ -173,20 +173,34 @@ static void fill_dirac(const struct unit_tensor *tensor, int64_t first, int64_t 
 static void draw_piece(const struct unit_tensor *tensor, uint64_t seed, int64_t first,
                        int64_t count, float *values)
 {
-    float scale = (float)tensor->initial_scale;
-    draw_uniform(tensor, seed, first, count, values);
-    if (tensor->initial == INITIAL_TRUNCATED_NORMAL || tensor->initial == INITIAL_HALF_NORMAL) {
-        draw_truncated(scale, values, count);
-        for (int64_t i = 0; i < count && tensor->initial == INITIAL_HALF_NORMAL; i++)
-            values[i] *= first + i < tensor->count / 2 ? 1 : 1e-6f / scale;
+    const enum initial_rule rule = tensor->initial;
+    const float scale = (float)tensor->initial_scale;
+    const int64_t half = tensor->count / 2; /* first element of the second half */
+    if (rule <= INITIAL_HALF_ONE) {
+        for (int64_t i = 0; i < count; i++)
+            values[i] =
+                rule == INITIAL_CONSTANT
+                    ? scale
+                    : rule == INITIAL_ONE || (rule == INITIAL_HALF_ONE && first + i >= half);
         return;
     }
-    if (tensor->initial == INITIAL_NORMAL || tensor->initial == INITIAL_DIRAC)
+    if (rule == INITIAL_SINCOS || rule == INITIAL_COSINES) {
+        (rule == INITIAL_SINCOS ? fill_sincos : fill_cosines)(tensor, first, count, values);
+        return;
+    }
+    draw_uniform(tensor, seed, first, count, values);
+    if (rule == INITIAL_TRUNCATED_NORMAL || rule == INITIAL_HALF_NORMAL) {
+        draw_truncated(scale, values, count);
+        for (int64_t i = 0; i < count && rule == INITIAL_HALF_NORMAL; i++)
+            values[i] *= first + i < half ? 1 : 1e-6f / scale;
+        return;
+    }
+    if (rule == INITIAL_NORMAL || rule == INITIAL_DIRAC)
         quantile_normal(values, count);
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
         values[i] *= scale;
-    if (tensor->initial == INITIAL_DIRAC)
+    if (rule == INITIAL_DIRAC)
         fill_dirac(tensor, first, count, values);
 }
 
@@ -195,22 +209,6 @@ void initial_draw(const struct unit_tensor *tensor, uint64_t seed, int64_t first
 {
     ENSURE(first % 4 == 0, "cannot draw %s from element %lld: not a multiple of 4", tensor->name,
            (long long)first);
-    if (tensor->initial <= INITIAL_CONSTANT) {
-        const float constant[] = {0, 1,
-                                  (float)tensor->initial_scale}; /* indexed by enum initial_rule */
-        for (int64_t i = 0; i < count; i++)
-            values[i] = constant[tensor->initial];
-        return;
-    }
-    for (int64_t i = 0; i < count && tensor->initial == INITIAL_HALF_ONE; i++)
-        values[i] = first + i < tensor->count / 2 ? 0 : 1;
-    if (tensor->initial == INITIAL_HALF_ONE)
-        return;
-    if (tensor->initial == INITIAL_SINCOS || tensor->initial == INITIAL_COSINES) {
-        (tensor->initial == INITIAL_SINCOS ? fill_sincos : fill_cosines)(tensor, first, count,
-                                                                         values);
-        return;
-    }
 #pragma omp parallel for schedule(static) if (count > PIECE)
     for (int64_t begin = 0; begin < count; begin += PIECE)
         draw_piece(tensor, seed, first + begin, count - begin < PIECE ? count - begin : PIECE,

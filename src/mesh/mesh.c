@@ -29,53 +29,40 @@ static const struct strategy {
                        .shard_gradients = true},
 };
 
-/* This rank in a numbering of the ranks node by node. */
-struct placement {
-    int number;
-    int node_first, node_end; /* numbers of the ranks on this rank's node: first, last + 1 */
-    int node_ranks;           /* on each node; 0: differs between nodes */
-    int fewest, most;         /* ranks on a node */
-};
-
-/* Open the group of this rank's node and find the placement of the ranks. Collective. */
-static struct placement world_enter(struct mesh *mesh, struct comm *world)
+/* Open the group of this rank's node. Return this rank's number in an order node by node, and set
+ * *node_ranks to the ranks on each node, or to 0 if the nodes have different numbers. Collective.
+ */
+static int world_enter(struct mesh *mesh, struct comm *world, int *node_ranks)
 {
-    int size = world->size, rank = world->rank;
-    int *node = allocate(2 * (size_t)size, sizeof *node), *ranks = node + size;
+    const int rank = world->rank;
+    int *node = allocate((size_t)world->size, sizeof *node), number = 0;
     *mesh = (struct mesh){.world = world};
     mesh->node = comm_split_nodes(world, node, &mesh->node_count);
     mesh->node_index = node[rank];
-    struct placement placement = {.fewest = size};
-    for (int other = 0; other < size; other++) {
-        ranks[node[other]]++;
-        placement.number += node[other] < node[rank] || (node[other] == node[rank] && other < rank);
-        placement.node_first += node[other] < node[rank];
-        placement.node_end += node[other] <= node[rank];
-    }
-    for (int number = 0; number < mesh->node_count; number++) {
-        placement.fewest = ranks[number] < placement.fewest ? ranks[number] : placement.fewest;
-        placement.most = ranks[number] > placement.most ? ranks[number] : placement.most;
-    }
-    placement.node_ranks = placement.fewest == placement.most ? placement.most : 0;
+    for (int other = 0; other < world->size; other++)
+        number += node[other] < node[rank] || (node[other] == node[rank] && other < rank);
     free(node);
-    return placement;
+    int64_t most = mesh->node->size;
+    comm_all_reduce(world, &most, 1, COMM_INT64, COMM_MAX);
+    *node_ranks = most * mesh->node_count == world->size ? (int)most : 0;
+    return number;
 }
 
 /* Returns the number of ranks in a shard group, or 0 and an error. */
-static int shard_size(const struct mesh_options *options, int ranks,
-                      const struct placement *placement, struct error *error)
+static int shard_size(const struct mesh_options *options, int ranks, int node_ranks,
+                      struct error *error)
 {
     const struct strategy *strategy = &strategies[options->strategy];
     int shard = (int)options->shard;
-    if (shard == 0 && strategy->within_node && placement->node_ranks == 0) {
+    if (shard == 0 && strategy->within_node && node_ranks == 0) {
         error_set(error, ERROR_USAGE,
-                  "mesh.strategy=%s shards over the ranks of a node, but the nodes have %d to %d "
-                  "ranks: start as many on each, or set mesh.shard",
-                  strategy->name, placement->fewest, placement->most);
+                  "mesh.strategy=%s shards over the ranks of a node, but the nodes have different "
+                  "numbers of ranks: start as many on each, or set mesh.shard",
+                  strategy->name);
         return 0;
     }
     if (shard == 0)
-        shard = !strategy->shards ? 1 : strategy->within_node ? placement->node_ranks : ranks;
+        shard = !strategy->shards ? 1 : strategy->within_node ? node_ranks : ranks;
     if (shard > 1 && !strategy->shards) {
         error_set(error, ERROR_USAGE,
                   "mesh.shard=%d, but mesh.strategy=%s does not shard: leave out mesh.shard, or "
@@ -98,21 +85,6 @@ const char *mesh_strategy_name(enum strategy_choice strategy)
     return strategies[strategy].name;
 }
 
-static void policy_set(struct mesh *mesh, const struct mesh_options *options,
-                       const struct placement *placement)
-{
-    const struct strategy *strategy = &strategies[options->strategy];
-    const bool shards = mesh->shard->size > 1;
-    const int first = shards ? placement->number - mesh->shard->rank : 0;
-    const int size = shards ? mesh->shard->size : mesh->world->size;
-    mesh->one_node =
-        size > 1 && first >= placement->node_first && first + size <= placement->node_end;
-    mesh->strategy = strategy->name;
-    mesh->shard_weights = strategy->shard_weights;
-    mesh->shard_gradients = strategy->shard_gradients;
-    mesh->reduce_compute = options->reduce == REDUCE_COMPUTE;
-}
-
 /* Collective. The group of `size` ranks in which this rank has number `rank`. */
 static struct comm *mesh_group(struct comm *world, int color, int rank, int size)
 {
@@ -123,36 +95,40 @@ static struct comm *mesh_group(struct comm *world, int color, int rank, int size
     return group;
 }
 
-static void groups_open(struct mesh *mesh, int number, int shard)
+/* Open the groups of the rank with this number, with shard groups of `shard` ranks, and set the
+ * policy of the strategy. */
+static void groups_open(struct mesh *mesh, const struct mesh_options *options, int number,
+                        int shard)
 {
+    const struct strategy *strategy = &strategies[options->strategy];
     struct comm *world = mesh->world;
     mesh->shard = mesh_group(world, number / shard, number % shard, shard);
     mesh->replica = mesh_group(world, number % shard, number / shard, world->size / shard);
     mesh->shard_data = mesh->shard;
     mesh->replica_data = mesh->replica;
-}
-
-void mesh_split(struct mesh *mesh, struct comm *world, int shard)
-{
-    ENSURE(shard > 0 && world->size % shard == 0, "cannot split %d ranks into shard groups of %d",
-           world->size, shard);
-    groups_open(mesh, world_enter(mesh, world).number, shard);
-    mesh->strategy = "split";
+    const int first = shard > 1 ? number - mesh->shard->rank : 0;
+    const int size = shard > 1 ? shard : world->size, node_first = number - mesh->node->rank;
+    mesh->one_node =
+        size > 1 && first >= node_first && first + size <= node_first + mesh->node->size;
+    mesh->strategy = strategy->name;
+    mesh->shard_weights = strategy->shard_weights;
+    mesh->shard_gradients = strategy->shard_gradients;
+    mesh->reduce_compute = options->reduce == REDUCE_COMPUTE;
 }
 
 bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options *options,
                struct error *error)
 {
+    int node_ranks;
     comm_set_timeout(options->timeout);
-    const struct placement placement = world_enter(mesh, world);
-    int shard = shard_size(options, world->size, &placement, error);
+    const int number = world_enter(mesh, world, &node_ranks);
+    const int shard = shard_size(options, world->size, node_ranks, error);
     if (shard == 0) {
         mesh->node->backend->close(mesh->node);
         *mesh = (struct mesh){0};
         return false;
     }
-    groups_open(mesh, placement.number, shard);
-    policy_set(mesh, options, &placement);
+    groups_open(mesh, options, number, shard);
     enum transport_choice transport = options->transport;
     mesh->shard->backend->set_transport(mesh->shard, transport, error);
     mesh->replica->backend->set_transport(mesh->replica, transport, error);
@@ -165,15 +141,7 @@ bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options 
 bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
                   const struct mesh_options *options, struct error *error)
 {
-    int rest = ranks % node_ranks;
-    const int node_first = rank / node_ranks * node_ranks;
-    struct placement placement = {.number = rank,
-                                  .node_first = node_first,
-                                  .node_end = node_first + node_ranks,
-                                  .node_ranks = rest == 0 ? node_ranks : 0,
-                                  .fewest = rest == 0 ? node_ranks : rest,
-                                  .most = node_ranks};
-    int shard = shard_size(options, ranks, &placement, error);
+    const int shard = shard_size(options, ranks, ranks % node_ranks == 0 ? node_ranks : 0, error);
     if (shard == 0)
         return false;
     *mesh = (struct mesh){.world = comm_fake_open(rank, ranks),
@@ -181,8 +149,7 @@ bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
                           .node_count = (int)round_up_division(ranks, node_ranks),
                           .node_index = rank / node_ranks,
                           .imagined = true};
-    groups_open(mesh, rank, shard);
-    policy_set(mesh, options, &placement);
+    groups_open(mesh, options, rank, shard);
     return true;
 }
 
@@ -208,16 +175,12 @@ bool mesh_use_device(struct mesh *mesh, const struct device *device, struct erro
     return comm_agree(mesh->world, error);
 }
 
-static void group_use_memory(struct comm *group, void *memory, size_t bytes)
-{
-    if (group->backend->use_memory != NULL)
-        group->backend->use_memory(group, memory, bytes);
-}
-
 void mesh_use_memory(struct mesh *mesh, void *memory, size_t bytes)
 {
-    group_use_memory(mesh->shard_data, memory, bytes);
-    group_use_memory(mesh->replica_data, memory, bytes);
+    struct comm *const groups[] = {mesh->shard_data, mesh->replica_data};
+    for (int i = 0; i < 2; i++)
+        if (groups[i]->backend->use_memory != NULL)
+            groups[i]->backend->use_memory(groups[i], memory, bytes);
 }
 
 static void group_leave(struct comm **data, struct comm *host)

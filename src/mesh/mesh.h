@@ -30,11 +30,8 @@ struct mesh {
 /* Returns "fsdp" for STRATEGY_FSDP. */
 const char *mesh_strategy_name(enum strategy_choice strategy);
 
-/* Opens a mesh with shard groups of `shard` ranks, which must divide the number of ranks. Ranks are
- * numbered node by node. Weights and gradients stay whole. Collective. */
-void mesh_split(struct mesh *mesh, struct comm *world, int shard);
-
-/* Opens the mesh of mesh.strategy. Collective; an error is the same on all ranks. */
+/* Opens the mesh of mesh.strategy. Ranks are numbered node by node. Collective; an error is the
+ * same on all ranks. */
 MUST_CHECK bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options *options,
                           struct error *error);
 

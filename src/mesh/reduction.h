@@ -29,7 +29,7 @@ struct gradient_reduction {
 
 /* Reduce-scatter and all-reduce. */
 extern const struct gradient_reduction reduction_scatter;
-/* Partial sums, which are added in the order of a tree (flat_partial.c). */
+/* Partial sums, which are added in the order of a tree. */
 extern const struct gradient_reduction reduction_partial;
 
 /* Set elements begin..end - 1 of the whole gradient to zero. */

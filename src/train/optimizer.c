@@ -3,53 +3,28 @@
  * this rank's shard of each unit to the device. */
 #include "train/optimizer.h"
 
-#include <math.h>
-
-#include "base/base.h"
 #include "options/options.h"
-
-/* Coefficients of the Newton-Schulz iteration, as in timm.optim.muon. */
-static const double muon_factors[NEWTON_SCHULZ_STEPS][3] = {{4.0848, -6.8946, 2.9270},
-                                                            {3.9505, -6.3029, 2.6377},
-                                                            {3.7418, -5.5913, 2.3037},
-                                                            {2.8769, -3.1427, 1.2046},
-                                                            {2.8366, -3.0525, 1.2012}};
-
-/* Liu et al. 2025: the update's root mean square is about 0.2, like AdamW's. */
-static double scale_match_rms_adamw(int64_t rows, int64_t columns)
-{
-    return 0.2 * sqrt((double)larger(rows, columns));
-}
-
-/* Jordan et al. 2024, the function muon_update of their repository KellerJordan/Muon. */
-static double scale_original(int64_t rows, int64_t columns)
-{
-    return sqrt(fmax(1, (double)rows / (double)columns));
-}
 
 void optimizer_open(struct optimizer *optimizer, const struct options *options)
 {
-    const struct optimizer_facts *facts = optimizer_facts(options->optim.name);
-    const struct option_list *betas = &options->optim.betas;
-    *optimizer =
-        (struct optimizer){.rule = (enum update_rule)options->optim.name,
-                           .beta1 = betas->count > 0 ? betas->value[0] : facts->beta1,
-                           .beta2 = betas->count > 0 ? betas->value[1] : facts->beta2,
-                           .epsilon = options->optim.eps >= 0 ? options->optim.eps : facts->epsilon,
-                           .momentum = options->optim.momentum,
-                           .alpha = options->optim.alpha,
-                           .average_decay = options->optim.ema,
-                           .max_norm = options->train.clip_norm,
-                           .nesterov = options->optim.nesterov,
-                           .trust = options->optim.trust_coeff,
-                           .trust_clip = options->optim.trust_clip};
-    if (optimizer->trust < 0)
-        optimizer->trust = optimizer->rule == UPDATE_LARS ? 0.001 : 1;
-    optimizer->newton_schulz = (struct newton_schulz){
-        .factors = muon_factors,
-        .epsilon = optimizer->epsilon,
-        .scale = options->optim.muon_scale == MUON_SCALE_ORIGINAL ? scale_original
-                                                                  : scale_match_rms_adamw};
+    const struct optim_options *optim = &options->optim;
+    const struct optimizer_facts *facts = optimizer_facts(optim->name);
+    const bool lars = optim->name == OPTIMIZER_LARS;
+    *optimizer = (struct optimizer){
+        .constants = {.rule = (enum update_rule)optim->name,
+                      .beta2 = optim->betas.count > 0 ? optim->betas.value[1] : facts->beta2,
+                      .epsilon = optim->eps >= 0 ? optim->eps : facts->epsilon,
+                      .alpha = optim->alpha,
+                      .average_decay = optim->ema,
+                      .nesterov = optim->nesterov,
+                      .trust = optim->trust_coeff >= 0 ? optim->trust_coeff
+                               : lars                  ? 0.001
+                                                       : 1,
+                      .trust_clip = optim->trust_clip,
+                      .max_norm = options->train.clip_norm},
+        .beta1 = optim->betas.count > 0 ? optim->betas.value[0] : facts->beta1,
+        .momentum = optim->momentum,
+        .muon_scale = optim->muon_scale};
 }
 
 int optimizer_moments(const struct options *options)
@@ -80,37 +55,28 @@ static struct update unit_update(const struct optimizer *optimizer, const struct
                                  const struct loss_scaler *scaler)
 {
     const struct flat_buffer *buffer = &flat->buffers[unit];
-    bool squares_only = optimizer->rule == UPDATE_RMSPROP && flat->moments == 1;
+    const size_t skipped = (size_t)buffer->shard_begin * type_size(flat->type);
+    struct update update = optimizer->constants;
+    bool squares_only = update.rule == UPDATE_RMSPROP && flat->moments == 1;
     /* No compute copy if the model reads the masters, or if gathering the unit makes the copy. */
     bool copies = !flat->slots_weights && buffer->weights != (void *)buffer->master;
-    size_t skipped = (size_t)buffer->shard_begin * type_size(flat->type);
-    return (struct update){
-        .rule = optimizer->rule,
-        .count = buffer->shard_count,
-        .weights = buffer->master,
-        .gradient = buffer->gradient,
-        .moment1 = squares_only ? NULL : buffer->moment1,
-        .moment2 = squares_only ? buffer->moment1 : buffer->moment2,
-        .average = buffer->average,
-        .copy = copies ? (unsigned char *)buffer->weights + skipped : NULL,
-        .copy_type = flat->type,
-        .direction = flat_direction(flat, unit),
-        .segments = buffer->segments,
-        .segment_count = buffer->segment_count,
-        .params = params,
-        .beta2 = optimizer->beta2,
-        .epsilon = optimizer->epsilon,
-        .alpha = optimizer->alpha,
-        .average_decay = optimizer->average_decay,
-        .nesterov = optimizer->nesterov,
-        .norms = flat->norms,
-        .trust = optimizer->trust,
-        .trust_clip = optimizer->trust_clip,
-        .norm_squared = flat->norm_squared,
-        .max_norm = optimizer->max_norm,
-        .scaler = scaler,
-        .counted = flat->counted,
-    };
+    update.count = buffer->shard_count;
+    update.weights = buffer->master;
+    update.gradient = buffer->gradient;
+    update.moment1 = squares_only ? NULL : buffer->moment1;
+    update.moment2 = squares_only ? buffer->moment1 : buffer->moment2;
+    update.average = buffer->average;
+    update.copy = copies ? (unsigned char *)buffer->weights + skipped : NULL;
+    update.copy_type = flat->type;
+    update.direction = flat_direction(flat, unit);
+    update.segments = buffer->segments;
+    update.segment_count = buffer->segment_count;
+    update.params = params;
+    update.norms = flat->norms;
+    update.norm_squared = flat->norm_squared;
+    update.scaler = scaler;
+    update.counted = flat->counted;
+    return update;
 }
 
 /* Queues the update of all units, or with `measure` the sums of squares of their tensors. */
@@ -141,7 +107,8 @@ static void muon_update(const struct optimizer *optimizer, struct flat_model *fl
             flat_direction_start(flat, first);
         }
         if (first >= 1 && first - 1 < flat->count)
-            flat_orthogonalize(flat, first - 1, &optimizer->newton_schulz);
+            flat_orthogonalize(flat, first - 1, optimizer->constants.epsilon,
+                               optimizer->muon_scale);
         if (first >= 2 && first - 2 < flat->count)
             flat_direction_sum(flat, first - 2);
         if (last >= 0 && flat->buffers[last].orthogonal) {
@@ -157,11 +124,12 @@ void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
                     const struct step_params *params, struct loss_scaler *scaler)
 {
     if (flat->norm_count > 0) {
-        flat_norms_begin(flat);
+        flat->device->backend->zero(flat->stream, flat->norms,
+                                    (size_t)flat->norm_count * sizeof *flat->norms);
         units_update(optimizer, flat, params, scaler, true);
         flat_norms_sum(flat);
     }
-    if (optimizer_facts((int)optimizer->rule)->scope == SCOPE_MATRIX)
+    if (optimizer_facts((int)optimizer->constants.rule)->scope == SCOPE_MATRIX)
         muon_update(optimizer, flat, params, scaler);
     else
         units_update(optimizer, flat, params, scaler, false);

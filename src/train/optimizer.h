@@ -52,14 +52,9 @@ double schedule_base_rate(const struct options *options, int64_t global_batch);
 /* ---- The optimizer. */
 
 struct optimizer {
-    enum update_rule rule;
-    double beta1, beta2, epsilon, momentum;
-    double alpha;         /* RMSprop: decay rate of the mean of squared gradients */
-    double average_decay; /* of the EMA of the weights; 0: none */
-    double max_norm;      /* to which the gradient is clipped; 0: no clipping */
-    double trust;         /* factor of the trust ratio of LAMB and LARS */
-    bool nesterov, trust_clip;
-    struct newton_schulz newton_schulz;
+    struct update constants; /* the rule and its constants; all other members are zero */
+    double beta1, momentum;  /* of the next update */
+    enum muon_scale_choice muon_scale;
 };
 
 /* Set the rule and its constants from the options. Allocates no memory. */

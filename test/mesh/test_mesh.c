@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 3 4
-// joined
 /* The mesh of each strategy, and strategies that do not fit the ranks. */
 #include "mesh/mesh.h"
 
-#include "model_fixture.h"
 #include "options/options.h"
 #include "test.h"
 
@@ -66,22 +63,7 @@ TEST(meshes_that_cannot_be_are_errors)
     assert_has(text, "mesh.strategy=ddp does not shard");
     text = imagined(8, 3, STRATEGY_HSDP, 0, described, &one_node);
     assert_non_null(text);
-    assert_has(text, "the nodes have 2 to 3 ranks: start as many on each");
+    assert_has(text, "the nodes have different numbers of ranks: start as many");
 }
 
-TEST(meshes_are_described)
-{
-    struct options options = {.mesh = {.strategy = STRATEGY_HSDP}};
-    struct error error = {0};
-    struct mesh mesh;
-    char text[128], expected[128];
-    assert_true(mesh_open(&mesh, world, &options.mesh, &error));
-    mesh_describe(&mesh, text, sizeof text);
-    snprintf(expected, sizeof expected, "hsdp, %d rank%s on 1 node: replica 1 x shard %d",
-             world->size, world->size > 1 ? "s" : "", world->size);
-    assert_string_equal(text, expected);
-    assert_int_equal(mesh.one_node, world->size > 1);
-    mesh_close(&mesh);
-}
-
-TEST_MAIN_WORLD()
+TEST_MAIN()

@@ -30,8 +30,9 @@ void flat_fixture_open(struct flat_fixture *fixture, struct unit *units, int cou
     struct flat_model *flat = &fixture->flat;
     struct mesh *mesh = &fixture->mesh;
     struct error error = {0};
-    mesh_split(mesh, world, shard);
-    assert_true(mesh_use_device(mesh, device, &error));
+    const struct mesh_options options = {
+        .strategy = STRATEGY_ZERO1, .shard = shard, .transport = TRANSPORT_RING};
+    assert_true(mesh_open(mesh, world, &options, &error) && mesh_use_device(mesh, device, &error));
     mesh->reduce_compute = type != TYPE_FP32;
     mesh->shard_gradients = policy >= KEEP_WEIGHTS;
     mesh->shard_weights = policy >= KEEP_NOTHING;

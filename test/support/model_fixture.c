@@ -68,7 +68,9 @@ void fixture_open_on(struct fixture *fixture, struct comm *comm, int shard,
     fixture->options.checkpoint.keep = 0;
     fixture->stream = device_cpu.stream_open(fixture->device);
     make_units(fixture, shape);
-    mesh_split(&fixture->mesh, comm, shard);
+    fixture->options.mesh.strategy = STRATEGY_ZERO1;
+    fixture->options.mesh.shard = shard;
+    ENSURE(mesh_open(&fixture->mesh, comm, &fixture->options.mesh, &error), "%s", error.text);
     flat_open(&fixture->flat, fixture->units, FIXTURE_UNITS, &fixture->mesh, fixture->device,
               fixture->stream, TYPE_FP32, moments, averaged, true);
     arena_measure(&fixture->arena);
