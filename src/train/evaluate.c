@@ -13,173 +13,154 @@
 #include "options/phase.h"
 #include "train/step.h"
 
-/* ---- metrics of samples that have targets: errors of a regression, pixels of a segmentation,
- * labels that do not exclude each other. They are integers and exact sums, so they do not depend on
- * the number of ranks. */
-
-struct target_metrics {
-    const struct session *session;
-    const struct dataset *dataset;
+/* A running evaluation. */
+struct pass {
+    struct session *session;
+    struct split_loader *feed;
+    const struct evaluation_visitor *visitor; /* or NULL */
+    struct control *control;                  /* or NULL */
+    struct evaluation *evaluation;
+    int64_t outputs, plane; /* of the model; pixels of an output */
+    int32_t *predicted;
+    float *probabilities; /* or the outputs, if the loss is not that of labels; or NULL */
+    /* Metrics of samples that have targets. They are integers and exact sums, so they do not depend
+     * on the number of ranks. */
     struct exact_sum *sums;       /* regression: [outputs, OUTPUT_SUMS]; else NULL */
     int64_t *confusion;           /* segmentation: [threads, classes, classes]; else NULL */
-    struct sample_counts samples; /* of labels */
-    float *scores;                /* labels: [classes, most], by label_score; else NULL */
+    struct sample_counts samples; /* of labels that do not exclude each other */
+    float *scores;                /* of these: [classes, most], by label_score; else NULL */
     int64_t most;                 /* largest number of samples of a rank */
     int64_t count;                /* samples added so far */
 };
 
-static int64_t plane_of(const struct model *model)
-{
-    return model->output.height * model->output.width;
-}
+/* ---- metrics */
 
-/* Allocate the counts and set the evaluation's classes or outputs. The records of the split must
- * have targets. Not collective. */
-static bool target_metrics_open(struct target_metrics *metrics, const struct session *session,
-                                const struct split_loader *feed, struct evaluation *evaluation,
-                                struct error *error)
+/* Allocate the counts and set the evaluation's classes or outputs. */
+static void metrics_open(struct pass *pass)
 {
-    const int64_t outputs = session->model->classes;
-    const bool is_regression = session->options.data.task == TASK_REGRESSION;
-    const size_t count = (size_t)outputs;
-    bool good;
-    *metrics = (struct target_metrics){.session = session, .dataset = &feed->dataset};
-    evaluation->classes = is_regression ? 0 : outputs;
-    evaluation->outputs = is_regression ? outputs : 0;
-    if (is_regression) {
-        evaluation->errors = calloc(count, sizeof *evaluation->errors);
-        metrics->sums = calloc(count * OUTPUT_SUMS, sizeof *metrics->sums);
-        good = evaluation->errors != NULL && metrics->sums != NULL;
-    } else if (!feed->dataset.target_is_class) {
-        metrics->most = sampler_steps(&feed->sampler) *
-                        round_up_division(feed->sampler.global_batch, session->world->size);
-        metrics->scores = malloc(count * (size_t)metrics->most * sizeof *metrics->scores);
-        evaluation->labels = calloc(count, sizeof *evaluation->labels);
-        evaluation->average_precision = calloc(count, sizeof *evaluation->average_precision);
-        good = metrics->scores != NULL && evaluation->labels != NULL &&
-               evaluation->average_precision != NULL;
-        for (int64_t i = 0; metrics->scores != NULL && i < outputs * metrics->most; i++)
-            metrics->scores[i] = NAN;
-    } else {
-        metrics->confusion = calloc((size_t)(session->limits.threads * outputs * outputs),
-                                    sizeof *metrics->confusion);
-        good = metrics->confusion != NULL;
+    const struct session *session = pass->session;
+    struct evaluation *evaluation = pass->evaluation;
+    const size_t outputs = (size_t)pass->outputs;
+    if (session->model->loss == LOSS_TARGETS && session->options.data.task == TASK_REGRESSION) {
+        evaluation->outputs = pass->outputs;
+        evaluation->errors = allocate(outputs, sizeof *evaluation->errors);
+        pass->sums = allocate(outputs * OUTPUT_SUMS, sizeof *pass->sums);
+        return;
     }
-    return good || error_set(error, ERROR_MEMORY, "no memory for the metrics of %lld outputs",
-                             (long long)outputs);
+    evaluation->classes = pass->outputs;
+    if (session->model->loss == LOSS_CROSS_ENTROPY)
+        return;
+    if (pass->feed->dataset.target_is_class) {
+        pass->confusion =
+            allocate((size_t)session->limits.threads * outputs * outputs, sizeof *pass->confusion);
+        return;
+    }
+    pass->most = sampler_steps(&pass->feed->sampler) *
+                 round_up_division(pass->feed->sampler.global_batch, session->world->size);
+    pass->scores = allocate(outputs * (size_t)pass->most, sizeof *pass->scores);
+    evaluation->labels = allocate(outputs, sizeof *evaluation->labels);
+    evaluation->average_precision = allocate(outputs, sizeof *evaluation->average_precision);
+    for (int64_t i = 0; i < pass->outputs * pass->most; i++)
+        pass->scores[i] = NAN;
 }
 
-static void errors_add(struct target_metrics *metrics, const struct batch *batch,
-                       const float *predictions)
+/* Add a batch. The outputs of a regression are in the units of the targets. */
+static void metrics_add(struct pass *pass, const struct batch *batch)
 {
-    const struct session *session = metrics->session;
-    const struct model *model = session->model;
-    const int64_t outputs = model->classes, plane = plane_of(model);
+    const struct session *session = pass->session;
+    const struct dataset *dataset = &pass->feed->dataset;
+    struct evaluation *evaluation = pass->evaluation;
+    const float *predictions = pass->probabilities;
+    const int64_t outputs = pass->outputs, plane = pass->plane;
+    if (pass->sums != NULL) {
 #pragma omp parallel for schedule(static) num_threads(session->limits.threads)
-    for (int64_t i = 0; i < batch->count * outputs; i++) {
-        const int64_t sample = i / outputs, output = i % outputs;
-        float mean = session->input.target_mean[output];
-        value_transform_undo((enum value_transform)metrics->dataset->target_transform[output],
-                             &mean, 1);
-        const struct output_plane args = {
-            .height = model->output.height,
-            .width = model->output.width,
-            .mean = (double)mean,
-            .predictions = predictions + i * plane,
-            .targets = batch_targets(batch, sample) + output * plane,
-            .persistence = batch_persistence(batch, metrics->dataset, sample, output),
-            .row_weights = metrics->dataset->row_weights};
-        output_sums_add(&metrics->sums[output * OUTPUT_SUMS], &args);
-    }
-}
-
-/* Add a batch. predictions: [batch->count, outputs, height, width]; those of a regression are in
- * the units of the targets. */
-static void target_metrics_add(struct target_metrics *metrics, struct evaluation *evaluation,
-                               const struct batch *batch, const float *predictions)
-{
-    const struct session *session = metrics->session;
-    const int64_t outputs = session->model->classes, plane = plane_of(session->model);
-    if (metrics->sums != NULL)
-        errors_add(metrics, batch, predictions);
-    if (metrics->confusion != NULL) {
+        for (int64_t i = 0; i < batch->count * outputs; i++) {
+            const int64_t sample = i / outputs, output = i % outputs;
+            float mean = session->input.target_mean[output];
+            value_transform_undo((enum value_transform)dataset->target_transform[output], &mean, 1);
+            const struct output_plane args = {
+                .height = session->model->output.height,
+                .width = session->model->output.width,
+                .mean = (double)mean,
+                .predictions = predictions + i * plane,
+                .targets = batch_targets(batch, sample) + output * plane,
+                .persistence = batch_persistence(batch, dataset, sample, output),
+                .row_weights = dataset->row_weights};
+            output_sums_add(&pass->sums[output * OUTPUT_SUMS], &args);
+        }
+    } else if (pass->confusion != NULL) {
 #pragma omp parallel for schedule(static) num_threads(session->limits.threads)
         for (int64_t i = 0; i < batch->count; i++)
-            confusion_add_pixels(metrics->confusion + omp_get_thread_num() * outputs * outputs,
+            confusion_add_pixels(pass->confusion + omp_get_thread_num() * outputs * outputs,
                                  outputs, predictions + i * outputs * plane,
                                  batch_targets(batch, i), plane);
+    } else if (pass->scores != NULL) {
+        for (int64_t i = 0; i < batch->count; i++, pass->count++) {
+            const float *targets = batch_targets(batch, i), *sample = predictions + i * outputs;
+            class_counts_add(evaluation->labels, &pass->samples, outputs, sample, targets);
+            for (int64_t c = 0; c < outputs; c++)
+                pass->scores[c * pass->most + pass->count] = label_score(sample[c], targets[c]);
+        }
+    } else if (evaluation->classes > 0) {
+        for (int64_t i = 0; i < batch->count; i++)
+            evaluation->confusion[batch->labels[i] * outputs + pass->predicted[i]]++;
     }
-    for (int64_t i = 0; metrics->scores != NULL && i < batch->count; i++) {
-        const float *targets = batch_targets(batch, i), *sample = predictions + i * outputs;
-        class_counts_add(evaluation->labels, &metrics->samples, outputs, sample, targets);
-        for (int64_t c = 0; c < outputs; c++)
-            metrics->scores[c * metrics->most + metrics->count] =
-                label_score(sample[c], targets[c]);
-        metrics->count++;
-    }
-}
-
-/* Set the confusion matrix of all ranks and threads, the pixel accuracy and the mean IoU. */
-static void pixels_reduce(struct target_metrics *metrics, struct evaluation *evaluation)
-{
-    const struct session *session = metrics->session;
-    const int64_t classes = evaluation->classes, cells = classes * classes;
-    struct class_metrics macro;
-    int64_t right = 0;
-    for (int64_t i = 0; i < session->limits.threads * cells; i++)
-        evaluation->confusion[i % cells] += metrics->confusion[i];
-    comm_all_reduce(session->world, evaluation->confusion, cells, COMM_INT64, COMM_SUM);
-    for (int64_t i = 0; i < cells; i++) {
-        evaluation->pixels += evaluation->confusion[i];
-        right += i / classes == i % classes ? evaluation->confusion[i] : 0;
-    }
-    evaluation_macro(evaluation, &macro);
-    evaluation->top1 = (double)right / (double)evaluation->pixels;
-    evaluation->miou = macro.iou;
 }
 
 /* Set the average precisions. Each rank computes those of a part of the labels, from the scores of
  * all samples. */
-static void average_precisions_reduce(struct target_metrics *metrics, struct evaluation *evaluation)
+static void average_precisions_reduce(struct pass *pass)
 {
-    struct comm *world = metrics->session->world;
-    const int64_t most = metrics->most, classes = evaluation->classes;
+    struct comm *world = pass->session->world;
+    struct evaluation *evaluation = pass->evaluation;
+    const int64_t most = pass->most, classes = evaluation->classes;
     const size_t bytes = (size_t)most * sizeof(float);
-    float *all = allocate((size_t)world->size, bytes);
-    struct class_metrics macro;
+    OWNED float *all = allocate((size_t)world->size, bytes);
     for (int64_t c = 0; c < classes; c++) {
-        memcpy(all + world->rank * most, metrics->scores + c * most, bytes);
+        memcpy(all + world->rank * most, pass->scores + c * most, bytes);
         comm_all_gather(world, all, most, COMM_FP32);
         if (c % world->size == world->rank)
             evaluation->average_precision[c] = average_precision(all, world->size * most);
     }
     comm_all_reduce(world, evaluation->average_precision, classes, COMM_FP64, COMM_SUM);
-    evaluation_macro(evaluation, &macro);
-    evaluation->map = macro.average_precision;
-    free(all);
 }
 
-/* Set the metrics of the evaluation. Collective. */
-static void target_metrics_reduce(struct target_metrics *metrics, struct evaluation *evaluation)
+/* Set the metrics from the counts of all ranks and threads. Collective. */
+static void metrics_reduce(struct pass *pass)
 {
-    struct comm *world = metrics->session->world;
-    if (metrics->confusion != NULL)
-        pixels_reduce(metrics, evaluation);
-    if (evaluation->labels != NULL) {
-        comm_all_reduce(world, evaluation->labels,
-                        evaluation->classes * (int64_t)sizeof *evaluation->labels / 8, COMM_INT64,
-                        COMM_SUM);
-        comm_all_reduce(world, &metrics->samples, sizeof metrics->samples / 8, COMM_INT64,
-                        COMM_SUM);
-        evaluation->top1 = (double)metrics->samples.right / (double)metrics->samples.counted;
-        average_precisions_reduce(metrics, evaluation);
+    struct comm *world = pass->session->world;
+    struct evaluation *evaluation = pass->evaluation;
+    const int64_t classes = evaluation->classes, cells = classes * classes;
+    struct class_metrics macro;
+    int64_t right = 0;
+    for (int64_t i = 0; pass->confusion != NULL && i < pass->session->limits.threads * cells; i++)
+        evaluation->confusion[i % cells] += pass->confusion[i];
+    if (pass->scores == NULL && cells > 0)
+        comm_all_reduce(world, evaluation->confusion, cells, COMM_INT64, COMM_SUM);
+    if (pass->confusion != NULL) {
+        for (int64_t i = 0; i < cells; i++) {
+            evaluation->pixels += evaluation->confusion[i];
+            right += i / classes == i % classes ? evaluation->confusion[i] : 0;
+        }
+        evaluation_macro(evaluation, &macro);
+        evaluation->top1 = (double)right / (double)evaluation->pixels;
+        evaluation->miou = macro.iou;
     }
-    if (metrics->sums != NULL)
-        comm_all_reduce(world, metrics->sums,
-                        evaluation->outputs * OUTPUT_SUMS * (int64_t)sizeof *metrics->sums / 8,
-                        COMM_INT64, COMM_SUM);
-    for (int64_t i = 0; metrics->sums != NULL && i < evaluation->outputs; i++)
-        evaluation->errors[i] = output_errors_of(&metrics->sums[i * OUTPUT_SUMS]);
+    if (pass->scores != NULL) {
+        comm_all_reduce(world, evaluation->labels,
+                        classes * (int64_t)sizeof *evaluation->labels / 8, COMM_INT64, COMM_SUM);
+        comm_all_reduce(world, &pass->samples, sizeof pass->samples / 8, COMM_INT64, COMM_SUM);
+        evaluation->top1 = (double)pass->samples.right / (double)pass->samples.counted;
+        average_precisions_reduce(pass);
+        evaluation_macro(evaluation, &macro);
+        evaluation->map = macro.average_precision;
+    }
+    if (pass->sums != NULL)
+        comm_all_reduce(world, pass->sums,
+                        pass->outputs * OUTPUT_SUMS * (int64_t)sizeof *pass->sums / 8, COMM_INT64,
+                        COMM_SUM);
+    for (int64_t i = 0; i < evaluation->outputs; i++)
+        evaluation->errors[i] = output_errors_of(&pass->sums[i * OUTPUT_SUMS]);
 }
 
 /* ---- passes */
@@ -197,46 +178,41 @@ static void logits_compute(struct session *session, const struct model_pass *pas
 
 /* Runs the forward pass of the mirrored batch and replaces the logits by the mean of both passes.
  */
-static void mirror_evaluate(struct session *session, struct split_loader *feed, struct batch *batch,
-                            const struct model_pass *pass)
+static void mirror_evaluate(const struct pass *pass, struct batch *batch,
+                            const struct model_pass *forward)
 {
-    const struct device_backend *backend = session->device->backend;
-    const int64_t outputs = model_output_count(session->model);
+    struct session *session = pass->session;
+    const int64_t outputs = pass->outputs * pass->plane;
     const size_t bytes = (size_t)(batch->count * outputs) * type_size(session->compute);
-    backend->copy(session->stream, session->unflipped_logits, session->logits, bytes);
-    batch_upload_mirror(&session->input, session->stream, batch, &feed->source);
-    logits_compute(session, pass);
-    const struct matrix_sum mean = {.type = session->compute,
-                                    .rows = batch->count,
-                                    .width = outputs,
-                                    .x = session->logits,
-                                    .z = session->unflipped_logits,
-                                    .x_factor = 0.5f,
-                                    .z_factor = 0.5f,
-                                    .y = session->logits};
-    backend->matrix_sum(session->stream, &mean);
+    session->device->backend->copy(session->stream, session->unflipped_logits, session->logits,
+                                   bytes);
+    batch_upload_mirror(&session->input, session->stream, batch, &pass->feed->source);
+    logits_compute(session, forward);
+    OPERATION_RUN(session->device, session->stream, matrix_sum, .type = session->compute,
+                  .rows = batch->count, .width = outputs, .x = session->logits,
+                  .z = session->unflipped_logits, .x_factor = 0.5f, .z_factor = 0.5f,
+                  .y = session->logits);
 }
 
-/* Converts the outputs of a regression from normalised values to the units of the data. */
-static void outputs_scale(const struct session *session, const struct dataset *dataset,
-                          int64_t count, float *outputs)
+/* Converts the outputs of a regression from normalised values to the units of the data, and undoes
+ * data.transform in them, in the targets of a batch, and in its pixels if the targets are planes.
+ */
+static void batch_undo(const struct pass *pass, struct batch *batch)
 {
-    const struct model *model = session->model;
-    const int64_t plane = plane_of(model);
-    for (int64_t i = 0; i < count * model->classes; i++) {
-        const float std = session->input.target_std[i % model->classes];
-        const float mean = session->input.target_mean[i % model->classes];
-        for (int64_t p = 0; p < plane; p++)
-            outputs[i * plane + p] = outputs[i * plane + p] * std + mean;
-        value_transform_undo((enum value_transform)dataset->target_transform[i % model->classes],
-                             outputs + i * plane, plane);
-    }
-}
-
-/* Undoes data.transform in the targets of a batch, and in its pixels if the targets are planes. */
-static void batch_undo(const struct dataset *dataset, struct batch *batch)
-{
+    const struct session *session = pass->session;
+    const struct dataset *dataset = &pass->feed->dataset;
     const int64_t plane = dataset->target.height * dataset->target.width;
+    const bool scales =
+        pass->probabilities != NULL && session->model->statistics.target_std.count > 0;
+    for (int64_t i = 0; scales && i < batch->count * pass->outputs; i++) {
+        const int64_t output = i % pass->outputs;
+        float *values = pass->probabilities + i * pass->plane;
+        for (int64_t p = 0; p < pass->plane; p++)
+            values[p] =
+                values[p] * session->input.target_std[output] + session->input.target_mean[output];
+        value_transform_undo((enum value_transform)dataset->target_transform[output], values,
+                             pass->plane);
+    }
     for (int64_t i = 0; i < batch->count; i++) {
         uint8_t *record = batch->pixels + i * batch->record_bytes;
         float *pixels = (float *)(void *)record;
@@ -250,50 +226,37 @@ static void batch_undo(const struct dataset *dataset, struct batch *batch)
     }
 }
 
-/* Runs the forward pass of a batch. predicted, probabilities (or NULL; the outputs of a
- * regression): host memory. */
-static void batch_evaluate(struct session *session, struct split_loader *feed, struct batch *batch,
-                           int32_t *predicted, float *probabilities)
+/* Runs the forward pass of a batch and copies the results to the host. */
+static void batch_evaluate(const struct pass *pass, struct batch *batch)
 {
+    struct session *session = pass->session;
     const struct device_backend *backend = session->device->backend;
-    batch_upload_start(&session->input, session->stream, batch, &feed->source, false, NULL);
-    struct model_pass pass = session_pass(session, batch->count, false);
-    logits_compute(session, &pass);
+    const int64_t values = batch->count * pass->outputs * pass->plane;
+    float *probabilities = pass->probabilities != NULL ? session->probabilities : NULL;
+    batch_upload_start(&session->input, session->stream, batch, &pass->feed->source, false, NULL);
+    const struct model_pass forward = session_pass(session, batch->count, false);
+    logits_compute(session, &forward);
     if (session->unflipped_logits != NULL)
-        mirror_evaluate(session, feed, batch, &pass);
-    step_loss(session, batch->count, 1, false,
-              probabilities != NULL ? session->probabilities : NULL);
-    const size_t count = (size_t)batch->count;
-    const size_t outputs = (size_t)model_output_count(session->model);
+        mirror_evaluate(pass, batch, &forward);
+    step_loss(session, batch->count, 1, false, probabilities);
     if (session->model->loss == LOSS_CROSS_ENTROPY)
-        backend->copy(session->stream, predicted, session->predicted, count * sizeof *predicted);
+        backend->copy(session->stream, pass->predicted, session->predicted,
+                      (size_t)batch->count * sizeof *pass->predicted);
     else if (probabilities != NULL)
-        backend->convert(session->stream, TYPE_FP32, session->probabilities, session->compute,
-                         session->logits, (int64_t)(count * outputs));
+        backend->convert(session->stream, TYPE_FP32, probabilities, session->compute,
+                         session->logits, values);
     if (probabilities != NULL)
-        backend->copy(session->stream, probabilities, session->probabilities,
-                      count * outputs * sizeof *probabilities);
+        backend->copy(session->stream, pass->probabilities, probabilities,
+                      (size_t)values * sizeof *probabilities);
     backend->stream_synchronize(session->stream);
-    if (probabilities != NULL && session->model->statistics.target_std.count > 0)
-        outputs_scale(session, &feed->dataset, batch->count, probabilities);
-    batch_undo(&feed->dataset, batch);
+    batch_undo(pass, batch);
 }
 
-/* The arguments that all batches share. */
-struct pass {
-    struct session *session;
-    struct split_loader *feed;
-    const struct evaluation_visitor *visitor; /* or NULL */
-    struct control *control;                  /* or NULL */
-    int32_t *predicted;
-    float *probabilities;           /* or NULL */
-    struct target_metrics *targets; /* or NULL */
-};
-
-static void batches_run(const struct pass *pass, struct evaluation *evaluation, struct error *error)
+static void batches_run(struct pass *pass, struct error *error)
 {
     struct split_loader *feed = pass->feed;
-    int64_t steps = sampler_steps(&feed->sampler), classes = evaluation->classes;
+    const int64_t steps = sampler_steps(&feed->sampler);
+    struct evaluation *evaluation = pass->evaluation;
     double waited = 0;
     loader_start(feed->loader, 0, 0, steps);
     for (int64_t step = 0; step < steps && !evaluation->given_up; step++) {
@@ -306,12 +269,9 @@ static void batches_run(const struct pass *pass, struct evaluation *evaluation, 
         if (batch->error.kind != ERROR_NONE && error->kind == ERROR_NONE)
             *error = batch->error;
         /* After an error a rank continues to take part in the collectives of the others. */
-        batch_evaluate(pass->session, feed, batch, pass->predicted, pass->probabilities);
-        if (error->kind == ERROR_NONE && pass->targets != NULL)
-            target_metrics_add(pass->targets, evaluation, batch, pass->probabilities);
-        else if (error->kind == ERROR_NONE && classes > 0)
-            for (int64_t i = 0; i < batch->count; i++)
-                evaluation->confusion[batch->labels[i] * classes + pass->predicted[i]]++;
+        batch_evaluate(pass, batch);
+        if (error->kind == ERROR_NONE)
+            metrics_add(pass, batch);
         if (pass->visitor != NULL)
             pass->visitor->visit(pass->visitor->self, batch, pass->predicted, pass->probabilities,
                                  error);
@@ -326,60 +286,48 @@ bool evaluation_run(struct session *session, struct split_loader *feed,
 {
     const struct device_backend *backend = session->device->backend;
     const struct model *model = session->model;
-    struct comm *world = session->world;
-    const bool counts = visitor == NULL || visitor->counts;
     const bool is_single = model->loss == LOSS_CROSS_ENTROPY;
+    const size_t batch = (size_t)session->batch, values = (size_t)model_output_count(model);
     const double begin = clock_now();
-    struct pass pass = {.session = session, .feed = feed, .visitor = visitor, .control = control};
-    struct target_metrics targets = {0};
+    struct pass pass = {.session = session,
+                        .feed = feed,
+                        .visitor = visitor,
+                        .control = control,
+                        .evaluation = evaluation,
+                        .outputs = model->classes,
+                        .plane = model->output.height * model->output.width};
     status_set_phase(PHASE_EVALUATION);
     *evaluation = (struct evaluation){.top1 = NAN, .top5 = NAN, .miou = NAN, .map = NAN};
-    if (is_single)
-        evaluation->classes = counts ? model->classes : 0;
-    else if (counts && target_metrics_open(&targets, session, feed, evaluation, error))
-        pass.targets = &targets;
-
-    const int64_t cells = evaluation->classes * evaluation->classes;
-    const size_t batch = (size_t)session->batch;
-    const size_t outputs =
-        visitor != NULL || pass.targets != NULL ? batch * (size_t)model_output_count(model) : 0;
-    evaluation->confusion = calloc((size_t)cells + 1, sizeof *evaluation->confusion);
-    pass.predicted = calloc(batch, sizeof *pass.predicted);
-    pass.probabilities = outputs > 0 ? calloc(outputs, sizeof *pass.probabilities) : NULL;
-    if (evaluation->confusion == NULL || pass.predicted == NULL ||
-        (outputs > 0 && pass.probabilities == NULL))
-        error_set(error, ERROR_MEMORY,
-                  "no memory for the confusion matrix of %lld classes: use fewer classes or "
-                  "data.val=none",
-                  (long long)evaluation->classes);
-    bool good = comm_agree(world, error);
-    if (good) {
-        session_activations(session, false);
-        backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
-        batches_run(&pass, evaluation, error);
-        good = comm_agree(world, error);
-    }
+    if (visitor == NULL || visitor->counts)
+        metrics_open(&pass);
+    const size_t classes = (size_t)evaluation->classes;
+    evaluation->confusion = allocate(classes * classes, sizeof *evaluation->confusion);
+    pass.predicted = allocate(batch, sizeof *pass.predicted);
+    if (visitor != NULL || !is_single)
+        pass.probabilities = allocate(batch * values, sizeof *pass.probabilities);
+    session_activations(session, false);
+    backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
+    batches_run(&pass, error);
+    const bool good = comm_agree(session->world, error);
     if (good && !evaluation->given_up) {
         const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
         double sums[] = {own.loss, own.top1, own.top5, own.samples, own.empty};
-        comm_all_reduce(world, sums, 5, COMM_FP64, COMM_SUM);
+        comm_all_reduce(session->world, sums, 5, COMM_FP64, COMM_SUM);
         const double samples = sums[3];
         evaluation->counted = (int64_t)samples;
         evaluation->samples = (int64_t)(samples + sums[4]);
         evaluation->loss = sums[0] / samples; /* NAN if there are none */
-        if (is_single && cells > 0) {
-            comm_all_reduce(world, evaluation->confusion, cells, COMM_INT64, COMM_SUM);
+        if (is_single && evaluation->classes > 0) {
             evaluation->top1 = sums[1] / samples;
             evaluation->top5 = sums[2] / samples;
         }
-        if (pass.targets != NULL)
-            target_metrics_reduce(&targets, evaluation);
+        metrics_reduce(&pass);
     } else {
         evaluation_free(evaluation);
     }
-    free(targets.sums);
-    free(targets.confusion);
-    free(targets.scores);
+    free(pass.sums);
+    free(pass.confusion);
+    free(pass.scores);
     free(pass.predicted);
     free(pass.probabilities);
     /* Training continues with sums of zero. */
