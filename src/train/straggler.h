@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Detects stragglers. In each step all ranks wait for the slowest one, so ranks are compared by the
  * time of their own work: waiting for data and computing, without waiting for other ranks. A rank
- * whose work repeatedly takes longer than the median rank's by a tenth of the step is logged with
- * its times, and so is a node if all its ranks are slow. If the time of waiting for other ranks is
- * unknown, as on GPUs, only the waits for data are compared. */
+ * whose work takes longer than the median rank's by a tenth of the step in several consecutive
+ * windows is logged with its times. If the time of waiting for other ranks is unknown, as on GPUs,
+ * only the waits for data are compared. */
 #ifndef VITTRAIN_TRAIN_STRAGGLER_H
 #define VITTRAIN_TRAIN_STRAGGLER_H
 
 #include "comm/comm.h"
+
+enum { STRAGGLER_WINDOWS = 3 };
 
 /* Seconds of one rank. */
 struct rank_times {
@@ -29,17 +31,10 @@ void straggler_open(struct straggler *straggler, const struct comm *world,
                     const char *(*host_of)(int rank));
 void straggler_close(struct straggler *straggler);
 
-/* Rank 0: adds the times of all ranks in an interval of `steps` steps and `seconds` seconds, and
- * logs stragglers. */
+/* Rank 0: adds the times of all ranks in an interval of `steps` steps and `seconds` seconds. At the
+ * end of a window, updates windows_slow and logs the ranks that were slow in STRAGGLER_WINDOWS
+ * windows. */
 void straggler_follow(struct straggler *straggler, const struct rank_times *times, double seconds,
                       int64_t steps);
-
-/* Marks the slow ranks and returns their number. */
-int straggler_find(const struct rank_times *times, int ranks, double seconds, bool *slow);
-
-/* Updates windows_slow by the current window. Returns true if a rank was slow in at least
- * STRAGGLER_WINDOWS consecutive windows. */
-enum { STRAGGLER_WINDOWS = 3 };
-bool straggler_update(struct straggler *straggler);
 
 #endif
