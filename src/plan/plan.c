@@ -22,7 +22,6 @@ bool plan_open(struct plan *plan, const struct options *options, int ranks, int 
     if (!dataset_describe(&described, options, error))
         return false;
     plan->source = split_loader_source(options, &described);
-    plan->source.row_weights = NULL;
     plan->kept = split_loader_kept_bytes(options, &described);
     const bool good = options_resolve(&plan->options, &described, NULL, error);
     dataset_close(&described);

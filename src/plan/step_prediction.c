@@ -24,19 +24,27 @@ static struct {
     const struct session *session;
     struct comm_backend recording;
     enum step_phase phase;
-    int unit, last_unit; /* the running unit or -1; the last unit that ended or -1 */
+    int last_unit; /* of an event, or -1 */
 } active;
 
 static struct script_event *event_add(enum script_event_kind kind)
 {
+    const struct step_timer *timer = &active.session->timer;
     struct step_script *script = active.script;
+    /* The wait for reductions after a backward pass belongs to the update. */
+    if (timer->phase != STEP_PHASES)
+        active.phase = (enum step_phase)timer->phase;
+    else if (active.phase == STEP_BACKWARD)
+        active.phase = STEP_UPDATE;
+    if (timer->unit >= 0)
+        active.last_unit = timer->unit;
     if (script->count == script->capacity) {
         script->capacity = 2 * script->capacity + 256;
         script->event =
             allocate_resized(script->event, (size_t)script->capacity * sizeof *script->event);
     }
     struct script_event *event = &script->event[script->count++];
-    *event = (struct script_event){.kind = kind, .phase = active.phase, .unit = active.unit};
+    *event = (struct script_event){.kind = kind, .phase = active.phase, .unit = timer->unit};
     return event;
 }
 
@@ -46,31 +54,13 @@ static void record_operation(struct counter *counter, const struct counted *coun
     event_add(EVENT_OPERATION)->counted = *counted;
 }
 
-/* The wait for reductions after a backward pass belongs to the update. */
-static void observe_phase(enum step_phase phase, bool begins)
-{
-    if (begins)
-        active.phase = phase;
-    else if (phase == STEP_BACKWARD)
-        active.phase = STEP_UPDATE;
-}
-
-static void observe_unit(int unit, bool begins)
-{
-    active.unit = begins ? unit : -1;
-    if (!begins)
-        active.last_unit = unit;
-}
-
-static const struct step_observer observer = {.phase = observe_phase, .unit = observe_unit};
-
 /* Returns the unit whose gradients or weights are in the buffer. A reduce-scatter or an
  * all-to-all starts right after its unit's backward pass, from memory that units share. */
 static int unit_served(enum collective_action action, const void *buffer)
 {
     const struct flat_model *flat = &active.session->flat;
-    if (active.unit >= 0)
-        return active.unit;
+    if (active.session->timer.unit >= 0)
+        return active.session->timer.unit;
     if (action == ACTION_SCATTER || action == ACTION_ALL_TO_ALL)
         return active.last_unit;
     for (int u = 0; u < flat->count; u++) {
@@ -126,12 +116,11 @@ void step_script_make(struct step_script *script, struct session *session,
     active.script = script;
     active.session = session;
     active.phase = STEP_DATA;
-    active.unit = active.last_unit = -1;
+    active.last_unit = -1;
     active.recording = *backend;
     active.recording.start = record_start;
     active.recording.wait = record_wait;
     mesh->shard->backend = mesh->replica->backend = &active.recording;
-    session->observer = &observer;
     count_open(session->device, &active.counter);
     session_place(session, memory, bytes, source, true);
     session->train.source = *source;

@@ -18,7 +18,6 @@ struct image_source {
     enum dataset_type type;
     int64_t channels, height, width;
     struct target_shape target; /* count 0: labels */
-    const float *row_weights;   /* of the data set (dataset.h), or NULL */
     int64_t kept_bytes;         /* limit of the decoded chunks in memory */
 };
 
@@ -47,7 +46,7 @@ struct batch_upload {
     float *targets;       /* [batch, classes]; NULL: no samples are mixed */
     float *target_values; /* [batch, shape of the source's targets]: (target - mean) / std; NaN: no
                            * target; NULL: labels */
-    size_t target_bytes;  /* of the target values of a sample */
+    size_t image_bytes, target_bytes; /* of a sample in images, in target_values */
 };
 
 void batch_upload_open(struct batch_upload *input, struct device *device);

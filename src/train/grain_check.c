@@ -16,16 +16,10 @@ struct input_part {
     size_t bytes; /* per sample */
 };
 
-static size_t image_bytes(const struct batch_upload *input)
-{
-    return (size_t)(input->channels * input->image.height * input->image.width) *
-           type_size(input->type);
-}
-
 static void input_parts(const struct batch_upload *input, struct input_part parts[INPUT_PARTS])
 {
     const size_t targets = input->targets != NULL ? (size_t)input->classes * sizeof(float) : 0;
-    parts[0] = (struct input_part){input->images, image_bytes(input)};
+    parts[0] = (struct input_part){input->images, input->image_bytes};
     parts[1] = (struct input_part){input->labels, sizeof *input->labels};
     parts[2] = (struct input_part){input->targets, targets};
     parts[3] = (struct input_part){input->target_values, input->target_bytes};
@@ -138,7 +132,7 @@ static void check_round(struct session *session, int round, int shift)
     grain_copy(session, check->received, 0, count, true);
     if (round == 0 && flip_here(session) == FLIP_MESSAGE && count > 0)
         flip_bit(session->device->backend, session->stream, session->compute, session->input.images,
-                 count * (int64_t)(image_bytes(&session->input) / type_size(session->compute)),
+                 count * (int64_t)(session->input.image_bytes / type_size(session->compute)),
                  check_random(session, from));
     check->table[world->rank].computed[round] =
         step_recompute(session, check->table[from].position, count);

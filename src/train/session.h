@@ -41,12 +41,7 @@ struct unit_seconds {
 /* Phases of a step. The waits for gradient reductions belong to none. */
 enum step_phase { STEP_DATA, STEP_FORWARD, STEP_BACKWARD, STEP_UPDATE, STEP_PHASES };
 
-/* Called as the host queues the phases of a step and the units in them. */
-struct step_observer {
-    void (*phase)(enum step_phase phase, bool begins);
-    void (*unit)(int unit, bool begins);
-};
-
+/* What the host queues now, and how long it took. */
 struct step_timer {
     struct unit_seconds *seconds; /* [units]; NULL if the host cannot measure them */
     int phase;                    /* enum step_phase, or STEP_PHASES between phases */
@@ -116,7 +111,6 @@ struct session {
     int64_t accumulate; /* micro-batches of a step: train.accumulate, or more with mesh.elastic */
     struct profile *profile; /* NULL: debug.profile=off */
     struct step_timer timer;
-    const struct step_observer *observer; /* or NULL */
     /* With training, after session_start. */
     struct optimizer optimizer;
     struct step step;

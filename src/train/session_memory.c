@@ -312,7 +312,8 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
         backend->copy(session->stream, session->loss_weights, values,
                       (size_t)weights->count * sizeof *values);
     if (session->row_weights != NULL)
-        backend->copy(session->stream, session->row_weights, source->row_weights,
+        backend->copy(session->stream, session->row_weights,
+                      (training ? &session->train : &session->validation)->dataset.row_weights,
                       (size_t)session->model->output.height * sizeof(float));
     backend->stream_synchronize(session->stream);
     return true;

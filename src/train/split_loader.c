@@ -19,7 +19,6 @@ struct image_source split_loader_source(const struct options *options,
         .type = dataset->type,
         .channels = dataset->channels,
         .target = dataset->target,
-        .row_weights = dataset->row_weights,
         .kept_bytes = dataset->kept_bytes,
     };
     if (crop_is_active(options, dataset->encoded))
@@ -72,7 +71,7 @@ void split_loader_use_row_weights(struct split_loader *feed, const float *weight
         memcpy(copy, weights, (size_t)dataset->height * sizeof *copy);
     }
     free(dataset->row_weights);
-    feed->source.row_weights = dataset->row_weights = copy;
+    dataset->row_weights = copy;
 }
 
 /* Samples of a grain, and those that are mixed with each other, stay on one rank. */

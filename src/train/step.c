@@ -24,6 +24,7 @@ struct micro_batch {
     double running_weight; /* of the pass */
     bool good;             /* all its records were readable */
     bool last;             /* of the step */
+    bool spare;            /* its gradients are discarded (flat_spare_open) */
 };
 
 static const char advice[] = "try a lower optim.lr, schedule.warmup or train.clip_norm";
@@ -46,7 +47,7 @@ void step_close(struct session *session)
     grain_check_close(&session->step.check);
 }
 
-/* ---- phases and units: status of the process, profiler ranges, observer, times of units */
+/* ---- phases and units: status of the process, profiler ranges, times of units */
 
 /* Seconds that this process has waited for other ranks. */
 static double exposed_now(void)
@@ -69,14 +70,10 @@ static void phase_begin(struct session *session, enum step_phase phase)
     session->timer.phase = (int)phase;
     if (session->timer.seconds != NULL)
         session->timer.exposed = exposed_now();
-    if (session->observer != NULL)
-        session->observer->phase(phase, true);
 }
 
 static void phase_end(struct session *session)
 {
-    if (session->observer != NULL)
-        session->observer->phase((enum step_phase)session->timer.phase, false);
     session->timer.phase = STEP_PHASES;
     if (session->device->backend->range_end != NULL)
         session->device->backend->range_end();
@@ -107,14 +104,10 @@ static void unit_begin(struct session *session, int unit)
         session->device->backend->range_begin(session->model->units[unit].name);
     session->timer.unit = unit;
     unit_time(session, false);
-    if (session->observer != NULL)
-        session->observer->unit(unit, true);
 }
 
 static void unit_end(struct session *session)
 {
-    if (session->observer != NULL)
-        session->observer->unit(session->timer.unit, false);
     unit_time(session, true);
     session->timer.unit = -1;
     if (session->device->backend->range_end != NULL)
@@ -177,14 +170,10 @@ void step_loss(struct session *session, int64_t count, double scale, bool gradie
                       .dpredictions = derivative, .scaler = scaler, .sums = session->io.sums);
 }
 
-/* Destination of the gradients of a backward pass: the gradient buffers of the step, or a scratch
- * partial sum that is discarded (flat_spare_open). */
-enum gradient_target { TARGET_STEP, TARGET_SPARE };
-
 /* Queues the backward pass down to the first trainable unit. The reduction of a unit's gradient
- * overlaps with the next unit's computation. last: this pass completes the gradients. */
+ * overlaps with the next unit's computation. */
 static void step_backward(struct session *session, const struct model_pass *pass,
-                          enum gradient_target target, bool last)
+                          const struct micro_batch *micro)
 {
     struct step *step = &session->step;
     struct flat_model *flat = &session->flat;
@@ -194,7 +183,7 @@ static void step_backward(struct session *session, const struct model_pass *pass
         flat_gather_wait(flat, u);
         if (u > step->first_trainable)
             flat_gather_start(flat, u - 1);
-        if (target == TARGET_SPARE)
+        if (micro->spare)
             flat_spare_open(flat, u, pass->batch > 0);
         else
             flat_gradient_open(flat, u, pass->batch > 0);
@@ -204,17 +193,17 @@ static void step_backward(struct session *session, const struct model_pass *pass
         session->model->type->backward(session->model, pass, u);
         unit_end(session);
         flat_release(flat, u);
-        if (target == TARGET_SPARE)
+        if (micro->spare)
             flat_spare_close(flat, u);
         else
-            flat_gradient_close(flat, u, last);
+            flat_gradient_close(flat, u, micro->last);
     }
 }
 
 /* Queues forward pass, loss and backward pass of the samples in the session's input. With
  * train.exact=layout, call it after grains_begin; it calls grains_end. */
 static void pass_run(struct session *session, const struct micro_batch *micro,
-                     enum gradient_target target, struct step_times *times)
+                     struct step_times *times)
 {
     struct step *step = &session->step;
     const double begin = clock_now();
@@ -225,12 +214,12 @@ static void pass_run(struct session *session, const struct micro_batch *micro,
     /* An unreadable record makes the gradient NaN: all ranks see it in the norm. */
     double scale = micro->good ? 1 / (double)micro->global_count : NAN;
     step_loss(session, micro->count, scale, true, NULL);
-    if (step->hashes != NULL && target == TARGET_STEP)
+    if (step->hashes != NULL && !micro->spare)
         grain_hashes_add(session, micro->position, micro->count, micro->global_count);
     phase_end(session);
     const double middle = clock_now();
     phase_begin(session, STEP_BACKWARD);
-    step_backward(session, &pass, target, micro->last);
+    step_backward(session, &pass, micro);
     phase_end(session);
     if (session->grains != NULL)
         grains_end(session->grains);
@@ -245,7 +234,8 @@ uint64_t step_recompute(struct session *session, int64_t position, int64_t count
     const struct micro_batch grain = {.position = count > 0 ? position : 0,
                                       .count = count,
                                       .global_count = (int64_t)step->params.samples,
-                                      .good = true};
+                                      .good = true,
+                                      .spare = true};
     struct step_params params = step->params;
     struct step_times unused = {0};
     struct loss_sums sums;
@@ -255,7 +245,7 @@ uint64_t step_recompute(struct session *session, int64_t position, int64_t count
     grains_begin(session->grains, grain.position, count, grain.global_count);
     grains_watch(session->grains, session->stream, count > 0 ? position / session->grain : -1,
                  FLIP_OFF, 0);
-    pass_run(session, &grain, TARGET_SPARE, &unused);
+    pass_run(session, &grain, &unused);
     backend->copy(session->stream, session->io.sums, &sums, sizeof sums);
     return grains_hash(session->grains, session->stream);
 }
@@ -276,7 +266,7 @@ static void pass_queue(struct session *session, const struct micro_batch *micro,
     const bool checked = step->checked && micro->number == 0; /* later ones may be empty */
     if (checked)
         grain_check_begin(session, micro->position, micro->good ? micro->count : 0);
-    pass_run(session, micro, TARGET_STEP, times);
+    pass_run(session, micro, times);
     if (checked)
         grain_check_take(session);
     status_set_phase(PHASE_REDUCE);
@@ -324,9 +314,7 @@ static bool step_replay(struct session *session, const struct micro_batch *micro
         /* The scale of the loss gradient is in the recorded step: make all pixels of the first
          * image NaN, and so the gradient. All bits set are a NaN in each type. The host waits, but
          * the run ends anyway. */
-        const struct image_size image = session->model->image;
-        const size_t bytes = (size_t)(session->model->channels * image.height * image.width) *
-                             type_size(session->compute);
+        const size_t bytes = session->input.image_bytes;
         void *bits = memset(allocate(1, bytes), 0xff, bytes);
         backend->copy(session->stream, session->input.images, bits, bytes);
         backend->stream_synchronize(session->stream);
@@ -419,13 +407,10 @@ static int nonfinite_output(struct session *session)
     for (int u = 0; u < model->unit_count; u++) {
         int64_t count = 0, index = -1;
         const void *output = model->type->output(model, u, &count);
-        const struct nonfinite search = {.type = session->compute,
-                                         .count = count,
-                                         .values = output,
-                                         .index = session->nonfinite_index};
         if (output == NULL)
             continue;
-        backend->nonfinite(session->stream, &search);
+        OPERATION_RUN(session->device, session->stream, nonfinite, .type = session->compute,
+                      .count = count, .values = output, .index = session->nonfinite_index);
         backend->copy(session->stream, &index, session->nonfinite_index, sizeof index);
         backend->stream_synchronize(session->stream);
         if (index >= 0)
@@ -462,15 +447,6 @@ static enum origin nonfinite_explain(struct session *session, int64_t number, st
               "step %lld: NaN or infinity; it began in the backward pass, gradient of %s: %s", step,
               place, advice);
     return ORIGIN_GRADIENT;
-}
-
-/* Adds the busy and the exposed time of the communication since `before`. */
-static void communication_times(const struct step_times *before, struct step_times *times)
-{
-    double busy, exposed;
-    comm_times(&busy, &exposed);
-    times->communication += busy - before->communication;
-    times->exposed += exposed - before->exposed;
 }
 
 double step_norm(const struct session *session)
@@ -524,17 +500,16 @@ bool step_run(struct session *session, int64_t number, double rate, struct step_
               struct error *error)
 {
     struct step *step = &session->step;
-    int64_t accumulate = session->accumulate;
     profile_step(session->profile);
     struct step_params params = optimizer_params(&session->optimizer, rate, number);
     if (session->io.scaler == NULL) /* with a scaler, the device subtracts them */
         params.update -= session->io.result.scaler.skipped;
-    struct step_times before = {0}, none = {0};
-    communication_times(&none, &before);
+    double begin_busy, begin_exposed, busy, exposed;
+    comm_times(&begin_busy, &begin_exposed);
     step->checked = grain_check_due(session, number);
     step->number = number;
     step->params = params;
-    for (int64_t micro = 0; micro < accumulate; micro++)
+    for (int64_t micro = 0; micro < session->accumulate; micro++)
         micro_batch_run(session, micro, times);
     if (step->wrong.kind != ERROR_NONE) {
         *error = step->wrong;
@@ -545,7 +520,9 @@ bool step_run(struct session *session, int64_t number, double rate, struct step_
                          step->params.samples);
     bool good = results_read(session, false, error);
     times->update += clock_now() - begin;
-    communication_times(&before, times);
+    comm_times(&busy, &exposed);
+    times->communication += busy - begin_busy;
+    times->exposed += exposed - begin_exposed;
     return good;
 }
 
