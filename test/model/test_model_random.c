@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Properties of models: the gradient is the slope of the loss, also with dropout; the gradients of
- * parts of a batch add up; an empty batch does nothing; invalid shapes are refused. */
+/* Properties of models: the gradient is the slope of the loss, also with dropout; an empty batch
+ * does nothing; invalid shapes are refused. */
 #include "base/random.h"
 #include "options/options.h"
 #include "settings.h"
@@ -111,36 +111,6 @@ TEST(test_dropout_follows_the_step)
     fixture.step = 2;
     assert_true(evaluated == loss_of_batch(&fixture));
     vit_fixture_close(&fixture);
-}
-
-/* The gradients of parts of a batch, as for ranks and accumulation, add up to that of the batch. */
-static void check_parts(struct vit_shape shape)
-{
-    struct vit_fixture whole, parts;
-    open_scattered(&whole, shape, TYPE_FP32);
-    open_scattered(&parts, shape, TYPE_FP32);
-    vit_fixture_train(&whole, 0.1);
-    vit_fixture_zero(&parts);
-    vit_fixture_run(&parts, 0, 2, 0.1, true);
-    vit_fixture_run(&parts, 2, 0, 0.1, true);
-    vit_fixture_run(&parts, 2, 3, 0.1, true);
-    assert_float_equal((float)vit_fixture_loss(&parts), (float)vit_fixture_loss(&whole), 1e-5f);
-    int64_t count;
-    OWNED float *expected = vit_fixture_gradients(&whole, &count);
-    OWNED float *found = vit_fixture_gradients(&parts, &count);
-    const double allowed = 2e-6 * norm_of(expected, count);
-    for (int64_t i = 0; i < count; i++)
-        if (!(fabs((double)found[i] - (double)expected[i]) <= allowed))
-            fail_msg("gradient %lld is %g in parts, %g at once", (long long)i, (double)found[i],
-                     (double)expected[i]);
-    vit_fixture_close(&parts);
-    vit_fixture_close(&whole);
-}
-
-TEST(test_parts_add_up)
-{
-    for (int i = 0; i < SHAPE_KINDS; i++)
-        check_parts(vit_fixture_shape_of((enum vit_fixture_kind)i, DEPTH));
 }
 
 static void check_empty_batch(struct vit_shape shape, enum data_type compute)

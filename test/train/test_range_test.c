@@ -1,60 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 3
-// joined
-/* The range test on all meshes and in fp16 with the loss scaler, and the suggestions from curves.
- */
+/* The suggestions of the range test from curves; test_find_lr.sh runs the test. */
 #include "train/range_test.h"
 
-#include "comm_fixture.h"
-#include "model_fixture.h"
-#include "options/options.h"
-#include "settings.h"
 #include "test.h"
 
-/* Opens a run before its first training step. */
-static void rehearsal_open(struct session *session, const char *settings)
-{
-    static const char same[] = "model.dim=16 model.depth=1 model.heads=2 model.patch=16 "
-                               "data.format=synthetic data.samples=96 data.val=none "
-                               "model.dropout=0.1 run.threads=1 train.global_batch=12 "
-                               "find.steps=20 find.first=1e-4 find.last=1";
-    static struct options options;
-    struct error error = {0};
-    char text[1024];
-    snprintf(text, sizeof text, "%s %s", same, settings);
-    settings_set(&options, text);
-    assert_ok(session_open(session, &options, world, &error) && session_start(session, &error),
-              &error);
-    flat_initialize(&session->flat, 3);
-    flat_refresh(&session->flat);
-    session_activations(session, true);
-}
-
-static const char *const settings[] = {
-    "optim.ema=0.9 train.precision=fp32",
-    "mesh.strategy=fsdp optim.name=sgd optim.momentum=0.9 train.precision=bf16",
-    "mesh.strategy=zero2 train.precision=fp16 train.accumulate=2",
-    "model.name=cnn_b model.width=4 model.dim=auto model.depth=auto model.heads=auto "
-    "model.patch=auto model.dropout=auto train.precision=fp32 optim.name=rmsprop "
-    "data.image=32 model.image=32 find.steps=5",
-};
-
-TEST(all_ranks_get_the_same_curve)
-{
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        static struct session session;
-        struct range_test test;
-        struct error error = {0};
-        rehearsal_open(&session, settings[i]);
-        assert_ok(range_test_run(&session, &test, &error), &error);
-        assert_true(test.count >= 5 && isfinite(test.points[0].loss));
-        assert_true(comm_same(world, test.points, (size_t)test.count * sizeof *test.points));
-        range_test_free(&test);
-        session_close(&session);
-    }
-}
-
-/* ---- curves: constant, then falling around 1e-3, then diverging */
+/* A curve is constant, then falls around 1e-3, then diverges. */
 
 enum { POINTS = 200 };
 
@@ -97,4 +47,4 @@ TEST(a_fall_is_found)
     }
 }
 
-TEST_MAIN_WORLD()
+TEST_MAIN()

@@ -197,14 +197,6 @@ TEST(decks_keep_their_results)
     }
 }
 
-TEST(bad_models_are_errors)
-{
-    struct error error = {0};
-    settings_set(&options, "model.name=vit_huge");
-    assert_false(options_resolve(&options, &files, NULL, &error));
-    assert_error(&error, ERROR_USAGE, "unknown model.name=vit_huge");
-}
-
 /* ---- Pixels of one file. */
 
 static bool file_read(const char *path, struct byte_buffer *bytes, struct error *error)

@@ -109,6 +109,21 @@ TEST(rates_stay_finite_at_the_ends)
         }
 }
 
+/* onecycle also moves beta1 of Adam, which has no momentum; check_case checks the values. */
+TEST(onecycle_moves_beta1)
+{
+    struct options options;
+    struct optimizer optimizer;
+    struct schedule schedule;
+
+    settings_set(&options, "optim.name=adam schedule.name=onecycle schedule.pct_start=0.5");
+    schedule_open(&schedule, &options, 1, 1, 20);
+    optimizer_open(&optimizer, &options);
+    optimizer_set_momentum(&optimizer, &schedule, 9);
+    const struct step_params params = optimizer_params(&optimizer, 0.25, 9);
+    assert_true(params.beta1 == 0.85 && params.momentum == 0);
+}
+
 TEST(plateau_needs_a_first_value)
 {
     struct options options;
