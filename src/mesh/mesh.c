@@ -153,25 +153,22 @@ bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
     return true;
 }
 
-/* Replaces a group by one of the same ranks for the device's memory. A group of one needs none. */
-static bool group_open(struct comm *host, const struct device *device, struct comm **group,
-                       struct error *error)
-{
-    struct comm *opened = host->size == 1 ? host : device->backend->comm_open(host, error);
-    if (opened == NULL)
-        return false;
-    *group = opened;
-    return true;
-}
-
 bool mesh_use_device(struct mesh *mesh, const struct device *device, struct error *error)
 {
+    struct comm *const host[] = {mesh->shard, mesh->replica};
+    struct comm **const data[] = {&mesh->shard_data, &mesh->replica_data};
     if (mesh->imagined || device->backend->comm_open == NULL)
         return true;
     if (mesh->shard->size > 1 && mesh->replica->size > 1)
         device->backend->comm_keep_order(error);
-    if (comm_agree(mesh->world, error) && group_open(mesh->shard, device, &mesh->shard_data, error))
-        group_open(mesh->replica, device, &mesh->replica_data, error);
+    for (int i = 0; i < 2; i++) {
+        if (!comm_agree(mesh->world, error))
+            return false;
+        struct comm *opened =
+            host[i]->size > 1 ? device->backend->comm_open(host[i], error) : host[i];
+        if (opened != NULL)
+            *data[i] = opened;
+    }
     return comm_agree(mesh->world, error);
 }
 
@@ -183,17 +180,15 @@ void mesh_use_memory(struct mesh *mesh, void *memory, size_t bytes)
             groups[i]->backend->use_memory(groups[i], memory, bytes);
 }
 
-static void group_leave(struct comm **data, struct comm *host)
-{
-    if (*data != host)
-        (*data)->backend->close(*data);
-    *data = host;
-}
-
 void mesh_leave_device(struct mesh *mesh)
 {
-    group_leave(&mesh->replica_data, mesh->replica);
-    group_leave(&mesh->shard_data, mesh->shard);
+    struct comm *const host[] = {mesh->replica, mesh->shard};
+    struct comm **const data[] = {&mesh->replica_data, &mesh->shard_data};
+    for (int i = 0; i < 2; i++) {
+        if (*data[i] != host[i])
+            (*data[i])->backend->close(*data[i]);
+        *data[i] = host[i];
+    }
 }
 
 void mesh_close(struct mesh *mesh)

@@ -97,25 +97,20 @@ static void linear_describe(struct convnet *convnet, const struct convnet_shape 
     linear_add(convnet, "", flatten_add(convnet, 0), shape->classes, false);
 }
 
-#define CIFAR_MODEL(name_, describe_)                                                              \
+/* width_: the default of model.width; 0: it is not an option */
+#define CIFAR_MODEL(name_, describe_, width_)                                                      \
     {                                                                                              \
         .name = name_, .type = &convnet_type, .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5},     \
         .shape = &(const struct convnet_shape)                                                     \
         {                                                                                          \
-            .describe = describe_, .image = 32, .channels = 3, .classes = 10                       \
+            .describe = describe_, .image = 32, .channels = 3, .classes = 10, .width = width_      \
         }                                                                                          \
     }
 
 const struct model_entry cnn_models[] = {
-    CIFAR_MODEL("cnn_a", cnn_a_describe),
-    CIFAR_MODEL("cnn_a_lenet", cnn_a_lenet_describe),
-    {.name = "cnn_c",
-     .type = &convnet_type,
-     .shape =
-         &(const struct convnet_shape){
-             .describe = cnn_c_describe, .image = 32, .channels = 3, .classes = 10, .width = 64},
-     .mean = {0.5, 0.5, 0.5},
-     .std = {0.5, 0.5, 0.5}},
+    CIFAR_MODEL("cnn_a", cnn_a_describe, 0),
+    CIFAR_MODEL("cnn_a_lenet", cnn_a_lenet_describe, 0),
+    CIFAR_MODEL("cnn_c", cnn_c_describe, 64),
     {.name = "linear",
      .type = &convnet_type,
      .shape = &(const struct convnet_shape){.describe = linear_describe,

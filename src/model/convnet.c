@@ -324,10 +324,8 @@ static double flops_per_image(const struct convnet *convnet)
     return flops;
 }
 
-static bool convnet_configure(struct model *model, const struct options *options,
-                              struct error *error)
+static void convnet_configure(struct model *model, const struct options *options)
 {
-    (void)error;
     struct convnet *convnet = (struct convnet *)model;
     convnet->sync = options->model.sync_bn != SWITCH_OFF;
     for (int n = 0; n < convnet->node_count; n++) {
@@ -341,8 +339,6 @@ static bool convnet_configure(struct model *model, const struct options *options
         node->frozen = !states[0].trainable || !states[1].trainable;
         states[0].trainable = states[1].trainable = !node->frozen;
     }
-    convnet->first_trainable = model_first_trainable(model);
-    return true;
 }
 
 static struct model *convnet_open_entry(const struct model_entry *entry,

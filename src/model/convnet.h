@@ -73,10 +73,9 @@ struct convnet {
     struct convnet_node nodes[CONVNET_NODES];
     int node_count;
     char unit_name[CONVNET_NODES][TENSOR_NAME];
-    bool too_small;      /* the image is too small for a node */
-    bool sync;           /* batch norm uses the statistics of all ranks */
-    int first_trainable; /* unit */
-    int64_t batch;       /* of the last forward pass */
+    bool too_small; /* the image is too small for a node */
+    bool sync;      /* batch norm uses the statistics of all ranks */
+    int64_t batch;  /* of the last forward pass */
     struct convnet_slots outputs, gradients;
     float *statistics; /* batch norm, evaluation */
     double *sums;      /* batch norm, backward */

@@ -148,7 +148,7 @@ static void node_backward(const struct convnet *convnet, const struct model_pass
     const void *add =
         node->gradient_count > 1 ? gradient_memory(convnet, pass, node->gradient[1]) : NULL;
     /* The gradient of the input, or NULL if no lower unit is trained. */
-    const bool needed = node->input > 0 && input->unit >= convnet->first_trainable;
+    const bool needed = node->input > 0 && input->unit >= convnet->model.first_trainable;
     void *dx = needed ? gradient_memory(convnet, pass, node->input_gradient) : NULL;
     switch (node->kind) {
     case CONVNET_IMAGES:

@@ -213,7 +213,13 @@ bool model_apply_options(struct model *model, const struct options *options, str
         return error_set(error, ERROR_USAGE,
                          "optim.freeze=%s leaves nothing to train: name fewer units",
                          options->optim.freeze);
-    return model->type->configure == NULL || model->type->configure(model, options, error);
+    if (model->type->configure != NULL)
+        model->type->configure(model, options);
+    for (int u = model->unit_count - 1; u >= 0; u--)
+        for (int t = 0; t < model->units[u].tensor_count; t++)
+            if (model->units[u].tensors[t].trainable)
+                model->first_trainable = u;
+    return true;
 }
 
 struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, const char *name,
@@ -259,15 +265,6 @@ int64_t model_parameter_count(const struct model *model, bool trainable)
     for (int u = 0; u < model->unit_count; u++)
         count += unit_parameter_count(&model->units[u], trainable);
     return count;
-}
-
-int model_first_trainable(const struct model *model)
-{
-    for (int u = 0; u < model->unit_count; u++)
-        for (int t = 0; t < model->units[u].tensor_count; t++)
-            if (model->units[u].tensors[t].trainable)
-                return u;
-    return model->unit_count;
 }
 
 void *activation_take(struct arena *arena, int64_t elements, size_t size)

@@ -45,7 +45,7 @@ struct model_type {
     struct model *(*open)(const struct model_entry *entry, const struct options *options,
                           struct device *device, enum data_type compute, struct error *error);
     /* Reads the options that depend on which tensors are frozen. May be NULL. */
-    bool (*configure)(struct model *model, const struct options *options, struct error *error);
+    void (*configure)(struct model *model, const struct options *options);
     /* Takes all activation memory from the arena, for batches of at most `batch` samples. Called
      * once to measure and once to allocate. */
     void (*activations)(struct model *model, struct arena *arena, int64_t batch, bool training);
@@ -78,6 +78,7 @@ struct model {
     enum data_type compute;
     struct unit *units;
     int unit_count;
+    int first_trainable; /* the lowest unit with a trainable tensor: backward passes end there */
     struct image_size image;
     struct image_size output; /* 1 x 1; with model.head=dense the size of the image */
     int64_t channels, classes;
@@ -122,9 +123,6 @@ int64_t model_output_count(const struct model *model);
 /* Number of parameters, without running statistics; `trainable`: without frozen tensors. */
 int64_t unit_parameter_count(const struct unit *unit, bool trainable);
 int64_t model_parameter_count(const struct model *model, bool trainable);
-
-/* The lowest unit with a trainable tensor, at which backward passes end. */
-int model_first_trainable(const struct model *model);
 
 /* Append a tensor to a unit: by default a parameter that starts at zero, decays and is trainable.
  * unit->tensors must have room for it. Increments *next_index, the tensor's number in the model. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "arrays/arrays.h"
+#include "base/base.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
@@ -115,28 +116,6 @@ static bool names_compare(const struct inference *inference, struct error *error
     return true;
 }
 
-/* Open the split predict.split. Without test images, the test split is the held-out part of the
- * training images, on which the run chose its best checkpoint. */
-static bool split_open(struct inference *inference, struct comm *world, struct error *error)
-{
-    struct options *options = &inference->session.options;
-    struct split_loader *feed = &inference->session.validation;
-    if (options->predict.split == SPLIT_TRAIN && window_is_tiled(options, SPLIT_ALL))
-        return error_set(error, ERROR_USAGE,
-                         "predict.split=train: training samples are windows of fields; name the "
-                         "files, which are predicted whole");
-    if (!split_loader_open(feed, options, options->predict.split, world, error))
-        return false;
-    if (options->predict.split == SPLIT_TEST && feed->dataset.held_out)
-        options->predict.split = SPLIT_VALIDATION;
-    options_value_text(options, "predict.split", inference->split_name,
-                       sizeof inference->split_name);
-    inference->chose_best = options->predict.split == SPLIT_VALIDATION &&
-                            options->data.val == VALIDATION_FRACTION &&
-                            options->checkpoint.monitor != MONITOR_NONE;
-    return names_compare(inference, error);
-}
-
 /* The data set takes the names of classes from the metadata, if they are those of the model. */
 static void names_set(struct inference *inference)
 {
@@ -201,7 +180,7 @@ static bool arrays_open(struct inference *inference, const char *const *files, i
                          sizeof options->data.root - 1);
     options->debug.batches = 0;
     options->debug.fraction = 1;
-    if (!split_loader_open(feed, options, SPLIT_ALL, world, error))
+    if (!split_loader_open(feed, options, SPLIT_ALL, NULL, 0, world, error))
         return false;
     snprintf(inference->split_name, sizeof inference->split_name, "all");
     if (!feed->dataset.unlabelled)
@@ -213,21 +192,36 @@ static bool arrays_open(struct inference *inference, const char *const *files, i
     return true;
 }
 
-static bool files_open(struct inference *inference, const char *const *files, int count,
-                       struct comm *world, struct error *error)
+/* Open the files, or the split predict.split. Without test images, the test split is the held-out
+ * part of the training images, on which the run chose its best checkpoint. */
+static bool data_open(struct inference *inference, const char *const *files, int count,
+                      struct comm *world, struct error *error)
 {
     struct options *options = &inference->session.options;
-    struct dataset *dataset = &inference->session.validation.dataset;
-    if (strcmp(options->data.format, "arrays") == 0)
+    struct split_loader *feed = &inference->session.validation;
+    if (count > 0 && strcmp(options->data.format, "arrays") == 0)
         return arrays_open(inference, files, count, world, error);
-    options->debug.batches = 0;
-    if (!split_loader_open_files(&inference->session.validation, options, files, count, world,
-                                 error))
+    if (count > 0)
+        options->debug.batches = 0;
+    else if (options->predict.split == SPLIT_TRAIN && window_is_tiled(options, SPLIT_ALL))
+        return error_set(error, ERROR_USAGE,
+                         "predict.split=train: training samples are windows of fields; name the "
+                         "files, which are predicted whole");
+    if (!split_loader_open(feed, options, options->predict.split, files, count, world, error))
         return false;
-    if (dataset->count < options->train.batch)
-        options->train.batch = dataset->count;
-    names_set(inference);
-    return true;
+    if (count > 0) {
+        options->train.batch = smaller(options->train.batch, feed->dataset.count);
+        names_set(inference);
+        return true;
+    }
+    if (options->predict.split == SPLIT_TEST && feed->dataset.held_out)
+        options->predict.split = SPLIT_VALIDATION;
+    options_value_text(options, "predict.split", inference->split_name,
+                       sizeof inference->split_name);
+    inference->chose_best = options->predict.split == SPLIT_VALIDATION &&
+                            options->data.val == VALIDATION_FRACTION &&
+                            options->checkpoint.monitor != MONITOR_NONE;
+    return names_compare(inference, error);
 }
 
 /* Compare the shape and the grid of arrays with those of the model; planes are not resized. */
@@ -315,9 +309,7 @@ bool inference_open(struct inference *inference, const char *weights, const char
     inference->session.validates = true;
     if (weights_file_find(weights, false, world, path, error) &&
         options_read(inference, path, count > 0, line, world, error) &&
-        (count > 0 ? files_open(inference, files, count, world, error)
-                   : split_open(inference, world, error)) &&
-        model_prepare(inference, path, error))
+        data_open(inference, files, count, world, error) && model_prepare(inference, path, error))
         return true;
     inference_close(inference);
     return false;

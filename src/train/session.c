@@ -72,7 +72,7 @@ static bool splits_agree(const struct session *session, const struct split_loade
 bool session_open_split(struct session *session, enum data_split split, struct split_loader *feed,
                         struct error *error)
 {
-    if (!split_loader_open(feed, &session->options, split, session->world, error))
+    if (!split_loader_open(feed, &session->options, split, NULL, 0, session->world, error))
         return false;
     if (splits_agree(session, feed, error) &&
         dataset_copy_origins(&feed->dataset, &session->train.dataset, error))
@@ -251,7 +251,8 @@ bool session_open(struct session *session, const struct options *options, struct
     *session = (struct session){
         .world = world, .options = *options, .validates = options->data.val != VALIDATION_NONE};
     status_set_phase(PHASE_DATA_OPEN);
-    if (!split_loader_open(&session->train, &session->options, SPLIT_TRAIN, world, error) ||
+    if (!split_loader_open(&session->train, &session->options, SPLIT_TRAIN, NULL, 0, world,
+                           error) ||
         (session->validates &&
          !session_open_split(session, SPLIT_VALIDATION, &session->validation, error)))
         return false;

@@ -68,7 +68,6 @@ struct grain_hashes {
 
 /* The training step (step.c). */
 struct step {
-    int first_trainable; /* the lowest unit with trainable tensors: the backward pass ends there */
     bool records;        /* steps are recorded as a graph and replayed */
     struct graph *graph; /* the recorded step, or NULL */
     int64_t regular_steps;

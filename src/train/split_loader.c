@@ -2,7 +2,6 @@
 /* Opens a split of the data and the threads that load it. */
 #include "train/split_loader.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,38 +27,23 @@ struct image_source split_loader_source(const struct options *options,
     return source;
 }
 
-/* Collective. Compares the open data sets of all ranks. root: names the data in the error. */
-static bool split_loader_agree(struct split_loader *feed, const struct options *options,
-                               const char *root, struct comm *world, struct error *error)
+bool split_loader_open(struct split_loader *feed, const struct options *options,
+                       enum data_split split, const char *const *files, int count,
+                       struct comm *world, struct error *error)
 {
+    struct dataset *dataset = &feed->dataset;
+    memset(feed, 0, sizeof *feed);
+    error_defer(count > 0 ? file_list_open(dataset, options, files, count, world, error)
+                          : dataset_open(dataset, options, split, world, error));
     if (!comm_agree(world, error))
         return false;
-    const int64_t found[] = {feed->dataset.sum, feed->dataset.seen, feed->dataset.count,
-                             feed->dataset.classes};
+    const int64_t found[] = {dataset->sum, dataset->seen, dataset->count, dataset->classes};
     if (!comm_same(world, found, sizeof found))
         error_set(error, ERROR_DATA,
-                  "%s: ranks find different data there: use the same data on all nodes", root);
-    feed->source = split_loader_source(options, &feed->dataset);
+                  "%s%s: ranks find different data there: use the same data on all nodes",
+                  count > 0 ? "" : "data.root=", count > 0 ? files[0] : options->data.root);
+    feed->source = split_loader_source(options, dataset);
     return comm_agree(world, error);
-}
-
-bool split_loader_open(struct split_loader *feed, const struct options *options,
-                       enum data_split split, struct comm *world, struct error *error)
-{
-    char root[OPTION_TEXT + 16];
-    memset(feed, 0, sizeof *feed);
-    error_defer(dataset_open(&feed->dataset, options, split, world, error));
-    snprintf(root, sizeof root, "data.root=%s", options->data.root);
-    return split_loader_agree(feed, options, root, world, error);
-}
-
-bool split_loader_open_files(struct split_loader *feed, const struct options *options,
-                             const char *const *operands, int count, struct comm *world,
-                             struct error *error)
-{
-    memset(feed, 0, sizeof *feed);
-    error_defer(file_list_open(&feed->dataset, options, operands, count, world, error));
-    return split_loader_agree(feed, options, operands[0], world, error);
 }
 
 void split_loader_use_row_weights(struct split_loader *feed, const float *weights)

@@ -25,15 +25,12 @@ struct split_loader {
 struct image_source split_loader_source(const struct options *options,
                                         const struct dataset *dataset);
 
-/* Collective. Opens the data set. Fails on all ranks if one rank cannot open it or if ranks have
+/* Collective. Opens the data set, or, if count > 0, files, folders and lists of images
+ * (data/dataset.h) instead. Fails on all ranks if one rank cannot open it or if ranks have
  * different data. */
 MUST_CHECK bool split_loader_open(struct split_loader *feed, const struct options *options,
-                                  enum data_split split, struct comm *world, struct error *error);
-
-/* Collective. Opens files, folders and lists of images (data/dataset.h), likewise. */
-MUST_CHECK bool split_loader_open_files(struct split_loader *feed, const struct options *options,
-                                        const char *const *operands, int count, struct comm *world,
-                                        struct error *error);
+                                  enum data_split split, const char *const *files, int count,
+                                  struct comm *world, struct error *error);
 
 /* Use these weights of rows, those of the training samples (dataset.h); NULL: none. */
 void split_loader_use_row_weights(struct split_loader *feed, const float *weights);

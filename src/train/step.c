@@ -32,9 +32,9 @@ static const char advice[] = "try a lower optim.lr, schedule.warmup or train.cli
 void step_open(struct session *session)
 {
     struct step *step = &session->step;
-    *step = (struct step){.first_trainable = model_first_trainable(session->model)};
-    step->records = session->device->backend->graph_begin != NULL && session->options.cuda.graph &&
-                    session->accumulate == 1 && session->profile == NULL;
+    *step = (struct step){.records = session->device->backend->graph_begin != NULL &&
+                                     session->options.cuda.graph && session->accumulate == 1 &&
+                                     session->profile == NULL};
     optimizer_open(&session->optimizer, &session->options);
     grain_check_open(session);
 }
@@ -175,13 +175,12 @@ void step_loss(struct session *session, int64_t count, double scale, bool gradie
 static void step_backward(struct session *session, const struct model_pass *pass,
                           const struct micro_batch *micro)
 {
-    struct step *step = &session->step;
     struct flat_model *flat = &session->flat;
-    int units = session->model->unit_count;
+    const int units = session->model->unit_count, last = session->model->first_trainable;
     flat_gather_start(flat, units - 1);
-    for (int u = units - 1; u >= step->first_trainable; u--) {
+    for (int u = units - 1; u >= last; u--) {
         flat_gather_wait(flat, u);
-        if (u > step->first_trainable)
+        if (u > last)
             flat_gather_start(flat, u - 1);
         if (micro->spare)
             flat_spare_open(flat, u, pass->batch > 0);

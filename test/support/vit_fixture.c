@@ -364,7 +364,7 @@ static void run_backward(struct vit_fixture *fixture, const struct model_pass *p
 {
     static const int only_slot = 0;
     struct model *model = fixture->model;
-    for (int u = model->unit_count - 1; u >= model_first_trainable(model); u--) {
+    for (int u = model->unit_count - 1; u >= model->first_trainable; u--) {
         flat_gradient_open(&fixture->flat, u, pass->batch > 0);
         if (fixture->grains != NULL)
             grains_unit(fixture->grains, 0, &only_slot);
