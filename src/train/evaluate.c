@@ -107,30 +107,12 @@ static void metrics_add(struct pass *pass, const struct batch *batch)
     }
 }
 
-/* Set the average precisions. Each rank computes those of a part of the labels, from the scores of
- * all samples. */
-static void average_precisions_reduce(struct pass *pass)
-{
-    struct comm *world = pass->session->world;
-    struct evaluation *evaluation = pass->evaluation;
-    const int64_t most = pass->most, classes = evaluation->classes;
-    const size_t bytes = (size_t)most * sizeof(float);
-    OWNED float *all = allocate((size_t)world->size, bytes);
-    for (int64_t c = 0; c < classes; c++) {
-        memcpy(all + world->rank * most, pass->scores + c * most, bytes);
-        comm_all_gather(world, all, most, COMM_FP32);
-        if (c % world->size == world->rank)
-            evaluation->average_precision[c] = average_precision(all, world->size * most);
-    }
-    comm_all_reduce(world, evaluation->average_precision, classes, COMM_FP64, COMM_SUM);
-}
-
 /* Set the metrics from the counts of all ranks and threads. Collective. */
 static void metrics_reduce(struct pass *pass)
 {
     struct comm *world = pass->session->world;
     struct evaluation *evaluation = pass->evaluation;
-    const int64_t classes = evaluation->classes, cells = classes * classes;
+    const int64_t classes = evaluation->classes, cells = classes * classes, most = pass->most;
     struct class_metrics macro;
     int64_t right = 0;
     for (int64_t i = 0; pass->confusion != NULL && i < pass->session->limits.threads * cells; i++)
@@ -151,7 +133,15 @@ static void metrics_reduce(struct pass *pass)
                         classes * (int64_t)sizeof *evaluation->labels / 8, COMM_INT64, COMM_SUM);
         comm_all_reduce(world, &pass->samples, sizeof pass->samples / 8, COMM_INT64, COMM_SUM);
         evaluation->top1 = (double)pass->samples.right / (double)pass->samples.counted;
-        average_precisions_reduce(pass);
+        /* Each rank computes the average precisions of a part of the labels, from all scores. */
+        OWNED float *all = allocate((size_t)(world->size * most), sizeof *all);
+        for (int64_t c = 0; c < classes; c++) {
+            memcpy(all + world->rank * most, pass->scores + c * most, (size_t)most * sizeof *all);
+            comm_all_gather(world, all, most, COMM_FP32);
+            if (c % world->size == world->rank)
+                evaluation->average_precision[c] = average_precision(all, world->size * most);
+        }
+        comm_all_reduce(world, evaluation->average_precision, classes, COMM_FP64, COMM_SUM);
         evaluation_macro(evaluation, &macro);
         evaluation->map = macro.average_precision;
     }
@@ -164,35 +154,6 @@ static void metrics_reduce(struct pass *pass)
 }
 
 /* ---- passes */
-
-/* Runs the forward pass of the samples in the session's input. With train.exact=layout, they are
- * whole grains. Grain numbers start at 0, because no gradients are added. */
-static void logits_compute(struct session *session, const struct model_pass *pass)
-{
-    if (session->grains != NULL)
-        grains_begin(session->grains, 0, pass->batch, pass->batch);
-    step_forward(session, pass);
-    if (session->grains != NULL)
-        grains_end(session->grains);
-}
-
-/* Runs the forward pass of the mirrored batch and replaces the logits by the mean of both passes.
- */
-static void mirror_evaluate(const struct pass *pass, struct batch *batch,
-                            const struct model_pass *forward)
-{
-    struct session *session = pass->session;
-    const int64_t outputs = pass->outputs * pass->plane;
-    const size_t bytes = (size_t)(batch->count * outputs) * type_size(session->compute);
-    session->device->backend->copy(session->stream, session->unflipped_logits, session->logits,
-                                   bytes);
-    batch_upload_mirror(&session->input, session->stream, batch, &pass->feed->source);
-    logits_compute(session, forward);
-    OPERATION_RUN(session->device, session->stream, matrix_sum, .type = session->compute,
-                  .rows = batch->count, .width = outputs, .x = session->logits,
-                  .z = session->unflipped_logits, .x_factor = 0.5f, .z_factor = 0.5f,
-                  .y = session->logits);
-}
 
 /* Converts the outputs of a regression from normalised values to the units of the data, and undoes
  * data.transform in them, in the targets of a batch, and in its pixels if the targets are planes.
@@ -235,9 +196,17 @@ static void batch_evaluate(const struct pass *pass, struct batch *batch)
     float *probabilities = pass->probabilities != NULL ? session->probabilities : NULL;
     batch_upload_start(&session->input, session->stream, batch, &pass->feed->source, false, NULL);
     const struct model_pass forward = session_pass(session, batch->count, false);
-    logits_compute(session, &forward);
-    if (session->unflipped_logits != NULL)
-        mirror_evaluate(pass, batch, &forward);
+    step_forward(session, &forward);
+    if (session->unflipped_logits != NULL) { /* the mean with those of the mirrored images */
+        backend->copy(session->stream, session->unflipped_logits, session->logits,
+                      (size_t)values * type_size(session->compute));
+        batch_upload_mirror(&session->input, session->stream, batch, &pass->feed->source);
+        step_forward(session, &forward);
+        OPERATION_RUN(session->device, session->stream, matrix_sum, .type = session->compute,
+                      .rows = batch->count, .width = pass->outputs * pass->plane,
+                      .x = session->logits, .z = session->unflipped_logits, .x_factor = 0.5f,
+                      .z_factor = 0.5f, .y = session->logits);
+    }
     step_loss(session, batch->count, 1, false, probabilities);
     if (session->model->loss == LOSS_CROSS_ENTROPY)
         backend->copy(session->stream, pass->predicted, session->predicted,

@@ -120,7 +120,10 @@ static void unit_end(struct session *session)
 void step_forward(struct session *session, const struct model_pass *pass)
 {
     struct flat_model *flat = &session->flat;
-    int units = session->model->unit_count;
+    const int units = session->model->unit_count;
+    const bool in_grains = session->grains != NULL && !pass->training;
+    if (in_grains)
+        grains_begin(session->grains, 0, pass->batch, pass->batch);
     flat_gather_start(flat, 0);
     for (int u = 0; u < units; u++) {
         flat_gather_wait(flat, u);
@@ -131,6 +134,8 @@ void step_forward(struct session *session, const struct model_pass *pass)
         unit_end(session);
         flat_release(flat, u);
     }
+    if (in_grains)
+        grains_end(session->grains);
 }
 
 void step_loss(struct session *session, int64_t count, double scale, bool gradient,

@@ -45,7 +45,9 @@ void step_rehearse(struct session *session);
  * the loss scale; NAN if it was not finite. */
 double step_norm(const struct session *session);
 
-/* Queues the forward pass of all units. Gathers each unit ahead and frees it after use. */
+/* Queues the forward pass of all units. Gathers each unit ahead and frees it after use. With
+ * train.exact=layout the samples of an evaluation are whole grains; their numbers start at 0,
+ * because no gradients are added. */
 void step_forward(struct session *session, const struct model_pass *pass);
 
 /* Queues the loss of `count` samples after their forward pass and adds it to the loss sums. With
