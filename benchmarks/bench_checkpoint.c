@@ -128,10 +128,12 @@ static void do_work(struct checkpoint_bench *bench, enum work work)
         write_plain(bench);
     else if (work == READ)
         error_defer(checkpoint_read(bench->path, &target, &bench->flat, &state, false, &error));
-    else
-        error_defer(checkpoint_write(
-            &target, &bench->flat,
-            &(const struct checkpoint_order){.options = &bench->options, .state = &state}, &error));
+    else {
+        const struct checkpoint_order order = {.options = &bench->options, .state = &state};
+        struct checkpoint_writer *writer = checkpoint_writer_open(&target, &bench->flat, NULL);
+        error_defer(checkpoint_writer_start(writer, &order, &error));
+        checkpoint_writer_close(writer);
+    }
     ENSURE(error.kind == ERROR_NONE, "%s", error.text);
     comm_barrier(bench->world);
 }

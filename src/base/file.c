@@ -21,8 +21,8 @@
 
 #include "base/text.h"
 
-/* Seconds to wait for another process that writes the file, and a day. */
-enum { CREATE_WAIT = 10, DAY_SECONDS = 24 * 3600 };
+/* Seconds to wait for another process that writes the file. */
+enum { CREATE_WAIT = 10 };
 
 /* Durable files. The order write, sync file, rename, sync directory guarantees that a name refers
  * to a complete file, also after a crash of the machine. */
@@ -134,8 +134,6 @@ int durable_open(const char *path, struct error *error)
     int descriptor = output_file_open(path, O_WRONLY);
     if (descriptor < 0)
         durable_failed(error, "open", path, errno);
-    else
-        flock(descriptor, LOCK_SH | LOCK_NB); /* for output_file_clean, where locks are supported */
     return descriptor;
 }
 
@@ -338,30 +336,6 @@ FILE *output_file_stream(const char *path, const char *mode)
                       : mode[0] == 'w' ? O_WRONLY | O_CREAT | O_TRUNC
                                        : O_WRONLY | O_CREAT | O_APPEND;
     return stream_of(output_file_open(path, flags), mode, path);
-}
-
-/* True if no living process writes the file. The lock is kept until the file is closed. */
-static bool is_abandoned(int file)
-{
-    struct stat status;
-    int failed = file_lock(file);
-    if (failed == 0 || failed == EWOULDBLOCK)
-        return failed == 0;
-    return fstat(file, &status) == 0 && time(NULL) - status.st_mtime > DAY_SECONDS;
-}
-
-void output_file_clean(const char *folder, bool (*is_temporary)(const char *name))
-{
-    DIR *entries = NULL;
-    for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
-        OWNED char *path = allocate_text("%s/%s", folder, name);
-        const int file = is_temporary(name) ? output_file_open(path, O_RDWR) : -1;
-        if (file < 0)
-            continue;
-        if (is_abandoned(file) && is_same_file(file, path))
-            unlink(path);
-        close(file);
-    }
 }
 
 /* ---- Reading of regular files. */

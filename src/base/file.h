@@ -22,8 +22,8 @@
  * is an error of the write. */
 int durable_create(const char *path, struct error *error);
 
-/* Open an existing file for writing, not through a symbolic link, and mark it as in use by a shared
- * lock. Return its descriptor, or -1 with ERROR_FILE. */
+/* Open an existing file for writing, not through a symbolic link. Return its descriptor, or -1 with
+ * ERROR_FILE. */
 int durable_open(const char *path, struct error *error);
 
 /* Reserve space and extend the file to this size. If the file system cannot reserve space, only
@@ -85,8 +85,7 @@ MUST_CHECK bool atomic_file_write(const char *path, const char *text, struct err
 
 /* ---- Output files: opened without following a symbolic link, and only if they are regular files,
  * so that a malicious link or pipe neither redirects a write nor blocks. The folders of the path
- * may be links. A file is locked while it is written under a temporary name, so that another
- * process does not remove it. */
+ * may be links. */
 
 /* As open(2) with O_CLOEXEC and mode 0666. Return -1 and set errno on failure: ELOOP for a symbolic
  * link, EISDIR, EINVAL or ENXIO for a pipe or a device. */
@@ -94,10 +93,6 @@ int output_file_open(const char *path, int flags);
 
 /* As fopen with mode "r", "w" or "a". NULL and errno on failure. */
 FILE *output_file_stream(const char *path, const char *mode);
-
-/* Remove the temporary files of a folder that no living process has locked. is_temporary decides by
- * name. Where locks are not supported, remove files that are older than a day. */
-void output_file_clean(const char *folder, bool (*is_temporary)(const char *name));
 
 /* ---- Reading of regular files only: opening a pipe of that name could block forever. */
 

@@ -15,8 +15,8 @@
 #include "mesh/flat.h"
 #include "options/option_types.h"
 
-/* Older formats can be read, too: 1 has no loss scale, 1 and 2 have no description of the data. */
-enum { CHECKPOINT_FORMAT = 3, CHECKPOINT_FORMAT_OLDEST = 1 };
+/* Format 2 of version 0.2 can be read, too. It has no description of the data. */
+enum { CHECKPOINT_FORMAT = 3, CHECKPOINT_FORMAT_OLDEST = 2 };
 
 /* Everything that a run needs besides the model's state to resume bit for bit. */
 struct training_state {
@@ -54,8 +54,7 @@ struct checkpoint_target {
                                     * that its moments must have; NULL: any */
 };
 
-/* A checkpoint to write. Its pointers are not used after checkpoint_write or
- * checkpoint_writer_start. */
+/* A checkpoint to write. Its pointers are not used after checkpoint_writer_start. */
 struct checkpoint_order {
     const struct options *options; /* of the run; also checkpoint.keep */
     const struct training_state *state;
@@ -66,31 +65,30 @@ struct checkpoint_order {
 
 /* ---- the folder of checkpoints */
 
-/* Collective. Find the newest valid checkpoint of a directory (by step, then time) and set path.
- * Files that are skipped are logged. Returns false without an error if there is no valid
- * checkpoint. ERROR_MEMORY if a file cannot be checked on this machine: an older checkpoint is then
- * not taken instead. */
+/* Collective. Find the newest valid one of the files step-N.h5 in the directory, by N, and set
+ * path. Newer files, which are skipped, are logged. Returns false without an error if there is no
+ * valid checkpoint. ERROR_MEMORY if a file cannot be checked on this machine: an older checkpoint
+ * is then not taken instead. */
 MUST_CHECK bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
                                 char *path, size_t size, struct error *error);
 
 /* Collective. The highest N of the files step-N.h5 in the directory, or -1. */
 int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct comm *world);
 
-/* Not collective; rank 0, after a checkpoint was written. Point the link last.h5, and best.h5 if
- * `best`, to it; then call checkpoint_prune. */
-MUST_CHECK bool checkpoint_publish(const char *directory, const char *name, bool best,
+/* Not collective; rank 0, after the checkpoint of `step` was written. Point the link last.h5, and
+ * best.h5 if `best`, to it; then call checkpoint_prune. */
+MUST_CHECK bool checkpoint_publish(const char *directory, int64_t step, bool best,
                                    int64_t best_step, int64_t keep, struct error *error);
 
-/* Not collective; rank 0, before it writes the first checkpoint. Point last.h5 to the newest file
- * up to `step`, and best.h5 to that of best_step, if they exist. A run that was killed after it
- * renamed a checkpoint has older links. Remove all .part files. */
+/* Not collective; rank 0, before it writes the first checkpoint. Point last.h5 and best.h5 to the
+ * files of these steps, if they exist. A run that was killed after it renamed a checkpoint has
+ * older links. Remove all .part files. */
 MUST_CHECK bool checkpoint_links_restore(const char *directory, int64_t step, int64_t best_step,
                                          struct error *error);
 
-/* Not collective. Remove the oldest step-*.h5 files except the newest `keep` (0: keep all), that of
- * best_step, those that a link points to and those that another process reads (weights_file_hold).
- * Remove all .part files: a directory belongs to one run, and the run calls this only while it
- * writes none. */
+/* Not collective. Remove the oldest files step-N.h5 except the newest `keep` (0: keep all), that of
+ * best_step, and those that last.h5 and best.h5 point to. Remove all .part files: a directory
+ * belongs to one run, and the run calls this only while it writes none. */
 void checkpoint_prune(const char *directory, int64_t best_step, int64_t keep);
 
 /* Collective. Decide WRITERS_AUTO: WRITERS_ALL if the directory, which must exist on rank 0's node,
@@ -110,23 +108,11 @@ MUST_CHECK bool checkpoint_read(const char *path, const struct checkpoint_target
                                 struct flat_model *flat, struct training_state *state,
                                 bool weights_only, struct error *error);
 
-/* Collective. Read the training state and the deck, which the caller frees; checksums of vectors
- * are not verified. After an error *deck is NULL. */
-MUST_CHECK bool checkpoint_read_deck(const char *path, struct comm *world,
-                                     struct training_state *state, char **deck,
-                                     struct error *error);
-
 /* Set the options from the deck of a checkpoint. An invalid deck is ERROR_CHECKPOINT. */
 MUST_CHECK bool checkpoint_deck_parse(const char *text, const char *path, struct options *options,
                                       struct error *error);
 
 /* ---- writing */
-
-/* Collective. Write one checkpoint in the foreground. On failure older files are untouched, the
- * part is removed and all ranks get the error. */
-MUST_CHECK bool checkpoint_write(const struct checkpoint_target *target,
-                                 const struct flat_model *flat,
-                                 const struct checkpoint_order *order, struct error *error);
 
 /* Writes the checkpoints of a run, in the foreground or in the background of the next steps. In the
  * background a rank first copies its pieces to a snapshot, in the order of its device's stream.

@@ -21,28 +21,6 @@
 #include "hdf5/hdf5_writer.h"
 #include "options/options.h"
 
-enum {
-    WRITER_ALIGNMENT = 1024 /* elements: writers begin at multiples of 4 KiB of their shard */
-};
-
-void checkpoint_contents_open(struct checkpoint_contents *contents, const struct unit *units,
-                              int unit_count, const struct options *options, const char *compute)
-{
-    size_t count = (size_t)unit_count;
-    *contents = (struct checkpoint_contents){.deck = options_to_run_deck(options),
-                                             .compute = compute,
-                                             .units = allocate(count, sizeof *contents->units),
-                                             .units_borrowed = true,
-                                             .unit_count = unit_count,
-                                             .layout = allocate(count, sizeof *contents->layout)};
-    snprintf(contents->model, sizeof contents->model, "%.63s", options->model.name);
-    memcpy(contents->units, units, count * sizeof *units);
-    for (size_t u = 0; u < count; u++) {
-        snprintf(contents->layout[u].name, TENSOR_NAME, "%s", units[u].name);
-        contents->layout[u].count = units[u].count;
-    }
-}
-
 bool checkpoint_has(const struct checkpoint_contents *contents, enum flat_vector kind)
 {
     switch (kind) {
@@ -58,50 +36,6 @@ bool checkpoint_has(const struct checkpoint_contents *contents, enum flat_vector
 }
 
 /* ---- pieces ---- */
-
-/* The first element of writer `number` of `writers` in a shard of this length. */
-static int64_t writer_begin(int64_t length, int64_t number, int64_t writers)
-{
-    if (number == writers)
-        return length;
-    return length * number / writers / WRITER_ALIGNMENT * WRITER_ALIGNMENT;
-}
-
-void checkpoint_range(int64_t count, int64_t shards, int64_t replicas, int64_t position,
-                      int64_t *begin, int64_t *end)
-{
-    const int64_t replica = position % replicas, whole = flat_shard_count(count, (int)shards);
-    const int64_t first = position / replicas * whole;
-    const int64_t length = integer_clamp(count - first, 0, whole);
-    *begin = first + writer_begin(length, replica, replicas);
-    *end = first + writer_begin(length, replica + 1, replicas);
-}
-
-int *checkpoint_contents_divide(struct checkpoint_contents *contents)
-{
-    const int64_t ranks = contents->shard * contents->replica;
-    size_t most = 0; /* each rank has at most one short piece per unit */
-    for (int64_t u = 0; u < contents->unit_count; u++)
-        most += (size_t)(contents->layout[u].count / VECTOR_BLOCK + ranks);
-    contents->pieces = allocate(most, sizeof *contents->pieces);
-    int *writer = allocate(most, sizeof *writer);
-    for (int64_t u = 0; u < contents->unit_count; u++) {
-        struct checkpoint_layout *layout = &contents->layout[u];
-        layout->first_piece = contents->piece_count;
-        for (int64_t position = 0; position < ranks; position++) {
-            int64_t begin, end;
-            checkpoint_range(layout->count, contents->shard, contents->replica, position, &begin,
-                             &end);
-            for (; begin < end; begin += VECTOR_BLOCK) {
-                writer[contents->piece_count] = (int)position;
-                contents->pieces[contents->piece_count++] = (struct checkpoint_piece){
-                    .begin = begin, .count = smaller(end - begin, VECTOR_BLOCK)};
-            }
-        }
-        layout->piece_count = contents->piece_count - layout->first_piece;
-    }
-    return writer;
-}
 
 bool checkpoint_next(const struct checkpoint_contents *contents, struct checkpoint_block *block)
 {
@@ -151,22 +85,21 @@ bool checkpoint_tables_write(int descriptor, const char *path,
 
 void checkpoint_contents_free(struct checkpoint_contents *contents)
 {
-    for (int64_t unit = 0; !contents->units_borrowed && unit < contents->unit_count; unit++)
-        if (contents->units != NULL)
-            free(contents->units[unit].tensors);
-    free(contents->units);
+    for (int64_t u = 0; contents->own_units != NULL && u < contents->unit_count; u++)
+        free(contents->own_units[u].tensors);
+    free(contents->own_units);
     free(contents->layout);
     free(contents->pieces);
-    free(contents->deck);
-    free(contents->metadata);
-    free(contents->data);
-    free(contents->algorithms);
+    for (int t = 0; t < CHECKPOINT_TEXTS; t++)
+        free(contents->text[t]);
     memset(contents, 0, sizeof *contents);
 }
 
 /* ---- the frame ---- */
 
 #define VECTOR HDF5_NATIVE "f4"
+
+static const char *const text_name[CHECKPOINT_TEXTS] = {"deck", "metadata", "data", "algorithms"};
 
 /* A row of the table `tensors` of a unit. */
 struct tensor_row {
@@ -181,25 +114,17 @@ static const char tensor_row_type[] = "|V128", piece_type[] = "|V32";
 _Static_assert(sizeof(struct tensor_row) == 128 && sizeof(struct checkpoint_piece) == 32,
                "rows of the tables have no padding");
 
-/* Numbers that are attributes of the root group. Older formats do not have all of them. */
-struct number {
-    struct hdf5_number number;
-    int64_t since; /* first format with this number; it is 0 for older files */
-};
-
-enum { MOST_RANKS = 1 << 20 };
-
 /* clang-format off */
-#define STATE_SINCE(format, name, kind, ...) \
-    {{#name, HDF5_##kind, offsetof(struct checkpoint_contents, state.name), __VA_ARGS__}, format}
-#define STATE(name, kind, ...) STATE_SINCE(1, name, kind, __VA_ARGS__)
-#define NUMBER(name, least, most) \
-    {{#name, HDF5_INTEGER, offsetof(struct checkpoint_contents, name), least, most}, 1}
+#define STATE(name, kind, ...) \
+    {#name, HDF5_##kind, offsetof(struct checkpoint_contents, state.name), __VA_ARGS__}
+#define NUMBER(name, ...) \
+    {#name, HDF5_INTEGER, offsetof(struct checkpoint_contents, name), __VA_ARGS__}
 #define ANY 0, 0
 #define COUNT 0, 9007199254740992.0 /* 2^53: int64_t and double represent it */
 #define SECONDS -1, 1e12            /* a difference of clocks may be slightly negative */
 
-static const struct number numbers[] = {
+/* Attributes of the root group. */
+static const struct hdf5_number numbers[] = {
     STATE(step, INTEGER, COUNT),
     STATE(epoch, INTEGER, COUNT),
     STATE(epoch_step, INTEGER, COUNT),
@@ -219,19 +144,18 @@ static const struct number numbers[] = {
     STATE(without_setup_seconds, REAL, SECONDS),
     STATE(total_seconds, REAL, SECONDS),
     STATE(parts, INTEGER, 0, INT32_MAX),
-    STATE_SINCE(2, loss_scale, REAL, 0, DBL_MAX),
-    STATE_SINCE(2, loss_scale_good_steps, INTEGER, COUNT),
-    STATE_SINCE(2, skipped_steps, INTEGER, COUNT),
+    STATE(loss_scale, REAL, 0, DBL_MAX),
+    STATE(loss_scale_good_steps, INTEGER, COUNT),
+    STATE(skipped_steps, INTEGER, COUNT),
     STATE(finished, INTEGER, 0, 1),
     NUMBER(moments, 0, 2),
     NUMBER(averaged, 0, 1),
-    NUMBER(replica, 1, MOST_RANKS),
-    NUMBER(shard, 1, MOST_RANKS),
+    NUMBER(replica, 1, INT32_MAX),
+    NUMBER(shard, 1, INT32_MAX),
 };
 /* clang-format on */
 
-static const struct hdf5_number format_number = {"format", HDF5_INTEGER,
-                                                 offsetof(struct checkpoint_contents, format), ANY};
+static const struct hdf5_number format_number = NUMBER(format, ANY);
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
 /* A new field of the state needs an entry above and a new format number. */
@@ -239,31 +163,29 @@ _Static_assert(sizeof(struct training_state) == 23 * 8, "struct training_state h
 
 /* ---- create ---- */
 
+/* clang-format off */
+#define MEMBER(row, name, member, type, count) {name, offsetof(struct row, member), type, count}
+/* clang-format on */
+
 static void tensors_write(hid_t group, const struct unit *unit)
 {
-#define MEMBER(name, type, count)                                                                  \
-    {                                                                                              \
-#name, offsetof(struct tensor_row, name), type, count                                      \
-    }
     const struct hdf5_member members[] = {
-        MEMBER(name, H5T_C_S1, TENSOR_NAME),
-        MEMBER(dimensions, H5T_NATIVE_INT64, 1),
-        MEMBER(shape, H5T_NATIVE_INT64, TENSOR_DIMENSIONS),
-        MEMBER(offset, H5T_NATIVE_INT64, 1),
-        MEMBER(count, H5T_NATIVE_INT64, 1),
-        MEMBER(kind, H5T_NATIVE_INT64, 1),
+        MEMBER(tensor_row, "name", name, H5T_C_S1, TENSOR_NAME),
+        MEMBER(tensor_row, "dimensions", dimensions, H5T_NATIVE_INT64, 1),
+        MEMBER(tensor_row, "shape", shape, H5T_NATIVE_INT64, TENSOR_DIMENSIONS),
+        MEMBER(tensor_row, "offset", offset, H5T_NATIVE_INT64, 1),
+        MEMBER(tensor_row, "count", count, H5T_NATIVE_INT64, 1),
+        MEMBER(tensor_row, "kind", kind, H5T_NATIVE_INT64, 1),
     };
-#undef MEMBER
     OWNED struct tensor_row *rows = allocate((size_t)unit->tensor_count, sizeof *rows);
     for (int t = 0; t < unit->tensor_count; t++) {
         const struct unit_tensor *tensor = &unit->tensors[t];
+        rows[t] = (struct tensor_row){.dimensions = tensor->dimensions,
+                                      .offset = tensor->offset,
+                                      .count = tensor->count,
+                                      .kind = tensor->kind};
         snprintf(rows[t].name, sizeof rows[t].name, "%s", tensor->name);
-        rows[t].dimensions = tensor->dimensions;
-        for (int d = 0; d < tensor->dimensions; d++)
-            rows[t].shape[d] = tensor->shape[d];
-        rows[t].offset = tensor->offset;
-        rows[t].count = tensor->count;
-        rows[t].kind = tensor->kind;
+        memcpy(rows[t].shape, tensor->shape, (size_t)tensor->dimensions * sizeof *tensor->shape);
     }
     hid_t type = hdf5_row_type(sizeof *rows, members, sizeof members / sizeof *members);
     hdf5_table_write(group, "tensors", type, unit->tensor_count, rows);
@@ -272,19 +194,14 @@ static void tensors_write(hid_t group, const struct unit *unit)
 
 static void unit_write(hid_t units, const struct checkpoint_contents *contents, int64_t u)
 {
-#define MEMBER(name, member, type)                                                                 \
-    {                                                                                              \
-        name, offsetof(struct checkpoint_piece, member), type, 1                                   \
-    }
     const struct hdf5_member members[] = {
-        MEMBER("begin", begin, H5T_NATIVE_INT64),
-        MEMBER("count", count, H5T_NATIVE_INT64),
-        MEMBER("crc32c_master", crc[FLAT_MASTER], H5T_NATIVE_UINT32),
-        MEMBER("crc32c_moment1", crc[FLAT_MOMENT1], H5T_NATIVE_UINT32),
-        MEMBER("crc32c_moment2", crc[FLAT_MOMENT2], H5T_NATIVE_UINT32),
-        MEMBER("crc32c_average", crc[FLAT_AVERAGE], H5T_NATIVE_UINT32),
+        MEMBER(checkpoint_piece, "begin", begin, H5T_NATIVE_INT64, 1),
+        MEMBER(checkpoint_piece, "count", count, H5T_NATIVE_INT64, 1),
+        MEMBER(checkpoint_piece, "crc32c_master", crc[FLAT_MASTER], H5T_NATIVE_UINT32, 1),
+        MEMBER(checkpoint_piece, "crc32c_moment1", crc[FLAT_MOMENT1], H5T_NATIVE_UINT32, 1),
+        MEMBER(checkpoint_piece, "crc32c_moment2", crc[FLAT_MOMENT2], H5T_NATIVE_UINT32, 1),
+        MEMBER(checkpoint_piece, "crc32c_average", crc[FLAT_AVERAGE], H5T_NATIVE_UINT32, 1),
     };
-#undef MEMBER
     const struct unit *unit = &contents->units[u];
     struct checkpoint_layout *layout = &contents->layout[u];
     hid_t group = hdf5_group_make(units, unit->name);
@@ -302,12 +219,6 @@ static void unit_write(hid_t units, const struct checkpoint_contents *contents, 
     H5Gclose(group);
 }
 
-static void text_write(hid_t file, const char *name, const char *text)
-{
-    if (text != NULL)
-        hdf5_text_table_write(file, name, strlen(text) + 1, -1, text);
-}
-
 static void frame_write(hid_t file, void *context)
 {
     struct checkpoint_contents *contents = context;
@@ -320,11 +231,11 @@ static void frame_write(hid_t file, void *context)
     hdf5_text_write(file, "model", contents->model);
     hdf5_text_write(file, "compute", contents->compute);
     for (int n = 0; n < NUMBERS; n++)
-        hdf5_number_write(file, &numbers[n].number, contents);
-    text_write(file, "deck", contents->deck);
-    text_write(file, "metadata", contents->metadata);
-    text_write(file, "data", contents->data);
-    text_write(file, "algorithms", contents->algorithms);
+        hdf5_number_write(file, &numbers[n], contents);
+    for (int t = 0; t < CHECKPOINT_TEXTS; t++)
+        if (contents->text[t] != NULL)
+            hdf5_text_table_write(file, text_name[t], strlen(contents->text[t]) + 1, -1,
+                                  contents->text[t]);
     for (int64_t u = 0; u < contents->unit_count; u++)
         unit_write(units, contents, u);
     H5Gclose(units);
@@ -333,14 +244,11 @@ static void frame_write(hid_t file, void *context)
 bool checkpoint_frame_write(int descriptor, const char *path, struct checkpoint_contents *contents,
                             bool reserves, struct error *error)
 {
-    contents->format = CHECKPOINT_FORMAT;
     return hdf5_frame_create(descriptor, path, frame_write, contents, reserves, &contents->bytes,
                              error);
 }
 
 /* ---- read ---- */
-
-static const char units_folder[] = "units/";
 
 static bool numbers_read(const struct hdf5_reader *file, struct checkpoint_contents *contents,
                          struct error *error)
@@ -354,13 +262,8 @@ static bool numbers_read(const struct hdf5_reader *file, struct checkpoint_conte
                            (long long)contents->format, CHECKPOINT_FORMAT_OLDEST,
                            CHECKPOINT_FORMAT);
     for (int n = 0; n < NUMBERS; n++)
-        if (contents->format >= numbers[n].since &&
-            !hdf5_number_read(file, &numbers[n].number, contents, error))
+        if (!hdf5_number_read(file, &numbers[n], contents, error))
             return false;
-    if (contents->replica * contents->shard > MOST_RANKS)
-        return hdf5_refuse(file, error,
-                           "its mesh of replica=%lld x shard=%lld has more than %d ranks",
-                           (long long)contents->replica, (long long)contents->shard, MOST_RANKS);
     return (state->epoch_step <= state->step && state->epoch <= state->step) ||
            hdf5_refuse(file, error,
                        "its attributes step=%lld, epoch=%lld and epoch_step=%lld contradict each "
@@ -369,15 +272,19 @@ static bool numbers_read(const struct hdf5_reader *file, struct checkpoint_conte
                        (long long)state->epoch_step);
 }
 
-/* Read a text; without one that is `optional`, *text is NULL. */
-static bool text_read(struct hdf5_reader *file, const char *name, bool optional, char **text,
-                      struct error *error)
+static bool texts_read(struct hdf5_reader *file, struct checkpoint_contents *contents,
+                       struct error *error)
 {
-    struct hdf5_object dataset;
-    if (optional && !hdf5_object_find(file, name, &dataset))
-        return true;
-    *text = hdf5_dataset_read(file, name, "|S", &dataset, error);
-    return *text != NULL;
+    for (int t = 0; t < CHECKPOINT_TEXTS; t++) {
+        struct hdf5_object dataset;
+        const bool is_missing = t != TEXT_DECK && !hdf5_object_find(file, text_name[t], &dataset);
+        contents->text[t] = is_missing
+                                ? allocate_copy("")
+                                : hdf5_dataset_read(file, text_name[t], "|S", &dataset, error);
+        if (contents->text[t] == NULL)
+            return false;
+    }
+    return true;
 }
 
 /* Read the tensor that follows `end` elements. False if it overlaps them, is not inside the unit,
@@ -401,19 +308,11 @@ static bool tensor_parse(struct unit_tensor *tensor, const struct tensor_row *ro
     return row->count == count && row->offset >= end && count <= unit_count - row->offset;
 }
 
-/* Write the path of a data set of a unit. */
-static const char *path_of(const struct unit *unit, const char *name, char path[HDF5_NAME])
-{
-    snprintf(path, HDF5_NAME, "%s%s/%s", units_folder, unit->name, name);
-    return path;
-}
-
 static bool tensors_read(struct hdf5_reader *file, struct unit *unit, struct error *error)
 {
-    char path[HDF5_NAME];
+    OWNED char *path = allocate_text("units/%s/tensors", unit->name);
     struct hdf5_object table;
-    OWNED struct tensor_row *row =
-        hdf5_dataset_read(file, path_of(unit, "tensors", path), tensor_row_type, &table, error);
+    OWNED struct tensor_row *row = hdf5_dataset_read(file, path, tensor_row_type, &table, error);
     if (row == NULL)
         return false;
     const int rows = (int)hdf5_elements(&table);
@@ -431,14 +330,12 @@ static bool tensors_read(struct hdf5_reader *file, struct unit *unit, struct err
 }
 
 /* Append the pieces of a unit, which cover its elements in order, without gaps or overlaps. */
-static bool pieces_read(struct hdf5_reader *file, const struct unit *unit,
-                        struct checkpoint_contents *contents, struct checkpoint_layout *layout,
-                        struct error *error)
+static bool pieces_read(struct hdf5_reader *file, struct checkpoint_contents *contents,
+                        struct checkpoint_layout *layout, struct error *error)
 {
-    char path[HDF5_NAME];
+    OWNED char *path = allocate_text("units/%s/pieces", layout->name);
     struct hdf5_object table;
-    OWNED struct checkpoint_piece *rows =
-        hdf5_dataset_read(file, path_of(unit, "pieces", path), piece_type, &table, error);
+    OWNED struct checkpoint_piece *rows = hdf5_dataset_read(file, path, piece_type, &table, error);
     if (rows == NULL)
         return false;
     int64_t next = 0;
@@ -465,19 +362,18 @@ static bool pieces_read(struct hdf5_reader *file, const struct unit *unit,
 static bool unit_read(struct hdf5_reader *file, const char *name,
                       struct checkpoint_contents *contents, struct error *error)
 {
-    struct unit *unit = &contents->units[contents->unit_count];
+    struct unit *unit = &contents->own_units[contents->unit_count];
     struct checkpoint_layout *layout = &contents->layout[contents->unit_count++];
-    char path[HDF5_NAME];
     if (snprintf(unit->name, sizeof unit->name, "%s", name) >= TENSOR_NAME)
         return hdf5_refuse(file, error, "the name of a unit is too long: %s", name);
     memcpy(layout->name, unit->name, sizeof layout->name);
     for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
+        OWNED char *path = allocate_text("units/%s/%s", name, flat_vector_name[kind]);
         struct hdf5_object vector;
         layout->offset[kind] = -1;
         if (!checkpoint_has(contents, kind))
             continue;
-        if (!hdf5_dataset_find(file, path_of(unit, flat_vector_name[kind], path), VECTOR, &vector,
-                               error))
+        if (!hdf5_dataset_find(file, path, VECTOR, &vector, error))
             return false;
         layout->offset[kind] = vector.offset;
         if (kind == FLAT_MASTER)
@@ -485,24 +381,25 @@ static bool unit_read(struct hdf5_reader *file, const char *name,
         if (hdf5_elements(&vector) != layout->count)
             return hdf5_refuse(file, error, "the vectors of unit %s differ in length", unit->name);
     }
-    return tensors_read(file, unit, error) && pieces_read(file, unit, contents, layout, error);
+    return tensors_read(file, unit, error) && pieces_read(file, contents, layout, error);
 }
 
 static bool units_read(struct hdf5_reader *file, struct checkpoint_contents *contents,
                        struct error *error)
 {
-    const size_t most = json_object_size(file->objects), folder = strlen(units_folder);
+    static const char folder[] = "units/";
+    const size_t most = json_object_size(file->objects), length = strlen(folder);
     struct hdf5_object units;
     const char *path;
     json_t *object;
     if (!hdf5_object_find(file, "units", &units) || units.kind != HDF5_GROUP)
         return hdf5_refuse(file, error, "its group 'units' is missing or a link");
-    contents->units = allocate(most, sizeof *contents->units);
+    contents->units = contents->own_units = allocate(most, sizeof *contents->own_units);
     contents->layout = allocate(most, sizeof *contents->layout);
     json_object_foreach(file->objects, path, object)
     {
         const char *fault = json_string_value(json_object_get(object, "fault"));
-        const char *name = strncmp(path, units_folder, folder) == 0 ? path + folder : NULL;
+        const char *name = strncmp(path, folder, length) == 0 ? path + length : NULL;
         if (fault != NULL)
             return hdf5_refuse(file, error, "%s: %s", path, fault);
         if (name != NULL && strchr(name, '/') == NULL && !unit_read(file, name, contents, error))
@@ -519,11 +416,7 @@ bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents
     const bool good =
         hdf5_reader_open(&file, path, error) && numbers_read(&file, contents, error) &&
         hdf5_text_read(&file, "model", contents->model, sizeof contents->model, error) &&
-        text_read(&file, "deck", false, &contents->deck, error) &&
-        text_read(&file, "metadata", true, &contents->metadata, error) &&
-        text_read(&file, "data", true, &contents->data, error) &&
-        text_read(&file, "algorithms", true, &contents->algorithms, error) &&
-        units_read(&file, contents, error);
+        texts_read(&file, contents, error) && units_read(&file, contents, error);
     contents->bytes = file.stamp.bytes;
     hdf5_reader_close(&file);
     return good;

@@ -33,39 +33,26 @@ struct checkpoint_layout {
     int64_t first_piece, piece_count;
 };
 
+/* The deck; the description of the weights (model_metadata.h) and of the data (train/resume.c); the
+ * algorithms that the device has chosen (device.h: choices_export). Only the deck always exists. */
+enum checkpoint_text { TEXT_DECK, TEXT_METADATA, TEXT_DATA, TEXT_ALGORITHMS, CHECKPOINT_TEXTS };
+
 struct checkpoint_contents {
     char model[64];
     int64_t format; /* of a file that was read */
     struct training_state state;
     int64_t moments, averaged, replica, shard;
     int64_t unit_count, piece_count;
-    int64_t bytes; /* of the whole file */
-    /* Other ranks than that which read the file have only the members above, layout and pieces. */
-    char *deck;
-    const char *compute; /* type, for users; NULL in a file that was read */
-    char *metadata;      /* model_metadata.h, or NULL */
-    char *data;          /* train/resume.c; NULL: unknown */
-    char *algorithms;    /* chosen by the device (device.h: choices_export), or NULL */
-    struct unit *units;
-    bool units_borrowed;              /* the units' tensors are not freed with the contents */
+    int64_t bytes;                    /* of the whole file */
+    const char *compute;              /* type, for users; NULL in a file that was read */
+    char *text[CHECKPOINT_TEXTS];     /* a missing one is "" if the file was read, else NULL */
+    const struct unit *units;         /* of the model or own_units; NULL: another rank has them */
+    struct unit *own_units;           /* of a file that was read */
     struct checkpoint_layout *layout; /* [unit_count] */
     struct checkpoint_piece *pieces;  /* [piece_count], by unit, then by `begin` */
 };
 
-/* Begin the contents of a new file of a run: units, model, deck, and name and count of the layout;
- * all else is zero. The tensors of the units and `compute` are borrowed. */
-void checkpoint_contents_open(struct checkpoint_contents *contents, const struct unit *units,
-                              int unit_count, const struct options *options, const char *compute);
 void checkpoint_contents_free(struct checkpoint_contents *contents);
-
-/* Set the pieces of all units for the mesh of `replica` and `shard`. Return [piece_count] mesh
- * positions, shard * replicas + replica: the rank that writes the piece. The caller frees it. */
-int *checkpoint_contents_divide(struct checkpoint_contents *contents);
-
-/* Elements [*begin, *end) of a unit of `count` elements that the rank at this mesh position writes.
- * Ranks that hold the same shard divide it. May be empty. */
-void checkpoint_range(int64_t count, int64_t shards, int64_t replicas, int64_t position,
-                      int64_t *begin, int64_t *end);
 
 /* True if the file has vectors of this kind. */
 bool checkpoint_has(const struct checkpoint_contents *contents, enum flat_vector kind);
@@ -151,10 +138,15 @@ struct checkpoint_part {
     unsigned char *mapped; /* the file in memory, or NULL */
 };
 
-/* Collective. Set `contents` and `owner` without creating a file; each rank is its receiver. They
- * are the same on all ranks, except the names of algorithms. */
+/* Collective. Set `contents`, which are the same on all ranks, except for the text of algorithms,
+ * paths and `owner` without creating a file; each rank is its receiver. */
 void checkpoint_part_plan(struct checkpoint_part *part, const char *directory,
                           const struct flat_model *flat, const struct checkpoint_order *order);
+
+/* Collective. Write the frame to `descriptor`, the file of rank 0, and broadcast the offsets in the
+ * file. */
+MUST_CHECK bool checkpoint_part_frame(struct checkpoint_part *part, int descriptor, bool reserves,
+                                      struct error *error);
 
 /* Write the vectors of all pieces that this rank owns or receives, with their checksums: from the
  * snapshot or the model to the mapped file, or to the file on the disk on the ranks that receive
@@ -167,20 +159,17 @@ void checkpoint_part_gather_sums(struct checkpoint_part *part);
 /* Not collective. Close the file and free everything; if not `good`, rank 0 removes the file. */
 void checkpoint_part_end(struct checkpoint_part *part, bool good);
 
-/* Collective. Broadcast the positions in the file that checkpoint_frame_write has set on rank 0. */
-void checkpoint_layout_share(struct checkpoint_contents *contents, struct comm *world);
-
-/* Collective. Read the file on rank `root`; the other ranks get the contents without texts, units
- * and tensors. Always pass the contents to checkpoint_contents_free. */
+/* Collective. Read the file on rank `root`; the other ranks get the contents without units. Always
+ * pass the contents to checkpoint_contents_free. */
 MUST_CHECK bool checkpoint_contents_read(const char *path, struct comm *world, int root,
                                          struct checkpoint_contents *contents, struct error *error);
 
-/* Collective. Read the vectors of the kinds in the bit mask `wanted` and verify their checksums.
- * Without `flat` the ranks share the work; else each rank reads its shard, whose padding becomes
- * zero. by_all: each rank reads; else rank 0 reads for all. */
+/* Collective. Read the vectors that flat has, with weights_only no moments, and verify their
+ * checksums. Each rank reads its shard, whose padding becomes zero. by_all: each rank reads; else
+ * rank 0 reads for all. Without flat the ranks divide all vectors, which are only verified. */
 MUST_CHECK bool checkpoint_vectors_read(const char *path, bool by_all, struct comm *world,
                                         const struct checkpoint_contents *contents,
-                                        const struct flat_model *flat, unsigned wanted,
+                                        const struct flat_model *flat, bool weights_only,
                                         struct error *error);
 
 /* Compare the tensors of a file with those of the model. Return false and describe the first

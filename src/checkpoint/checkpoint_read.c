@@ -18,13 +18,6 @@
 
 /* ---- the frame ---- */
 
-void checkpoint_layout_share(struct checkpoint_contents *contents, struct comm *world)
-{
-    comm_broadcast(world, contents->layout,
-                   contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, 0);
-    comm_broadcast(world, &contents->bytes, 1, COMM_INT64, 0);
-}
-
 bool checkpoint_contents_read(const char *path, struct comm *world, int root,
                               struct checkpoint_contents *contents, struct error *error)
 {
@@ -33,7 +26,7 @@ bool checkpoint_contents_read(const char *path, struct comm *world, int root,
         error_defer(checkpoint_file_read(path, contents, error));
     if (!comm_agree(world, error))
         return false;
-    comm_broadcast(world, contents, offsetof(struct checkpoint_contents, deck), COMM_BYTE, root);
+    comm_broadcast(world, contents, offsetof(struct checkpoint_contents, compute), COMM_BYTE, root);
     const size_t units = (size_t)contents->unit_count, pieces = (size_t)contents->piece_count;
     if (world->rank != root) {
         contents->layout = allocate(units, sizeof *contents->layout);
@@ -43,6 +36,10 @@ bool checkpoint_contents_read(const char *path, struct comm *world, int root,
                    root);
     comm_broadcast(world, contents->pieces, (int64_t)(pieces * sizeof *contents->pieces), COMM_BYTE,
                    root);
+    for (int t = 0; t < CHECKPOINT_TEXTS; t++) {
+        OWNED char *text = contents->text[t];
+        contents->text[t] = comm_broadcast_text(world, text, root);
+    }
     return true;
 }
 
@@ -53,36 +50,40 @@ static bool tensors_equal(const struct unit_tensor *a, const struct unit_tensor 
            memcmp(a->shape, b->shape, (size_t)a->dimensions * sizeof *a->shape) == 0;
 }
 
+/* Write tensor t of a unit as "NAME [2, 3]" to text; "none": there is no such tensor. */
+static void tensor_text(const struct unit *unit, int t, char text[TENSOR_NAME + 64])
+{
+    char shape[64];
+    snprintf(text, TENSOR_NAME + 64, "none");
+    if (t >= unit->tensor_count)
+        return;
+    vector_shape_text(unit->tensors[t].shape, unit->tensors[t].dimensions, shape, sizeof shape);
+    snprintf(text, TENSOR_NAME + 64, "%s %s", unit->tensors[t].name, shape);
+}
+
 bool checkpoint_fits(const struct checkpoint_contents *contents, const struct flat_model *flat,
                      char *text, size_t size)
 {
-    char there[64], here[64];
+    static const struct unit none = {.name = "none"};
+    char there[TENSOR_NAME + 64], here[sizeof there];
     for (int64_t u = 0; u < contents->unit_count || u < flat->count; u++) {
-        const struct unit *theirs = u < contents->unit_count ? &contents->units[u] : NULL;
-        const struct unit *ours = u < flat->count ? flat->buffers[u].unit : NULL;
-        if (theirs == NULL || ours == NULL || strcmp(theirs->name, ours->name) != 0) {
-            snprintf(text, size, "it holds unit %s where this model has %s",
-                     theirs != NULL ? theirs->name : "none", ours != NULL ? ours->name : "none");
-            return false;
+        const struct unit *theirs = u < contents->unit_count ? &contents->units[u] : &none;
+        const struct unit *ours = u < flat->count ? flat->buffers[u].unit : &none;
+        bool fits = strcmp(theirs->name, ours->name) == 0;
+        snprintf(text, size, "it holds unit %s where this model has %s", theirs->name, ours->name);
+        for (int t = 0; fits && (t < theirs->tensor_count || t < ours->tensor_count); t++) {
+            fits = t < theirs->tensor_count && t < ours->tensor_count &&
+                   tensors_equal(&theirs->tensors[t], &ours->tensors[t]);
+            tensor_text(theirs, t, there);
+            tensor_text(ours, t, here);
+            snprintf(text, size, "it holds %s where this model has %s", there, here);
         }
-        for (int t = 0; t < theirs->tensor_count && t < ours->tensor_count; t++) {
-            const struct unit_tensor *a = &theirs->tensors[t], *b = &ours->tensors[t];
-            if (tensors_equal(a, b))
-                continue;
-            vector_shape_text(a->shape, a->dimensions, there, sizeof there);
-            vector_shape_text(b->shape, b->dimensions, here, sizeof here);
-            snprintf(text, size, "it holds %s %s where this model has %s %s", a->name, there,
-                     b->name, here);
-            return false;
+        if (fits && theirs->count != ours->count) {
+            snprintf(text, size, "its unit %s has other padding", ours->name);
+            fits = false;
         }
-        if (theirs->tensor_count != ours->tensor_count || theirs->count != ours->count) {
-            const int common = (int)smaller(theirs->tensor_count, ours->tensor_count);
-            const struct unit *longer = theirs->tensor_count > common ? theirs : ours;
-            snprintf(text, size, "its unit %s has %d tensors, this model's %d; only one has %s",
-                     ours->name, theirs->tensor_count, ours->tensor_count,
-                     longer->tensor_count > common ? longer->tensors[common].name : "padding");
+        if (!fits)
             return false;
-        }
     }
     return true;
 }
@@ -94,7 +95,8 @@ static bool contents_check(const char *path, const struct checkpoint_contents *c
                            const struct flat_model *flat, const struct options *options,
                            bool weights_only, struct error *error)
 {
-    char difference[512], theirs[OPTION_TEXT], ours[OPTION_TEXT];
+    char difference[512], theirs[OPTION_TEXT] = "unknown", ours[OPTION_TEXT];
+    bool other_optimizer = contents->moments != flat->moments;
     struct options saved;
     struct error ignored = {.kind = ERROR_NONE};
     if (options != NULL && strcmp(options->model.name, contents->model) != 0)
@@ -114,28 +116,28 @@ static bool contents_check(const char *path, const struct checkpoint_contents *c
     if (weights_only)
         return true;
     options_default(&saved);
-    if (options != NULL && checkpoint_deck_parse(contents->deck, path, &saved, &ignored)) {
+    if (options != NULL &&
+        checkpoint_deck_parse(contents->text[TEXT_DECK], path, &saved, &ignored)) {
         const long long grain = options_grain(&saved, saved.train.global_batch);
         const long long our_grain = options_grain(options, options->train.global_batch);
         options_value_text(&saved, "optim.name", theirs, sizeof theirs);
         options_value_text(options, "optim.name", ours, sizeof ours);
-        if ((contents->moments > 0 || flat->moments > 0) && strcmp(theirs, ours) != 0 &&
-            (strncmp(theirs, "adam", 4) != 0 || strncmp(ours, "adam", 4) != 0))
-            return error_set(error, ERROR_CHECKPOINT,
-                             "%s holds the moments of optim.name=%s, not of %s; set optim.name=%s, "
-                             "or start a new run with these weights in model.init",
-                             path, theirs, ours, theirs);
+        other_optimizer =
+            other_optimizer ||
+            ((contents->moments > 0 || flat->moments > 0) && strcmp(theirs, ours) != 0 &&
+             (strncmp(theirs, "adam", 4) != 0 || strncmp(ours, "adam", 4) != 0));
         if (grain != our_grain && grain != 0 && our_grain != 0)
             return error_set(error, ERROR_CHECKPOINT,
                              "%s was made with grains of %lld samples, this run has %lld, which "
                              "changes the result; set train.grain=%lld",
                              path, grain, our_grain, grain);
     }
-    if (contents->moments != flat->moments)
+    if (other_optimizer)
         return error_set(error, ERROR_CHECKPOINT,
-                         "%s holds %lld moments a weight, the optimizer of this run keeps %d; set "
-                         "optim as in the deck saved in it",
-                         path, (long long)contents->moments, flat->moments);
+                         "%s holds %lld moments a weight, of optim.name=%s, this run needs %d; set "
+                         "optim as in the deck saved in it, or start a new run with these weights "
+                         "in model.init",
+                         path, (long long)contents->moments, theirs, flat->moments);
     return !flat->averaged || contents->averaged ||
            error_set(error, ERROR_CHECKPOINT,
                      "%s holds no moving average of the weights; set optim.ema=0 to continue "
@@ -145,35 +147,16 @@ static bool contents_check(const char *path, const struct checkpoint_contents *c
 
 /* ---- vectors ---- */
 
-/* True if this rank reads the block: to verify it, or for its shard. */
-static bool reads_block(const struct checkpoint_block *block, bool by_all, const struct comm *world,
-                        const struct flat_model *flat)
+/* True if vectors of this kind are read to flat. */
+static bool is_loaded(const struct flat_model *flat, enum flat_vector kind, bool weights_only)
 {
-    int64_t length;
-    if (!by_all)
-        return world->rank == 0;
-    if (flat == NULL)
-        return block->p % world->size == world->rank;
-    const struct flat_buffer *buffer = &flat->buffers[block->u];
-    vector_overlap(block->piece->begin, block->piece->count, buffer->shard_begin,
-                   buffer->shard_count, &length);
-    return length > 0;
-}
-
-/* Zero the padding after the unit's last element. */
-static void padding_clear(const struct flat_model *flat, int u, enum flat_vector kind)
-{
-    const struct flat_buffer *buffer = &flat->buffers[u];
-    const int64_t used =
-        integer_clamp(buffer->unit->count - buffer->shard_begin, 0, buffer->shard_count);
-    if (used < buffer->shard_count)
-        flat->device->backend->zero(flat->stream, flat_vector_memory(buffer, kind) + used,
-                                    (size_t)(buffer->shard_count - used) * sizeof(float));
+    return flat_vector_memory(&flat->buffers[0], kind) != NULL &&
+           (!weights_only || kind == FLAT_MASTER || kind == FLAT_AVERAGE);
 }
 
 bool checkpoint_vectors_read(const char *path, bool by_all, struct comm *world,
                              const struct checkpoint_contents *contents,
-                             const struct flat_model *flat, unsigned wanted, struct error *error)
+                             const struct flat_model *flat, bool weights_only, struct error *error)
 {
     const bool reads = by_all || world->rank == 0;
     const int descriptor = reads ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -181,36 +164,35 @@ bool checkpoint_vectors_read(const char *path, bool by_all, struct comm *world,
     if (reads && descriptor < 0)
         durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
     for (struct checkpoint_block block = {.u = 0}; checkpoint_next(contents, &block);) {
-        if ((wanted >> block.kind & 1) == 0)
+        const struct checkpoint_piece *piece = block.piece;
+        int64_t length = block.p % world->size == world->rank; /* without flat: verified here */
+        if (flat != NULL && !is_loaded(flat, block.kind, weights_only))
             continue;
-        const bool reads_it = reads_block(&block, by_all, world, flat);
-        if (reads_it && error->kind == ERROR_NONE)
+        if (flat != NULL)
+            vector_overlap(piece->begin, piece->count, flat->buffers[block.u].shard_begin,
+                           flat->buffers[block.u].shard_count, &length);
+        if ((by_all ? length > 0 : world->rank == 0) && error->kind == ERROR_NONE)
             error_defer(checkpoint_block_read(descriptor, path, contents, &block, staging, error));
         if (flat != NULL && !by_all)
-            comm_broadcast(world, staging, block.piece->count, COMM_FP32, 0);
-        if (flat != NULL && (reads_it || !by_all))
-            vector_store(flat, block.u, block.kind, block.piece->begin, block.piece->count,
-                         staging);
+            comm_broadcast(world, staging, piece->count, COMM_FP32, 0);
+        if (flat != NULL)
+            vector_store(flat, block.u, block.kind, piece->begin, piece->count, staging);
     }
     for (int u = 0; flat != NULL && u < flat->count; u++)
-        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
-            if (wanted >> kind & 1)
-                padding_clear(flat, u, kind);
+        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
+            /* Zero the padding after the unit's last element. */
+            const struct flat_buffer *buffer = &flat->buffers[u];
+            const int64_t used =
+                integer_clamp(buffer->unit->count - buffer->shard_begin, 0, buffer->shard_count);
+            if (is_loaded(flat, kind, weights_only) && used < buffer->shard_count)
+                flat->device->backend->zero(flat->stream, flat_vector_memory(buffer, kind) + used,
+                                            (size_t)(buffer->shard_count - used) * sizeof(float));
+        }
     if (flat != NULL)
         flat->device->backend->stream_synchronize(flat->stream);
     if (descriptor >= 0)
         close(descriptor);
     return comm_agree(world, error);
-}
-
-/* The state kinds to load, as a bit mask. */
-static unsigned wanted_vectors(const struct checkpoint_contents *contents,
-                               const struct flat_model *flat, bool weights_only)
-{
-    unsigned wanted = flat->averaged && contents->averaged ? 1u << FLAT_AVERAGE : 0;
-    for (int moment = 0; !weights_only && moment < flat->moments; moment++)
-        wanted |= 1u << (FLAT_MOMENT1 + moment);
-    return wanted | 1u << FLAT_MASTER;
 }
 
 /* Collective. True if all ranks see the same file, by size and modification time. */
@@ -220,18 +202,6 @@ static bool seen_by_all(const char *path, struct comm *world)
     stat(path, &file);
     const int64_t seen[] = {file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec};
     return comm_same(world, seen, sizeof seen) && file.st_size >= 0;
-}
-
-/* Collective. Use the matrix product algorithms of the run that wrote the file. */
-static void algorithms_adopt(const struct checkpoint_contents *contents,
-                             const struct flat_model *flat)
-{
-    const struct device_backend *backend = flat->device->backend;
-    if (backend->choices_adopt == NULL)
-        return;
-    const char *mine = contents->algorithms != NULL ? contents->algorithms : "";
-    OWNED char *text = comm_broadcast_text(flat->mesh->world, mine, 0);
-    backend->choices_adopt(flat->device, text);
 }
 
 bool checkpoint_read(const char *path, const struct checkpoint_target *target,
@@ -245,31 +215,14 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
     bool good = checkpoint_contents_read(path, world, 0, &contents, error);
     if (good && world->rank == 0)
         error_defer(contents_check(path, &contents, flat, target->options, weights_only, error));
-    good = good && comm_agree(world, error);
-    if (good) {
-        const unsigned wanted = wanted_vectors(&contents, flat, weights_only);
-        good = checkpoint_vectors_read(path, by_all, world, &contents, flat, wanted, error);
-    }
+    good = good && comm_agree(world, error) &&
+           checkpoint_vectors_read(path, by_all, world, &contents, flat, weights_only, error);
     if (good && !contents.averaged)
         vector_reset_ema(flat);
-    if (good && !weights_only)
-        algorithms_adopt(&contents, flat);
+    if (good && !weights_only && flat->device->backend->choices_adopt != NULL)
+        flat->device->backend->choices_adopt(flat->device, contents.text[TEXT_ALGORITHMS]);
     if (good && state != NULL)
         *state = contents.state;
-    checkpoint_contents_free(&contents);
-    return good;
-}
-
-bool checkpoint_read_deck(const char *path, struct comm *world, struct training_state *state,
-                          char **deck, struct error *error)
-{
-    struct checkpoint_contents contents;
-    const bool good = checkpoint_contents_read(path, world, 0, &contents, error);
-    *deck = NULL;
-    if (good) {
-        *state = contents.state;
-        *deck = comm_broadcast_text(world, contents.deck, 0);
-    }
     checkpoint_contents_free(&contents);
     return good;
 }

@@ -7,19 +7,15 @@
  * In the background threads do the work of both stages. Between them the main threads agree on
  * errors and combine the checksums. Only main threads start collectives, since two threads would
  * start them in a different order on each rank. */
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/thread.h"
@@ -27,15 +23,38 @@
 #include "options/options.h"
 #include "options/phase.h"
 
+/* Elements: the ranks that write a shard begin at multiples of 4 KiB of it. */
+enum { WRITER_ALIGNMENT = 1024 };
+
+/* The first element of writer `number` of `writers` in a shard of this length. */
+static int64_t writer_begin(int64_t length, int64_t number, int64_t writers)
+{
+    if (number == writers)
+        return length;
+    return length * number / writers / WRITER_ALIGNMENT * WRITER_ALIGNMENT;
+}
+
+/* Set elements [*begin, *end) of a unit of `count` elements that the rank at mesh position
+ * shard * replicas + replica writes. Ranks that hold the same shard divide it. May be empty. */
+static void range_set(int64_t count, const struct mesh *mesh, int position, int64_t *begin,
+                      int64_t *end)
+{
+    const int replicas = mesh->replica->size;
+    const int64_t whole = flat_shard_count(count, mesh->shard->size);
+    const int64_t first = position / replicas * whole;
+    const int64_t length = integer_clamp(count - first, 0, whole);
+    *begin = first + writer_begin(length, position % replicas, replicas);
+    *end = first + writer_begin(length, position % replicas + 1, replicas);
+}
+
 size_t checkpoint_snapshot_bytes(const struct flat_model *flat)
 {
-    const int64_t shards = flat->mesh->shard->size, replicas = flat->mesh->replica->size;
     int64_t elements = 0, vectors = 1 + flat->moments + flat->averaged;
     for (int u = 0; u < flat->count; u++) {
         int64_t most = 0;
-        for (int64_t replica = 0; replica < replicas; replica++) {
+        for (int replica = 0; replica < flat->mesh->replica->size; replica++) {
             int64_t begin, end; /* in shard 0; no shard is longer */
-            checkpoint_range(flat->buffers[u].unit->count, shards, replicas, replica, &begin, &end);
+            range_set(flat->buffers[u].unit->count, flat->mesh, replica, &begin, &end);
             most = larger(most, end - begin);
         }
         elements += most;
@@ -51,68 +70,69 @@ void checkpoint_part_plan(struct checkpoint_part *part, const char *directory,
     struct checkpoint_contents *contents = &part->contents;
     const struct device_backend *backend = flat->device->backend;
     struct comm *world = flat->mesh->world;
+    const int replicas = flat->mesh->replica->size;
     char name[CHECKPOINT_NAME];
-    *part = (struct checkpoint_part){.flat = flat,
-                                     .world = world,
-                                     .descriptor = -1,
-                                     .receiver = allocate((size_t)world->size, sizeof(int))};
+    size_t most = 0; /* each rank has at most one short piece per unit */
     checkpoint_name(name, order->state->step);
+    *part = (struct checkpoint_part){.flat = flat, .world = world, .descriptor = -1};
     part->final_path = allocate_text("%s/%s", directory, name);
     part->path = allocate_text("%s.part", part->final_path);
-    checkpoint_contents_open(contents, flat->buffers[0].unit, flat->count, order->options,
-                             type_name(flat->type));
-    contents->metadata = order->metadata != NULL ? allocate_copy(order->metadata) : NULL;
-    contents->data = order->data != NULL ? allocate_copy(order->data) : NULL;
-    if (backend->choices_export != NULL && world->rank == 0)
-        contents->algorithms = backend->choices_export(flat->device);
-    contents->state = *order->state;
-    contents->moments = flat->moments;
-    contents->averaged = flat->averaged;
-    contents->replica = flat->mesh->replica->size;
-    contents->shard = flat->mesh->shard->size;
-    part->owner = checkpoint_contents_divide(contents);
-    OWNED int *rank_at = vector_ranks(flat->mesh);
-    for (int64_t p = 0; p < contents->piece_count; p++)
-        part->owner[p] = rank_at[part->owner[p]];
+    *contents = (struct checkpoint_contents){
+        .format = CHECKPOINT_FORMAT,
+        .state = *order->state,
+        .moments = flat->moments,
+        .averaged = flat->averaged,
+        .replica = replicas,
+        .shard = flat->mesh->shard->size,
+        .compute = type_name(flat->type),
+        .text = {options_to_run_deck(order->options),
+                 order->metadata != NULL ? allocate_copy(order->metadata) : NULL,
+                 order->data != NULL ? allocate_copy(order->data) : NULL,
+                 backend->choices_export != NULL && world->rank == 0
+                     ? backend->choices_export(flat->device)
+                     : NULL},
+        .units = flat->buffers[0].unit, /* the first element of the array of all units */
+        .unit_count = flat->count,
+        .layout = allocate((size_t)flat->count, sizeof *contents->layout)};
+    snprintf(contents->model, sizeof contents->model, "%.63s", order->options->model.name);
+    for (int u = 0; u < flat->count; u++)
+        most += (size_t)(contents->units[u].count / VECTOR_BLOCK + world->size);
+    contents->pieces = allocate(most, sizeof *contents->pieces);
+    part->owner = allocate(most, sizeof *part->owner);
+    part->receiver = allocate((size_t)world->size, sizeof *part->receiver);
     for (int rank = 0; rank < world->size; rank++)
         part->receiver[rank] = rank;
+    OWNED int *rank_at = vector_ranks(flat->mesh);
+    for (int u = 0; u < flat->count; u++) {
+        struct checkpoint_layout *layout = &contents->layout[u];
+        memcpy(layout->name, contents->units[u].name, sizeof layout->name);
+        layout->count = contents->units[u].count;
+        layout->first_piece = contents->piece_count;
+        for (int position = 0; position < world->size; position++) {
+            int64_t begin, end;
+            range_set(layout->count, flat->mesh, position, &begin, &end);
+            for (; begin < end; begin += VECTOR_BLOCK) {
+                part->owner[contents->piece_count] = rank_at[position];
+                contents->pieces[contents->piece_count++] = (struct checkpoint_piece){
+                    .begin = begin, .count = smaller(end - begin, VECTOR_BLOCK)};
+            }
+        }
+        layout->piece_count = contents->piece_count - layout->first_piece;
+    }
 }
 
-/* Collective. Plan the file, create its frame (rank 0, HDF5) and open it on the ranks that write
- * pieces. Always call checkpoint_part_end, also on failure. */
-static bool part_begin(struct checkpoint_part *part, const struct checkpoint_target *target,
-                       const struct flat_model *flat, const struct checkpoint_order *order,
-                       struct error *error)
+bool checkpoint_part_frame(struct checkpoint_part *part, int descriptor, bool reserves,
+                           struct error *error)
 {
-    checkpoint_part_plan(part, target->directory, flat, order);
-    struct comm *world = part->world;
-    struct stat file;
-    bool writes = false; /* this rank writes pieces */
-    if (target->writers == WRITERS_NODE0)
-        memset(part->receiver, 0, (size_t)world->size * sizeof *part->receiver);
-    for (int64_t p = 0; p < part->contents.piece_count; p++)
-        writes = writes || part->receiver[part->owner[p]] == world->rank;
-    if (world->rank == 0)
-        part->descriptor = durable_create(part->path, error);
-    if (part->descriptor >= 0) {
-        error_defer(
-            checkpoint_frame_write(part->descriptor, part->path, &part->contents, true, error));
-        flock(part->descriptor, LOCK_SH | LOCK_NB); /* shared with other ranks (durable_open) */
-    }
-    if (!comm_agree(world, error))
+    struct checkpoint_contents *contents = &part->contents;
+    if (part->world->rank == 0 && descriptor >= 0)
+        error_defer(checkpoint_frame_write(descriptor, part->path, contents, reserves, error));
+    if (!comm_agree(part->world, error))
         return false;
-    checkpoint_layout_share(&part->contents, world);
-    if (world->rank != 0 && writes) {
-        part->descriptor = durable_open(part->path, error);
-        if (part->descriptor >= 0 && fstat(part->descriptor, &file) != 0)
-            durable_failed(error, "examine", part->path, errno);
-        else if (part->descriptor >= 0 && file.st_size != part->contents.bytes)
-            error_set(error, ERROR_FILE,
-                      "%s is not the file that rank 0 created: the folder is not shared by all "
-                      "nodes; set checkpoint.writers=node0",
-                      part->path);
-    }
-    return comm_agree(world, error);
+    comm_broadcast(part->world, contents->layout,
+                   contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, 0);
+    comm_broadcast(part->world, &contents->bytes, 1, COMM_INT64, 0);
+    return true;
 }
 
 void checkpoint_part_write(struct checkpoint_part *part, struct error *error)
@@ -156,13 +176,6 @@ void checkpoint_part_gather_sums(struct checkpoint_part *part)
         contents->pieces[n / FLAT_VECTORS].crc[n % FLAT_VECTORS] = (uint32_t)sum[n];
 }
 
-static bool part_close(struct checkpoint_part *part, struct error *error)
-{
-    const int descriptor = part->descriptor;
-    part->descriptor = -1;
-    return durable_close(descriptor, part->path, error);
-}
-
 void checkpoint_part_end(struct checkpoint_part *part, bool good)
 {
     if (part->descriptor >= 0)
@@ -192,7 +205,6 @@ struct checkpoint_writer {
     struct checkpoint_part part;
     bool best;
     int64_t keep;
-    double began;
     struct error error; /* of the thread */
 
     pthread_t thread; /* of the current stage */
@@ -236,20 +248,19 @@ static void *stage_work(void *argument)
             writer->flat->device->backend->event_synchronize(writer->taken);
         checkpoint_part_write(part, error);
         if (!is_first && part->descriptor >= 0 && error->kind == ERROR_NONE)
-            error_defer(durable_sync(part->descriptor, part->path, error) &&
-                        part_close(part, error));
+            error_defer(durable_sync(part->descriptor, part->path, error));
     } else {
         phase_set(writer, PHASE_CHECKPOINT_NAME);
         const bool named =
             is_first &&
             checkpoint_tables_write(part->descriptor, part->path, &part->contents, error) &&
-            durable_sync(part->descriptor, part->path, error) && part_close(part, error) &&
+            durable_sync(part->descriptor, part->path, error) &&
             durable_rename(part->path, part->final_path, error);
         phase_set(writer, PHASE_CHECKPOINT_LINK);
         if (named)
-            error_defer(checkpoint_publish(writer->target.directory,
-                                           text_base_name(part->final_path), writer->best,
-                                           part->contents.state.best_step, writer->keep, error));
+            error_defer(checkpoint_publish(writer->target.directory, part->contents.state.step,
+                                           writer->best, part->contents.state.best_step,
+                                           writer->keep, error));
     }
     if (writer->snapshot != NULL)
         status_set_background(PHASE_START);
@@ -290,19 +301,8 @@ static bool stage_end(struct checkpoint_writer *writer, struct error *error)
             stage_begin(writer);
         return true;
     }
-    if (good)
-        log_debug("%s written in %.2f s", part->final_path, clock_now() - writer->began);
     checkpoint_part_end(part, good);
     writer->stage = STAGE_NONE;
-    return good;
-}
-
-/* Collective. End all stages. */
-static bool stages_end(struct checkpoint_writer *writer, struct error *error)
-{
-    bool good = true;
-    while (good && writer->stage != STAGE_NONE)
-        good = stage_end(writer, error);
     return good;
 }
 
@@ -323,9 +323,11 @@ struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target 
 bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *error)
 {
     const double begin = clock_now();
+    bool good = true;
     if (writer->stage != STAGE_NONE)
         status_set_phase(PHASE_CHECKPOINT_WAIT);
-    const bool good = stages_end(writer, error);
+    while (good && writer->stage != STAGE_NONE)
+        good = stage_end(writer, error);
     const double seconds = clock_now() - begin;
     writer->waited += seconds;
     writer->blocked += seconds;
@@ -335,33 +337,38 @@ bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *er
 bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct checkpoint_order *order,
                              struct error *error)
 {
+    struct checkpoint_part *part = &writer->part;
+    struct comm *world = writer->flat->mesh->world;
+    bool writes = false; /* this rank writes pieces */
     if (!checkpoint_writer_finish(writer, error))
         return false;
-    writer->began = clock_now();
+    const double begin = clock_now();
     status_set_phase(PHASE_CHECKPOINT_BEGIN);
     writer->best = order->best;
     writer->keep = order->options->checkpoint.keep;
     error_clear(&writer->error);
-    bool good = part_begin(&writer->part, &writer->target, writer->flat, order, error);
+    checkpoint_part_plan(part, writer->target.directory, writer->flat, order);
+    if (writer->target.writers == WRITERS_NODE0)
+        memset(part->receiver, 0, (size_t)world->size * sizeof *part->receiver);
+    for (int64_t p = 0; p < part->contents.piece_count; p++)
+        writes = writes || part->receiver[part->owner[p]] == world->rank;
+    if (world->rank == 0)
+        part->descriptor = durable_create(part->path, error);
+    bool good = checkpoint_part_frame(part, part->descriptor, true, error);
+    if (good && world->rank != 0 && writes)
+        part->descriptor = durable_open(part->path, error);
+    good = good && comm_agree(world, error);
     if (good) {
         if (writer->snapshot != NULL)
             snapshot_take(writer);
         writer->stage = STAGE_PIECES;
         stage_begin(writer);
-        good = writer->snapshot != NULL || stages_end(writer, error);
     } else {
-        checkpoint_part_end(&writer->part, false);
+        checkpoint_part_end(part, false);
     }
-    writer->blocked += clock_now() - writer->began;
-    return good;
-}
-
-bool checkpoint_write(const struct checkpoint_target *target, const struct flat_model *flat,
-                      const struct checkpoint_order *order, struct error *error)
-{
-    struct checkpoint_writer *writer = checkpoint_writer_open(target, flat, NULL);
-    const bool good = checkpoint_writer_start(writer, order, error);
-    checkpoint_writer_close(writer);
+    while (good && writer->snapshot == NULL && writer->stage != STAGE_NONE)
+        good = stage_end(writer, error);
+    writer->blocked += clock_now() - begin;
     return good;
 }
 

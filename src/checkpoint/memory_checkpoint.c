@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +37,119 @@
 #include "checkpoint/memory_checkpoint.h"
 #include "options/option_types.h"
 #include "options/phase.h"
+
+/* Files in the folder: the number of the step that began last, an int64_t; and a link to the run
+ * folder. */
+#define MEMORY_REACHED "reached"
+#define MEMORY_RUN "run"
+
+/* ---- ids ---- */
+
+/* Return the folder in memory of the run with this id, the same on each node; the caller frees it.
+ */
+static char *folder_path(const char *id)
+{
+    return allocate_text("/dev/shm/vittrain-%u-%s", (unsigned)geteuid(), id);
+}
+
+/* Return the contents of RUN/.memory, to be freed by the caller: the id, and the inode of the run
+ * folder, which differs in a copy of it but not in a moved folder. NULL and errno on failure. */
+static char *memory_record(const char *run, const char *id)
+{
+    struct stat status;
+    return stat(run, &status) != 0 ? NULL
+                                   : allocate_text("%.*s\n%llu\n", MEMORY_ID - 1, id,
+                                                   (unsigned long long)status.st_ino);
+}
+
+bool memory_id(const char *run, char id[MEMORY_ID], bool *unusable)
+{
+    OWNED char *path = allocate_text("%s/.memory", run);
+    OWNED char *text = text_file_read(path, NULL);
+    OWNED char *expected = memory_record(run, text != NULL ? text : "");
+    const bool good = text != NULL && strspn(text, "0123456789abcdef") == MEMORY_ID - 1 &&
+                      expected != NULL && strcmp(text, expected) == 0;
+    if (unusable != NULL)
+        *unusable = !good && (text != NULL || access(path, F_OK) == 0);
+    snprintf(id, MEMORY_ID, "%s", good ? text : "");
+    return good;
+}
+
+bool memory_id_write(const char *run, const char *id, struct error *error)
+{
+    OWNED char *path = allocate_text("%s/.memory", run);
+    OWNED char *text = memory_record(run, id);
+    return text != NULL ? atomic_file_write(path, text, error)
+                        : error_set(error, ERROR_FILE, "cannot read %s: %s", run, strerror(errno));
+}
+
+void memory_id_remove(const char *run)
+{
+    OWNED char *path = allocate_text("%s/.memory", run);
+    unlink(path);
+}
+
+/* ---- folders ---- */
+
+/* True for a folder of this user to which no other user has access. */
+static bool folder_is_own(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+           (status.st_mode & 077) == 0;
+}
+
+static double folder_bytes(const char *folder)
+{
+    struct stat status;
+    double bytes = 0;
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
+        OWNED char *path = allocate_text("%s/%s", folder, name);
+        bytes += lstat(path, &status) == 0 ? (double)status.st_blocks * 512 : 0;
+    }
+    return bytes;
+}
+
+/* True if a process uses the folder. */
+static bool folder_is_held(const char *folder)
+{
+    OWNED char *path = allocate_text("%s/" MEMORY_REACHED, folder);
+    const int file = output_file_open(path, O_RDWR);
+    const bool held = file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0;
+    if (file >= 0)
+        close(file);
+    return held;
+}
+
+/* Remove the folders of killed runs of this user that no process holds and that no run can resume
+ * from: neither the run folder nor one next to it, if it was renamed, has their id. A folder whose
+ * run is unknown stays. */
+static void folders_remove_unneeded(void)
+{
+    OWNED char *own = folder_path("");
+    char run[PATH_MAX], id[MEMORY_ID];
+    DIR *entries = NULL, *runs = NULL;
+    for (const char *name; (name = folder_next(&entries, "/dev/shm")) != NULL;) {
+        OWNED char *path = allocate_text("/dev/shm/%s", name);
+        OWNED char *link = allocate_text("%s/" MEMORY_RUN, path);
+        const ssize_t length = readlink(link, run, sizeof run - 1);
+        if (strncmp(path, own, strlen(own)) != 0 || !folder_is_own(path) || length <= 0 ||
+            run[0] != '/' || folder_is_held(path))
+            continue;
+        run[length] = '\0';
+        bool needed = false;
+        OWNED char *parent = allocate_text("%.*s", (int)(strrchr(run, '/') + 1 - run), run);
+        while ((name = folder_next(&runs, parent)) != NULL) {
+            OWNED char *other = allocate_text("%s%s", parent, name);
+            needed = needed || (memory_id(other, id, NULL) && text_ends_with(path, id));
+        }
+        if (!needed) {
+            log_info("%s is removed: a killed run left it, and %s does not need it", path, run);
+            folder_remove(path);
+        }
+    }
+}
 
 /* One of the two files. */
 struct memory_file {
@@ -55,9 +169,8 @@ struct memory_checkpoint {
     char *resumed;           /* the file from which the run has resumed; NULL: not in memory */
     int *partner;            /* [ranks]: the rank that keeps the copy of a rank's pieces, or NULL */
     struct memory_file file[2];
-    int next;                 /* index in `file` of the next checkpoint */
-    _Atomic int64_t *reached; /* the mapped file `reached`; NULL: not the first rank of a node */
-    int lock;                 /* its descriptor, locked as long as the process uses the folder */
+    int next;    /* index in `file` of the next checkpoint */
+    int reached; /* the file `reached`, locked as long as the process uses the folder; -1: none */
 };
 
 static bool is_first(const struct memory_checkpoint *memory)
@@ -115,29 +228,24 @@ struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct f
     memory->resumed = resumed[0] != '\0' ? allocate_copy(resumed) : NULL;
     for (int i = 0; i < 2; i++)
         memory->file[i].descriptor = -1;
-    memory->lock = -1;
+    memory->reached = -1;
     if (is_first(memory))
-        memory_folders_remove_unneeded();
+        folders_remove_unneeded();
     if (world->rank == 0)
         memory_id(run, memory->earlier, NULL);
     comm_broadcast(world, memory->earlier, sizeof memory->earlier, COMM_BYTE, 0);
     if (!writes)
         return memory;
-    const double free = shared_memory_free();
-    if (is_first(memory) && free < 0)
-        error_set(error, ERROR_FILE,
-                  "checkpoint.memory: cannot use /dev/shm: %s; set checkpoint.memory=0",
-                  strerror(errno));
     memory->partner = partners_find(world);
     for (int rank = 0; rank < world->size; rank++)
         parts += rank == world->rank || memory->partner[rank] == world->rank;
     int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(flat);
     comm_all_reduce(flat->mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
     if (is_first(memory)) {
-        OWNED char *earlier = memory_folder(memory->earlier);
+        OWNED char *earlier = folder_path(memory->earlier);
         /* Files of earlier attempts are removed before the second checkpoint is created. */
-        const double available =
-            free + (memory->earlier[0] != '\0' ? memory_folder_bytes(earlier) : 0);
+        const double available = fmax(shared_memory_free(), 0) +
+                                 (memory->earlier[0] != '\0' ? folder_bytes(earlier) : 0);
         if ((double)needed > available)
             error_set(error, ERROR_MEMORY,
                       "checkpoint.memory: two checkpoints take %.1f MB in /dev/shm of this node, "
@@ -151,8 +259,8 @@ struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct f
     return NULL;
 }
 
-/* On the first rank of a node: create the folder and map its file `reached`. If the run has resumed
- * from memory, the folder has links to the checkpoint and to `reached` of the earlier folder. */
+/* On the first rank of a node: create the folder and its file `reached`. If the run has resumed
+ * from memory, the folder has a link to the checkpoint. */
 static bool folder_create(struct memory_checkpoint *memory, struct error *error)
 {
     OWNED char *reached = allocate_text("%s/" MEMORY_REACHED, memory->folder);
@@ -160,80 +268,59 @@ static bool folder_create(struct memory_checkpoint *memory, struct error *error)
         return error_set(error, ERROR_FILE,
                          "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0",
                          memory->folder, strerror(errno));
-    if (memory->resumed != NULL) {
-        OWNED char *earlier = memory_folder(memory->earlier);
-        OWNED char *from = allocate_text("%s/" MEMORY_REACHED, earlier);
-        OWNED char *to = allocate_text("%s/%s", memory->folder, text_base_name(memory->resumed));
-        if (link(from, reached) != 0) /* then the log does not name the step at the interruption */
-            log_detail("cannot link %s: %s", from, strerror(errno));
-        if (link(memory->resumed, to) != 0)
-            return durable_failed(error, "link", memory->resumed, errno);
-    }
-    memory->lock = output_file_open(reached, O_RDWR | O_CREAT);
-    if (memory->lock >= 0 && fallocate(memory->lock, 0, 0, sizeof *memory->reached) == 0) {
-        void *mapped = mmap(NULL, sizeof *memory->reached, PROT_READ | PROT_WRITE, MAP_SHARED,
-                            memory->lock, 0);
-        memory->reached = mapped != MAP_FAILED ? mapped : NULL;
-    }
-    if (memory->reached == NULL)
-        return error_set(error, ERROR_MEMORY,
-                         "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0",
-                         reached, strerror(errno));
-    flock(memory->lock, LOCK_SH);
-    return true;
+    memory->reached = output_file_open(reached, O_RDWR | O_CREAT);
+    if (memory->reached < 0)
+        return durable_failed(error, "create", reached, errno);
+    flock(memory->reached, LOCK_SH);
+    if (memory->resumed == NULL)
+        return true;
+    OWNED char *to = allocate_text("%s/%s", memory->folder, text_base_name(memory->resumed));
+    return link(memory->resumed, to) == 0 || durable_failed(error, "link", memory->resumed, errno);
 }
 
 bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *error)
 {
     struct comm *world = memory->flat->mesh->world;
-    char id[MEMORY_ID] = "", found[MEMORY_ID], run[PATH_MAX];
-    if (!memory->writes && memory->earlier[0] == '\0') {
-        if (world->rank == 0)
-            memory_id_remove(memory->run); /* that of another folder, or damaged */
-        return true;
-    }
-    if (world->rank == 0 && (memory->writes || memory->resumed != NULL))
-        memory_id_create(memory->earlier, id);
+    const bool has_folder = memory->writes || memory->resumed != NULL;
+    char id[MEMORY_ID], found[MEMORY_ID], run[PATH_MAX];
+    uint32_t number[2];
+    ENSURE(getrandom(number, sizeof number, 0) == sizeof number, "no random number");
+    snprintf(id, sizeof id, "%08x%08x", number[0], number[1]);
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
-    memory->folder = id[0] != '\0' ? memory_folder(id) : NULL;
-    if (is_first(memory) && memory->folder != NULL)
+    memory->folder = has_folder ? folder_path(id) : NULL;
+    if (is_first(memory) && has_folder)
         error_defer(folder_create(memory, error));
+    /* With the new id in RUN/.memory, the run uses the new folder. */
+    if (comm_agree(world, error) && world->rank == 0 && has_folder)
+        error_defer(memory_id_write(memory->run, id, error));
+    else if (world->rank == 0 && !has_folder)
+        memory_id_remove(memory->run);
     if (!comm_agree(world, error)) {
-        if (is_first(memory) && memory->folder != NULL && memory_folder_is_own(memory->folder))
+        if (is_first(memory) && has_folder && folder_is_own(memory->folder))
             folder_remove(memory->folder);
         free(memory->folder);
         memory->folder = NULL;
         return false;
     }
-    /* With the new id in RUN/.memory, the run uses the new folder. */
-    if (world->rank == 0 && id[0] != '\0')
-        error_defer(memory_id_write(memory->run, id, error));
-    else if (world->rank == 0)
-        memory_id_remove(memory->run);
-    if (!comm_agree(world, error))
-        return false;
     /* Link the folder to the run folder, if this node sees that RUN/.memory has the id. Without the
      * link other runs keep the folder. */
-    if (is_first(memory) && memory->folder != NULL && memory_id(memory->run, found, NULL) &&
+    if (is_first(memory) && has_folder && memory_id(memory->run, found, NULL) &&
         strcmp(found, id) == 0 && realpath(memory->run, run) != NULL) {
         OWNED char *path = allocate_text("%s/" MEMORY_RUN, memory->folder);
         if (symlink(run, path) != 0)
             log_detail("cannot create the link %s: %s", path, strerror(errno));
     }
-    if (is_first(memory) && memory->earlier[0] != '\0')
-        memory_folders_remove_others(memory->earlier, id);
-    if (memory->resumed != NULL) {
-        char *moved = allocate_text("%s/%s", memory->folder, text_base_name(memory->resumed));
-        free(memory->resumed);
-        memory->resumed = moved;
-    }
+    OWNED char *earlier = folder_path(memory->earlier);
+    if (is_first(memory) && memory->earlier[0] != '\0' && folder_is_own(earlier))
+        folder_remove(earlier);
     return true;
 }
 
 void memory_checkpoint_step(struct memory_checkpoint *memory, int64_t step)
 {
-    if (memory != NULL && memory->reached != NULL)
-        *memory->reached = step;
+    if (memory != NULL && memory->reached >= 0 &&
+        pwrite(memory->reached, &step, sizeof step, 0) != sizeof step)
+        log_detail("cannot write %s/" MEMORY_REACHED ": %s", memory->folder, strerror(errno));
 }
 
 void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
@@ -247,12 +334,10 @@ void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
             close(memory->file[i].descriptor);
         free(memory->file[i].path);
     }
-    if (memory->reached != NULL)
-        munmap((void *)memory->reached, sizeof *memory->reached);
-    if (memory->lock >= 0)
-        close(memory->lock);
+    if (memory->reached >= 0)
+        close(memory->reached);
     removes = removes && memory->folder != NULL;
-    if (removes && is_first(memory) && memory_folder_is_own(memory->folder))
+    if (removes && is_first(memory) && folder_is_own(memory->folder))
         folder_remove(memory->folder);
     if (removes && memory->flat->mesh->world->rank == 0)
         memory_id_remove(memory->run);
@@ -283,33 +368,25 @@ static bool frame_share(struct comm *world, int root, const struct checkpoint_co
 {
     OWNED struct range *vector =
         allocate((size_t)contents->unit_count * FLAT_VECTORS + 1, sizeof *vector);
-    int64_t vectors = 0, begin = 0, total = 0;
+    size_t vectors = 0;
+    int64_t begin = 0;
     for (int64_t u = 0; u < contents->unit_count; u++)
         for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
-            const struct checkpoint_layout *layout = &contents->layout[u];
-            const int64_t bytes = layout->count * (int64_t)sizeof(float);
+            const int64_t offset = contents->layout[u].offset[kind];
             if (checkpoint_has(contents, kind))
-                vector[vectors++] =
-                    (struct range){layout->offset[kind], layout->offset[kind] + bytes};
+                vector[vectors++] = (struct range){offset, offset + contents->layout[u].count *
+                                                                        (int64_t)sizeof(float)};
         }
-    qsort(vector, (size_t)vectors, sizeof *vector, ascending);
-    vector[vectors++] = (struct range){contents->bytes, contents->bytes};
-    for (int64_t i = 0; i < vectors; begin = vector[i++].end)
-        total += larger(vector[i].begin - begin, 0);
-    OWNED char *data = allocate((size_t)total, 1);
-    for (int turn = 0; turn < 2; turn++) { /* read on rank `root`, write on the others */
-        char *next = data;
-        begin = 0;
-        if (turn == 1)
-            comm_broadcast(world, data, total, COMM_BYTE, root);
-        for (int64_t i = 0; i < vectors; begin = vector[i++].end) {
-            const size_t bytes = (size_t)larger(vector[i].begin - begin, 0);
-            if (turn == 0 && world->rank == root && error->kind == ERROR_NONE)
-                error_defer(durable_read(descriptor, path, next, bytes, begin, error));
-            if (turn == 1 && world->rank != root && descriptor >= 0 && error->kind == ERROR_NONE)
-                error_defer(durable_write(descriptor, path, next, bytes, begin, error));
-            next += bytes;
-        }
+    qsort(vector, vectors, sizeof *vector, ascending);
+    vector[vectors++].begin = contents->bytes;
+    for (size_t i = 0; i < vectors; begin = vector[i++].end) {
+        const size_t bytes = (size_t)larger(vector[i].begin - begin, 0);
+        OWNED char *data = allocate(bytes, 1);
+        if (world->rank == root && error->kind == ERROR_NONE)
+            error_defer(durable_read(descriptor, path, data, bytes, begin, error));
+        comm_broadcast(world, data, (int64_t)bytes, COMM_BYTE, root);
+        if (world->rank != root && descriptor >= 0 && error->kind == ERROR_NONE)
+            error_defer(durable_write(descriptor, path, data, bytes, begin, error));
     }
     if (world->rank != root && descriptor >= 0 && error->kind == ERROR_NONE &&
         ftruncate(descriptor, contents->bytes) != 0)
@@ -370,21 +447,18 @@ bool memory_checkpoint_write(struct memory_checkpoint *memory, const struct chec
     if (is_first(memory) && file->path != NULL && rename(file->path, part.path) != 0)
         durable_failed(error, "rename", file->path, errno);
     if (is_first(memory) && file->path == NULL) {
-        if (other_exists && memory->resumed != NULL)
-            unlink(memory->resumed); /* not needed: the first new checkpoint is complete */
+        if (other_exists && memory->resumed != NULL) { /* the first new checkpoint is complete */
+            OWNED char *resumed =
+                allocate_text("%s/%s", memory->folder, text_base_name(memory->resumed));
+            unlink(resumed);
+        }
         file->descriptor = durable_create(part.path, error);
     }
-    bool good = comm_agree(world, error);
-    if (good && world->rank == 0)
-        error_defer(
-            checkpoint_frame_write(file->descriptor, part.path, &part.contents, false, error));
-    good = good && comm_agree(world, error);
-    if (good) {
-        checkpoint_layout_share(&part.contents, world);
-        good = frame_share(world, 0, &part.contents, is_first(memory) ? file->descriptor : -1,
-                           part.path, error) &&
-               file_map(memory, file, &part, error);
-    }
+    bool good = comm_agree(world, error) &&
+                checkpoint_part_frame(&part, file->descriptor, false, error) &&
+                frame_share(world, 0, &part.contents, is_first(memory) ? file->descriptor : -1,
+                            part.path, error) &&
+                file_map(memory, file, &part, error);
     if (good) {
         part.mapped = file->mapped;
         status_set_phase(PHASE_CHECKPOINT_MEMORY);
@@ -562,7 +636,7 @@ static bool checkpoint_complete(const char *folder, const char *path, bool here,
     } else if (complete && mesh->node->rank == 0 && !here) {
         mkdir(folder, 0700);
         unlink(path);
-        descriptor = memory_folder_is_own(folder) ? durable_create(path, error) : -1;
+        descriptor = folder_is_own(folder) ? durable_create(path, error) : -1;
     }
     complete = complete && comm_agree(world, error) &&
                frame_share(world, root, &contents, descriptor, path, error) &&
@@ -577,7 +651,7 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
                  struct error *error)
 {
     struct comm *world = mesh->world;
-    OWNED char *folder = memory_folder(id);
+    OWNED char *folder = folder_path(id);
     const int count = world->size * LISTED_MOST;
     OWNED struct listed *listed = allocate((size_t)count, sizeof *listed);
     struct listed *mine = &listed[world->rank * LISTED_MOST];
@@ -587,7 +661,7 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
         mine[i] = (struct listed){.step = -1, .rank = world->rank};
     if (mesh->node->rank == 0 && access(folder, F_OK) == 0) {
         exists = 1;
-        if (memory_folder_is_own(folder)) {
+        if (folder_is_own(folder)) {
             folder_list(folder, mine);
             found->reached = reached_read(folder);
         } else {

@@ -10,38 +10,6 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 
-/* ---- the folders in /dev/shm */
-
-/* Files in the folder: the number of the step that began last, an int64_t; and a link to the run
- * folder. */
-#define MEMORY_REACHED "reached"
-#define MEMORY_RUN "run"
-
-/* Return the folder in memory of the run with this id, the same on each node; the caller frees it.
- */
-char *memory_folder(const char *id);
-
-/* Set `id` to a new id of the run whose id was `earlier`; "": none. */
-void memory_id_create(const char *earlier, char id[MEMORY_ID]);
-
-/* True if `path` is a folder of this user to which no other user has access. */
-bool memory_folder_is_own(const char *path);
-
-/* Return the bytes of the files in a folder. */
-double memory_folder_bytes(const char *folder);
-
-/* On the first rank of a node: remove the folders of the run whose id was `earlier`, except that of
- * `id`; or those of killed runs of this user that no process holds and that no run can resume from:
- * no folder next to the run folder has their id. */
-void memory_folders_remove_others(const char *earlier, const char *id);
-void memory_folders_remove_unneeded(void);
-
-/* Not collective. Describe the folders in /dev/shm of this node that runs of this user have left
- * and no process holds: "PATH (0.8 MB, of RUN), ...". "": none. */
-void memory_folders_list(char *text, size_t size);
-
-/* ---- checkpoints */
-
 struct memory_checkpoint;
 
 /* The checkpoint that a run finds in the memory of its nodes. */
@@ -68,7 +36,7 @@ size_t memory_checkpoint_bytes(const struct flat_model *flat);
 double memory_checkpoint_interval(double checkpoint, double step);
 
 /* Collective. Fail with ERROR_MEMORY if /dev/shm of a node has too little free memory for two
- * checkpoints. Calls memory_folders_remove_unneeded.
+ * checkpoints. Folders of killed runs that no run can resume from are removed.
  * - run: the run folder.
  * - resumed: the file in memory that the run resumed from (memory_found.path), or "".
  * - writes: checkpoints will be written; else those of earlier attempts will only be removed. */

@@ -3,10 +3,14 @@
  * strings. Options of the model's shape and of evaluation have the names and values of a deck. */
 #include "checkpoint/model_metadata.h"
 
+#include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "arrays/grid.h"
@@ -16,8 +20,8 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/weights_file.h"
 #include "data/crop.h"
+#include "image/image_file.h"
 #include "model/model.h"
 #include "model/vit.h"
 #include "options/option.h"
@@ -108,14 +112,12 @@ char *model_metadata_describe(const struct options *options, const struct model 
                               const struct dataset *dataset)
 {
     const struct dataset none = {0}, *data = dataset != NULL ? dataset : &none;
-    const int64_t classes = data->class_name != NULL ? data->classes : 0;
-    const int64_t rows = data->row_weights != NULL ? model->output.height : 0;
     struct value_statistics statistics = model->statistics;
     struct options own, defaults;
     struct error unusable = {0};
     struct crop crop;
     char value[OPTION_TEXT], preset[OPTION_TEXT];
-    json_t *object = json_object(), *names = json_array(), *weights = json_array();
+    json_t *object = json_object();
     options_default(&defaults);
     own = defaults;
     options_copy(&own, options);
@@ -152,16 +154,18 @@ char *model_metadata_describe(const struct options *options, const struct model 
         if (strcmp(value, preset) != 0)
             value_put(object, key_of(option_names[i]), json_string(value));
     }
-    for (int64_t i = 0; i < classes; i++)
-        value_append(names, value_name(data->class_name[i]));
-    for (int64_t y = 0; y < rows; y++)
-        value_append(weights, json_real((double)data->row_weights[y]));
-    if (classes > 0)
-        put_as_text(object, "label_names", json_incref(names));
-    if (rows > 0)
-        put_as_text(object, "row_weights", json_incref(weights));
-    json_decref(names);
-    json_decref(weights);
+    if (data->class_name != NULL) {
+        json_t *names = json_array();
+        for (int64_t i = 0; i < data->classes; i++)
+            value_append(names, value_name(data->class_name[i]));
+        put_as_text(object, "label_names", names);
+    }
+    if (data->row_weights != NULL) {
+        json_t *weights = json_array();
+        for (int64_t y = 0; y < model->output.height; y++)
+            value_append(weights, json_real((double)data->row_weights[y]));
+        put_as_text(object, "row_weights", weights);
+    }
     if (data->grid != NULL) {
         OWNED char *grid = grid_write(data->grid);
         value_put(object, "grid", value_text(grid));
@@ -177,9 +181,10 @@ static const char *text_at(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* Note that a member has an invalid value. Does nothing if it is absent. */
+/* Note that a member has an invalid value, which `option` replaces. Does nothing if it is absent.
+ */
 static void fault_add(struct model_metadata *metadata, const json_t *object, const char *key,
-                      const char *expected, const char *option)
+                      const char *option)
 {
     int i = 0;
     while (i < METADATA_FAULTS && metadata->fault[i].option != NULL)
@@ -187,8 +192,8 @@ static void fault_add(struct model_metadata *metadata, const json_t *object, con
     if (i == METADATA_FAULTS || json_object_get(object, key) == NULL)
         return;
     metadata->fault[i].option = option;
-    snprintf(metadata->fault[i].text, sizeof metadata->fault[i].text, "%s=%.80s must be %.80s", key,
-             text_at(object, key), expected);
+    snprintf(metadata->fault[i].text, sizeof metadata->fault[i].text, "%s=%.80s", key,
+             text_at(object, key));
 }
 
 /* Set a list of one number per channel, or of one for all, all above `least`; an invalid one is
@@ -226,12 +231,12 @@ static void preprocessing_set(const json_t *object, const json_t *values,
         model->image_width = width == height ? 0 : width;
         model->channels = channels;
     } else {
-        fault_add(metadata, object, "input_size", "[CHANNELS, HEIGHT, WIDTH]", "model.image");
+        fault_add(metadata, object, "input_size", "model.image");
     }
     if (!list_set(json_object_get(values, "mean"), -INFINITY, model->channels, &statistics->mean))
-        fault_add(metadata, object, "mean", "one number per channel", "augment.mean");
+        fault_add(metadata, object, "mean", "augment.mean");
     if (!list_set(json_object_get(values, "std"), 0, model->channels, &statistics->std))
-        fault_add(metadata, object, "std", "one number above 0 per channel", "augment.std");
+        fault_add(metadata, object, "std", "augment.std");
     list_set(json_object_get(values, "target_mean"), -INFINITY, 0, &statistics->target_mean);
     list_set(json_object_get(values, "target_std"), 0, 0, &statistics->target_std);
 }
@@ -252,9 +257,9 @@ static void crop_set(const json_t *object, const json_t *values, struct model_me
         eval->crop = CROP_CENTER;
     }
     if (!good)
-        fault_add(metadata, object, "crop_pct", "above 0 and at most 1", "eval.resize");
+        fault_add(metadata, object, "crop_pct", "eval.resize");
     if (!squash && strcmp(mode, "center") != 0 && json_object_get(object, "crop_mode") != NULL) {
-        fault_add(metadata, object, "crop_mode", "center or squash", "eval.resize_to");
+        fault_add(metadata, object, "crop_mode", "eval.resize_to");
         eval->resize_to = RESIZE_AUTO;
     }
 }
@@ -271,7 +276,7 @@ static void classes_set(const json_t *object, const json_t *values, struct model
     if (numbered)
         metadata->options.model.classes = classes;
     else
-        fault_add(metadata, object, "num_classes", "a number of classes", "model.classes");
+        fault_add(metadata, object, "num_classes", "model.classes");
     for (size_t i = 0; i < count; i++)
         named = named && json_is_string(json_array_get(names, i));
     if (named) {
@@ -280,8 +285,7 @@ static void classes_set(const json_t *object, const json_t *values, struct model
             metadata->class_name[i] = allocate_copy(json_string_value(json_array_get(names, i)));
         metadata->class_count = (int64_t)count;
     } else if (json_object_get(object, "label_names") != NULL) {
-        fault_add(metadata, object, "label_names", "as many names as there are classes",
-                  "model.classes");
+        fault_add(metadata, object, "label_names", "model.classes");
         metadata->options.model.classes = 0;
     }
 }
@@ -291,7 +295,6 @@ void model_metadata_parse(const char *text, struct model_metadata *metadata)
     json_t *object = text != NULL ? json_loads(text, 0, NULL) : NULL, *values = json_object();
     json_t *member, *value;
     const char *key;
-    struct options options;
     json_object_foreach(object, key, member)
     {
         value = json_loads(text_at(object, key), JSON_DECODE_ANY, NULL);
@@ -306,19 +309,14 @@ void model_metadata_parse(const char *text, struct model_metadata *metadata)
     snprintf(metadata->program, sizeof metadata->program, "%s", text_at(object, "program"));
     preprocessing_set(object, values, metadata);
     crop_set(object, values, metadata);
-    options = metadata->options;
     for (int i = 0; i < OPTION_NAMES; i++) {
         struct error unusable = {0};
-        char expected[512];
         const struct option_entry *entry = option_find(option_names[i]);
         key = key_of(entry->name);
-        if (json_object_get(object, key) == NULL ||
-            option_read(entry, "", text_at(object, key), &options, &unusable))
-            continue;
-        option_describe(entry, expected, sizeof expected);
-        fault_add(metadata, object, key, expected, entry->name);
+        if (json_object_get(object, key) != NULL &&
+            !option_read(entry, "", text_at(object, key), &metadata->options, &unusable))
+            fault_add(metadata, object, key, entry->name);
     }
-    options_copy(&metadata->options, &options);
     classes_set(object, values, metadata);
     /* Invalid row weights are left out; those computed from the data are then used. */
     const json_t *weights = json_object_get(values, "row_weights");
@@ -338,24 +336,21 @@ void model_metadata_parse(const char *text, struct model_metadata *metadata)
 
 /* ---- checks */
 
-static const struct vit_shape *vit_shape_of(const char *name)
-{
-    return model_is_vit(name) ? registry_find(name)->shape : NULL;
-}
-
+/* The number of attention heads is that of the weights, unless the width of the model differs. */
 static bool heads_check(const struct model_options *trained, const char *path,
                         const struct model_options *model, struct error *error)
 {
-    const struct vit_shape *one = vit_shape_of(trained->name), *other = vit_shape_of(model->name);
-    if (one == NULL || other == NULL ||
-        (trained->dim > 0 ? trained->dim : one->dim) != (model->dim > 0 ? model->dim : other->dim))
+    if (!model_is_vit(trained->name) || !model_is_vit(model->name))
         return true;
+    const struct vit_shape *one = registry_find(trained->name)->shape;
+    const struct vit_shape *other = registry_find(model->name)->shape;
     const int64_t expected = trained->heads > 0 ? trained->heads : one->heads;
     const int64_t heads = model->heads > 0 ? model->heads : other->heads;
     return heads == expected ||
+           (trained->dim > 0 ? trained->dim : one->dim) !=
+               (model->dim > 0 ? model->dim : other->dim) ||
            error_set(error, ERROR_USAGE,
-                     "model.heads is %lld, but %s has weights for %lld heads: "
-                     "set model.heads=%lld",
+                     "model.heads is %lld, but %s has weights for %lld heads: set model.heads=%lld",
                      (long long)heads, path, (long long)expected, (long long)expected);
 }
 
@@ -374,7 +369,8 @@ bool model_metadata_check(const struct model_metadata *metadata, const char *pat
         if (strcmp(value, preset) == 0 &&
             !(trains && strncmp(option, "model.", strlen("model.")) == 0))
             return error_set(error, ERROR_CHECKPOINT,
-                             "the metadata of %s cannot be used: %s; correct the file or set %s",
+                             "the metadata of %s cannot be used: %s is invalid; correct the file "
+                             "or set %s",
                              path, metadata->fault[i].text, option);
     }
     return heads_check(&metadata->options.model, path, &options->model, error);
@@ -382,22 +378,105 @@ bool model_metadata_check(const struct model_metadata *metadata, const char *pat
 
 /* ---- files */
 
-/* Return the members of timm's config.json in the folder of the weights as an object of texts; NULL
- * without one. */
+bool weights_file_exists(const char *where, const char *path, struct error *error)
+{
+    return access(path, R_OK) == 0 ||
+           error_set(
+               error, ERROR_CHECKPOINT,
+               "%scannot read %s: %s; name a checkpoint or weights, or download published weights "
+               "with `tools/fetch.sh weights NAME`",
+               where, path, strerror(errno));
+}
+
+/* Rank 0. See weights_file_find. */
+static bool name_resolve(const char *name, bool initial, char path[WEIGHTS_PATH],
+                         struct error *error)
+{
+    /* Initial weights may have another head, which checkpoints may not. */
+    static const char *const files[2][6] = {
+        {"checkpoints/best.h5", "best.safetensors", "checkpoints/last.h5", "weights.safetensors",
+         "best.h5", "last.h5"},
+        {"best.safetensors", "weights.safetensors", "checkpoints/best.h5", "checkpoints/last.h5",
+         "best.h5", "last.h5"}};
+    struct stat status;
+    snprintf(path, WEIGHTS_PATH, "%s", name);
+    if (!initial && image_file_is_name(name))
+        return error_set(error, ERROR_USAGE,
+                         "%s is an image: name the run folder or the weights first, as in "
+                         "`vittrain predict RUN %s`",
+                         name, name);
+    if (stat(name, &status) != 0 || !S_ISDIR(status.st_mode))
+        return initial || weights_file_exists("", name, error);
+    for (size_t i = 0; i < sizeof files[0] / sizeof files[0][0]; i++) {
+        snprintf(path, WEIGHTS_PATH, "%s/%s", name, files[initial][i]);
+        if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+            continue;
+        if (!initial)
+            fprintf(stderr, "using %s\n", path);
+        return true;
+    }
+    return error_set(error, ERROR_CHECKPOINT,
+                     "%s holds neither checkpoints nor weights: name a run folder, a checkpoint "
+                     "(.h5) or weights (.safetensors)",
+                     name);
+}
+
+bool weights_file_find(const char *name, bool initial, struct comm *world, char path[WEIGHTS_PATH],
+                       struct error *error)
+{
+    char target[PATH_MAX];
+    if (world->rank == 0)
+        error_defer(name_resolve(name, initial, path, error));
+    if (!comm_agree(world, error))
+        return false;
+    if (world->rank == 0 && text_ends_with(path, ".h5") && realpath(path, target) != NULL)
+        snprintf(path, WEIGHTS_PATH, "%s", target);
+    comm_broadcast(world, path, WEIGHTS_PATH, COMM_BYTE, 0);
+    return true;
+}
+
+bool weights_file_check(const char *path, struct error *error)
+{
+    static const char *const endings[] = {".pth", ".pt", ".bin", ".ckpt"};
+    unsigned char start[9] = {0};
+    int64_t bytes;
+    const int descriptor = text_file_descriptor(path, &bytes);
+    const bool is_read = descriptor >= 0 && durable_pread(descriptor, start, 9, 0) == 9;
+    if (descriptor >= 0)
+        close(descriptor);
+    /* torch.save writes a zip archive or, before version 1.6, a pickle of protocol 2 or later. A
+     * safetensors file may begin with the same bytes, which are the length of its header, but its
+     * 9th byte is '{'. */
+    bool is_torch =
+        memcmp(start, "PK\3\4", 4) == 0 || (start[0] == 0x80 && start[1] >= 2 && start[1] <= 5);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        is_torch = is_torch || text_ends_with(path, endings[i]);
+    if (!is_read || !is_torch || start[8] == '{' || memcmp(start, "\211HDF", 4) == 0)
+        return true;
+    return error_set(
+        error, ERROR_CHECKPOINT,
+        "%.256s is a PyTorch file: only safetensors and checkpoints are read; convert it with "
+        "python -c \"import sys, torch; from safetensors.torch import save_file; "
+        "d = torch.load(sys.argv[1], map_location='cpu', weights_only=True); "
+        "d = d.get('state_dict', d.get('model', d)); "
+        "save_file({k.removeprefix('module.'): v.clone().contiguous() for k, v in d.items() "
+        "if torch.is_tensor(v)}, sys.argv[2], {'format': 'pt'})\" INPUT OUTPUT.safetensors",
+        path);
+}
+
+/* Return the members of timm's config.json in the folder of the weights as an object of texts,
+ * which is empty without one. */
 static json_t *config_read(const char *weights)
 {
-    static const char *const keys[] = {"num_classes",   "input_size", "mean",      "std",
-                                       "interpolation", "crop_pct",   "crop_mode", "label_names"};
+    static const char *const keys[] = {"architecture", "num_classes", "input_size",
+                                       "mean",         "std",         "interpolation",
+                                       "crop_pct",     "crop_mode",   "label_names"};
     const char *slash = strrchr(weights, '/');
     OWNED char *path =
         allocate_text("%.*sconfig.json", slash != NULL ? (int)(slash + 1 - weights) : 0, weights);
     OWNED char *text = text_file_read(path, NULL);
-    json_t *config = text != NULL ? json_loads(text, 0, NULL) : NULL, *object = NULL;
-    if (text_at(config, "architecture")[0] != '\0') {
-        object = json_pack("{s:s}", "format", "pt");
-        value_put(object, "architecture", json_string(text_at(config, "architecture")));
-    }
-    for (size_t i = 0; object != NULL && i < sizeof keys / sizeof *keys; i++) {
+    json_t *config = text != NULL ? json_loads(text, 0, NULL) : NULL, *object = json_object();
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         json_t *value = json_object_get(config, keys[i]);
         if (value == NULL)
             value = json_object_get(json_object_get(config, "pretrained_cfg"), keys[i]);
@@ -410,63 +489,32 @@ static json_t *config_read(const char *weights)
     return object;
 }
 
-/* Return the metadata of a safetensors file as text, or NULL. */
-static char *safetensors_metadata(const char *path, struct error *error)
+char *model_metadata_text(const char *path, struct error *error)
 {
-    static const char *const heads[2] = {"head.weight", "fc.weight"};
-    struct safetensors_header header;
-    const int descriptor = safetensors_header_open(path, &header, error);
-    json_t *object = json_incref(json_object_get(header.json, "__metadata__")), *config = NULL;
-    if (descriptor >= 0)
-        close(descriptor);
-    if (error->kind == ERROR_NONE && text_at(object, "architecture")[0] == '\0')
-        config = config_read(path);
-    if (config != NULL) {
-        json_decref(object);
-        object = config;
-    }
-    /* Mark num_classes=0 of a file with a head, which model_metadata_parse then refuses. */
-    for (size_t i = 0; strcmp(text_at(object, "num_classes"), "0") == 0 && i < 2; i++) {
-        const struct safetensors_entry *head = safetensors_find(&header, heads[i]);
-        char text[64];
-        if (head == NULL || head->dimensions == 0)
-            continue;
-        snprintf(text, sizeof text, "0 (but %s has %lld rows)", heads[i],
-                 (long long)head->shape[0]);
-        value_put(object, "num_classes", json_string(text));
-    }
-    safetensors_header_free(&header);
-    if (error->kind == ERROR_NONE && json_is_object(object))
-        return to_line(object);
-    json_decref(object);
-    return NULL;
-}
-
-bool model_metadata_read_text(const char *path, char **text, struct error *error)
-{
-    struct checkpoint_contents contents = {.unit_count = 0};
-    *text = NULL;
     if (!weights_file_check(path, error))
-        return false;
-    if (text_ends_with(path, ".safetensors")) {
-        *text = safetensors_metadata(path, error);
-        return error->kind == ERROR_NONE;
+        return NULL;
+    if (!text_ends_with(path, ".safetensors")) {
+        struct checkpoint_contents contents;
+        const bool good = checkpoint_file_read(path, &contents, error);
+        char *text = good ? allocate_copy(contents.text[TEXT_METADATA]) : NULL;
+        checkpoint_contents_free(&contents);
+        return text;
     }
-    const bool good = checkpoint_file_read(path, &contents, error);
-    if (good && contents.metadata != NULL)
-        *text = allocate_copy(contents.metadata);
-    checkpoint_contents_free(&contents);
-    return good;
+    json_t *object = safetensors_metadata(path, error), *config = config_read(path);
+    if (text_at(object, "architecture")[0] == '\0' && text_at(config, "architecture")[0] != '\0') {
+        json_decref(object);
+        object = json_incref(config);
+    }
+    json_decref(config);
+    return object != NULL ? to_line(object) : NULL;
 }
 
 bool model_metadata_read(const char *path, struct comm *world, struct model_metadata *metadata,
                          struct error *error)
 {
-    OWNED char *text = NULL;
-    if (world->rank == 0)
-        error_defer(model_metadata_read_text(path, &text, error));
+    OWNED char *text = world->rank == 0 ? model_metadata_text(path, error) : NULL;
     const bool good = comm_agree(world, error);
-    OWNED char *shared = good ? comm_broadcast_text(world, text != NULL ? text : "", 0) : NULL;
+    OWNED char *shared = comm_broadcast_text(world, text != NULL ? text : "", 0);
     model_metadata_parse(shared, metadata);
     return good;
 }

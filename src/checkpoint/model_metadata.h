@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Metadata of weights: architecture, class names, and the preprocessing of images in evaluation.
- * Files store them as a JSON object of strings: the member `__metadata__` of a safetensors file, or
- * the data set `metadata` of a checkpoint. Keys that timm's pretrained_cfg has are used with the
- * same meaning. Layout: docs/checkpoint.md. */
+/* Weights that a user names: the file in a run folder; detection of formats that this program does
+ * not read; and their metadata: architecture, class names, and the preprocessing of images in
+ * evaluation. Files store them as a JSON object of strings: the member `__metadata__` of a
+ * safetensors file, or the data set `metadata` of a checkpoint. Keys that timm's pretrained_cfg has
+ * are used with the same meaning. Layout: docs/checkpoint.md. */
 #ifndef VITTRAIN_CHECKPOINT_MODEL_METADATA_H
 #define VITTRAIN_CHECKPOINT_MODEL_METADATA_H
 
@@ -62,14 +63,35 @@ MUST_CHECK bool model_metadata_check(const struct model_metadata *metadata, cons
 MUST_CHECK bool model_metadata_read(const char *path, struct comm *world,
                                     struct model_metadata *metadata, struct error *error);
 
-/* Not collective. Set *text to the JSON object of a file, to be freed by the caller, or to NULL if
- * the file has no metadata. */
-MUST_CHECK bool model_metadata_read_text(const char *path, char **text, struct error *error);
+/* Not collective. Return the JSON object of a file as text, to be freed by the caller; NULL without
+ * one or on failure. */
+char *model_metadata_text(const char *path, struct error *error);
 
 /* Set the options of the model and of the preprocessing in evaluation from the metadata; those
  * without a value get their defaults. Does nothing if the architecture is unknown. */
 void model_metadata_apply(const struct model_metadata *metadata, struct options *options);
 
 void model_metadata_free(struct model_metadata *metadata);
+
+/* ---- files */
+
+enum { WEIGHTS_PATH = 4096 };
+
+/* Collective. Write the path of a checkpoint or weights to `path`. A link to a checkpoint, such as
+ * last.h5 of a running job, is replaced by its target, so that all readers open one file. For a run
+ * folder or its folder of checkpoints this is the best checkpoint, else the best weights, the last
+ * checkpoint, the last weights; the path is printed on stderr. An image is ERROR_USAGE.
+ * `initial`: for model.init; then weights are preferred to checkpoints, and nothing is printed. */
+MUST_CHECK bool weights_file_find(const char *name, bool initial, struct comm *world,
+                                  char path[WEIGHTS_PATH], struct error *error);
+
+/* Return false if the file cannot be opened for reading. `where` is the start of the error's text:
+ * "model.init: ". Not collective. */
+MUST_CHECK bool weights_file_exists(const char *where, const char *path, struct error *error);
+
+/* Return false for a PyTorch file (.pth, .pt, .bin, .ckpt; a zip archive or a pickle). The error
+ * contains the Python command that converts it to safetensors. All other files, and those that
+ * cannot be opened, return true: the function that reads them reports errors. Not collective. */
+MUST_CHECK bool weights_file_check(const char *path, struct error *error);
 
 #endif

@@ -19,7 +19,6 @@ struct run_folder {
     bool resuming;          /* it has checkpoints on disk */
     int64_t finished_steps; /* steps of the finished run in it (result.json); -1: none */
     bool fresh;             /* it had no files of a run */
-    bool made;              /* it did not exist */
     bool locked;            /* by this process (rank 0) against a second run */
     int lock;               /* descriptor of the lock file */
 };
@@ -46,18 +45,6 @@ int64_t run_folder_finished_steps(const char *folder);
 /* Rank 0. Save the options as deck.ini. */
 MUST_CHECK bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                                      struct error *error);
-
-/* Collective, if the run failed before its first step; rank 0 has the lock. Remove the files that
- * this attempt has written to a fresh folder, and the folder if the attempt has made it and it is
- * empty. of_node: true on the first rank of each node. Closes the log file. */
-void run_folder_discard(const struct run_folder *folder, struct comm *world, bool of_node);
-
-/* Not collective. True if a run with these options may find a checkpoint from which it resumes. */
-bool run_folder_may_resume(const struct options *options);
-
-/* Rank 0, which has locked the folder and is not writing a checkpoint. Remove temporary files of
- * killed processes. */
-void run_folder_clean(const char *path);
 
 /* Rank 0. Write into .lock that an attempt is running, as run_folder_open does, or has ended
  * without an error: "attempt 2 ended" (docs/outputs.md). */

@@ -24,122 +24,75 @@
 /* ---- header: it is not trusted ---- */
 
 /* The format allows 100 MB, but parsed JSON takes up to 82 times the memory of its text. */
-enum { HEADER_LIMIT = 10 * 1000 * 1000 };
+enum { HEADER_LIMIT = 10 * 1000 * 1000, ENTRY_DIMENSIONS = 8 };
 
-/* First those of weights, in the order of enum safetensors_type. */
-static const struct {
-    const char *name;
-    int64_t bytes;
-} dtypes[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2},        {"F64", 8},        {"BOOL", 1},
-              {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1},     {"F8_E5M2", 1},    {"F8_E8M0", 1},
-              {"I16", 2}, {"U16", 2}, {"I32", 4},         {"U32", 4},        {"I64", 8},
-              {"U64", 8}, {"C64", 8}, {"F8_E4M3FNUZ", 1}, {"F8_E5M2FNUZ", 1}};
+/* A tensor of the file. */
+struct entry {
+    enum { ENTRY_F32, ENTRY_F16, ENTRY_BF16, ENTRY_F64 } type;
+    int64_t element; /* bytes per element */
+    int dimensions;
+    int64_t shape[ENTRY_DIMENSIONS];
+    int64_t count; /* elements */
+    int64_t begin; /* of its bytes, after the header */
+};
 
-static bool tensor_refuse(struct error *error, const char *path, const char *name, const char *what)
+/* Parse the description of a tensor; `data_bytes` follow the header. Return false if it is invalid:
+ * no type of weights, no shape, a position outside the data, or another size than type and shape
+ * have. */
+static bool entry_parse(const json_t *json, int64_t data_bytes, struct entry *entry)
 {
-    return error_set(error, ERROR_CHECKPOINT,
-                     "%s is not a valid safetensors file: tensor '%.64s' %s; get the file again",
-                     path, name, what);
-}
-
-/* Parse the description of a tensor. `data_bytes` follow the header. */
-static bool entry_parse(const char *path, const char *name, const json_t *json, int64_t data_bytes,
-                        struct safetensors_entry *entry, struct error *error)
-{
+    static const struct {
+        const char *name;
+        int64_t bytes;
+    } types[] = {[ENTRY_F32] = {"F32", 4},
+                 [ENTRY_F16] = {"F16", 2},
+                 [ENTRY_BF16] = {"BF16", 2},
+                 [ENTRY_F64] = {"F64", 8}};
     const char *dtype = json_string_value(json_object_get(json, "dtype"));
     const json_t *shape = json_object_get(json, "shape");
     const json_t *offsets = json_object_get(json, "data_offsets");
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
     const size_t dimensions = json_array_size(shape);
-    bool good = json_is_array(shape) && dimensions <= SAFETENSORS_DIMENSIONS;
-    *entry = (struct safetensors_entry){.name = name, .dtype = dtype, .count = 1};
-    for (size_t n = 0; dtype != NULL && n < sizeof dtypes / sizeof *dtypes; n++)
-        if (strcmp(dtype, dtypes[n].name) == 0) {
-            entry->type = (enum safetensors_type)n;
-            entry->element = dtypes[n].bytes;
+    *entry = (struct entry){
+        .dimensions = (int)dimensions, .count = 1, .begin = json_integer_value(begin)};
+    for (int t = 0; dtype != NULL && t < 4; t++)
+        if (strcmp(dtype, types[t].name) == 0) {
+            entry->type = t;
+            entry->element = types[t].bytes;
         }
-    if (entry->element == 0)
-        return tensor_refuse(error, path, name, "has a missing or unknown dtype");
+    bool good = entry->element > 0 && json_is_array(shape) && dimensions <= ENTRY_DIMENSIONS &&
+                json_array_size(offsets) == 2 && json_is_integer(begin) && json_is_integer(end);
     for (size_t d = 0; good && d < dimensions; d++) {
         const json_t *extent = json_array_get(shape, d);
         entry->shape[d] = json_integer_value(extent);
         good = json_is_integer(extent) && entry->shape[d] >= 0 &&
                !__builtin_mul_overflow(entry->count, entry->shape[d], &entry->count);
     }
-    if (!good)
-        return tensor_refuse(error, path, name, "has a missing, negative or too large shape");
-    entry->dimensions = (int)dimensions;
-    entry->begin = json_integer_value(begin);
-    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
-        entry->begin < 0 || json_integer_value(end) < entry->begin)
-        return tensor_refuse(error, path, name, "has missing, negative or reversed data_offsets");
-    if (json_integer_value(end) > data_bytes)
-        return tensor_refuse(error, path, name, "is beyond the end of the file");
+    if (!good || entry->begin < 0 || json_integer_value(end) < entry->begin ||
+        json_integer_value(end) > data_bytes)
+        return false;
     const int64_t bytes = json_integer_value(end) - entry->begin;
-    if (bytes % entry->element != 0 || bytes / entry->element != entry->count)
-        return tensor_refuse(error, path, name,
-                             "has data_offsets that do not agree with its dtype and shape");
-    return true;
+    return bytes % entry->element == 0 && bytes / entry->element == entry->count;
 }
 
-static int by_begin(const void *a, const void *b)
-{
-    const struct safetensors_entry *left = a, *right = b;
-    if (left->begin != right->begin)
-        return left->begin < right->begin ? -1 : 1;
-    return (left->count > 0) - (right->count > 0); /* empty tensors first */
-}
+struct file {
+    const char *path;
+    int descriptor;     /* -1: not open */
+    json_t *header;     /* an object */
+    int64_t data_begin; /* bytes before the data */
+    int64_t data_bytes;
+};
 
-bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes, const char *path,
-                              struct safetensors_header *header, struct error *error)
-{
-    static const char invalid[] = "is not a valid safetensors file";
-    const char *name;
-    json_t *value;
-    json_error_t reason;
-    int64_t next = 0;
-    *header = (struct safetensors_header){.data_offset = 8 + (int64_t)length};
-    header->json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &reason);
-    if (header->json == NULL)
-        return error_set(error, ERROR_CHECKPOINT, "%s %s: its header is not JSON (%s, byte %d)",
-                         path, invalid, reason.text, reason.position);
-    if (!json_is_object(header->json))
-        return error_set(error, ERROR_CHECKPOINT, "%s %s: its header is not a JSON object", path,
-                         invalid);
-    header->entry = allocate(json_object_size(header->json), sizeof *header->entry);
-    json_object_foreach(header->json, name, value)
-    {
-        if (strcmp(name, "__metadata__") == 0)
-            continue;
-        if (!entry_parse(path, name, value, data_bytes, &header->entry[header->count], error))
-            return false;
-        header->count++;
-    }
-    qsort(header->entry, (size_t)header->count, sizeof *header->entry, by_begin);
-    for (int64_t n = 0; n < header->count; n++) {
-        const struct safetensors_entry *entry = &header->entry[n];
-        if (entry->begin < next)
-            return tensor_refuse(error, path, entry->name, "overlaps another tensor");
-        if (entry->begin > next)
-            return tensor_refuse(error, path, entry->name, "has a gap before it");
-        next = entry->begin + entry->count * entry->element;
-    }
-    return next == data_bytes ||
-           error_set(error, ERROR_CHECKPOINT,
-                     "%s %s: %lld bytes follow its last tensor; get the file again", path, invalid,
-                     (long long)(data_bytes - next));
-}
-
-/* Read the header of a file of `bytes` bytes. */
-static bool header_read(int descriptor, const char *path, int64_t bytes,
-                        struct safetensors_header *header, struct error *error)
+/* Open a file and parse its header. Always call file_close. */
+static bool file_open(struct file *file, const char *path, struct error *error)
 {
     unsigned char prefix[8];
     uint64_t length = 0;
-    if (bytes < 8)
-        return error_set(error, ERROR_CHECKPOINT,
-                         "%s is not a safetensors file: it is shorter than 8 bytes", path);
-    if (!durable_read(descriptor, path, prefix, sizeof prefix, 0, error))
+    int64_t bytes;
+    *file = (struct file){.path = path, .descriptor = text_file_descriptor(path, &bytes)};
+    if (file->descriptor < 0)
+        return durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
+    if (!durable_read(file->descriptor, path, prefix, sizeof prefix, 0, error))
         return false;
     for (int byte = 7; byte >= 0; byte--)
         length = length << 8 | prefix[byte];
@@ -150,40 +103,54 @@ static bool header_read(int descriptor, const char *path, int64_t bytes,
             "the file has %lld and this program reads at most %d",
             path, (unsigned long long)length, (long long)bytes, HEADER_LIMIT);
     OWNED char *text = allocate(length, 1);
-    return durable_read(descriptor, path, text, length, 8, error) &&
-           safetensors_header_parse(text, length, bytes - 8 - (int64_t)length, path, header, error);
+    if (!durable_read(file->descriptor, path, text, length, 8, error))
+        return false;
+    file->data_begin = 8 + (int64_t)length;
+    file->data_bytes = bytes - file->data_begin;
+    file->header = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
+    return json_is_object(file->header) ||
+           error_set(error, ERROR_CHECKPOINT,
+                     "%s is not a valid safetensors file: its header is not a JSON object", path);
 }
 
-int safetensors_header_open(const char *path, struct safetensors_header *header,
-                            struct error *error)
+static void file_close(struct file *file)
 {
-    int64_t bytes;
-    const int descriptor = text_file_descriptor(path, &bytes);
-    *header = (struct safetensors_header){.count = 0};
-    if (descriptor < 0)
-        durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
-    else
-        error_defer(header_read(descriptor, path, bytes, header, error));
-    return descriptor;
+    json_decref(file->header);
+    if (file->descriptor >= 0)
+        close(file->descriptor);
 }
 
-void safetensors_header_free(struct safetensors_header *header)
+json_t *safetensors_metadata(const char *path, struct error *error)
 {
-    json_decref(header->json);
-    free(header->entry);
-    *header = (struct safetensors_header){.count = 0};
-}
-
-const struct safetensors_entry *safetensors_find(const struct safetensors_header *header,
-                                                 const char *name)
-{
-    for (int64_t n = 0; n < header->count; n++)
-        if (strcmp(header->entry[n].name, name) == 0)
-            return &header->entry[n];
-    return NULL;
+    struct file file;
+    error_defer(file_open(&file, path, error));
+    json_t *metadata = json_incref(json_object_get(file.header, "__metadata__"));
+    file_close(&file);
+    return metadata;
 }
 
 /* ---- sources of the tensors ---- */
+
+/* The source of one of the model's tensors: its random initialisation, the file, the file's
+ * position embeddings after resizing, or its first convolution for other input channels. */
+enum source_kind { SOURCE_NONE, SOURCE_COPY, SOURCE_RESIZE, SOURCE_CHANNELS };
+
+struct source {
+    enum source_kind kind;
+    int u;
+    const struct unit_tensor *tensor;
+    struct entry entry;
+    int64_t grid[2]; /* rows and columns of the file's position embeddings */
+};
+
+struct input {
+    struct file file;
+    int unit_count;
+    bool accepts_other_head; /* else a head for another number of classes is an error */
+    struct source *source;   /* [source_count]: by unit, then by tensor */
+    int source_count;
+    unsigned char *raw; /* a block in the file's data type */
+};
 
 /* Number of rows of position embeddings before those of the patches. */
 static int64_t prefix_rows(const struct unit_tensor *tensor)
@@ -191,7 +158,7 @@ static int64_t prefix_rows(const struct unit_tensor *tensor)
     return tensor->shape[1] - tensor->grid[0] * tensor->grid[1];
 }
 
-static bool same_shape(const struct unit_tensor *tensor, const struct safetensors_entry *entry,
+static bool same_shape(const struct unit_tensor *tensor, const struct entry *entry,
                        int from_dimension)
 {
     if (tensor->dimensions != entry->dimensions)
@@ -202,33 +169,9 @@ static bool same_shape(const struct unit_tensor *tensor, const struct safetensor
     return true;
 }
 
-/* The source of one of the model's tensors: its random initialisation, the file, the file's
- * position embeddings after resizing, or its first convolution for other input channels. */
-enum safetensors_source_kind { SOURCE_NONE, SOURCE_COPY, SOURCE_RESIZE, SOURCE_CHANNELS };
-
-struct safetensors_source {
-    int64_t kind; /* enum safetensors_source_kind */
-    int u;
-    const struct unit_tensor *tensor;
-    const struct safetensors_entry *entry; /* NULL until the file is open */
-    int64_t grid[2];                       /* rows and columns of the file's position embeddings */
-    float *converted;                      /* the whole tensor, or NULL */
-};
-
-struct safetensors_input {
-    const char *path;
-    int unit_count;
-    bool accepts_other_head; /* else a head for another number of classes is an error */
-    int descriptor;          /* -1: not open */
-    struct safetensors_header header;
-    struct safetensors_source *source; /* [source_count]: by unit, then by tensor */
-    int source_count;
-    unsigned char *raw; /* a block in the file's data type */
-};
-
 /* True for tensors of the classifier: the model's last tensor, and those of the same unit whose
  * names are equal up to the last dot. */
-static bool is_head(const struct safetensors_input *input, const struct safetensors_source *source)
+static bool is_head(const struct input *input, const struct source *source)
 {
     const char *last = input->source[input->source_count - 1].tensor->name;
     const char *dot = strrchr(last, '.');
@@ -240,15 +183,15 @@ static bool is_head(const struct safetensors_input *input, const struct safetens
 /* True for position embeddings of another grid; sets source->grid. The metadata have the shape of
  * the file's images. Without it, the grid of another number of patches is square, and the same
  * number of patches has the model's grid. */
-static bool is_other_grid(const struct safetensors_input *input, struct safetensors_source *source)
+static bool is_other_grid(const struct input *input, struct source *source)
 {
     const struct unit_tensor *tensor = source->tensor;
-    const struct safetensors_entry *entry = source->entry;
+    const struct entry *entry = &source->entry;
     int64_t *grid = source->grid;
     if (tensor->grid[0] == 0 || !same_shape(tensor, entry, 2) || entry->shape[0] != 1)
         return false;
     struct model_metadata metadata;
-    OWNED char *text = json_dumps(json_object_get(input->header.json, "__metadata__"), 0);
+    OWNED char *text = json_dumps(json_object_get(input->file.header, "__metadata__"), 0);
     model_metadata_parse(text, &metadata);
     const double height = (double)metadata.options.model.image;
     const double width = (double)metadata.options.model.image_width; /* 0: the height */
@@ -266,19 +209,18 @@ static bool is_other_grid(const struct safetensors_input *input, struct safetens
 
 /* True for the model's first convolution with three input channels in the file and another number
  * here: kernels [out, channels, height, width]. */
-static bool is_other_channels(const struct safetensors_input *input,
-                              const struct safetensors_source *source)
+static bool is_other_channels(const struct input *input, const struct source *source)
 {
     const struct unit_tensor *tensor = source->tensor;
     int first = 0;
     while (input->source[first].tensor->dimensions != 4 && first < input->source_count - 1)
         first++;
     return input->accepts_other_head && tensor == input->source[first].tensor &&
-           same_shape(tensor, source->entry, 2) && tensor->shape[0] == source->entry->shape[0] &&
-           source->entry->shape[1] == 3 && tensor->shape[1] != 3;
+           same_shape(tensor, &source->entry, 2) && tensor->shape[0] == source->entry.shape[0] &&
+           source->entry.shape[1] == 3 && tensor->shape[1] != 3;
 }
 
-/* A list for a message: the first LIST_MOST items and the number of others. */
+/* A list for a message: the first LIST_MOST items. */
 enum { LIST_MOST = 6 };
 struct list {
     char text[ERROR_TEXT_SIZE - 512];
@@ -298,91 +240,78 @@ __attribute__((format(printf, 2, 3))) static void list_add(struct list *list, co
         snprintf(list->text + used, sizeof list->text - used, "%s%s", used > 0 ? ", " : "", item);
 }
 
-/* Append the number of items that are left out. */
-static void list_end(struct list *list)
-{
-    const size_t used = strlen(list->text);
-    if (list->count > LIST_MOST)
-        snprintf(list->text + used, sizeof list->text - used, " and %d more",
-                 list->count - LIST_MOST);
-}
-
-/* Choose the source of a tensor, or add the reason of a failure to `bad`. */
-static void choose_source(const struct safetensors_input *input, struct safetensors_source *source,
-                          struct list *bad)
+/* Choose the source of a tensor, or add the reason of a failure to `bad`. Fixed position embeddings
+ * and the classifier may keep their initial values. */
+static void choose_source(const struct input *input, struct source *source, struct list *bad)
 {
     const struct unit_tensor *tensor = source->tensor;
-    char here[96], there[96];
-    source->entry = safetensors_find(&input->header, tensor->name);
-    if (source->entry == NULL) {
-        /* Fixed position embeddings and the classifier may keep their initial values. */
-        if (tensor->initial == INITIAL_SINCOS ||
-            (input->accepts_other_head && is_head(input, source)))
-            (tensor->dimensions > 1 ? log_info : log_detail)(
-                "%s: %s is missing: it keeps its initial values", input->path, tensor->name);
-        else
-            list_add(bad, "%s is missing", tensor->name);
-        return;
-    }
-    const struct safetensors_entry *entry = source->entry;
+    const struct entry *entry = &source->entry;
+    const json_t *json = json_object_get(input->file.header, tensor->name);
+    const char *path = input->file.path;
+    char here[96], there[96] = "missing";
+    bool may_keep = input->accepts_other_head && is_head(input, source);
     vector_shape_text(tensor->shape, tensor->dimensions, here, sizeof here);
-    vector_shape_text(entry->shape, entry->dimensions, there, sizeof there);
-    if (entry->type > SAFETENSORS_F64)
-        list_add(bad, "%s has dtype %s", tensor->name, entry->dtype);
-    else if (is_other_grid(input, source)) {
+    if (json != NULL) {
+        if (!entry_parse(json, input->file.data_bytes, &source->entry)) {
+            list_add(bad, "%s has another dtype than F32, F16, BF16 and F64, or is damaged",
+                     tensor->name);
+            return;
+        }
+        vector_shape_text(entry->shape, entry->dimensions, there, sizeof there);
+        may_keep = may_keep && same_shape(tensor, entry, 1);
+    } else {
+        may_keep = may_keep || tensor->initial == INITIAL_SINCOS;
+    }
+    if (json != NULL && is_other_grid(input, source)) {
         source->kind = SOURCE_RESIZE;
-        log_info("%s: %s has %lld x %lld patches there and %lld x %lld here: it is resized",
-                 input->path, tensor->name, (long long)source->grid[0], (long long)source->grid[1],
+        log_info("%s: %s has %lld x %lld patches there and %lld x %lld here: it is resized", path,
+                 tensor->name, (long long)source->grid[0], (long long)source->grid[1],
                  (long long)tensor->grid[0], (long long)tensor->grid[1]);
-    } else if (same_shape(tensor, entry, 0)) {
+    } else if (json != NULL && same_shape(tensor, entry, 0)) {
         source->kind = SOURCE_COPY;
-    } else if (is_other_channels(input, source)) {
+    } else if (json != NULL && is_other_channels(input, source)) {
         source->kind = SOURCE_CHANNELS;
-        log_info("%s: %s has 3 input channels there and %lld here: %s", input->path, tensor->name,
+        log_info("%s: %s has 3 input channels there and %lld here: %s", path, tensor->name,
                  (long long)tensor->shape[1],
                  tensor->shape[1] == 1 ? "they are added" : "they are repeated and scaled");
-    } else if (input->accepts_other_head && is_head(input, source) && same_shape(tensor, entry, 1))
+    } else if (may_keep) {
         (tensor->dimensions > 1 ? log_info : log_detail)(
-            "%s: %s is %s there and %s here: it keeps its random initialisation", input->path,
-            tensor->name, there, here);
-    else
-        list_add(bad, "%s is %s instead of %s%s", tensor->name, there, here,
-                 tensor->grid[0] > 0 && same_shape(tensor, entry, 2) ? " and of an unknown grid"
-                                                                     : "");
+            "%s: %s is %s there and %s here: it keeps its initial values", path, tensor->name,
+            there, here);
+    } else {
+        list_add(bad, "%s is %s instead of %s", tensor->name, there, here);
+    }
 }
 
-static bool choose_sources(struct safetensors_input *input, struct error *error)
+static bool choose_sources(struct input *input, struct error *error)
 {
     struct list bad = {.count = 0}, extra = {.count = 0};
+    const char *path = input->file.path, *name;
+    json_t *value;
     for (int s = 0; s < input->source_count; s++)
         choose_source(input, &input->source[s], &bad);
     if (bad.count > 0) {
-        struct model_metadata metadata;
-        OWNED char *text = NULL;
-        struct error ignored = {.kind = ERROR_NONE};
-        error_defer(model_metadata_read_text(input->path, &text, &ignored));
-        model_metadata_parse(text, &metadata);
-        const char *name = metadata.options.model.name;
-        list_end(&bad);
-        error_set(error, ERROR_CHECKPOINT,
-                  "%s does not fit this model: %s; set model.name%s%s, its shape and "
-                  "model.classes to fit",
-                  input->path, bad.text, name[0] != '\0' ? "=" : "", name);
-        model_metadata_free(&metadata);
-        return false;
+        const json_t *metadata = json_object_get(input->file.header, "__metadata__");
+        name = json_string_value(json_object_get(metadata, "architecture"));
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s does not fit this model: %s (%d tensors in all); set model.name%s%s, "
+                         "its shape and model.classes to fit",
+                         path, bad.text, bad.count, name != NULL ? "=" : "",
+                         name != NULL ? name : "");
     }
-    for (int64_t n = 0; n < input->header.count; n++) {
-        const char *name = input->header.entry[n].name;
+    json_object_foreach(input->file.header, name, value)
+    {
         int s = 0;
         while (s < input->source_count && strcmp(input->source[s].tensor->name, name) != 0)
             s++;
         /* torch's batch norms have a counter that is not needed. */
-        if (s == input->source_count && !text_ends_with(name, ".num_batches_tracked"))
+        if (s == input->source_count && strcmp(name, "__metadata__") != 0 &&
+            !text_ends_with(name, ".num_batches_tracked"))
             list_add(&extra, "%.64s", name);
     }
-    list_end(&extra);
     if (extra.count > 0)
-        log_warn("%s: ignored, as this model has no such tensors: %s", input->path, extra.text);
+        log_warn("%s: ignored, as this model has no such tensors: %s (%d in all)", path, extra.text,
+                 extra.count);
     return true;
 }
 
@@ -390,38 +319,33 @@ static bool choose_sources(struct safetensors_input *input, struct error *error)
 
 static float from_half(uint16_t half)
 {
-    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 0x1fu;
-    uint32_t fraction = half & 0x3ffu;
-    if (exponent == 0) {
-        float small = (float)fraction * 0x1p-24f;
-        return sign != 0 ? -small : small;
-    }
-    uint32_t bits = sign | (exponent == 31 ? 255u : exponent + 112u) << 23 | fraction << 13;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+    const int exponent = half >> 10 & 31, fraction = half & 1023;
+    float value = ldexpf((float)(exponent > 0 ? fraction + 1024 : fraction),
+                         (exponent > 0 ? exponent : 1) - 25);
+    if (exponent == 31)
+        value = fraction > 0 ? NAN : INFINITY;
+    return (half & 0x8000) != 0 ? -value : value;
 }
 
-static void to_floats(enum safetensors_type type, const unsigned char *raw, int64_t count,
-                      float *to)
+static void to_floats(int type, const unsigned char *raw, int64_t count, float *to)
 {
     for (int64_t n = 0; n < count; n++) {
         uint16_t half;
         double wide;
         uint32_t bits;
         switch (type) {
-        case SAFETENSORS_F32:
+        case ENTRY_F32:
             memcpy(&to[n], raw + n * 4, 4);
             break;
-        case SAFETENSORS_F64:
+        case ENTRY_F64:
             memcpy(&wide, raw + n * 8, 8);
             to[n] = (float)wide;
             break;
-        case SAFETENSORS_F16:
+        case ENTRY_F16:
             memcpy(&half, raw + n * 2, 2);
             to[n] = from_half(half);
             break;
-        case SAFETENSORS_BF16:
+        case ENTRY_BF16:
             memcpy(&half, raw + n * 2, 2);
             bits = (uint32_t)half << 16;
             memcpy(&to[n], &bits, 4);
@@ -431,43 +355,31 @@ static void to_floats(enum safetensors_type type, const unsigned char *raw, int6
 }
 
 /* Read elements [begin, begin + count) of an entry; count is at most VECTOR_BLOCK. */
-static void read_entry(const struct safetensors_input *input, const struct safetensors_entry *entry,
-                       int64_t begin, int64_t count, float *to, struct error *error)
+static void read_entry(const struct input *input, const struct entry *entry, int64_t begin,
+                       int64_t count, float *to, struct error *error)
 {
-    int64_t offset = input->header.data_offset + entry->begin + begin * entry->element;
-    if (error->kind == ERROR_NONE && durable_read(input->descriptor, input->path, input->raw,
+    const struct file *file = &input->file;
+    const int64_t offset = file->data_begin + entry->begin + begin * entry->element;
+    if (error->kind == ERROR_NONE && durable_read(file->descriptor, file->path, input->raw,
                                                   (size_t)(count * entry->element), offset, error))
-        to_floats(entry->type, input->raw, count, to);
+        to_floats((int)entry->type, input->raw, count, to);
 }
 
-/* ---- position embeddings ----
- *
- * Bicubic interpolation as in PIL and torch (antialias=True): Keys' kernel with a = -1/2, widened
- * by the ratio if the grid shrinks, with weights normalised at the border. */
+/* ---- position embeddings ---- */
 
-/* weight[i * from + j]: weight of old position j in new position i. */
-static void fill_weights(double *weight, int64_t from, int64_t to)
+/* Resize a line of elements of `width` numbers that are `stride` apart. */
+static void resize_line(const float *from, int64_t from_count, float *to, int64_t to_count,
+                        int64_t stride, int64_t width)
 {
-    const struct resize_span span = {
-        .extent = (double)from, .source = from, .size = to, .filter = FILTER_BICUBIC};
-    memset(weight, 0, (size_t)(from * to) * sizeof *weight);
-    for (int64_t i = 0; i < to; i++) {
-        const struct resize_window window = resize_window_of(&span, i);
-        for (int64_t j = window.first; j < window.end; j++)
-            weight[i * from + j] = resize_weight(&window, j);
-    }
-}
-
-/* to[i] = sum over j of weight[i, j] * from[j]; elements have `width` numbers and are `stride`
- * apart.
- */
-static void resize_line(const double *weight, int64_t from_count, int64_t to_count,
-                        const float *from, float *to, int64_t stride, int64_t width)
-{
+    const struct resize_span span = {.extent = (double)from_count,
+                                     .source = from_count,
+                                     .size = to_count,
+                                     .filter = FILTER_BICUBIC};
     for (int64_t i = 0; i < to_count; i++) {
+        const struct resize_window window = resize_window_of(&span, i);
         memset(to + i * stride, 0, (size_t)width * sizeof *to);
-        for (int64_t j = 0; j < from_count; j++) {
-            float factor = (float)weight[i * from_count + j];
+        for (int64_t j = window.first; j < window.end; j++) {
+            const float factor = (float)resize_weight(&window, j);
             for (int64_t k = 0; factor != 0 && k < width; k++)
                 to[i * stride + k] += factor * from[j * stride + k];
         }
@@ -480,20 +392,15 @@ static void resize_line(const double *weight, int64_t from_count, int64_t to_cou
 static void position_resize(const float *from, const int64_t *old, float *to, const int64_t *grid,
                             int64_t prefix, int64_t width)
 {
-    const int64_t weights = larger(old[0] * grid[0], old[1] * grid[1]);
-    OWNED double *weight = allocate((size_t)weights, sizeof *weight);
     OWNED float *rows = allocate((size_t)(old[0] * grid[1] * width), sizeof *rows);
     memcpy(to, from, (size_t)(prefix * width) * sizeof *to);
     from += prefix * width;
     to += prefix * width;
-    fill_weights(weight, old[1], grid[1]);
     for (int64_t y = 0; y < old[0]; y++) /* along x: rows is [old[0], grid[1], width] */
-        resize_line(weight, old[1], grid[1], from + y * old[1] * width, rows + y * grid[1] * width,
-                    width, width);
-    fill_weights(weight, old[0], grid[0]);
-    for (int64_t x = 0; x < grid[1]; x++) /* along y */
-        resize_line(weight, old[0], grid[0], rows + x * width, to + x * width, grid[1] * width,
+        resize_line(from + y * old[1] * width, old[1], rows + y * grid[1] * width, grid[1], width,
                     width);
+    for (int64_t x = 0; x < grid[1]; x++) /* along y */
+        resize_line(rows + x * width, old[0], to + x * width, grid[0], grid[1] * width, width);
 }
 
 /* from: [out, 3, window], to: [out, channels, window]. One channel is the sum of the three; more
@@ -510,10 +417,10 @@ static void channels_adapt(const float *from, float *to, int64_t out, int64_t ch
 }
 
 /* Read and convert position embeddings or kernels; the caller frees the result. */
-static float *read_converted(const struct safetensors_input *input,
-                             const struct safetensors_source *source, struct error *error)
+static float *read_converted(const struct input *input, const struct source *source,
+                             struct error *error)
 {
-    const struct safetensors_entry *entry = source->entry;
+    const struct entry *entry = &source->entry;
     const struct unit_tensor *tensor = source->tensor;
     OWNED float *from = allocate((size_t)entry->count, sizeof *from);
     float *to = allocate((size_t)tensor->count, sizeof *to);
@@ -528,59 +435,49 @@ static float *read_converted(const struct safetensors_input *input,
     return to;
 }
 
-/* ---- on a mesh ---- */
+/* ---- reading ---- */
 
 bool safetensors_read(const char *path, bool accepts_other_head, struct flat_model *flat,
                       struct error *error)
 {
     struct comm *world = flat->mesh->world;
-    /* buffers[0].unit is the first element of the array of all units. */
-    const struct unit *units = flat->buffers[0].unit;
-    struct safetensors_input input = {.path = path,
-                                      .unit_count = flat->count,
-                                      .accepts_other_head = accepts_other_head,
-                                      .descriptor = -1};
+    struct input input = {.file = {.descriptor = -1},
+                          .unit_count = flat->count,
+                          .accepts_other_head = accepts_other_head};
+    size_t tensors = 0;
     for (int u = 0; u < flat->count; u++)
-        input.source_count += units[u].tensor_count;
-    input.source = allocate((size_t)input.source_count, sizeof *input.source);
-    for (int u = 0, s = 0; u < flat->count; u++)
-        for (int t = 0; t < units[u].tensor_count; t++)
-            input.source[s++] = (struct safetensors_source){.u = u, .tensor = &units[u].tensors[t]};
-    if (world->rank == 0) {
-        input.descriptor = safetensors_header_open(path, &input.header, error);
-        input.raw = allocate(VECTOR_BLOCK, sizeof(double));
-        if (error->kind == ERROR_NONE)
-            error_defer(choose_sources(&input, error));
-    }
-    const bool good = comm_agree(world, error);
+        tensors += (size_t)flat->buffers[u].unit->tensor_count;
+    OWNED struct source *sources = input.source = allocate(tensors, sizeof *sources);
+    OWNED unsigned char *raw = input.raw = allocate(VECTOR_BLOCK, sizeof(double));
     OWNED float *block = allocate(VECTOR_BLOCK, sizeof *block);
-    for (int s = 0; good && s < input.source_count; s++)
-        comm_broadcast(world, &input.source[s].kind, 1, COMM_INT64, 0);
+    for (int u = 0; u < flat->count; u++)
+        for (int t = 0; t < flat->buffers[u].unit->tensor_count; t++)
+            sources[input.source_count++] =
+                (struct source){.u = u, .tensor = &flat->buffers[u].unit->tensors[t]};
+    if (world->rank == 0)
+        error_defer(file_open(&input.file, path, error) && choose_sources(&input, error));
+    const bool good = comm_agree(world, error);
     for (int s = 0; good && s < input.source_count; s++) {
-        struct safetensors_source *source = &input.source[s];
+        struct source *source = &sources[s];
         const struct unit_tensor *tensor = source->tensor;
+        comm_broadcast(world, &source->kind, sizeof source->kind, COMM_BYTE, 0);
+        OWNED float *converted = world->rank == 0 && source->kind > SOURCE_COPY
+                                     ? read_converted(&input, source, error)
+                                     : NULL;
         for (int64_t done = 0, count; source->kind != SOURCE_NONE && done < tensor->count;
              done += count) {
             count = smaller(tensor->count - done, VECTOR_BLOCK);
-            if (world->rank == 0 && source->kind != SOURCE_COPY && source->converted == NULL)
-                source->converted = read_converted(&input, source, error);
-            if (source->converted != NULL)
-                memcpy(block, source->converted + done, (size_t)count * sizeof *block);
+            if (converted != NULL)
+                memcpy(block, converted + done, (size_t)count * sizeof *block);
             else if (world->rank == 0)
-                read_entry(&input, source->entry, done, count, block, error);
+                read_entry(&input, &source->entry, done, count, block, error);
             comm_broadcast(world, block, count, COMM_FP32, 0);
             vector_store(flat, source->u, FLAT_MASTER, tensor->offset + done, count, block);
         }
     }
     if (good)
         vector_reset_ema(flat);
-    for (int s = 0; s < input.source_count; s++)
-        free(input.source[s].converted);
-    safetensors_header_free(&input.header);
-    if (input.descriptor >= 0)
-        close(input.descriptor);
-    free(input.source);
-    free(input.raw);
+    file_close(&input.file);
     return good && comm_agree(world, error);
 }
 
@@ -644,7 +541,7 @@ bool safetensors_output_open(struct safetensors_output *output, const char *path
         durable_reserve(output->descriptor, output->part, output->offset + data_bytes, error) &&
         durable_write(output->descriptor, output->part, start, 8 + length, 0, error);
     if (!good)
-        error_defer(safetensors_output_close(output, error));
+        safetensors_output_close(output, error);
     return good;
 }
 
@@ -658,22 +555,17 @@ void safetensors_output_append(struct safetensors_output *output, const float *b
     output->offset += (int64_t)bytes;
 }
 
-bool safetensors_output_close(struct safetensors_output *output, struct error *error)
+void safetensors_output_close(struct safetensors_output *output, struct error *error)
 {
-    bool good = output->descriptor >= 0;
-    if (good && error->kind == ERROR_NONE) {
-        good = durable_commit(output->descriptor, output->part, output->path, error);
-    } else if (good) {
+    if (output->descriptor >= 0 && error->kind == ERROR_NONE) {
+        error_defer(durable_commit(output->descriptor, output->part, output->path, error));
+    } else if (output->descriptor >= 0) {
         close(output->descriptor);
         unlink(output->part);
-        good = false;
     }
     free(output->path);
     free(output->part);
-    return good;
 }
-
-/* ---- on a mesh ---- */
 
 /* Collective. Gather parameters [begin, begin + count) of unit u into rank 0's `block`, from the
  * first replica of each shard. `ranks` is the result of vector_ranks. */
@@ -724,6 +616,6 @@ bool safetensors_write(const char *path, const struct flat_model *flat, const ch
             }
         }
     if (world->rank == 0)
-        error_defer(safetensors_output_close(&output, error));
+        safetensors_output_close(&output, error);
     return comm_agree(world, error);
 }

@@ -26,48 +26,9 @@ MUST_CHECK bool safetensors_write(const char *path, const struct flat_model *fla
 MUST_CHECK bool safetensors_read(const char *path, bool accepts_other_head, struct flat_model *flat,
                                  struct error *error);
 
-/* ---- header ---- */
-
-enum { SAFETENSORS_DIMENSIONS = 8 };
-
-/* Types of weights; all others are larger numbers. */
-enum safetensors_type { SAFETENSORS_F32, SAFETENSORS_F16, SAFETENSORS_BF16, SAFETENSORS_F64 };
-
-struct safetensors_entry {
-    const char *name;  /* owned by the header */
-    const char *dtype; /* as in the file; owned by the header */
-    enum safetensors_type type;
-    int64_t element; /* bytes per element */
-    int dimensions;
-    int64_t shape[SAFETENSORS_DIMENSIONS];
-    int64_t count; /* elements */
-    int64_t begin; /* of its bytes, after the header */
-};
-
-struct safetensors_header {
-    json_t *json;
-    struct safetensors_entry *entry; /* [count], sorted by `begin` */
-    int64_t count;
-    int64_t data_offset; /* of the first byte after the header */
-};
-
-/* Parse the text of a header for a file with `data_bytes` bytes after it. Checks that the size of
- * each tensor agrees with its type and shape, and that the tensors fill the data without overlaps
- * or gaps, as the format requires. `path` is for messages. Always call safetensors_header_free. */
-MUST_CHECK bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes,
-                                         const char *path, struct safetensors_header *header,
-                                         struct error *error);
-
-/* Open a file for reading, and read and parse its header. Return the descriptor; -1 if it cannot be
- * opened. Always call safetensors_header_free. */
-int safetensors_header_open(const char *path, struct safetensors_header *header,
-                            struct error *error);
-
-void safetensors_header_free(struct safetensors_header *header);
-
-/* Return the entry of this name, or NULL. */
-const struct safetensors_entry *safetensors_find(const struct safetensors_header *header,
-                                                 const char *name);
+/* Not collective. Return the member `__metadata__` of a file's header, which json_decref frees;
+ * NULL without one or on failure. */
+json_t *safetensors_metadata(const char *path, struct error *error);
 
 /* ---- writing ---- */
 
@@ -89,6 +50,6 @@ void safetensors_output_append(struct safetensors_output *output, const float *b
                                struct error *error);
 
 /* Sync and rename; remove the part if `error` is set or that fails. */
-MUST_CHECK bool safetensors_output_close(struct safetensors_output *output, struct error *error);
+void safetensors_output_close(struct safetensors_output *output, struct error *error);
 
 #endif

@@ -13,8 +13,8 @@
 #include "base/sensors.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_file.h"
+#include "checkpoint/model_metadata.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/weights_file.h"
 #include "commands/app.h"
 #include "mesh/unit.h"
 #include "options/options.h"
@@ -31,7 +31,7 @@ static void weights_make(const char *checkpoint, const char *weights, struct err
         durable_unreadable(error, ERROR_CHECKPOINT, checkpoint, errno);
     if (descriptor >= 0 &&
         safetensors_output_open(&output, weights, contents.units, (int)contents.unit_count,
-                                contents.metadata, error)) {
+                                contents.text[TEXT_METADATA], error)) {
         const enum flat_vector kind = contents.averaged ? FLAT_AVERAGE : FLAT_MASTER;
         OWNED float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
         struct checkpoint_block block = {.u = 0};
@@ -50,7 +50,7 @@ static void weights_make(const char *checkpoint, const char *weights, struct err
                     safetensors_output_append(&output, memory + (first - begin), length, error);
             }
         }
-        error_defer(safetensors_output_close(&output, error));
+        safetensors_output_close(&output, error);
     }
     if (descriptor >= 0)
         close(descriptor);
@@ -70,9 +70,7 @@ static void convert_run(const struct options *options, const struct command_line
         !text_ends_with(file[1], ".safetensors")) {
         error_set(error, ERROR_USAGE,
                   "convert needs a checkpoint (.h5) and a name for its weights (.safetensors)");
-    } else if (world->rank == 0) {
-        snprintf(checkpoint, sizeof checkpoint, "%s", file[0]);
-        weights_file_hold(checkpoint);
+    } else if (weights_file_find(file[0], false, world, checkpoint, error) && world->rank == 0) {
         weights_make(checkpoint, file[1], error);
         if (error->kind == ERROR_NONE && stat(file[1], &status) == 0) {
             clock_format(clock_now() - begin, took, sizeof took);

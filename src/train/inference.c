@@ -14,8 +14,8 @@
 #include "base/base.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/weights_file.h"
+#include "checkpoint/checkpoint_file.h"
+#include "checkpoint/model_metadata.h"
 #include "data/field_window.h"
 #include "model/model.h"
 #include "options/options.h"
@@ -54,15 +54,14 @@ static bool options_read(struct inference *inference, const char *weights, bool 
     if (text_ends_with(weights, ".safetensors")) {
         model_metadata_apply(&inference->metadata, options);
     } else {
-        struct training_state state;
-        char *deck;
-        if (!checkpoint_read_deck(weights, world, &state, &deck, error))
-            return false;
-        *options = defaults;
-        error_defer(checkpoint_deck_parse(deck, weights, options, error));
-        options->mesh = defaults.mesh;
-        root_find(weights, options->data.root);
-        free(deck);
+        struct checkpoint_contents contents;
+        if (checkpoint_contents_read(weights, world, 0, &contents, error)) {
+            *options = defaults;
+            error_defer(checkpoint_deck_parse(contents.text[TEXT_DECK], weights, options, error));
+            options->mesh = defaults.mesh;
+            root_find(weights, options->data.root);
+        }
+        checkpoint_contents_free(&contents);
         if (!comm_agree(world, error))
             return false;
     }

@@ -193,7 +193,7 @@ static void split_compare(struct comparison *comparison, const char *name, const
 static void data_compare(struct comparison *comparison, const char *path,
                          const struct checkpoint_contents *contents)
 {
-    json_t *before = contents->data != NULL ? json_loads(contents->data, 0, NULL) : NULL;
+    json_t *before = json_loads(contents->text[TEXT_DATA], 0, NULL);
     json_t *now = json_loads(comparison->trainer->data, 0, NULL);
     const json_t *was = json_object_get(before, "image"), *is = json_object_get(now, "image");
     const json_t *classes = json_object_get(now, "classes");
@@ -255,7 +255,7 @@ static bool contents_compare(struct comparison *comparison, const char *path,
     struct error reason = {.kind = ERROR_NONE};
     options_default(&saved);
     /* A deck of another version that cannot be read is not compared. */
-    if (checkpoint_deck_parse(contents->deck, path, &saved, &reason)) {
+    if (checkpoint_deck_parse(contents->text[TEXT_DECK], path, &saved, &reason)) {
         comparison->other_monitor = saved.checkpoint.monitor != MONITOR_AUTO &&
                                     saved.checkpoint.monitor != options->checkpoint.monitor;
         if (comparison->other_monitor)
@@ -266,7 +266,7 @@ static bool contents_compare(struct comparison *comparison, const char *path,
     error_clear(&reason);
     data_compare(comparison, path, contents);
     /* The grid of arrays and the step of their times. */
-    model_metadata_parse(contents->metadata, &metadata);
+    model_metadata_parse(contents->text[TEXT_METADATA], &metadata);
     if (!arrays_check_grid(&dataset, metadata.grid, path, &reason))
         difference_add(comparison, "%s", reason.text);
     model_metadata_free(&metadata);

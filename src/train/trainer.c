@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "checkpoint/weights_file.h"
+#include "checkpoint/model_metadata.h"
 #include "options/options.h"
 #include "options/phase.h"
 #include "train/hardware.h"
@@ -35,9 +35,7 @@ static bool paths_check(const struct options *options, struct error *error)
                          "output.upload=%s is not a remote path: give REMOTE:PATH with a remote of "
                          "`rclone config`",
                          upload);
-    return !session_reads_weights(options) ||
-           ((run_folder_may_resume(options) || weights_file_exists("model.init: ", init, error)) &&
-            weights_file_check(init, error));
+    return !session_reads_weights(options) || weights_file_check(init, error);
 }
 
 /* Logs what the run trains, on what. */
@@ -99,13 +97,9 @@ static bool folder_open(struct trainer *trainer, struct error *error)
         return false;
     log_info("run folder: %s%s", folder->path, folder->resuming ? " (resuming)" : "");
     target->directory = folder->checkpoints;
-    if (!checkpoint_probe(folder->checkpoints, trainer->session.world, options->checkpoint.writers,
-                          &target->writers, error) ||
-        !trainer_find_checkpoint(trainer, error))
-        return false;
-    if (trainer->session.world->rank == 0)
-        run_folder_clean(folder->path);
-    return true;
+    return checkpoint_probe(folder->checkpoints, trainer->session.world,
+                            options->checkpoint.writers, &target->writers, error) &&
+           trainer_find_checkpoint(trainer, error);
 }
 
 /* Collective. Sets weights and training state to those of the checkpoint, or to the initial ones.
@@ -255,17 +249,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
             trainer->output.upload = remote_copy_open(trainer->folder.path, options->output.upload);
         return true;
     }
-    struct run_folder folder = trainer->folder;
-    const bool of_node = folder.fresh && trainer->session.mesh.node->rank == 0;
-    if (folder.fresh) {
-        memory_checkpoint_close(trainer->checkpoints.memory, true);
-        trainer->checkpoints.memory = NULL;
-    }
-    trainer->folder.locked = false; /* the lock is kept until the files are removed */
     trainer_close(trainer);
-    if (folder.fresh)
-        run_folder_discard(&folder, world, of_node);
-    run_folder_close(&folder);
     return false;
 }
 

@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint_file.h"
 #include "checkpoint/model_metadata.h"
 #include "options/options.h"
 
@@ -81,15 +82,16 @@ bool trainer_decide_batch(struct trainer *trainer, struct error *error)
     struct session *session = &trainer->session;
     const struct options *options = &session->options;
     const int64_t ranks = session->world->size, batch = options->train.batch;
-    struct training_state state;
-    char *deck;
+    struct checkpoint_contents contents;
     if (!options->mesh.elastic || options->train.global_batch > 0 ||
         trainer->checkpoints.resume_path[0] == '\0')
         return true;
-    if (!checkpoint_read_deck(trainer->checkpoints.resume_path, session->world, &state, &deck,
-                              error))
+    const bool good = checkpoint_contents_read(trainer->checkpoints.resume_path, session->world, 0,
+                                               &contents, error);
+    const struct training_state state = contents.state;
+    checkpoint_contents_free(&contents);
+    if (!good)
         return false;
-    free(deck);
     if (state.step == 0 || state.global_batch == session->global_batch)
         return true;
     session->global_batch = state.global_batch;

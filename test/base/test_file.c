@@ -80,29 +80,6 @@ TEST(a_second_writer_waits_for_the_first)
     assert_text("file", "second");
 }
 
-static bool is_part(const char *name)
-{
-    return text_ends_with(name, ".part");
-}
-
-/* The file of a living process is locked, also for another descriptor of this process. */
-TEST(files_of_dead_processes_are_removed)
-{
-    struct atomic_file alive;
-    struct error error = {0};
-    assert_ok(atomic_file_open(&alive, temporary_path("alive"), &error), &error);
-    temporary_write("dead.part", "x");
-    temporary_write("other", "x");
-    output_file_clean(temporary_path(""), is_part);
-    assert_int_equal(access(temporary_path("dead.part"), F_OK), -1);
-    assert_int_equal(access(temporary_path("alive.part"), F_OK), 0);
-    assert_int_equal(access(temporary_path("other"), F_OK), 0);
-    fclose(alive.stream); /* as at the end of the process */
-    output_file_clean(temporary_path(""), is_part);
-    assert_int_equal(access(temporary_path("alive.part"), F_OK), -1);
-    output_file_clean(temporary_path("nowhere"), is_part);
-}
-
 /* ---- Input files beyond the limit ---- */
 
 enum { FILES = 100, LIMIT = 40, THREADS = 4, READS = 2000 };

@@ -162,89 +162,48 @@ static void link_soft(hid_t opened, const char *name, const char *to)
     assert_true(H5Lcreate_soft(to, opened, name, H5P_DEFAULT, H5P_DEFAULT) >= 0);
 }
 
-/* Replace a data set by one of this many elements with a storage or type that no file of the
- * program has. */
-static void data_replace(hid_t opened, const char *name, hsize_t elements, hid_t type,
-                         hid_t creation)
+/* Replace a data set by one with a storage or type that no file of the program has: in another
+ * file, of another file, in chunks, texts of variable length, or larger than the file. */
+static void data_replace(hid_t opened, const char *name, const char *how)
 {
     const uint32_t crc = 0;
+    const hsize_t chunk = 1 << 10, elements = how[0] == 'h' ? (hsize_t)1 << 58 : 1 << 20;
     hid_t space = H5Screate_simple(1, &elements, NULL), scalar = H5Screate(H5S_SCALAR);
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE), type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, how[0] == 't' ? H5T_VARIABLE : 8);
+    if (how[0] == 'e')
+        assert_true(H5Pset_external(creation, pipe_path, 0, H5F_UNLIMITED) >= 0);
+    if (how[0] == 'v')
+        assert_true(H5Pset_virtual(creation, space, pipe_path, "/deck", space) >= 0);
+    if (how[0] == 'c')
+        H5Pset_chunk(creation, 1, &chunk);
     link_remove(opened, name, NULL);
-    hid_t dataset = H5Dcreate2(opened, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    hid_t dataset = H5Dcreate2(opened, name, how[0] == 'h' ? H5T_NATIVE_FLOAT : type, space,
+                               H5P_DEFAULT, creation, H5P_DEFAULT);
     assert_true(dataset >= 0);
     hid_t attribute =
         H5Acreate2(dataset, "crc32c", H5T_NATIVE_UINT32, scalar, H5P_DEFAULT, H5P_DEFAULT);
     assert_true(H5Awrite(attribute, H5T_NATIVE_UINT32, &crc) >= 0);
     H5Aclose(attribute);
-    H5Sclose(scalar);
     H5Dclose(dataset);
-    H5Sclose(space);
-}
-
-static hid_t text_type(size_t bytes)
-{
-    hid_t type = H5Tcopy(H5T_C_S1);
-    H5Tset_size(type, bytes);
-    return type;
-}
-
-static void data_external(hid_t opened, const char *name, const char *to)
-{
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    assert_true(H5Pset_external(creation, to, 0, H5F_UNLIMITED) >= 0);
-    data_replace(opened, name, 1 << 20, text_type(8), creation);
-}
-
-static void data_virtual(hid_t opened, const char *name, const char *to)
-{
-    const hsize_t elements = 1 << 20;
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &elements, NULL);
-    assert_true(H5Pset_virtual(creation, space, to, "/deck", space) >= 0);
-    data_replace(opened, name, elements, text_type(8), creation);
-}
-
-static void data_chunked(hid_t opened, const char *name, const char *value)
-{
-    const hsize_t chunk = 1 << 10;
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    (void)value;
-    H5Pset_chunk(creation, 1, &chunk);
-    data_replace(opened, name, 1 << 20, text_type(8), creation);
-}
-
-static void data_variable(hid_t opened, const char *name, const char *value)
-{
-    (void)value;
-    data_replace(opened, name, 4, text_type(H5T_VARIABLE), H5P_DEFAULT);
-}
-
-static void data_huge(hid_t opened, const char *name, const char *value)
-{
-    (void)value;
-    data_replace(opened, name, (hsize_t)1 << 58, H5T_NATIVE_FLOAT, H5P_DEFAULT);
-}
-
-/* Replace a unit's table of pieces by its first row. */
-static void pieces_shorten(hid_t opened, const char *path, const char *value)
-{
-    static const struct {
-        int64_t begin, count;
-        uint32_t crc[4];
-    } row = {.begin = 0, .count = 16};
-    static const char *const sums[] = {"crc32c_master", "crc32c_moment1", "crc32c_moment2",
-                                       "crc32c_average"};
-    hsize_t rows = 1;
-    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof row), space = H5Screate_simple(1, &rows, NULL);
-    link_remove(opened, path, value);
-    H5Tinsert(type, "begin", 0, H5T_NATIVE_INT64);
-    H5Tinsert(type, "count", 8, H5T_NATIVE_INT64);
-    for (size_t n = 0; n < 4; n++)
-        H5Tinsert(type, sums[n], 16 + 4 * n, H5T_NATIVE_UINT32);
-    hid_t table = H5Dcreate2(opened, path, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    assert_true(H5Dwrite(table, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, &row) >= 0);
-    H5Dclose(table);
+    H5Sclose(scalar);
     H5Sclose(space);
     H5Tclose(type);
+    H5Pclose(creation);
+}
+
+/* Set the number of elements of a unit's first piece to 16. */
+static void piece_shorten(hid_t opened, const char *path, const char *value)
+{
+    int64_t rows[256];
+    hid_t table = H5Dopen2(opened, path, H5P_DEFAULT), type = H5Dget_type(table);
+    (void)value;
+    assert_true(H5Dget_storage_size(table) <= sizeof rows);
+    assert_true(H5Dread(table, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows) >= 0);
+    rows[1] = 16;
+    assert_true(H5Dwrite(table, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows) >= 0);
+    H5Tclose(type);
+    H5Dclose(table);
 }
 
 /* Rank 0 changes the file while the others wait. */
@@ -270,11 +229,12 @@ TEST(test_changed_frames)
     } rows[] = {
         {attribute_set, "shard", "0", "shard=0"},
         {attribute_set, "format", "4", "its format is 4"},
-        {attribute_set, "format", "0", "its format is 0"},
+        {attribute_set, "format", "1", "its format is 1"},
         {attribute_set, "epoch_step", "-1", "epoch_step"},
         {attribute_set, "step", "9223372036854775807", "step"},
         {attribute_set, "train_seconds", "nan", "train_seconds"},
         {attribute_set, "epoch", "1000000", "epoch"},
+        {attribute_remove, "loss_scale", NULL, "loss_scale"},
         {attribute_lengthen, "step", NULL, "step"},
         {link_remove, "units/blocks.0", NULL, "blocks.0"},
         {link_remove, "units/head", NULL, "head"},
@@ -282,14 +242,14 @@ TEST(test_changed_frames)
         {link_remove, "units/blocks.0/master", NULL, "blocks.0/master"},
         {link_remove, "units/head/moment1", NULL, "head/moment1"},
         {link_remove, "units/stem/tensors", NULL, "stem/tensors"},
-        {pieces_shorten, "units/blocks.0/pieces", NULL, "pieces of unit blocks.0"},
+        {piece_shorten, "units/blocks.0/pieces", NULL, "pieces of unit blocks.0"},
         {link_soft, "units", "/units", "link"},
         {link_hard, "units/head", "units", "head/master"},
-        {data_external, "deck", pipe_path, "deck"},
-        {data_virtual, "deck", pipe_path, "deck"},
-        {data_chunked, "deck", NULL, "deck"},
-        {data_variable, "deck", NULL, "deck"},
-        {data_huge, "units/stem/master", NULL, "outside the file"},
+        {data_replace, "deck", "external", "deck"},
+        {data_replace, "deck", "virtual", "deck"},
+        {data_replace, "deck", "chunks", "deck"},
+        {data_replace, "deck", "texts", "deck"},
+        {data_replace, "units/stem/master", "huge", "outside the file"},
     };
     FIXTURE(other, world->size, &tiny, 1, false);
     assert_true(world->rank != 0 || mkfifo(pipe_path, 0600) == 0);
@@ -302,9 +262,6 @@ TEST(test_changed_frames)
 
 TEST(test_files_of_another_kind)
 {
-    char *deck;
-    struct training_state state;
-    struct error error = {.kind = ERROR_NONE};
     WRITTEN(fixture);
     if (world->rank == 0)
         H5Fclose(H5Fcreate(file, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
@@ -314,28 +271,16 @@ TEST(test_files_of_another_kind)
     assert_false(reads(&fixture, file, ""));
     store("", 0);
     assert_false(reads(&fixture, file, "empty"));
-    assert_false(checkpoint_read_deck(file, world, &state, &deck, &error));
-    assert_error(&error, ERROR_CHECKPOINT, file);
-    assert_null(deck);
     assert_false(reads(&fixture, "not-there.h5", ""));
     assert_false(reads(&fixture, folder, ""));
 }
 
-/* Format 1 has no loss scale; later formats must have one. */
+/* That of version 0.2. */
 TEST(test_an_older_format)
 {
-    static const char *const later[] = {"loss_scale", "loss_scale_good_steps", "skipped_steps"};
-    struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
-    struct training_state read = {.loss_scale = 5, .skipped_steps = 5};
-    struct error error = {.kind = ERROR_NONE};
     WRITTEN(fixture);
-    for (int i = 0; i < 3; i++)
-        change(attribute_remove, later[i], NULL);
-    assert_false(reads(&fixture, file, "loss_scale"));
-    change(attribute_set, "format", "1");
-    assert_true(checkpoint_read(file, &target, &fixture.flat, &read, false, &error));
-    assert_int_equal(read.step, OLD);
-    assert_true(read.loss_scale == 0 && read.loss_scale_good_steps == 0 && read.skipped_steps == 0);
+    change(attribute_set, "format", "2");
+    assert_true(reads(&fixture, file, ""));
 }
 
 TEST(test_other_models)
@@ -379,7 +324,7 @@ static bool write_next(struct fixture *fixture, const char *directory, struct er
     const struct checkpoint_target target = {.directory = directory, .writers = WRITERS_ALL};
     const struct training_state state = {.step = OLD + 1};
     const struct checkpoint_order order = {.options = &fixture->options, .state = &state};
-    return checkpoint_write(&target, &fixture->flat, &order, error);
+    return fixture_checkpoint(fixture, &target, &order, error);
 }
 
 /* Write another checkpoint, which must fail; no file of it is left. */

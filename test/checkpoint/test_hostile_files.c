@@ -7,54 +7,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "checkpoint/checkpoint_file.h"
 #include "hdf5/hdf5_reader.h"
 #include "hdf5/hdf5_writer.h"
-#include "options/options.h"
+#include "model_fixture.h"
 #include "temporary.h"
 #include "test.h"
 
-enum { UNITS = 2, TENSORS = 2, ELEMENTS = 64 };
-
+static const struct fixture_shape small = {.width = 4, .side = 1, .classes = 2, .hidden = 3};
 static char checkpoint[512];
 static const char *itself; /* this program */
 static struct error error;
 
-/* ---- valid files ---- */
-
 static void write_checkpoint(void)
 {
-    struct unit_tensor tensors[UNITS][TENSORS] = {0};
-    struct unit units[UNITS] = {{.name = "stem"}, {.name = "head"}};
-    struct checkpoint_contents contents;
-    struct options options;
-    for (int u = 0; u < UNITS; u++) {
-        units[u].tensors = tensors[u];
-        units[u].tensor_count = TENSORS;
-        units[u].count = ELEMENTS;
-        for (int t = 0; t < TENSORS; t++) {
-            tensors[u][t] = (struct unit_tensor){.dimensions = 1,
-                                                 .shape = {ELEMENTS / TENSORS},
-                                                 .count = ELEMENTS / TENSORS,
-                                                 .offset = t * ELEMENTS / TENSORS};
-            snprintf(tensors[u][t].name, TENSOR_NAME, "%d.%s", u, t == 0 ? "weight" : "bias");
-        }
-    }
-    options_default(&options);
-    checkpoint_contents_open(&contents, units, UNITS, &options, "fp32");
-    contents.state = (struct training_state){.step = 9, .epoch = 1, .epoch_step = 4};
-    contents.moments = 1;
-    contents.replica = contents.shard = 1;
-    free(checkpoint_contents_divide(&contents));
-    int file = durable_create(checkpoint, &error);
-    assert_true(checkpoint_frame_write(file, checkpoint, &contents, false, &error));
-    assert_true(checkpoint_tables_write(file, checkpoint, &contents, &error));
-    close(file);
-    checkpoint_contents_free(&contents);
+    FIXTURE(fixture, 1, &small, 1, false);
+    error_clear(&error);
+    assert_ok(fixture_write(&fixture, WRITERS_ALL, 9, &error), &error);
 }
-
-/* ---- reading ---- */
 
 static bool read_checkpoint(const char *path)
 {
@@ -213,9 +182,16 @@ static int files_make(void **state)
     temporary_setup(state);
     sanitizer_aborts();
     hdf5_child_set_program("./vittrain");
-    snprintf(checkpoint, sizeof checkpoint, "%s", temporary_path("step-00000009.h5"));
+    fixture_folder_make(state);
+    snprintf(checkpoint, sizeof checkpoint, "%s", folder_step(9));
     write_checkpoint();
     return 0;
+}
+
+static int files_remove(void **state)
+{
+    fixture_folder_remove(state);
+    return temporary_teardown(state);
 }
 
 int main(int argc, char **argv)
@@ -223,5 +199,8 @@ int main(int argc, char **argv)
     itself = argv[0];
     if (argc > 1 && strcmp(argv[1], "--limits") == 0)
         return child_limits();
-    return TESTS_RUN(.setup = files_make, .teardown = temporary_teardown);
+    fixture_world_open(&argc, &argv);
+    const int failed = TESTS_RUN(.setup = files_make, .teardown = files_remove);
+    comm_world_close(world);
+    return failed;
 }

@@ -2,7 +2,6 @@
 /* Metadata of weights: what is described is parsed and applied; texts and files from elsewhere
  * have faults; PyTorch files are recognised. */
 #include "checkpoint/model_metadata.h"
-#include "checkpoint/weights_file.h"
 #include "data/dataset.h"
 #include "model/model.h"
 #include "mutate.h"
@@ -207,23 +206,10 @@ static const char *write_weights(const char *name, const char *header)
 static void read_metadata(const char *path, struct model_metadata *metadata)
 {
     struct error error = {0};
-    char *text = NULL;
-    assert_ok(model_metadata_read_text(path, &text, &error), &error);
+    char *text = model_metadata_text(path, &error);
+    assert_string_equal(error.text, "");
     model_metadata_parse(text, metadata);
     free(text);
-}
-
-TEST(a_head_that_num_classes_denies_is_a_fault)
-{
-    struct model_metadata metadata;
-    read_metadata(write_weights("head.safetensors",
-                                "{\"__metadata__\":{\"architecture\":\"vit_cifar\","
-                                "\"num_classes\":\"0\"},\"head.weight\":{\"dtype\":\"F32\","
-                                "\"shape\":[7,0],\"data_offsets\":[0,0]}}"),
-                  &metadata);
-    assert_string_equal(metadata.fault[0].option, "model.classes");
-    assert_has(metadata.fault[0].text, "num_classes=0 (but head.weight has 7 rows)");
-    model_metadata_free(&metadata);
 }
 
 TEST(timm_files_are_described_by_their_configuration)

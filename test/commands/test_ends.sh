@@ -110,33 +110,6 @@ bad=$(ended)$(cksum $(cut -d' ' -f3 "$work/sum") | diff "$work/sum" -)
 [ "$(ls "$work/runs" | grep -c ^late-)" = 2 ] || bad="$bad no new folder;"
 result 'a run that has just finished is not continued by another start' "$bad" "$work/second.log"
 
-# ---- what a kill leaves behind
-
-# left FOLDER COMMAND...: the folder has temporary files of killed processes, one that a living process has locked, and a
-# file that is not the program's. Print what is wrong with them after the command.
-left() {
-    folder=$1
-    shift
-    for name in result.json metrics.csv weights.safetensors best.safetensors misclassified.json report.html report.html.4711 accuracy_plot.svg.4711 checkpoints/step-00000003.h5; do
-        echo left >"$folder/$name.part"
-    done
-    echo left >"$folder/.probe-host-1"
-    echo mine >"$folder/notes.part"
-    flock "$folder/monitor.csv.part" sh -c "touch '$work/locked'; exec sleep 60.25" &
-    holder=$!
-    wait_until test -e "$work/locked"
-    "$@" >"$work/left.log" 2>&1 || echo "exit status $?;"
-    rm "$work/locked" "$folder/notes.part" || echo 'notes.part was removed;'
-    rm "$folder/monitor.csv.part" || echo 'the part of a living process was removed;'
-    kill $(processes '^sleep 60[.]25') $holder 2>/dev/null
-    find "$folder" -name '*.part' -o -name '.probe*'
-}
-
-bad=$(interrupt 1 over KILL end:10 $alone)
-finished "$work/over" || bad="$bad no results;"
-bad=$bad$(left "$work/over" "$vittrain" run.dir="$work/over" $alone)
-result 'temporary files of a run that was killed are removed' "$bad" "$work/left.log"
-
 # ---- symbolic links in the run folder
 
 echo 'not yours' >"$work/victim"
@@ -170,21 +143,12 @@ done
 [ "$(cat "$work/victim")" = 'not yours' ] || bad="$bad the victim was written;"
 result 'a link that would be appended to is an error' "$bad" "$work/link.log"
 
-# A run that fails before its first step leaves no folder, and files of others in an existing one.
 errors 3<<END
-4|none.safetensors|$steps run.dir=$work/init model.init=none.safetensors data.root=nowhere
+4|none.safetensors|$steps run.dir=$work/init model.init=none.safetensors
 4|none.safetensors|eval none.safetensors
 2|/: the root|$steps run.dir=/
 2|the root|$steps run.dir=$work/../../../../../../../..
 END
-mkdir used
-echo >used/slurm-17.out
-for folder in init used; do
-    fails 1 "a run that fails before its first step in $folder" 4 weights.safetensors $steps run.dir="$work/$folder" \
-        model.init="$work/real/weights.safetensors" model.dim=64
-    result 'the removed files are reported' "$(has "$run_log" "^$work/$folder: the files of this attempt are removed")" "$run_log"
-done
-result 'it leaves no folder, and the files of others' "$(ls -A init 2>/dev/null; ls -A used | grep -vx slurm-17.out)"
 # Another job has just locked its folder and written nothing else yet.
 mkdir -p "$work/begun/checkpoints"
 flock "$work/begun/.lock" timeout $time_limit "$vittrain" $steps run.dir="$work/begun" >"$work/begun.log" 2>&1 </dev/null

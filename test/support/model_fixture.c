@@ -232,6 +232,15 @@ void folder_write(const char *name, const void *content, size_t bytes)
     comm_barrier(world);
 }
 
+bool fixture_checkpoint(const struct fixture *fixture, const struct checkpoint_target *target,
+                        const struct checkpoint_order *order, struct error *error)
+{
+    struct checkpoint_writer *writer = checkpoint_writer_open(target, &fixture->flat, NULL);
+    const bool good = checkpoint_writer_start(writer, order, error);
+    checkpoint_writer_close(writer);
+    return good;
+}
+
 bool fixture_write(struct fixture *fixture, enum writers_choice writers, int64_t step,
                    struct error *error)
 {
@@ -240,7 +249,7 @@ bool fixture_write(struct fixture *fixture, enum writers_choice writers, int64_t
     const struct checkpoint_order order = {
         .options = &fixture->options, .state = &state, .metadata = "{\"program\":\"here\"}"};
     fixture_fill(fixture, (uint32_t)step);
-    return checkpoint_write(&target, &fixture->flat, &order, error);
+    return fixture_checkpoint(fixture, &target, &order, error);
 }
 
 void fixture_assert_read(struct fixture *fixture, const char *path, bool weights_only, int64_t step)

@@ -78,6 +78,10 @@ bool folder_has(const char *name);
 /* Collective. Write a file on rank 0. */
 void folder_write(const char *name, const void *content, size_t bytes);
 
+/* Collective. Write a checkpoint in the foreground. */
+bool fixture_checkpoint(const struct fixture *fixture, const struct checkpoint_target *target,
+                        const struct checkpoint_order *order, struct error *error);
+
 /* Collective. Fill the model with the number of a step and write its checkpoint to the folder. Fill
  * the model with other values, read this checkpoint, and assert that it has those of the step. */
 bool fixture_write(struct fixture *fixture, enum writers_choice writers, int64_t step,
