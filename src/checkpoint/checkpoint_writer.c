@@ -164,16 +164,12 @@ void checkpoint_part_write(struct checkpoint_part *part, struct error *error)
     }
 }
 
+/* Other ranks than the owner have zeros as checksums of a piece. */
 void checkpoint_part_gather_sums(struct checkpoint_part *part)
 {
-    const struct checkpoint_contents *contents = &part->contents;
-    int64_t sums = contents->piece_count * FLAT_VECTORS;
-    OWNED int64_t *sum = allocate((size_t)sums, sizeof *sum);
-    for (int64_t n = 0; n < sums; n++)
-        sum[n] = contents->pieces[n / FLAT_VECTORS].crc[n % FLAT_VECTORS];
-    comm_all_reduce(part->world, sum, sums, COMM_INT64, COMM_SUM);
-    for (int64_t n = 0; n < sums; n++)
-        contents->pieces[n / FLAT_VECTORS].crc[n % FLAT_VECTORS] = (uint32_t)sum[n];
+    comm_all_reduce(part->world, part->contents.pieces,
+                    part->contents.piece_count * (int64_t)sizeof *part->contents.pieces, COMM_BYTE,
+                    COMM_MAX);
 }
 
 void checkpoint_part_end(struct checkpoint_part *part, bool good)

@@ -655,12 +655,11 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
     const int count = world->size * LISTED_MOST;
     OWNED struct listed *listed = allocate((size_t)count, sizeof *listed);
     struct listed *mine = &listed[world->rank * LISTED_MOST];
-    int64_t exists = 0;
     memset(found, 0, sizeof *found);
     for (int i = 0; i < LISTED_MOST; i++)
         mine[i] = (struct listed){.step = -1, .rank = world->rank};
     if (mesh->node->rank == 0 && access(folder, F_OK) == 0) {
-        exists = 1;
+        found->exists = true;
         if (folder_is_own(folder)) {
             folder_list(folder, mine);
             found->reached = reached_read(folder);
@@ -672,8 +671,7 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
         }
     }
     comm_all_reduce(world, &found->reached, 1, COMM_INT64, COMM_MAX);
-    comm_all_reduce(world, &exists, 1, COMM_INT64, COMM_MAX);
-    found->exists = exists != 0;
+    comm_all_reduce(world, &found->exists, 1, COMM_BYTE, COMM_MAX);
     comm_agree(world, error);
     comm_all_gather(world, listed, LISTED_MOST * (int64_t)sizeof *listed, COMM_BYTE);
     qsort(listed, (size_t)count, sizeof *listed, newest_first);
@@ -682,15 +680,15 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
          i = next) {
         char name[CHECKPOINT_NAME], path[sizeof found->path];
         struct error trouble = {.kind = ERROR_NONE};
-        int64_t here = 0;
+        bool here = false;
         for (next = i; next < count && listed[next].step == listed[i].step &&
                        listed[next].identity == listed[i].identity;
              next++)
-            here = here != 0 || listed[next].rank == world->rank;
-        comm_all_reduce(mesh->node, &here, 1, COMM_INT64, COMM_MAX);
+            here = here || listed[next].rank == world->rank;
+        comm_all_reduce(mesh->node, &here, 1, COMM_BYTE, COMM_MAX);
         checkpoint_name(name, listed[i].step);
         snprintf(path, sizeof path, "%s/%s", folder, name);
-        if (checkpoint_complete(folder, path, here != 0, (int)listed[i].rank, mesh, &trouble)) {
+        if (checkpoint_complete(folder, path, here, (int)listed[i].rank, mesh, &trouble)) {
             snprintf(found->path, sizeof found->path, "%s", path);
             found->step = listed[i].step;
             continue;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,22 +226,17 @@ struct list {
     int count;
 };
 
-__attribute__((format(printf, 2, 3))) static void list_add(struct list *list, const char *format,
-                                                           ...)
+static void list_add(struct list *list, const char *item)
 {
     const size_t used = strlen(list->text);
-    char item[256];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(item, sizeof item, format, arguments);
-    va_end(arguments);
     if (++list->count <= LIST_MOST)
-        snprintf(list->text + used, sizeof list->text - used, "%s%s", used > 0 ? ", " : "", item);
+        snprintf(list->text + used, sizeof list->text - used, "%s%.200s", used > 0 ? ", " : "",
+                 item);
 }
 
-/* Choose the source of a tensor, or add the reason of a failure to `bad`. Fixed position embeddings
- * and the classifier may keep their initial values. */
-static void choose_source(const struct input *input, struct source *source, struct list *bad)
+/* Choose the source of a tensor. Fixed position embeddings and the classifier may keep their
+ * initial values. Return false and the reason if the file has no source for it. */
+static bool choose_source(const struct input *input, struct source *source, char reason[256])
 {
     const struct unit_tensor *tensor = source->tensor;
     const struct entry *entry = &source->entry;
@@ -252,11 +246,10 @@ static void choose_source(const struct input *input, struct source *source, stru
     bool may_keep = input->accepts_other_head && is_head(input, source);
     vector_shape_text(tensor->shape, tensor->dimensions, here, sizeof here);
     if (json != NULL) {
-        if (!entry_parse(json, input->file.data_bytes, &source->entry)) {
-            list_add(bad, "%s has another dtype than F32, F16, BF16 and F64, or is damaged",
-                     tensor->name);
-            return;
-        }
+        snprintf(reason, 256, "%s has another dtype than F32, F16, BF16 and F64, or is damaged",
+                 tensor->name);
+        if (!entry_parse(json, input->file.data_bytes, &source->entry))
+            return false;
         vector_shape_text(entry->shape, entry->dimensions, there, sizeof there);
         may_keep = may_keep && same_shape(tensor, entry, 1);
     } else {
@@ -279,17 +272,21 @@ static void choose_source(const struct input *input, struct source *source, stru
             "%s: %s is %s there and %s here: it keeps its initial values", path, tensor->name,
             there, here);
     } else {
-        list_add(bad, "%s is %s instead of %s", tensor->name, there, here);
+        snprintf(reason, 256, "%s is %s instead of %s", tensor->name, there, here);
+        return false;
     }
+    return true;
 }
 
 static bool choose_sources(struct input *input, struct error *error)
 {
     struct list bad = {.count = 0}, extra = {.count = 0};
     const char *path = input->file.path, *name;
+    char reason[256];
     json_t *value;
     for (int s = 0; s < input->source_count; s++)
-        choose_source(input, &input->source[s], &bad);
+        if (!choose_source(input, &input->source[s], reason))
+            list_add(&bad, reason);
     if (bad.count > 0) {
         const json_t *metadata = json_object_get(input->file.header, "__metadata__");
         name = json_string_value(json_object_get(metadata, "architecture"));
@@ -307,7 +304,7 @@ static bool choose_sources(struct input *input, struct error *error)
         /* torch's batch norms have a counter that is not needed. */
         if (s == input->source_count && strcmp(name, "__metadata__") != 0 &&
             !text_ends_with(name, ".num_batches_tracked"))
-            list_add(&extra, "%.64s", name);
+            list_add(&extra, name);
     }
     if (extra.count > 0)
         log_warn("%s: ignored, as this model has no such tensors: %s (%d in all)", path, extra.text,
