@@ -565,17 +565,15 @@ static void pieces_verify(const char *path, bool here, const struct checkpoint_c
 }
 
 /* Collective. Copy from other nodes each piece that ranks of this node read and that is missing or
- * damaged in its file. All ranks have the same order, so that blocking transfers between them
- * cannot deadlock. */
+ * damaged in its file. A piece is broadcast: with DDP all nodes read it. */
 static bool pieces_fetch(const char *path, const struct checkpoint_contents *contents,
                          const struct mesh *mesh, const int64_t *source, const bool *lacks,
                          struct error *error)
 {
     struct comm *world = mesh->world;
     const int64_t count = contents->piece_count;
-    /* 1: a rank of this node reads the piece */
-    OWNED int64_t *reads = allocate((size_t)count, sizeof *reads);
-    OWNED char *wanted = allocate((size_t)world->size * (size_t)count, 1); /* [ranks, pieces] */
+    OWNED bool *fetched = allocate((size_t)count, sizeof *fetched); /* by this rank */
+    OWNED bool *wanted = allocate((size_t)count, sizeof *wanted);   /* by any rank */
     OWNED float *memory = allocate(VECTOR_BLOCK, sizeof *memory);
     struct checkpoint_block block = {.u = 0};
     while (checkpoint_next(contents, &block)) {
@@ -583,32 +581,26 @@ static bool pieces_fetch(const char *path, const struct checkpoint_contents *con
         int64_t length;
         vector_overlap(block.piece->begin, block.piece->count, mesh->shard->rank * shard, shard,
                        &length);
-        reads[block.p] = length > 0;
+        fetched[block.p] = length > 0;
     }
-    comm_all_reduce(mesh->node, reads, count, COMM_INT64, COMM_MAX);
+    comm_all_reduce(mesh->node, fetched, count, COMM_BYTE, COMM_MAX);
     for (int64_t p = 0; p < count; p++)
-        wanted[world->rank * count + p] = lacks[p] && reads[p] != 0;
-    comm_all_gather(world, wanted, count, COMM_BYTE);
+        wanted[p] = fetched[p] = fetched[p] && lacks[p];
+    comm_all_reduce(world, wanted, count, COMM_BYTE, COMM_MAX);
     const int file = output_file_open(path, O_RDWR);
     if (file < 0)
         durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
     block = (struct checkpoint_block){.u = 0};
-    for (bool good = comm_agree(world, error); good && checkpoint_next(contents, &block);)
-        for (int to = 0; to < world->size; to++) {
-            const int from = (int)source[block.p];
-            if (wanted[to * count + block.p] == 0)
-                continue;
-            if (world->rank == from) {
-                if (error->kind == ERROR_NONE)
-                    error_defer(checkpoint_block_read(file, path, contents, &block, memory, error));
-                comm_send(world, memory, block.bytes, to);
-            } else if (world->rank == to) {
-                comm_receive(world, memory, block.bytes, from);
-                if (error->kind == ERROR_NONE)
-                    error_defer(
-                        durable_write(file, path, memory, block.bytes, block.offset, error));
-            }
-        }
+    for (bool good = comm_agree(world, error); good && checkpoint_next(contents, &block);) {
+        const int from = (int)source[block.p];
+        if (!wanted[block.p])
+            continue;
+        if (world->rank == from && error->kind == ERROR_NONE)
+            error_defer(checkpoint_block_read(file, path, contents, &block, memory, error));
+        comm_broadcast(world, memory, block.piece->count, COMM_FP32, from);
+        if (fetched[block.p] && error->kind == ERROR_NONE)
+            error_defer(durable_write(file, path, memory, block.bytes, block.offset, error));
+    }
     if (file >= 0)
         close(file);
     return comm_agree(world, error);
