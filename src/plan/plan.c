@@ -71,17 +71,10 @@ int64_t plan_largest_batch(const struct plan *plan, struct session *session, siz
     return smaller(good * pieces, BATCH_MOST);
 }
 
-/* Return the share of the bytes in a ring of ranks 0, stride, 2 * stride, ... that is sent to
- * another node. */
-static double network_share(const struct plan *plan, int size, int stride)
+/* Return the share of the bytes in a ring of `size` ranks that is sent to another node. */
+static double network_share(const struct group_shape *shape, int size)
 {
-    int nodes = 0, before = -1;
-    for (int member = 0; member < size; member++) {
-        int node = member * stride / plan->node_ranks;
-        nodes += node != before;
-        before = node;
-    }
-    return size > 1 ? (double)(nodes - 1) / (size - 1) : 0;
+    return size > 1 ? (double)(shape->nodes - 1) / (size - 1) : 0;
 }
 
 struct step_prediction plan_predict(const struct plan *plan, const struct machine *machine,
@@ -101,8 +94,8 @@ struct step_prediction plan_predict(const struct plan *plan, const struct machin
         else if (event->kind == EVENT_START)
             prediction.sent_shard += machine_network_bytes(part, shard);
     }
-    prediction.sent_network = prediction.sent_shard * network_share(plan, shard, 1) +
-                              prediction.sent_replica * network_share(plan, replica, shard);
+    prediction.sent_network = prediction.sent_shard * network_share(&mesh.shard, shard) +
+                              prediction.sent_replica * network_share(&mesh.replica, replica);
     if (machine != NULL && machine->images > 0) {
         const int64_t samples = session->batch * plan->options.train.accumulate;
         prediction.data = fmax(0, (double)samples / machine->images - prediction.seconds);
