@@ -7,15 +7,90 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "commands/app.h"
 #include "hdf5/hdf5_reader.h"
 #include "hdf5/hdf5_writer.h"
 #include "options/option.h"
-#include "options/options.h"
 #include "options/phase.h"
 #include "plan/plan.h"
+
+/* Return the CRC32C of the program's file, or -1 without /proc. */
+static int64_t build_sum(void)
+{
+    enum { CHUNK = 1 << 20 };
+    FILE *file = fopen("/proc/self/exe", "re");
+    unsigned char *chunk = allocate(1, CHUNK);
+    uint32_t crc = 0;
+    size_t got;
+    while (file != NULL && (got = fread(chunk, 1, CHUNK, file)) > 0)
+        crc = crc32c_update(crc, chunk, got);
+    bool good = file != NULL && ferror(file) == 0;
+    if (file != NULL)
+        fclose(file);
+    free(chunk);
+    return good ? (int64_t)crc : -1;
+}
+
+/* Check that all ranks run the same program file, if /proc is available. Another build may refuse
+ * the options, so this error replaces earlier ones. */
+static bool builds_agree(struct comm *world, struct error *error)
+{
+    if (world->size == 1)
+        return true;
+    struct error different = {0};
+    int64_t own = build_sum(), first = own;
+    comm_broadcast(world, &first, 1, COMM_INT64, 0);
+    if (own >= 0 && first >= 0 && own != first)
+        error_set(
+            &different, ERROR_USAGE,
+            "ranks run different builds of vittrain: this one has CRC32C %08llx (version %s), "
+            "rank 0 has %08llx: install the same program on all nodes",
+            (unsigned long long)own, version_number, (unsigned long long)first);
+    if (comm_agree(world, &different))
+        return true;
+    *error = different;
+    return false;
+}
+
+/* Check that all ranks run the same program file, and have the same command, operands and options.
+ * The error names the first rank that differs from rank 0, and the difference. Collective; must
+ * come before any other message. */
+static bool ranks_agree(struct comm *world, const struct command_line *line,
+                        const struct options *options, struct error *error)
+{
+    char own[OPTION_TEXT] = "", first[OPTION_TEXT]; /* "eval runs/a/checkpoints/last.h5" */
+    char difference[OPTION_TEXT];
+    if (!builds_agree(world, error) || !comm_agree(world, error))
+        return false;
+    int used = snprintf(own, sizeof own, "%s", line->command);
+    for (int i = 0; i < line->operand_count && used > 0 && (size_t)used < sizeof own; i++)
+        used += snprintf(own + used, sizeof own - (size_t)used, " %s", line->operand[i]);
+    if (!comm_same(world, own, sizeof own)) {
+        memcpy(first, own, sizeof first);
+        comm_broadcast(world, first, sizeof first, COMM_BYTE, 0);
+        if (strcmp(own, first) != 0)
+            error_set(error, ERROR_USAGE,
+                      "the command is \"%s\", on rank 0 \"%s\": give all ranks the same command "
+                      "line",
+                      own, first);
+        return comm_agree(world, error);
+    }
+    if (comm_same(world, options, sizeof *options))
+        return true;
+    struct options *of_first = allocate(1, sizeof *of_first);
+    *of_first = *options;
+    comm_broadcast(world, of_first, sizeof *of_first, COMM_BYTE, 0);
+    if (options_difference(options, of_first, difference, sizeof difference))
+        error_set(error, ERROR_USAGE,
+                  "%s on rank 0: the ranks have different options: give all the same command line, "
+                  "and all nodes the same decks",
+                  difference);
+    free(of_first);
+    return comm_agree(world, error);
+}
 
 /* Run the command. All ranks have parsed command line and decks; rank 0 prints the error. */
 static int command_run(const struct command *command, struct comm *world,
@@ -23,7 +98,7 @@ static int command_run(const struct command *command, struct comm *world,
                        struct error *error)
 {
     log_open(world->rank, options->output.verbose ? LOG_DETAIL : LOG_INFO);
-    if (app_ranks_agree(world, line, options, error)) {
+    if (ranks_agree(world, line, options, error)) {
         comm_set_heartbeat_timeout(options->mesh.heartbeat_timeout);
         comm_set_stall_warning(options->mesh.stall_warning);
         if (command->run != NULL)

@@ -28,10 +28,6 @@ extern const struct command command_train, command_eval, command_predict, comman
     command_plan, command_convert, command_data, command_find, command_launch, command_doctor,
     command_report, command_verify;
 
-/* The commands and their names; NULL-terminated. */
-extern const struct command *const app_commands[];
-const char *const *app_command_names(void);
-
 /* Return the command of that name, or NULL. */
 const struct command *app_find(const char *name);
 
@@ -40,12 +36,6 @@ bool app_refuse(const char *word, struct error *error);
 
 /* Description of each exit code, by enum error_kind. */
 extern const char *const app_exit_codes[];
-
-/* Check that all ranks run the same program file, and have the same command, operands and options.
- * The error names the first rank that differs from rank 0, and the difference. Collective; must
- * come before any other message. */
-MUST_CHECK bool app_ranks_agree(struct comm *world, const struct command_line *line,
-                                const struct options *options, struct error *error);
 
 /* Answer --help, --version and --list-models without MPI. Return the exit code. */
 int app_inform(const struct command_line *line);
