@@ -38,13 +38,6 @@ bool array_is_wide(const struct array *array)
            (array->rule.active && (array->rule.scale != 1 || array->rule.offset != 0));
 }
 
-bool array_is_mask(int x_dimensions, const int64_t *x_extent, int y_dimensions,
-                   const int64_t *y_extent)
-{
-    return x_dimensions == 3 && y_dimensions == 2 && y_extent[0] == x_extent[0] &&
-           y_extent[1] == x_extent[1] && x_extent[2] < x_extent[0] && x_extent[2] < x_extent[1];
-}
-
 void array_begin(struct array *array, const char *path, const char *name, struct open_file *file,
                  const struct file_stamp *stamp)
 {

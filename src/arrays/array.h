@@ -156,9 +156,4 @@ bool array_is_wide(const struct array *array);
 /* Return the number of elements. */
 int64_t array_elements(const struct array *array);
 
-/* True if x [H, W, C] and y [H, W] have the shapes of one image with a few channels and its mask.
- */
-bool array_is_mask(int x_dimensions, const int64_t *x_extent, int y_dimensions,
-                   const int64_t *y_extent);
-
 #endif

@@ -91,8 +91,8 @@ static bool shapes_check(const struct arrays *self, int64_t model_classes, struc
         const long long outputs = y->channels;
         if (y->dimensions != 2 || model_classes == outputs)
             continue;
-        if (array_is_mask(x->dimensions, (int64_t[]){samples, x->height, x->width}, 2,
-                          (int64_t[]){samples, outputs}))
+        if (x->dimensions == 3 && outputs == x->height && x->width < samples &&
+            x->width < x->height)
             return error_set(error, ERROR_DATA,
                              "data.x=%s [%lld, %lld, %lld] and data.y=%s [%lld, %lld] have the "
                              "shapes of one image and its mask, and would be %lld samples with "
