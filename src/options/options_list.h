@@ -609,8 +609,8 @@ OPTION(output, receipt, "0", INTEGER(.most = 1e12),
        "the steps. The last step of the run has a row too. A row reads weights and optimizer state "
        "once. 0: no receipts.")
 OPTION(output, verbose, "off", SWITCH(),
-       "Print the units of the model and the classes of memory at the start. off: only train.log "
-       "contains them. -v and --verbose turn it on.")
+       "Print the classes of memory at the start. off: only train.log contains them. -v and "
+       "--verbose turn it on.")
 OPTION(output, monitor, "10s", SECONDS(.most = 300),
        "Seconds between two readings of the sensors (load, memory, a GPU's temperature and power), "
        "which are written to monitor.csv and TensorBoard and summarized at the end. At least 0.1; "
