@@ -104,9 +104,8 @@ static struct graph_parts graph_parts_open(const struct engine_device *device,
 
     parts.x = tensor_open(problem, identifiers[0], s->batch, s->in, s->height, s->width);
     parts.filter = tensor_open(problem, identifiers[1], s->out, s->in, s->kernel, s->kernel);
-    parts.y = tensor_open(problem, identifiers[2], s->batch, s->out,
-                          convolved_size(s->height, s->kernel, s->stride, s->padding),
-                          convolved_size(s->width, s->kernel, s->stride, s->padding));
+    parts.y = tensor_open(problem, identifiers[2], s->batch, s->out, convolved_height(s),
+                          convolved_width(s));
     parts.convolution = convolution_open(problem);
     parts.operation = descriptor_open(operations[part].type);
     attribute_set_float(parts.operation, operations[part].alpha, 1);
@@ -133,8 +132,7 @@ static void graph_parts_close(const struct graph_parts *parts)
 /* ---- Selection */
 size_t engine_workspace_limit(enum data_type type, const struct convolution_shape *s)
 {
-    int64_t y = s->batch * convolved_size(s->height, s->kernel, s->stride, s->padding) *
-                convolved_size(s->width, s->kernel, s->stride, s->padding) * s->out;
+    int64_t y = s->batch * convolved_height(s) * convolved_width(s) * s->out;
     int64_t x = s->batch * s->height * s->width * s->in;
     return ENGINE_WORKSPACE + (size_t)(x + y) * type_size(type);
 }

@@ -192,15 +192,6 @@ static void cuda_event_record(struct event *event, struct stream *stream)
     CUDA_CHECK(cudaEventRecord(event->handle, stream->handle));
 }
 
-static bool cuda_event_done(struct event *event)
-{
-    choice_enter_thread();
-    cudaError_t result = cudaEventQuery(event->handle);
-    if (result != cudaErrorNotReady)
-        cuda_check(result, "the stream's work", __FILE__, __LINE__);
-    return result == cudaSuccess;
-}
-
 void cuda_wait_for(cudaEvent_t event)
 {
     cudaError_t result;
@@ -339,7 +330,6 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .event_close = cuda_event_close,
     .event_record = cuda_event_record,
     .event_synchronize = cuda_event_synchronize,
-    .event_done = cuda_event_done,
     .graph_begin = cuda_graph_begin,
     .graph_end = cuda_graph_end,
     .graph_run = cuda_graph_run,

@@ -37,7 +37,7 @@ __global__ static void patches_kernel(struct patches_shape shape, unit *images, 
 }
 
 template <typename unit>
-static void patches_launch(struct stream *stream, const struct patches_forward *args, bool back)
+static void patches_launch(struct stream *stream, const struct patches *args)
 {
     struct patches_shape shape = {};
     shape.channels = (int)args->channels;
@@ -46,46 +46,25 @@ static void patches_launch(struct stream *stream, const struct patches_forward *
     shape.unit_patch = (int)((size_t)args->patch * type_size(args->type) / sizeof(unit));
     shape.down = args->height / args->patch;
     shape.first = args->first;
-    KERNEL_LAUNCH((back ? patches_kernel<unit, true> : patches_kernel<unit, false>),
+    KERNEL_LAUNCH((args->back ? patches_kernel<unit, true> : patches_kernel<unit, false>),
                   (unsigned)(args->batch * shape.down), THREADS, 0, stream->handle, shape,
                   (unit *)args->images, (unit *)args->rows);
 }
 
-/* Copy between images and rows, to the images if `back`. */
-static void patches_copy(struct stream *stream, const struct patches_forward *args, bool back)
+void cuda_patches(struct stream *stream, const struct patches *args)
 {
     size_t bytes = (size_t)args->patch * type_size(args->type);
     uintptr_t together = bytes | (uintptr_t)args->images | (uintptr_t)args->rows;
     if (args->batch == 0)
         return;
     if (together % sizeof(struct vector16) == 0)
-        patches_launch<struct vector16>(stream, args, back);
+        patches_launch<struct vector16>(stream, args);
     else if (together % sizeof(uint64_t) == 0)
-        patches_launch<uint64_t>(stream, args, back);
+        patches_launch<uint64_t>(stream, args);
     else if (together % sizeof(uint32_t) == 0)
-        patches_launch<uint32_t>(stream, args, back);
+        patches_launch<uint32_t>(stream, args);
     else
-        patches_launch<uint16_t>(stream, args, back);
-}
-
-void cuda_patches_forward(struct stream *stream, const struct patches_forward *args)
-{
-    patches_copy(stream, args, false);
-}
-
-void cuda_patches_backward(struct stream *stream, const struct patches_backward *args)
-{
-    struct patches_forward forward = {};
-    forward.type = args->type;
-    forward.batch = args->batch;
-    forward.channels = args->channels;
-    forward.height = args->height;
-    forward.width = args->width;
-    forward.patch = args->patch;
-    forward.first = args->first;
-    forward.images = args->images;
-    forward.rows = (void *)args->rows;
-    patches_copy(stream, &forward, true);
+        patches_launch<uint16_t>(stream, args);
 }
 
 /* ---- Token sequences: eight neighbouring elements of a sample per thread */

@@ -4,7 +4,6 @@
 #define _GNU_SOURCE /* sched_getaffinity, syscall */
 #include "cpu/cpu.h"
 
-#include <math.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdio.h>
@@ -20,66 +19,44 @@
 #include "base/allocate.h"
 #include "base/text.h"
 #include "config.h"
-#include "cpu/cpu_convolution_plan.h"
 #include "device/algorithm_choices.h"
 #ifdef HAVE_KERNELS_AMX
 #include <cpuid.h>
 #endif
 
-static bool supports_any(void)
-{
-    return true;
-}
-
-#ifdef HAVE_KERNELS_AVX2
-static bool supports_avx2(void)
-{
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-}
-#endif
-
-#ifdef HAVE_KERNELS_AVX512
-static bool supports_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512cd");
-}
-#endif
-
-#ifdef HAVE_KERNELS_NEON_BF16
-static bool supports_neon_bf16(void)
-{
-    return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
-}
-#endif
-
 /* The compiled kernels, the widest first. configure tests the compiler. */
-static const struct kernel_level {
-    const struct cpu_kernels *kernels;
-    bool (*is_supported)(void);
-} levels[] = {
+static const struct cpu_kernels *const levels[] = {
 #ifdef HAVE_KERNELS_AVX512
-    {&cpu_kernels_avx512, supports_avx512},
+    &cpu_kernels_avx512,
 #endif
 #ifdef HAVE_KERNELS_AVX2
-    {&cpu_kernels_avx2, supports_avx2},
+    &cpu_kernels_avx2,
 #endif
 #ifdef HAVE_KERNELS_NEON_BF16
-    {&cpu_kernels_neon_bf16, supports_neon_bf16},
+    &cpu_kernels_neon_bf16,
 #endif
-    {&cpu_kernels_baseline, supports_any},
+    &cpu_kernels_baseline,
 };
 enum { LEVELS = sizeof levels / sizeof levels[0] };
 
-/* Return NULL if the kernels are not compiled in or this processor does not support them. */
-static const struct cpu_kernels *kernels_by_name(const char *name)
+static bool is_supported(const struct cpu_kernels *kernels)
 {
-    for (int i = 0; i < LEVELS; i++)
-        if (strcmp(name, levels[i].kernels->name) == 0 && levels[i].is_supported())
-            return levels[i].kernels;
-    return NULL;
+#ifdef HAVE_KERNELS_AVX512
+    if (kernels == &cpu_kernels_avx512)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512cd");
+#endif
+#ifdef HAVE_KERNELS_AVX2
+    if (kernels == &cpu_kernels_avx2)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+#endif
+#ifdef HAVE_KERNELS_NEON_BF16
+    if (kernels == &cpu_kernels_neon_bf16)
+        return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
+#endif
+    return kernels == &cpu_kernels_baseline;
 }
 
 #ifdef HAVE_KERNELS_AMX
@@ -97,14 +74,13 @@ static bool tiles_granted(void)
 }
 #endif
 
-/* Return NULL as kernels_by_name does. */
+/* Return NULL if the tiles are not compiled in or this processor does not support them. */
 static const struct tile_kernels *tiles_by_name(const char *name)
 {
     if (strcmp(name, tile_kernels_amx_emulated.name) == 0)
         return &tile_kernels_amx_emulated;
 #ifdef HAVE_KERNELS_AMX
-    if (strcmp(name, tile_kernels_amx.name) == 0 && kernels_by_name("avx512") != NULL &&
-        tiles_granted())
+    if (strcmp(name, tile_kernels_amx.name) == 0 && is_supported(levels[0]) && tiles_granted())
         return &tile_kernels_amx;
 #endif
     return NULL;
@@ -118,30 +94,19 @@ static const char *kernels_wanted(void)
     return name != NULL && name[0] != '\0' ? name : NULL;
 }
 
-const struct tile_kernels *cpu_tiles_choose(void)
-{
-    const char *name = kernels_wanted();
-
-    return tiles_by_name(name != NULL ? name : "amx");
-}
-
 const struct cpu_kernels *cpu_kernels_choose(struct error *error)
 {
     const char *name = kernels_wanted();
-    int level = 0;
+    const bool any = name == NULL || tiles_by_name(name) != NULL;
 
-    if (name != NULL && tiles_by_name(name) == NULL) {
-        const struct cpu_kernels *kernels = kernels_by_name(name);
-        if (kernels == NULL)
-            error_set(error, ERROR_USAGE,
-                      "VITTRAIN_CPU=%s: this processor cannot run these kernels; use baseline, "
-                      "avx2, avx512 or amx (x86-64), neon_bf16 (Arm), or unset it",
-                      name);
-        return kernels;
-    }
-    while (!levels[level].is_supported())
-        level++;
-    return levels[level].kernels;
+    for (int i = 0; i < LEVELS; i++)
+        if ((any || strcmp(name, levels[i]->name) == 0) && is_supported(levels[i]))
+            return levels[i];
+    error_set(error, ERROR_USAGE,
+              "VITTRAIN_CPU=%s: this processor cannot run these kernels; use baseline, avx2, "
+              "avx512 or amx (x86-64), neon_bf16 (Arm), or unset it",
+              name);
+    return NULL;
 }
 
 /* Count the processors that this process may use: those that mpirun or taskset assigned. */
@@ -154,34 +119,17 @@ static int threads_allowed(void)
     return CPU_COUNT(&set);
 }
 
-/* Read the processor's name, such as "AMD EPYC 9354 32-Core Processor"; return false if the kernel
- * reports none. */
-static bool processor_name(char *name, size_t size)
-{
-    char line[256];
-    bool found = false;
-    FILE *file = fopen("/proc/cpuinfo", "r");
-
-    if (file == NULL)
-        return false;
-    while (!found && fgets(line, sizeof line, file) != NULL) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
-            line[strcspn(line, "\n")] = '\0';
-            snprintf(name, size, "%.80s", colon + 2);
-            found = true;
-        }
-    }
-    fclose(file);
-    return found;
-}
-
 static void limits_find(struct cpu_device *cpu)
 {
     struct device_limits *limits = &cpu->limits;
-    char processor[96] = "CPU";
+    char line[256], processor[96] = "CPU"; /* "AMD EPYC 9354 32-Core Processor" */
+    FILE *file = fopen("/proc/cpuinfo", "r");
 
-    processor_name(processor, sizeof processor);
+    while (file != NULL && fgets(line, sizeof line, file) != NULL &&
+           sscanf(line, "model name : %80[^\n]", processor) != 1)
+        continue;
+    if (file != NULL)
+        fclose(file);
     snprintf(limits->instructions, sizeof limits->instructions, "%s%s%s", cpu->kernels->name,
              cpu->tiles != NULL ? "+" : "", cpu->tiles != NULL ? cpu->tiles->name : "");
     snprintf(limits->name, sizeof limits->name, "%s, %s, %d thread%s", processor,
@@ -190,15 +138,6 @@ static void limits_find(struct cpu_device *cpu)
     product_library(limits->library, sizeof limits->library);
     limits->library_bytes = PRODUCT_LIBRARY_BYTES;
     limits->multiplies_bf16 = product_multiplies_bf16() || cpu->tiles != NULL;
-}
-
-/* Sizes are at least those of processors with AMX; the system may report 0. */
-static void caches_find(struct cpu_device *cpu)
-{
-    const long l1 = sysconf(_SC_LEVEL1_DCACHE_SIZE), l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
-
-    cpu->l1_bytes = l1 >= 32 << 10 ? l1 : 32 << 10;
-    cpu->l2_bytes = l2 >= 512 << 10 ? l2 : 512 << 10;
 }
 
 static bool team_starts;
@@ -223,18 +162,6 @@ static void team_start(int threads)
     team_starts = false;
 }
 
-/* No algorithm is chosen by measurement; the text of the choices only identifies the kernels, whose
- * bits differ. The name has no number of threads. */
-static struct choices *identity_open(const struct cpu_device *cpu)
-{
-    char of[256], library[64];
-    const char *end = strrchr(cpu->limits.name, ',');
-
-    product_library(library, sizeof library);
-    snprintf(of, sizeof of, "%.*s, %s", (int)(end - cpu->limits.name), cpu->limits.name, library);
-    return choices_open("", of);
-}
-
 static struct device *cpu_open(int number, int threads, struct error *error)
 {
     struct cpu_device *cpu = allocate(1, sizeof *cpu);
@@ -247,14 +174,19 @@ static struct device *cpu_open(int number, int threads, struct error *error)
     }
     cpu->device.backend = &device_cpu;
     cpu->kernels = kernels;
-    cpu->tiles = cpu_tiles_choose();
+    cpu->tiles = tiles_by_name(kernels_wanted() != NULL ? kernels_wanted() : "amx");
     cpu->threads = threads > 0 ? threads : threads_allowed();
     team_start(cpu->threads);
-    cpu->products = product_cache_open(cpu->threads);
-    cpu->convolutions = convolution_cache_open(cpu->threads);
+    cpu->onednn = onednn_open(cpu->threads);
     limits_find(cpu);
-    caches_find(cpu);
-    cpu->choices = identity_open(cpu);
+    /* At least the caches of processors with AMX; the system may report 0. */
+    cpu->l1_bytes = larger(sysconf(_SC_LEVEL1_DCACHE_SIZE), 32 << 10);
+    cpu->l2_bytes = larger(sysconf(_SC_LEVEL2_CACHE_SIZE), 512 << 10);
+    /* No algorithm is chosen by measurement; the text of the choices only identifies the kernels,
+     * whose bits differ. It has no number of threads, the end of the name. */
+    const int length = (int)(strrchr(cpu->limits.name, ',') - cpu->limits.name);
+    OWNED char *of = allocate_text("%.*s, %s", length, cpu->limits.name, cpu->limits.library);
+    cpu->choices = choices_open("", of);
     return &cpu->device;
 }
 
@@ -262,40 +194,24 @@ static void cpu_close(struct device *device)
 {
     struct cpu_device *cpu = (struct cpu_device *)device;
 
-    convolution_cache_close(cpu->convolutions);
-    product_cache_close(cpu->products);
+    onednn_close(cpu->onednn);
     choices_close(cpu->choices);
     free(cpu);
 }
 
 static char *cpu_choices_export(struct device *device)
 {
-    const struct cpu_device *cpu = (struct cpu_device *)device;
-
-    return choices_export(cpu->choices);
+    return choices_export(((struct cpu_device *)device)->choices);
 }
 
 static bool cpu_choices_adopt(struct device *device, const char *text)
 {
-    struct cpu_device *cpu = (struct cpu_device *)device;
-
-    return choices_adopt(cpu->choices, text);
+    return choices_adopt(((struct cpu_device *)device)->choices, text);
 }
 
 static void cpu_limits(struct device *device, struct device_limits *limits)
 {
-    const struct cpu_device *cpu = (struct cpu_device *)device;
-
-    *limits = cpu->limits;
-}
-
-static double cpu_measure_peak(struct device *device, enum data_type type)
-{
-    const struct cpu_device *cpu = (struct cpu_device *)device;
-    const double peak =
-        product_measure_peak(cpu->products, is_native(cpu, type) ? type : TYPE_FP32);
-
-    return has_tiles(cpu, type) ? fmax(peak, tile_product_measure_peak(cpu)) : peak;
+    *limits = ((struct cpu_device *)device)->limits;
 }
 
 /* The arena uses huge pages if the system provides them: the first touch is faster, and messages
@@ -326,17 +242,13 @@ static void cpu_release(struct device *device, void *memory)
 
 static size_t cpu_workspace_bytes(struct device *device)
 {
-    const struct cpu_device *cpu = (struct cpu_device *)device;
-
-    return WORKSPACE_SHARED + (size_t)cpu->threads * WORKSPACE_THREAD;
+    return WORKSPACE_SHARED + (size_t)((struct cpu_device *)device)->threads * WORKSPACE_THREAD;
 }
 
 static void cpu_workspace_set(struct device *device, void *memory, size_t bytes)
 {
-    struct cpu_device *cpu = (struct cpu_device *)device;
-
     ENSURE(bytes >= cpu_workspace_bytes(device), "workspace of %zu bytes is too small", bytes);
-    cpu->workspace = memory;
+    ((struct cpu_device *)device)->workspace = memory;
 }
 
 void *cpu_workspace_shared(const struct cpu_device *cpu, size_t bytes)
@@ -379,38 +291,20 @@ static void cpu_stream_synchronize(struct stream *stream)
 }
 
 /* All work is complete when event_record returns: an event is only an address. */
-struct event {
-    char unused;
-};
-
 static struct event *cpu_event_open(struct device *device)
 {
-    struct event *event = allocate(1, sizeof *event);
-
-    (void)device;
-    return event;
+    return (struct event *)device;
 }
 
-static void cpu_event_close(struct event *event)
+static void cpu_event_ignore(struct event *event)
 {
-    free(event);
+    (void)event;
 }
 
 static void cpu_event_record(struct event *event, struct stream *stream)
 {
     (void)event;
     (void)stream;
-}
-
-static void cpu_event_synchronize(struct event *event)
-{
-    (void)event;
-}
-
-static bool cpu_event_done(struct event *event)
-{
-    (void)event;
-    return true;
 }
 
 void cpu_copy(struct stream *stream, void *to, const void *from, size_t bytes)
@@ -445,9 +339,8 @@ const struct device_backend device_cpu = {
     .stream_wait = cpu_stream_wait,
     .stream_synchronize = cpu_stream_synchronize,
     .event_open = cpu_event_open,
-    .event_close = cpu_event_close,
+    .event_close = cpu_event_ignore,
     .event_record = cpu_event_record,
-    .event_synchronize = cpu_event_synchronize,
-    .event_done = cpu_event_done,
+    .event_synchronize = cpu_event_ignore,
 };
 /* clang-format on */

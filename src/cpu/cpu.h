@@ -12,14 +12,12 @@
 #include "device/device.h"
 
 struct choices;
-struct convolution_cache;
 
 struct cpu_device {
     struct device device; /* first member: a struct device * can be cast to struct cpu_device * */
     int threads;
     const struct cpu_kernels *kernels;
-    struct product_cache *products;
-    struct convolution_cache *convolutions;
+    struct onednn *onednn;
     const struct tile_kernels *tiles; /* AMX or its emulation; NULL without */
     struct choices *choices;          /* identifies the kernels */
     int64_t l1_bytes, l2_bytes;       /* data caches of a core */
@@ -78,11 +76,17 @@ void cpu_labels_check(const int32_t *labels, int64_t count, int64_t classes);
 
 /* Return the source of sample `sample`'s mask for a dropout with rate > 0. */
 struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample);
+/* Return the mask of `count` columns from `column` (a multiple of 8) in row `row` of a matrix of
+ * this width; NULL without dropout. mask: memory for round_up(count, 8) floats. */
+const float *cpu_row_mask(const struct cpu_device *cpu, const struct dropout *dropout,
+                          int64_t rows_per_sample, int64_t width, int64_t row, int64_t column,
+                          int64_t count, float *mask);
 /* Return the drop path factor of this sample's branch: 1 if drop path is off. */
 float cpu_path_scale(const struct dropout *drop_path, int64_t sample);
 
 #define CPU_OPERATION(name, kind, parameters, ...) void cpu_##name parameters;
 DEVICE_OPERATIONS(CPU_OPERATION)
+double cpu_measure_peak(struct device *device, enum data_type type);
 bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim);
 size_t cpu_convolution_workspace(struct device *device, enum data_type type,
                                  const struct convolution_shape *shape);

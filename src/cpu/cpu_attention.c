@@ -62,52 +62,47 @@ bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim)
     return floats * (int64_t)sizeof(float) <= WORKSPACE_THREAD;
 }
 
-/* Return the index in out and dout of a sample's head. */
-static int64_t out_begin(const struct attention_forward *args, int64_t task)
+/* Run the forward pass or, if `backward` is not NULL, the backward pass of all heads. */
+static void heads_run(const struct cpu_device *cpu, const struct attention_forward *args,
+                      const struct attention_backward *backward)
 {
-    const int64_t sample = task / args->heads, head = task % args->heads;
-
-    return (sample * args->queries * args->heads + head) * args->head_dim;
+#pragma omp parallel for num_threads(cpu->threads) schedule(dynamic)
+    for (int64_t task = 0; task < args->batch * args->heads; task++) {
+        const int64_t sample = task / args->heads, number = task % args->heads;
+        const int64_t at = (sample * args->queries * args->heads + number) * args->head_dim;
+        struct attention_head head = head_of(cpu, args, task, backward != NULL);
+        void **gradient[3] = {&head.dq, &head.dk, &head.dv};
+        if (backward == NULL) {
+            head.out = element_to_write(args->type, args->out, at);
+            kernels_of(cpu, &head)->forward(&head);
+            continue;
+        }
+        for (int p = 0; p < 3; p++)
+            *gradient[p] = element_to_write(
+                args->type, backward->dqkv,
+                head_begin(args->tokens, args->heads, args->head_dim, sample, p, number));
+        head.dout = element(args->type, backward->dout, at);
+        head.lse_read = backward->lse + task * args->queries;
+        kernels_of(cpu, &head)->backward(&head);
+    }
 }
 
 void cpu_attention_forward(struct stream *stream, const struct attention_forward *args)
 {
-    const struct cpu_device *cpu = stream->cpu;
-    const int64_t tasks = args->batch * args->heads;
-
-#pragma omp parallel for num_threads(cpu->threads) schedule(dynamic)
-    for (int64_t task = 0; task < tasks; task++) {
-        struct attention_head head = head_of(cpu, args, task, false);
-        head.out = element_to_write(args->type, args->out, out_begin(args, task));
-        kernels_of(cpu, &head)->forward(&head);
-    }
+    heads_run(stream->cpu, args, NULL);
 }
 
 void cpu_attention_backward(struct stream *stream, const struct attention_backward *args)
 {
-    const struct cpu_device *cpu = stream->cpu;
-    const int64_t tasks = args->batch * args->heads;
-    struct attention_forward same = {.type = args->type,
-                                     .batch = args->batch,
-                                     .tokens = args->tokens,
-                                     .queries = args->queries,
-                                     .heads = args->heads,
-                                     .head_dim = args->head_dim,
-                                     .scale = args->scale,
-                                     .qkv = args->qkv,
-                                     .dropout = args->dropout};
-
-#pragma omp parallel for num_threads(cpu->threads) schedule(dynamic)
-    for (int64_t task = 0; task < tasks; task++) {
-        const int64_t sample = task / args->heads, number = task % args->heads;
-        struct attention_head head = head_of(cpu, &same, task, true);
-        void **gradient[3] = {&head.dq, &head.dk, &head.dv};
-        for (int p = 0; p < 3; p++)
-            *gradient[p] = element_to_write(
-                args->type, args->dqkv,
-                head_begin(args->tokens, args->heads, args->head_dim, sample, p, number));
-        head.dout = element(args->type, args->dout, out_begin(&same, task));
-        head.lse_read = args->lse + task * args->queries;
-        kernels_of(cpu, &head)->backward(&head);
-    }
+    heads_run(stream->cpu,
+              &(struct attention_forward){.type = args->type,
+                                          .batch = args->batch,
+                                          .tokens = args->tokens,
+                                          .queries = args->queries,
+                                          .heads = args->heads,
+                                          .head_dim = args->head_dim,
+                                          .scale = args->scale,
+                                          .qkv = args->qkv,
+                                          .dropout = args->dropout},
+              args);
 }

@@ -12,8 +12,6 @@
 #include "cpu/cpu.h"
 #include "cpu/cpu_convolution_plan.h"
 
-enum { BLOCK_ELEMENTS = 16384 };
-
 /* Maximum number of elements of x in an fp32 copy, but at least one sample. */
 enum { COPIED_ELEMENTS = 4 << 20 };
 
@@ -69,47 +67,35 @@ static int64_t samples_at_a_time(const struct cpu_device *cpu, enum data_type ty
     return fit > 0 ? fit : 1;
 }
 
-static size_t page_bytes(int64_t elements)
-{
-    return ((size_t)elements * sizeof(float) + 4095) / 4096 * 4096;
-}
-
 /* fp32 copies of operands that the processor cannot multiply, at the start of the workspace. */
 struct copies {
     float *x, *weight, *bias, *y;
-    char *rest; /* rest of the workspace */
+    size_t bytes;
 };
+
+/* Return the next `elements` of the workspace; NULL if it is only measured. */
+static float *copy_next(struct copies *copies, char *workspace, int64_t elements)
+{
+    void *copy = workspace == NULL ? NULL : workspace + copies->bytes;
+
+    copies->bytes += (size_t)round_up(elements * (int64_t)sizeof(float), 4096);
+    return copy;
+}
 
 static struct copies copies_layout(const struct cpu_device *cpu, enum data_type type,
                                    const struct convolution_shape *shape, void *workspace)
 {
     struct convolution_shape part = *shape;
-    struct copies copies = {.rest = workspace};
+    struct copies copies = {.bytes = 0};
 
     if (!copies_operands(cpu, type, shape))
         return copies;
     part.batch = samples_at_a_time(cpu, type, shape);
-    copies.x = (float *)copies.rest;
-    copies.rest += page_bytes(x_elements(&part));
-    copies.weight = (float *)copies.rest;
-    copies.rest += page_bytes(convolution_weights(&part));
-    copies.bias = (float *)copies.rest;
-    copies.rest += page_bytes(part.out);
-    copies.y = (float *)copies.rest;
-    copies.rest += page_bytes(y_elements(&part));
+    copies.x = copy_next(&copies, workspace, x_elements(&part));
+    copies.weight = copy_next(&copies, workspace, convolution_weights(&part));
+    copies.bias = copy_next(&copies, workspace, part.out);
+    copies.y = copy_next(&copies, workspace, y_elements(&part));
     return copies;
-}
-
-static size_t copies_bytes(const struct cpu_device *cpu, enum data_type type,
-                           const struct convolution_shape *shape)
-{
-    struct convolution_shape part = *shape;
-
-    part.batch = samples_at_a_time(cpu, type, shape);
-    return !copies_operands(cpu, type, shape)
-               ? 0
-               : page_bytes(x_elements(&part)) + page_bytes(convolution_weights(&part)) +
-                     page_bytes(part.out) + page_bytes(y_elements(&part));
 }
 
 /* Return the type in which convolutions of a type are computed. */
@@ -147,7 +133,7 @@ static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
                 .shape = *part,
                 .bias = (variant & 1) && pass == CONVOLUTION_FORWARD,
                 .relu = (variant & 2) && pass == CONVOLUTION_FORWARD};
-            const size_t bytes = convolution_plan_workspace(cpu->convolutions, &convolution);
+            const size_t bytes = convolution_plan_workspace(cpu->onednn, &convolution);
             most = bytes > most ? bytes : most;
         }
     return most;
@@ -172,27 +158,7 @@ size_t cpu_convolution_workspace(struct device *device, enum data_type type,
         const size_t last = plans_bytes(cpu, type, &part);
         most = last > most ? last : most;
     }
-    return copies_bytes(cpu, type, shape) + most;
-}
-
-static int64_t block_end(int64_t begin, int64_t count)
-{
-    return begin + BLOCK_ELEMENTS < count ? begin + BLOCK_ELEMENTS : count;
-}
-
-static void elements_convert(const struct cpu_device *cpu, enum data_type to_type, void *to,
-                             enum data_type from_type, const void *from, int64_t count)
-{
-    const struct convert_kernels *kernels = cpu->kernels->convert;
-
-#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
-    for (int64_t i = 0; i < count; i += BLOCK_ELEMENTS)
-        if (to_type == TYPE_FP32)
-            kernels->to_fp32((float *)to + i, from_type, element(from_type, from, i),
-                             block_end(i, count) - i);
-        else
-            kernels->from_fp32(to_type, element_to_write(to_type, to, i), (const float *)from + i,
-                               block_end(i, count) - i);
+    return copies_layout(cpu, type, shape, NULL).bytes + most;
 }
 
 /* Set dx to 0 where x, the output of a ReLU, is 0. */
@@ -200,9 +166,9 @@ static void mask_relu(const struct cpu_device *cpu, enum data_type type, void *d
                       int64_t count)
 {
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
-    for (int64_t i = 0; i < count; i += BLOCK_ELEMENTS)
+    for (int64_t i = 0; i < count; i += CPU_BLOCK)
         cpu->kernels->elements->relu_backward(type, element_to_write(type, dx, i),
-                                              element(type, x, i), block_end(i, count) - i);
+                                              element(type, x, i), smaller(CPU_BLOCK, count - i));
 }
 
 static const struct convolution_plan *plan_of(const struct cpu_device *cpu, enum data_type type,
@@ -215,7 +181,7 @@ static const struct convolution_plan *plan_of(const struct cpu_device *cpu, enum
                                             .bias = bias,
                                             .relu = relu};
 
-    return convolution_plan(cpu->convolutions, &convolution);
+    return convolution_plan(cpu->onednn, &convolution);
 }
 
 static void forward_native(const struct cpu_device *cpu, const struct convolution_forward *args,
@@ -224,41 +190,16 @@ static void forward_native(const struct cpu_device *cpu, const struct convolutio
     if (implicit_bytes(cpu, args->type, &args->shape) > 0)
         convolution_implicit_forward(cpu, args, workspace);
     else
-        convolution_run_forward(plan_of(cpu, args->type, &args->shape, CONVOLUTION_FORWARD,
-                                        args->bias != NULL, args->relu),
-                                args->x, args->weight, args->bias, args->y, workspace);
-}
-
-/* Forward pass of one block of the batch. */
-static void forward_part(const struct cpu_device *cpu, const struct convolution_forward *args,
-                         const struct copies *copies)
-{
-    struct convolution_forward part = *args;
-
-    if (type_is_multiplied(cpu, args->type, &args->shape)) {
-        forward_native(cpu, args, copies->rest);
-        return;
-    }
-    part.type = TYPE_FP32;
-    part.x = copies->x;
-    part.weight = copies->weight;
-    part.bias = copies->bias;
-    part.y = copies->y;
-    elements_convert(cpu, TYPE_FP32, copies->x, args->type, args->x, x_elements(&args->shape));
-    elements_convert(cpu, TYPE_FP32, copies->weight, args->type, args->weight,
-                     convolution_weights(&args->shape));
-    if (args->bias == NULL)
-        part.bias = NULL;
-    else
-        elements_convert(cpu, TYPE_FP32, copies->bias, args->type, args->bias, args->shape.out);
-    forward_native(cpu, &part, copies->rest);
-    elements_convert(cpu, args->type, args->y, TYPE_FP32, copies->y, y_elements(&args->shape));
+        convolution_plan_run(plan_of(cpu, args->type, &args->shape, CONVOLUTION_FORWARD,
+                                     args->bias != NULL, args->relu),
+                             args->x, args->weight, args->bias, args->y, workspace);
 }
 
 void cpu_convolution_forward(struct stream *stream, const struct convolution_forward *args)
 {
     const struct cpu_device *cpu = stream->cpu;
     const struct convolution_shape *shape = &args->shape;
+    const enum data_type type = args->type;
 
     if (shape->batch == 0)
         return;
@@ -266,19 +207,33 @@ void cpu_convolution_forward(struct stream *stream, const struct convolution_for
         cpu_convolution_direct_forward(cpu, args);
         return;
     }
-    if (convolution_linear_supports(cpu, args->type, shape)) {
+    if (convolution_linear_supports(cpu, type, shape)) {
         convolution_linear_forward(stream, args);
         return;
     }
-    const struct copies copies = copies_layout(cpu, args->type, shape, args->workspace);
-    const int64_t step = samples_at_a_time(cpu, args->type, shape);
+    const bool native = type_is_multiplied(cpu, type, shape);
+    const struct copies copies = copies_layout(cpu, type, shape, args->workspace);
+    const int64_t step = samples_at_a_time(cpu, type, shape);
     for (int64_t sample = 0; sample < shape->batch; sample += step) {
-        const int64_t left = shape->batch - sample;
         struct convolution_forward part = *args;
-        part.x = element(args->type, args->x, sample * (x_elements(shape) / shape->batch));
-        part.y = element_to_write(args->type, args->y, sample * (y_elements(shape) / shape->batch));
-        part.shape.batch = left < step ? left : step;
-        forward_part(cpu, &part, &copies);
+        part.shape.batch = smaller(step, shape->batch - sample);
+        part.x = element(type, args->x, sample * (x_elements(shape) / shape->batch));
+        void *y = element_to_write(type, args->y, sample * (y_elements(shape) / shape->batch));
+        part.y = native ? y : copies.y;
+        if (!native) {
+            cpu_convert(stream, TYPE_FP32, copies.x, type, part.x, x_elements(&part.shape));
+            cpu_convert(stream, TYPE_FP32, copies.weight, type, args->weight,
+                        convolution_weights(shape));
+            if (args->bias != NULL)
+                cpu_convert(stream, TYPE_FP32, copies.bias, type, args->bias, shape->out);
+            part.type = TYPE_FP32;
+            part.x = copies.x;
+            part.weight = copies.weight;
+            part.bias = args->bias != NULL ? copies.bias : NULL;
+        }
+        forward_native(cpu, &part, (char *)args->workspace + copies.bytes);
+        if (!native)
+            cpu_convert(stream, type, y, TYPE_FP32, copies.y, y_elements(&part.shape));
     }
 }
 
@@ -314,42 +269,42 @@ static void backward_native(const struct cpu_device *cpu, const struct convoluti
     if (args->dweight != NULL && (implicit || cpu->device.reproducible))
         convolution_implicit_weight(cpu, args, workspace);
     else if (args->dweight != NULL)
-        convolution_run_weight(plan_of(cpu, args->type, shape, CONVOLUTION_WEIGHT, false, false),
-                               args->x, args->dy, args->dweight, workspace);
+        convolution_plan_run(plan_of(cpu, args->type, shape, CONVOLUTION_WEIGHT, false, false),
+                             args->x, args->dweight, NULL, args->dy, workspace);
     if (args->dx == NULL)
         return;
     if (implicit)
         convolution_implicit_input(cpu, args, workspace);
     else
-        convolution_run_input(plan_of(cpu, args->type, shape, CONVOLUTION_INPUT, false, false),
-                              args->dx, args->weight, args->dy, workspace);
+        convolution_plan_run(plan_of(cpu, args->type, shape, CONVOLUTION_INPUT, false, false),
+                             args->dx, args->weight, NULL, args->dy, workspace);
     if (args->x_relu)
         mask_relu(cpu, args->type, args->dx, args->x, x_elements(shape));
 }
 
 /* The copy of x is overwritten by dx after the weight's gradient is computed. */
-static void backward_copied(const struct cpu_device *cpu, const struct convolution_backward *args,
-                            const struct copies *copies)
+static void backward_copied(struct stream *stream, const struct convolution_backward *args,
+                            const struct copies *copies, void *workspace)
 {
     const int64_t elements = x_elements(&args->shape);
     struct convolution_backward part = *args;
 
-    elements_convert(cpu, TYPE_FP32, copies->x, args->type, args->x, elements);
-    elements_convert(cpu, TYPE_FP32, copies->weight, args->type, args->weight,
-                     convolution_weights(&args->shape));
-    elements_convert(cpu, TYPE_FP32, copies->y, args->type, args->dy, y_elements(&args->shape));
+    cpu_convert(stream, TYPE_FP32, copies->x, args->type, args->x, elements);
+    cpu_convert(stream, TYPE_FP32, copies->weight, args->type, args->weight,
+                convolution_weights(&args->shape));
+    cpu_convert(stream, TYPE_FP32, copies->y, args->type, args->dy, y_elements(&args->shape));
     part.type = TYPE_FP32;
     part.x = copies->x;
     part.weight = copies->weight;
     part.dy = copies->y;
     part.dx = args->dx != NULL ? copies->x : NULL;
     part.x_relu = false;
-    backward_native(cpu, &part, copies->rest);
+    backward_native(stream->cpu, &part, workspace);
     if (args->dx == NULL)
         return;
-    elements_convert(cpu, args->type, args->dx, TYPE_FP32, copies->x, elements);
+    cpu_convert(stream, args->type, args->dx, TYPE_FP32, copies->x, elements);
     if (args->x_relu)
-        mask_relu(cpu, args->type, args->dx, args->x, elements);
+        mask_relu(stream->cpu, args->type, args->dx, args->x, elements);
 }
 
 void cpu_convolution_backward(struct stream *stream, const struct convolution_backward *args)
@@ -375,28 +330,28 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
     }
     const struct copies copies = copies_layout(cpu, args->type, shape, args->workspace);
     const int64_t step = samples_at_a_time(cpu, args->type, shape);
+    void *workspace = (char *)args->workspace + copies.bytes;
     for (int64_t sample = 0; sample < shape->batch; sample += step) {
-        const int64_t left = shape->batch - sample;
         const int64_t first_x = sample * (x_elements(shape) / shape->batch);
         struct convolution_backward part = *args;
         part.x = element(args->type, args->x, first_x);
         part.dx = element_to_write(args->type, args->dx, first_x);
         part.dy = element(args->type, args->dy, sample * (y_elements(shape) / shape->batch));
-        part.shape.batch = left < step ? left : step;
+        part.shape.batch = smaller(step, shape->batch - sample);
         if (args->dweight != NULL && tiles_bytes(cpu, args->type, &part.shape) > 0) {
-            cpu->tiles->convolution->weight(cpu, &part, copies.rest);
+            cpu->tiles->convolution->weight(cpu, &part, workspace);
             part.dweight = NULL;
         }
         if (part.dweight != NULL && native && copies_operands(cpu, args->type, shape)) {
             struct convolution_backward weight = part;
             weight.dx = NULL;
             weight.dbias = NULL;
-            backward_copied(cpu, &weight, &copies);
+            backward_copied(stream, &weight, &copies, workspace);
             part.dweight = NULL;
         }
         if (native)
-            backward_native(cpu, &part, copies.rest);
+            backward_native(cpu, &part, workspace);
         else
-            backward_copied(cpu, &part, &copies);
+            backward_copied(stream, &part, &copies, workspace);
     }
 }

@@ -11,21 +11,6 @@
 enum { TASK_SAMPLES = 2, MOST_TASKS = 64 };
 enum { MOST_CHANNELS = 16, MOST_KERNEL = 7 };
 
-static int64_t out_height(const struct convolution_shape *s)
-{
-    return convolved_size(s->height, s->kernel, s->stride, s->padding);
-}
-
-static int64_t out_width(const struct convolution_shape *s)
-{
-    return convolved_size(s->width, s->kernel, s->stride, s->padding);
-}
-
-static int64_t weight_count(const struct convolution_shape *s)
-{
-    return round_up(s->out, DIRECT_BLOCK) * s->in * s->kernel * s->kernel;
-}
-
 /* Layout of an input image with `padding` on all sides. */
 static struct plane_layout padded_image(int64_t channels, int64_t height, int64_t width,
                                         int64_t padding)
@@ -44,32 +29,6 @@ static struct plane_layout whole_image(int64_t channels, int64_t height, int64_t
     return (struct plane_layout){channels, height, width, pitch, height * pitch};
 }
 
-static struct plane_layout x_image(const struct convolution_shape *s)
-{
-    return padded_image(s->in, s->height, s->width, s->padding);
-}
-
-static struct plane_layout y_image(const struct convolution_shape *s)
-{
-    return whole_image(s->out, out_height(s), out_width(s));
-}
-
-/* dx is the convolution of dy, padded by this amount, with the flipped weight. */
-static int64_t dy_padding(const struct convolution_shape *s)
-{
-    return s->kernel - 1 - s->padding;
-}
-
-static struct plane_layout dy_image(const struct convolution_shape *s)
-{
-    return padded_image(s->out, out_height(s), out_width(s), dy_padding(s));
-}
-
-static struct plane_layout dx_image(const struct convolution_shape *s)
-{
-    return whole_image(s->in, s->height, s->width);
-}
-
 /* Floats of an image's planes, rounded up to whole blocks of channels. */
 static int64_t image_floats(const struct plane_layout *image)
 {
@@ -81,16 +40,32 @@ static int64_t sample_floats(const struct plane_layout *image)
     return image->channels * image->height * image->width;
 }
 
-/* Floats of a thread's workspace: input planes, output planes, one fp32 sample, partial sums of the
- * weight's and the bias's gradients. */
-static int64_t thread_floats(const struct convolution_shape *s)
-{
-    const struct plane_layout x = x_image(s), y = y_image(s), dx = dx_image(s), dy = dy_image(s);
-    const int64_t sums = (weight_count(s) + round_up(s->out, DIRECT_BLOCK)) * DIRECT_PIXELS;
+/* Images of a convolution; dx is the convolution of dy, padded by dy_padding, with the flipped
+ * weight. A thread's workspace has input planes, output planes, one fp32 sample, and partial sums
+ * of the gradients of weight and bias; the last three begin at `written`, `sample` and `sums`. */
+struct direct_layout {
+    struct plane_layout x, y, dx, dy;
+    int64_t dy_padding, weights, totals; /* totals: weights and biases */
+    int64_t written, sample, sums, floats;
+};
 
-    return larger(image_floats(&x), image_floats(&dy)) +
-           larger(image_floats(&y), image_floats(&dx)) +
-           round_up(larger(sample_floats(&x), sample_floats(&y)), DIRECT_PIXELS) + sums;
+static struct direct_layout layout_of(const struct convolution_shape *s)
+{
+    const int64_t height = convolved_height(s), width = convolved_width(s);
+    const int64_t out = round_up(s->out, DIRECT_BLOCK), dy_padding = s->kernel - 1 - s->padding;
+    struct direct_layout l = {.x = padded_image(s->in, s->height, s->width, s->padding),
+                              .y = whole_image(s->out, height, width),
+                              .dx = whole_image(s->in, s->height, s->width),
+                              .dy = padded_image(s->out, height, width, dy_padding),
+                              .dy_padding = dy_padding,
+                              .weights = out * s->in * s->kernel * s->kernel};
+
+    l.totals = l.weights + out;
+    l.written = larger(image_floats(&l.x), image_floats(&l.dy));
+    l.sample = l.written + larger(image_floats(&l.y), image_floats(&l.dx));
+    l.sums = l.sample + round_up(larger(sample_floats(&l.x), sample_floats(&l.y)), DIRECT_PIXELS);
+    l.floats = l.sums + l.totals * DIRECT_PIXELS;
+    return l;
 }
 
 bool cpu_convolution_is_direct(const struct convolution_shape *s)
@@ -98,7 +73,7 @@ bool cpu_convolution_is_direct(const struct convolution_shape *s)
     return s->in <= MOST_CHANNELS && s->out <= MOST_CHANNELS && s->kernel <= MOST_KERNEL &&
            s->stride == 1 && s->padding < s->kernel && s->height + 2 * s->padding >= s->kernel &&
            s->width + 2 * s->padding >= s->kernel &&
-           thread_floats(s) * (int64_t)sizeof(float) <= WORKSPACE_THREAD;
+           layout_of(s).floats * (int64_t)sizeof(float) <= WORKSPACE_THREAD;
 }
 
 static struct direct_convolution direct_convolution(const struct convolution_shape *s,
@@ -116,12 +91,9 @@ static struct direct_convolution direct_convolution(const struct convolution_sha
                                        .y_plane = to->plane};
 }
 
-/* A multiplication costs much less than an element of other operations. */
 static int threads_for(const struct cpu_device *cpu, const struct convolution_shape *s)
 {
-    enum { MULTIPLICATIONS_PER_ELEMENT = 32 };
-    return cpu_threads_for(cpu, s->batch * out_height(s) * out_width(s) * weight_count(s) /
-                                    MULTIPLICATIONS_PER_ELEMENT);
+    return cpu_threads_for_product(cpu, convolved_pixels(s) * layout_of(s).weights);
 }
 
 /* Workspace of a task. */
@@ -132,52 +104,40 @@ struct direct_task {
 };
 
 static struct direct_task task_open(const struct cpu_device *cpu, enum data_type type,
-                                    const struct convolution_shape *s)
+                                    const struct direct_layout *l)
 {
-    const struct plane_layout x = x_image(s), y = y_image(s), dx = dx_image(s), dy = dy_image(s);
-    struct direct_task task = {.cpu = cpu, .type = type};
+    float *memory = cpu_workspace_thread(cpu, (size_t)l->floats * sizeof *memory);
 
-    task.read = cpu_workspace_thread(cpu, (size_t)thread_floats(s) * sizeof(float));
-    task.written = task.read + larger(image_floats(&x), image_floats(&dy));
-    task.sample = task.written + larger(image_floats(&y), image_floats(&dx));
-    task.sums = task.sample + round_up(larger(sample_floats(&x), sample_floats(&y)), DIRECT_PIXELS);
-    return task;
+    return (struct direct_task){
+        cpu, type, memory, memory + l->written, memory + l->sample, memory + l->sums};
 }
 
-/* Convert sample b of a tensor to zero-padded planes; its first pixel is at `first`. */
+/* Convert sample b of a tensor to planes with zeros around it: `padding` rows and columns come
+ * before it. */
 static void split_sample(const struct direct_task *task, const struct plane_layout *image,
-                         const void *tensor, int64_t b, float *planes, int64_t first)
+                         const void *tensor, int64_t b, float *planes, int64_t padding)
 {
     const int64_t count = sample_floats(image);
-    const char *from = (const char *)tensor + (size_t)(b * count) * type_size(task->type);
+    const void *from = element(task->type, tensor, b * count);
 
     memset(planes, 0, (size_t)image_floats(image) * sizeof *planes);
-    if (task->type == TYPE_FP32) {
-        task->cpu->kernels->convolution->split(image, (const float *)tensor + b * count,
-                                               planes + first);
-        return;
+    if (task->type != TYPE_FP32) {
+        task->cpu->kernels->convert->to_fp32(task->sample, task->type, from, count);
+        from = task->sample;
     }
-    task->cpu->kernels->convert->to_fp32(task->sample, task->type, from, count);
-    task->cpu->kernels->convolution->split(image, task->sample, planes + first);
+    task->cpu->kernels->convolution->split(image, from, planes + padding * (image->pitch + 1));
 }
 
 static void join_sample(const struct direct_task *task, const struct plane_layout *image,
                         const float *planes, void *tensor, int64_t b)
 {
     const int64_t count = sample_floats(image);
-    char *to = (char *)tensor + (size_t)(b * count) * type_size(task->type);
+    void *to = element_to_write(task->type, tensor, b * count);
+    float *sample = task->type == TYPE_FP32 ? to : task->sample;
 
-    if (task->type == TYPE_FP32) {
-        task->cpu->kernels->convolution->join(image, planes, (float *)tensor + b * count);
-        return;
-    }
-    task->cpu->kernels->convolution->join(image, planes, task->sample);
-    task->cpu->kernels->convert->from_fp32(task->type, to, task->sample, count);
-}
-
-static int64_t first_pixel(const struct plane_layout *image, int64_t padding)
-{
-    return padding * image->pitch + padding;
+    task->cpu->kernels->convolution->join(image, planes, sample);
+    if (task->type != TYPE_FP32)
+        task->cpu->kernels->convert->from_fp32(task->type, to, sample, count);
 }
 
 /* Layout of the shared workspace. */
@@ -233,9 +193,9 @@ void cpu_convolution_direct_forward(const struct cpu_device *cpu,
                                     const struct convolution_forward *args)
 {
     const struct convolution_shape *s = &args->shape;
-    const struct plane_layout x = x_image(s), y = y_image(s);
+    const struct direct_layout l = layout_of(s);
     const struct direct_memory memory = memory_layout(cpu, s);
-    struct direct_convolution convolution = direct_convolution(s, &x, &y);
+    struct direct_convolution convolution = direct_convolution(s, &l.x, &l.y);
 
     convolution.relu = args->relu;
     reorder_weight(cpu, args->type, s, args->weight, false, &memory);
@@ -244,35 +204,35 @@ void cpu_convolution_direct_forward(const struct cpu_device *cpu,
         cpu->kernels->convert->to_fp32(memory.bias, args->type, args->bias, s->out);
 #pragma omp parallel for schedule(static) num_threads(threads_for(cpu, s))
     for (int64_t b = 0; b < s->batch; b++) {
-        const struct direct_task task = task_open(cpu, args->type, s);
-        split_sample(&task, &x, args->x, b, task.read, first_pixel(&x, s->padding));
+        const struct direct_task task = task_open(cpu, args->type, &l);
+        split_sample(&task, &l.x, args->x, b, task.read, s->padding);
         cpu->kernels->convolution->forward(&convolution, task.read, memory.weight, memory.bias,
                                            task.written);
-        join_sample(&task, &y, task.written, args->y, b);
+        join_sample(&task, &l.y, task.written, args->y, b);
     }
 }
 
 static void gradient_of_x(const struct cpu_device *cpu, const struct convolution_backward *args)
 {
     const struct convolution_shape *s = &args->shape;
-    const struct plane_layout dy = dy_image(s), dx = dx_image(s);
+    const struct direct_layout l = layout_of(s);
     const struct direct_memory memory = memory_layout(cpu, s);
-    const struct direct_convolution convolution = direct_convolution(s, &dy, &dx);
-    const int64_t count = sample_floats(&dx);
+    const struct direct_convolution convolution = direct_convolution(s, &l.dy, &l.dx);
+    const int64_t count = sample_floats(&l.dx);
 
     reorder_weight(cpu, args->type, s, args->weight, true, &memory);
     memset(memory.bias, 0, MOST_CHANNELS * sizeof *memory.bias);
 #pragma omp parallel for schedule(static) num_threads(threads_for(cpu, s))
     for (int64_t b = 0; b < s->batch; b++) {
-        const struct direct_task task = task_open(cpu, args->type, s);
-        const size_t first = (size_t)(b * count) * type_size(args->type);
-        split_sample(&task, &dy, args->dy, b, task.read, first_pixel(&dy, dy_padding(s)));
+        const struct direct_task task = task_open(cpu, args->type, &l);
+        split_sample(&task, &l.dy, args->dy, b, task.read, l.dy_padding);
         cpu->kernels->convolution->forward(&convolution, task.read, memory.weight, memory.bias,
                                            task.written);
-        join_sample(&task, &dx, task.written, args->dx, b);
+        join_sample(&task, &l.dx, task.written, args->dx, b);
         if (args->x_relu)
-            cpu->kernels->elements->relu_backward(args->type, (char *)args->dx + first,
-                                                  (const char *)args->x + first, count);
+            cpu->kernels->elements->relu_backward(args->type,
+                                                  element_to_write(args->type, args->dx, b * count),
+                                                  element(args->type, args->x, b * count), count);
     }
 }
 
@@ -281,16 +241,16 @@ static void weight_task(const struct cpu_device *cpu, const struct convolution_b
                         int64_t begin, int64_t end, float *totals)
 {
     const struct convolution_shape *s = &args->shape;
-    const struct plane_layout x = x_image(s), y = y_image(s);
-    const struct direct_convolution convolution = direct_convolution(s, &x, &y);
+    const struct direct_layout l = layout_of(s);
+    const struct direct_convolution convolution = direct_convolution(s, &l.x, &l.y);
     const struct convolution_kernels *kernels = cpu->kernels->convolution;
-    const struct direct_task task = task_open(cpu, args->type, s);
-    const int64_t weights = weight_count(s), count = weights + convolution.out;
+    const struct direct_task task = task_open(cpu, args->type, &l);
+    const int64_t weights = l.weights;
 
-    memset(task.sums, 0, (size_t)(count * DIRECT_PIXELS) * sizeof *task.sums);
+    memset(task.sums, 0, (size_t)(l.totals * DIRECT_PIXELS) * sizeof *task.sums);
     for (int64_t b = begin; b < end; b++) {
-        split_sample(&task, &x, args->x, b, task.read, first_pixel(&x, s->padding));
-        split_sample(&task, &y, args->dy, b, task.written, 0);
+        split_sample(&task, &l.x, args->x, b, task.read, s->padding);
+        split_sample(&task, &l.y, args->dy, b, task.written, 0);
         kernels->weight(&convolution, task.read, task.written, task.sums);
         kernels->bias(&convolution, task.written, task.sums + weights * DIRECT_PIXELS);
     }
@@ -302,8 +262,8 @@ static void weight_task(const struct cpu_device *cpu, const struct convolution_b
 static void add_totals(const struct convolution_backward *args, int64_t tasks, const float *partial)
 {
     const struct convolution_shape *s = &args->shape;
-    const int64_t taps = s->kernel * s->kernel, weights = weight_count(s);
-    const int64_t count = weights + round_up(s->out, DIRECT_BLOCK);
+    const struct direct_layout l = layout_of(s);
+    const int64_t taps = s->kernel * s->kernel, weights = l.weights, count = l.totals;
 
     for (int64_t i = 0; args->dweight != NULL && i < s->out * s->in * taps; i++) {
         const int64_t index =
@@ -328,12 +288,11 @@ static void gradient_of_weight(const struct cpu_device *cpu,
     const struct direct_memory memory = memory_layout(cpu, s);
     const int64_t step = larger(TASK_SAMPLES, (s->batch + MOST_TASKS - 1) / MOST_TASKS);
     const int64_t tasks = (s->batch + step - 1) / step;
-    const int64_t count = weight_count(s) + round_up(s->out, DIRECT_BLOCK);
+    const int64_t count = layout_of(s).totals;
 
 #pragma omp parallel for schedule(static) num_threads(threads_for(cpu, s))
     for (int64_t task = 0; task < tasks; task++) {
-        const int64_t end = (task + 1) * step;
-        weight_task(cpu, args, task * step, end < s->batch ? end : s->batch,
+        weight_task(cpu, args, task * step, smaller((task + 1) * step, s->batch),
                     memory.partial + task * count);
     }
     add_totals(args, tasks, memory.partial);

@@ -109,7 +109,8 @@ static int64_t packed_floats(const struct pass *pass)
     return pass->in * pass->rows * pass->columns * panels_of(pass) * pass->panel;
 }
 
-static struct pass forward_pass(const struct cpu_device *cpu, const struct convolution_shape *s)
+static struct pass forward_pass(const struct cpu_device *cpu, const struct convolution_shape *s,
+                                int64_t slice)
 {
     return (struct pass){.batch = s->batch,
                          .height = s->height,
@@ -120,13 +121,13 @@ static struct pass forward_pass(const struct cpu_device *cpu, const struct convo
                          .step = s->stride,
                          .rows = s->kernel,
                          .columns = s->kernel,
-                         .grid_height = convolved_size(s->height, s->kernel, s->stride, s->padding),
-                         .grid_width = convolved_size(s->width, s->kernel, s->stride, s->padding),
+                         .grid_height = convolved_height(s),
+                         .grid_width = convolved_width(s),
                          .out = s->out,
-                         .to_height = convolved_size(s->height, s->kernel, s->stride, s->padding),
-                         .to_width = convolved_size(s->width, s->kernel, s->stride, s->padding),
+                         .to_height = convolved_height(s),
+                         .to_width = convolved_width(s),
                          .to_step = 1,
-                         .slice = SLICE,
+                         .slice = slice,
                          .panel = cpu->kernels->implicit->panel,
                          .weight_out = s->in * s->kernel * s->kernel,
                          .weight_in = s->kernel * s->kernel,
@@ -159,8 +160,8 @@ static struct pass input_pass(const struct cpu_device *cpu, const struct convolu
     const struct phase columns = phase_of(s, s->width, remainder_column);
 
     return (struct pass){.batch = s->batch,
-                         .height = convolved_size(s->height, s->kernel, s->stride, s->padding),
-                         .width = convolved_size(s->width, s->kernel, s->stride, s->padding),
+                         .height = convolved_height(s),
+                         .width = convolved_width(s),
                          .in = s->out,
                          .top = rows.padding,
                          .left = columns.padding,
@@ -183,14 +184,6 @@ static struct pass input_pass(const struct cpu_device *cpu, const struct convolu
                          .weight_column = -s->stride,
                          .weight_first = (rows.first + (rows.count - 1) * s->stride) * s->kernel +
                                          columns.first + (columns.count - 1) * s->stride};
-}
-
-static struct pass weight_pass(const struct cpu_device *cpu, const struct convolution_shape *s)
-{
-    struct pass pass = forward_pass(cpu, s);
-
-    pass.slice = WEIGHT_SLICE;
-    return pass;
 }
 
 /* Copy channels first..first+count of the part of a row of the image that a band reads, with zeros
@@ -360,7 +353,8 @@ static int64_t weight_floats(const struct pass *weight)
 size_t convolution_implicit_workspace(const struct cpu_device *cpu,
                                       const struct convolution_shape *shape)
 {
-    const struct pass forward = forward_pass(cpu, shape), weight = weight_pass(cpu, shape);
+    const struct pass forward = forward_pass(cpu, shape, SLICE);
+    const struct pass weight = forward_pass(cpu, shape, WEIGHT_SLICE);
     const int64_t input = input_floats(cpu, shape);
     const bool is_small = shape->in < LEAST_CHANNELS || shape->kernel < LEAST_KERNEL;
 
@@ -375,7 +369,7 @@ size_t convolution_implicit_workspace(const struct cpu_device *cpu,
 size_t convolution_implicit_weight_workspace(const struct cpu_device *cpu,
                                              const struct convolution_shape *shape)
 {
-    const struct pass weight = weight_pass(cpu, shape);
+    const struct pass weight = forward_pass(cpu, shape, WEIGHT_SLICE);
 
     return (size_t)weight_floats(&weight) * sizeof(float);
 }
@@ -486,7 +480,7 @@ static void run_pass(const struct cpu_device *cpu, const struct pass *pass,
 void convolution_implicit_forward(const struct cpu_device *cpu,
                                   const struct convolution_forward *args, void *workspace)
 {
-    const struct pass pass = forward_pass(cpu, &args->shape);
+    const struct pass pass = forward_pass(cpu, &args->shape, SLICE);
     const struct operands operands = {
         .x = args->x, .weight = workspace, .bias = args->bias, .y = args->y, .relu = args->relu};
 
@@ -607,7 +601,7 @@ static void add_panel(const struct cpu_device *cpu, const struct pass *pass, flo
 void convolution_implicit_weight(const struct cpu_device *cpu,
                                  const struct convolution_backward *args, void *workspace)
 {
-    const struct pass pass = weight_pass(cpu, &args->shape);
+    const struct pass pass = forward_pass(cpu, &args->shape, WEIGHT_SLICE);
     const int64_t blocks = blocks_of(&pass), parts = parts_of(&pass), panels = panels_of(&pass);
     const int64_t slices = round_up_division(pass.in, pass.slice);
     float *sums = workspace;

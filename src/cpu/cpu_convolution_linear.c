@@ -23,8 +23,8 @@ static struct convolution_shape shape_of_copy(const struct convolution_shape *s)
 {
     struct convolution_shape copy = *s;
 
-    copy.height = convolved_size(s->height, 1, s->stride, 0);
-    copy.width = convolved_size(s->width, 1, s->stride, 0);
+    copy.height = convolved_height(s);
+    copy.width = convolved_width(s);
     copy.stride = 1;
     return copy;
 }

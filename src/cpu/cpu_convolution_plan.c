@@ -29,41 +29,23 @@ static const int operand_name[3][CONVOLVED_OPERANDS] = {
                              DNNL_ARG_SCRATCHPAD},
     [CONVOLUTION_INPUT] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DIFF_DST,
                            DNNL_ARG_SCRATCHPAD},
-    [CONVOLUTION_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS,
-                            DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD}};
+    [CONVOLUTION_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DIFF_DST,
+                            DNNL_ARG_SCRATCHPAD}};
 
 struct convolution_plan {
     struct convolution convolution;
     struct convolution_plan *next;
-    const struct convolution_cache *cache;
+    const struct onednn *onednn;
     dnnl_primitive_t primitive, reorder;
     dnnl_memory_t memory[OPERANDS];
     size_t bytes[OPERANDS]; /* in the workspace */
 };
 
-struct convolution_cache {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    int threads;
-    struct convolution_plan *plans;
-};
-
-struct convolution_cache *convolution_cache_open(int threads)
+void convolution_plans_close(struct convolution_plan *plans)
 {
-    struct convolution_cache *cache = allocate(1, sizeof *cache);
-
-    cache->threads = threads;
-    onednn_check(dnnl_engine_create(&cache->engine, dnnl_cpu, 0), "engine");
-    onednn_check(dnnl_stream_create(&cache->stream, cache->engine, dnnl_stream_default_flags),
-                 "stream");
-    return cache;
-}
-
-void convolution_cache_close(struct convolution_cache *cache)
-{
-    while (cache->plans != NULL) {
-        struct convolution_plan *plan = cache->plans;
-        cache->plans = plan->next;
+    while (plans != NULL) {
+        struct convolution_plan *plan = plans;
+        plans = plan->next;
         for (int operand = 0; operand < OPERANDS; operand++)
             if (plan->memory[operand] != NULL)
                 dnnl_memory_destroy(plan->memory[operand]);
@@ -71,9 +53,6 @@ void convolution_cache_close(struct convolution_cache *cache)
         dnnl_primitive_destroy(plan->reorder);
         free(plan);
     }
-    dnnl_stream_destroy(cache->stream);
-    dnnl_engine_destroy(cache->engine);
-    free(cache);
 }
 
 /* Memory descriptions of image, weight (any layout), bias and result. */
@@ -86,48 +65,46 @@ struct described {
 
 /* Gradients need the description of the forward pass as a hint. */
 static dnnl_status_t describe_pass(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
-                                   const struct described *it, enum convolution_pass pass,
-                                   bool bias, dnnl_primitive_desc_t forward,
-                                   dnnl_primitive_attr_t attributes)
+                                   const struct described *it,
+                                   const struct convolution *convolution,
+                                   dnnl_primitive_desc_t forward, dnnl_primitive_attr_t attributes)
 {
-    description_handle with_bias = bias ? it->bias : NULL;
-
-    if (pass == CONVOLUTION_FORWARD)
+    if (convolution->pass == CONVOLUTION_FORWARD)
         return dnnl_convolution_forward_primitive_desc_create(
             result, engine, dnnl_forward_training, dnnl_convolution_direct, it->image, it->weight,
-            with_bias, it->result, it->strides, it->dilations, it->padding, it->padding,
-            attributes);
-    if (pass == CONVOLUTION_INPUT)
+            convolution->bias ? it->bias : NULL, it->result, it->strides, it->dilations,
+            it->padding, it->padding, attributes);
+    if (convolution->pass == CONVOLUTION_INPUT)
         return dnnl_convolution_backward_data_primitive_desc_create(
             result, engine, dnnl_convolution_direct, it->image, it->weight, it->result, it->strides,
             it->dilations, it->padding, it->padding, forward, attributes);
     return dnnl_convolution_backward_weights_primitive_desc_create(
-        result, engine, dnnl_convolution_direct, it->image, it->weight, with_bias, it->result,
+        result, engine, dnnl_convolution_direct, it->image, it->weight, NULL, it->result,
         it->strides, it->dilations, it->padding, it->padding, forward, attributes);
 }
 
 #else
 
 static dnnl_status_t describe_pass(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
-                                   const struct described *it, enum convolution_pass pass,
-                                   bool bias, dnnl_primitive_desc_t forward,
-                                   dnnl_primitive_attr_t attributes)
+                                   const struct described *it,
+                                   const struct convolution *convolution,
+                                   dnnl_primitive_desc_t forward, dnnl_primitive_attr_t attributes)
 {
-    const dnnl_memory_desc_t *with_bias = bias ? &it->bias : NULL;
     dnnl_convolution_desc_t operation;
     dnnl_status_t status;
 
-    if (pass == CONVOLUTION_FORWARD)
+    if (convolution->pass == CONVOLUTION_FORWARD)
         status = dnnl_dilated_convolution_forward_desc_init(
             &operation, dnnl_forward_training, dnnl_convolution_direct, &it->image, &it->weight,
-            with_bias, &it->result, it->strides, it->dilations, it->padding, it->padding);
-    else if (pass == CONVOLUTION_INPUT)
+            convolution->bias ? &it->bias : NULL, &it->result, it->strides, it->dilations,
+            it->padding, it->padding);
+    else if (convolution->pass == CONVOLUTION_INPUT)
         status = dnnl_dilated_convolution_backward_data_desc_init(
             &operation, dnnl_convolution_direct, &it->image, &it->weight, &it->result, it->strides,
             it->dilations, it->padding, it->padding);
     else
         status = dnnl_dilated_convolution_backward_weights_desc_init(
-            &operation, dnnl_convolution_direct, &it->image, &it->weight, with_bias, &it->result,
+            &operation, dnnl_convolution_direct, &it->image, &it->weight, NULL, &it->result,
             it->strides, it->dilations, it->padding, it->padding);
     if (status != dnnl_success)
         return status;
@@ -152,9 +129,7 @@ static struct described tensors_describe(const struct convolution *it)
     const struct convolution_shape *s = &it->shape;
     const dnnl_data_type_t type = onednn_type(it->type);
     const dnnl_dims_t image = {s->batch, s->in, s->height, s->width};
-    const dnnl_dims_t result = {s->batch, s->out,
-                                convolved_size(s->height, s->kernel, s->stride, s->padding),
-                                convolved_size(s->width, s->kernel, s->stride, s->padding)};
+    const dnnl_dims_t result = {s->batch, s->out, convolved_height(s), convolved_width(s)};
     const dnnl_dims_t weight = {s->out, s->in, s->kernel, s->kernel}, bias = {s->out};
     struct described described = {.strides = {s->stride, s->stride},
                                   .padding = {s->padding, s->padding}};
@@ -176,26 +151,20 @@ static void described_free(struct described *described)
     onednn_description_free(&described->result);
 }
 
-static dnnl_primitive_desc_t pass_describe(const struct convolution_cache *cache,
+static dnnl_primitive_desc_t pass_describe(const struct onednn *onednn,
                                            const struct convolution *it)
 {
     const struct convolution_shape *s = &it->shape;
     struct convolution forward_of = *it;
     dnnl_primitive_desc_t forward = NULL, description;
-    dnnl_primitive_attr_t plain = onednn_attributes(false, false);
     dnnl_primitive_attr_t attributes = onednn_attributes(it->relu, false);
     struct described described = tensors_describe(it);
 
-    if (it->pass != CONVOLUTION_FORWARD) {
-        forward_of.pass = CONVOLUTION_FORWARD;
-        struct described forward_shapes = tensors_describe(&forward_of);
-        onednn_check(describe_pass(&forward, cache->engine, &forward_shapes, CONVOLUTION_FORWARD,
-                                   it->bias, NULL, plain),
-                     "forward convolution");
-        described_free(&forward_shapes);
-    }
-    dnnl_status_t status = describe_pass(&description, cache->engine, &described, it->pass,
-                                         it->bias, forward, attributes);
+    forward_of.pass = CONVOLUTION_FORWARD;
+    if (it->pass != CONVOLUTION_FORWARD)
+        forward = pass_describe(onednn, &forward_of);
+    dnnl_status_t status =
+        describe_pass(&description, onednn->engine, &described, it, forward, attributes);
     ENSURE(status == dnnl_success,
            "oneDNN has no convolution of %lld x %lld pixels, %lld to %lld channels: status %d",
            (long long)s->height, (long long)s->width, (long long)s->in, (long long)s->out,
@@ -203,13 +172,12 @@ static dnnl_primitive_desc_t pass_describe(const struct convolution_cache *cache
     described_free(&described);
     if (forward != NULL)
         onednn_check(dnnl_primitive_desc_destroy(forward), "description");
-    onednn_check(dnnl_primitive_attr_destroy(plain), "attributes");
     onednn_check(dnnl_primitive_attr_destroy(attributes), "attributes");
     return description;
 }
 
 /* Describe the reorder of the weight before the convolution, or of its gradient after it. */
-static dnnl_primitive_desc_t reorder_describe(const struct convolution_cache *cache,
+static dnnl_primitive_desc_t reorder_describe(const struct onednn *onednn,
                                               const struct convolution *it,
                                               description_handle weight, description_handle plain)
 {
@@ -218,8 +186,8 @@ static dnnl_primitive_desc_t reorder_describe(const struct convolution_cache *ca
     dnnl_primitive_desc_t description;
 
     onednn_check(dnnl_reorder_primitive_desc_create(&description, after ? weight : plain,
-                                                    cache->engine, after ? plain : weight,
-                                                    cache->engine, attributes),
+                                                    onednn->engine, after ? plain : weight,
+                                                    onednn->engine, attributes),
                  "reorder of a weight");
     onednn_check(dnnl_primitive_attr_destroy(attributes), "attributes");
     return description;
@@ -230,17 +198,9 @@ static description_handle query_memory(dnnl_primitive_desc_t description, dnnl_q
     return dnnl_primitive_desc_query_md(description, what, 0);
 }
 
-static void memory_open(struct convolution_plan *plan, enum operand operand,
-                        description_handle description)
+static size_t page_bytes(description_handle description)
 {
-    onednn_check(dnnl_memory_create(&plan->memory[operand], description, plan->cache->engine,
-                                    DNNL_MEMORY_NONE),
-                 "memory");
-}
-
-static size_t page_bytes(size_t bytes)
-{
-    return (bytes + 4095) / 4096 * 4096;
+    return (size_t)round_up((int64_t)dnnl_memory_desc_get_size(description), 4096);
 }
 
 /* The descriptions of a plan, and the workspace bytes of its operands. */
@@ -251,23 +211,23 @@ struct plan_description {
     size_t bytes[OPERANDS];
 };
 
-static struct plan_description plan_describe(const struct convolution_cache *cache,
+static struct plan_description plan_describe(const struct onednn *onednn,
                                              const struct convolution *it)
 {
     const struct convolution_shape *s = &it->shape;
     const dnnl_dims_t sizes = {s->out, s->in, s->kernel, s->kernel};
-    struct plan_description plan = {.convolution = pass_describe(cache, it)};
+    struct plan_description plan = {.convolution = pass_describe(onednn, it)};
 
     plan.weight =
         query_memory(plan.convolution, it->pass == CONVOLUTION_WEIGHT ? dnnl_query_diff_weights_md
                                                                       : dnnl_query_weights_md);
     onednn_check(onednn_describe_tag(&plan.plain, 4, sizes, weight_type(it), dnnl_oihw), "weight");
-    plan.reorder = reorder_describe(cache, it, plan.weight, onednn_handle(&plan.plain));
-    plan.bytes[OPERAND_WEIGHT] = page_bytes(dnnl_memory_desc_get_size(plan.weight));
-    plan.bytes[OPERAND_SCRATCH] = page_bytes(
-        dnnl_memory_desc_get_size(query_memory(plan.convolution, dnnl_query_scratchpad_md)));
+    plan.reorder = reorder_describe(onednn, it, plan.weight, onednn_handle(&plan.plain));
+    plan.bytes[OPERAND_WEIGHT] = page_bytes(plan.weight);
+    plan.bytes[OPERAND_SCRATCH] =
+        page_bytes(query_memory(plan.convolution, dnnl_query_scratchpad_md));
     plan.bytes[OPERAND_REORDER_SCRATCH] =
-        page_bytes(dnnl_memory_desc_get_size(query_memory(plan.reorder, dnnl_query_scratchpad_md)));
+        page_bytes(query_memory(plan.reorder, dnnl_query_scratchpad_md));
     return plan;
 }
 
@@ -278,28 +238,28 @@ static void plan_description_free(struct plan_description *plan)
     onednn_description_free(&plan->plain);
 }
 
-static struct convolution_plan *plan_open(const struct convolution_cache *cache,
-                                          const struct convolution *it)
+static struct convolution_plan *plan_open(const struct onednn *onednn, const struct convolution *it)
 {
-    struct plan_description described = plan_describe(cache, it);
+    struct plan_description described = plan_describe(onednn, it);
     struct convolution_plan *plan = allocate(1, sizeof *plan);
 
     plan->convolution = *it;
-    plan->cache = cache;
+    plan->onednn = onednn;
     memcpy(plan->bytes, described.bytes, sizeof plan->bytes);
     onednn_primitive_create(&plan->primitive, described.convolution, "convolution");
     onednn_primitive_create(&plan->reorder, described.reorder, "reorder");
     struct described operands = tensors_describe(it);
-    memory_open(plan, OPERAND_IMAGE, onednn_handle(&operands.image));
-    memory_open(plan, OPERAND_WEIGHT, described.weight);
-    if (it->bias)
-        memory_open(plan, OPERAND_BIAS, onednn_handle(&operands.bias));
-    memory_open(plan, OPERAND_RESULT, onednn_handle(&operands.result));
-    memory_open(plan, OPERAND_SCRATCH,
-                query_memory(described.convolution, dnnl_query_scratchpad_md));
-    memory_open(plan, OPERAND_PLAIN, onednn_handle(&described.plain));
-    memory_open(plan, OPERAND_REORDER_SCRATCH,
-                query_memory(described.reorder, dnnl_query_scratchpad_md));
+    const description_handle of[OPERANDS] = {
+        [OPERAND_IMAGE] = onednn_handle(&operands.image),
+        [OPERAND_WEIGHT] = described.weight,
+        [OPERAND_BIAS] = onednn_handle(&operands.bias),
+        [OPERAND_RESULT] = onednn_handle(&operands.result),
+        [OPERAND_SCRATCH] = query_memory(described.convolution, dnnl_query_scratchpad_md),
+        [OPERAND_PLAIN] = onednn_handle(&described.plain),
+        [OPERAND_REORDER_SCRATCH] = query_memory(described.reorder, dnnl_query_scratchpad_md)};
+    for (int operand = 0; operand < OPERANDS; operand++)
+        if (operand != OPERAND_BIAS || it->bias)
+            plan->memory[operand] = onednn_memory(onednn, of[operand], DNNL_MEMORY_NONE);
     described_free(&operands);
     plan_description_free(&described);
     return plan;
@@ -315,26 +275,25 @@ static bool convolution_equal(const struct convolution *a, const struct convolut
            s->padding == t->padding;
 }
 
-const struct convolution_plan *convolution_plan(struct convolution_cache *cache,
+const struct convolution_plan *convolution_plan(struct onednn *onednn,
                                                 const struct convolution *convolution)
 {
-    for (struct convolution_plan *plan = cache->plans; plan != NULL; plan = plan->next)
+    for (struct convolution_plan *plan = onednn->convolutions; plan != NULL; plan = plan->next)
         if (convolution_equal(&plan->convolution, convolution))
             return plan;
-    omp_set_num_threads(cache->threads);
-    struct convolution_plan *plan = plan_open(cache, convolution);
-    plan->next = cache->plans;
-    cache->plans = plan;
+    omp_set_num_threads(onednn->threads);
+    struct convolution_plan *plan = plan_open(onednn, convolution);
+    plan->next = onednn->convolutions;
+    onednn->convolutions = plan;
     return plan;
 }
 
-size_t convolution_plan_workspace(struct convolution_cache *cache,
-                                  const struct convolution *convolution)
+size_t convolution_plan_workspace(struct onednn *onednn, const struct convolution *convolution)
 {
     size_t bytes = 0;
 
-    omp_set_num_threads(cache->threads);
-    struct plan_description described = plan_describe(cache, convolution);
+    omp_set_num_threads(onednn->threads);
+    struct plan_description described = plan_describe(onednn, convolution);
     for (int operand = 0; operand < OPERANDS; operand++)
         bytes += described.bytes[operand];
     plan_description_free(&described);
@@ -360,7 +319,7 @@ static void run_reorder(const struct convolution_plan *plan)
         {DNNL_ARG_TO, plan->memory[after ? OPERAND_PLAIN : OPERAND_WEIGHT]},
         {DNNL_ARG_SCRATCHPAD, plan->memory[OPERAND_REORDER_SCRATCH]}};
 
-    onednn_check(dnnl_primitive_execute(plan->reorder, plan->cache->stream, 3, arguments),
+    onednn_check(dnnl_primitive_execute(plan->reorder, plan->onednn->streams[0], 3, arguments),
                  "reorder");
 }
 
@@ -373,13 +332,14 @@ static void run_convolution(const struct convolution_plan *plan)
         if (plan->memory[operand] != NULL)
             arguments[count++] = (dnnl_exec_arg_t){operand_name[plan->convolution.pass][operand],
                                                    plan->memory[operand]};
-    onednn_check(dnnl_primitive_execute(plan->primitive, plan->cache->stream, count, arguments),
-                 "convolution");
+    onednn_check(
+        dnnl_primitive_execute(plan->primitive, plan->onednn->streams[0], count, arguments),
+        "convolution");
 }
 
 /* Run the reorder and the convolution; gradients of weights are reordered afterwards. */
-static void plan_run(const struct convolution_plan *plan, const void *image, const void *weight,
-                     const void *result, char *workspace)
+void convolution_plan_run(const struct convolution_plan *plan, const void *image,
+                          const void *weight, const void *bias, const void *result, char *workspace)
 {
     static const enum operand of_workspace[] = {OPERAND_WEIGHT, OPERAND_SCRATCH,
                                                 OPERAND_REORDER_SCRATCH};
@@ -389,31 +349,13 @@ static void plan_run(const struct convolution_plan *plan, const void *image, con
         workspace += plan->bytes[of_workspace[i]];
     }
     operand_set(plan, OPERAND_IMAGE, image);
+    operand_set(plan, OPERAND_BIAS, bias);
     operand_set(plan, OPERAND_PLAIN, weight);
     operand_set(plan, OPERAND_RESULT, result);
-    omp_set_num_threads(plan->cache->threads);
+    omp_set_num_threads(plan->onednn->threads);
     if (!after)
         run_reorder(plan);
     run_convolution(plan);
     if (after)
         run_reorder(plan);
-}
-
-void convolution_run_forward(const struct convolution_plan *plan, const void *x, const void *weight,
-                             const void *bias, void *y, void *workspace)
-{
-    operand_set(plan, OPERAND_BIAS, bias);
-    plan_run(plan, x, weight, y, workspace);
-}
-
-void convolution_run_input(const struct convolution_plan *plan, void *dx, const void *weight,
-                           const void *dy, void *workspace)
-{
-    plan_run(plan, dx, weight, dy, workspace);
-}
-
-void convolution_run_weight(const struct convolution_plan *plan, const void *x, const void *dy,
-                            float *dweight, void *workspace)
-{
-    plan_run(plan, x, dweight, dy, workspace);
 }

@@ -17,28 +17,20 @@ struct convolution {
     bool bias, relu; /* forward only */
 };
 
-struct convolution_cache;
 struct convolution_plan;
 
-struct convolution_cache *convolution_cache_open(int threads);
-void convolution_cache_close(struct convolution_cache *cache);
-
 /* Return the plan; it is created at the first call. */
-const struct convolution_plan *convolution_plan(struct convolution_cache *cache,
+const struct convolution_plan *convolution_plan(struct onednn *onednn,
                                                 const struct convolution *convolution);
 
 /* Return the bytes of workspace of a run, without creating a plan. */
-size_t convolution_plan_workspace(struct convolution_cache *cache,
-                                  const struct convolution *convolution);
+size_t convolution_plan_workspace(struct onednn *onednn, const struct convolution *convolution);
 
-/* Shapes and types as in operations.h; bias is used only if the plan has one. */
-void convolution_run_forward(const struct convolution_plan *plan, const void *x, const void *weight,
-                             const void *bias, void *y, void *workspace);
-void convolution_run_input(const struct convolution_plan *plan, void *dx, const void *weight,
-                           const void *dy, void *workspace);
-/* Adds to dweight. */
-void convolution_run_weight(const struct convolution_plan *plan, const void *x, const void *dy,
-                            float *dweight, void *workspace);
+/* Run a plan. image: x or dx; weight: or its gradient, which is added to; result: y or dy. Shapes
+ * and types as in operations.h; bias is used only if the plan has one. */
+void convolution_plan_run(const struct convolution_plan *plan, const void *image,
+                          const void *weight, const void *bias, const void *result,
+                          char *workspace);
 
 /* fp32 convolutions as implicit matrix products (kernels_implicit.c), used without AVX-512, and for
  * the weight's gradient if results must be reproducible. A thread copies a band of the image, a few

@@ -5,9 +5,12 @@
  * while the block is in its cache. Types that the processor cannot multiply are converted to fp32:
  * weights once per call, the rest per task. Operands with a slow stride are copied in the same
  * way. */
+#include <math.h>
 #include <omp.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
 
@@ -139,7 +142,7 @@ static void make_plans(struct linear_task *task)
                                       .b_transposed = task->b_transposed};
             product.c_stride = writes_in_place(task) ? task->row_width : product.n;
             task->plans[plan_of_rows(task, sizes[i])][last_column] =
-                product_plan(task->cpu->products, &product);
+                product_plan(task->cpu->onednn, &product);
         }
 }
 
@@ -181,13 +184,13 @@ static void finish_row(const void *context, int64_t r, int64_t column, int64_t c
                        const float *sum, float *mask)
 {
     const struct linear_task *task = context;
-    const struct cpu_kernels *kernels = task->cpu->kernels;
-    const int64_t sample = r / task->rows_per_sample;
     const int64_t first = r * task->row_width + column;
     const struct linear_row *whole = &task->operands;
     struct linear_row row = {.type = task->type,
                              .count = count,
                              .sum = sum,
+                             .mask = cpu_row_mask(task->cpu, &task->dropout, task->rows_per_sample,
+                                                  task->row_width, r, column, count, mask),
                              .bias = element(task->type, whole->bias, column),
                              .residual = element(task->type, whole->residual, first),
                              .scale = element(task->type, whole->scale, column),
@@ -198,15 +201,8 @@ static void finish_row(const void *context, int64_t r, int64_t column, int64_t c
                              .pre = element_to_write(task->type, whole->pre, first),
                              .y = element_to_write(task->type, whole->y, first)};
 
-    if (task->dropout.rate > 0) {
-        const struct mask_source source = cpu_mask_source(&task->dropout, sample);
-        const int64_t blocks_of_row = (task->row_width + 7) / 8;
-        const int64_t block = r % task->rows_per_sample * blocks_of_row + column / 8;
-        kernels->random->mask(&source, block, (count + 7) / 8 * 8, mask);
-        row.mask = mask;
-    }
     if (row.residual != NULL)
-        row.path_scale = cpu_path_scale(&task->drop_path, sample);
+        row.path_scale = cpu_path_scale(&task->drop_path, r / task->rows_per_sample);
     task->epilogue(&row);
 }
 
@@ -415,7 +411,7 @@ static void make_weight_plans(struct weight_task *task)
                                             .c_stride = task->in,
                                             .a_transposed = true,
                                             .accumulate = task->accumulate};
-            task->plans[last_out][last_in] = product_plan(task->cpu->products, &product);
+            task->plans[last_out][last_in] = product_plan(task->cpu->onednn, &product);
         }
 }
 
@@ -562,4 +558,41 @@ void cpu_linear_backward(struct stream *stream, const struct linear_backward *ar
         gradient_of_weight(stream->cpu, args);
     if (args->rows > 0 && args->dx != NULL)
         gradient_of_x(stream->cpu, args);
+}
+
+/* Run square layers on one thread, in the fastest type for operands of this type. */
+double cpu_measure_peak(struct device *device, enum data_type type)
+{
+    enum { SIZE = 768, NUMBERS = SIZE * SIZE, RUNS_LEAST = 3 };
+    const size_t workspace = WORKSPACE_SHARED + WORKSPACE_THREAD;
+    const size_t bytes = 3 * NUMBERS * sizeof(float);
+    const double start = clock_now(), cpu_start = clock_thread();
+    struct cpu_device one = *(struct cpu_device *)device;
+    void *memory = NULL;
+    double best = 0;
+
+    ENSURE_MEMORY(posix_memalign(&memory, 4096, workspace + bytes) == 0,
+                  "no memory to measure products");
+    float *x = (float *)(void *)((char *)memory + workspace);
+    const struct linear_forward layer = {
+        .type = is_native(&one, type) || has_tiles(&one, type) ? type : TYPE_FP32,
+        .rows = SIZE,
+        .in = SIZE,
+        .out = SIZE,
+        .rows_per_sample = 1,
+        .x = x,
+        .weight = x + NUMBERS,
+        .y = x + 2 * NUMBERS};
+    one.threads = 1;
+    one.workspace = memory;
+    memset(x, 0, bytes); /* unused pages of the workspace remain unallocated */
+    for (int runs = 0;
+         runs < RUNS_LEAST || (clock_thread() < cpu_start + 0.05 && clock_now() < start + 0.5);
+         runs++) {
+        const double begin = clock_thread();
+        linear_forward_run(&one, &layer);
+        best = fmax(best, 2.0 * NUMBERS * SIZE / (clock_thread() - begin));
+    }
+    free(memory);
+    return best;
 }

@@ -5,10 +5,20 @@
 #define VITTRAIN_CPU_CPU_ONEDNN_H
 
 #include <dnnl.h>
-#include <stdio.h>
 
 #include "base/error.h"
 #include "base/sensors.h"
+
+struct onednn {
+    dnnl_engine_t engine;
+    int threads;
+    dnnl_stream_t *streams; /* one per thread; convolutions use the first one */
+    struct product_plan *products;
+    struct convolution_plan *convolutions;
+};
+
+/* cpu_convolution_plan.c: close the list of plans. */
+void convolution_plans_close(struct convolution_plan *plans);
 
 static inline void onednn_check(dnnl_status_t status, const char *what)
 {
@@ -81,6 +91,16 @@ static inline dnnl_status_t onednn_relu(dnnl_post_ops_t operations)
 
 #endif
 
+/* allocation: DNNL_MEMORY_NONE or DNNL_MEMORY_ALLOCATE. */
+static inline dnnl_memory_t onednn_memory(const struct onednn *onednn,
+                                          description_handle description, void *allocation)
+{
+    dnnl_memory_t memory;
+
+    onednn_check(dnnl_memory_create(&memory, description, onednn->engine, allocation), "memory");
+    return memory;
+}
+
 /* Post-operations: ReLU, or adding to the old contents. The caller supplies the scratchpad: with
  * oneDNN's own, a primitive could only run on the thread that created it. */
 static inline dnnl_primitive_attr_t onednn_attributes(bool relu, bool accumulate)
@@ -99,18 +119,6 @@ static inline dnnl_primitive_attr_t onednn_attributes(bool relu, bool accumulate
     onednn_check(dnnl_primitive_attr_set_post_ops(attributes, operations), "post-operations");
     onednn_check(dnnl_post_ops_destroy(operations), "post-operations");
     return attributes;
-}
-
-enum { ONEDNN_NAME = 64 };
-
-/* Get the name of the implementation, "jit:avx2". */
-static inline void onednn_implementation(dnnl_primitive_desc_t description, char name[ONEDNN_NAME])
-{
-    const char *text = "";
-
-    onednn_check(dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, (void *)&text),
-                 "implementation");
-    snprintf(name, ONEDNN_NAME, "%s", text);
 }
 
 #endif

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Patches, token sequences and pooling. Rows are copied and added; sums over samples are computed
- * per column in a fixed order. */
+/* Patches, token sequences, pooling and rotary positions. Rows are copied and added; sums over
+ * samples are computed per column in a fixed order. */
 #include "cpu/cpu.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { SUM_COLUMNS = 64 };
 
-static inline char *at(const void *tensor, int64_t index, enum data_type type)
+void cpu_patches(struct stream *stream, const struct patches *args)
 {
-    return (char *)tensor + (size_t)index * type_size(type);
-}
-
-/* Copy between images and rows, to the images if `back`. */
-static void patches_copy(const struct cpu_device *cpu, const struct patches_forward *args,
-                         bool back)
-{
+    const struct cpu_device *cpu = stream->cpu;
     const int64_t patch = args->patch, across = args->width / patch, down = args->height / patch;
     const int64_t row_width = args->channels * patch * patch, rows = args->first + down * across;
     const size_t bytes = (size_t)patch * type_size(args->type);
@@ -24,37 +19,18 @@ static void patches_copy(const struct cpu_device *cpu, const struct patches_forw
     for (int64_t row = 0; row < args->batch * rows; row++) {
         const int64_t b = row / rows, number = row % rows - args->first;
         const int64_t top = number / across * patch, left = number % across * patch;
-        if (number < 0 && !back)
-            memset(at(args->rows, row * row_width, args->type), 0,
+        if (number < 0 && !args->back)
+            memset(element_to_write(args->type, args->rows, row * row_width), 0,
                    (size_t)(row_width / patch) * bytes);
         for (int64_t line = 0; line < args->channels * patch && number >= 0; line++) {
             const int64_t c = line / patch, y = top + line % patch;
-            char *in_row = at(args->rows, row * row_width + line * patch, args->type);
-            char *in_image =
-                at(args->images, ((b * args->channels + c) * args->height + y) * args->width + left,
-                   args->type);
-            memcpy(back ? in_image : in_row, back ? in_row : in_image, bytes);
+            void *in_row = element_to_write(args->type, args->rows, row * row_width + line * patch);
+            void *in_image = element_to_write(
+                args->type, args->images,
+                ((b * args->channels + c) * args->height + y) * args->width + left);
+            memcpy(args->back ? in_image : in_row, args->back ? in_row : in_image, bytes);
         }
     }
-}
-
-void cpu_patches_forward(struct stream *stream, const struct patches_forward *args)
-{
-    patches_copy(stream->cpu, args, false);
-}
-
-void cpu_patches_backward(struct stream *stream, const struct patches_backward *args)
-{
-    const struct patches_forward forward = {.type = args->type,
-                                            .batch = args->batch,
-                                            .channels = args->channels,
-                                            .height = args->height,
-                                            .width = args->width,
-                                            .patch = args->patch,
-                                            .first = args->first,
-                                            .images = args->images,
-                                            .rows = (void *)(uintptr_t)args->rows};
-    patches_copy(stream->cpu, &forward, true);
 }
 
 void cpu_tokens_forward(struct stream *stream, const struct tokens_forward *args)
@@ -66,17 +42,17 @@ void cpu_tokens_forward(struct stream *stream, const struct tokens_forward *args
     num_threads(cpu_threads_for(cpu, args->batch * args->tokens * width))
     for (int64_t row = 0; row < args->batch * args->tokens; row++) {
         int64_t b = row / args->tokens, t = row % args->tokens;
-        void *to = at(args->x, row * width, args->type);
-        const void *from = at(args->patches, (b * patches + t - prefix) * width, args->type);
+        void *to = element_to_write(args->type, args->x, row * width);
+        const void *from = element(args->type, args->patches, (b * patches + t - prefix) * width);
         if (t < prefix)
             from = t < classes ? args->class_token
-                               : at(args->register_tokens, (t - classes) * width, args->type);
+                               : element(args->type, args->register_tokens, (t - classes) * width);
         if (t < args->unplaced)
             memcpy(to, from, (size_t)width * type_size(args->type));
         else
             cpu->kernels->elements->add(
-                args->type, to, from, at(args->position, (t - args->unplaced) * width, args->type),
-                width);
+                args->type, to, from,
+                element(args->type, args->position, (t - args->unplaced) * width), width);
     }
 }
 
@@ -90,8 +66,9 @@ static void token_gradient(const struct cpu_device *cpu, const struct tokens_bac
     float *sum = gradient + row * args->width;
     if (args->overwrite)
         memset(sum, 0, (size_t)args->width * sizeof *sum);
-    cpu->kernels->elements->add_columns(args->type, sum, at(args->dx, t * args->width, args->type),
-                                        args->batch, args->tokens * args->width, args->width);
+    cpu->kernels->elements->add_columns(args->type, sum,
+                                        element(args->type, args->dx, t * args->width), args->batch,
+                                        args->tokens * args->width, args->width);
 }
 
 void cpu_tokens_backward(struct stream *stream, const struct tokens_backward *args)
@@ -104,8 +81,8 @@ void cpu_tokens_backward(struct stream *stream, const struct tokens_backward *ar
     {
 #pragma omp for schedule(static) nowait
         for (int64_t b = 0; b < args->batch; b++)
-            memcpy(at(args->dpatches, b * patches * width, args->type),
-                   at(args->dx, (b * args->tokens + prefix) * width, args->type), sample);
+            memcpy(element_to_write(args->type, args->dpatches, b * patches * width),
+                   element(args->type, args->dx, (b * args->tokens + prefix) * width), sample);
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < args->tokens; t++) {
             if (t >= args->unplaced)
@@ -125,7 +102,8 @@ void cpu_pool_forward(struct stream *stream, const struct pool_forward *args)
     const size_t row = (size_t)width * type_size(args->type);
     if (!args->mean) {
         for (int64_t b = 0; b < args->batch; b++)
-            memcpy(at(args->y, b * width, args->type), at(args->x, b * sample, args->type), row);
+            memcpy(element_to_write(args->type, args->y, b * width),
+                   element(args->type, args->x, b * sample), row);
         return;
     }
     const int64_t averaged = args->tokens - args->first;
@@ -133,16 +111,14 @@ void cpu_pool_forward(struct stream *stream, const struct pool_forward *args)
     for (int64_t b = 0; b < args->batch; b++)
         for (int64_t j = 0; j < width; j += SUM_COLUMNS) {
             float sums[SUM_COLUMNS] = {0};
-            int64_t count = width - j < SUM_COLUMNS ? width - j : SUM_COLUMNS;
+            const int64_t count = smaller(SUM_COLUMNS, width - j);
             cpu->kernels->elements->add_columns(
-                args->type, sums, at(args->x, b * sample + args->first * width + j, args->type),
-                averaged, width, count);
+                args->type, sums,
+                element(args->type, args->x, b * sample + args->first * width + j), averaged, width,
+                count);
             cpu->kernels->elements->scale(TYPE_FP32, sums, sums, 1 / (float)averaged, count);
-            if (args->type == TYPE_FP32)
-                memcpy(at(args->y, b * width + j, args->type), sums, (size_t)count * sizeof *sums);
-            else
-                cpu->kernels->convert->from_fp32(args->type, at(args->y, b * width + j, args->type),
-                                                 sums, count);
+            cpu->kernels->convert->from_fp32(
+                args->type, element_to_write(args->type, args->y, b * width + j), sums, count);
         }
 }
 
@@ -156,11 +132,50 @@ void cpu_pool_backward(struct stream *stream, const struct pool_backward *args)
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, args->batch *sample))
     for (int64_t b = 0; b < args->batch; b++)
         for (int64_t t = 0; t < args->tokens; t++) {
-            void *to = at(args->dx, b * sample + t * width, args->type);
+            void *to = element_to_write(args->type, args->dx, b * sample + t * width);
             if (t >= first && t < end)
-                cpu->kernels->elements->scale(args->type, to, at(args->dy, b * width, args->type),
-                                              factor, width);
+                cpu->kernels->elements->scale(
+                    args->type, to, element(args->type, args->dy, b * width), factor, width);
             else
                 memset(to, 0, row);
         }
+}
+
+/* Set cosine and sine [head_dim / 2] of a patch. */
+static void angles_of(const struct rotary *args, int64_t patch, float *cosine, float *sine)
+{
+    const int64_t quarter = args->head_dim / 4;
+    const int64_t place[] = {patch / args->grid[1], patch % args->grid[1]};
+    for (int64_t i = 0; i < 2 * quarter; i++) {
+        const int axis = i >= quarter;
+        const double x = (double)(2 * place[axis] + 1) / (double)args->grid[axis] - 1;
+        const double exponent = (double)(i % quarter) / (double)quarter;
+        const double angle = 2 * M_PI * x / pow((double)args->temperature, exponent);
+        cosine[i] = (float)cos(angle);
+        sine[i] = (float)(args->inverse ? -sin(angle) : sin(angle));
+    }
+}
+
+/* A thread computes the angles of a patch once and rotates its queries and keys in all samples. */
+void cpu_rotary(struct stream *stream, const struct rotary *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t patches = args->grid[0] * args->grid[1], half = args->head_dim / 2;
+    const int64_t width = args->heads * args->head_dim;
+    const size_t size = type_size(args->type);
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(cpu_threads_for(cpu, args->batch *patches *width))
+    for (int64_t patch = 0; patch < patches; patch++) {
+        float *cosine = cpu_workspace_thread(cpu, 2 * (size_t)half * sizeof(float));
+        float *sine = cosine + half;
+        angles_of(args, patch, cosine, sine);
+        for (int64_t sample = 0; sample < args->batch; sample++) {
+            const int64_t token = (sample + 1) * args->tokens - patches + patch;
+            for (int64_t head = 0; head < 2 * args->heads; head++)
+                cpu->kernels->elements->rotate(
+                    args->type,
+                    (char *)args->qkv + (size_t)(token * 3 * width + head * args->head_dim) * size,
+                    cosine, sine, half);
+        }
+    }
 }

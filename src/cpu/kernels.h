@@ -7,7 +7,7 @@
 #define VITTRAIN_CPU_KERNELS_H
 
 #include "device/device.h"
-#include "device/image.h" /* struct image_kernels, struct colour_kernels */
+#include "device/image.h" /* struct image_kernels */
 
 /* The subjects, as (prefix of the table, member of struct cpu_kernels). */
 #define KERNEL_SUBJECTS(SUBJECT)                                                                   \
@@ -22,10 +22,8 @@
     SUBJECT(implicit, implicit)                                                                    \
     SUBJECT(max_pool, max_pool)                                                                    \
     SUBJECT(loss, loss)                                                                            \
-    SUBJECT(target_loss, target_loss)                                                              \
     SUBJECT(update, update)                                                                        \
-    SUBJECT(image, image)                                                                          \
-    SUBJECT(colour, colour)
+    SUBJECT(image, image)
 
 #ifdef KERNELS
 #define KERNEL_PASTE_SUFFIX(name, suffix) name##_##suffix
@@ -245,11 +243,11 @@ struct implicit_kernels {
     void (*weight)(const struct implicit_weight *weight);
 };
 
-/* kernels_pool.c: rows begin..end of y (forward) or dx (backward), numbered over all samples. */
+/* kernels_pool.c: one row of y (forward) or dx (backward), numbered over all samples. */
 struct max_pool_kernels {
-    void (*forward)(const struct max_pool_forward *args, int64_t begin, int64_t end);
+    void (*forward)(const struct max_pool_forward *args, int64_t row);
     /* sums: [width, channels] floats */
-    void (*backward)(const struct max_pool_backward *args, int64_t begin, int64_t end, float *sums);
+    void (*backward)(const struct max_pool_backward *args, int64_t row, float *sums);
 };
 
 /* kernels_loss.c: rows begin..end, added to *sums. buffer: LOSS_BUFFERS * loss_stride(classes)
@@ -264,16 +262,13 @@ static inline int64_t loss_stride(int64_t classes)
 struct loss_kernels {
     void (*cross_entropy)(const struct cross_entropy *args, int64_t begin, int64_t end,
                           float *buffer, struct loss_sums *sums);
-};
-
-/* kernels_target_loss.c: the targets begin..end of a sample. */
-struct target_loss_kernels {
-    /* Return the sum of their weights. */
-    double (*weights)(const struct target_loss *args, int64_t sample, int64_t begin, int64_t end);
+    /* Return the sum of the weights of targets begin..end of a sample. */
+    double (*target_weights)(const struct target_loss *args, int64_t sample, int64_t begin,
+                             int64_t end);
     /* Return the sum of weight * loss. The gradient of the predictions is factor * weight *
      * derivative of the loss. */
-    double (*losses)(const struct target_loss *args, int64_t sample, int64_t begin, int64_t end,
-                     float factor);
+    double (*target_losses)(const struct target_loss *args, int64_t sample, int64_t begin,
+                            int64_t end, float factor);
 };
 
 /* kernels_update.c: elements begin..end with one segment's coefficients (update_rule.h). */

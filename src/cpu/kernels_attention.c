@@ -202,23 +202,23 @@ static void unpack(const struct attention_head *head, const float *packed, float
 }
 
 /* Bits of four fp32 numbers. */
-typedef uint32_t vector_four __attribute__((vector_size(16)));
+typedef uint32_t vector_four_words __attribute__((vector_size(16)));
 
 /* Transpose 4 x 4 elements; from_row and to_row are the row strides. */
 KERNEL_INLINE void transpose_four(const float *from, int64_t from_row, float *to, int64_t to_row)
 {
-    vector_four row[4], pair[4];
+    vector_four_words row[4], pair[4];
 
     for (int r = 0; r < 4; r++)
         memcpy(&row[r], from + r * from_row, sizeof row[r]);
-    pair[0] = VECTOR_SHUFFLE(vector_four, row[0], row[1], 0, 4, 1, 5);
-    pair[1] = VECTOR_SHUFFLE(vector_four, row[2], row[3], 0, 4, 1, 5);
-    pair[2] = VECTOR_SHUFFLE(vector_four, row[0], row[1], 2, 6, 3, 7);
-    pair[3] = VECTOR_SHUFFLE(vector_four, row[2], row[3], 2, 6, 3, 7);
-    row[0] = VECTOR_SHUFFLE(vector_four, pair[0], pair[1], 0, 1, 4, 5);
-    row[1] = VECTOR_SHUFFLE(vector_four, pair[0], pair[1], 2, 3, 6, 7);
-    row[2] = VECTOR_SHUFFLE(vector_four, pair[2], pair[3], 0, 1, 4, 5);
-    row[3] = VECTOR_SHUFFLE(vector_four, pair[2], pair[3], 2, 3, 6, 7);
+    pair[0] = VECTOR_SHUFFLE(vector_four_words, row[0], row[1], 0, 4, 1, 5);
+    pair[1] = VECTOR_SHUFFLE(vector_four_words, row[2], row[3], 0, 4, 1, 5);
+    pair[2] = VECTOR_SHUFFLE(vector_four_words, row[0], row[1], 2, 6, 3, 7);
+    pair[3] = VECTOR_SHUFFLE(vector_four_words, row[2], row[3], 2, 6, 3, 7);
+    row[0] = VECTOR_SHUFFLE(vector_four_words, pair[0], pair[1], 0, 1, 4, 5);
+    row[1] = VECTOR_SHUFFLE(vector_four_words, pair[0], pair[1], 2, 3, 6, 7);
+    row[2] = VECTOR_SHUFFLE(vector_four_words, pair[2], pair[3], 0, 1, 4, 5);
+    row[3] = VECTOR_SHUFFLE(vector_four_words, pair[2], pair[3], 2, 3, 6, 7);
     for (int r = 0; r < 4; r++)
         memcpy(to + r * to_row, &row[r], sizeof row[r]);
 }

@@ -5,50 +5,41 @@
 #include "cpu/kernels.h"
 #include "cpu/vector.h"
 
-/* planes[c * plane + row * pitch + column] = x[(row * width + column) * channels + c] */
-KERNEL_INLINE void split_channels(const struct plane_layout *it, int64_t channels, const float *x,
-                                  float *planes)
+/* Convert channels last to planes or, if `join`, planes to channels last. */
+KERNEL_INLINE void convert_channels(const struct plane_layout *it, int64_t channels, bool join,
+                                    const float *from, float *to)
 {
     for (int64_t row = 0; row < it->height; row++)
         for (int64_t column = 0; column < it->width; column++)
-            for (int64_t c = 0; c < channels; c++)
-                planes[c * it->plane + row * it->pitch + column] =
-                    x[(row * it->width + column) * channels + c];
-}
-
-KERNEL_INLINE void join_channels(const struct plane_layout *it, int64_t channels,
-                                 const float *planes, float *x)
-{
-    for (int64_t row = 0; row < it->height; row++)
-        for (int64_t column = 0; column < it->width; column++)
-            for (int64_t c = 0; c < channels; c++)
-                x[(row * it->width + column) * channels + c] =
-                    planes[c * it->plane + row * it->pitch + column];
+            for (int64_t c = 0; c < channels; c++) {
+                const int64_t pixel = (row * it->width + column) * channels + c;
+                const int64_t plane = c * it->plane + row * it->pitch + column;
+                to[join ? pixel : plane] = from[join ? plane : pixel];
+            }
 }
 
 /* Common numbers of channels are compile-time constants, which unrolls the inner loop. */
-static void split(const struct plane_layout *it, const float *x, float *planes)
+KERNEL_INLINE void convert_image(const struct plane_layout *it, bool join, const float *from,
+                                 float *to)
 {
     if (it->channels == 3)
-        split_channels(it, 3, x, planes);
+        convert_channels(it, 3, join, from, to);
     else if (it->channels == 4)
-        split_channels(it, 4, x, planes);
+        convert_channels(it, 4, join, from, to);
     else if (it->channels == 8)
-        split_channels(it, 8, x, planes);
+        convert_channels(it, 8, join, from, to);
     else
-        split_channels(it, it->channels, x, planes);
+        convert_channels(it, it->channels, join, from, to);
+}
+
+static void split(const struct plane_layout *it, const float *x, float *planes)
+{
+    convert_image(it, false, x, planes);
 }
 
 static void join(const struct plane_layout *it, const float *planes, float *x)
 {
-    if (it->channels == 3)
-        join_channels(it, 3, planes, x);
-    else if (it->channels == 4)
-        join_channels(it, 4, planes, x);
-    else if (it->channels == 8)
-        join_channels(it, 8, planes, x);
-    else
-        join_channels(it, it->channels, planes, x);
+    convert_image(it, true, planes, x);
 }
 
 /* Compute `vectors` vectors of pixels of one output row for a block of channels; x is at the pixel

@@ -211,17 +211,12 @@ enum { SUM_BLOCKS = 64, SUM_ELEMENTS = SUM_BLOCKS * EXACT_BLOCK };
  * multiplications give the same bits. */
 KERNEL_INLINE double block_squares(const float *values)
 {
-    typedef float vector_four __attribute__((vector_size(16)));
-    typedef double vector_four_doubles __attribute__((vector_size(32)));
     vector_four_doubles sums = {0};
     for (int i = 0; i < EXACT_BLOCK; i += 4) {
         vector_four four;
+        vector_four_doubles wide;
         memcpy(&four, values + i, sizeof four);
-#ifdef __AVX2__ /* compilers use narrower instructions for the other line */
-        vector_four_doubles wide = (vector_four_doubles)_mm256_cvtps_pd(four);
-#else
-        vector_four_doubles wide = __builtin_convertvector(four, vector_four_doubles);
-#endif
+        vector_to_doubles(four, &wide);
         sums += wide * wide;
     }
     return (sums[0] + sums[2]) + (sums[1] + sums[3]);

@@ -3,39 +3,22 @@
 #include "cpu/kernels.h"
 #include "cpu/vector.h"
 
-/* Load elements index .. index + count of an operand: a whole vector, or the rest of a row. */
-KERNEL_INLINE vector_float part_load(enum data_type type, const void *from, int64_t index,
-                                     int64_t count)
-{
-    return count == VECTOR_WIDTH ? typed_load(type, from, index)
-                                 : typed_load_part(type, from, index, count);
-}
-
-KERNEL_INLINE void part_store(enum data_type type, void *to, int64_t index, vector_float value,
-                              int64_t count)
-{
-    if (count == VECTOR_WIDTH)
-        typed_store(type, to, index, value);
-    else
-        typed_store_part(type, to, index, value, count);
-}
-
 KERNEL_INLINE vector_float forward_part(const struct linear_row *row, enum data_type type,
                                         int64_t i, int64_t count)
 {
-    vector_float value = part_load(TYPE_FP32, row->sum, i, count);
+    vector_float value = typed_load_row(TYPE_FP32, row->sum, i, i + count);
 
     if (row->bias != NULL)
-        value += part_load(type, row->bias, i, count);
+        value += typed_load_row(type, row->bias, i, i + count);
     if (row->pre != NULL) {
-        part_store(type, row->pre, i, value, count);
-        value *= row->scale != NULL ? part_load(type, row->scale, i, count)
+        typed_store_row(type, row->pre, i, i + count, value);
+        value *= row->scale != NULL ? typed_load_row(type, row->scale, i, i + count)
                                     : vector_gelu_factor(value, row->gelu_tanh);
     }
     if (row->mask != NULL)
-        value *= part_load(TYPE_FP32, row->mask, i, count);
+        value *= typed_load_row(TYPE_FP32, row->mask, i, i + count);
     if (row->residual != NULL)
-        value = value * row->path_scale + part_load(type, row->residual, i, count);
+        value = value * row->path_scale + typed_load_row(type, row->residual, i, i + count);
     if (row->relu)
         value = vector_max(vector_all(0), value); /* operand order preserves NaN */
     return value;
@@ -44,32 +27,33 @@ KERNEL_INLINE vector_float forward_part(const struct linear_row *row, enum data_
 KERNEL_INLINE vector_float backward_part(const struct linear_row *row, enum data_type type,
                                          int64_t i, int64_t count)
 {
-    vector_float value = part_load(TYPE_FP32, row->sum, i, count);
+    vector_float value = typed_load_row(TYPE_FP32, row->sum, i, i + count);
 
     if (row->relu_x != NULL)
-        return vector_select(part_load(type, row->relu_x, i, count) > 0, value, vector_all(0));
+        return vector_select(typed_load_row(type, row->relu_x, i, i + count) > 0, value,
+                             vector_all(0));
     if (row->pre_read == NULL)
         return value;
-    value *= vector_gelu_gradient(part_load(type, row->pre_read, i, count), row->gelu_tanh);
+    value *=
+        vector_gelu_gradient(typed_load_row(type, row->pre_read, i, i + count), row->gelu_tanh);
     if (row->mask != NULL)
-        value *= part_load(TYPE_FP32, row->mask, i, count);
+        value *= typed_load_row(TYPE_FP32, row->mask, i, i + count);
     return value;
 }
 
 KERNEL_INLINE vector_float drop_part(const struct linear_row *row, enum data_type type, int64_t i,
                                      int64_t count)
 {
-    vector_float value = part_load(type, row->residual, i, count) * row->path_scale;
+    vector_float value = typed_load_row(type, row->residual, i, i + count) * row->path_scale;
 
     if (row->mask != NULL)
-        value *= part_load(TYPE_FP32, row->mask, i, count);
+        value *= typed_load_row(TYPE_FP32, row->mask, i, i + count);
     if (row->products != NULL)
-        part_store(TYPE_FP32, row->products, i,
-                   part_load(TYPE_FP32, row->products, i, count) +
-                       value * part_load(type, row->pre_read, i, count),
-                   count);
+        typed_store_row(TYPE_FP32, row->products, i, i + count,
+                        typed_load_row(TYPE_FP32, row->products, i, i + count) +
+                            value * typed_load_row(type, row->pre_read, i, i + count));
     if (row->scale != NULL)
-        value *= part_load(type, row->scale, i, count);
+        value *= typed_load_row(type, row->scale, i, i + count);
     return value;
 }
 
@@ -86,7 +70,7 @@ KERNEL_INLINE void row_part(const struct linear_row *row, enum data_type type,
         value = backward_part(row, type, i, count);
     else
         value = drop_part(row, type, i, count);
-    part_store(type, row->y, i, value, count);
+    typed_store_row(type, row->y, i, i + count, value);
 }
 
 KERNEL_INLINE void row_run(enum data_type type, const struct linear_row *row,
@@ -123,8 +107,8 @@ KERNEL_INLINE void column_add(enum data_type type, int64_t rows, int64_t stride,
     vector_float sum = {0};
 
     for (int64_t r = 0; r < rows; r++)
-        sum += part_load(type, x, r * stride + begin, count);
-    part_store(TYPE_FP32, sums, 0, part_load(TYPE_FP32, sums, 0, count) + sum, count);
+        sum += typed_load_row(type, x, r * stride + begin, r * stride + begin + count);
+    typed_store_row(TYPE_FP32, sums, 0, count, typed_load_row(TYPE_FP32, sums, 0, count) + sum);
 }
 
 /* A few rows at a time: they stay in the cache from one column to the next, and blocked summation

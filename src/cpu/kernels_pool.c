@@ -71,7 +71,7 @@ KERNEL_INLINE void forward_part(enum data_type type, const struct max_pool_forwa
 }
 
 KERNEL_INLINE void forward_typed(enum data_type type, const struct max_pool_forward *given,
-                                 int64_t begin, int64_t end)
+                                 int64_t row)
 {
     const struct max_pool_forward here = *given,
                                   *args = &here; /* local copy: stores cannot alias it */
@@ -79,22 +79,20 @@ KERNEL_INLINE void forward_typed(enum data_type type, const struct max_pool_forw
     const int64_t across = convolved_size(args->width, args->kernel, args->stride, args->padding);
     const int64_t channels = args->channels, sample = args->height * args->width * channels;
 
-    for (int64_t row = begin; row < end; row++) {
-        const char *x = (const char *)args->x + (size_t)(row / down * sample) * type_size(type);
-        for (int64_t column = 0; column < across; column++) {
-            const struct window window = window_at(args, row % down, column);
-            const int64_t y = (row * across + column) * channels;
-            int64_t c = 0;
-            for (; c + VECTOR_WIDTH <= channels; c += VECTOR_WIDTH)
-                forward_part(type, args, &window, x, y, c, VECTOR_WIDTH);
-            if (c < channels)
-                forward_part(type, args, &window, x, y, c, channels - c);
-        }
+    const void *x = element(type, args->x, row / down * sample);
+
+    for (int64_t column = 0; column < across; column++) {
+        const struct window window = window_at(args, row % down, column);
+        const int64_t y = (row * across + column) * channels;
+        int64_t c = 0;
+        for (; c + VECTOR_WIDTH <= channels; c += VECTOR_WIDTH)
+            forward_part(type, args, &window, x, y, c, VECTOR_WIDTH);
+        if (c < channels)
+            forward_part(type, args, &window, x, y, c, channels - c);
     }
 }
 
 /* For fewer channels than a vector, in fp32: four channels at a time. */
-typedef float vector_four __attribute__((vector_size(16)));
 typedef int32_t vector_four_int __attribute__((vector_size(16)));
 typedef uint8_t vector_four_byte __attribute__((vector_size(4)));
 
@@ -129,30 +127,29 @@ KERNEL_INLINE void forward_four(const struct max_pool_forward *args, const struc
     }
 }
 
-static void forward_by_four(const struct max_pool_forward *args, int64_t begin, int64_t end)
+static void forward_by_four(const struct max_pool_forward *args, int64_t row)
 {
     const int64_t down = convolved_size(args->height, args->kernel, args->stride, args->padding);
     const int64_t across = convolved_size(args->width, args->kernel, args->stride, args->padding);
     const int64_t channels = args->channels, sample = args->height * args->width * channels;
 
-    for (int64_t row = begin; row < end; row++)
-        for (int64_t column = 0; column < across; column++) {
-            const struct window window = window_at(args, row % down, column);
-            const int64_t y = (row * across + column) * channels;
-            for (int64_t c = 0; c < channels; c += 4)
-                forward_four(args, &window, (const float *)args->x + row / down * sample + c,
-                             (float *)args->y + y + c,
-                             args->index != NULL ? args->index + y + c : NULL);
-        }
+    for (int64_t column = 0; column < across; column++) {
+        const struct window window = window_at(args, row % down, column);
+        const int64_t y = (row * across + column) * channels;
+        for (int64_t c = 0; c < channels; c += 4)
+            forward_four(args, &window, (const float *)args->x + row / down * sample + c,
+                         (float *)args->y + y + c,
+                         args->index != NULL ? args->index + y + c : NULL);
+    }
 }
 
-static void forward(const struct max_pool_forward *args, int64_t begin, int64_t end)
+static void forward(const struct max_pool_forward *args, int64_t row)
 {
     if (uses_four_lanes(args->type, args->channels)) {
-        forward_by_four(args, begin, end);
+        forward_by_four(args, row);
         return;
     }
-    TYPED_CALL(forward_typed, args->type, args, begin, end);
+    TYPED_CALL(forward_typed, args->type, args, row);
 }
 
 /* Add `count` channels of a window's gradient, starting at element `window`, to the pixels of the
@@ -196,26 +193,24 @@ KERNEL_INLINE void backward_windows(enum data_type type, const struct max_pool_b
 }
 
 KERNEL_INLINE void backward_typed(enum data_type type, const struct max_pool_backward *given,
-                                  int64_t begin, int64_t end, float *sums)
+                                  int64_t row, float *sums)
 {
     const struct max_pool_backward here = *given,
                                    *args = &here; /* local copy: stores cannot alias it */
     const int64_t down = convolved_size(args->height, args->kernel, args->stride, args->padding);
     const int64_t across = convolved_size(args->width, args->kernel, args->stride, args->padding);
     const int64_t width = args->width * args->channels;
+    const int64_t from_top = row % args->height + args->padding;
+    const int64_t above = from_top - args->kernel + 1;
+    const int64_t first = above <= 0 ? 0 : (above + args->stride - 1) / args->stride;
 
-    for (int64_t row = begin; row < end; row++) {
-        const int64_t from_top = row % args->height + args->padding;
-        const int64_t above = from_top - args->kernel + 1;
-        const int64_t first = above <= 0 ? 0 : (above + args->stride - 1) / args->stride;
-        memset(sums, 0, (size_t)width * sizeof *sums);
-        for (int64_t r = first; r <= from_top / args->stride && r < down; r++)
-            backward_windows(type, args, (row / args->height * down + r) * across * args->channels,
-                             across, (from_top - r * args->stride) * args->kernel, sums);
-        for (int64_t i = 0; i < width; i += VECTOR_WIDTH)
-            typed_store_row(type, args->dx, row * width + i, (row + 1) * width,
-                            typed_load_row(TYPE_FP32, sums, i, width));
-    }
+    memset(sums, 0, (size_t)width * sizeof *sums);
+    for (int64_t r = first; r <= from_top / args->stride && r < down; r++)
+        backward_windows(type, args, (row / args->height * down + r) * across * args->channels,
+                         across, (from_top - r * args->stride) * args->kernel, sums);
+    for (int64_t i = 0; i < width; i += VECTOR_WIDTH)
+        typed_store_row(type, args->dx, row * width + i, (row + 1) * width,
+                        typed_load_row(TYPE_FP32, sums, i, width));
 }
 
 /* One row (`number` / kernel) of a window that does not overlap others. */
@@ -239,33 +234,31 @@ KERNEL_INLINE void backward_four(const struct max_pool_backward *args, int64_t w
     }
 }
 
-static void backward_by_four(const struct max_pool_backward *args, int64_t begin, int64_t end)
+static void backward_by_four(const struct max_pool_backward *args, int64_t row)
 {
     const int64_t down = convolved_size(args->height, args->kernel, args->stride, args->padding);
     const int64_t across = convolved_size(args->width, args->kernel, args->stride, args->padding);
     const int64_t channels = args->channels, width = args->width * channels;
+    const int64_t in_sample = row % args->height + args->padding, r = in_sample / args->stride;
+    const int64_t number = in_sample % args->stride * args->kernel;
+    float *dx = (float *)args->dx + row * width;
 
-    for (int64_t row = begin; row < end; row++) {
-        const int64_t in_sample = row % args->height + args->padding, r = in_sample / args->stride;
-        const int64_t number = in_sample % args->stride * args->kernel;
-        float *dx = (float *)args->dx + row * width;
-        memset(dx, 0, (size_t)width * sizeof *dx);
-        if (r >= down || number >= args->kernel * args->kernel)
-            continue;
-        for (int64_t q = 0; q < across; q++)
-            for (int64_t c = 0; c < channels; c += 4)
-                backward_four(args, ((row / args->height * down + r) * across + q) * channels + c,
-                              dx + c, q * args->stride - args->padding, number);
-    }
+    memset(dx, 0, (size_t)width * sizeof *dx);
+    if (r >= down || number >= args->kernel * args->kernel)
+        return;
+    for (int64_t q = 0; q < across; q++)
+        for (int64_t c = 0; c < channels; c += 4)
+            backward_four(args, ((row / args->height * down + r) * across + q) * channels + c,
+                          dx + c, q * args->stride - args->padding, number);
 }
 
-static void backward(const struct max_pool_backward *args, int64_t begin, int64_t end, float *sums)
+static void backward(const struct max_pool_backward *args, int64_t row, float *sums)
 {
     if (uses_four_lanes(args->type, args->channels) && args->stride >= args->kernel) {
-        backward_by_four(args, begin, end);
+        backward_by_four(args, row);
         return;
     }
-    TYPED_CALL(backward_typed, args->type, args, begin, end, sums);
+    TYPED_CALL(backward_typed, args->type, args, row, sums);
 }
 
 const struct max_pool_kernels KERNEL(max_pool_kernels) = {.forward = forward, .backward = backward};

@@ -31,6 +31,8 @@ typedef float vector_float __attribute__((vector_size(VECTOR_WIDTH * 4)));
 typedef int32_t vector_int __attribute__((vector_size(VECTOR_WIDTH * 4)));
 typedef uint32_t vector_word __attribute__((vector_size(VECTOR_WIDTH * 4)));
 typedef uint16_t vector_half __attribute__((vector_size(VECTOR_WIDTH * 2)));
+typedef float vector_four __attribute__((vector_size(16)));
+typedef double vector_four_doubles __attribute__((vector_size(32)));
 
 #define KERNEL_INLINE static inline __attribute__((always_inline, unused))
 
@@ -102,7 +104,6 @@ KERNEL_INLINE vector_float vector_sqrt(vector_float vector)
 /* Sum of the lanes, four at a time, because some compilers do not unroll a loop over lanes. */
 KERNEL_INLINE float vector_sum(vector_float vector)
 {
-    typedef float vector_four __attribute__((vector_size(16)));
     vector_four fours[VECTOR_WIDTH / 4];
     memcpy(fours, &vector, sizeof vector);
     for (int i = 1; i < VECTOR_WIDTH / 4; i++)
@@ -113,7 +114,6 @@ KERNEL_INLINE float vector_sum(vector_float vector)
 /* Largest lane. */
 KERNEL_INLINE float vector_largest(vector_float vector)
 {
-    typedef float vector_four __attribute__((vector_size(16)));
     vector_four fours[VECTOR_WIDTH / 4];
     memcpy(fours, &vector, sizeof vector);
     for (int i = 1; i < VECTOR_WIDTH / 4; i++)
@@ -122,6 +122,15 @@ KERNEL_INLINE float vector_largest(vector_float vector)
     const float a = fours[0][0] > fours[0][2] ? fours[0][0] : fours[0][2];
     const float b = fours[0][1] > fours[0][3] ? fours[0][1] : fours[0][3];
     return a > b ? a : b;
+}
+
+KERNEL_INLINE void vector_to_doubles(vector_four four, vector_four_doubles *doubles)
+{
+#ifdef __AVX2__ /* compilers use narrower instructions for the other line */
+    *doubles = (vector_four_doubles)_mm256_cvtps_pd(four);
+#else
+    *doubles = __builtin_convertvector(four, vector_four_doubles);
+#endif
 }
 
 /* Load 16-bit values as words. On Arm, GCC converts lane by lane without intrinsics. */
@@ -305,42 +314,33 @@ KERNEL_INLINE vector_float vector_exp(vector_float x)
     return vector_select(underflow, vector_all(0), p * (vector_float)exponent);
 }
 
-/* Standard normal cumulative distribution function. */
-KERNEL_INLINE vector_float vector_normal_below(vector_float x)
+/* Return x p / q + 1/2, limited to 0 below -end and to 1 above end (gelu_fit.h). */
+KERNEL_INLINE vector_float vector_fitted(vector_float x, vector_float p, vector_float q, float end)
 {
-    const float end = NORMAL_FIT_END;
-    vector_float t = x * x;
-    NORMAL_FIT(vector_float, t, p, q);
-    vector_float below = x * p / q + 0.5f;
-    below = vector_select(x > end, vector_all(1), below);
-    return vector_select(x < -end, vector_all(0), below);
-}
-
-/* Derivative of x Phi(x), Phi being vector_normal_below. */
-KERNEL_INLINE vector_float vector_gelu_slope(vector_float x)
-{
-    const float end = GELU_SLOPE_FIT_END;
-    vector_float t = x * x;
-    GELU_SLOPE_FIT(vector_float, t, p, q);
-    vector_float slope = x * p / q + 0.5f;
-    slope = vector_select(x > end, vector_all(1), slope);
-    return vector_select(x < -end, vector_all(0), slope);
+    vector_float value = x * p / q + 0.5f;
+    value = vector_select(x > end, vector_all(1), value);
+    return vector_select(x < -end, vector_all(0), value);
 }
 
 /* GELU(x) / x, and the derivative of GELU; with `tanh` those of the tanh approximation. */
 KERNEL_INLINE vector_float vector_gelu_factor(vector_float x, bool tanh)
 {
-    if (!tanh)
-        return vector_normal_below(x);
-    return 1.0f / (vector_exp(-x * (x * x * GELU_TANH_B + GELU_TANH_A)) + 1.0f);
+    if (tanh)
+        return 1.0f / (vector_exp(-x * (x * x * GELU_TANH_B + GELU_TANH_A)) + 1.0f);
+    vector_float t = x * x;
+    NORMAL_FIT(vector_float, t, p, q);
+    return vector_fitted(x, p, q, NORMAL_FIT_END);
 }
 
 KERNEL_INLINE vector_float vector_gelu_gradient(vector_float x, bool tanh)
 {
-    if (!tanh)
-        return vector_gelu_slope(x);
-    vector_float s = vector_gelu_factor(x, true);
-    return s + x * s * (1.0f - s) * (x * x * (3 * GELU_TANH_B) + GELU_TANH_A);
+    vector_float t = x * x;
+    if (tanh) {
+        vector_float s = vector_gelu_factor(x, true);
+        return s + x * s * (1.0f - s) * (t * (3 * GELU_TANH_B) + GELU_TANH_A);
+    }
+    GELU_SLOPE_FIT(vector_float, t, p, q);
+    return vector_fitted(x, p, q, GELU_SLOPE_FIT_END);
 }
 
 #endif

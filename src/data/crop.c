@@ -9,7 +9,6 @@
 
 #include "base/random.h"
 #include "data/field_window.h"
-#include "device/image.h"
 #include "options/options.h"
 
 /* Blocks of the sample's stream, in another layer than those of augment.c. */
@@ -101,7 +100,8 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded,
     crop->resize.width = crop->resize.height * image.width / image.height;
     if (!crop->active)
         return true;
-    return image_host_choose(&crop->host, error) &&
+    crop->host = cpu_kernels_choose(error);
+    return crop->host != NULL &&
            (crop->random_resized || check_sizes(crop, training ? "augment" : "eval", error));
 }
 
@@ -330,11 +330,11 @@ static void resize_rows(const struct crop *crop, const struct resampling *work,
                                              source->pixel_stride,
                                              work->across.count,
                                              1};
-        crop->host.image->resize_values(&work->x, &values);
+        crop->host->image->resize_values(&work->x, &values);
     } else {
         const struct resize_lines lines = {(const uint8_t *)source->pixels + begin, work->rows,
                                            source->row_stride, source->pixel_stride};
-        crop->host.image->resize_horizontal(&work->x, &lines, between);
+        crop->host->image->resize_horizontal(&work->x, &lines, between);
     }
 }
 
@@ -344,9 +344,9 @@ static void resize_columns(const struct crop *crop, const struct resampling *wor
     const int64_t columns = work->across.count;
     const struct resize_values values = {between, to, columns, 1, columns, 1, columns};
     if (type == DATASET_FLOAT32)
-        crop->host.image->resize_values(&work->y, &values);
+        crop->host->image->resize_values(&work->y, &values);
     else
-        crop->host.image->resize_vertical(&work->y, columns, between, to);
+        crop->host->image->resize_vertical(&work->y, columns, between, to);
 }
 
 bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,

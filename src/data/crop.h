@@ -7,8 +7,8 @@
 #ifndef VITTRAIN_DATA_CROP_H
 #define VITTRAIN_DATA_CROP_H
 
+#include "cpu/kernels.h"
 #include "data/dataset.h"
-#include "device/image.h"
 #include "image/image_file.h"
 
 struct options;
@@ -31,7 +31,7 @@ struct crop {
     bool accept_truncated;
     bool turn; /* image files are turned by their EXIF orientation */
     int64_t most_pixels;
-    struct image_host host;
+    const struct cpu_kernels *host;
 };
 
 /* Crop of one image: the box is resized to resized_width x resized_height; of this the output's

@@ -196,20 +196,6 @@ void choices_close(struct choices *choices)
     free(choices);
 }
 
-static bool fastest_find(const struct choice *candidates, int count, choice_time *time,
-                         void *context, struct choice *chosen)
-{
-    double least = INFINITY;
-    for (int i = 0; i < count; i++) {
-        const double seconds = time(context, i);
-        if (seconds < least) {
-            least = seconds;
-            *chosen = candidates[i];
-        }
-    }
-    return least < INFINITY;
-}
-
 bool choices_find(struct choices *choices, const char *key, choice_usable *usable, void *context,
                   struct choice *chosen)
 {
@@ -229,27 +215,11 @@ void choices_put(struct choices *choices, const char *key, const struct choice *
     entry->choice = *choice;
 }
 
-/* Measure unless the file has a usable choice by now. */
-static bool choices_measure(struct choices *choices, const char *key,
-                            const struct choice *candidates, int count, choice_time *time,
-                            choice_usable *usable, void *context, struct choice *chosen)
-{
-    if (choices->file >= 0)
-        file_read(choices);
-    if (choices->file >= 0 && choices_find(choices, key, usable, context, chosen))
-        return true;
-    if (!fastest_find(candidates, count, time, context, chosen))
-        return false;
-    choices_put(choices, key, chosen);
-    if (choices->file >= 0)
-        file_add(choices, key, chosen);
-    return true;
-}
-
 bool choices_make(struct choices *choices, const char *key, const struct choice *candidates,
                   int count, choice_time *time, choice_usable *usable, void *context,
                   struct choice *chosen)
 {
+    double least = INFINITY;
     ENSURE(strlen(key) < CHOICE_KEY && strpbrk(key, "=\n") == NULL, "invalid key of a choice: '%s'",
            key);
     if (choices_find(choices, key, usable, context, chosen))
@@ -257,8 +227,22 @@ bool choices_make(struct choices *choices, const char *key, const struct choice 
     const bool opens = choices->file < 0;
     if (opens)
         file_open(choices);
-    const bool found =
-        choices_measure(choices, key, candidates, count, time, usable, context, chosen);
+    if (choices->file >= 0)
+        file_read(choices);
+    bool found = choices_find(choices, key, usable, context, chosen);
+    for (int i = 0; i < count && !found; i++) {
+        const double seconds = time(context, i);
+        if (seconds < least) {
+            least = seconds;
+            *chosen = candidates[i];
+        }
+    }
+    if (least < INFINITY) {
+        found = true;
+        choices_put(choices, key, chosen);
+        if (choices->file >= 0)
+            file_add(choices, key, chosen);
+    }
     if (opens && choices->file >= 0) {
         close(choices->file); /* releases the lock */
         choices->file = -1;

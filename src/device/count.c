@@ -55,6 +55,10 @@ static struct counted cost_add_drawn(const struct dropout *dropout, double eleme
 #define DRAWS(dropout, count, cost) cost_add_drawn(&args->dropout, count, cost)
 #define ROWS(width) ((double)args->rows * (double)args->width)
 #define TOKENS ((double)(args->batch * args->tokens) * (double)args->width)
+#define HEADS ((double)(args->batch * args->heads) * (double)args->head_dim)
+#define ATTENDS(products, bytes)                                                                   \
+    attention_cost(args->type, (double)(args->batch * args->heads), (double)args->queries,         \
+                   (double)args->tokens, (double)args->head_dim, &args->dropout, products, bytes)
 #define UPSAMPLED                                                                                  \
     ((double)(args->batch * args->channels) * (double)(args->out_height * args->out_width))
 #define IMAGES ((double)(args->batch * args->height) * (double)(args->width * args->channels))
@@ -106,35 +110,15 @@ static struct counted linear_backward_cost(const struct linear_backward *args)
 
 /* heads: of all samples; width: of a head; products: matrix products of queries x tokens. */
 static struct counted attention_cost(enum data_type type, double heads, double queries,
-                                     double tokens, double width, int products, double bytes)
+                                     double tokens, double width, const struct dropout *dropout,
+                                     int products, double bytes)
 {
-    return (struct counted){.type = type,
-                            .flops = 2 * products * heads * queries * tokens * width,
-                            .bytes = bytes,
-                            .size = {heads * queries / tokens, tokens, width}};
-}
+    const struct counted cost = {.type = type,
+                                 .flops = 2 * products * heads * queries * tokens * width,
+                                 .bytes = bytes,
+                                 .size = {heads * queries / tokens, tokens, width}};
 
-static struct counted attention_forward_cost(const struct attention_forward *args)
-{
-    const double heads = (double)(args->batch * args->heads), queries = (double)args->queries;
-    const double tokens = (double)args->tokens, width = (double)args->head_dim;
-    const double bytes = T(qkv, heads * width * (queries + 2 * tokens)) +
-                         T(out, heads * queries * width) + F(lse, heads * queries);
-    const struct counted cost = attention_cost(args->type, heads, queries, tokens, width, 2, bytes);
-
-    return DRAWS(dropout, cost.size[0] * tokens * tokens, cost);
-}
-
-static struct counted attention_backward_cost(const struct attention_backward *args)
-{
-    const double heads = (double)(args->batch * args->heads), queries = (double)args->queries;
-    const double tokens = (double)args->tokens, width = (double)args->head_dim;
-    const double bytes = T(qkv, heads * width * (queries + 5 * tokens)) +
-                         2 * T(out, heads * queries * width) + F(lse, heads * queries) +
-                         SUM(dqkv_sums, 3 * (double)args->heads * width);
-    const struct counted cost = attention_cost(args->type, heads, queries, tokens, width, 4, bytes);
-
-    return DRAWS(dropout, cost.size[0] * tokens * tokens, cost);
+    return cost_add_drawn(dropout, cost.size[0] * tokens * tokens, cost);
 }
 
 /* Elements of tensors, and the inner dimension of one output. */
@@ -262,16 +246,6 @@ static void operation_report(enum device_operation operation, struct counted cou
 DEVICE_OPERATIONS(COUNTED)
 /* clang-format on */
 
-static void event_ignored(struct event *event, struct stream *stream)
-{
-    (void)event, (void)stream;
-}
-
-static void wait_ignored(struct stream *stream, struct event *event)
-{
-    (void)stream, (void)event;
-}
-
 static void workspace_ignored(struct device *device, void *memory, size_t bytes)
 {
     (void)device, (void)memory, (void)bytes;
@@ -287,8 +261,8 @@ void count_open(struct device *device, struct counter *counter)
     DEVICE_OPERATIONS(REPLACE)
     active.outer.range_begin = NULL;
     active.outer.range_end = NULL;
-    active.outer.event_record = event_ignored;
-    active.outer.stream_wait = wait_ignored;
+    active.outer.event_record = device_cpu.event_record; /* ignore their arguments */
+    active.outer.stream_wait = device_cpu.stream_wait;
     active.outer.workspace_set = workspace_ignored;
     device->backend = &active.outer;
 }

@@ -109,7 +109,6 @@ struct device_backend {
     void (*event_close)(struct event *event);
     void (*event_record)(struct event *event, struct stream *stream);
     void (*event_synchronize)(struct event *event); /* blocks the host */
-    bool (*event_done)(struct event *event);
 
     /* Graphs, as in CUDA; all NULL if not supported. Work put on the stream between begin and end,
      * and on streams joined to it by events, is captured instead of executed; run launches all of

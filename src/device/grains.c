@@ -2,11 +2,11 @@
 #include "device/grains.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/allocate.h"
 #include "base/base.h"
 #include "base/sum_tree.h"
-#include "device/bit_flip.h"
 
 /* GRADIENTS: maximum number of gradients of an operation. ALIGNMENT, in elements, of the stack's
  * gradients: algorithms of matrix products depend on the alignment of operands. */
@@ -35,7 +35,6 @@ struct grains {
     int64_t watched;                      /* -1: none */
     uint64_t *hash;                       /* device */
     int64_t gradients_seen, outputs_seen; /* since grains_watch */
-    int64_t gradients, outputs;           /* of the last watched pass */
     enum flip_choice flip;
     uint64_t flip_seed;
 };
@@ -113,24 +112,43 @@ static bool is_watched(const struct grain_range *grain)
     return (active->first + grain->first) / active->samples == active->watched;
 }
 
-/* Invert a bit if this tensor, number `seen` of its kind, is the one that the seed chooses. all:
- * tensors of this kind in the last watched pass, 0 before the first one. */
-static void flip_one(struct stream *stream, enum flip_choice kind, int64_t seen, int64_t all,
-                     enum data_type type, void *values, int64_t count)
+/* Return the bits of element `index`. In all types, the bits without the sign are ordered as the
+ * absolute values are. */
+static uint32_t bits_of(const unsigned char *memory, size_t width, int64_t index)
 {
-    enum { FIRST = 4 }; /* later outputs may not reach the loss */
-    const uint64_t choices = (uint64_t)larger(1, smaller(all, FIRST));
-    if (kind == active->flip && seen == (int64_t)(active->flip_seed % choices))
-        flip_bit(active->inner, stream, type, values, count, active->flip_seed / choices);
+    uint32_t bits = 0; /* the host is little-endian */
+    memcpy(&bits, memory + (size_t)index * width, width);
+    return bits;
 }
 
-/* Call it with each output of an operation that reads weights. */
-static void watch_output(struct stream *stream, const struct grain_range *grain,
-                         enum data_type type, void *values, int64_t count)
+void flip_bit(const struct device_backend *backend, struct stream *stream, enum data_type type,
+              void *values, int64_t count, uint64_t seed)
 {
-    if (is_watched(grain))
-        flip_one(stream, FLIP_ACTIVATION, active->outputs_seen++, active->outputs, type, values,
-                 count);
+    enum { WINDOW = 64 };
+    static const uint32_t mantissa[] = {
+        [TYPE_FP32] = 1U << 22, [TYPE_BF16] = 1U << 6, [TYPE_FP16] = 1U << 9};
+    const size_t width = type_size(type);
+    const uint32_t sign = 1U << (8 * width - 1);
+    const int64_t first = (int64_t)(seed % (uint64_t)larger(1, count - WINDOW));
+    const int64_t window = smaller(WINDOW, count - first);
+    unsigned char memory[WINDOW * sizeof(float)];
+    int64_t largest = 0;
+    backend->copy(stream, memory, element(type, values, first), (size_t)window * width);
+    backend->stream_synchronize(stream);
+    for (int64_t i = 1; i < window; i++)
+        if ((bits_of(memory, width, i) & ~sign) > (bits_of(memory, width, largest) & ~sign))
+            largest = i;
+    const uint32_t bits = bits_of(memory, width, largest) ^ mantissa[type];
+    backend->copy(stream, element_to_write(type, values, first + largest), &bits, width);
+    backend->stream_synchronize(stream);
+}
+
+/* Invert a bit of the first output or gradient of the watched grain, as grains_watch requests. */
+static void flip_first(struct stream *stream, enum flip_choice kind, int64_t seen,
+                       enum data_type type, void *values, int64_t count)
+{
+    if (kind == active->flip && seen == 0)
+        flip_bit(active->inner, stream, type, values, count, active->flip_seed);
 }
 
 static void watch_gradients(struct stream *stream, const struct gradient *gradients,
@@ -140,8 +158,8 @@ static void watch_gradients(struct stream *stream, const struct gradient *gradie
     for (int i = 0; i < GRADIENTS && is_watched(grain); i++) {
         if (gradients[i].sum == NULL)
             continue;
-        flip_one(stream, FLIP_GRADIENT, active->gradients_seen, active->gradients, TYPE_FP32,
-                 grain->gradient[i], gradients[i].count);
+        flip_first(stream, FLIP_GRADIENT, active->gradients_seen, TYPE_FP32, grain->gradient[i],
+                   gradients[i].count);
         active->inner->hash(stream,
                             &(struct hash){.count = gradients[i].count,
                                            .values = grain->gradient[i],
@@ -230,7 +248,9 @@ static void linear_forward_grain(struct stream *stream, const void *whole,
     dropout_shift(&args.dropout, grain);
     dropout_shift(&args.drop_path, grain);
     active->inner->linear_forward(stream, &args);
-    watch_output(stream, grain, args.type, args.y, args.rows * args.out);
+    if (is_watched(grain))
+        flip_first(stream, FLIP_ACTIVATION, active->outputs_seen++, args.type, args.y,
+                   args.rows * args.out);
 }
 
 static void grains_linear_forward(struct stream *stream, const struct linear_forward *args)
@@ -294,7 +314,7 @@ static int64_t rows_per_sample(int64_t rows)
 }
 
 /* Set the rows of sums of all grains to zero; no effect if channels is -1. The `sums` of the
- * operation are written by grains_add_sums. */
+ * operation are not written (grains_rows). */
 static void rows_clear(struct stream *stream, int64_t channels)
 {
     if (!active->inside || channels < 0)
@@ -313,11 +333,11 @@ static double *row_of(const struct grain_range *grain)
     return active->rows + (active->first + grain->first) / active->samples * active->row_count;
 }
 
-/* Define grains_NAME: an operation that sums over samples runs once per grain, with the arguments
+/* Define grains_NAME: the operation runs once per grain if `condition` is true, with the arguments
  * that NAME_cut sets. channels: of a batch norm, otherwise -1. The last arguments are the
  * gradients.
  */
-#define SUMMED(name, rows, overwrite, channels, ...)                                               \
+#define PER_GRAIN(name, condition, channels, ...)                                                  \
     static void name##_grain(struct stream *stream, const void *whole,                             \
                              const struct grain_range *grain)                                      \
     {                                                                                              \
@@ -328,11 +348,13 @@ static double *row_of(const struct grain_range *grain)
     static void grains_##name(struct stream *stream, const struct name *args)                      \
     {                                                                                              \
         rows_clear(stream, channels);                                                              \
-        if (is_summed(#name, rows, overwrite))                                                     \
+        if (condition)                                                                             \
             for_each_grain(stream, name##_grain, args, (struct gradient[GRADIENTS]){__VA_ARGS__}); \
         else                                                                                       \
             active->inner->name(stream, args);                                                     \
     }
+#define SUMMED(name, rows, overwrite, channels, ...)                                               \
+    PER_GRAIN(name, is_summed(#name, rows, overwrite), channels, __VA_ARGS__)
 
 static void norm_backward_cut(struct norm_backward *args, const struct grain_range *grain)
 {
@@ -394,29 +416,18 @@ static int64_t x_before(const struct convolution_shape *s, const struct grain_ra
 /* Return the elements of y before the samples of a grain. */
 static int64_t y_before(const struct convolution_shape *s, const struct grain_range *grain)
 {
-    return grain->first * convolved_size(s->height, s->kernel, s->stride, s->padding) *
-           convolved_size(s->width, s->kernel, s->stride, s->padding) * s->out;
+    return grain->first * convolved_height(s) * convolved_width(s) * s->out;
 }
 
-static void convolution_forward_grain(struct stream *stream, const void *whole,
-                                      const struct grain_range *grain)
+static void convolution_forward_cut(struct convolution_forward *args,
+                                    const struct grain_range *grain)
 {
-    struct convolution_forward args = *(const struct convolution_forward *)whole;
-
-    args.shape.batch = grain->count;
-    args.x = element(args.type, args.x, x_before(&args.shape, grain));
-    args.y = element_to_write(args.type, args.y, y_before(&args.shape, grain));
-    active->inner->convolution_forward(stream, &args);
+    args->shape.batch = grain->count;
+    args->x = element(args->type, args->x, x_before(&args->shape, grain));
+    args->y = element_to_write(args->type, args->y, y_before(&args->shape, grain));
 }
 
-static void grains_convolution_forward(struct stream *stream,
-                                       const struct convolution_forward *args)
-{
-    if (is_cut(args->shape.batch, 1))
-        for_each_grain(stream, convolution_forward_grain, args, (struct gradient[GRADIENTS]){{0}});
-    else
-        active->inner->convolution_forward(stream, args);
-}
+PER_GRAIN(convolution_forward, is_cut(args->shape.batch, 1), -1, {0})
 
 static void convolution_backward_cut(struct convolution_backward *args,
                                      const struct grain_range *grain)
@@ -560,10 +571,6 @@ void grains_watch(struct grains *grains, struct stream *stream, int64_t grain,
     grains->watched = grain;
     grains->flip = flip;
     grains->flip_seed = seed;
-    if (grains->gradients_seen > 0) {
-        grains->gradients = grains->gradients_seen;
-        grains->outputs = grains->outputs_seen;
-    }
     grains->gradients_seen = grains->outputs_seen = 0;
     grains->inner->zero(stream, grains->hash, sizeof *grains->hash);
 }
@@ -576,13 +583,9 @@ uint64_t grains_hash(const struct grains *grains, struct stream *stream)
     return hash;
 }
 
-void grains_add_sums(struct grains *grains, struct stream *stream,
-                     void (*all_reduce)(void *context, double *rows, int64_t n), void *context,
-                     double *sums, int64_t count)
+double *grains_rows(const struct grains *grains, int64_t count, int64_t *rows)
 {
     ENSURE(grains->inside && count == grains->row_count, "no sums of grains to add");
-    all_reduce(context, grains->rows, grains->total * count);
-    grains->inner->tree_sums(
-        stream, &(struct tree_sums){
-                    .rows = grains->total, .count = count, .from = grains->rows, .sums = sums});
+    *rows = grains->total;
+    return grains->rows;
 }

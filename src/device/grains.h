@@ -41,21 +41,23 @@ void grains_unit(struct grains *grains, int64_t stride, const int *slot);
 void grains_end(struct grains *grains);
 
 /* Call it after grains_begin. Until grains_end, hash the gradients of this grain: its number in the
- * global batch, or -1 for none. flip: FLIP_ACTIVATION or FLIP_GRADIENT inverts one bit of an output
- * or a gradient of the grain, chosen by `seed`; other values are ignored. */
+ * global batch, or -1 for none. flip: FLIP_ACTIVATION or FLIP_GRADIENT inverts one bit of the first
+ * output or gradient of the grain, chosen by `seed`; other values are ignored. */
 void grains_watch(struct grains *grains, struct stream *stream, int64_t grain,
                   enum flip_choice flip, uint64_t seed);
+/* Invert the highest bit of the mantissa of one of values[count], in device memory. `seed` chooses
+ * 64 consecutive values, of which the one with the largest magnitude is changed, so that rounding
+ * does not hide the fault. count > 0. Waits for the stream. */
+void flip_bit(const struct device_backend *backend, struct stream *stream, enum data_type type,
+              void *values, int64_t count, uint64_t seed);
+
 /* Return the hash of all gradients since grains_watch, after waiting for the stream. It depends on
  * the order of operations. */
 uint64_t grains_hash(const struct grains *grains, struct stream *stream);
 
-/* Write the sums of the last batch_norm_sums or batch_norm_backward_sums over the global batch to
- * sums[count], in device memory. all_reduce(context, rows, n) must all-reduce (sum) n doubles in
- * device memory over all ranks, on `stream`. They are one row of `count` for each grain of the
- * global batch, zero for the grains of other ranks. The rows are then added in the order of
- * base/sum_tree.h. Collective, also for ranks without samples. */
-void grains_add_sums(struct grains *grains, struct stream *stream,
-                     void (*all_reduce)(void *context, double *rows, int64_t n), void *context,
-                     double *sums, int64_t count);
+/* Return the sums of the last batch_norm_sums or batch_norm_backward_sums, in device memory: a row
+ * of `count` for each grain of the global batch, zero for the grains of other ranks. The caller
+ * adds them over all ranks, also those without samples, and then over the grains, by tree_sums. */
+double *grains_rows(const struct grains *grains, int64_t count, int64_t *rows);
 
 #endif

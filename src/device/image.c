@@ -6,23 +6,19 @@
 
 #include <math.h>
 
+#include "base/base.h"
+
 enum { SLOTS = 64 /* samples resized at a time */ };
 
 static size_t scratch_align(size_t bytes)
 {
-    return (bytes + IMAGE_SCRATCH_ALIGN - 1) / IMAGE_SCRATCH_ALIGN * IMAGE_SCRATCH_ALIGN;
+    return (size_t)round_up((int64_t)bytes, IMAGE_SCRATCH_ALIGN);
 }
 
 double image_support(double extent, int64_t size)
 {
     double scale = extent / (double)size;
     return scale < 1 ? 1 : scale;
-}
-
-/* Return the maximum number of inputs of an output pixel with the bilinear filter. */
-static int64_t axis_taps(double extent, int64_t size)
-{
-    return (int64_t)ceil(image_support(extent, size)) * 2 + 1;
 }
 
 /* Return the half-width of a span's filter in inputs. */
@@ -34,6 +30,12 @@ static double span_support(const struct resize_span *span)
 static int64_t span_taps(const struct resize_span *span)
 {
     return (int64_t)ceil(span_support(span)) * 2 + 1;
+}
+
+/* The same for an axis of image_transform. */
+static int64_t axis_taps(int64_t source, int64_t size)
+{
+    return span_taps(&(struct resize_span){.extent = (double)source, .size = size});
 }
 
 static size_t axis_bytes(int64_t size, int64_t taps)
@@ -113,9 +115,8 @@ void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, 
 
 struct image_scratch image_scratch_of(const struct image_transform *args)
 {
-    struct image_scratch scratch = {
-        .taps_across = axis_taps((double)args->source_width, args->width),
-        .taps_down = axis_taps((double)args->source_height, args->height)};
+    struct image_scratch scratch = {.taps_across = axis_taps(args->source_width, args->width),
+                                    .taps_down = axis_taps(args->source_height, args->height)};
     const size_t size = image_value_size(args);
     const size_t between = (size_t)(args->source_height * args->width) * size;
     const size_t all_between = scratch_align((size_t)args->channels * between);

@@ -96,10 +96,8 @@ struct image_kernels {
     void (*resize_values)(const struct resize_axis *axis, const struct resize_values *lines);
     void (*normalise)(float mean, float std, float missing, const float *plane,
                       const int32_t *origin, int64_t count, float *images);
-};
 
-/* kernels_colour.c: operations on planes of bytes, as in Pillow (image/image_change.c). */
-struct colour_kernels {
+    /* Operations on planes of bytes, as in Pillow (image/image_change.c). */
     /* Grey levels of planes [3, plane]. */
     void (*grey)(int64_t plane, const uint8_t *planes, uint8_t *levels);
     /* to = from + factor * (to - from) in fp32, clamped to 0..255 and truncated. */
@@ -109,14 +107,6 @@ struct colour_kernels {
     /* Smooth a plane; the pixels at its edge are not written. */
     void (*smooth)(int64_t height, int64_t width, const uint8_t *from, uint8_t *to);
 };
-
-/* The host's functions for the instruction set of this processor. */
-struct image_host {
-    const struct image_kernels *image;
-    const struct colour_kernels *colour;
-};
-
-MUST_CHECK bool image_host_choose(struct image_host *host, struct error *error);
 
 /* A resize window: the inputs of one output. */
 struct resize_window {

@@ -203,22 +203,16 @@ struct glu_backward {
     void *dx;       /* [rows, 2 * width] type; may be x */
 };
 
-/* Convert images to rows: [batch, channels, height, width] -> [batch, first + patches, channels *
- * patch * patch]. Patches are in row-major order. A patch's elements are ordered (channel, y, x),
- * as in a convolution's weight. The first rows of a sample, which are not patches, become 0. */
-struct patches_forward {
+/* Convert images to rows or, if `back` is set, rows to images, which is the inverse and the
+ * gradient: [batch, channels, height, width] <-> [batch, first + patches, channels * patch *
+ * patch]. Patches are in row-major order. A patch's elements are ordered (channel, y, x), as in a
+ * convolution's weight. The first rows of a sample are not patches: they become 0, and are ignored
+ * with `back`. */
+struct patches {
     enum data_type type;
     int64_t batch, channels, height, width, patch, first;
-    const void *images;
-    void *rows;
-};
-
-/* Convert rows to images: the inverse, which is also the gradient. It ignores the first rows. */
-struct patches_backward {
-    enum data_type type;
-    int64_t batch, channels, height, width, patch, first;
-    const void *rows;
-    void *images;
+    void *images, *rows; /* one of them is only read */
+    bool back;
 };
 
 /* Build the token sequence: class token (if there is one), register tokens, patch rows. Each token
@@ -704,8 +698,8 @@ struct nonfinite {
  *
  * cost: an expression of the arguments that gives a struct counted. MOVES(bytes): no matrix
  * products. T(tensor, n): bytes of n elements, 0 if the tensor is NULL; F: the same of fp32; SUM:
- * of an fp32 gradient. DRAWS(dropout, n, cost): n elements of dropout are drawn. count.c defines
- * these and the functions *_cost.
+ * of an fp32 gradient. DRAWS(dropout, n, cost): n elements of dropout are drawn. ATTENDS(n, bytes):
+ * n matrix products of queries x tokens. count.c defines these and the functions *_cost.
  *
  * copy: any direction between device, pinned and pageable memory.
  *
@@ -729,8 +723,13 @@ struct nonfinite {
     ARGS(CALL, norm_backward, GRAIN, MOVES(                                                        \
          T(x, ROWS(width)) + T(dy, ROWS(width)) + T(add, ROWS(width)) + T(dx, ROWS(width)) +       \
          SUM(add_sums, args->width) + 2 * F(mean, args->rows)))                                    \
-    ARGS(CALL, attention_forward, PASS, attention_forward_cost(args))                              \
-    ARGS(CALL, attention_backward, PASS, attention_backward_cost(args))                            \
+    ARGS(CALL, attention_forward, PASS, ATTENDS(2, T(qkv, HEADS * (double)(args->queries +         \
+         2 * args->tokens)) + T(out, HEADS * (double)args->queries) +                              \
+         F(lse, args->batch * args->heads * args->queries)))                                       \
+    ARGS(CALL, attention_backward, PASS, ATTENDS(4, T(qkv, HEADS * (double)(args->queries +        \
+         5 * args->tokens)) + 2 * T(out, HEADS * (double)args->queries) +                          \
+         F(lse, args->batch * args->heads * args->queries) +                                       \
+         SUM(dqkv_sums, 3 * args->heads * args->head_dim)))                                        \
     ARGS(CALL, dropout_apply, PASS, MOVES(dropout_is_idle(args) ? 0 : T(x, 2 * ROWS(width))))      \
     ARGS(CALL, scale_backward, GRAIN, DRAWS(dropout, ROWS(width), MOVES(                           \
          T(pre, ROWS(width)) + T(dy, ROWS(width)) + T(dx, ROWS(width)) +                           \
@@ -739,8 +738,7 @@ struct nonfinite {
          (double)(args->grid[0] * args->grid[1] * args->heads * args->head_dim))))                 \
     ARGS(CALL, glu_forward, PASS, MOVES(T(x, 3 * ROWS(width))))                                    \
     ARGS(CALL, glu_backward, PASS, MOVES(T(x, 5 * ROWS(width))))                                   \
-    ARGS(CALL, patches_forward, PASS, MOVES(T(images, 2 * IMAGES)))                                \
-    ARGS(CALL, patches_backward, PASS, MOVES(T(images, 2 * IMAGES)))                               \
+    ARGS(CALL, patches, PASS, MOVES(T(images, 2 * IMAGES)))                                        \
     ARGS(CALL, tokens_forward, PASS, MOVES(T(x, 2 * TOKENS)))                                      \
     ARGS(CALL, tokens_backward, GRAIN, MOVES(T(dx, 2 * TOKENS)))                                   \
     ARGS(CALL, pool_forward, PASS, MOVES(                                                          \

@@ -111,11 +111,20 @@ static inline int64_t convolution_pixels(const struct convolution_shape *s)
     return s->batch * s->height * s->width;
 }
 
-/* Return the pixels of y. */
+/* Return the height, the width and the pixels of y. */
+static inline int64_t convolved_height(const struct convolution_shape *s)
+{
+    return convolved_size(s->height, s->kernel, s->stride, s->padding);
+}
+
+static inline int64_t convolved_width(const struct convolution_shape *s)
+{
+    return convolved_size(s->width, s->kernel, s->stride, s->padding);
+}
+
 static inline int64_t convolved_pixels(const struct convolution_shape *s)
 {
-    return s->batch * convolved_size(s->height, s->kernel, s->stride, s->padding) *
-           convolved_size(s->width, s->kernel, s->stride, s->padding);
+    return s->batch * convolved_height(s) * convolved_width(s);
 }
 
 /* Return the elements of the weight. */

@@ -31,7 +31,10 @@ bool augment_open(struct augment *augment, const struct options *options, int64_
                                 .width = width,
                                 .height = height,
                                 .active = training};
-    return !training || !policy_is_asked_for(options) || image_host_choose(&augment->host, error);
+    if (!training || !policy_is_asked_for(options))
+        return true;
+    augment->host = cpu_kernels_choose(error);
+    return augment->host != NULL;
 }
 
 /* Same as Python's round(value, 15). */
@@ -159,7 +162,7 @@ bool policy_is_asked_for(const struct options *options)
 
 bool policy_is_on(const struct augment *augment)
 {
-    return augment->host.image != NULL;
+    return augment->host != NULL;
 }
 
 /* ---- RandAugment. */

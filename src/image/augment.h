@@ -10,17 +10,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "device/device.h"
-#include "device/image.h"
+#include "cpu/kernels.h"
 #include "options/options.h"
 
 /* Settings of one split. */
 struct augment {
     struct augment_options options;
     uint64_t seed;
-    int64_t width, height;  /* after the resize */
-    bool active;            /* false: evaluation, only resize and normalise */
-    struct image_host host; /* zero: no changes of policy_apply */
+    int64_t width, height;          /* after the resize */
+    bool active;                    /* false: evaluation, only resize and normalise */
+    const struct cpu_kernels *host; /* NULL: no changes of policy_apply */
 };
 
 /* False: the processor lacks the instructions that VITTRAIN_CPU names. */
@@ -103,7 +102,7 @@ struct changed_image {
     uint8_t *planes;  /* [3, height, width]: red, green, blue */
     uint8_t *scratch; /* same size as planes */
     int64_t height, width;
-    struct image_host host;
+    const struct cpu_kernels *host;
 };
 
 /* Apply a change in place, bit for bit as torchvision's functional transforms of PIL images.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Pillow's ImageEnhance, ImageOps and affine transforms on planes. Changes of single levels use
- * tables of 256 entries; the others are in kernels_colour.c. */
+ * tables of 256 entries; the others are in kernels_image.c. */
 #include "image/augment.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ static void blend_level(const struct changed_image *image, int level, double fac
     memset(from, level, sizeof from);
     for (int i = 0; i < LEVELS; i++)
         table[i] = (uint8_t)i;
-    image->host.colour->blend(LEVELS, from, (float)factor, table);
+    image->host->image->blend(LEVELS, from, (float)factor, table);
     plane_look_up(image->planes, CHANNELS * plane_of(image), table);
 }
 
@@ -37,7 +37,7 @@ static void colour_contrast(const struct changed_image *image, double factor)
 {
     const int64_t plane = plane_of(image);
     int64_t sum = 0;
-    image->host.colour->grey(plane, image->planes, image->scratch);
+    image->host->image->grey(plane, image->planes, image->scratch);
     for (int64_t i = 0; i < plane; i++)
         sum += image->scratch[i];
     blend_level(image, plane > 0 ? (int)((double)sum / (double)plane + 0.5) : 0, factor);
@@ -46,9 +46,9 @@ static void colour_contrast(const struct changed_image *image, double factor)
 static void colour_saturation(const struct changed_image *image, double factor)
 {
     const int64_t plane = plane_of(image);
-    image->host.colour->grey(plane, image->planes, image->scratch);
+    image->host->image->grey(plane, image->planes, image->scratch);
     for (int64_t channel = 0; channel < CHANNELS; channel++)
-        image->host.colour->blend(plane, image->scratch, (float)factor,
+        image->host->image->blend(plane, image->scratch, (float)factor,
                                   image->planes + channel * plane);
 }
 
@@ -57,9 +57,9 @@ static void colour_sharpness(const struct changed_image *image, double factor)
     const int64_t plane = plane_of(image);
     memcpy(image->scratch, image->planes, (size_t)(CHANNELS * plane));
     for (int64_t channel = 0; channel < CHANNELS; channel++)
-        image->host.colour->smooth(image->height, image->width, image->planes + channel * plane,
+        image->host->image->smooth(image->height, image->width, image->planes + channel * plane,
                                    image->scratch + channel * plane);
-    image->host.colour->blend(CHANNELS * plane, image->scratch, (float)factor, image->planes);
+    image->host->image->blend(CHANNELS * plane, image->scratch, (float)factor, image->planes);
 }
 
 /* Invert levels that are not below `threshold`. */
@@ -200,8 +200,8 @@ static void image_move(const struct changed_image *image, const struct pixel_pla
     for (int64_t y = 0; y < image->height; y++)
         for (int64_t x = 0; x < width; x += PIECE) {
             int64_t count = x + PIECE < width ? PIECE : width - x;
-            image->host.image->follow(plan, (int32_t)width, (int32_t)image->height, (int32_t)x,
-                                      (int32_t)y, (int32_t)count, origin);
+            image->host->image->follow(plan, (int32_t)width, (int32_t)image->height, (int32_t)x,
+                                       (int32_t)y, (int32_t)count, origin);
             for (int64_t channel = 0; channel < CHANNELS; channel++) {
                 const uint8_t *from = image->scratch + channel * plane;
                 uint8_t *to = image->planes + channel * plane + y * width + x;
@@ -227,7 +227,7 @@ void image_change(const struct changed_image *image, const struct image_change *
 {
     const double amount = change->amount;
     const int64_t plane = plane_of(image);
-    const struct colour_kernels *colour = image->host.colour;
+    const struct image_kernels *kernels = image->host->image;
     struct pixel_plan plan = {0};
     switch (change->kind) {
     case CHANGE_IDENTITY:
@@ -264,9 +264,9 @@ void image_change(const struct changed_image *image, const struct image_change *
     case CHANGE_EQUALIZE:
         return each_plane(image, plane_equalize);
     case CHANGE_HUE:
-        return colour->hue(plane, image->planes, (uint8_t)(int32_t)(amount * 255));
+        return kernels->hue(plane, image->planes, (uint8_t)(int32_t)(amount * 255));
     case CHANGE_GREYSCALE:
-        colour->grey(plane, image->planes, image->scratch);
+        kernels->grey(plane, image->planes, image->scratch);
         for (int64_t channel = 0; channel < CHANNELS; channel++)
             memcpy(image->planes + channel * plane, image->scratch, (size_t)plane);
         return;

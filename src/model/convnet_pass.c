@@ -33,19 +33,18 @@ static void *gradient_memory(const struct convnet *convnet, const struct model_p
     return slot < 0 ? pass->logits : convnet->gradients.memory[slot];
 }
 
-static void sums_all_reduce(void *pass, double *sums, int64_t count)
-{
-    flat_add_sums(((const struct model_pass *)pass)->flat, sums, count);
-}
-
 /* Adds the sums of all ranks. */
 static void norm_add_sums(const struct model_pass *pass, double *sums, int64_t count)
 {
-    if (pass->grains != NULL)
-        grains_add_sums(pass->grains, pass->stream, sums_all_reduce, (void *)(uintptr_t)pass, sums,
-                        count);
-    else
+    int64_t rows;
+
+    if (pass->grains == NULL) {
         flat_add_sums(pass->flat, sums, count);
+        return;
+    }
+    double *of_grains = grains_rows(pass->grains, count, &rows);
+    flat_add_sums(pass->flat, of_grains, rows * count);
+    OPERATION_RUN(pass->flat->device, pass->stream, tree_sums, rows, count, of_grains, sums);
 }
 
 static void node_forward(const struct convnet *convnet, const struct model_pass *pass, int number)

@@ -197,9 +197,10 @@ static void stem_forward(const struct unit_pass *at)
     const struct vit *vit = at->vit;
     const struct vit_shape *shape = at->shape;
     const int64_t batch = at->pass->batch;
-    UNIT_RUN(at, patches_forward, .batch = batch, .channels = shape->channels,
+    UNIT_RUN(at, patches, .batch = batch, .channels = shape->channels,
              .height = vit->model.image.height, .width = vit->model.image.width,
-             .patch = shape->patch, .images = at->pass->images, .rows = vit->patch_rows);
+             .patch = shape->patch, .images = (void *)(uintptr_t)at->pass->images,
+             .rows = vit->patch_rows);
     const struct linear_forward layer =
         linear_layer(at, VIT_PATCH_WEIGHT, vit->patches, vit->patch_rows, vit->patch_tokens);
     linear_run(at, &layer);
@@ -560,7 +561,7 @@ static void head_forward(const struct unit_pass *at)
                      : linear_layer(at, VIT_HEAD_WEIGHT, 1, vit->normed, pass->logits);
     linear_run(at, &layer);
     if (shape->dense)
-        UNIT_RUN(at, patches_backward, .batch = pass->batch, .channels = shape->classes,
+        UNIT_RUN(at, patches, .back = true, .batch = pass->batch, .channels = shape->classes,
                  .height = vit->model.image.height, .width = vit->model.image.width,
                  .patch = shape->patch, .first = vit->tokens - vit->patches, .rows = vit->dense,
                  .images = pass->logits);
@@ -573,7 +574,7 @@ static void head_backward(const struct unit_pass *at)
     const struct model_pass *pass = at->pass;
     const void *x = vit->blocks[shape->depth - 1].out;
     if (shape->dense)
-        UNIT_RUN(at, patches_forward, .batch = pass->batch, .channels = shape->classes,
+        UNIT_RUN(at, patches, .batch = pass->batch, .channels = shape->classes,
                  .height = vit->model.image.height, .width = vit->model.image.width,
                  .patch = shape->patch, .first = vit->tokens - vit->patches, .images = pass->logits,
                  .rows = vit->dense);

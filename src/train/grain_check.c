@@ -5,7 +5,6 @@
 
 #include "base/base.h"
 #include "base/log.h"
-#include "device/bit_flip.h"
 #include "options/options.h"
 
 /* Parts of a grain's input, stored one after another in host memory. */

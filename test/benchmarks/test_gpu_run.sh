@@ -66,7 +66,7 @@ small="model.dim=32 model.depth=1 model.heads=2 model.patch=16 run.threads=1"
 gpu() {
     run_log=$work/$1.log
     shift
-    (cd "$tree" && exec env PATH="$work/bin:$PATH" OUT="$out" PYTHON=python TESTS="device/test_dropout device/test_cut device/test_planes" STEP_WORKS=vit_cifar:8 \
+    (cd "$tree" && exec env PATH="$work/bin:$PATH" OUT="$out" PYTHON=python TESTS="device/test_loss device/test_cut device/test_planes" STEP_WORKS=vit_cifar:8 \
         PLAN_WORKS=vit_cifar:8 LAUNCH_WORK="${launch_work:-vit_cifar:8}" \
         SPEED_WORKS=vit_cifar:8 KERNEL_WORKS=vit_cifar:8 LOSS_WORKS=vit_cifar:8 LOSS_PRECISIONS="fp32 bf16" SIDE=64 TOKENS=5 \
         ATTENTION_ROWS=8 TURNS=1 SPEED_SECONDS=0.2 PROFILE_STEPS=4 SANITIZER_TESTS="${sanitized:-device/test_planes}" MODEL_SETTINGS="$small" \
@@ -110,7 +110,7 @@ printf '# device: a stand-in\n1..1\nok 1 - cut\n'
 END
 chmod +x "$bundle/test/device/test_cut"
 gpu cut check
-result 'a part is cut' "$(ends 137; has "$out/gpu-done.txt" 'operations: device/test_dropout')" cut.log
+result 'a part is cut' "$(ends 137; has "$out/gpu-done.txt" 'operations: device/test_loss')" cut.log
 gpu check check
 result 'the rest of it is done by the next call' "$(
     ends 0
@@ -119,7 +119,7 @@ result 'the rest of it is done by the next call' "$(
     has check.log '^0 failed'
     lacks check.log 'FAILED')" check.log
 result 'operations ran on the device' "$(
-    has cut.log '^device/test_dropout: [1-9][0-9]* passed on emulated GPU'
+    has cut.log '^device/test_loss: [1-9][0-9]* passed on emulated GPU'
     has cut.log '^device/test_planes: [1-9][0-9]* passed on emulated GPU'
     has check.log 'losses [0-9.]+ [0-9.]+ [0-9.]+ [0-9.]+ $')" check.log
 result 'ceilings are rows of the table, what is not possible is named' "$(
@@ -217,7 +217,7 @@ result 'a first step that fails is repeated for its reason, and ends the plan af
     ends 1
     has broken.log '^-- CUDA_LAUNCH_BLOCKING=1'
     has broken.log '^-- compute-sanitizer'
-    has broken.log '^device/test_dropout: [1-9][0-9]* passed'
+    has broken.log '^device/test_loss: [1-9][0-9]* passed'
     lacks broken.log '^== (losses|speed)')" broken.log
 
 # ---- build.

@@ -139,8 +139,8 @@ static void meet_all(const struct convolution_shape *s, const double *x, const d
                      const double *dy, struct convolution_truth *truth)
 {
     const int64_t taps = s->kernel * s->kernel;
-    const int64_t height = convolved_size(s->height, s->kernel, s->stride, s->padding);
-    const int64_t width = convolved_size(s->width, s->kernel, s->stride, s->padding);
+    const int64_t height = convolved_height(s);
+    const int64_t width = convolved_width(s);
     for (int64_t i = 0; i < s->batch * height * width * taps; i++) {
         const int64_t pixel = i / taps, tap = i % taps, at = pixel * s->out;
         const int64_t row = pixel / width % height * s->stride - s->padding;

@@ -145,29 +145,21 @@ static void convolution_prepare(struct work *work)
 }
 
 /* ---- batch norm: size = {pixels of a sample, channels} */
-struct exchange {
-    struct work *work;
-    double *sums;
-    bool collects;
-};
-
-static void exchange_sums(void *context, double *rows, int64_t count)
-{
-    const struct exchange *exchange = context;
-
-    device_test_wait(&exchange->work->test);
-    for (int64_t i = 0; i < count; i++)
-        if (exchange->collects)
-            exchange->sums[i] += rows[i];
-        else
-            rows[i] = exchange->sums[i];
-}
-
+/* Collect the rows of this pass in `all`, or replace them by those of all passes; add them. */
 static void add_sums(struct work *work, double *all, bool collects, double *sums)
 {
-    if (work->grains != NULL)
-        grains_add_sums(work->grains, work->test.stream, exchange_sums,
-                        &(struct exchange){work, all, collects}, sums, 2 * work->channels + 1);
+    const int64_t count = 2 * work->channels + 1;
+    int64_t rows;
+
+    if (work->grains == NULL)
+        return;
+    double *of_pass = grains_rows(work->grains, count, &rows);
+    device_test_wait(&work->test);
+    for (int64_t i = 0; i < rows * count && collects; i++)
+        all[i] += of_pass[i];
+    if (!collects)
+        memcpy(of_pass, all, (size_t)(rows * count) * sizeof *all);
+    DEVICE_RUN(&work->test, tree_sums, rows, count, of_pass, sums);
 }
 
 static void batch_norm_run(struct work *work, int64_t first, int64_t count)

@@ -183,36 +183,6 @@ TEST(wide_layers)
     }
 }
 
-/* Layers whose operands fit are multiplied by tiles, forward and backward, with the same bits on
- * any number of threads. */
-TEST(layers_use_tiles)
-{
-    enum { ROWS = 70, IN = 100, OUT = 50, COUNT = ROWS * (IN + OUT) };
-    uint16_t first[COUNT];
-    for (int threads = 1; threads <= 3; threads++) {
-        DEVICE_TEST(test, threads);
-        calls_count(&test);
-        const void *weight = device_test_random(&test, TYPE_BF16, OUT * IN, 1, 2);
-        uint16_t *y = device_test_zeros(&test, TYPE_BF16, COUNT);
-        DEVICE_RUN(&test, linear_forward, .type = TYPE_BF16, .rows = ROWS, .in = IN, .out = OUT,
-                   .rows_per_sample = 1, .x = device_test_random(&test, TYPE_BF16, ROWS * IN, 1, 1),
-                   .weight = weight, .y = y);
-        const int of_forward = calls;
-        DEVICE_RUN(&test, linear_backward, .type = TYPE_BF16, .rows = ROWS, .in = IN, .out = OUT,
-                   .rows_per_sample = 1, .weight = weight, .dy = y, .dx = y + ROWS * OUT);
-        assert_true(of_forward > 0 && calls > of_forward);
-        if (threads == 1)
-            memcpy(first, y, sizeof first);
-        assert_memory_equal(first, y, sizeof first);
-    }
-}
-
-TEST(the_peak_is_measured)
-{
-    DEVICE_TEST(test, 2);
-    assert_true(tile_product_measure_peak((struct cpu_device *)test.device) > 1e6);
-}
-
 int main(void)
 {
     setenv("VITTRAIN_CPU", "amx-emulated", 1);

@@ -2,7 +2,8 @@
 // devices: cpu gpu
 /* Operations on tokens against their definitions in double precision, with gradients: patches,
  * class and register tokens, pooling, rotation of queries and keys, SwiGLU, LayerScale with dropout
- * and drop path. Copies have the same bits. */
+ * and drop path, and these alone: for every step, sample and instruction set (test_grains draws the
+ * masks of parts). Copies have the same bits. */
 #include "device_test.h"
 #include "test.h"
 
@@ -22,13 +23,13 @@ static void check_patches(enum data_type type, int64_t batch, int64_t channels, 
     const int64_t count = batch * channels * height * width;
     const int64_t row_count = batch * rows_per_sample * row_width;
     DEVICE_TEST(test, 2);
-    const void *images = device_test_random(&test, type, count, 1, 1);
+    void *images = device_test_random(&test, type, count, 1, 1);
     void *rows = device_test_random(&test, type, row_count, 1, 2);
     void *back = device_test_random(&test, type, count, 1, 3);
-    DEVICE_RUN(&test, patches_forward, type, batch, channels, height, width, patch, first, images,
-               rows);
-    DEVICE_RUN(&test, patches_backward, type, batch, channels, height, width, patch, first, rows,
-               back);
+    DEVICE_RUN(&test, patches, type, batch, channels, height, width, patch, first, images, rows,
+               false);
+    DEVICE_RUN(&test, patches, type, batch, channels, height, width, patch, first, back, rows,
+               true);
     device_test_wait(&test);
     for (int64_t i = 0; i < row_count; i++) {
         const int64_t sample = i / row_width / rows_per_sample, column = i % row_width;
@@ -372,6 +373,58 @@ TEST_KERNELS(layer_scales_are_right)
 {
     for (int i = 0; i < device_test_cases(SCALE_CASES, SCALE_EMULATED); i++)
         check_scale(&scale_cases[i]);
+}
+
+/* ---- Dropout and drop path by the definition in device/types.h */
+
+static struct dropout dropout_of(struct device_test *test, float rate, uint32_t layer)
+{
+    return (struct dropout){.rate = rate,
+                            .seed = 0x8877665544332211ULL,
+                            .layer = layer,
+                            /* The position wraps around: counters have 32 bits. */
+                            .params = device_test_params(test, 0xfffffff0, 0xfffffffe, 0, 1)};
+}
+
+struct dropout_case {
+    enum data_type type;
+    int64_t samples, rows_per_sample, width;
+    float rate, path_rate;
+};
+
+static const struct dropout_case cases[] = {
+    {TYPE_FP32, 3, 5, 8, 0.5f, 0},     {TYPE_FP32, 2, 7, 13, 0.1f, 0},
+    {TYPE_FP32, 5, 1, 1000, 0.9f, 0},  {TYPE_FP32, 4, 3, 100, 0.1f, 0.5f},
+    {TYPE_FP32, 40, 2, 6, 0, 0.3f},    {TYPE_FP32, 2, 2, 5, 0, 0},
+    {TYPE_FP32, 2, 2, 20, 1, 0},       {TYPE_FP32, 2, 2, 20, 1e-6f, 0}, /* a threshold of 0 */
+    {TYPE_FP32, 0, 2, 20, 0.1f, 0.1f}, {TYPE_BF16, 2, 3, 37, 0.4f, 0},
+    {TYPE_FP16, 2, 3, 37, 0.4f, 0},
+};
+
+TEST_KERNELS(factors_are_the_definition)
+{
+    for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++) {
+        const struct dropout_case *it = &cases[n];
+        const int64_t rows = it->samples * it->rows_per_sample, count = rows * it->width;
+        DEVICE_TEST(test, 2);
+        void *x = device_test_random(&test, it->type, count, 1, 4);
+        void *y = device_test_zeros(&test, it->type, count);
+        const double *given = device_test_given(&test, x);
+        double *expected = device_test_expected(&test, count);
+        const struct dropout dropout = dropout_of(&test, it->rate, 9);
+        const struct dropout path = dropout_of(&test, it->path_rate, 10);
+        DEVICE_RUN(&test, dropout_apply, it->type, rows, it->width, it->rows_per_sample, x, y,
+                   dropout, path);
+        device_test_wait(&test);
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t row = i / it->width;
+            expected[i] = given[i] *
+                          device_test_dropout_at(&dropout, it->rows_per_sample, row, i % it->width,
+                                                 it->width) *
+                          device_test_drop_path(&path, row / it->rows_per_sample);
+        }
+        device_test_near(&test, "y", y, expected, device_test_rounding(it->type), 1e-6);
+    }
 }
 
 TEST_MAIN()

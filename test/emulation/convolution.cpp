@@ -57,8 +57,8 @@ struct sizes {
 static struct sizes sizes_of(const struct convolution_shape *s)
 {
     struct sizes sizes;
-    sizes.out_height = convolved_size(s->height, s->kernel, s->stride, s->padding);
-    sizes.out_width = convolved_size(s->width, s->kernel, s->stride, s->padding);
+    sizes.out_height = convolved_height(s);
+    sizes.out_width = convolved_width(s);
     sizes.x = s->batch * s->height * s->width * s->in;
     sizes.filter = s->out * s->kernel * s->kernel * s->in;
     sizes.y = s->batch * sizes.out_height * sizes.out_width * s->out;

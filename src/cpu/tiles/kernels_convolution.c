@@ -64,8 +64,8 @@ static void cut_task(struct plan *plan)
 static struct plan plan_of(const struct convolution_shape *s)
 {
     struct plan plan = {.shape = s,
-                        .out_height = convolved_size(s->height, s->kernel, s->stride, s->padding),
-                        .out_width = convolved_size(s->width, s->kernel, s->stride, s->padding),
+                        .out_height = convolved_height(s),
+                        .out_width = convolved_width(s),
                         .taps = s->kernel * s->kernel};
     const int64_t over = (s->kernel - 1) / s->stride, phases = smaller(s->stride, s->kernel);
 

@@ -10,7 +10,6 @@
  * all columns of the task and adds to sums in the thread's workspace. The pair stays in the L1
  * cache, the columns of b and the sums in the L2 cache. After the last block of k, the rows of a
  * pair are finished while they are in the cache. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cpu/cpu.h"
@@ -223,52 +222,4 @@ void tile_product_run(const struct cpu_device *cpu, const struct tile_product *p
             work.a = work.b + 2 * work.columns.total * tiles * TILE_NUMBERS;
         run_columns(&work);
     }
-}
-
-/* A product of square matrices on one thread. */
-enum { SQUARE = 768 };
-
-struct square {
-    struct cpu_device cpu;
-    struct tile_product product;
-    float *c;
-};
-
-static void square_finish(const void *context, int64_t row, int64_t column, int64_t count,
-                          const float *sum, float *buffer)
-{
-    const struct square *it = context;
-
-    (void)buffer;
-    memcpy(it->c + row * SQUARE + column, sum, (size_t)count * sizeof *sum);
-}
-
-static void square_run(void *context)
-{
-    const struct square *it = context;
-
-    tile_product_run(&it->cpu, &it->product);
-}
-
-double tile_product_measure_peak(const struct cpu_device *cpu)
-{
-    const size_t workspace = WORKSPACE_SHARED + WORKSPACE_THREAD, numbers = SQUARE * SQUARE;
-    struct square square = {.cpu = *cpu};
-    void *memory = NULL;
-
-    ENSURE_MEMORY(posix_memalign(&memory, 4096, workspace + 8 * numbers) == 0,
-                  "no memory to measure products");
-    square.cpu.threads = 1;
-    square.cpu.workspace = memory;
-    uint16_t *a = (uint16_t *)(square.cpu.workspace + workspace);
-    memset(a, 0, 8 * numbers); /* unused pages of the workspace remain unallocated */
-    square.c = (float *)(a + 2 * numbers);
-    square.product = (struct tile_product){.k = SQUARE,
-                                           .a = {a, SQUARE, SQUARE, true, NULL},
-                                           .b = {a + numbers, SQUARE, SQUARE, true, NULL},
-                                           .finish = square_finish,
-                                           .context = &square};
-    const double rate = product_rate(square_run, &square, 2.0 * (double)numbers * SQUARE);
-    free(memory);
-    return rate;
 }

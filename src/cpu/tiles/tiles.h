@@ -60,10 +60,6 @@ extern const struct tile_product_kernels KERNEL(tile_product_kernels);
 extern const struct attention_kernels KERNEL(tile_attention_kernels);
 #endif
 
-/* Return the operations on tiles of the processor or, if VITTRAIN_CPU=amx-emulated, of the
- * emulation; NULL without AMX or if VITTRAIN_CPU has another value. */
-const struct tile_kernels *cpu_tiles_choose(void);
-
 /* tile_kernels_amx is compiled in if HAVE_KERNELS_AMX is defined (config.h). */
 extern const struct tile_kernels tile_kernels_amx, tile_kernels_amx_emulated;
 
@@ -100,8 +96,5 @@ void tile_product_run(const struct cpu_device *cpu, const struct tile_product *p
 
 /* Return the largest k whose packed operands fit into the workspace. */
 int64_t tile_product_depth(const struct tile_product *product);
-
-/* Measure the operations per second of one thread, as product_measure_peak does. */
-double tile_product_measure_peak(const struct cpu_device *cpu);
 
 #endif
