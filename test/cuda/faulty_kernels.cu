@@ -124,13 +124,6 @@ FAULTY_KERNEL(outside_read, 1, "outside of memory", false)
     values[threadIdx.x] = value;
 }
 
-FAULTY_KERNEL(outside_shared, 1, "outside of memory", false)
-{
-    kernel_begin();
-    SHARED_MEMORY(shared);
-    ((float *)shared)[threadIdx.x + 1] = values[threadIdx.x];
-}
-
 FAULTY_KERNEL(misaligned, 1, "not a multiple of 16", false)
 {
     kernel_begin();
@@ -222,12 +215,6 @@ FAULT(shared_without_attribute, "cudaFuncSetAttribute allows 49152", true)
     right_launch(stream, values, SHARED_PRESET + 4);
 }
 
-FAULT(shared_above_attribute, "cudaFuncSetAttribute allows 65536", true)
-{
-    shared_launch(stream, values);
-    right_launch(stream, values, SHARED_WANTED + 4);
-}
-
 FAULT(shared_above_device, "cudaErrorInvalidValue", true)
 {
     CUDA_CHECK(cudaFuncSetAttribute(right_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -287,13 +274,6 @@ FAULT(unjoined_fork, "before all of its streams are joined", true)
     capture_end(stream);
 }
 
-FAULT(captured_malloc, "cudaMalloc during a stream capture", true)
-{
-    void *memory;
-    capture_begin(stream);
-    CUDA_CHECK(cudaMalloc(&memory, 1));
-}
-
 FAULT(malloc_by_another_thread, "cudaMalloc during a stream", true)
 {
     void *memory;
@@ -311,13 +291,6 @@ FAULT(query_of_another_stream, "cudaStreamQuery during a stream capture", true)
 {
     capture_begin(stream);
     CUDA_CHECK(cudaStreamQuery(stream_create()));
-}
-
-FAULT(query_in_capture, "cudaEventQuery during a stream capture", true)
-{
-    cudaEvent_t event = event_record(stream);
-    capture_begin(stream);
-    CUDA_CHECK(cudaEventQuery(event));
 }
 
 FAULT(query_of_captured_event, "cudaEventQuery on an event that was recorded in", true)

@@ -191,29 +191,6 @@ TEST(a_measurement_may_need_another)
     assert_int_equal(measured_for(temporary_path("nested"), "outer", 1), 0);
 }
 
-/* Without the lock another process may add a line during a measurement. */
-static double adding_time(void *context, int candidate)
-{
-    FILE *file = candidate == 0 ? fopen(temporary_path("unlocked/products-GPU-X--1-2"), "a") : NULL;
-    if (file != NULL) {
-        fputs(context, file);
-        fclose(file);
-    }
-    return candidate == 0 ? 1 : 2;
-}
-
-TEST(a_line_added_during_a_measurement_is_read)
-{
-    struct choice chosen;
-    assert_int_equal(measured_for(temporary_path("elsewhere"), "added", fastest), CANDIDATES);
-    OWNED char *line = temporary_text("elsewhere/products-GPU-X--1-2");
-    struct choices *choices = open_at(temporary_path("unlocked"));
-    assert_true(choices_make(choices, "own", candidates, CANDIDATES, adding_time, always_usable,
-                             line, &chosen));
-    assert_int_equal(make(choices, "added", fresh(), fastest), 0);
-    choices_close(choices);
-}
-
 /* Two ranks that need a key at the same time use the same choice: the second waits for the first.
  */
 TEST(ranks_agree)

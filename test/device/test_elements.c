@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
-/* Operations on flat buffers other than the update: sums of squares, addition, zeroing, type
- * conversion, search for non-finite values. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* RUSAGE_THREAD */
-#endif
+/* Operations on flat buffers other than the update: sums of squares and of matrices, zeroing, type
+ * conversion, search for non-finite values. test_grains has additions. */
 #include <float.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 
 #include "base/base.h"
 #include "base/random.h"
@@ -169,21 +164,6 @@ TEST(sums_of_squares_that_are_not_finite)
     }
 }
 
-TEST(additions)
-{
-    const int64_t counts[] = {0, 3, 8, 40001};
-    for (int i = 0; i < 4; i++) {
-        DEVICE_TEST(test, 2);
-        float *sum = device_test_random(&test, TYPE_FP32, counts[i], 1, 1);
-        const double *before = device_test_given(&test, sum);
-        const float *addend = device_test_random(&test, TYPE_FP32, counts[i], 1, 2);
-        test.device->backend->add(test.stream, sum, addend, counts[i]);
-        device_test_wait(&test);
-        for (int64_t j = 0; j < counts[i]; j++)
-            assert_true(sum[j] == (float)before[j] + addend[j]);
-    }
-}
-
 /* Sums of matrices in place and not, with a norm that is above or below epsilon. */
 static void check_matrix_sum(enum data_type type, int64_t rows, int64_t width, bool both)
 {
@@ -235,33 +215,6 @@ TEST(zeros)
         for (size_t j = 0; j < 6 * block; j++)
             assert_int_equal(memory[j], j >= 5 && j < 5 + sizes[i] ? 0 : 0xff);
     }
-}
-
-/* The first touch of fresh memory causes a page fault: with two threads, each has about half of
- * them. */
-TEST(zeros_are_the_work_of_all_threads)
-{
-    device_test_of_cpu();
-    const size_t bytes = (size_t)64 << 20;
-    int64_t pages[2];
-    for (int threads = 1; threads <= 2; threads++) {
-        struct rusage before, after;
-        DEVICE_TEST(test, threads);
-        void *memory =
-            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        assert_true(memory != MAP_FAILED);
-        assert_int_equal(madvise(memory, bytes, MADV_NOHUGEPAGE), 0);
-        getrusage(RUSAGE_THREAD, &before);
-        test.device->backend->zero(test.stream, memory, bytes);
-        getrusage(RUSAGE_THREAD, &after);
-        pages[threads - 1] = after.ru_minflt - before.ru_minflt;
-        munmap(memory, bytes);
-    }
-    print_message("# %lld page faults on one thread, %lld on the first of two\n",
-                  (long long)pages[0], (long long)pages[1]);
-    if (pages[0] < 1000)
-        SKIP_BECAUSE("this system does not count page faults per thread");
-    assert_true(pages[1] * 10 < pages[0] * 6);
 }
 
 static void set_value(enum data_type type, void *values, int64_t index, uint32_t bits)

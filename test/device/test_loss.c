@@ -190,28 +190,6 @@ TEST_KERNELS(losses_are_right)
     }
 }
 
-/* The sum has the same bits if the batch is divided into parts that are added in reverse, as on
- * several ranks. It is a sum of multiples of 2^-26. */
-TEST(parts_do_not_matter)
-{
-    enum { BATCH = 300, CLASSES = 10 };
-    DEVICE_TEST(test, 2);
-    const float *logits = device_test_random(&test, TYPE_FP32, BATCH * CLASSES, 5, 1);
-    const int32_t *labels = device_test_zeros(&test, TYPE_FP32, BATCH);
-    double first = 0;
-    for (int64_t part = BATCH; part >= 1; part /= 7) {
-        struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
-        for (int64_t begin = (BATCH - 1) / part * part; begin >= 0; begin -= part)
-            DEVICE_RUN(&test, cross_entropy, .batch = BATCH - begin < part ? BATCH - begin : part,
-                       .classes = CLASSES, .logits = logits + begin * CLASSES,
-                       .labels = labels + begin, .sums = sums);
-        device_test_wait(&test);
-        first = part == BATCH ? sums->loss : first;
-        assert_true(sums->loss == first && sums->samples == BATCH);
-        assert_true(fmod(sums->loss, 0x1p-26) == 0);
-    }
-}
-
 /* Counters and prediction of one row. */
 static struct loss_sums count_row(const float *logits, int64_t classes, int32_t label,
                                   int32_t *predicted)

@@ -485,56 +485,6 @@ TEST(the_scale_follows_the_norms)
     check_scaler(&test, scaler, 1, 1e300, (struct loss_scaler){LOSS_SCALE_MOST, 0, 7});
 }
 
-/* Against torch.amp.GradScaler, clipping and AdamW (test/vectors/make_scaler.py): gradients of
- * which some are not finite, and some too small to be clipped. */
-TEST(scaling_is_pytorchs)
-{
-    enum { WEIGHTS = 7 };
-    const struct update_segment segment = {.end = WEIGHTS, .weight_decay = 0.05f, .rate_scale = 1};
-    struct vector_file *file = vector_file_open("device_scaler.safetensors");
-    int64_t steps, gradient_count, expected_count;
-    const float *scales = vector_file_floats(file, "scales", &steps);
-    const float *gradients = vector_file_floats(file, "gradients", &gradient_count);
-    const int32_t *bad = vector_file_integers(file, "bad", NULL);
-    const double *expected = vector_file_doubles(file, "weights", &expected_count);
-    /* Gradients repeat; some steps have expected weights. */
-    const int64_t turns = gradient_count / WEIGHTS, every = steps * WEIGHTS / expected_count;
-    DEVICE_TEST(test, 1);
-    const struct device_backend *backend = test.device->backend;
-    const float *start = vector_file_floats(file, "start", NULL);
-    float *weights = device_test_copy(&test, TYPE_FP32, start, WEIGHTS);
-    float *gradient = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
-    struct exact_sum *sum = device_test_zeros(&test, TYPE_FP32, sizeof *sum / sizeof(float));
-    float *moment1 = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
-    float *moment2 = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
-    double *norm_squared = device_test_number(&test, 0);
-    struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){65536, 0, 0});
-    struct step_params *params = device_test_params(&test, 0, 0, 0.01, 0);
-    params->beta1 = 0.9;
-    for (int64_t step = 0; step < device_test_cases((size_t)steps, 200); step++) {
-        for (int i = 0; i < WEIGHTS; i++)
-            gradient[i] = scaler->scale * gradients[step % turns * WEIGHTS + i];
-        if (bad[step] > 0)
-            gradient[bad[step] % WEIGHTS] = bad[step] % 2 ? INFINITY : NAN;
-        params->update = step + 1;
-        backend->zero(test.stream, sum, sizeof *sum);
-        backend->sum_squares(test.stream, gradient, WEIGHTS, sum);
-        backend->sum_value(test.stream, sum, norm_squared);
-        DEVICE_RUN(&test, update, .rule = UPDATE_ADAMW, .count = WEIGHTS, .weights = weights,
-                   .gradient = gradient, .moment1 = moment1, .moment2 = moment2,
-                   .segments = &segment, .segment_count = 1, .params = params, .beta2 = 0.999,
-                   .epsilon = 1e-8, .norm_squared = norm_squared, .max_norm = 1, .scaler = scaler);
-        backend->scaler_update(test.stream, scaler, norm_squared);
-        device_test_wait(&test);
-        assert_true(scaler->scale == scales[step]);
-        /* fp32 deviates from PyTorch's double by one rounding per step. */
-        if ((step + 1) % every == 0)
-            device_test_near(&test, "weights", weights, expected + step / every * WEIGHTS,
-                             2e-6 + 2e-8 * (double)step, 1);
-    }
-    vector_file_close(file);
-}
-
 static void adam_without(struct device_test *test, bool moment1)
 {
     struct update args = adamw_of(test, 10, TYPE_FP32);

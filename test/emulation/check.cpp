@@ -363,13 +363,9 @@ static void access_check(void *memory, size_t size, bool write)
         access_check(memory, size, true);                                                          \
     }                                                                                              \
     extern "C" void __tsan_unaligned_read##size(void *memory)                                      \
-    {                                                                                              \
-        access_check(memory, size, false);                                                         \
-    }                                                                                              \
+        __attribute__((alias("__tsan_read" #size)));                                               \
     extern "C" void __tsan_unaligned_write##size(void *memory)                                     \
-    {                                                                                              \
-        access_check(memory, size, true);                                                          \
-    }
+        __attribute__((alias("__tsan_write" #size)));
 HOOKS(1)
 HOOKS(2)
 HOOKS(4)

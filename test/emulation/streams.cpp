@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Streams and events of the emulated GPU. An operation runs when the host waits for it, or when
  * another stream that waits for its event runs. Work is as late as the rules allow, and a
- * missing wait always gives wrong results. VITTRAIN_EMULATION=eager runs everything at once
- * instead. */
+ * missing wait always gives wrong results. */
 #include "internal.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 std::recursive_mutex emulated_mutex;
-
-static bool is_eager(void)
-{
-    const char *wanted = getenv("VITTRAIN_EMULATION");
-    return wanted != NULL && strcmp(wanted, "eager") == 0;
-}
 
 /* Time that the device has worked; unlike a clock's, identical in each run. */
 static double emulated_seconds;
@@ -67,8 +59,6 @@ void stream_push(cudaStream_t stream, const struct operation &operation)
     }
     stream->queue.push_back(operation);
     stream->queued++;
-    if (is_eager())
-        stream_run(stream, stream->queued, true);
 }
 
 void emulated_enqueue(cudaStream_t stream, const char *what, std::function<void(void)> body)
