@@ -246,12 +246,11 @@ static bool pixel_classes_check(const struct dataset *dataset, int64_t record, f
     return true;
 }
 
-static bool arrays_read(struct dataset *dataset, int64_t record, int64_t top, int64_t left,
-                        void *values, int32_t *label, struct error *error)
+static bool arrays_read(const struct dataset *dataset, int64_t record, int64_t top, int64_t left,
+                        void *values, struct error *error)
 {
     const struct arrays *self = dataset->self;
     float *target = dataset_targets(dataset, values);
-    *label = self->label != NULL ? self->label[record] : 0;
     if (!planes_read(dataset, 0, self->x_count, record, top, left, values, error))
         return false;
     for (int64_t i = 0;
@@ -276,13 +275,10 @@ static bool arrays_use_origins(struct dataset *dataset, struct error *error)
     return self->target == NULL || !is_wide || targets_read(dataset, error);
 }
 
-static bool arrays_label(struct dataset *dataset, int64_t record, int32_t *label,
-                         struct error *error)
+static int32_t arrays_label(const struct dataset *dataset, int64_t record)
 {
     const struct arrays *self = dataset->self;
-    (void)error;
-    *label = self->label != NULL ? self->label[record] : 0;
-    return true;
+    return self->label != NULL ? self->label[record] : 0;
 }
 
 int64_t arrays_find(const struct dataset *dataset, int64_t record, int64_t *sample)

@@ -62,7 +62,6 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded,
                              : options->data.scaled_decode == SWITCH_ON,
         .filter = options->augment.interpolation == INTERPOLATION_BICUBIC ? FILTER_BICUBIC
                                                                           : FILTER_BILINEAR,
-        .accept_truncated = options->data.truncated == TRUNCATED_ACCEPT,
         .turn = options->data.exif,
         .most_pixels = options->data.max_pixels};
     if (training) {
@@ -254,8 +253,7 @@ void crop_request(const struct crop *crop, const struct crop_plan *plan,
            box->width >= 2 * scale * plan->resized_width &&
            box->height >= 2 * scale * plan->resized_height)
         scale *= 2;
-    *request = (struct image_request){
-        .area = *box, .scale = scale, .accept_truncated = crop->accept_truncated};
+    *request = (struct image_request){.area = *box, .scale = scale};
     box_narrow(crop->filter, &request->area.x, &request->area.width, plan->resized_width,
                stretch_of(plan->left, plan->resized_width, crop->image.width), scale);
     box_narrow(crop->filter, &request->area.y, &request->area.height, plan->resized_height,
@@ -422,8 +420,8 @@ bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sample, const
     return crop_from_pixels(crop, &plan, &source, dataset->channels, scratch, planes, error);
 }
 
-bool crop_sample(const struct crop *crop, struct dataset *dataset, uint32_t epoch, int64_t sample,
-                 struct crop_scratch *scratch, void *planes, int32_t *label, struct error *error)
+bool crop_sample(const struct crop *crop, const struct dataset *dataset, uint32_t epoch,
+                 int64_t sample, struct crop_scratch *scratch, void *planes, struct error *error)
 {
     const uint32_t record = dataset_record(dataset, sample);
     struct byte_buffer *bytes = &scratch->record;
@@ -431,19 +429,19 @@ bool crop_sample(const struct crop *crop, struct dataset *dataset, uint32_t epoc
     if (crop->window) {
         struct crop_plan plan;
         crop_plan_make(crop, epoch, record, dataset->field.width, dataset->field.height, &plan);
-        return dataset_read_window(dataset, sample, plan.top, plan.left, planes, label, error);
+        return dataset_read_window(dataset, sample, plan.top, plan.left, planes, error);
     }
     if (!dataset->encoded) {
         const int64_t pixels = crop->image.height * crop->image.width;
         if (!byte_buffer_reserve(bytes, dataset_record_bytes(dataset), error) ||
-            !dataset_read(dataset, sample, bytes->data, label, error))
+            !dataset_read(dataset, sample, bytes->data, error))
             return false;
         if (dataset->target.count > 0)
             memcpy((uint8_t *)planes + dataset_plane_bytes(dataset, pixels),
                    dataset_targets(dataset, bytes->data), target_bytes(&dataset->target));
         return crop_stored(crop, epoch, record, bytes->data, dataset, scratch, planes, error);
     }
-    if (!dataset_load(dataset, sample, bytes, label, error))
+    if (!dataset_load(dataset, sample, bytes, error))
         return false;
     return crop_file(crop, epoch, record, bytes->data, bytes->count, scratch, planes, &reason) ||
            dataset_name_error(dataset, sample, &reason, error);

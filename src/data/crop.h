@@ -28,8 +28,7 @@ struct crop {
     enum resize_filter filter;
     bool scaled_decode; /* a JPEG may be decoded at 1/2, 1/4 or 1/8 if the result is not smaller
                            than needed */
-    bool accept_truncated;
-    bool turn; /* image files are turned by their EXIF orientation */
+    bool turn;          /* image files are turned by their EXIF orientation */
     int64_t most_pixels;
     const struct cpu_kernels *host;
 };
@@ -92,9 +91,9 @@ MUST_CHECK bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sa
                             struct crop_scratch *scratch, void *planes, struct error *error);
 
 /* Read one sample of a data set, and draw and resample its crop. */
-MUST_CHECK bool crop_sample(const struct crop *crop, struct dataset *dataset, uint32_t epoch,
+MUST_CHECK bool crop_sample(const struct crop *crop, const struct dataset *dataset, uint32_t epoch,
                             int64_t sample, struct crop_scratch *scratch, void *planes,
-                            int32_t *label, struct error *error);
+                            struct error *error);
 
 void crop_scratch_free(struct crop_scratch *scratch);
 

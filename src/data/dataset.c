@@ -17,8 +17,8 @@
 #include "options/options.h"
 
 static const struct dataset_format *const formats[] = {
-    &dataset_cifar10,   &dataset_image_folder, &dataset_cinic10,
-    &dataset_synthetic, &dataset_webdataset,   &dataset_arrays,
+    &dataset_cifar10,    &dataset_image_folder, &dataset_synthetic,
+    &dataset_webdataset, &dataset_arrays,
 };
 
 enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
@@ -41,19 +41,18 @@ static const struct dataset_format *format_find(const char *name, struct error *
 }
 
 /* With data.val=FRACTION, validation samples are held out from the training samples. */
-static bool hold_out(struct dataset *dataset, const struct options *options, enum data_split split,
-                     struct error *error)
+static void hold_out(struct dataset *dataset, const struct options *options, enum data_split split)
 {
     const double fraction = options->data.val_fraction;
     if (options->data.val_from == VAL_FROM_END) {
         split_end(dataset, fraction, dataset->held_out);
-        return true;
+        return;
     }
     if (dataset->has_offsets && split == SPLIT_TRAIN)
         log_warn("data.val=%g holds out random samples of a time series, which share values with "
                  "training samples (@): data.val_from=end holds out the last ones",
                  fraction);
-    return split_stratified(dataset, fraction, dataset->held_out, error);
+    split_stratified(dataset, fraction, dataset->held_out);
 }
 
 /* If the error is set before the format is, no data set is open. */
@@ -86,9 +85,8 @@ static bool open_split(struct dataset *dataset, const struct options *options,
                          (long long)dataset->count);
     if (val == VALIDATION_REFERENCE && split != SPLIT_ALL)
         split_reference(dataset, seed, split);
-    if (divides && (split != SPLIT_TEST || dataset->held_out) &&
-        !hold_out(dataset, options, split, error))
-        return false;
+    if (divides && (split != SPLIT_TEST || dataset->held_out))
+        hold_out(dataset, options, split);
     if (dataset->count == 0)
         return error_set(
             error, ERROR_DATA,
@@ -160,41 +158,33 @@ void dataset_repeat(struct dataset *dataset, int64_t count)
     dataset->count = count * tiles;
 }
 
-bool dataset_read(struct dataset *dataset, int64_t index, void *values, int32_t *label,
-                  struct error *error)
+bool dataset_read(const struct dataset *dataset, int64_t index, void *values, struct error *error)
 {
     ENSURE(index >= 0 && index < dataset->count, "sample %lld of %lld", (long long)index,
            (long long)dataset->count);
     if (dataset->format->read_window == NULL)
-        return dataset->format->read(dataset, dataset_record(dataset, index), values, label, error);
+        return dataset->format->read(dataset, dataset_record(dataset, index), values, error);
     const struct window_tile tile = window_tile_of(dataset, index);
-    if (!dataset_read_window(dataset, index, tile.top, tile.left, values, label, error))
+    if (!dataset_read_window(dataset, index, tile.top, tile.left, values, error))
         return false;
     window_mask(dataset, tile, dataset_targets(dataset, values));
     return true;
 }
 
-bool dataset_read_window(struct dataset *dataset, int64_t index, int64_t top, int64_t left,
-                         void *values, int32_t *label, struct error *error)
+bool dataset_read_window(const struct dataset *dataset, int64_t index, int64_t top, int64_t left,
+                         void *values, struct error *error)
 {
     return dataset->format->read_window(dataset, dataset_record(dataset, index), top, left, values,
-                                        label, error);
+                                        error);
 }
 
-bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes, int32_t *label,
-                  struct error *error)
+int32_t dataset_label(const struct dataset *dataset, int64_t index)
 {
-    ENSURE(index >= 0 && index < dataset->count, "sample %lld of %lld", (long long)index,
-           (long long)dataset->count);
-    return dataset->format->load(dataset, dataset_record(dataset, index), bytes, label, error);
-}
-
-bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label, struct error *error)
-{
-    if (!dataset->format->label(dataset, dataset_record(dataset, index), label, error))
-        return false;
-    ENSURE(*label >= 0 && *label < dataset->classes, "a label out of range");
-    return true;
+    if (dataset->format->label == NULL)
+        return 0;
+    const int32_t label = dataset->format->label(dataset, dataset_record(dataset, index));
+    ENSURE(label >= 0 && label < dataset->classes, "a label out of range");
+    return label;
 }
 
 /* The standard deviation of values that are equal as float32 is 1. */

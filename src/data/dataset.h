@@ -19,6 +19,14 @@ struct options;
 
 struct dataset;
 
+/* The bytes of an image file: a whole file, or a part of a shard. */
+struct record_place {
+    int descriptor;
+    bool is_own; /* the caller closes the descriptor */
+    int64_t offset;
+    size_t bytes;
+};
+
 struct dataset_format {
     const char *name; /* value of data.format */
     /* Open the records of a split; with data.val=reference all records, training first
@@ -34,18 +42,17 @@ struct dataset_format {
     /* Read one record: pixels [channels, height, width] of the data set's type, and targets at
      * dataset_pixel_bytes. Thread-safe. A read that fails, because a file changed for example, sets
      * the error. */
-    bool (*read)(struct dataset *dataset, int64_t record, void *values, int32_t *label,
-                 struct error *error);
+    bool (*read)(const struct dataset *dataset, int64_t record, void *values, struct error *error);
     /* Instead of read, for formats that can read a part of a record: the window of dataset->height
      * x width pixels from row `top` and column `left` on, and its targets. */
-    bool (*read_window)(struct dataset *dataset, int64_t record, int64_t top, int64_t left,
-                        void *values, int32_t *label, struct error *error);
-    /* Encoded data sets only, instead of read: load the record's image file. Thread-safe. The
-     * caller's buffer is grown if necessary. */
-    bool (*load)(struct dataset *dataset, int64_t record, struct byte_buffer *bytes, int32_t *label,
-                 struct error *error);
-    /* Label of a record, without reading its pixels. NULL for files without labels. */
-    bool (*label)(struct dataset *dataset, int64_t record, int32_t *label, struct error *error);
+    bool (*read_window)(const struct dataset *dataset, int64_t record, int64_t top, int64_t left,
+                        void *values, struct error *error);
+    /* Encoded data sets only, instead of read: find the record's image file. Thread-safe. The error
+     * does not name the record. */
+    bool (*locate)(const struct dataset *dataset, int64_t record, struct record_place *place,
+                   struct error *error);
+    /* Return the label of a record. NULL: all labels are 0. */
+    int32_t (*label)(const struct dataset *dataset, int64_t record);
     /* Number of the chunk in the file that contains a record and its neighbours, ascending with the
      * record, for data.shuffle=chunks. NULL: not supported. */
     int64_t (*chunk)(const struct dataset *dataset, int64_t record);
@@ -83,18 +90,17 @@ struct dataset {
     int64_t rank, ranks; /* of comm; one rank without it */
     int64_t count;
     enum dataset_type type;
-    bool encoded;  /* records are image files: `load` is set and not `read` */
+    bool encoded;  /* records are image files: `locate` is set and not `read` */
     uint32_t sum;  /* checksum of the listed records; also in checkpoints */
     uint32_t seen; /* checksum of sizes of files as this rank sees them, to compare ranks */
     int64_t channels, height, width; /* of each record; 3, 0, 0 if encoded */
-    struct image_size field;  /* size of the stored images if samples are windows of them; else 0 */
-    int64_t tiles;            /* number of tiles of a record if samples are tiles; else 0 */
-    const double *mean, *std; /* [channels] published with the data set; NULL: those of the model */
-    int64_t classes;          /* or the number of outputs, if the targets are not classes */
-    bool unlabelled;          /* the records have no labels, and their targets are missing */
-    bool has_offsets;         /* samples share values with their neighbours in time */
-    bool is_finite;           /* no value is infinite: `read` need not check it */
-    bool is_checked;          /* all images were decoded before training (data.skip_broken=on) */
+    struct image_size field; /* size of the stored images if samples are windows of them; else 0 */
+    int64_t tiles;           /* number of tiles of a record if samples are tiles; else 0 */
+    int64_t classes;         /* or the number of outputs, if the targets are not classes */
+    bool unlabelled;         /* the records have no labels, and their targets are missing */
+    bool has_offsets;        /* samples share values with their neighbours in time */
+    bool is_finite;          /* no value is infinite: `read` need not check it */
+    bool is_checked;         /* all images were decoded before training (data.skip_broken=on) */
     bool held_out;     /* the records are training records, of which data.val holds out a part */
     char **class_name; /* [classes], or NULL */
     struct target_shape target; /* NaN is a missing target */
@@ -154,7 +160,7 @@ static inline float *dataset_targets(const struct dataset *dataset, void *values
 enum { TRAINING_PER_TEST = 4 };
 
 extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_image_folder,
-    dataset_cinic10, dataset_webdataset, dataset_arrays;
+    dataset_webdataset, dataset_arrays;
 
 /* Open a split according to `data.*`, data.val and debug.fraction. Collective over `comm`; NULL:
  * one rank. The ranks share the work of listing, indexing and checking files. If it fails on one
@@ -177,25 +183,32 @@ void dataset_begin_open(struct dataset *dataset, struct comm *comm);
 /* For formats. Collective: if a rank has set its error, copy it to all ranks and return false. */
 MUST_CHECK bool dataset_agree(const struct dataset *dataset, struct error *error);
 
+/* For encoded formats. Collective over dataset->comm. Check all records according to data.check,
+ * each on one rank. Records that cannot be used are an error with their number and the name of the
+ * first one. With data.skip_broken=on they are a warning; then *kept has those of the
+ * dataset->count entries of `bytes` bytes whose records can be used, and dataset->count is their
+ * number. The caller frees *kept, which is unchanged if all records can be used. The number of
+ * records with an EXIF orientation or with alpha is logged. */
+MUST_CHECK bool record_check(struct dataset *dataset, const struct options *options,
+                             const void *entries, size_t bytes, void **kept, struct error *error);
+
 /* Describe a record for planning; reads files only if the format needs them. Not collective. No
  * records can be read. Closed by dataset_close. */
 MUST_CHECK bool dataset_describe(struct dataset *dataset, const struct options *options,
                                  struct error *error);
 /* Read sample `index` of the split, 0 <= index < count: the record, or the file if encoded.
- * Thread-safe. With targets, the label is 0. */
-MUST_CHECK bool dataset_read(struct dataset *dataset, int64_t index, void *values, int32_t *label,
+ * Thread-safe. The buffer is grown if necessary. */
+MUST_CHECK bool dataset_read(const struct dataset *dataset, int64_t index, void *values,
                              struct error *error);
-MUST_CHECK bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
-                             int32_t *label, struct error *error);
+MUST_CHECK bool dataset_load(const struct dataset *dataset, int64_t index,
+                             struct byte_buffer *bytes, struct error *error);
 
 /* Read the window at (top, left) of a sample. dataset->field must be set. */
-MUST_CHECK bool dataset_read_window(struct dataset *dataset, int64_t index, int64_t top,
-                                    int64_t left, void *values, int32_t *label,
-                                    struct error *error);
+MUST_CHECK bool dataset_read_window(const struct dataset *dataset, int64_t index, int64_t top,
+                                    int64_t left, void *values, struct error *error);
 
 /* Return the class of a sample; 0 if it has targets. */
-MUST_CHECK bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label,
-                              struct error *error);
+int32_t dataset_label(const struct dataset *dataset, int64_t index);
 
 /* Set the origins: the means, where float32 would lose digits that the standard deviation needs. No
  * thread may read meanwhile. */

@@ -19,14 +19,6 @@ void listing_add(struct listing *listing, const char *name)
     listing->names[listing->count++] = allocate_copy(name);
 }
 
-void listing_add_lines(struct listing *listing, char *text)
-{
-    for (char *line; (line = strsep(&text, "\n")) != NULL;) {
-        line[strcspn(line, "\r")] = '\0';
-        listing_add(listing, line);
-    }
-}
-
 void listing_free(struct listing *listing)
 {
     for (size_t i = 0; i < listing->count; i++)
@@ -38,20 +30,6 @@ void listing_free(struct listing *listing)
 static int names_compare(const void *left, const void *right)
 {
     return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
-void listing_name_some(const struct listing *listing, char *text, size_t size)
-{
-    enum { NAMED = 4 };
-    size_t used = 0, count = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < listing->count; i++) {
-        if (listing->names[i][0] != '.' && count++ < NAMED && used < size)
-            used += (size_t)snprintf(text + used, size - used, "%s%.40s", count > 1 ? ", " : "",
-                                     listing->names[i]);
-    }
-    if (count > NAMED && used < size)
-        snprintf(text + used, size - used, " and %zu more", count - NAMED);
 }
 
 bool listing_is_folder(const char *path)
@@ -106,15 +84,22 @@ bool listing_read(const char *folder, struct listing *folders, struct listing *f
 bool data_root_unexpected(const char *root, const char *expected, const char *advice,
                           struct error *error)
 {
-    char names[512];
+    enum { NAMED = 4 };
+    char names[512] = "";
+    size_t used = 0, count = 0;
     struct listing found = {0};
     if (!listing_read(root, &found, &found, NULL, error))
         return false;
-    listing_name_some(&found, names, sizeof names);
-    const char *only = names[0] != '\0' ? ", only " : found.count == 0 ? ": it is empty" : "";
+    for (size_t i = 0; i < found.count; i++)
+        if (found.names[i][0] != '.' && count++ < NAMED)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%.40s",
+                                     count > 1 ? ", " : ", only ", found.names[i]);
+    if (count > NAMED)
+        snprintf(names + used, sizeof names - used, " and %zu more", count - NAMED);
+    error_set(error, ERROR_DATA, "data.root=%s: %s%s%s; %s", root, expected,
+              found.count == 0 ? ": it is empty" : "", names, advice);
     listing_free(&found);
-    return error_set(error, ERROR_DATA, "data.root=%s: %s%s%s; %s", root, expected, only, names,
-                     advice);
+    return false;
 }
 
 bool data_root_check(const char *root, const char *advice, struct error *error)

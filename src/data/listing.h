@@ -20,13 +20,7 @@ struct listing {
 MUST_CHECK bool listing_read(const char *folder, struct listing *folders, struct listing *files,
                              bool (*keep)(const char *name), struct error *error);
 void listing_add(struct listing *listing, const char *name);
-/* Add the lines of a text, also empty ones, without line feeds and carriage returns. The text is
- * changed. */
-void listing_add_lines(struct listing *listing, char *text);
 void listing_free(struct listing *listing);
-
-/* Write the first names for a message: "a, b, c and 4 more". Hidden names are left out. */
-void listing_name_some(const struct listing *listing, char *text, size_t size);
 
 bool listing_is_folder(const char *path);
 
@@ -42,7 +36,7 @@ uint32_t listing_sum_size(uint32_t sum, const char *path);
 MUST_CHECK bool data_root_check(const char *root, const char *advice, struct error *error);
 
 /* Set ERROR_DATA for a folder without `expected` ("no folder train"), with some names in it and the
- * advice. Return false. */
+ * advice. Hidden names are left out. Return false. */
 bool data_root_unexpected(const char *root, const char *expected, const char *advice,
                           struct error *error);
 

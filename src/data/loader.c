@@ -16,7 +16,7 @@
 
 /* Samples per claim: large compared with the cost of the mutex, small compared with a batch; even,
  * so that pairs stay together. */
-enum { CLAIM = 8 };
+enum { CLAIM = 8, EPOCH_BITS = 24 };
 
 struct slot {
     struct batch batch;
@@ -51,12 +51,10 @@ struct loader {
 
     pthread_mutex_t mutex;
     pthread_cond_t work;  /* signalled when work may be available, or at the end */
-    pthread_cond_t ready; /* signalled when a batch is complete or a worker idle */
+    pthread_cond_t ready; /* signalled when a batch is complete or no worker busy */
     bool closing;
-    int busy;              /* workers that hold a claim */
+    int busy;              /* workers that hold a claim, and may read the sampler's order */
     int64_t epoch_batches; /* micro-batches of an epoch */
-    int64_t drawn;         /* orders of the epochs before this one are drawn */
-    bool drawing;          /* a worker is drawing the order of epoch `drawn` */
     /* Micro-batches are numbered through all epochs from 0, the first of epoch 0. */
     int64_t first, end; /* range set by loader_start: first to end - 1 */
     int64_t filling;    /* the micro-batch whose samples are being claimed */
@@ -65,9 +63,9 @@ struct loader {
     int64_t given_back; /* slots of micro-batches before this one are free */
 };
 
-/* Work of one worker: some samples of a batch, or the order of epoch `drawn`. */
+/* Work of one worker: some samples of a batch. */
 struct claim {
-    struct slot *slot; /* NULL: draw the order */
+    struct slot *slot;
     int64_t first, count;
 };
 
@@ -100,26 +98,22 @@ static void slot_begin(struct loader *loader)
     loader->claimed = 0;
 }
 
-/* Claim the next work, if there is any. The caller holds the mutex. A pending order comes first: it
- * must be complete when the last samples of this epoch have been claimed. It overwrites the order
- * of epoch `drawn` - 2, so all batches of that epoch must have been taken. Empty batches are
- * skipped, since they are already complete. */
+/* Claim the next work, if there is any. The caller holds the mutex. The first claim of an epoch
+ * draws its order, when no worker uses the previous one. Empty batches are skipped, since they are
+ * already complete. */
 static bool claim_next(struct loader *loader, struct claim *claim)
 {
-    if (!loader->drawing && loader->drawn * loader->epoch_batches < loader->end &&
-        loader->drawn <= loader->taken / loader->epoch_batches + 1) {
-        *claim = (struct claim){.slot = NULL};
-        loader->drawing = true;
-        return true;
-    }
     while (loader->filling < loader->end &&
-           loader->filling < loader->given_back + loader->slot_count &&
-           loader->filling < loader->drawn * loader->epoch_batches) {
+           loader->filling < loader->given_back + loader->slot_count) {
+        const int64_t epoch = loader->filling / loader->epoch_batches;
+        if (epoch != loader->sampler->epoch && loader->busy > 0)
+            return false;
+        sampler_draw(loader->sampler, (uint32_t)epoch);
         if (loader->claimed == 0)
             slot_begin(loader);
         struct slot *slot = slot_of(loader, loader->filling);
-        int64_t left = slot->batch.count - loader->claimed;
-        *claim = (struct claim){slot, loader->claimed, left < CLAIM ? left : CLAIM};
+        *claim = (struct claim){slot, loader->claimed,
+                                smaller(slot->batch.count - loader->claimed, CLAIM)};
         loader->claimed += claim->count;
         if (loader->claimed == slot->batch.count) {
             loader->filling++;
@@ -137,24 +131,6 @@ static void records_advise(void *context, int64_t first, int64_t count)
     dataset_advise(context, first, count);
 }
 
-/* Keep the reason why a sample cannot be read; its image is black. */
-static void fault_keep(const struct loader *loader, int64_t sample, const struct error *reason,
-                       uint8_t *pixels)
-{
-    char **fault = &loader->dataset->fault[sample];
-    free(*fault);
-    *fault = allocate_copy(reason->text);
-    memset(pixels, 0, (size_t)loader->sample_bytes);
-}
-
-/* Return the epoch for the keys of a sample's random numbers. It differs for each copy of a sample
- * (augment.repeat); that of copy 0 is `epoch`. */
-static uint32_t key_epoch(const struct sampler *sampler, uint32_t epoch, int64_t position)
-{
-    enum { EPOCH_BITS = 24 };
-    return epoch + ((uint32_t)sampler_copy_at(sampler, position) << EPOCH_BITS);
-}
-
 /* Write the claimed samples; return the first that failed, or -1. A batch with an error still
  * passes through the model, since other ranks wait for this one; so its labels and plans must be
  * valid. */
@@ -162,7 +138,6 @@ static int64_t claim_fill(struct worker *worker, const struct claim *claim, stru
 {
     const struct loader *loader = worker->loader;
     const struct slot *slot = claim->slot;
-    const uint32_t *samples = sampler_order_of(loader->sampler, slot->epoch)->samples;
     int64_t failed = -1;
     struct batch *batch = &claim->slot->batch;
     struct dataset *dataset = loader->dataset;
@@ -170,11 +145,12 @@ static int64_t claim_fill(struct worker *worker, const struct claim *claim, stru
     const int64_t height = crop->active ? crop->image.height : dataset->height;
     const int64_t width = crop->active ? crop->image.width : dataset->width;
     if (claim->first == 0 && slot->announces)
-        sampler_ahead(loader->sampler, slot->epoch, slot->step, slot->starts, records_advise,
-                      dataset);
+        sampler_ahead(loader->sampler, slot->step, slot->starts, records_advise, dataset);
     for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
-        int64_t sample = samples[slot->begin + i];
-        const uint32_t epoch = key_epoch(loader->sampler, slot->epoch, slot->begin + i);
+        const int64_t sample = loader->sampler->samples[slot->begin + i];
+        /* The keys of random numbers differ for each copy of a sample (augment.repeat). */
+        const int64_t copy = sampler_copy_at(loader->sampler, slot->begin + i);
+        const uint32_t epoch = slot->epoch + ((uint32_t)copy << EPOCH_BITS);
         batch->records[i] = dataset_record(dataset, sample);
         augment_plan(loader->augment, epoch, batch->records[i], &batch->plans[i]);
         if (mix_is_on(loader->augment) && i % MIX_GROUP == 0)
@@ -182,10 +158,10 @@ static int64_t claim_fill(struct worker *worker, const struct claim *claim, stru
                      &batch->mixes[i / MIX_GROUP]);
         uint8_t *pixels = batch->pixels + i * loader->sample_bytes;
         struct error reason = {0};
-        bool good = crop->active
-                        ? crop_sample(crop, dataset, epoch, sample, &worker->scratch, pixels,
-                                      &batch->labels[i], &reason)
-                        : dataset_read(dataset, sample, pixels, &batch->labels[i], &reason);
+        bool good = crop->active ? crop_sample(crop, dataset, epoch, sample, &worker->scratch,
+                                               pixels, &reason)
+                                 : dataset_read(dataset, sample, pixels, &reason);
+        batch->labels[i] = dataset_label(dataset, sample);
         if (good && policy_is_on(loader->augment)) {
             struct byte_buffer *scratch = &worker->scratch.record;
             good = byte_buffer_reserve(scratch, (size_t)loader->sample_bytes, &reason);
@@ -195,9 +171,10 @@ static int64_t claim_fill(struct worker *worker, const struct claim *claim, stru
         }
         if (good)
             continue;
-        batch->labels[i] = 0;
         if (dataset->fault != NULL) {
-            fault_keep(loader, sample, &reason, pixels);
+            free(dataset->fault[sample]);
+            dataset->fault[sample] = allocate_copy(reason.text);
+            memset(pixels, 0, (size_t)loader->sample_bytes);
             continue;
         }
         if (failed < 0 && dataset->is_checked)
@@ -243,20 +220,12 @@ static void *worker_run(void *argument)
             continue;
         }
         loader->busy++;
-        if (claim.slot != NULL) {
-            make_batch(worker, &claim);
-        } else {
-            const uint32_t epoch = (uint32_t)loader->drawn;
-            pthread_mutex_unlock(&loader->mutex);
-            sampler_draw(loader->sampler, epoch);
-            pthread_mutex_lock(&loader->mutex);
-            loader->drawn++;
-            loader->drawing = false;
+        make_batch(worker, &claim);
+        loader->busy--;
+        if (loader->busy == 0) { /* loader_stop, or a worker that draws the next order, may wait */
+            pthread_cond_broadcast(&loader->ready);
             pthread_cond_broadcast(&loader->work);
         }
-        loader->busy--;
-        if (loader->busy == 0)
-            pthread_cond_broadcast(&loader->ready);
     }
     pthread_mutex_unlock(&loader->mutex);
     return NULL;
@@ -390,17 +359,15 @@ void loader_stop(struct loader *loader)
 
 void loader_start(struct loader *loader, int64_t epoch, int64_t first_step, int64_t steps)
 {
-    struct sampler *sampler = loader->sampler;
+    const struct sampler *sampler = loader->sampler;
     const int64_t epoch_steps = sampler_steps(sampler);
     ENSURE(epoch_steps > 0 && epoch >= 0 && first_step >= 0 && steps >= 0,
            "%lld steps from step %lld of epoch %lld on, with %lld an epoch", (long long)steps,
            (long long)first_step, (long long)epoch, (long long)epoch_steps);
     const int64_t first = epoch * epoch_steps + first_step;
     loader_stop(loader);
-    sampler_draw(sampler, (uint32_t)(first / epoch_steps));
     pthread_mutex_lock(&loader->mutex);
     loader->epoch_batches = epoch_steps * sampler->accumulate;
-    loader->drawn = first / epoch_steps + 1;
     loader->first = first * sampler->accumulate;
     loader->end = (first + steps) * sampler->accumulate;
     loader->filling = loader->taken = loader->given_back = loader->first;
@@ -429,8 +396,6 @@ struct batch *loader_next(struct loader *loader, double *waited)
             *waited += clock_now() - begin;
         }
         batch = &slot_of(loader, loader->taken++)->batch;
-        if (loader->taken % loader->epoch_batches == 0) /* workers may wait to draw an order */
-            pthread_cond_broadcast(&loader->work);
     }
     pthread_mutex_unlock(&loader->mutex);
     return batch;

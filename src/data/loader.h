@@ -22,7 +22,7 @@ struct batch {
     struct pixel_plan *plans;            /* [count] pinned */
     struct mix_plan *mixes;              /* [(count + 1) / 2] pinned, if mix_is_on */
     uint32_t *records;                   /* [count]: record numbers */
-    struct error error;                  /* if set, a record could not be read; its label is 0 */
+    struct error error;                  /* if set, a record could not be read */
 };
 
 /* Return the targets of a sample, not normalised. data.transform is applied to them until

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Checks records on all ranks, in several threads. Block b of records is checked by rank b modulo
- * the number of ranks; a thread claims one block at a time. */
-#include "data/record_check.h"
-
+/* Reads image files, and checks them before training on all ranks, in several threads, which hide
+ * the latency of disks and networks. Block b of records is checked by rank b modulo the number of
+ * ranks; a thread claims one block at a time. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/allocate.h"
 #include "base/base.h"
@@ -14,6 +14,8 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "comm/comm.h"
+#include "data/dataset.h"
+#include "image/image_file.h"
 #include "options/options.h"
 
 enum {
@@ -23,10 +25,21 @@ enum {
     FIRST_BYTES = 4096 /* read first for the header of an image */
 };
 
+/* Number of records with an EXIF orientation above 1, with alpha, and that cannot be used. */
+struct check_counts {
+    int64_t oriented, alpha, unusable;
+};
+
+/* Buffers and counts of one thread. */
+struct check_scratch {
+    struct byte_buffer file;
+    struct image_pixels pixels;
+    struct check_counts counts;
+};
+
 struct check {
     const struct dataset *dataset;
     const struct options *options;
-    record_check_one *check;
     size_t count, block;
     atomic_size_t claimed;
     uint8_t *broken;       /* [count] */
@@ -35,6 +48,76 @@ struct check {
     int64_t first; /* the first broken record and its error */
     struct error reason;
 };
+
+/* Read the first bytes of an image file. */
+static bool file_read(const struct record_place *place, size_t bytes, struct byte_buffer *to,
+                      struct error *error)
+{
+    if (!byte_buffer_reserve(to, bytes, error))
+        return false;
+    to->count = durable_pread(place->descriptor, to->data, bytes, place->offset);
+    return to->count == bytes || error_set(error, ERROR_DATA, "cannot be read: %s",
+                                           errno == 0 ? "it was truncated" : strerror(errno));
+}
+
+static void place_close(const struct record_place *place)
+{
+    if (place->is_own)
+        close(place->descriptor);
+}
+
+bool dataset_load(const struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
+                  struct error *error)
+{
+    struct record_place place;
+    struct error reason = {0};
+    bool good = dataset->format->locate(dataset, dataset_record(dataset, index), &place, &reason);
+    if (good) {
+        good = file_read(&place, place.bytes, bytes, &reason);
+        place_close(&place);
+    }
+    return good || dataset_name_error(dataset, index, &reason, error);
+}
+
+/* data.skip_broken=on decodes all images before training, so that all ranks have the same list of
+ * records. */
+static bool check_is_full(const struct options *options)
+{
+    return options->data.check == CHECK_FULL || options->data.skip_broken;
+}
+
+/* Check format and size of an image in its first bytes; with data.check=full decode it. Count its
+ * orientation and alpha. The error does not name it. */
+static bool check_record(const struct check *check, int64_t record, struct check_scratch *scratch,
+                        struct error *error)
+{
+    const struct options *options = check->options;
+    struct byte_buffer *file = &scratch->file;
+    struct record_place place;
+    struct image_header header = {.width = 0};
+    bool good = true, incomplete = true;
+    if (!check->dataset->format->locate(check->dataset, record, &place, error))
+        return false;
+    /* Read until the header is complete, four times as much in each round. */
+    for (size_t most = FIRST_BYTES; good && incomplete; most *= 4) {
+        const size_t wanted = place.bytes < most ? place.bytes : most;
+        good = file_read(&place, wanted, file, error) &&
+               (image_file_header(file->data, wanted, wanted == place.bytes,
+                                  options->data.max_pixels, &header, &incomplete, error) ||
+                incomplete);
+    }
+    if (good && check_is_full(options)) {
+        const struct image_request request = {.area = {0, 0, header.width, header.height},
+                                              .scale = 1};
+        good =
+            file_read(&place, place.bytes, file, error) &&
+            image_file_decode(file->data, place.bytes, &header, &request, &scratch->pixels, error);
+    }
+    place_close(&place);
+    scratch->counts.oriented += good && header.orientation > 1;
+    scratch->counts.alpha += good && header.has_alpha;
+    return good;
+}
 
 static void *check_some(void *argument)
 {
@@ -45,7 +128,7 @@ static void *check_some(void *argument)
     for (size_t begin; (begin = atomic_fetch_add(&check->claimed, 1) * turn + own) < check->count;)
         for (size_t i = begin; i < check->count && i < begin + check->block; i++) {
             struct error reason = {0};
-            if (check->check(check->dataset, (int64_t)i, check->options, &scratch, &reason))
+            if (check_record(check, (int64_t)i, &scratch, &reason))
                 continue;
             check->broken[i] = 1;
             scratch.counts.unusable++;
@@ -85,7 +168,7 @@ static bool findings_share(struct check *check, struct comm *comm, struct error 
         struct check_scratch scratch = {0};
         struct error own = {0};
         dataset->format->name_record(dataset, check->first, name, sizeof name);
-        if (check->check(dataset, check->first, check->options, &scratch, &own))
+        if (check_record(check, check->first, &scratch, &own))
             error_set(error, ERROR_DATA,
                       "ranks find different data: rank %zu cannot use %.512s: %.512s; use the same "
                       "data on all nodes",
@@ -139,77 +222,32 @@ static bool check_report(const struct check *check, struct error *error)
     return true;
 }
 
-bool record_check(const struct dataset *dataset, const struct options *options,
-                  record_check_one *check_one, uint8_t **broken, struct error *error)
+bool record_check(struct dataset *dataset, const struct options *options, const void *entries,
+                  size_t bytes, void **kept, struct error *error)
 {
     const int64_t count = dataset->count, each = round_up_division(count, dataset->ranks);
     const int64_t block = integer_clamp(each / THREADS, 1, BLOCK);
+    if (options->data.check == CHECK_NONE && !check_is_full(options))
+        return true;
+    OWNED uint8_t *broken = allocate((size_t)round_up(count, sizeof(int64_t)), 1);
     struct check check = {.dataset = dataset,
                           .options = options,
-                          .check = check_one,
                           .count = (size_t)count,
                           .block = (size_t)block,
-                          .broken = allocate((size_t)round_up(count, sizeof(int64_t)), 1),
+                          .broken = broken,
                           .first = INT64_MAX};
     pthread_mutex_init(&check.mutex, NULL);
     threads_run("check", smaller(THREADS, 1 + each / block), check_some, &check);
     pthread_mutex_destroy(&check.mutex);
-    const bool good = findings_share(&check, dataset->comm, error) && check_report(&check, error);
-    *broken = good && check.counts.unusable > 0 ? check.broken : NULL;
-    if (*broken == NULL)
-        free(check.broken);
-    return good;
-}
-
-bool record_check_is_full(const struct options *options)
-{
-    return options->data.check == CHECK_FULL || options->data.skip_broken;
-}
-
-bool record_read(int descriptor, uint8_t *to, size_t offset, size_t bytes, struct error *error)
-{
-    return durable_pread(descriptor, to, bytes, (int64_t)offset) == bytes ||
-           error_set(error, ERROR_DATA, "cannot be read: %s",
-                     errno == 0 ? "it was truncated" : strerror(errno));
-}
-
-bool record_check_header(int descriptor, size_t offset, size_t bytes, int64_t most_pixels,
-                         struct byte_buffer *file, struct image_header *header, struct error *error)
-{
-    /* Read until the header is complete, four times as much in each round. */
-    bool incomplete = true;
-    for (size_t most = FIRST_BYTES; incomplete; most *= 4) {
-        const size_t wanted = bytes < most ? bytes : most;
-        if (!byte_buffer_reserve(file, wanted, error) ||
-            !record_read(descriptor, file->data, offset, wanted, error))
-            return false;
-        file->count = wanted;
-        if (image_file_header(file->data, wanted, wanted == bytes, most_pixels, header, &incomplete,
-                              error))
-            return true;
-    }
-    return false;
-}
-
-bool record_check_image(int descriptor, size_t offset, size_t bytes, const struct options *options,
-                        struct check_scratch *scratch, struct error *error)
-{
-    struct byte_buffer *file = &scratch->file;
-    struct image_header header;
-    if (!record_check_header(descriptor, offset, bytes, options->data.max_pixels, file, &header,
-                             error))
+    if (!findings_share(&check, dataset->comm, error) || !check_report(&check, error))
         return false;
-    if (record_check_is_full(options)) {
-        const struct image_request request = {.area = {0, 0, header.width, header.height},
-                                              .scale = 1,
-                                              .accept_truncated =
-                                                  options->data.truncated == TRUNCATED_ACCEPT};
-        if (!byte_buffer_reserve(file, bytes, error) ||
-            !record_read(descriptor, file->data, offset, bytes, error) ||
-            !image_file_decode(file->data, bytes, &header, &request, &scratch->pixels, error))
-            return false;
-    }
-    scratch->counts.oriented += header.orientation > 1;
-    scratch->counts.alpha += header.has_alpha;
+    if (check.counts.unusable == 0)
+        return true;
+    *kept = allocate((size_t)count, bytes);
+    dataset->count = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (!broken[i])
+            memcpy((char *)*kept + (size_t)dataset->count++ * bytes,
+                   (const char *)entries + (size_t)i * bytes, bytes);
     return true;
 }

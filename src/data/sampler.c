@@ -33,25 +33,18 @@ void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t
         .group = 1,
         .rank = rank,
         .size = size,
+        .epoch = -1,
+        .samples = numbers_allocate(count),
     };
-    for (int i = 0; i < SAMPLER_ORDERS; i++) {
-        struct sampler_order *order = &sampler->order[i];
-        order->epoch = -1;
-        order->samples = numbers_allocate(count);
-    }
 }
 
 void sampler_close(struct sampler *sampler)
 {
-    for (int i = 0; i < SAMPLER_ORDERS; i++) {
-        free(sampler->order[i].samples);
-        free(sampler->order[i].blocks);
-        free(sampler->order[i].begin);
-        sampler->order[i] = (struct sampler_order){.epoch = -1};
-    }
+    free(sampler->samples);
     free(sampler->block_begin);
-    sampler->block_begin = NULL;
-    sampler->block_count = 0;
+    free(sampler->blocks);
+    free(sampler->begin);
+    *sampler = (struct sampler){.epoch = -1};
 }
 
 void sampler_use_blocks(struct sampler *sampler,
@@ -59,7 +52,8 @@ void sampler_use_blocks(struct sampler *sampler,
                         const void *context)
 {
     int64_t blocks = 0;
-    ENSURE(sampler->shuffle && sampler->block_count == 0, "blocks of samples are set twice");
+    ENSURE(sampler->shuffle && sampler->block_count == 0 && sampler->epoch < 0,
+           "blocks of samples are set twice, or after an epoch was drawn");
     sampler->block_begin = numbers_allocate(sampler->count + 1);
     for (int64_t i = 0, before = -1; i < sampler->count; i++) {
         const int64_t block = block_of(context, i);
@@ -69,23 +63,18 @@ void sampler_use_blocks(struct sampler *sampler,
     }
     sampler->block_begin[blocks] = (uint32_t)sampler->count;
     sampler->block_count = blocks;
-    for (int i = 0; i < SAMPLER_ORDERS; i++) {
-        struct sampler_order *order = &sampler->order[i];
-        ENSURE(order->epoch < 0, "blocks of samples after an epoch was drawn");
-        order->blocks = numbers_allocate(blocks + 1);
-        order->begin = numbers_allocate(blocks + 1);
-    }
+    sampler->blocks = numbers_allocate(blocks);
+    sampler->begin = numbers_allocate(blocks + 1);
 }
 
 /* Return the number, in shuffled order, of the block that contains a position of the order before
  * mixing. */
-static int64_t block_at(const struct sampler *sampler, const struct sampler_order *order,
-                        int64_t position)
+static int64_t block_at(const struct sampler *sampler, int64_t position)
 {
     int64_t low = 0, high = sampler->block_count;
     while (low < high) {
         const int64_t middle = (low + high + 1) / 2;
-        if (order->begin[middle] <= position)
+        if (sampler->begin[middle] <= position)
             low = middle;
         else
             high = middle - 1;
@@ -94,74 +83,64 @@ static int64_t block_at(const struct sampler *sampler, const struct sampler_orde
 }
 
 /* Write the sample numbers block by block. */
-static void blocks_draw(const struct sampler *sampler, struct sampler_order *order)
+static void blocks_draw(struct sampler *sampler)
 {
     uint32_t position = 0;
-    random_permutation(sampler->seed, RANDOM_SHUFFLE_BLOCKS, (uint32_t)order->epoch,
-                       (uint32_t)sampler->block_count, order->blocks);
+    random_permutation(sampler->seed, RANDOM_SHUFFLE_BLOCKS, (uint32_t)sampler->epoch,
+                       (uint32_t)sampler->block_count, sampler->blocks);
     for (int64_t place = 0; place < sampler->block_count; place++) {
-        const uint32_t block = order->blocks[place], end = sampler->block_begin[block + 1];
-        order->begin[place] = position;
+        const uint32_t block = sampler->blocks[place], end = sampler->block_begin[block + 1];
+        sampler->begin[place] = position;
         for (uint32_t i = sampler->block_begin[block]; i < end; i++)
-            order->samples[position++] = i;
+            sampler->samples[position++] = i;
     }
-    order->begin[sampler->block_count] = position;
+    sampler->begin[sampler->block_count] = position;
 }
 
 /* Mix the samples of each window. A permutation of all positions, visited in order, yields a
  * permutation of each window's positions. */
-static void windows_mix(const struct sampler *sampler, struct sampler_order *order)
+static void windows_mix(struct sampler *sampler)
 {
     const uint32_t count = (uint32_t)sampler->count;
     const int64_t windows = round_up_division(sampler->block_count, SHUFFLE_WINDOW);
     OWNED uint32_t *draw = numbers_allocate(count);
     uint32_t *mixed = numbers_allocate(count);
     OWNED int64_t *next = allocate((size_t)windows, sizeof *next);
-    random_permutation(sampler->seed, RANDOM_SHUFFLE_WINDOW, (uint32_t)order->epoch, count, draw);
+    random_permutation(sampler->seed, RANDOM_SHUFFLE_WINDOW, (uint32_t)sampler->epoch, count, draw);
     for (int64_t window = 0; window < windows; window++)
-        next[window] = order->begin[window * SHUFFLE_WINDOW];
+        next[window] = sampler->begin[window * SHUFFLE_WINDOW];
     for (uint32_t i = 0; i < count; i++)
-        mixed[next[block_at(sampler, order, draw[i]) / SHUFFLE_WINDOW]++] = order->samples[draw[i]];
-    free(order->samples);
-    order->samples = mixed;
+        mixed[next[block_at(sampler, draw[i]) / SHUFFLE_WINDOW]++] = sampler->samples[draw[i]];
+    free(sampler->samples);
+    sampler->samples = mixed;
 }
 
 /* True if this rank probably needs a block. A slice of a batch covers a part of the window's blocks
  * in file order, with random variation at its ends. */
-static bool block_is_own(const struct sampler *sampler, const struct sampler_order *order,
-                         int64_t place)
+static bool block_is_own(const struct sampler *sampler, int64_t place)
 {
     const int64_t begin = place / SHUFFLE_WINDOW * SHUFFLE_WINDOW;
     const int64_t end = smaller(begin + SHUFFLE_WINDOW, sampler->block_count);
     int64_t before = 0;
     for (int64_t other = begin; other < end; other++)
-        before += order->blocks[other] < order->blocks[place];
+        before += sampler->blocks[other] < sampler->blocks[place];
     return before * sampler->size < (sampler->rank + 1) * (end - begin) &&
            (before + 1) * sampler->size > sampler->rank * (end - begin);
 }
 
-const struct sampler_order *sampler_order_of(const struct sampler *sampler, uint32_t epoch)
-{
-    const struct sampler_order *order = &sampler->order[epoch % SAMPLER_ORDERS];
-    ENSURE(order->epoch == epoch, "the order of epoch %lu was not drawn", (unsigned long)epoch);
-    return order;
-}
-
-void sampler_ahead(const struct sampler *sampler, uint32_t epoch, int64_t step, bool start,
+void sampler_ahead(const struct sampler *sampler, int64_t step, bool start,
                    void (*advise)(void *context, int64_t first, int64_t count), void *context)
 {
     if (sampler->block_count == 0)
         return;
-    const struct sampler_order *order = sampler_order_of(sampler, epoch);
     const int64_t first = step * sampler->global_batch;
     const int64_t end = smaller(first + sampler->global_batch, sampler->count);
-    const int64_t now = block_at(sampler, order, first);
+    const int64_t now = block_at(sampler, first);
     int64_t place = start ? now / SHUFFLE_WINDOW * SHUFFLE_WINDOW : now + SHUFFLE_WINDOW;
-    const int64_t stop =
-        smaller(block_at(sampler, order, end) + SHUFFLE_WINDOW, sampler->block_count);
+    const int64_t stop = smaller(block_at(sampler, end) + SHUFFLE_WINDOW, sampler->block_count);
     for (; place < stop; place++) {
-        const uint32_t *begin = &sampler->block_begin[order->blocks[place]];
-        if (block_is_own(sampler, order, place))
+        const uint32_t *begin = &sampler->block_begin[sampler->blocks[place]];
+        if (block_is_own(sampler, place))
             advise(context, begin[0], begin[1] - begin[0]);
     }
 }
@@ -179,36 +158,35 @@ int64_t sampler_copy_at(const struct sampler *sampler, int64_t position)
 
 /* Repeat samples in the order of an epoch, in place. The loop runs backwards, because each sample
  * is copied from its own index or a lower one. */
-static void samples_repeat(const struct sampler *sampler, uint32_t *samples)
+static void samples_repeat(struct sampler *sampler)
 {
     const int64_t batch = sampler->global_batch, different = batch_samples(sampler);
     for (int64_t i = sampler->count - 1; i >= 0; i--)
-        samples[i] = samples[i / batch * different + i % batch % different];
+        sampler->samples[i] = sampler->samples[i / batch * different + i % batch % different];
 }
 
 void sampler_draw(struct sampler *sampler, uint32_t epoch)
 {
-    struct sampler_order *order = &sampler->order[epoch % SAMPLER_ORDERS];
     uint32_t count = (uint32_t)sampler->count;
-    if (order->epoch == epoch)
+    if (sampler->epoch == epoch)
         return;
-    order->epoch = epoch;
+    sampler->epoch = epoch;
     if (sampler->block_count > 0) {
-        blocks_draw(sampler, order);
-        windows_mix(sampler, order);
+        blocks_draw(sampler);
+        windows_mix(sampler);
         for (int64_t begin = 0; begin < sampler->count; begin += sampler->global_batch) {
             const int64_t left = sampler->count - begin;
-            qsort(order->samples + begin, (size_t)smaller(sampler->global_batch, left),
-                  sizeof *order->samples, compare_uint32);
+            qsort(sampler->samples + begin, (size_t)smaller(sampler->global_batch, left),
+                  sizeof *sampler->samples, compare_uint32);
         }
         return;
     }
     if (sampler->shuffle)
-        random_permutation(sampler->seed, RANDOM_SHUFFLE, epoch, count, order->samples);
+        random_permutation(sampler->seed, RANDOM_SHUFFLE, epoch, count, sampler->samples);
     else
         for (uint32_t i = 0; i < count; i++)
-            order->samples[i] = i;
-    samples_repeat(sampler, order->samples);
+            sampler->samples[i] = i;
+    samples_repeat(sampler);
 }
 
 int64_t sampler_steps(const struct sampler *sampler)

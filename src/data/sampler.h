@@ -20,16 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SHUFFLE_WINDOW = 16, SAMPLER_ORDERS = 2 };
-
-/* The order of one epoch. */
-struct sampler_order {
-    int64_t epoch;     /* -1: not drawn */
-    uint32_t *samples; /* [count] */
-    /* Shuffling by blocks: */
-    uint32_t *blocks; /* [block_count] block numbers in shuffled order */
-    uint32_t *begin;  /* [block_count + 1] where they begin in the order before mixing */
-};
+enum { SHUFFLE_WINDOW = 16 };
 
 struct sampler {
     uint64_t seed;
@@ -42,9 +33,13 @@ struct sampler {
     int64_t group;  /* samples that stay in one slice, counted from the beginning of the batch; at
                       least 1 */
     int rank, size;
-    int64_t block_count;                        /* 0: shuffle all samples */
-    uint32_t *block_begin;                      /* [block_count + 1] first sample of each block */
-    struct sampler_order order[SAMPLER_ORDERS]; /* epoch e is in order[e % SAMPLER_ORDERS] */
+    int64_t epoch;     /* whose order was drawn; -1: none */
+    uint32_t *samples; /* [count] the order */
+    /* Shuffling by blocks: */
+    int64_t block_count;   /* 0: shuffle all samples */
+    uint32_t *block_begin; /* [block_count + 1] first sample of each block */
+    uint32_t *blocks;      /* [block_count] block numbers in shuffled order */
+    uint32_t *begin;       /* [block_count + 1] where they begin in the order before mixing */
 };
 
 /* Piece `micro` of a rank's slice: samples[begin .. begin + count) of the order. */
@@ -65,12 +60,9 @@ void sampler_use_blocks(struct sampler *sampler,
                         int64_t (*block_of)(const void *context, int64_t sample),
                         const void *context);
 
-/* Draw the order of an epoch, unless it is present. It replaces the order of epoch - 2 and keeps
- * that of epoch - 1, which other threads may read concurrently. */
+/* Draw the order of an epoch, unless it is present. It replaces that of another epoch. */
 void sampler_draw(struct sampler *sampler, uint32_t epoch);
 
-/* Return the order of an epoch that was drawn. */
-const struct sampler_order *sampler_order_of(const struct sampler *sampler, uint32_t epoch);
 /* Return the number of the copy, from 0, that a position of the order contains. */
 int64_t sampler_copy_at(const struct sampler *sampler, int64_t position);
 int64_t sampler_steps(const struct sampler *sampler); /* steps of an epoch */
@@ -81,9 +73,9 @@ struct sampler_slice sampler_slice_at(const struct sampler *sampler, int64_t ste
 int64_t sampler_piece_samples(const struct sampler *sampler, int64_t global_count, int64_t micro);
 
 /* With blocks: call `advise` for the blocks that this rank's slices will need SHUFFLE_WINDOW blocks
- * later. If called for each step of an epoch, it names each block once. `start`: the epoch is
+ * later. If called for each step of the epoch, it names each block once. `start`: the epoch is
  * entered at this step; blocks needed until then are named, too. */
-void sampler_ahead(const struct sampler *sampler, uint32_t epoch, int64_t step, bool start,
+void sampler_ahead(const struct sampler *sampler, int64_t step, bool start,
                    void (*advise)(void *context, int64_t first, int64_t count), void *context);
 
 /* Return the size of the largest slice of any rank, for allocating batches. */

@@ -67,23 +67,16 @@ void split_reference(struct dataset *dataset, uint64_t seed, enum data_split spl
 /* ---- data.val=FRACTION ---- */
 
 /* Write the samples ordered by class; those of class c are samples[begin[c]] to begin[c + 1].
- * begin: [classes + 2], zeros. */
-static bool samples_by_class(struct dataset *dataset, uint32_t *samples, size_t *begin,
-                             struct error *error)
+ * begin: [classes + 2], zeros. A counting sort: begin[c + 1] is the next free index of class c,
+ * finally its end. */
+static void samples_by_class(const struct dataset *dataset, uint32_t *samples, size_t *begin)
 {
-    const size_t count = (size_t)dataset->count, classes = (size_t)dataset->classes;
-    OWNED int32_t *label = allocate(count, sizeof *label);
-    bool good = true;
-    for (size_t i = 0; good && i < count; i++)
-        good = dataset_label(dataset, (int64_t)i, &label[i], error);
-    /* Counting sort: begin[c + 1] is the next free index of class c, finally its end. */
-    for (size_t i = 0; good && i < count; i++)
-        begin[label[i] + 2]++;
-    for (size_t c = 0; c < classes; c++)
+    for (int64_t i = 0; i < dataset->count; i++)
+        begin[dataset_label(dataset, i) + 2]++;
+    for (int64_t c = 0; c < dataset->classes; c++)
         begin[c + 1] += begin[c];
-    for (size_t i = 0; good && i < count; i++)
-        samples[begin[label[i] + 1]++] = (uint32_t)i;
-    return good;
+    for (int64_t i = 0; i < dataset->count; i++)
+        samples[begin[dataset_label(dataset, i) + 1]++] = (uint32_t)i;
 }
 
 static size_t held_out_of(size_t count, double fraction)
@@ -94,15 +87,15 @@ static size_t held_out_of(size_t count, double fraction)
     return held < 1 ? 1 : held < count ? held : count - 1;
 }
 
-bool split_stratified(struct dataset *dataset, double fraction, bool held_out, struct error *error)
+void split_stratified(struct dataset *dataset, double fraction, bool held_out)
 {
     enum { FIRST_DRAW = 16 }; /* of RANDOM_SPLIT, after those of split_draw */
     OWNED uint32_t *by_class = order_allocate(dataset);
     OWNED uint32_t *order = order_allocate(dataset);
     uint32_t *kept = order;
     OWNED size_t *begin = allocate((size_t)dataset->classes + 2, sizeof *begin);
-    const bool good = samples_by_class(dataset, by_class, begin, error);
-    for (int64_t c = 0; good && c < dataset->classes; c++) {
+    samples_by_class(dataset, by_class, begin);
+    for (int64_t c = 0; c < dataset->classes; c++) {
         const uint32_t *samples = by_class + begin[c];
         const size_t in_class = begin[c + 1] - begin[c];
         const size_t held = held_out_of(in_class, fraction);
@@ -113,9 +106,7 @@ bool split_stratified(struct dataset *dataset, double fraction, bool held_out, s
             kept[i - first] = samples[kept[i]];
         kept += end - first;
     }
-    if (good)
-        keep_part(dataset, order, 0, kept - order);
-    return good;
+    keep_part(dataset, order, 0, kept - order);
 }
 
 struct placed {

@@ -27,8 +27,7 @@ void split_reference(struct dataset *dataset, uint64_t seed, enum data_split spl
 /* Keep the samples that data.val=FRACTION holds out from the training samples, or all others. Of n
  * samples of a class, n * fraction (rounded) are held out, but at least one if n > 1, and at most
  * n - 1. The larger of two fractions holds out all samples of the smaller one, and more. */
-MUST_CHECK bool split_stratified(struct dataset *dataset, double fraction, bool held_out,
-                                 struct error *error);
+void split_stratified(struct dataset *dataset, double fraction, bool held_out);
 
 /* Keep the last n * fraction of n samples (rounded, at least one if n > 1, at most n - 1), or the
  * samples before them without those that share values with them. The order is that of their times

@@ -103,8 +103,7 @@ static bool sample_add(const struct share *share, int64_t sample, struct channel
     struct dataset *dataset = share->dataset;
     struct error reason = {0};
     int64_t count;
-    int32_t label;
-    if (!dataset_read(dataset, sample, values, &label, error))
+    if (!dataset_read(dataset, sample, values, error))
         return false;
     for (int64_t p = 0; p < plane_count(dataset); p++) {
         const float *plane = plane_values(dataset, values, p, &count);
@@ -151,8 +150,7 @@ static void *reader_run(void *argument)
 static bool origin_read(struct dataset *dataset, float *origin, struct error *error)
 {
     OWNED float *values = allocate(dataset_record_bytes(dataset), 1);
-    int32_t label;
-    const bool good = dataset_read(dataset, 0, values, &label, error);
+    const bool good = dataset_read(dataset, 0, values, error);
     for (int64_t p = 0; good && p < plane_count(dataset); p++) {
         int64_t i = 0, count;
         const float *plane = plane_values(dataset, values, p, &count);

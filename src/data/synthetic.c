@@ -4,7 +4,6 @@
  * by default) and a random target. With model.head=dense, a pixel has the class of the image where
  * its pattern is bright, else class 0. float32 values are computed from the same bytes. In memory
  * are the patterns, and data.distinct images. */
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +11,7 @@
 
 #include "base/allocate.h"
 #include "base/base.h"
-#include "base/launcher.h"
 #include "base/random.h"
-#include "base/sensors.h"
 #include "data/dataset.h"
 #include "options/options.h"
 
@@ -133,33 +130,15 @@ static void values_spread(const struct dataset *dataset, uint32_t sample, float 
     }
 }
 
-/* Draw the first `distinct` records of the split, unless it is 0; the others repeat them. */
-static bool keep_images(struct dataset *dataset, int64_t distinct, struct error *error)
+static uint32_t sample_of(const struct synthetic *self, int64_t record)
 {
-    struct synthetic *self = dataset->self;
-    const size_t bytes = levels_bytes(dataset);
-    self->distinct = distinct > 0 ? smaller(distinct, dataset->count) : dataset->count;
-    if (distinct == 0)
-        return true;
-    const size_t available = memory_available("") / (size_t)larger(launcher_local_size(), 1);
-    if (available == 0 || (size_t)self->distinct * bytes <= available)
-        self->images = calloc((size_t)self->distinct, bytes);
-    if (self->images == NULL)
-        return error_set(error, ERROR_MEMORY,
-                         "no memory for %" PRId64
-                         " images of %zu bytes (%zu MiB are available to a "
-                         "rank): lower data.distinct",
-                         self->distinct, bytes, available >> 20);
-    for (int64_t i = 0; i < self->distinct; i++) {
-        const uint32_t sample = self->first + (uint32_t)i;
-        pixels_draw(dataset, sample, label_draw(dataset, sample), self->images + (size_t)i * bytes);
-    }
-    return true;
+    return self->first + (uint32_t)(record % self->distinct);
 }
 
 static bool synthetic_open(const struct options *options, enum data_split split,
                            struct dataset *dataset, struct error *error)
 {
+    (void)error;
     int64_t training = options->data.samples;
     int64_t test = round_up_division(training, TRAINING_PER_TEST);
     bool all = options->data.val == VALIDATION_REFERENCE;
@@ -174,39 +153,41 @@ static bool synthetic_open(const struct options *options, enum data_split split,
     for (int64_t i = 0; i < dataset->classes; i++)
         draw_bytes(self->seed, LAYER_PATTERN, (uint32_t)i, 0, self->patterns + i * pattern,
                    pattern);
-    return keep_images(dataset, options->data.distinct, error);
-}
-
-static uint32_t sample_of(const struct synthetic *self, int64_t record)
-{
-    return self->first + (uint32_t)(record % self->distinct);
-}
-
-static bool synthetic_label(struct dataset *dataset, int64_t record, int32_t *label,
-                            struct error *error)
-{
-    (void)error;
-    *label = label_draw(dataset, sample_of(dataset->self, record));
+    self->distinct = dataset->count;
+    if (options->data.distinct == 0)
+        return true;
+    self->distinct = smaller(options->data.distinct, dataset->count);
+    const size_t bytes = levels_bytes(dataset);
+    self->images = allocate((size_t)self->distinct, bytes);
+    for (int64_t i = 0; i < self->distinct; i++) {
+        const uint32_t sample = sample_of(self, i);
+        pixels_draw(dataset, sample, label_draw(dataset, sample), self->images + (size_t)i * bytes);
+    }
     return true;
 }
 
-static bool synthetic_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
+static int32_t synthetic_label(const struct dataset *dataset, int64_t record)
+{
+    return label_draw(dataset, sample_of(dataset->self, record));
+}
+
+static bool synthetic_read(const struct dataset *dataset, int64_t record, void *values,
                            struct error *error)
 {
     (void)error;
     const struct synthetic *self = dataset->self;
     const uint32_t sample = sample_of(self, record);
+    const int32_t label = label_draw(dataset, sample);
     const size_t bytes = levels_bytes(dataset);
     uint8_t *levels = (uint8_t *)values + bytes * dataset_value_size(dataset->type) - bytes;
-    *label = label_draw(dataset, sample);
     if (self->images != NULL)
         memcpy(levels, self->images + (sample - self->first) * bytes, bytes);
     else
-        pixels_draw(dataset, sample, *label, levels);
+        pixels_draw(dataset, sample, label, levels);
     if (dataset->type == DATASET_FLOAT32)
         values_spread(dataset, sample, values);
     if (dataset->target.count > 0)
-        target_draw(dataset, sample, *label, dataset_targets(dataset, values));
+        target_draw(dataset, sample, label, dataset_targets(dataset, values));
     return true;
 }
 

@@ -3,16 +3,12 @@
  * record. A record is one pread. Records are numbered in the order of shards and members. As in
  * WebDataset, consecutive members with the same path up to the first dot of the file name are one
  * sample. Each rank indexes a part of the shards, in several threads. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* tdestroy */
-#endif
 #include <archive.h>
 #include <archive_entry.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <search.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +23,6 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "data/listing.h"
-#include "data/record_check.h"
 #include "data/split.h"
 #include "options/options.h"
 
@@ -41,44 +36,35 @@ enum {
 
 /* One sample: an image in a shard, and its label. Checkpoints have the checksum of these bytes. */
 struct record {
-    int64_t offset;       /* of the image's bytes in the shard */
-    uint32_t bytes;       /* size of the image file */
-    int32_t label;        /* 0 to CLASSES_MOST - 1 */
-    uint32_t pixels;      /* width times height, at most UINT32_MAX; 0: not an image */
-    uint32_t header;      /* bytes of the member's tar headers, which precede the image */
-    uint32_t sum;         /* CRC32C of the last of these headers, BLOCK bytes */
-    uint16_t orientation; /* of the image's EXIF, 1 to 8; 0: not an image */
-    uint16_t has_alpha;
+    int64_t offset;  /* of the image's bytes in the shard */
+    int64_t shard;   /* number of the shard */
+    uint32_t bytes;  /* size of the image file */
+    int32_t label;   /* 0 to CLASSES_MOST - 1 */
+    uint32_t header; /* bytes of the member's tar headers, which precede the image */
+    uint32_t sum;    /* CRC32C of the last of these headers, BLOCK bytes */
 };
 
 /* What a rank finds in a shard, beside its records. */
 struct findings {
-    int64_t count;         /* of records */
     int64_t problems;      /* samples that cannot be used */
     char problem[PROBLEM]; /* the first one: "MEMBER at byte N: why" */
 };
 
 struct shard {
     const char *path;
+    int64_t number, bytes;
     int descriptor; /* -1: not open */
-    struct file_stamp stamp;
-    int64_t first; /* number of its first record in the data set */
     struct findings found;
-    struct record *records; /* [found.count] of a shard that this rank indexes, until it is done */
-};
-
-/* Open shards. */
-struct shards {
-    struct shard *shard;
-    int64_t count;
-    const struct record *record; /* of all shards, in the order of shards and members */
-    struct joined_bytes joined;  /* the records of all ranks */
+    struct byte_buffer records; /* struct record, while this rank indexes the shard */
 };
 
 struct webdataset {
     struct split_files files;
-    struct shards open;
-    struct record *kept; /* the records without broken images, or NULL */
+    struct shard *shard;
+    int64_t shard_count;         /* all stay open */
+    struct joined_bytes joined;  /* the records of all ranks */
+    const struct record *record; /* in the order of shards and members */
+    void *kept;                  /* the records without broken images, or NULL */
 };
 
 const struct split_file_kind split_files_shards = {
@@ -106,15 +92,7 @@ struct sample {
 struct builder {
     struct shard *shard;
     struct sample sample;
-    void *keys;      /* of the records: a tree of tsearch */
-    size_t capacity; /* of records */
-    struct byte_buffer buffer;
 };
-
-static int compare_keys(const void *left, const void *right)
-{
-    return strcmp(left, right);
-}
 
 static void problem_add(struct findings *found, const char *name, int64_t position, const char *why)
 {
@@ -177,56 +155,30 @@ static bool header_sum(const struct shard *shard, int64_t offset, uint32_t *sum)
     return true;
 }
 
-/* Return the problem, or NULL. An image whose header cannot be read is reported by check_record. */
-static const char *add_record(struct builder *builder, int32_t label)
-{
-    struct shard *shard = builder->shard;
-    const struct member *image = &builder->sample.part[IMAGE];
-    const size_t count = (size_t)shard->found.count;
-    struct image_header header = {.orientation = 0};
-    struct error unused = {0};
-    if (tfind(builder->sample.key, &builder->keys, compare_keys) != NULL)
-        return "the shard has an earlier sample of this name";
-    struct record record = {.offset = image->offset,
-                            .bytes = (uint32_t)image->bytes,
-                            .label = label,
-                            .header = (uint32_t)image->header};
-    if (!header_sum(shard, record.offset, &record.sum))
-        return "its header cannot be read";
-    if (record_check_header(shard->descriptor, (size_t)record.offset, record.bytes, INT64_MAX,
-                            &builder->buffer, &header, &unused))
-        record.pixels = header.height > UINT32_MAX / header.width
-                            ? UINT32_MAX
-                            : (uint32_t)(header.width * header.height);
-    record.orientation = (uint16_t)header.orientation;
-    record.has_alpha = header.has_alpha;
-    shard->records =
-        allocate_more(shard->records, &builder->capacity, count, sizeof *shard->records);
-    ENSURE_MEMORY(tsearch(builder->sample.key, &builder->keys, compare_keys) != NULL,
-                  "no memory for the names of %zu samples", count);
-    builder->sample.key = NULL; /* the tree owns it */
-    shard->records[count] = record;
-    shard->found.count++;
-    return NULL;
-}
-
 /* Add the sample that is complete. Members without image and label are ignored. */
 static void sample_end(struct builder *builder)
 {
+    struct shard *shard = builder->shard;
     struct sample *sample = &builder->sample;
+    const struct member *image = &sample->part[IMAGE];
     const bool is_labelled = sample->part[CLS].offset > 0 || sample->part[JSON].offset > 0;
-    const bool has_image = sample->part[IMAGE].offset > 0;
-    int32_t label = 0;
+    const bool has_image = image->offset > 0;
+    struct record record = {.offset = image->offset,
+                            .shard = shard->number,
+                            .bytes = (uint32_t)image->bytes,
+                            .header = (uint32_t)image->header};
     if (has_image && !is_labelled)
         sample->problem = "no label, .cls or .json, next to the image";
     else if (is_labelled && !has_image)
         sample->problem = "no image, .jpg, .jpeg, .png or .webp, next to the label";
     else if (is_labelled && sample->problem == NULL)
-        sample->problem = read_label(builder->shard, sample, &label);
-    if (is_labelled && sample->problem == NULL)
-        sample->problem = add_record(builder, label);
+        sample->problem = read_label(shard, sample, &record.label);
+    if (is_labelled && sample->problem == NULL && !header_sum(shard, image->offset, &record.sum))
+        sample->problem = "its header cannot be read";
     if (sample->problem != NULL)
-        problem_add(&builder->shard->found, sample->key, sample->position, sample->problem);
+        problem_add(&shard->found, sample->key, sample->position, sample->problem);
+    else if (is_labelled)
+        byte_buffer_append(&shard->records, &record, sizeof record);
     free(sample->key);
     *sample = (struct sample){0};
 }
@@ -310,7 +262,7 @@ static bool add_entry(struct builder *builder, struct archive *archive, struct a
     if (!is_file)
         return true;
     const bool sparse = archive_entry_sparse_count(entry) > 0;
-    if (sparse || member.bytes < 0 || member.bytes > shard->stamp.bytes - member.offset) {
+    if (sparse || member.bytes < 0 || member.bytes > shard->bytes - member.offset) {
         problem_add(&shard->found, path, position,
                     sparse             ? "is sparse: write it without tar --sparse"
                     : member.bytes < 0 ? "has a size below 0: the shard is damaged"
@@ -370,31 +322,25 @@ static void shard_index(struct shard *shard)
     else
         problem_add(&shard->found, "archive", 0, why_unknown(shard));
     archive_read_free(archive);
-    if (shard->found.count == 0 && shard->found.problems == 0)
+    if (shard->records.count == 0 && shard->found.problems == 0)
         problem_add(
             &shard->found, "archive", 0,
             "no samples: a sample is KEY.jpg, .jpeg, .png or .webp with KEY.cls or .json, and "
             "KEY has no dot");
-    tdestroy(builder.keys, free);
-    free(builder.buffer.data);
 }
 
 /* ---- Shards of a split. */
 
-/* Add the files of a split. Return the first one. */
-static const struct split_file *shards_add(struct shards *shards, const struct split_files *all,
-                                           const struct options *options, enum data_split split,
-                                           struct error *error)
+static bool shard_open(struct webdataset *self, const char *path, struct error *error)
 {
-    int64_t count;
-    const struct split_file *files = split_files_choose(all, options, split, &count, error);
-    if (files == NULL)
-        return NULL;
-    shards->shard =
-        allocate_resized(shards->shard, (size_t)(shards->count + count) * sizeof *shards->shard);
-    for (int64_t i = 0; i < count; i++)
-        shards->shard[shards->count++] = (struct shard){.path = files[i].path, .descriptor = -1};
-    return files;
+    struct shard *shard = &self->shard[self->shard_count];
+    *shard = (struct shard){.path = path, .number = self->shard_count++};
+    shard->descriptor = text_file_descriptor(path, &shard->bytes);
+    return shard->descriptor >= 0 ||
+           error_set(error, ERROR_DATA, "%s: %s; %s", path,
+                     errno == EINVAL ? "is not a regular file" : strerror(errno),
+                     errno == EMFILE ? "raise the hard limit, or use fewer, larger shards"
+                                     : "check data.root");
 }
 
 /* The shards that this rank indexes. */
@@ -412,161 +358,137 @@ static void *index_some(void *argument)
     return NULL;
 }
 
-/* Collective. Copy the records and the findings of all shards to all ranks. */
-static void shards_join(struct shards *shards, const struct indexing *work, struct comm *comm)
-{
-    struct byte_buffer records = {0}, findings = {0};
-    struct joined_bytes all;
-    for (struct shard *shard = work->shards; shard < work->shards + work->count; shard++) {
-        byte_buffer_append(&findings, &shard->found, sizeof shard->found);
-        byte_buffer_append(&records, shard->records,
-                           (size_t)shard->found.count * sizeof *shard->records);
-        free(shard->records);
-        shard->records = NULL;
-    }
-    comm_join(comm, records.data, (int64_t)records.count, &shards->joined);
-    comm_join(comm, findings.data, (int64_t)findings.count, &all);
-    shards->record = (const struct record *)(const void *)shards->joined.data;
-    for (int64_t i = 0; i < shards->count; i++)
-        shards->shard[i].found = ((const struct findings *)(const void *)all.data)[i];
-    comm_joined_free(&all);
-}
-
-static bool shard_open(struct shard *shard, struct error *error)
-{
-    int64_t bytes;
-    shard->descriptor = text_file_descriptor(shard->path, &bytes);
-    if (shard->descriptor >= 0 && file_stamp_read(shard->descriptor, &shard->stamp))
-        return true;
-    return error_set(error, ERROR_DATA, "%s: %s; %s", shard->path,
-                     errno == EINVAL ? "is not a regular file" : strerror(errno),
-                     errno == EMFILE ? "raise the hard limit, or use fewer, larger shards"
-                                     : "check data.root");
-}
-
-static bool shards_unchanged(const struct shards *shards, struct error *error)
-{
-    for (int64_t i = 0; i < shards->count; i++)
-        if (!file_stamp_holds(shards->shard[i].descriptor, &shards->shard[i].stamp))
-            return error_set(error, ERROR_DATA,
-                             "%s was changed while its headers were read; start again when it is "
-                             "complete",
-                             shards->shard[i].path);
-    return true;
-}
-
-static void shards_close(struct shards *shards)
-{
-    for (int64_t i = 0; i < shards->count; i++) {
-        if (shards->shard[i].descriptor >= 0)
-            close(shards->shard[i].descriptor);
-        free(shards->shard[i].records);
-    }
-    free(shards->shard);
-    comm_joined_free(&shards->joined);
-}
-
 /* Samples without label or image, and damaged shards, are an error, or skipped with
- * data.skip_broken=on. */
-static bool check_problems(const struct shards *shards, const struct options *options,
-                           struct error *error)
+ * data.skip_broken=on. found: [shard_count] */
+static bool check_problems(const struct webdataset *self, const struct findings *found,
+                           const struct options *options, struct error *error)
 {
-    const struct shard *first = NULL;
-    int64_t problems = 0;
-    for (int64_t i = 0; i < shards->count; i++) {
-        if (problems == 0)
-            first = &shards->shard[i];
-        problems += shards->shard[i].found.problems;
+    int64_t problems = 0, first = 0;
+    for (int64_t i = 0; i < self->shard_count; i++) {
+        first = problems == 0 ? i : first;
+        problems += found[i].problems;
     }
     if (problems == 0)
         return true;
     char text[2 * PROBLEM + 64];
     snprintf(text, sizeof text, "%lld problem%s in the shards, the first: %.512s: %s",
-             (long long)problems, problems == 1 ? "" : "s", first->path, first->found.problem);
+             (long long)problems, problems == 1 ? "" : "s", self->shard[first].path,
+             found[first].problem);
     if (!options->data.skip_broken)
         return error_set(error, ERROR_DATA, "%s; data.skip_broken=on skips such samples", text);
     log_warn("data: such samples are skipped: %s", text);
     return true;
 }
 
-/* Collective. Open and index shards, and number their records. All stay open. */
-static bool shards_open(struct shards *shards, struct dataset *dataset,
-                        const struct options *options, struct error *error)
+/* Collective. Index the open shards, and set the records of all ranks. */
+static bool shards_index(struct dataset *dataset, const struct options *options,
+                         struct error *error)
 {
+    struct webdataset *self = dataset->self;
     struct indexing work = {0};
-    int64_t begin, records = 0;
-    cut_evenly(shards->count, dataset->ranks, dataset->rank, &begin, &work.count);
-    work.shards = shards->shard + begin;
-    for (int64_t i = 0; i < shards->count && shard_open(&shards->shard[i], error); i++)
-        ;
-    if (!dataset_agree(dataset, error))
-        return false;
-    log_info("data: reading the headers of %lld shard%s", (long long)shards->count,
-             shards->count == 1 ? "" : "s");
+    struct byte_buffer records = {0}, findings = {0};
+    struct joined_bytes found;
+    int64_t begin;
+    cut_evenly(self->shard_count, dataset->ranks, dataset->rank, &begin, &work.count);
+    work.shards = self->shard + begin;
+    log_info("data: reading the headers of %lld shard%s", (long long)self->shard_count,
+             self->shard_count == 1 ? "" : "s");
     threads_run("tar-index", smaller(THREADS, 1 + work.count), index_some, &work);
-    error_defer(shards_unchanged(shards, error));
-    if (!dataset_agree(dataset, error))
-        return false;
-    shards_join(shards, &work, dataset->comm);
-    for (struct shard *shard = shards->shard; shard < shards->shard + shards->count; shard++) {
-        const int64_t bytes = shard->stamp.bytes;
-        dataset->seen = crc32c_update(dataset->seen, &bytes, sizeof bytes);
-        shard->first = records;
-        records += shard->found.count;
+    for (struct shard *shard = work.shards; shard < work.shards + work.count; shard++) {
+        byte_buffer_append(&findings, &shard->found, sizeof shard->found);
+        byte_buffer_append(&records, shard->records.data, shard->records.count);
+        free(shard->records.data);
     }
-    return check_problems(shards, options, error);
+    comm_join(dataset->comm, records.data, (int64_t)records.count, &self->joined);
+    comm_join(dataset->comm, findings.data, (int64_t)findings.count, &found);
+    self->record = (const struct record *)(const void *)self->joined.data;
+    dataset->count = self->joined.bytes / (int64_t)sizeof(struct record);
+    for (int64_t i = 0; i < self->shard_count; i++)
+        dataset->seen =
+            crc32c_update(dataset->seen, &self->shard[i].bytes, sizeof self->shard[i].bytes);
+    const bool good =
+        check_problems(self, (const struct findings *)(const void *)found.data, options, error);
+    comm_joined_free(&found);
+    return good;
 }
 
 /* ---- Records. */
 
-/* Return the shard of a record: the last one that does not begin after it. */
-static const struct shard *shard_of(const struct webdataset *self, int64_t record)
+static const struct shard *shard_of(const struct dataset *dataset, int64_t record)
 {
-    const struct shards *shards = &self->open;
-    int64_t low = 0, high = shards->count - 1;
-    while (low < high) {
-        const int64_t middle = (low + high + 1) / 2;
-        if (shards->shard[middle].first <= record)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return &shards->shard[low];
+    const struct webdataset *self = dataset->self;
+    return &self->shard[self->record[record].shard];
 }
 
 static const struct record *record_of(const struct dataset *dataset, int64_t record)
 {
     const struct webdataset *self = dataset->self;
-    return &self->open.record[record];
+    return &self->record[record];
 }
 
 static void webdataset_name_record(const struct dataset *dataset, int64_t record, char *text,
                                    size_t size)
 {
-    const struct shard *shard = shard_of(dataset->self, record);
+    const struct shard *shard = shard_of(dataset, record);
     const struct record *entry = record_of(dataset, record);
     OWNED char *name = member_name(shard, entry);
     snprintf(text, size, "%s: %s at byte %lld", shard->path, name,
              (long long)(entry->offset - entry->header));
 }
 
-/* ---- Classes. */
+/* Find a sample's image. Fails if its tar header differs from the index: the shard was rewritten.
+ */
+static bool webdataset_locate(const struct dataset *dataset, int64_t record,
+                              struct record_place *place, struct error *error)
+{
+    const struct shard *shard = shard_of(dataset, record);
+    const struct record *entry = record_of(dataset, record);
+    uint32_t sum = 0;
+    *place = (struct record_place){
+        .descriptor = shard->descriptor, .offset = entry->offset, .bytes = entry->bytes};
+    return (header_sum(shard, entry->offset, &sum) && sum == entry->sum) ||
+           error_set(error, ERROR_DATA,
+                     "the shard was rewritten: the tar header of this sample has changed; start "
+                     "again when the shard is complete");
+}
 
-/* Read the names of classes, one per line, from a file beside the first shard or in the folder
- * above, which contains the folders of splits. */
-static void find_class_names(struct dataset *dataset)
+static int32_t webdataset_label(const struct dataset *dataset, int64_t record)
+{
+    return record_of(dataset, record)->label;
+}
+
+static void webdataset_advise(struct dataset *dataset, int64_t first, int64_t end)
+{
+    const int64_t hint = 128 << 10; /* Linux's default of the most that it reads for one hint */
+    while (first < end) {
+        const struct shard *shard = shard_of(dataset, first);
+        int64_t at = record_of(dataset, first)->offset, stop = at;
+        for (; first < end && shard_of(dataset, first) == shard; first++)
+            stop = record_of(dataset, first)->offset + record_of(dataset, first)->bytes;
+        for (; at < stop; at += hint)
+            posix_fadvise(shard->descriptor, at, smaller(hint, stop - at), POSIX_FADV_WILLNEED);
+    }
+}
+
+/* ---- The data set. */
+
+/* Read the names of classes, one per line, from a file beside a shard or in the folder above, which
+ * contains the folders of splits. */
+static void find_class_names(struct dataset *dataset, const char *shard)
 {
     static const char *const names[] = {"classes.txt", "classnames.txt", "../classes.txt",
                                         "../classnames.txt"};
-    const struct webdataset *self = dataset->self;
-    const char *shard = self->open.shard[0].path, *slash = strrchr(shard, '/');
+    const char *slash = strrchr(shard, '/');
     const int length = slash != NULL ? (int)(slash - shard) + 1 : 0;
     struct listing lines = {0};
     for (size_t i = 0; lines.count == 0 && i < sizeof names / sizeof names[0]; i++) {
         OWNED char *path = allocate_text("%.*s%s", length, shard, names[i]);
         OWNED char *text = text_file_read(path, NULL);
-        if (text != NULL)
-            listing_add_lines(&lines, text);
+        char *rest = text;
+        for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+            line[strcspn(line, "\r")] = '\0';
+            listing_add(&lines, line);
+        }
         while (lines.count > 0 && lines.names[lines.count - 1][0] == '\0')
             free(lines.names[--lines.count]);
     }
@@ -574,169 +496,77 @@ static void find_class_names(struct dataset *dataset)
     dataset->classes = (int64_t)lines.count;
 }
 
-/* Without names, the classes are the numbers up to the largest label of the training shards, or of
- * the open shards if there are no training shards. */
-static bool number_classes(struct dataset *dataset, const struct options *options,
-                           struct error *error)
-{
-    struct webdataset *self = dataset->self;
-    struct shards training = {0};
-    const struct shards *from = &self->open;
-    int64_t count, records = 0;
-    const struct split_file *files = split_files_of(&self->files, SPLIT_TRAIN, &count);
-    bool good = true;
-    if (count == 0) {
-        count = from->count;
-    } else if (from->shard[0].path != files[0].path) { /* training shards are the first ones */
-        from = &training;
-        good = shards_add(&training, &self->files, options, SPLIT_TRAIN, error) != NULL &&
-               shards_open(&training, dataset, options, error);
-    }
-    for (int64_t i = 0; good && i < count; i++)
-        records += from->shard[i].found.count;
-    dataset->classes = 1;
-    for (int64_t i = 0; i < records; i++)
-        dataset->classes = larger(dataset->classes, 1 + from->record[i].label);
-    shards_close(&training);
-    if (good)
-        dataset_number_classes(dataset, "");
-    return good;
-}
-
-/* ---- The data set. */
-
-/* Check that the header of a sample is still the one that was indexed. */
-static bool header_check(const struct shard *shard, const struct record *entry, struct error *error)
-{
-    uint32_t sum = 0;
-    return (header_sum(shard, entry->offset, &sum) && sum == entry->sum) ||
-           error_set(
-               error, ERROR_DATA,
-               "%s was rewritten: the tar header of the sample at byte %lld has changed; start "
-               "again when the shard is complete",
-               shard->path, (long long)(entry->offset - entry->header));
-}
-
-static bool check_record(const struct dataset *dataset, int64_t record,
-                         const struct options *options, struct check_scratch *scratch,
-                         struct error *error)
-{
-    const struct record *entry = record_of(dataset, record);
-    const struct shard *shard = shard_of(dataset->self, record);
-    const bool full = record_check_is_full(options);
-    if (entry->label >= dataset->classes)
-        return error_set(error, ERROR_DATA,
-                         "label %d is out of range: there are %lld classes (in the file of class "
-                         "names, else in the training split)",
-                         entry->label, (long long)dataset->classes);
-    if (options->data.check == CHECK_NONE && !full)
-        return true;
-    if (full || entry->pixels == 0 || entry->pixels > options->data.max_pixels)
-        return header_check(shard, entry, error) &&
-               record_check_image(shard->descriptor, (size_t)entry->offset, entry->bytes, options,
-                                  scratch, error);
-    scratch->counts.oriented += entry->orientation > 1; /* checked when the shard was indexed */
-    scratch->counts.alpha += entry->has_alpha;
-    return true;
-}
-
-/* Check the records and remove those that cannot be used. */
-static bool check_records(struct dataset *dataset, const struct options *options,
-                          struct error *error)
-{
-    struct webdataset *self = dataset->self;
-    struct shards *open = &self->open;
-    OWNED uint8_t *broken = NULL;
-    const struct shard *last = &open->shard[open->count - 1];
-    dataset->count = last->first + last->found.count;
-    if (!record_check(dataset, options, check_record, &broken, error))
-        return false;
-    if (broken != NULL) {
-        self->kept = allocate((size_t)dataset->count, sizeof *self->kept);
-        dataset->count = 0;
-        for (struct shard *shard = open->shard; shard < open->shard + open->count; shard++) {
-            const int64_t begin = shard->first, end = begin + shard->found.count;
-            shard->first = dataset->count;
-            for (int64_t i = begin; i < end; i++)
-                if (!broken[i])
-                    self->kept[dataset->count++] = open->record[i];
-            shard->found.count = dataset->count - shard->first;
-        }
-        open->record = self->kept;
-    }
-    dataset->sum = crc32c_update(0, open->record, (size_t)dataset->count * sizeof *open->record);
-    return true;
-}
-
+/* Without names, the classes are the numbers up to the largest label of the training shards, which
+ * are then indexed before other shards. Without training shards, those of this split count. */
 static bool webdataset_open(const struct options *options, enum data_split split,
                             struct dataset *dataset, struct error *error)
 {
     const bool all = options->data.val == VALIDATION_REFERENCE;
     struct webdataset *self = dataset->self = allocate(1, sizeof *self);
+    int64_t count, training_count, first = 0;
     dataset->encoded = true;
     dataset->channels = 3;
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=webdataset needs data.root");
     if (!split_files_find(options->data.root, &split_files_shards, &self->files, dataset->comm,
                           error) ||
-        (all && shards_add(&self->open, &self->files, options, SPLIT_TRAIN, error) == NULL))
+        (all &&
+         split_files_choose(&self->files, options, SPLIT_TRAIN, &training_count, error) == NULL))
         return false;
     const struct split_file *files =
-        shards_add(&self->open, &self->files, options, all ? SPLIT_TEST : split, error);
-    if (files == NULL || !shards_open(&self->open, dataset, options, error))
+        split_files_choose(&self->files, options, all ? SPLIT_TEST : split, &count, error);
+    if (files == NULL)
         return false;
     dataset->held_out |= split != SPLIT_TRAIN && files[0].split == SPLIT_TRAIN;
     if (dataset->rank == 0)
-        find_class_names(dataset);
+        find_class_names(dataset, files[0].path);
     comm_share_texts(dataset->comm, &dataset->class_name, &dataset->classes);
-    if (dataset->classes == 0 && !number_classes(dataset, options, error))
+    const bool is_named = dataset->classes > 0;
+    const struct split_file *training = split_files_of(&self->files, SPLIT_TRAIN, &training_count);
+    if (training == files || (is_named && !all))
+        training_count = 0;
+    self->shard = allocate((size_t)(training_count + count), sizeof *self->shard);
+    for (int64_t i = 0; i < training_count && shard_open(self, training[i].path, error); i++)
+        ;
+    for (int64_t i = 0; error->kind == ERROR_NONE && i < count; i++)
+        error_defer(shard_open(self, files[i].path, error));
+    if (!dataset_agree(dataset, error) || !shards_index(dataset, options, error))
         return false;
-    return check_records(dataset, options, error);
-}
-
-/* Fails if the member's header differs from the index, because the shard was rewritten. */
-static bool webdataset_load(struct dataset *dataset, int64_t record, struct byte_buffer *bytes,
-                            int32_t *label, struct error *error)
-{
-    const struct shard *shard = shard_of(dataset->self, record);
-    const struct record *entry = record_of(dataset, record);
-    struct error reason = {0};
-    *label = entry->label;
-    bytes->count = entry->bytes;
-    if (!byte_buffer_reserve(bytes, entry->bytes, error))
-        return false;
-    if (!durable_read(shard->descriptor, shard->path, bytes->data, entry->bytes, entry->offset,
-                      &reason))
-        return error_set(error, ERROR_DATA, "%s", reason.text);
-    return header_check(shard, entry, error);
-}
-
-static bool webdataset_label(struct dataset *dataset, int64_t record, int32_t *label,
-                             struct error *error)
-{
-    (void)error;
-    *label = record_of(dataset, record)->label;
-    return true;
-}
-
-static void webdataset_advise(struct dataset *dataset, int64_t first, int64_t end)
-{
-    const int64_t hint = 128 << 10; /* Linux's default of the most that it reads for one hint */
-    while (first < end) {
-        const struct shard *shard = shard_of(dataset->self, first);
-        const int64_t next = smaller(end, shard->first + shard->found.count);
-        const struct record *last = record_of(dataset, next - 1);
-        const int64_t stop = last->offset + last->bytes;
-        for (int64_t at = record_of(dataset, first)->offset; at < stop; at += hint)
-            posix_fadvise(shard->descriptor, at, smaller(hint, stop - at), POSIX_FADV_WILLNEED);
-        first = next;
+    while (first < dataset->count && self->record[first].shard < training_count)
+        first++;
+    if (!is_named) {
+        dataset->classes = 1;
+        for (int64_t i = 0; i < (first > 0 ? first : dataset->count); i++)
+            dataset->classes = larger(dataset->classes, 1 + self->record[i].label);
+        dataset_number_classes(dataset, "");
     }
+    if (!all) {
+        self->record += first;
+        dataset->count -= first;
+    }
+    for (int64_t i = 0; i < dataset->count; i++)
+        if (self->record[i].label >= dataset->classes)
+            return error_set(error, ERROR_DATA,
+                             "%s: at byte %lld: label %d is out of range: there are %lld classes "
+                             "(in the file of class names, else in the training split)",
+                             shard_of(dataset, i)->path, (long long)self->record[i].offset,
+                             self->record[i].label, (long long)dataset->classes);
+    if (!record_check(dataset, options, self->record, sizeof *self->record, &self->kept, error))
+        return false;
+    if (self->kept != NULL)
+        self->record = self->kept;
+    dataset->sum = crc32c_update(0, self->record, (size_t)dataset->count * sizeof *self->record);
+    return true;
 }
 
 static void webdataset_close(struct dataset *dataset)
 {
     struct webdataset *self = dataset->self;
-    shards_close(&self->open);
+    for (int64_t i = 0; i < self->shard_count; i++)
+        if (self->shard[i].descriptor >= 0)
+            close(self->shard[i].descriptor);
+    free(self->shard);
+    comm_joined_free(&self->joined);
     split_files_free(&self->files);
     free(self->kept);
     free(self);
@@ -745,7 +575,7 @@ static void webdataset_close(struct dataset *dataset)
 const struct dataset_format dataset_webdataset = {
     .name = "webdataset",
     .open = webdataset_open,
-    .load = webdataset_load,
+    .locate = webdataset_locate,
     .label = webdataset_label,
     .advise = webdataset_advise,
     .name_record = webdataset_name_record,

@@ -31,9 +31,7 @@ struct image_area {
 /* Part and scale to decode. */
 struct image_request {
     struct image_area area;
-    int64_t scale;         /* 2, 4 or 8: denominator of JPEG's scaled decoding; else 1 */
-    bool accept_truncated; /* missing data of a truncated file is grey (JPEG) or black instead
-                              of an error */
+    int64_t scale; /* 2, 4 or 8: denominator of JPEG's scaled decoding; else 1 */
 };
 
 /* Decoded RGB pixels, interleaved. Initialize with zeros; the memory is reused and freed by

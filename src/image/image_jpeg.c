@@ -168,7 +168,7 @@ bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_he
         .header = header, .request = request, .pixels = pixels, .error = &own};
     read_guarded(&reader, bytes, count);
     jpeg_destroy_decompress(&reader.jpeg);
-    if (reader.cut && !request->accept_truncated)
+    if (reader.cut)
         return image_file_is_cut(error);
     if (own.kind != ERROR_NONE)
         *error = own;

@@ -11,7 +11,7 @@
 #include "base/allocate.h"
 #include "image/image_file.h"
 
-enum { LEVELS = 256, SMALL_READ = 64 };
+enum { LEVELS = 256 };
 
 struct png_reader {
     png_structp png;
@@ -61,9 +61,6 @@ static void begin_image(struct png_reader *reader)
 {
     png_structp png = reader->png;
     png_set_read_fn(png, reader, source_read);
-    if (reader->request
-            ->accept_truncated) /* small buffers: libpng discards the data of an incomplete one */
-        png_set_compression_buffer_size(png, SMALL_READ);
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     /* Skip text, profiles and other optional chunks: libpng allocates the size that one states. */
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
@@ -117,23 +114,25 @@ static void read_rows(struct png_reader *reader)
     reader->row_bytes = png_get_rowbytes(reader->png, reader->info);
     if (!image_pixels_reserve(pixels, *area, 1, reader->error))
         return;
-    const size_t rows = reader->passes > 1 ? (size_t)reader->header->height : 1;
+    const bool interlaced = reader->passes > 1;
+    const int64_t height = reader->header->height, end = area->y + area->height;
+    const size_t rows = interlaced ? (size_t)height : 1;
     reader->rows = calloc(rows, reader->row_bytes);
     if (reader->rows == NULL) {
         error_set(reader->error, ERROR_MEMORY, "out of memory for %zu bytes",
                   rows * reader->row_bytes);
         return;
     }
-    memset(pixels->rows.data, 0, (size_t)(3 * area->height * area->width));
-    for (int64_t y = 0; reader->passes == 1 && y < area->y + area->height; y++) {
-        png_read_row(reader->png, reader->rows, NULL);
-        if (y >= area->y)
-            convert_row(reader, reader->rows, image_pixels_at(pixels, area->x, y));
-    }
-    /* Each further pass fills pixels between those of earlier passes. */
-    for (int pass = 0; reader->passes > 1 && pass < reader->passes; pass++)
-        for (int64_t y = 0; y < reader->header->height; y++)
+    /* Each pass but the last fills some pixels of all rows; the last one, those between them. */
+    for (int pass = 1; pass < reader->passes; pass++)
+        for (int64_t y = 0; y < height; y++)
             png_read_row(reader->png, reader->rows + (size_t)y * reader->row_bytes, NULL);
+    for (int64_t y = 0; y < end; y++) {
+        uint8_t *row = reader->rows + (interlaced ? (size_t)y * reader->row_bytes : 0);
+        png_read_row(reader->png, row, NULL);
+        if (y >= area->y)
+            convert_row(reader, row, image_pixels_at(pixels, area->x, y));
+    }
 }
 
 /* The frame of setjmp; no local variable changes after it. */
@@ -161,16 +160,8 @@ bool image_png_decode(const uint8_t *bytes, size_t count, const struct image_hea
         read_guarded(&reader);
     else
         error_set(&own, ERROR_MEMORY, "no memory for a PNG");
-    const bool there_is_some = reader.cut && request->accept_truncated && reader.rows != NULL;
-    const struct image_area *area = &request->area;
-    const int64_t end = reader.rows != NULL && reader.passes > 1 ? area->y + area->height : 0;
-    for (int64_t y = area->y; y < end; y++)
-        convert_row(&reader, reader.rows + (size_t)y * reader.row_bytes,
-                    image_pixels_at(pixels, area->x, y));
     png_destroy_read_struct(&reader.png, &reader.info, NULL);
     free(reader.rows);
-    if (there_is_some)
-        return true;
     if (reader.cut)
         return image_file_is_cut(error);
     if (own.kind != ERROR_NONE)

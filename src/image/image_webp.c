@@ -33,10 +33,9 @@ struct webp_frame {
     struct image_area area;
 };
 
-/* Find the first frame of an animation. The beginning of a truncated file is enough if that is
- * accepted. */
-static bool find_frame(const uint8_t *bytes, size_t count, bool accept_truncated,
-                       struct webp_frame *frame, struct error *error)
+/* Find the first frame of an animation. */
+static bool find_frame(const uint8_t *bytes, size_t count, struct webp_frame *frame,
+                       struct error *error)
 {
     const WebPData data = {bytes, count};
     WebPDemuxState state = WEBP_DEMUX_PARSE_ERROR;
@@ -51,7 +50,7 @@ static bool find_frame(const uint8_t *bytes, size_t count, bool accept_truncated
     WebPDemuxDelete(demuxer);
     if (state == WEBP_DEMUX_PARSE_ERROR || (state == WEBP_DEMUX_DONE && !is_found))
         return error_set(error, ERROR_DATA, "is a damaged WebP: an invalid animation");
-    return (is_found && (accept_truncated || state == WEBP_DEMUX_DONE)) || image_file_is_cut(error);
+    return (is_found && state == WEBP_DEMUX_DONE) || image_file_is_cut(error);
 }
 
 /* The size in the frame's data bounds the memory that libwebp uses: it must be that of the frame,
@@ -81,20 +80,9 @@ static struct image_area choose_area(const struct image_area *asked, const struc
     return (struct image_area){left, top, right - left, bottom - top};
 }
 
-/* Decode the existing part of a truncated file; the other pixels are not written. */
-static VP8StatusCode decode_part(const struct webp_frame *frame, WebPDecoderConfig *config)
-{
-    WebPIDecoder *decoder = WebPIDecode(NULL, 0, config);
-    if (decoder == NULL)
-        return VP8_STATUS_OUT_OF_MEMORY;
-    const VP8StatusCode status = WebPIUpdate(decoder, frame->bytes, frame->count);
-    WebPIDelete(decoder);
-    return status == VP8_STATUS_SUSPENDED ? VP8_STATUS_OK : status;
-}
-
 /* Decode an area of the frame to `rgb`. */
-static bool decode_area(const struct webp_frame *frame, const struct image_area *area,
-                        bool accept_truncated, uint8_t *rgb, int64_t stride, struct error *error)
+static bool decode_area(const struct webp_frame *frame, const struct image_area *area, uint8_t *rgb,
+                        int64_t stride, struct error *error)
 {
     WebPDecoderConfig config;
     VP8StatusCode status = VP8_STATUS_UNSUPPORTED_FEATURE;
@@ -108,8 +96,7 @@ static bool decode_area(const struct webp_frame *frame, const struct image_area 
         config.output.is_external_memory = 1;
         config.output.u.RGBA = (WebPRGBABuffer){
             rgb, (int)stride, (size_t)(stride * (area->height - 1) + 3 * area->width)};
-        status = accept_truncated ? decode_part(frame, &config)
-                                  : WebPDecode(frame->bytes, frame->count, &config);
+        status = WebPDecode(frame->bytes, frame->count, &config);
     }
     if (status == VP8_STATUS_OUT_OF_MEMORY)
         return error_set(error, ERROR_MEMORY, "out of memory for a WebP");
@@ -127,10 +114,8 @@ bool image_webp_decode(const uint8_t *bytes, size_t count, const struct image_he
     struct webp_frame frame = {bytes, count, {0, 0, header->width, header->height}};
     if (WebPGetFeatures(bytes, count, &features) != VP8_STATUS_OK)
         return error_set(error, ERROR_DATA, "is a damaged WebP: its header is invalid");
-    if (features.has_animation &&
-        !find_frame(bytes, count, request->accept_truncated, &frame, error))
-        return false;
-    if (!check_frame(&frame, header, error))
+    if ((features.has_animation && !find_frame(bytes, count, &frame, error)) ||
+        !check_frame(&frame, header, error))
         return false;
     const struct image_area *asked = &request->area, *whole = &frame.area;
     const bool is_inside = asked->x >= whole->x && asked->y >= whole->y &&
@@ -147,7 +132,6 @@ bool image_webp_decode(const uint8_t *bytes, size_t count, const struct image_he
     if (!image_pixels_reserve(pixels, canvas, 1, error))
         return false;
     memset(pixels->rows.data, 0, (size_t)(3 * canvas.height * canvas.width));
-    return decode_area(&frame, &area, request->accept_truncated,
-                       image_pixels_at(pixels, whole->x + area.x, whole->y + area.y),
+    return decode_area(&frame, &area, image_pixels_at(pixels, whole->x + area.x, whole->y + area.y),
                        3 * canvas.width, error);
 }

@@ -23,11 +23,6 @@ static bool format_is(const struct options *options, const char *format)
     return strcmp(options->data.format, format) == 0;
 }
 
-static bool is_image_folder(const struct options *options)
-{
-    return format_is(options, "imagefolder") || format_is(options, "cinic10");
-}
-
 /* The optimizers as bits of a set. */
 #define OPTIMIZER_BIT(name, word) name = 1 << OPTIMIZER_##name,
 enum { OPTIMIZERS(OPTIMIZER_BIT, ) };
@@ -63,9 +58,9 @@ CONDITION(with_synthetic_classes, format_is(o, "synthetic") && o->data.task == T
 CONDITION(with_task, format_is(o, "synthetic") || format_is(o, "arrays"),
           "data.format=synthetic or arrays")
 CONDITION(with_arrays, format_is(o, "arrays"), "data.format=arrays")
-CONDITION(with_folders, is_image_folder(o), "data.format=imagefolder or cinic10")
-CONDITION(with_image_files, is_image_folder(o) || format_is(o, "webdataset"),
-          "data.format=imagefolder, cinic10 or webdataset")
+CONDITION(with_folders, format_is(o, "imagefolder"), "data.format=imagefolder")
+CONDITION(with_image_files, format_is(o, "imagefolder") || format_is(o, "webdataset"),
+          "data.format=imagefolder or webdataset")
 CONDITION(without_chunks, o->data.shuffle != SHUFFLE_CHUNKS, "data.shuffle=on or off")
 CONDITION(with_fraction, o->data.val == VALIDATION_FRACTION, "data.val=FRACTION")
 CONDITION(with_float, o->data.values != VALUES_UINT8 || format_is(o, "arrays"),
@@ -169,6 +164,7 @@ static const struct removed removed[] = {
     {"convert.resize_to", "shorter", shards},
     {"convert.shuffle", "off", shards},
     {"convert.size", "0", shards},
+    {"data.truncated", "error", "data.skip_broken=on leaves out truncated image files"},
     {"eval.output", "", "redirect standard output to a file"},
     {"fetch", NULL, "use tools/fetch.sh cifar10, or tools/fetch.sh weights NAME"},
     {"fetch.dir", "data", "use tools/fetch.sh --dir FOLDER"},

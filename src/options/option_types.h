@@ -130,9 +130,6 @@ enum values_choice { VALUES_CHOICES(OPTION_CONSTANT) };
 #define CHECK_CHOICES(X) X(CHECK_NONE, "none") X(CHECK_HEADER, "header") X(CHECK_FULL, "full")
 enum check_choice { CHECK_CHOICES(OPTION_CONSTANT) };
 
-#define TRUNCATED_CHOICES(X) X(TRUNCATED_ERROR, "error") X(TRUNCATED_ACCEPT, "accept")
-enum truncated_choice { TRUNCATED_CHOICES(OPTION_CONSTANT) };
-
 #define RESIZE_CHOICES(X)                                                                          \
     X(RESIZE_AUTO, "auto") X(RESIZE_SQUARE, "square") X(RESIZE_SHORTER, "shorter")
 enum resize_choice { RESIZE_CHOICES(OPTION_CONSTANT) };

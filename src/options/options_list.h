@@ -121,8 +121,8 @@ SECTION_END(model)
 SECTION(data, "data set and data loading", EFFECT_LEARNING, NULL)
 OPTION(data, format, "cifar10", TEXT(.flags = "dataset"),
        "Format of the data set: cifar10 (binary version), imagefolder (ROOT/train/CLASS/FILE and "
-       "ROOT/val or ROOT/test, or ROOT/CLASS/FILE; JPEG, PNG, WebP), cinic10 (image folders), "
-       "webdataset (tar shards), arrays (of HDF5, NetCDF-4, Zarr and .npy files) or synthetic.")
+       "ROOT/val or ROOT/test, or ROOT/CLASS/FILE; JPEG, PNG, WebP), webdataset (tar shards), arrays "
+       "(of HDF5, NetCDF-4, Zarr and .npy files) or synthetic.")
 OPTION(data, root, "",
        TEXT(.flags = "data data-dir data-path data-root root", .applies = &with_files),
        "Folder of the data set, or names of tar shards or files of arrays with braces and "
@@ -211,9 +211,6 @@ OPTION(data, allow_empty, "off", SWITCH(.applies = &with_folders),
 OPTION(data, check, "header", CHOICE(check_choice, CHECK_CHOICES, .applies = &with_image_files),
        "Image folders and shards: check of the files before training. none: no check; header: "
        "format and size; full: decode all images.")
-OPTION(data, truncated, "error",
-       CHOICE(truncated_choice, TRUNCATED_CHOICES, .applies = &with_image_files),
-       "Image files that end early: an error, or accept and use the part that can be decoded.")
 OPTION(data, scaled_decode, "auto",
        CHOICE(switch_choice, SWITCH_CHOICES, .applies = &with_image_files),
        "JPEG: decode at 1/2, 1/4 or 1/8 of the size if the result is still at least as large as "

@@ -77,10 +77,6 @@ static void normalisation_resolve(struct augment_options *augment, const struct 
         list_set(&augment->mean, weights->statistics.mean.value, dataset->channels);
         list_set(&augment->std, weights->statistics.std.value, dataset->channels);
     }
-    if (dataset->mean != NULL) {
-        list_set(&augment->mean, dataset->mean, dataset->channels);
-        list_set(&augment->std, dataset->std, dataset->channels);
-    }
     if (augment->recipe == RECIPE_PHOTOS && dataset->channels == 3) {
         list_set(&augment->mean, entry->mean, 3);
         list_set(&augment->std, entry->std, 3);

@@ -26,23 +26,20 @@ static const struct {
 enum { SPLITS = sizeof splits / sizeof splits[0] };
 
 /* Continue the checksum with the file or the values of a sample. */
-static bool content_add(struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
+static bool content_add(const struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
                         uint32_t *sum, struct error *error)
 {
     const size_t size = dataset_record_bytes(dataset);
-    struct error reason = {.kind = ERROR_NONE};
-    int32_t label;
-    if (!dataset->encoded && (!byte_buffer_reserve(bytes, size, error) ||
-                              !dataset_read(dataset, index, bytes->data, &label, error)))
-        return false; /* the error names the sample */
-    if (dataset->encoded && !dataset_load(dataset, index, bytes, &label, &reason))
-        return dataset_name_error(dataset, index, &reason, error);
-    *sum = crc32c_update(*sum, bytes->data, dataset->encoded ? bytes->count : size);
-    return true;
+    const bool good = dataset->encoded ? dataset_load(dataset, index, bytes, error)
+                                       : byte_buffer_reserve(bytes, size, error) &&
+                                             dataset_read(dataset, index, bytes->data, error);
+    if (good)
+        *sum = crc32c_update(*sum, bytes->data, dataset->encoded ? bytes->count : size);
+    return good;
 }
 
 /* Return the description of a split; on an error it is incomplete. */
-static json_t *split_describe(struct dataset *dataset, struct error *error)
+static json_t *split_describe(const struct dataset *dataset, struct error *error)
 {
     const int64_t stride = round_up_division(dataset->classes, SAMPLED_CLASSES);
     int64_t *samples = allocate((size_t)dataset->classes, sizeof *samples);
@@ -51,9 +48,7 @@ static json_t *split_describe(struct dataset *dataset, struct error *error)
     json_t *split = json_object(), *counts = json_array();
     for (int64_t i = 0; i < dataset->count; i++) {
         const uint32_t record = dataset_record(dataset, i);
-        int32_t label;
-        if (!dataset_label(dataset, i, &label, error))
-            break;
+        const int32_t label = dataset_label(dataset, i);
         if (dataset->subset != NULL)
             list = crc32c_update(list, &record, sizeof record);
         if (samples[label]++ == 0 && label % stride == 0 &&

@@ -290,7 +290,6 @@ bool session_use_statistics(struct session *session, struct dataset *dataset,
     return comm_agree(session->world, error);
 }
 
-/* The statistics of uint8 records are those of the data set, if it has them. */
 bool session_find_statistics(struct session *session, struct error *error)
 {
     struct dataset *dataset = &session->train.dataset;
@@ -304,10 +303,6 @@ bool session_find_statistics(struct session *session, struct error *error)
             return false;
         if (statistics.mean.count == 0) /* a signal requests the end */
             return true;
-    } else if (dataset->mean != NULL) {
-        statistics.mean.count = statistics.std.count = (int)dataset->channels;
-        memcpy(statistics.mean.value, dataset->mean, (size_t)dataset->channels * sizeof(double));
-        memcpy(statistics.std.value, dataset->std, (size_t)dataset->channels * sizeof(double));
     }
     return session_use_statistics(session, dataset, &statistics, error);
 }

@@ -199,13 +199,12 @@ TEST(ranks_share_the_chunks)
 TEST(offsets_share_chunks)
 {
     static float values[2 * VALUES];
-    int32_t label;
     sources = "x@-1,x";
     open_data("all/one.h5", SHUFFLE_OFF, NULL, 1);
     sources = "x";
     assert_int_equal(dataset.count, SAMPLES - 1);
     for (int64_t i = 0; i < dataset.count; i++) {
-        assert_true(dataset_read(&dataset, i, values, &label, &error));
+        assert_true(dataset_read(&dataset, i, values, &error));
         for (int64_t place = 0; place < VALUES; place++)
             assert_true(values[place] == value_of(i, place) &&
                         values[VALUES + place] == value_of(i + 1, place));
@@ -218,10 +217,9 @@ static pthread_barrier_t barrier;
 static void *read_one(void *argument)
 {
     float values[VALUES];
-    int32_t label;
     struct error reason = {0};
     pthread_barrier_wait(&barrier);
-    const bool good = dataset_read(&dataset, (intptr_t)argument, values, &label, &reason);
+    const bool good = dataset_read(&dataset, (intptr_t)argument, values, &reason);
     ENSURE(good, "%s", reason.text);
     return NULL;
 }

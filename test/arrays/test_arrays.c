@@ -148,17 +148,17 @@ static void use(const char *root, const char *x, const char *y)
 static void records_check(int64_t first)
 {
     float values[VALUES + 1];
-    int32_t label;
     assert_int_equal(dataset.type, DATASET_FLOAT32);
     assert_int_equal(dataset.channels, CHANNELS);
     assert_int_equal(dataset.height, HEIGHT);
     assert_int_equal(dataset.width, WIDTH);
     for (int64_t i = 0; i < dataset.count; i++) {
         const int64_t sample = first + dataset_record(&dataset, i);
-        assert_true(dataset_read(&dataset, i, values, &label, &error));
+        assert_true(dataset_read(&dataset, i, values, &error));
         for (int64_t v = 0; v < VALUES; v++)
             assert_true(values[v] == value_of(sample, v / PLANE, v % PLANE));
-        assert_int_equal(label, dataset.target.count == 0 ? sample % CLASSES : 0);
+        assert_int_equal(dataset_label(&dataset, i),
+                         dataset.target.count == 0 ? sample % CLASSES : 0);
         if (dataset.target.count == 1)
             assert_true(dataset_targets(&dataset, values)[0] == (float)sample / 8 - 1);
     }
@@ -264,9 +264,8 @@ TEST(numbers_are_targets_of_a_regression)
     records_check(0);
     snprintf(options.data.y, sizeof options.data.y, "nan");
     float values[VALUES + 1];
-    int32_t label;
     split_opens(SPLIT_TRAIN, -1);
-    assert_true(dataset_read(&dataset, 3, values, &label, &error));
+    assert_true(dataset_read(&dataset, 3, values, &error));
     assert_true(isnan(*dataset_targets(&dataset, values)) != 0);
 }
 
@@ -342,16 +341,15 @@ static void values_make(const char *path, int64_t count)
 TEST(odd_values_and_names_are_errors)
 {
     float values[PLANE + 2]; /* with two targets */
-    int32_t label;
     temporary_directory("odd");
     odd_make(temporary_path("odd/one.h5"), "a");
     use("odd", "u", "label");
     options.data.val = VALIDATION_NONE;
     split_opens(SPLIT_TRAIN, -1);
-    assert_false(dataset_read(&dataset, 0, values, &label, &error));
+    assert_false(dataset_read(&dataset, 0, values, &error));
     assert_non_null(strstr(error.text, "infinite"));
     dataset.is_finite = true; /* as after the statistics: not checked again */
-    assert_true(dataset_read(&dataset, 0, values, &label, &error));
+    assert_true(dataset_read(&dataset, 0, values, &error));
     options.data.task = TASK_REGRESSION;
     snprintf(options.data.y, sizeof options.data.y, "number");
     split_opens(SPLIT_TRAIN, -1);
@@ -360,7 +358,7 @@ TEST(odd_values_and_names_are_errors)
     split_opens(SPLIT_TRAIN, SAMPLES - 2);
     assert_string_equal(dataset.target_name[0], "number@+1");
     dataset.is_finite = true;
-    assert_true(dataset_read(&dataset, 0, values, &label, &error));
+    assert_true(dataset_read(&dataset, 0, values, &error));
     assert_true(dataset_targets(&dataset, values)[0] == 7);
     assert_true(dataset_targets(&dataset, values)[1] == 0);
     snprintf(options.data.y, sizeof options.data.y, "huge");
@@ -375,7 +373,6 @@ TEST(odd_values_and_names_are_errors)
 TEST(targets_are_planes_at_other_times)
 {
     static float values[(1 + 2 + CHANNELS) * PLANE];
-    int32_t label;
     use("all/one.h5", "u0", "u0@+4,u1,chw@-3");
     options.data.task = TASK_REGRESSION;
     options.data.val_from = VAL_FROM_END;
@@ -388,7 +385,7 @@ TEST(targets_are_planes_at_other_times)
     assert_int_equal(dataset.persistence[0], 0);
     assert_int_equal(dataset.persistence[1], -1);
     for (int64_t i = 0; i < dataset.count; i++) {
-        assert_true(dataset_read(&dataset, i, values, &label, &error));
+        assert_true(dataset_read(&dataset, i, values, &error));
         const float *target = dataset_targets(&dataset, values);
         for (int64_t p = 0; p < PLANE; p++) {
             assert_true(values[p] == value_of(i + 3, 0, p));
@@ -405,18 +402,17 @@ TEST(targets_are_planes_at_other_times)
 TEST(targets_are_classes_of_pixels)
 {
     static float values[2 * PLANE];
-    int32_t label;
     use("all/one.h5", "u0", "map");
     options.model.classes = CLASSES;
     split_opens(SPLIT_TRAIN, -1);
-    assert_false(dataset_read(&dataset, 0, values, &label, &error));
+    assert_false(dataset_read(&dataset, 0, values, &error));
     assert_non_null(strstr(error.text, "map has a pixel of class 255, and there are 3 classes"));
     options.train.ignore_label = 255;
     split_opens(SPLIT_TRAIN, -1);
     assert_true(dataset.target_is_class && !dataset.target_normalised);
     assert_int_equal(dataset.classes, CLASSES);
     for (int64_t i = 0; i < dataset.count; i++) {
-        assert_true(dataset_read(&dataset, i, values, &label, &error));
+        assert_true(dataset_read(&dataset, i, values, &error));
         const float *target = dataset_targets(&dataset, values);
         const int64_t sample = dataset_record(&dataset, i);
         for (int64_t p = 0; p < PLANE; p++)
@@ -428,14 +424,13 @@ TEST(targets_are_classes_of_pixels)
 TEST(a_sample_has_several_labels)
 {
     static float values[PLANE + CLASSES];
-    int32_t label;
     use("all/one.h5", "u0", "marks");
     split_opens(SPLIT_TRAIN, -1);
     assert_int_equal(dataset.classes, CLASSES);
     assert_int_equal(dataset.target.count, CLASSES);
     assert_false(dataset.target_normalised);
     for (int64_t i = 0; i < dataset.count; i++) {
-        assert_true(dataset_read(&dataset, i, values, &label, &error));
+        assert_true(dataset_read(&dataset, i, values, &error));
         for (int c = 0; c < CLASSES; c++)
             assert_true(dataset_targets(&dataset, values)[c] ==
                         (float)(dataset_record(&dataset, i) >> c & 1));
@@ -447,17 +442,16 @@ TEST(a_changed_file_is_an_error)
     static float values[VALUES];
     static const char *const names[] = {"/chw", "u0,u1,u2"};
     const struct timespec past[] = {{.tv_sec = 1}, {.tv_sec = 1}};
-    int32_t label;
     for (int n = 0; n < 2; n++) {
         file_make(temporary_path("all/changing.h5"), 0);
         assert_int_equal(utimensat(AT_FDCWD, temporary_path("all/changing.h5"), past, 0), 0);
         use("all/changing.h5", names[n], "label");
         split_opens(SPLIT_TRAIN, -1);
-        assert_true(dataset_read(&dataset, 0, values, &label, &error));
+        assert_true(dataset_read(&dataset, 0, values, &error));
         FILE *file = fopen(temporary_path("all/changing.h5"), "r+");
         assert_true(file != NULL && fseek(file, -8, SEEK_END) == 0 && fputc(1, file) == 1);
         assert_int_equal(fclose(file), 0);
-        assert_false(dataset_read(&dataset, dataset.count - 1, values, &label, &error));
+        assert_false(dataset_read(&dataset, dataset.count - 1, values, &error));
         assert_non_null(strstr(error.text, "changing.h5 was changed after it was opened: start"));
         error_clear(&error);
     }

@@ -60,9 +60,8 @@ void check_record(int64_t index, int32_t expected, const char *ending)
     char name[4096];
     struct byte_buffer bytes = {0};
     struct error error = {0};
-    int32_t label = -1;
-    assert_ok(dataset_load(&dataset, index, &bytes, &label, &error), &error);
-    assert_int_equal(label, expected);
+    assert_ok(dataset_load(&dataset, index, &bytes, &error), &error);
+    assert_int_equal(dataset_label(&dataset, index), expected);
     assert_int_equal(bytes.count, image_bytes);
     assert_memory_equal(bytes.data, image, image_bytes);
     free(bytes.data);

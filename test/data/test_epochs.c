@@ -19,16 +19,16 @@ static atomic_int training_reads, validation_reads;
 static sem_t training_read_done; /* posted by each read of a training sample */
 static int validation_samples;
 
-static bool training_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
+static bool training_read(const struct dataset *dataset, int64_t record, void *values,
                           struct error *error)
 {
     atomic_fetch_add(&training_reads, 1);
     sem_post(&training_read_done);
-    return format->read(dataset, record, values, label, error);
+    return format->read(dataset, record, values, error);
 }
 
 /* The first read of an evaluation waits until a batch of the next epoch was read. */
-static bool validation_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
+static bool validation_read(const struct dataset *dataset, int64_t record, void *values,
                             struct error *error)
 {
     static int seen; /* reads of training samples */
@@ -37,7 +37,7 @@ static bool validation_read(struct dataset *dataset, int64_t record, void *value
     const int wanted = epoch * SAMPLES + (epoch < EPOCHS ? BATCH : 0);
     for (; number % validation_samples == 0 && seen < wanted; seen++)
         sem_wait(&training_read_done);
-    return format->read(dataset, record, values, label, error);
+    return format->read(dataset, record, values, error);
 }
 
 static void options_make(struct options *options)

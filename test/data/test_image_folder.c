@@ -49,11 +49,10 @@ static void check_records(int64_t count, const char *const *paths, const int32_t
     struct byte_buffer bytes = {0};
     assert_int_equal(dataset.count, count);
     for (int64_t i = 0; i < count; i++) {
-        int32_t label = -1;
         dataset_name(&dataset, i, path, sizeof path);
         assert_string_equal(path + strlen(options.data.root) + 1, paths[i]);
-        assert_true(dataset_load(&dataset, i, &bytes, &label, &error));
-        assert_int_equal(label, labels[i]);
+        assert_true(dataset_load(&dataset, i, &bytes, &error));
+        assert_int_equal(dataset_label(&dataset, i), labels[i]);
         assert_true(bytes.count > 0);
     }
     free(bytes.data);
@@ -130,7 +129,7 @@ TEST(flat_folders_are_divided)
             snprintf(path, sizeof path, "%c/%02d.jpg", 'a' + label, i);
             put_image(path, "png_1x1");
         }
-    split_fails(SPLIT_TRAIN, "class folders (a, b, c, d)");
+    split_fails(SPLIT_TRAIN, "only a, b, c, d; set data.val=0.1");
     options.data.val = VALIDATION_VAL;
     split_fails(SPLIT_VALIDATION, "set data.val=0.1");
     options.data.val = VALIDATION_NONE;
@@ -201,7 +200,6 @@ TEST(roots_are_checked)
  * errors or allowed. */
 TEST(classes_are_compared)
 {
-    int32_t label = -1;
     put_images("train/a/1.jpg train/b/1.jpg train/.ipynb_checkpoints/1.jpg val/b/1.jpg");
     root_write("train/c/1.txt", "x", 1);
     assert_int_equal(mkdir(root_path("train/c/deep"), 0777), 0);
@@ -212,8 +210,7 @@ TEST(classes_are_compared)
     assert_int_equal(dataset.classes, 3);
     assert_string_equal(dataset.class_name[0], "a");
     split_opens(SPLIT_TEST, 1);
-    assert_true(dataset_label(&dataset, 0, &label, &error));
-    assert_int_equal(label, 1);
+    assert_int_equal(dataset_label(&dataset, 0), 1);
     put_images("val/d/1.jpg");
     split_fails(SPLIT_TEST, "val/d: class missing");
 }
@@ -240,12 +237,9 @@ TEST(truncated_files_are_found)
     split_opens(SPLIT_TRAIN, 3);
     options.data.check = CHECK_FULL;
     split_fails(SPLIT_TRAIN, "train/b/2.jpg: is truncated");
-    options.data.truncated = TRUNCATED_ACCEPT;
-    split_opens(SPLIT_TRAIN, 3);
     options.data.max_pixels = 45 * 35 - 1;
     split_fails(SPLIT_TRAIN, "3 of 3 files cannot be used");
     options.data.max_pixels = 45 * 35;
-    options.data.truncated = TRUNCATED_ERROR;
     options.data.skip_broken = true;
     for (int check = CHECK_NONE; check <= CHECK_FULL; check++) {
         options.data.check = check;
@@ -277,7 +271,6 @@ TEST(no_files_are_left)
 TEST(nothing_is_checked_by_option)
 {
     struct byte_buffer bytes = {0};
-    int32_t label;
     put_broken();
     options.data.check = CHECK_NONE;
     split_opens(SPLIT_TRAIN, 7);
@@ -286,7 +279,7 @@ TEST(nothing_is_checked_by_option)
                            : i == 6 ? "train/b/3.jpg: is not a regular file"
                                     : NULL;
         error_clear(&error);
-        assert_int_equal(dataset_load(&dataset, i, &bytes, &label, &error), part == NULL);
+        assert_int_equal(dataset_load(&dataset, i, &bytes, &error), part == NULL);
         if (part != NULL)
             assert_has(error.text, part);
         else
@@ -308,20 +301,6 @@ TEST(many_files_are_checked)
     }
     split_fails(SPLIT_TRAIN, "100 of 700 files cannot be used");
     split_fails(SPLIT_TRAIN, "0003.jpg");
-}
-
-TEST(cinic_has_its_statistics)
-{
-    struct dataset described;
-    put_images("train/cat/1.png train/dog/1.png valid/cat/1.png test/cat/1.png");
-    split_opens(SPLIT_TRAIN, -1);
-    assert_null(dataset.mean);
-    snprintf(options.data.format, sizeof options.data.format, "cinic10");
-    split_opens(SPLIT_TRAIN, -1);
-    assert_true(dataset.mean[0] > 0.47 && dataset.std[2] > 0.25);
-    assert_true(dataset_describe(&described, &options, &error));
-    assert_true(described.encoded && described.classes == 2 && described.mean != NULL);
-    dataset_close(&described);
 }
 
 /* ---- For scripts ---- */

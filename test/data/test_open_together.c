@@ -161,13 +161,12 @@ static void records_are_equal(void)
 {
     struct dataset alone;
     struct error error = {0};
-    int32_t label;
     bool good = dataset_open(&alone, &options, SPLIT_TRAIN, NULL, &error);
     good = good && alone.count == dataset.count && alone.sum == dataset.sum;
     for (int64_t i = 0; good && i < dataset.count; i++) {
         float one[2 * HEIGHT * WIDTH] = {0}, other[2 * HEIGHT * WIDTH] = {0};
-        good = dataset_read(&alone, i, one, &label, &error) &&
-               dataset_read(&dataset, i, other, &label, &error) &&
+        good = dataset_label(&alone, i) == dataset_label(&dataset, i) &&
+               dataset_read(&alone, i, one, &error) && dataset_read(&dataset, i, other, &error) &&
                memcmp(one, other, dataset_record_bytes(&dataset)) == 0;
     }
     dataset_close(&alone);

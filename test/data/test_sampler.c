@@ -6,10 +6,11 @@
 
 enum { MOST = 1000 };
 
-static const struct sampler_order *order_at(struct sampler *sampler, uint32_t epoch)
+/* Return the samples in the order of an epoch. */
+static const uint32_t *order_at(struct sampler *sampler, uint32_t epoch)
 {
     sampler_draw(sampler, epoch);
-    return sampler_order_of(sampler, epoch);
+    return sampler->samples;
 }
 
 /* Walk through an epoch as all ranks do. Check that the slices of each global batch are its samples
@@ -51,8 +52,8 @@ static int64_t walk_epoch(int64_t count, int64_t batch, int64_t accumulate, int 
         assert_true(largest - smallest <= 2 * group - 1); /* the last group may be short */
     }
     for (int rank = size - 1; rank >= 0; rank--) {
-        assert_memory_equal(order_at(&samplers[rank], 2)->samples,
-                            order_at(&samplers[0], 2)->samples, (size_t)count * 4);
+        assert_memory_equal(order_at(&samplers[rank], 2), order_at(&samplers[0], 2),
+                            (size_t)count * 4);
         sampler_close(&samplers[rank]);
     }
     return next;
@@ -82,22 +83,21 @@ TEST(test_order)
     struct sampler sampler;
     uint32_t seen[100] = {0}, first[100];
     sampler_open(&sampler, 5, 100, 10, 1, true, false, 0, 1);
-    memcpy(first, order_at(&sampler, 0)->samples, sizeof first);
+    memcpy(first, order_at(&sampler, 0), sizeof first);
     for (int i = 0; i < 100; i++)
         seen[first[i]]++;
     for (int i = 0; i < 100; i++)
         assert_int_equal(seen[i], 1);
-    assert_memory_not_equal(order_at(&sampler, 1)->samples, first, sizeof first);
-    assert_memory_equal(sampler_order_of(&sampler, 0)->samples, first, sizeof first);
-    assert_memory_not_equal(order_at(&sampler, 2)->samples, first, sizeof first);
-    assert_memory_equal(order_at(&sampler, 0)->samples, first, sizeof first);
+    assert_memory_not_equal(order_at(&sampler, 1), first, sizeof first);
+    assert_memory_not_equal(order_at(&sampler, 2), first, sizeof first);
+    assert_memory_equal(order_at(&sampler, 0), first, sizeof first);
     sampler_close(&sampler);
     sampler_open(&sampler, 6, 100, 10, 1, true, false, 0, 1);
-    assert_memory_not_equal(order_at(&sampler, 0)->samples, first, sizeof first);
+    assert_memory_not_equal(order_at(&sampler, 0), first, sizeof first);
     sampler_close(&sampler);
     sampler_open(&sampler, 5, 100, 10, 1, false, false, 0, 1);
     for (uint32_t i = 0; i < 100; i++)
-        assert_int_equal(order_at(&sampler, 0)->samples[i], i);
+        assert_int_equal(order_at(&sampler, 0)[i], i);
     sampler_close(&sampler);
 }
 
@@ -124,7 +124,7 @@ TEST(test_repeated)
     int batch_of[COUNT], copies[COUNT] = {0};
     sampler_open(&sampler, 5, COUNT, BATCH, 1, true, false, 0, 1);
     sampler.repeat = 3;
-    const uint32_t *samples = order_at(&sampler, 1)->samples;
+    const uint32_t *samples = order_at(&sampler, 1);
     for (int i = 0; i < COUNT; i++) {
         uint32_t sample = samples[i];
         assert_in_range(sample, 0, COUNT - 1);
@@ -169,15 +169,15 @@ TEST(test_blocks)
         int seen[SAMPLES] = {0}, window_of[BLOCKS] = {0}, blocks[WINDOWS] = {0};
         /* A batch may contain the end of one window and the beginning of the next. */
         int64_t end[WINDOWS] = {0};
-        const struct sampler_order *order = order_at(&sampler, epoch);
+        const uint32_t *samples = order_at(&sampler, epoch);
         for (int64_t i = 0; i < SAMPLES; i++) {
-            seen[order->samples[i]]++;
-            assert_true(i % BATCH == 0 || order->samples[i] > order->samples[i - 1]);
+            seen[samples[i]]++;
+            assert_true(i % BATCH == 0 || samples[i] > samples[i - 1]);
         }
         for (int i = 0; i < SAMPLES; i++)
             assert_int_equal(seen[i], 1);
         for (int place = 0; place < BLOCKS; place++) {
-            const int block = (int)order->blocks[place];
+            const int block = (int)sampler.blocks[place];
             window_of[block] = place / SHUFFLE_WINDOW;
             blocks[place / SHUFFLE_WINDOW] += block;
             end[place / SHUFFLE_WINDOW] +=
@@ -187,18 +187,17 @@ TEST(test_blocks)
             end[window] += end[window - 1];
         assert_int_equal(end[WINDOWS - 1], SAMPLES);
         for (int64_t i = 0; i < SAMPLES; i++) {
-            const int window = window_of[order->samples[i] / BLOCK];
+            const int window = window_of[samples[i] / BLOCK];
             const int64_t batch = i / BATCH * BATCH;
             assert_true(batch < end[window]);
             assert_true(window == 0 || batch + BATCH > end[window - 1]);
         }
     }
-    memcpy(first, sampler_order_of(&sampler, 19)->samples, sizeof first);
-    assert_memory_not_equal(first, order_at(&sampler, 20)->samples, sizeof first);
-    assert_memory_equal(first, sampler_order_of(&sampler, 19)->samples, sizeof first);
+    memcpy(first, order_at(&sampler, 19), sizeof first);
+    assert_memory_not_equal(first, order_at(&sampler, 20), sizeof first);
     sampler_close(&sampler);
     open_blocks(&sampler, 4, 7);
-    assert_memory_equal(first, order_at(&sampler, 19)->samples, sizeof first);
+    assert_memory_equal(first, order_at(&sampler, 19), sizeof first);
     sampler_close(&sampler);
 }
 
@@ -212,12 +211,12 @@ TEST(test_spread)
     sampler_open(&sampler, 9, EVEN, 1, 1, true, false, 0, 1); /* batches of one are not sorted */
     sampler_use_blocks(&sampler, block_of, NULL);
     for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
-        const struct sampler_order *order = order_at(&sampler, epoch);
+        const uint32_t *samples = order_at(&sampler, epoch);
         int begin[EVEN_BLOCKS];
         for (int i = 0; i < EVEN_BLOCKS; i++)
-            begin[order->blocks[i]] = i / SHUFFLE_WINDOW * SHUFFLE_WINDOW * BLOCK;
+            begin[sampler.blocks[i]] = i / SHUFFLE_WINDOW * SHUFFLE_WINDOW * BLOCK;
         for (int i = 0; i < EVEN; i++)
-            if (order->samples[i] < BLOCK) { /* a sample of the file's first block */
+            if (samples[i] < BLOCK) { /* a sample of the file's first block */
                 place += i - begin[0];
                 turn += i;
             }
@@ -247,10 +246,10 @@ static void walk_ahead(int size, int64_t first_step)
         struct sampler sampler;
         int count = 0;
         open_blocks(&sampler, rank, size);
-        const uint32_t *samples = order_at(&sampler, 3)->samples;
+        const uint32_t *samples = order_at(&sampler, 3);
         memset(advised, 0, sizeof advised);
         for (int64_t step = first_step; step < sampler_steps(&sampler); step++) {
-            sampler_ahead(&sampler, 3, step, step == first_step, note_advice, NULL);
+            sampler_ahead(&sampler, step, step == first_step, note_advice, NULL);
             for (int64_t micro = 0; micro < 2; micro++) {
                 const struct sampler_slice slice = sampler_slice_at(&sampler, step, micro);
                 for (int64_t i = slice.begin; i < slice.begin + slice.count; i++) {

@@ -25,7 +25,7 @@ static float value_at(int64_t record, int64_t channel, int64_t i)
                         : ldexpf((float)(number - 300), 4 * (int)channel);
 }
 
-static bool probe_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
+static bool probe_read(const struct dataset *dataset, int64_t record, void *values,
                        struct error *error)
 {
     (void)error;
@@ -34,8 +34,7 @@ static bool probe_read(struct dataset *dataset, int64_t record, void *values, in
         ((float *)values)[i] =
             (float)(value + (i < PLANE ? far : 0) - dataset->channel_origin[i / PLANE]);
     }
-    *label = 0;
-    return dataset != NULL;
+    return true;
 }
 
 static const struct dataset_format probe_format = {.name = "probe", .read = probe_read};

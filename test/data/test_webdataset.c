@@ -196,8 +196,7 @@ TEST(each_problem_is_named)
         {"k.jpg|k.cls=1|k.cls=1", "more than one .cls"},
         {"k.jpg|k.json={}|k.json={}", "more than one .json"},
         {"k.1.jpg|k.1.cls=1", "no samples"},
-        {"k.jpg|k.cls=0", "one class only"},
-        {"a.cls=1|a.jpg|b.cls=1|b.jpg|a.cls=1|a.jpg", "has an earlier sample of this name"}};
+        {"k.jpg|k.cls=0", "one class only"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         shard_make("a.tar", "pax", cases[i][0]);
         split_fails(SPLIT_TRAIN, cases[i][1]);
@@ -207,13 +206,11 @@ TEST(each_problem_is_named)
 /* With data.skip_broken=on the other samples are used. */
 TEST(problems_are_counted)
 {
-    shard_make("a.tar", "pax",
-               "a.cls=1|a.jpg|b.cls=1|b.jpg|c.cls=1|c.jpg|b.cls=1|b.jpg|"
-               "a.cls=1|a.jpg|b.cls=1|b.jpg|d.jpg");
-    split_fails(SPLIT_TRAIN, "4 problems");
+    shard_make("a.tar", "pax", "a.cls=1|a.jpg|b.cls=x|b.jpg|c.cls=1|c.jpg|d.jpg");
+    split_fails(SPLIT_TRAIN, "2 problems");
     options.data.skip_broken = true;
-    split_opens(SPLIT_TRAIN, 3);
-    check_record(2, 1, "c.jpg");
+    split_opens(SPLIT_TRAIN, 2);
+    check_record(1, 1, "c.jpg");
 }
 
 /* Labels and images are checked when the data set is opened, since options decide. */
@@ -304,18 +301,17 @@ TEST(changes_while_open_are_errors)
 {
     struct error error = {0};
     struct byte_buffer bytes = {0};
-    int32_t label;
     shard_put("a.tar");
     split_opens(SPLIT_TRAIN, 3);
-    assert_true(dataset_load(&dataset, 0, &bytes, &label, &error));
+    assert_true(dataset_load(&dataset, 0, &bytes, &error));
     shard_make("a.tar", "ustar",
                "000003.cls=1|000003.jpg|000002.cls=1|000002.jpg|000001.cls=1|000001.jpg");
-    assert_false(dataset_load(&dataset, 0, &bytes, &label, &error));
-    assert_error(&error, ERROR_DATA, "a.tar was rewritten");
+    assert_false(dataset_load(&dataset, 0, &bytes, &error));
+    assert_error(&error, ERROR_DATA, "the shard was rewritten");
     error_clear(&error);
     assert_int_equal(truncate(root_path("a.tar"), 2000), 0);
-    assert_false(dataset_load(&dataset, 2, &bytes, &label, &error));
-    assert_error(&error, ERROR_DATA, "a.tar is truncated");
+    assert_false(dataset_load(&dataset, 2, &bytes, &error));
+    assert_error(&error, ERROR_DATA, "the shard was rewritten");
     dataset_advise(&dataset, 0, 3);
     free(bytes.data);
 }
@@ -368,7 +364,6 @@ static size_t damage_shard(char *shard, size_t bytes, uint32_t number)
 static bool try_all(void)
 {
     struct byte_buffer bytes = {0};
-    int32_t label;
     char name[4096];
     struct error error = {0};
     dataset_close(&dataset);
@@ -378,8 +373,8 @@ static bool try_all(void)
         return false;
     }
     for (int64_t i = 0; i < dataset.count; i++) {
-        assert_ok(dataset_load(&dataset, i, &bytes, &label, &error), &error);
-        assert_in_range(label, 0, dataset.classes - 1);
+        assert_ok(dataset_load(&dataset, i, &bytes, &error), &error);
+        assert_in_range(dataset_label(&dataset, i), 0, dataset.classes - 1);
         dataset_name(&dataset, i, name, sizeof name);
     }
     free(bytes.data);

@@ -103,7 +103,6 @@ TEST(windows_are_read_alone)
     for (int n = 0; n < 2; n++) {
         bool seen[HEIGHT][WIDTH] = {{false}};
         int64_t positions = 0;
-        int32_t label;
         use(names[n]);
         split_opens(SPLIT_TRAIN, SAMPLES);
         crop_use(&crop);
@@ -112,8 +111,7 @@ TEST(windows_are_read_alone)
         for (uint32_t epoch = 0; epoch < EPOCHS; epoch++)
             for (int64_t sample = 0; sample < SAMPLES; sample++) {
                 const int64_t before = array_cache_counts(dataset.chunks).decoded;
-                assert_true(
-                    crop_sample(&crop, &dataset, epoch, sample, &scratch, values, &label, &error));
+                assert_true(crop_sample(&crop, &dataset, epoch, sample, &scratch, values, &error));
                 const int64_t place = (int64_t)values[0] % (HEIGHT * WIDTH);
                 const int64_t top = place / WIDTH, left = place % WIDTH;
                 window_check(values, sample, top, left);
@@ -121,8 +119,7 @@ TEST(windows_are_read_alone)
                                  2 * chunks_cut(top, left));
                 positions += !seen[top][left];
                 seen[top][left] = true;
-                assert_true(
-                    crop_sample(&crop, &dataset, epoch, sample, &scratch, again, &label, &error));
+                assert_true(crop_sample(&crop, &dataset, epoch, sample, &scratch, again, &error));
                 assert_memory_equal(values, again, sizeof values);
             }
         assert_in_range(positions, 150, (HEIGHT - HIGH + 1) * (WIDTH - WIDE + 1));
@@ -135,14 +132,13 @@ TEST(tiles_have_each_target_once)
 {
     static float values[(CHANNELS + OUTPUTS) * PLANE];
     static int seen[SAMPLES][HEIGHT][WIDTH];
-    int32_t label;
     use("chw");
     split_opens(SPLIT_ALL, SAMPLES * TILES);
     assert_int_equal(window_records(&dataset), SAMPLES);
     for (int64_t n = 0; n < dataset.count; n++) {
         const struct window_tile tile = window_tile_of(&dataset, n);
         assert_int_equal(dataset_record(&dataset, n), n / TILES);
-        assert_true(dataset_read(&dataset, n, values, &label, &error));
+        assert_true(dataset_read(&dataset, n, values, &error));
         const float *targets = values + CHANNELS * PLANE;
         for (int64_t p = 0; p < PLANE; p++) {
             const int64_t row = tile.top + p / WIDE, column = tile.left + p % WIDE;
@@ -161,12 +157,11 @@ TEST(tiles_have_each_target_once)
 TEST(statistics_read_whole_fields)
 {
     static float values[(CHANNELS + OUTPUTS) * HEIGHT * WIDTH];
-    int32_t label;
     use("chw");
     split_opens(SPLIT_TRAIN, SAMPLES);
     struct dataset fields = window_fields(&dataset);
     assert_int_equal(dataset_record_bytes(&fields), sizeof values);
-    assert_true(dataset_read(&fields, 3, values, &label, &error));
+    assert_true(dataset_read(&fields, 3, values, &error));
     for (int64_t i = 0; i < (int64_t)(sizeof values / sizeof *values); i++)
         assert_true(values[i] == value_of(3, 0, 0, 0) + (float)i);
 }
