@@ -12,7 +12,6 @@
 #include "base/allocate.h"
 #include "base/base.h"
 #include "base/log.h"
-#include "data/field_window.h"
 #include "data/listing.h"
 #include "data/sampler.h"
 #include "options/options.h"

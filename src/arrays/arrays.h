@@ -8,7 +8,6 @@
 #include "arrays/series.h"
 #include "comm/comm.h"
 #include "data/dataset.h"
-#include "data/value_transform.h"
 #include "options/options.h"
 
 enum { VARIABLE_TEXT = OPTION_TEXT + 24 /* a name and an offset */ };

@@ -10,7 +10,6 @@
 #include "base/allocate.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "data/field_window.h"
 
 void arrays_coordinate(const struct dataset *dataset, int y, enum coordinate_axis axis,
                        struct coordinate *to)

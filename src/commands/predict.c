@@ -458,13 +458,12 @@ static void predict_run(const struct options *options, const struct command_line
 
 const struct command command_predict = {
     .name = "predict",
-    .synopsis = "predict RUN|CHECKPOINT|WEIGHTS [FILE|FOLDER|LIST.txt ...] [DECK.ini ...] "
+    .synopsis = "predict RUN|CHECKPOINT|WEIGHTS [FILE|FOLDER ...] [DECK.ini ...] "
                 "[section.key=value ...]",
     .summary = "write predicted classes and probabilities of images or of a split",
     .detail =
-        "Predicts image files, the images in folders and their subfolders, and the files in lists "
-        "(*.txt: one name per line, relative to the list's folder), and prints the five most "
-        "probable classes of each file. predict.output=FILE.csv or FILE.json, or predict.output=- "
+        "Predicts image files and the images in folders and their subfolders, and prints the five "
+        "most probable classes of each file. predict.output=FILE.csv or FILE.json, or predict.output=- "
         "for CSV on standard output, writes one line for each file instead, with its name, the "
         "predicted class and the probability of each class. data.skip_broken=on skips files that "
         "cannot be read, with a warning for each. Model, preprocessing and names of classes are "

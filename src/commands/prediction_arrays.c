@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "data/field_window.h"
+#include "data/dataset.h"
 #include "hdf5/hdf5_writer.h"
 #include "options/options.h"
 #include "record/scores.h"

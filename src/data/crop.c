@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "data/field_window.h"
 #include "options/options.h"
 
 /* Blocks of the sample's stream, in another layer than those of augment.c. */

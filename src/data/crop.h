@@ -22,7 +22,7 @@ struct crop {
     double scale[2], ratio[2]; /* limits of random_resized */
     struct image_size resize;  /* otherwise: target size of the resize */
     enum resize_choice resize_to;
-    bool window;           /* or no resize: only the pixels of the crop are read (field_window.h) */
+    bool window;           /* or no resize: only the pixels of the crop are read (dataset.h) */
     enum crop_choice take; /* crop after the resize */
     int64_t pad;           /* zeros added to each side before cropping */
     enum resize_filter filter;

@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "data/value_transform.h"
 #include "device/image.h"
 #include "options/option_types.h"
 
@@ -69,6 +68,9 @@ struct dataset_format {
     void (*close)(struct dataset *dataset);
     bool splits; /* has a validation split besides the test split (data.val=val) */
 };
+
+/* Functions of data.transform, which are applied to values when they are read. */
+enum value_transform { TRANSFORM_NONE, TRANSFORM_LOG1P, TRANSFORM_LOG10, TRANSFORM_SQRT };
 
 /* Type of a record's values. float32 is in the byte order of the host; NaN is a missing value. */
 enum dataset_type { DATASET_UINT8, DATASET_FLOAT32 };
@@ -170,8 +172,7 @@ MUST_CHECK bool dataset_open(struct dataset *dataset, const struct options *opti
                              enum data_split split, struct comm *comm, struct error *error);
 
 /* Open image files without labels, for predictions, in the order of the operands: the images of a
- * folder and of its subfolders, sorted; the files in a list, which is a file *.txt with one name
- * per line, relative to its folder; other names are image files. All labels are 0, and there are no
+ * folder and of its subfolders, sorted; other names are image files. All labels are 0, and there are no
  * classes. An image that cannot be used is an error, or with data.skip_broken=on a fault
  * (dataset->fault). Collective over `comm`; NULL: one rank. */
 MUST_CHECK bool file_list_open(struct dataset *dataset, const struct options *options,
@@ -242,6 +243,55 @@ void dataset_close(struct dataset *dataset);
 /* Return the folder of the sample data: beside the program in a build tree, else in the installed
  * data directory. */
 const char *dataset_sample_directory(void);
+
+/* ---- Windows of fields: with augment.crop and without a resize, a sample is a part of a larger
+ * image, the field. The part has the model's image size. Training draws its position (crop.h).
+ * Evaluations and predictions of planes divide each field into tiles; each tile is a sample of the
+ * split. */
+
+/* True if samples are windows of fields with these options. */
+bool window_is_asked_for(const struct options *options);
+
+/* True if the samples of this split are the tiles of whole fields with these options. */
+bool window_is_tiled(const struct options *options, enum data_split split);
+
+/* Set the size of the samples of an open split to that of the windows, and their number. Do nothing
+ * if samples are not windows. */
+MUST_CHECK bool window_set(struct dataset *dataset, const struct options *options,
+                           enum data_split split, struct error *error);
+
+/* Position of a tile in its field. The first `rows` rows and `columns` columns of a tile at the
+ * border of the field belong to the tiles before it, too. */
+struct window_tile {
+    int64_t top, left, rows, columns;
+};
+
+/* Return the tile of a sample; all members are 0 if the samples are not tiles. */
+struct window_tile window_tile_of(const struct dataset *dataset, int64_t index);
+
+/* Set the targets of pixels that belong to an earlier tile, too, to NaN: missing. */
+void window_mask(const struct dataset *dataset, struct window_tile tile, float *targets);
+
+/* Return the size of the stored images of a data set that is not encoded. */
+struct image_size window_field(const struct dataset *dataset);
+
+/* Return the number of stored records of the split, which have one or several tiles each. */
+int64_t window_records(const struct dataset *dataset);
+
+/* Return a copy of a training split whose samples are the whole fields. It shares the memory. */
+struct dataset window_fields(const struct dataset *dataset);
+
+/* ---- Transforms of values. */
+
+/* Return the transform with a name of `length` bytes, or TRANSFORM_NONE. */
+enum value_transform value_transform_find(const char *name, size_t length);
+
+/* Transform values in place. A finite value whose result is not finite becomes NaN; infinite values
+ * are unchanged. */
+void value_transform_apply(enum value_transform transform, float *values, int64_t count);
+
+/* Apply the inverse function in place. That of sqrt returns 0 for negative values. */
+void value_transform_undo(enum value_transform transform, float *values, int64_t count);
 
 /* ---- Mean and standard deviation of each channel, and of each target, of float32 records. */
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/field_window.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "base/log.h"
+#include "data/dataset.h"
 #include "options/options.h"
 
 bool window_is_asked_for(const struct options *options)

@@ -89,7 +89,7 @@ static bool check_is_full(const struct options *options)
 /* Check format and size of an image in its first bytes; with data.check=full decode it. Count its
  * orientation and alpha. The error does not name it. */
 static bool check_record(const struct check *check, int64_t record, struct check_scratch *scratch,
-                        struct error *error)
+                         struct error *error)
 {
     const struct options *options = check->options;
     struct byte_buffer *file = &scratch->file;

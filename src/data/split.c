@@ -214,20 +214,15 @@ static bool has_ending(const struct split_files *files, const char *name)
 /* Add all files of this kind in a folder; a folder that does not exist is empty. */
 static bool add_folder(struct split_files *files, const char *folder, struct error *error)
 {
-    struct listing found = {0}, folders = {0};
+    struct listing found = {0};
     bool (*is_file)(const char *path) = files->kind->is_file;
-    bool good = !listing_is_folder(folder) ||
-                listing_read(folder, is_file != NULL ? &folders : NULL, &found, NULL, error);
+    bool good = !listing_is_folder(folder) || listing_read(folder, &found, &found, NULL, error);
     for (size_t i = 0; good && i < found.count; i++) {
         OWNED char *path = allocate_text("%s/%s", folder, found.names[i]);
-        good = !has_ending(files, found.names[i]) || add_file(files, path, error);
-    }
-    for (size_t i = 0; good && i < folders.count; i++) {
-        OWNED char *path = allocate_text("%s/%s", folder, folders.names[i]);
-        good = !is_file(path) || add_file(files, path, error);
+        if (has_ending(files, found.names[i]) || (is_file != NULL && is_file(path)))
+            good = add_file(files, path, error);
     }
     listing_free(&found);
-    listing_free(&folders);
     return good;
 }
 
@@ -258,67 +253,57 @@ static bool add_matches(struct split_files *files, const char *pattern, struct e
     return good;
 }
 
-static bool expand_braces(struct split_files *files, const char *pattern, struct error *error);
-
-/* Expand a pattern in which text replaces the braces from `open` to `close`. */
-static bool expand_with(struct split_files *files, const char *pattern, const char *open,
-                        const char *close, const char *text, int length, struct error *error)
+/* Return the numbers of a range, FIRST..LAST, separated by commas; NULL if the text is no range.
+ * Numbers have as many digits as the longer limit if one begins with 0. */
+static char *range_expand(const char *text, int length)
 {
-    OWNED char *path =
-        allocate_text("%.*s%.*s%s", (int)(open - pattern), pattern, length, text, close + 1);
-    return expand_braces(files, path, error);
+    struct text_stream list;
+    long first, last;
+    int middle = 0, end = 0;
+    if (sscanf(text, "%7ld%n..%7ld%n", &first, &middle, &last, &end) != 2 || end != length ||
+        !isdigit((unsigned char)text[0]) || !isdigit((unsigned char)text[middle + 2]))
+        return NULL;
+    const bool is_padded = text[0] == '0' || text[middle + 2] == '0';
+    const int64_t digits = is_padded ? larger(middle, end - middle - 2) : 1;
+    FILE *out = text_stream_open(&list);
+    for (long i = first; i <= last; i++)
+        fprintf(out, "%s%0*ld", i > first ? "," : "", (int)digits, i);
+    return text_stream_close(&list);
 }
 
-/* Expand the first pair of braces, {a,b} or {000..146}; the rest by recursion. Numbers have as many
- * digits as the longer limit if one begins with 0. */
+/* Expand the first pair of braces, {a,b} or {000..146}; the rest by recursion. */
 static bool expand_braces(struct split_files *files, const char *pattern, struct error *error)
 {
-    const char *open = strchr(pattern, '{');
+    const char *open = strchr(pattern, '{'), *end = open;
+    int depth = 0;
     if (open == NULL)
         return add_matches(files, pattern, error);
-    const char *close = open, *begin = open + 1;
-    long first, last;
-    int end[2] = {0}, depth = 1;
-    bool good = true;
-    while (depth > 0) {
-        close++;
-        if (*close == '\0')
+    do {
+        if (*end == '\0')
             return error_set(error, ERROR_USAGE, "data.root=%s: a brace is not closed", pattern);
-        depth += (*close == '{') - (*close == '}');
-    }
-    if (sscanf(open, "{%9ld%n..%9ld%n", &first, &end[0], &last, &end[1]) == 2 &&
-        open + end[1] == close && isdigit((unsigned char)*begin) &&
-        isdigit((unsigned char)open[end[0] + 2])) {
-        const bool padded = *begin == '0' || open[end[0] + 2] == '0';
-        const int64_t digits = padded ? larger(end[0] - 1, end[1] - end[0] - 2) : 1;
-        char text[32];
-        if (first > last)
-            return error_set(error, ERROR_USAGE, "data.root=%s: a range that ends before it begins",
-                             pattern);
-        for (long i = first; good && i <= last; i++) {
-            const int length = snprintf(text, sizeof text, "%0*ld", (int)digits, i);
-            good = expand_with(files, pattern, open, close, text, length, error);
-        }
-        return good;
-    }
-    for (const char *at = begin; good && at <= close; at++) {
+        depth += (*end == '{') - (*end == '}');
+        end++;
+    } while (depth > 0);
+    OWNED char *inside = allocate_text("%.*s", (int)(end - open - 2), open + 1);
+    OWNED char *range = range_expand(inside, (int)strlen(inside));
+    const char *item = range != NULL ? range : inside;
+    for (const char *at = item;; at++) {
         depth += (*at == '{') - (*at == '}');
-        if ((*at == ',' && depth == 0) || at == close) {
-            good = expand_with(files, pattern, open, close, begin, (int)(at - begin), error);
-            begin = at + 1;
-        }
+        if (*at != '\0' && (*at != ',' || depth > 0))
+            continue;
+        OWNED char *path = allocate_text("%.*s%.*s%s", (int)(open - pattern), pattern,
+                                         (int)(at - item), item, end);
+        if (!expand_braces(files, path, error))
+            return false;
+        if (*at == '\0')
+            return true;
+        item = at + 1;
     }
-    return good;
 }
 
 static bool add_pattern(struct split_files *files, const char *pattern, struct error *error)
 {
     struct stat status;
-    if (strstr(pattern, "://") != NULL || strncmp(pattern, "pipe:", 5) == 0)
-        return error_set(error, ERROR_USAGE,
-                         "data.root=%s: %s are read from local files only: download them, or "
-                         "mount the store",
-                         pattern, files->kind->plural);
     if (strpbrk(pattern, "{*?[") != NULL)
         return expand_braces(files, pattern, error);
     if (stat(pattern, &status) == 0 &&

@@ -15,9 +15,9 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "comm/comm.h"
-#include "data/field_window.h"
 #include "device/exact_sum.h"
 
 enum { LANES = 8, LOGGED = 8 /* channels in the log */ };
@@ -175,30 +175,28 @@ static void channel_finish(const struct channel_sums *sums, double origin, doubl
     *std = variance > 0 ? sqrt(variance) : 1;
 }
 
-static void list_write(const struct channel_values *list, char *text, size_t size)
-{
-    size_t used = 0;
-    for (int c = 0; c < list->count && c < LOGGED; c++)
-        used +=
-            (size_t)snprintf(text + used, size - used, "%s%.6g", c > 0 ? ", " : "", list->value[c]);
-    if (list->count > LOGGED)
-        snprintf(text + used, size - used, ", ... (%d channels)", list->count);
-}
-
 /* Log the statistics of the channels or of the targets. sums: [mean->count] */
 static void values_log(const char *what, const char *missing_are, const struct channel_sums *sums,
                        const struct channel_values *mean, const struct channel_values *std)
 {
-    char means[256], deviations[256];
+    const struct channel_values *const lists[] = {mean, std};
+    struct text_stream text;
+    FILE *out = text_stream_open(&text);
     int64_t missing = 0, values = 0, empty = 0;
     for (int64_t c = 0; c < mean->count; c++) {
         missing += sums[c].missing;
         values += sums[c].values;
         empty += sums[c].values == 0;
     }
-    list_write(mean, means, sizeof means);
-    list_write(std, deviations, sizeof deviations);
-    log_info("%s: mean %s; standard deviation %s", what, means, deviations);
+    for (int s = 0; s < 2; s++) {
+        fputs(s == 0 ? "mean" : "; standard deviation", out);
+        for (int c = 0; c < mean->count && c < LOGGED; c++)
+            fprintf(out, "%s%.6g", c > 0 ? ", " : " ", lists[s]->value[c]);
+        if (mean->count > LOGGED)
+            fprintf(out, ", ... (%d channels)", mean->count);
+    }
+    OWNED char *line = text_stream_close(&text);
+    log_info("%s: %s", what, line);
     if (missing > 0)
         log_info("missing values: %lld of %lld (%.3g %%); they %s", (long long)missing,
                  (long long)(missing + values), 100 * (double)missing / (double)(missing + values),
@@ -223,20 +221,6 @@ static void statistics_finish(const struct share *share, struct value_statistics
         channel_finish(&sums[channels + t],
                        (double)share->origin[channels + t] + dataset->target_origin[t],
                        &statistics->target_mean.value[t], &statistics->target_std.value[t]);
-}
-
-static void statistics_log(const struct share *share, double seconds,
-                           const struct value_statistics *statistics)
-{
-    char what[64];
-    snprintf(what, sizeof what, "statistics of %lld training samples (%.1f s)",
-             (long long)share->dataset->count, seconds);
-    values_log(what, "become the mean of their channel", share->sums, &statistics->mean,
-               &statistics->std);
-    if (statistics->target_mean.count > 0)
-        values_log("statistics of their targets", "are left out of losses and metrics",
-                   share->sums + share->dataset->channels, &statistics->target_mean,
-                   &statistics->target_std);
 }
 
 /* Collective. Set the sums and the statistics; mean.count is 0 after a signal. Each rank reads its
@@ -285,10 +269,18 @@ bool statistics_compute(struct dataset *records, struct comm *world, int threads
         if (good && dataset_has_origins(records))
             good = records_measure(&share, world, threads, statistics, error);
     }
-    if (good && statistics->mean.count > 0)
-        statistics_log(&share, clock_now() - begin, statistics);
+    const bool is_complete = good && statistics->mean.count > 0;
+    if (is_complete) {
+        OWNED char *what = allocate_text("statistics of %lld training samples (%.1f s)",
+                                         (long long)fields.count, clock_now() - begin);
+        values_log(what, "become the mean of their channel", share.sums, &statistics->mean,
+                   &statistics->std);
+    }
+    if (is_complete && statistics->target_mean.count > 0)
+        values_log("statistics of their targets", "are left out of losses and metrics",
+                   share.sums + fields.channels, &statistics->target_mean, &statistics->target_std);
     pthread_mutex_destroy(&share.mutex);
     free(share.sums);
-    records->is_finite = good && statistics->mean.count > 0;
+    records->is_finite = is_complete;
     return good;
 }

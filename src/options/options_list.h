@@ -121,8 +121,8 @@ SECTION_END(model)
 SECTION(data, "data set and data loading", EFFECT_LEARNING, NULL)
 OPTION(data, format, "cifar10", TEXT(.flags = "dataset"),
        "Format of the data set: cifar10 (binary version), imagefolder (ROOT/train/CLASS/FILE and "
-       "ROOT/val or ROOT/test, or ROOT/CLASS/FILE; JPEG, PNG, WebP), webdataset (tar shards), arrays "
-       "(of HDF5, NetCDF-4, Zarr and .npy files) or synthetic.")
+       "ROOT/val or ROOT/test, or ROOT/CLASS/FILE; JPEG, PNG, WebP), webdataset (tar shards), "
+       "arrays (of HDF5, NetCDF-4, Zarr and .npy files) or synthetic.")
 OPTION(data, root, "",
        TEXT(.flags = "data data-dir data-path data-root root", .applies = &with_files),
        "Folder of the data set, or names of tar shards or files of arrays with braces and "

@@ -16,7 +16,6 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/model_metadata.h"
-#include "data/field_window.h"
 #include "model/model.h"
 #include "options/options.h"
 

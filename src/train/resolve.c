@@ -14,7 +14,6 @@
 #include "checkpoint/model_metadata.h"
 #include "data/crop.h"
 #include "data/dataset.h"
-#include "data/field_window.h"
 #include "image/augment.h"
 #include "model/model.h"
 #include "options/options.h"

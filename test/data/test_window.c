@@ -4,7 +4,6 @@
  * evaluations have each target once. */
 #include "arrays/decode.h"
 #include "data/crop.h"
-#include "data/field_window.h"
 #include "dataset_fixture.h"
 #include "hdf5_fixture.h"
 #include "temporary.h"

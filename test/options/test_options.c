@@ -338,7 +338,7 @@ TEST(options_apply_under_conditions)
         {"data.image=64", "data.format=synthetic data.task=regression", "data.format=synthetic"},
         {"data.task=regression", "data.format=cifar10", "data.format=arrays"},
         {"data.x=u", "data.format=synthetic", "data.format=arrays"},
-        {"data.allow_empty=on", "data.format=webdataset", "data.format=cinic10"},
+        {"data.allow_empty=on", "data.format=webdataset", "data.format=imagefolder"},
         {"data.check=full", "data.format=arrays", "data.format=webdataset"},
         {"data.shuffle_block=9", "data.format=arrays data.shuffle=chunks", "data.shuffle=on"},
         {"data.val_from=end", "data.val=test", "data.val=0.1"},
