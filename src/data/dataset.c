@@ -237,13 +237,6 @@ void dataset_number_classes(struct dataset *dataset, const char *prefix)
     }
 }
 
-void dataset_advise(struct dataset *dataset, int64_t first, int64_t count)
-{
-    if (dataset->format->advise != NULL && count > 0)
-        dataset->format->advise(dataset, dataset_record(dataset, first),
-                                (int64_t)dataset_record(dataset, first + count - 1) + 1);
-}
-
 void dataset_name(const struct dataset *dataset, int64_t index, char *text, size_t size)
 {
     const uint32_t record = dataset_record(dataset, index);

@@ -58,8 +58,6 @@ struct dataset_format {
     /* Set the place of a record on the axis of time, or of samples, and the first and the last
      * place of which it has values, for data.val_from=end. NULL: its number. */
     void (*span)(const struct dataset *dataset, int64_t record, double span[3]);
-    /* Hint that records [first, end) will be read soon. Thread-safe. NULL: not supported. */
-    void (*advise)(struct dataset *dataset, int64_t first, int64_t end);
     /* Name of a record in messages: its file. NULL: only the record number is known. */
     void (*name_record)(const struct dataset *dataset, int64_t record, char *text, size_t size);
     /* The origins of the targets have changed: read again those that are in memory. NULL: none
@@ -172,8 +170,8 @@ MUST_CHECK bool dataset_open(struct dataset *dataset, const struct options *opti
                              enum data_split split, struct comm *comm, struct error *error);
 
 /* Open image files without labels, for predictions, in the order of the operands: the images of a
- * folder and of its subfolders, sorted; other names are image files. All labels are 0, and there are no
- * classes. An image that cannot be used is an error, or with data.skip_broken=on a fault
+ * folder and of its subfolders, sorted; other names are image files. All labels are 0, and there
+ * are no classes. An image that cannot be used is an error, or with data.skip_broken=on a fault
  * (dataset->fault). Collective over `comm`; NULL: one rank. */
 MUST_CHECK bool file_list_open(struct dataset *dataset, const struct options *options,
                                const char *const *operands, int count, struct comm *comm,
@@ -222,9 +220,6 @@ bool dataset_has_origins(const struct dataset *dataset);
 
 /* Set the names of the classes to PREFIX0, PREFIX1, ...; called by formats. */
 void dataset_number_classes(struct dataset *dataset, const char *prefix);
-
-/* Hint that samples [first, first + count) will be read soon. */
-void dataset_advise(struct dataset *dataset, int64_t first, int64_t count);
 
 /* Make a split of `count` samples, for data sets with tiles of `count` fields: its own ones,
  * repeated as often as necessary. */

@@ -21,12 +21,9 @@ enum { CLAIM = 8, EPOCH_BITS = 24 };
 struct slot {
     struct batch batch;
     uint32_t epoch;
-    int64_t step;         /* of the epoch */
     int64_t begin;        /* first sample in the epoch's order */
     int64_t unfinished;   /* samples still to be written */
     int64_t error_sample; /* the first sample that could not be read */
-    bool announces;       /* first micro-batch of its step */
-    bool starts;          /* first micro-batch of its epoch, or the first after loader_start */
 };
 
 /* State of one worker thread. */
@@ -85,12 +82,9 @@ static void slot_begin(struct loader *loader)
     ENSURE(slice.count <= loader->capacity, "a batch of %lld samples, room for %lld",
            (long long)slice.count, (long long)loader->capacity);
     slot->epoch = (uint32_t)(loader->filling / loader->epoch_batches);
-    slot->step = place / accumulate;
     slot->begin = slice.begin;
     slot->unfinished = slice.count;
     slot->error_sample = -1;
-    slot->announces = place % accumulate == 0;
-    slot->starts = place == 0 || loader->filling == loader->first;
     slot->batch.count = slice.count;
     slot->batch.position = slice.position;
     slot->batch.global_count = slice.global_count;
@@ -126,11 +120,6 @@ static bool claim_next(struct loader *loader, struct claim *claim)
     return false;
 }
 
-static void records_advise(void *context, int64_t first, int64_t count)
-{
-    dataset_advise(context, first, count);
-}
-
 /* Write the claimed samples; return the first that failed, or -1. A batch with an error still
  * passes through the model, since other ranks wait for this one; so its labels and plans must be
  * valid. */
@@ -144,8 +133,6 @@ static int64_t claim_fill(struct worker *worker, const struct claim *claim, stru
     const struct crop *crop = loader->crop;
     const int64_t height = crop->active ? crop->image.height : dataset->height;
     const int64_t width = crop->active ? crop->image.width : dataset->width;
-    if (claim->first == 0 && slot->announces)
-        sampler_ahead(loader->sampler, slot->step, slot->starts, records_advise, dataset);
     for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
         const int64_t sample = loader->sampler->samples[slot->begin + i];
         /* The keys of random numbers differ for each copy of a sample (augment.repeat). */

@@ -115,36 +115,6 @@ static void windows_mix(struct sampler *sampler)
     sampler->samples = mixed;
 }
 
-/* True if this rank probably needs a block. A slice of a batch covers a part of the window's blocks
- * in file order, with random variation at its ends. */
-static bool block_is_own(const struct sampler *sampler, int64_t place)
-{
-    const int64_t begin = place / SHUFFLE_WINDOW * SHUFFLE_WINDOW;
-    const int64_t end = smaller(begin + SHUFFLE_WINDOW, sampler->block_count);
-    int64_t before = 0;
-    for (int64_t other = begin; other < end; other++)
-        before += sampler->blocks[other] < sampler->blocks[place];
-    return before * sampler->size < (sampler->rank + 1) * (end - begin) &&
-           (before + 1) * sampler->size > sampler->rank * (end - begin);
-}
-
-void sampler_ahead(const struct sampler *sampler, int64_t step, bool start,
-                   void (*advise)(void *context, int64_t first, int64_t count), void *context)
-{
-    if (sampler->block_count == 0)
-        return;
-    const int64_t first = step * sampler->global_batch;
-    const int64_t end = smaller(first + sampler->global_batch, sampler->count);
-    const int64_t now = block_at(sampler, first);
-    int64_t place = start ? now / SHUFFLE_WINDOW * SHUFFLE_WINDOW : now + SHUFFLE_WINDOW;
-    const int64_t stop = smaller(block_at(sampler, end) + SHUFFLE_WINDOW, sampler->block_count);
-    for (; place < stop; place++) {
-        const uint32_t *begin = &sampler->block_begin[sampler->blocks[place]];
-        if (block_is_own(sampler, place))
-            advise(context, begin[0], begin[1] - begin[0]);
-    }
-}
-
 /* Return the number of different samples in a global batch. */
 static int64_t batch_samples(const struct sampler *sampler)
 {

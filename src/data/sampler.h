@@ -4,12 +4,11 @@
  * differ by at most one sample, or one group if samples stay together, and may be empty. So the
  * results do not depend on the layout.
  *
- * Shuffling by blocks is for data in one large file on disks that read large ranges faster than
- * single records, and for files in which several samples are compressed together. Blocks of
- * consecutive samples come in random order, and the samples of
- * SHUFFLE_WINDOW blocks are mixed: the position of a sample inside its window is uniformly random.
- * While a window lasts, only its blocks are read. Inside a global batch the samples are in file
- * order, so each rank's slice covers a part of the window's blocks and the ranks share the reading.
+ * Shuffling by blocks is for files in which several samples are compressed together. Blocks of
+ * consecutive samples come in random order, and the samples of SHUFFLE_WINDOW blocks are mixed: the
+ * position of a sample inside its window is uniformly random. While a window lasts, only its blocks
+ * are read. Inside a global batch the samples are in file order, so each rank's slice covers a part
+ * of the window's blocks and the ranks share the reading.
  *
  * Repeated augmentation (Hoffer et al. 2020): a global batch of B samples consists of B / repeat
  * different ones, all of them once, then all once more, and so on. An epoch has as many steps as
@@ -71,12 +70,6 @@ struct sampler_slice sampler_slice_at(const struct sampler *sampler, int64_t ste
 /* Samples in piece `micro` of all ranks' slices of a global batch of `global_count`; empty pieces
  * come last. */
 int64_t sampler_piece_samples(const struct sampler *sampler, int64_t global_count, int64_t micro);
-
-/* With blocks: call `advise` for the blocks that this rank's slices will need SHUFFLE_WINDOW blocks
- * later. If called for each step of the epoch, it names each block once. `start`: the epoch is
- * entered at this step; blocks needed until then are named, too. */
-void sampler_ahead(const struct sampler *sampler, int64_t step, bool start,
-                   void (*advise)(void *context, int64_t first, int64_t count), void *context);
 
 /* Return the size of the largest slice of any rank, for allocating batches. */
 int64_t sampler_largest_slice(const struct sampler *sampler);

@@ -7,7 +7,6 @@
 #include <archive_entry.h>
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -457,19 +456,6 @@ static int32_t webdataset_label(const struct dataset *dataset, int64_t record)
     return record_of(dataset, record)->label;
 }
 
-static void webdataset_advise(struct dataset *dataset, int64_t first, int64_t end)
-{
-    const int64_t hint = 128 << 10; /* Linux's default of the most that it reads for one hint */
-    while (first < end) {
-        const struct shard *shard = shard_of(dataset, first);
-        int64_t at = record_of(dataset, first)->offset, stop = at;
-        for (; first < end && shard_of(dataset, first) == shard; first++)
-            stop = record_of(dataset, first)->offset + record_of(dataset, first)->bytes;
-        for (; at < stop; at += hint)
-            posix_fadvise(shard->descriptor, at, smaller(hint, stop - at), POSIX_FADV_WILLNEED);
-    }
-}
-
 /* ---- The data set. */
 
 /* Read the names of classes, one per line, from a file beside a shard or in the folder above, which
@@ -577,7 +563,6 @@ const struct dataset_format dataset_webdataset = {
     .open = webdataset_open,
     .locate = webdataset_locate,
     .label = webdataset_label,
-    .advise = webdataset_advise,
     .name_record = webdataset_name_record,
     .close = webdataset_close,
     .splits = true,

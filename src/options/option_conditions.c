@@ -61,7 +61,6 @@ CONDITION(with_arrays, format_is(o, "arrays"), "data.format=arrays")
 CONDITION(with_folders, format_is(o, "imagefolder"), "data.format=imagefolder")
 CONDITION(with_image_files, format_is(o, "imagefolder") || format_is(o, "webdataset"),
           "data.format=imagefolder or webdataset")
-CONDITION(without_chunks, o->data.shuffle != SHUFFLE_CHUNKS, "data.shuffle=on or off")
 CONDITION(with_fraction, o->data.val == VALIDATION_FRACTION, "data.val=FRACTION")
 CONDITION(with_float, o->data.values != VALUES_UINT8 || format_is(o, "arrays"),
           "data.values=float32 or data.format=arrays")
@@ -164,6 +163,8 @@ static const struct removed removed[] = {
     {"convert.resize_to", "shorter", shards},
     {"convert.shuffle", "off", shards},
     {"convert.size", "0", shards},
+    {"data.shuffle_block", "0",
+     "raise data.workers if random reads are slow, or copy the shards to a local disk"},
     {"data.truncated", "error", "data.skip_broken=on leaves out truncated image files"},
     {"eval.output", "", "redirect standard output to a file"},
     {"fetch", NULL, "use tools/fetch.sh cifar10, or tools/fetch.sh weights NAME"},
@@ -204,5 +205,6 @@ const struct removed *removed_find(const char *name)
 bool removed_trains(const struct removed *entry)
 {
     return strncmp(entry->name, "augment.", strlen("augment.")) == 0 ||
+           strncmp(entry->name, "data.", strlen("data.")) == 0 ||
            strncmp(entry->name, "optim.", strlen("optim.")) == 0;
 }

@@ -403,11 +403,11 @@ static bool check_train(const struct options *options, struct error *error)
                          "train.accumulate=%lld is more than train.global_batch=%lld",
                          (long long)train->accumulate, (long long)train->global_batch);
     const bool chunks = options->data.shuffle == SHUFFLE_CHUNKS;
-    if (options->augment.repeat > 1 && (chunks || options->data.shuffle_block > 0))
+    if (options->augment.repeat > 1 && chunks)
         return error_set(error, ERROR_USAGE,
-                         "augment.repeat=%lld does not work with data.shuffle%s: use only one "
+                         "augment.repeat=%lld does not work with data.shuffle=chunks: use only one "
                          "of them",
-                         (long long)options->augment.repeat, chunks ? "=chunks" : "_block");
+                         (long long)options->augment.repeat);
     if (chunks && strcmp(options->data.format, "arrays") != 0)
         return error_set(error, ERROR_USAGE,
                          "data.shuffle=chunks does not apply with data.format=%s: set "

@@ -134,10 +134,6 @@ OPTION(data, workers, "1",
 OPTION(data, shuffle, "on", CHOICE(shuffle_choice, SHUFFLE_CHOICES),
        "Shuffle the training samples in each epoch. off: the order of the files. chunks: arrays, "
        "by chunks of their files, each of which is decoded about once.")
-OPTION(data, shuffle_block, "0", INTEGER(.most = 4294967295.0, .applies = &without_chunks),
-       "Tar shards: shuffle blocks of this many samples, then the samples within groups of 16 "
-       "blocks, so that disks read long ranges. Works best if the shards hold the samples in "
-       "random order. 0: shuffle all samples.")
 OPTION(data, drop_last, "off", SWITCH(), "Drop the last batch of an epoch if it is incomplete.")
 NUMBER_ONLY(val_fraction)
 OPTION(data, val, "test",

@@ -92,18 +92,11 @@ static int64_t chunk_of(const void *dataset, int64_t sample)
     return self->format->chunk(self, dataset_record(self, sample));
 }
 
-static int64_t block_of_size(const void *size, int64_t sample)
-{
-    return sample / *(const int64_t *)size;
-}
-
 void split_loader_use_blocks(struct sampler *sampler, const struct options *options,
                              const struct dataset *dataset)
 {
     if (sampler->shuffle && options->data.shuffle == SHUFFLE_CHUNKS)
         sampler_use_blocks(sampler, chunk_of, dataset);
-    else if (sampler->shuffle && options->data.shuffle_block > 0)
-        sampler_use_blocks(sampler, block_of_size, &options->data.shuffle_block);
 }
 
 bool split_loader_start(struct split_loader *feed, const struct options *options,

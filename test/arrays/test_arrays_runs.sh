@@ -114,7 +114,6 @@ run 1 slash $data $model data.x=/u0 data.y=u0@+2 data.task=regression model.head
 result 'a slash before a name does not matter' "$(ended; has slash.log 'RMSE u0@\+2 .* of persistence\)')" slash.log
 errors $data data.x=u0 3<<END
 2|data.transform=sqrt:/u0|data.y=number data.task=regression data.transform=log1p:u0,sqrt:/u0
-2|data.shuffle_block=8|data.shuffle=chunks data.shuffle_block=8
 3|'labels'|data.y=/labels
 2|model.channels is 4.*data.order|data.x=/chw model.channels=4
 END

@@ -310,7 +310,6 @@ TEST(changes_while_open_are_errors)
     assert_int_equal(truncate(root_path("a.tar"), 2000), 0);
     assert_false(dataset_load(&dataset, 2, &bytes, &error));
     assert_error(&error, ERROR_DATA, "the shard was rewritten");
-    dataset_advise(&dataset, 0, 3);
     free(bytes.data);
 }
 

@@ -61,9 +61,6 @@ result 'shards have the samples and class names of the folders' \
     "$(has "$work/shards.log" 'webdataset, 60 training and 20 validation samples'; has "$work/shards/train.log" ' dog ')" "$work/shards.log"
 train 4 four $wds data.workers=2
 compare 'four ranks have the same losses' four folder 1e-5
-train 1 blocks_one $wds data.shuffle_block=4
-train 3 blocks_three $wds data.shuffle_block=4
-compare 'blocks on one rank and on three' blocks_three blocks_one 1e-5
 
 fails 1 'a run does not resume with other shards' 2 "step-00000009.h5.*'dog'" \
     $model run.dir="$work/shards" train.epochs=4 data.format=webdataset "data.root=$shards/set-{train-{000000..000001},val-000000}.tar"

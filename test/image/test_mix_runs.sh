@@ -58,7 +58,6 @@ train 3 repeated3 augment.repeat=3 train.accumulate=2
 same 'repeated augmentation on 3 ranks' repeated3 1e-5
 mv "$work/kept.loss" "$work/one.loss"
 errors 3<<END
-2|augment.repeat=3|$steps augment.repeat=3 data.shuffle_block=8
 2|train.loss=bce|model.name=linear data.format=synthetic data.task=regression train.loss=bce
 2|augment.mixup=0.2|model.name=linear data.format=synthetic data.task=regression augment.mixup=0.2
 2|20 channels|model.channels=20 data.format=synthetic augment.hue=0.1

@@ -340,7 +340,6 @@ TEST(options_apply_under_conditions)
         {"data.x=u", "data.format=synthetic", "data.format=arrays"},
         {"data.allow_empty=on", "data.format=webdataset", "data.format=imagefolder"},
         {"data.check=full", "data.format=arrays", "data.format=webdataset"},
-        {"data.shuffle_block=9", "data.format=arrays data.shuffle=chunks", "data.shuffle=on"},
         {"data.val_from=end", "data.val=test", "data.val=0.1"},
         {"augment.noise=1", "data.format=cifar10", "data.format=synthetic data.values=float32"},
         {"augment.erase_scale=0.1,0.3", "augment.erase=0", "augment.erase=auto"},

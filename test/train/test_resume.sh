@@ -109,7 +109,7 @@ done
 result 'checkpoints by the clock, also where an epoch is one step' "$bad" "$work/clock.log"
 
 # The loader of one run continues through the epochs; that of the other restarts with each attempt.
-short="$small debug.fraction=0.06 data.shuffle_block=16 data.drop_last=on train.accumulate=2 data.workers=3 \
+short="$small debug.fraction=0.06 data.drop_last=on train.accumulate=2 data.workers=3 \
 augment.mixup=0.2 augment.rand_augment=2 output.tensorboard=off"
 run 3 through $short run.dir="$work/through" train.epochs=3
 for epochs in 1 3; do
