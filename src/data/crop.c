@@ -259,120 +259,78 @@ void crop_request(const struct crop *crop, const struct crop_plan *plan,
                stretch_of(plan->top, plan->resized_height, crop->image.height), scale);
 }
 
-/* The horizontal and the vertical pass of a crop. */
-struct resampling {
-    struct stretch across, down;
-    struct resize_axis x, y;
-    int64_t left, first_row,
-        rows; /* position of the inputs in the image; input rows of the vertical pass */
-};
-
-static bool resampling_make(struct resampling *work, const struct crop *crop,
-                            const struct crop_plan *plan, const struct crop_source *source,
-                            struct crop_scratch *scratch, struct error *error)
-{
-    const int64_t scale = source->scale;
-    const struct image_area *box = &plan->box;
-    const struct resize_span x =
-        span_of(crop->filter, box->x, box->width, scale, plan->resized_width);
-    const struct resize_span y =
-        span_of(crop->filter, box->y, box->height, scale, plan->resized_height);
-    work->across = stretch_of(plan->left, plan->resized_width, crop->image.width);
-    work->down = stretch_of(plan->top, plan->resized_height, crop->image.height);
-    const int64_t columns = work->across.count, lines = work->down.count;
-    const size_t x_numbers = resize_axis_numbers(&x, columns);
-    const size_t numbers = x_numbers + resize_axis_numbers(&y, lines);
-    if (!byte_buffer_reserve(&scratch->weights, numbers * sizeof(int32_t), error))
-        return false;
-    int32_t *weights = (int32_t *)(void *)scratch->weights.data;
-    resize_axis_make(&work->x, &x, work->across.begin, columns, weights);
-    resize_axis_make(&work->y, &y, work->down.begin, lines, weights + x_numbers);
-    const int32_t first = work->y.first[0];
-    work->rows = work->y.first[lines - 1] + work->y.count[lines - 1] - first;
-    work->first_row = box->y / scale + first;
-    work->left = box->x / scale;
-    for (int64_t i = 0; i < lines; i++)
-        work->y.first[i] -= first;
-    const int64_t between = (source->pixel_stride * work->rows + lines) * columns;
-    return byte_buffer_reserve(&scratch->between,
-                               (size_t)between * dataset_value_size(source->type), error);
-}
-
-/* Shift the input positions to the origin of the source. */
-static void move_inputs(struct resampling *work, const struct crop_source *source)
-{
-    const struct image_area *present = &source->present;
-    const int64_t shift = work->left - present->x, last = work->x.size - 1;
-    ENSURE(work->x.first[0] + shift >= 0 &&
-               work->x.first[last] + work->x.count[last] + shift <= present->width &&
-               work->first_row >= present->y &&
-               work->first_row + work->rows <= present->y + present->height,
-           "the source of a crop lacks what it asked for");
-    for (int64_t i = 0; i < work->x.size; i++)
-        work->x.first[i] += (int32_t)shift;
-    work->x.source = present->width;
-}
-
-/* Resample the rows of the interleaved channels from `channel` on to `between`. */
-static void resize_rows(const struct crop *crop, const struct resampling *work,
-                        const struct crop_source *source, int64_t channel, void *between)
-{
-    const int64_t begin = channel * source->channel_stride +
-                          (work->first_row - source->present.y) * source->row_stride;
-    if (source->type == DATASET_FLOAT32) {
-        const struct resize_values values = {(const float *)source->pixels + begin,
-                                             between,
-                                             work->rows,
-                                             source->row_stride,
-                                             source->pixel_stride,
-                                             work->across.count,
-                                             1};
-        crop->host->image->resize_values(&work->x, &values);
-    } else {
-        const struct resize_lines lines = {(const uint8_t *)source->pixels + begin, work->rows,
-                                           source->row_stride, source->pixel_stride};
-        crop->host->image->resize_horizontal(&work->x, &lines, between);
-    }
-}
-
-static void resize_columns(const struct crop *crop, const struct resampling *work,
-                           enum dataset_type type, const void *between, void *to)
-{
-    const int64_t columns = work->across.count;
-    const struct resize_values values = {between, to, columns, 1, columns, 1, columns};
-    if (type == DATASET_FLOAT32)
-        crop->host->image->resize_values(&work->y, &values);
-    else
-        crop->host->image->resize_vertical(&work->y, columns, between, to);
-}
-
 bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
                       const struct crop_source *source, int64_t channels,
                       struct crop_scratch *scratch, void *planes, struct error *error)
 {
-    struct resampling work;
+    const struct image_area *box = &plan->box, *present = &source->present;
+    const int64_t scale = source->scale, interleaved = source->pixel_stride;
     const int64_t width = crop->image.width, count = crop->image.height * width;
-    const int64_t interleaved = source->pixel_stride;
     const int64_t size = (int64_t)dataset_value_size(source->type);
-    if (!resampling_make(&work, crop, plan, source, scratch, error))
+    const bool is_float = source->type == DATASET_FLOAT32;
+    const struct image_kernels *kernels = crop->host->image;
+    const struct stretch across = stretch_of(plan->left, plan->resized_width, width);
+    const struct stretch down = stretch_of(plan->top, plan->resized_height, crop->image.height);
+    const int64_t columns = across.count, lines = down.count;
+    const struct resize_span x_span =
+        span_of(crop->filter, box->x, box->width, scale, plan->resized_width);
+    const struct resize_span y_span =
+        span_of(crop->filter, box->y, box->height, scale, plan->resized_height);
+    const size_t x_numbers = resize_axis_numbers(&x_span, columns);
+    const size_t numbers = x_numbers + resize_axis_numbers(&y_span, lines);
+    struct resize_axis x, y;
+    if (!byte_buffer_reserve(&scratch->weights, numbers * sizeof(int32_t), error))
         return false;
-    move_inputs(&work, source);
-    const int64_t columns = work.across.count, lines = work.down.count;
-    const int64_t plane = work.rows * columns * size;
+    int32_t *weights = (int32_t *)(void *)scratch->weights.data;
+    resize_axis_make(&x, &x_span, across.begin, columns, weights);
+    resize_axis_make(&y, &y_span, down.begin, lines, weights + x_numbers);
+    /* Input positions of the horizontal pass become columns of the source. The vertical pass reads
+     * the rows from row `top` of the source on. */
+    const int32_t first = y.first[0];
+    const int64_t rows = y.first[lines - 1] + y.count[lines - 1] - first;
+    const int64_t left = box->x / scale - present->x, top = box->y / scale - present->y + first;
+    ENSURE(x.first[0] + left >= 0 &&
+               x.first[columns - 1] + x.count[columns - 1] + left <= present->width && top >= 0 &&
+               top + rows <= present->height,
+           "the source of a crop lacks what it asked for");
+    for (int64_t i = 0; i < columns; i++)
+        x.first[i] += (int32_t)left;
+    x.source = present->width;
+    for (int64_t i = 0; i < lines; i++)
+        y.first[i] -= first;
+    const int64_t plane = rows * columns * size, resized_bytes = lines * columns * size;
+    if (!byte_buffer_reserve(&scratch->between, (size_t)(interleaved * plane + resized_bytes),
+                             error))
+        return false;
     const bool whole = columns * lines == count;
-    uint8_t *between = scratch->between.data, *resized = between + interleaved * plane;
-    uint8_t *to = planes;
+    uint8_t *between = scratch->between.data, *to = planes;
     if (!whole) /* a float32 whose bits are all set is NaN */
-        memset(planes, source->type == DATASET_FLOAT32 ? 0xff : 0,
-               (size_t)(channels * count * size));
+        memset(planes, is_float ? 0xff : 0, (size_t)(channels * count * size));
     for (int64_t channel = 0; channel < channels; channel++, to += count * size) {
-        if (channel % interleaved == 0)
-            resize_rows(crop, &work, source, channel, between);
-        resize_columns(crop, &work, source->type, between + channel % interleaved * plane,
-                       whole ? to : resized);
-        for (int64_t y = 0; !whole && y < lines; y++)
-            memcpy(to + ((work.down.at + y) * width + work.across.at) * size,
-                   resized + y * columns * size, (size_t)(columns * size));
+        const int64_t begin = channel * source->channel_stride + top * source->row_stride;
+        void *const from = between + channel % interleaved * plane;
+        void *const resized = whole ? to : between + interleaved * plane;
+        if (is_float) {
+            const struct resize_values horizontal = {(const float *)source->pixels + begin,
+                                                     from,
+                                                     rows,
+                                                     source->row_stride,
+                                                     source->pixel_stride,
+                                                     columns,
+                                                     1};
+            const struct resize_values vertical = {from, resized, columns, 1, columns, 1, columns};
+            kernels->resize_values(&x, &horizontal);
+            kernels->resize_values(&y, &vertical);
+        } else {
+            const struct resize_lines horizontal = {(const uint8_t *)source->pixels + begin, rows,
+                                                    source->row_stride, source->pixel_stride};
+            if (channel % interleaved == 0)
+                kernels->resize_horizontal(&x, &horizontal, between);
+            kernels->resize_vertical(&y, columns, from, resized);
+        }
+        for (int64_t line = 0; !whole && line < lines; line++)
+            memcpy(to + ((down.at + line) * width + across.at) * size,
+                   (const uint8_t *)resized + line * columns * size, (size_t)(columns * size));
     }
     return true;
 }
