@@ -282,8 +282,8 @@ static void array_take(struct array *array, bool is_own, struct arrays_file *fil
         array->data = part_take(at, array_elements(array) * array->element_bytes);
 }
 
-static void file_take(struct arrays *self, const struct split_file *files,
-                      struct arrays_file *described, uint8_t **at)
+static void file_take(struct arrays *self, char *const *files, struct arrays_file *described,
+                      uint8_t **at)
 {
     const int64_t *number = part_take(at, sizeof *number);
     const struct arrays_file *from = part_take(at, sizeof *from);
@@ -293,7 +293,7 @@ static void file_take(struct arrays *self, const struct split_file *files,
     const double *time = part_take(at, times * (int64_t)sizeof *time);
     if (!is_own) {
         *file = *from;
-        file->path = allocate_copy(files[*number].path);
+        file->path = allocate_copy(files[*number]);
         file->place = (struct array_path){.path = file->path};
         file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
         file->times.path = file->path;
@@ -311,7 +311,7 @@ static void file_take(struct arrays *self, const struct split_file *files,
 
 /* Collective. Give the descriptions of the files that a rank has opened to all ranks. first: number
  * of the first of these files, which is the same on ranks that have the same data. */
-static bool descriptions_share(struct dataset *dataset, const struct split_file *files,
+static bool descriptions_share(struct dataset *dataset, char *const *files,
                                struct arrays_file *described, int64_t first, int64_t count,
                                struct error *error)
 {
@@ -367,14 +367,13 @@ static bool split_open(struct dataset *dataset, const struct options *options,
     const int64_t rank = dataset->rank, ranks = dataset->ranks;
     const bool all = split == SPLIT_ALL;
     int64_t count, next = 0, empty = 0;
-    const struct split_file *files =
-        all ? split_files_all(&self->files, &count)
-            : split_files_choose(&self->files, options, split, &count, error);
+    char *const *files = all ? split_files_all(&self->files, &count)
+                             : split_files_choose(&self->files, options, split, &count, error);
     if (files == NULL)
         return false;
-    dataset->held_out |= split != SPLIT_TRAIN && !all && files[0].split == SPLIT_TRAIN;
+    dataset->held_out |= split != SPLIT_TRAIN && !all && split_of_path(files[0]) == SPLIT_TRAIN;
     while (next < count && self->file_count == 0) {
-        bool good = first_open(dataset, options, reader, files[next++].path, all, error);
+        bool good = first_open(dataset, options, reader, files[next++], all, error);
         if (!good && self->file->is_empty && ++empty < count) {
             arrays_file_close(self->file);
             error_clear(error);
@@ -391,7 +390,7 @@ static bool split_open(struct dataset *dataset, const struct options *options,
     const int64_t turns = smaller(ranks, round_up_division(count, FILES_EACH));
     bool good = true;
     for (int64_t i = rank < turns ? rank : count; good && i < count; i += turns) {
-        good = file_open(dataset, options, reader, files[i].path, all, &described[i], error);
+        good = file_open(dataset, options, reader, files[i], all, &described[i], error);
         if (good || !described[i].is_empty)
             continue;
         error_clear(error);

@@ -450,7 +450,7 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
 static int64_t first_read(const struct split_files *files, struct list *list,
                           struct suggestion *suggestion, struct error *error)
 {
-    for (int64_t n = 0; list_read(files->file[n].path, list, error); n++) {
+    for (int64_t n = 0; list_read(files->path[n], list, error); n++) {
         *suggestion = (struct suggestion){.files = files->count};
         suggest(suggestion, list);
         if (suggestion->x != NULL || n + 1 == files->count || !list->has_empty)
@@ -470,7 +470,7 @@ static void path_describe(const char *path, struct error *error)
                                ? first_read(&files, &list, &suggestion, error)
                                : -1;
     if (number >= 0) {
-        const char *described = files.file[number].path;
+        const char *described = files.path[number];
         printf("%s, %s", described, array_path_format(&list.source));
         if (stat(described, &status) == 0 && S_ISREG(status.st_mode))
             printf(", %.1f MB", (double)status.st_size / 1e6);

@@ -251,8 +251,8 @@ void doctor_read_data(struct doctor *doctor, struct doctor_data *data, double se
         error_defer(shards ? split_files_find(root, &split_files_shards, &files, NULL, &error)
                            : array_path_find(root, &files, NULL, &error));
         for (int64_t i = 0; error.kind == ERROR_NONE && i < files.count && !is_late(&scan); i++)
-            if (!path_add(&scan, files.file[i].path, 0))
-                durable_unreadable(&error, ERROR_DATA, files.file[i].path, errno);
+            if (!path_add(&scan, files.path[i], 0))
+                durable_unreadable(&error, ERROR_DATA, files.path[i], errno);
         split_files_free(&files);
     } else if (data_root_check(root, "set data.root", &error)) {
         scan.root_length = strlen(root);

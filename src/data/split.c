@@ -177,7 +177,7 @@ static bool split_of_name(const char *name, size_t length, enum data_split *spli
     return false;
 }
 
-static enum data_split split_of_path(const char *path)
+enum data_split split_of_path(const char *path)
 {
     enum data_split split = SPLIT_TRAIN;
     const char *slash = strrchr(path, '/');
@@ -196,10 +196,9 @@ static bool add_file(struct split_files *files, const char *path, struct error *
     if (files->count >= FILES_MOST)
         return error_set(error, ERROR_DATA, "data.root: more than %d %s", FILES_MOST,
                          files->kind->plural);
-    files->file =
-        allocate_more(files->file, &files->capacity, (size_t)files->count, sizeof *files->file);
-    files->file[files->count++] =
-        (struct split_file){.path = allocate_copy(path), .split = split_of_path(path)};
+    files->path =
+        allocate_more(files->path, &files->capacity, (size_t)files->count, sizeof *files->path);
+    files->path[files->count++] = allocate_copy(path);
     return true;
 }
 
@@ -313,11 +312,16 @@ static bool add_pattern(struct split_files *files, const char *pattern, struct e
     return data_root_check(pattern, files->kind->advice, error) && add_root(files, pattern, error);
 }
 
+static int paths_compare(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
 static int files_compare(const void *left, const void *right)
 {
-    const struct split_file *a = left, *b = right;
-    return a->split != b->split ? (a->split > b->split) - (a->split < b->split)
-                                : strcmp(a->path, b->path);
+    const enum data_split a = split_of_path(*(char *const *)left);
+    const enum data_split b = split_of_path(*(char *const *)right);
+    return a != b ? (a > b) - (a < b) : paths_compare(left, right);
 }
 
 static bool files_find(const char *root, struct split_files *files, struct error *error)
@@ -333,59 +337,40 @@ static bool files_find(const char *root, struct split_files *files, struct error
         if (!add_pattern(files, pattern, error))
             return false;
     }
-    qsort(files->file, (size_t)files->count, sizeof *files->file, files_compare);
+    if (files->count > 0)
+        qsort(files->path, (size_t)files->count, sizeof *files->path, files_compare);
     for (int64_t i = 1; i < files->count; i++)
-        if (strcmp(files->file[i - 1].path, files->file[i].path) == 0)
+        if (strcmp(files->path[i - 1], files->path[i]) == 0)
             return error_set(error, ERROR_USAGE, "data.root=%s: it names %s twice", root,
-                             files->file[i].path);
+                             files->path[i]);
     return true;
-}
-
-/* Collective. Give the files of rank 0 to all ranks. */
-static void files_share(struct split_files *files, struct comm *comm)
-{
-    const size_t listed = comm->rank == 0 ? (size_t)files->count : 0;
-    OWNED char **paths = listed > 0 ? allocate(listed, sizeof *paths) : NULL;
-    for (size_t i = 0; i < listed; i++)
-        paths[i] = files->file[i].path;
-    comm_share_texts(comm, &paths, &files->count);
-    if (comm->rank != 0) {
-        files->file = allocate((size_t)files->count, sizeof *files->file);
-        for (int64_t i = 0; i < files->count; i++)
-            files->file[i] =
-                (struct split_file){.path = paths[i], .split = split_of_path(paths[i])};
-    }
 }
 
 bool split_files_find(const char *root, const struct split_file_kind *kind,
                       struct split_files *files, struct comm *comm, struct error *error)
 {
     files->kind = kind;
-    if (comm == NULL)
-        return files_find(root, files, error);
-    if (comm->rank == 0)
+    if (comm == NULL || comm->rank == 0)
         error_defer(files_find(root, files, error));
-    if (!comm_agree(comm, error))
+    if (comm != NULL ? !comm_agree(comm, error) : error->kind != ERROR_NONE)
         return false;
-    files_share(files, comm);
+    comm_share_texts(comm, &files->path, &files->count);
     return true;
 }
 
-struct split_file *split_files_of(const struct split_files *files, enum data_split split,
-                                  int64_t *count)
+char **split_files_of(const struct split_files *files, enum data_split split, int64_t *count)
 {
     int64_t first = 0;
-    while (first < files->count && files->file[first].split < split)
+    while (first < files->count && split_of_path(files->path[first]) < split)
         first++;
     for (*count = 0; first + *count < files->count; ++*count)
-        if (files->file[first + *count].split != split)
+        if (split_of_path(files->path[first + *count]) != split)
             break;
-    return files->file + first;
+    return files->path + first;
 }
 
-struct split_file *split_files_choose(const struct split_files *files,
-                                      const struct options *options, enum data_split split,
-                                      int64_t *count, struct error *error)
+char **split_files_choose(const struct split_files *files, const struct options *options,
+                          enum data_split split, int64_t *count, struct error *error)
 {
     bool stored[3];
     for (int s = 0; s < 3; s++) {
@@ -411,23 +396,17 @@ struct split_file *split_files_choose(const struct split_files *files,
     return NULL;
 }
 
-static int paths_compare(const void *left, const void *right)
+char **split_files_all(struct split_files *files, int64_t *count)
 {
-    const struct split_file *a = left, *b = right;
-    return strcmp(a->path, b->path);
-}
-
-struct split_file *split_files_all(struct split_files *files, int64_t *count)
-{
-    qsort(files->file, (size_t)files->count, sizeof *files->file, paths_compare);
+    qsort(files->path, (size_t)files->count, sizeof *files->path, paths_compare);
     *count = files->count;
-    return files->file;
+    return files->path;
 }
 
 void split_files_free(struct split_files *files)
 {
     for (int64_t i = 0; i < files->count; i++)
-        free(files->file[i].path);
-    free(files->file);
+        free(files->path[i]);
+    free(files->path);
     *files = (struct split_files){0};
 }

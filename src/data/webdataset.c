@@ -5,7 +5,6 @@
  * sample. Each rank indexes a part of the shards, in several threads. */
 #include <archive.h>
 #include <archive_entry.h>
-#include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdatomic.h>
@@ -28,9 +27,8 @@
 enum {
     THREADS = 8,
     PROBLEM = 512,
-    BLOCK = 512, /* of a tar archive */
-    CLS_MOST = 64,
-    JSON_MOST = 1 << 20
+    BLOCK = 512,         /* of a tar archive */
+    LABEL_MOST = 1 << 20 /* bytes of a label's file */
 };
 
 /* One sample: an image in a shard, and its label. Checkpoints have the checksum of these bytes. */
@@ -102,43 +100,26 @@ static void problem_add(struct findings *found, const char *name, int64_t positi
     text_remove_control(found->problem);
 }
 
-static bool parse_integer(const char *text, int32_t *label)
-{
-    char *end;
-    errno = 0;
-    const long value = strtol(text, &end, 10);
-    while (isspace((unsigned char)*end))
-        end++;
-    *label = (int32_t)value;
-    return end != text && *end == '\0' && errno == 0 && value >= 0 && value < CLASSES_MOST;
-}
-
-static bool parse_json(const char *text, size_t bytes, int32_t *label)
-{
-    json_t *root = json_loadb(text, bytes, 0, NULL);
-    const json_t *value = json_object_get(root, "label");
-    if (value == NULL)
-        value = json_object_get(root, "cls");
-    const json_int_t number = json_integer_value(value);
-    const bool good = json_is_integer(value) && number >= 0 && number < CLASSES_MOST;
-    *label = good ? (int32_t)number : 0;
-    json_decref(root);
-    return good;
-}
-
 /* Read the sample's label; .cls is preferred to .json. Return the problem, or NULL. */
 static const char *read_label(const struct shard *shard, const struct sample *sample,
                               int32_t *label)
 {
     const bool is_cls = sample->part[CLS].offset > 0;
     const struct member *member = &sample->part[is_cls ? CLS : JSON];
-    if (member->bytes > (is_cls ? CLS_MOST : JSON_MOST))
+    if (member->bytes > LABEL_MOST)
         return "its label file is too large";
     const size_t bytes = (size_t)member->bytes;
     OWNED char *text = allocate(bytes + 1, 1);
     if (durable_pread(shard->descriptor, text, bytes, member->offset) != bytes)
         return "its label cannot be read";
-    if (is_cls ? parse_integer(text, label) : parse_json(text, bytes, label))
+    json_t *root = json_loadb(text, bytes, JSON_DECODE_ANY, NULL);
+    const json_t *value = is_cls ? root : json_object_get(root, "label");
+    if (value == NULL)
+        value = json_object_get(root, "cls");
+    const json_int_t number = json_is_integer(value) ? json_integer_value(value) : -1;
+    json_decref(root);
+    *label = (int32_t)number;
+    if (number >= 0 && number < CLASSES_MOST)
         return NULL;
     return is_cls ? ".cls is not a class number from 0 to 499999"
                   : ".json has no class number from 0 to 499999 as \"label\" or \"cls\"";
@@ -233,18 +214,6 @@ static struct archive *archive_begin(void)
     return archive;
 }
 
-static const char *why_unknown(const struct shard *shard)
-{
-    unsigned char magic[4] = {0};
-    if (pread(shard->descriptor, magic, sizeof magic, 0) < 1)
-        return "is empty";
-    if (magic[0] == 0x1f && magic[1] == 0x8b)
-        return "is compressed with gzip, which cannot be read in place: unpack it with gunzip";
-    if (memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0)
-        return "is compressed with zstd, which cannot be read in place: unpack it with unzstd";
-    return "is not a tar archive";
-}
-
 /* Add one member. Return false, with a problem, if the rest cannot be read. */
 static bool add_entry(struct builder *builder, struct archive *archive, struct archive_entry *entry,
                       int64_t *end)
@@ -319,7 +288,8 @@ static void shard_index(struct shard *shard)
     if (archive_read_open_fd(archive, shard->descriptor, READ_SIZE) == ARCHIVE_OK)
         add_entries(&builder, archive);
     else
-        problem_add(&shard->found, "archive", 0, why_unknown(shard));
+        problem_add(&shard->found, "archive", 0,
+                    "is not a tar archive, or a compressed one: unpack it");
     archive_read_free(archive);
     if (shard->records.count == 0 && shard->found.problems == 0)
         problem_add(
@@ -499,23 +469,23 @@ static bool webdataset_open(const struct options *options, enum data_split split
         (all &&
          split_files_choose(&self->files, options, SPLIT_TRAIN, &training_count, error) == NULL))
         return false;
-    const struct split_file *files =
+    char *const *files =
         split_files_choose(&self->files, options, all ? SPLIT_TEST : split, &count, error);
     if (files == NULL)
         return false;
-    dataset->held_out |= split != SPLIT_TRAIN && files[0].split == SPLIT_TRAIN;
+    dataset->held_out |= split != SPLIT_TRAIN && split_of_path(files[0]) == SPLIT_TRAIN;
     if (dataset->rank == 0)
-        find_class_names(dataset, files[0].path);
+        find_class_names(dataset, files[0]);
     comm_share_texts(dataset->comm, &dataset->class_name, &dataset->classes);
     const bool is_named = dataset->classes > 0;
-    const struct split_file *training = split_files_of(&self->files, SPLIT_TRAIN, &training_count);
+    char *const *training = split_files_of(&self->files, SPLIT_TRAIN, &training_count);
     if (training == files || (is_named && !all))
         training_count = 0;
     self->shard = allocate((size_t)(training_count + count), sizeof *self->shard);
-    for (int64_t i = 0; i < training_count && shard_open(self, training[i].path, error); i++)
+    for (int64_t i = 0; i < training_count && shard_open(self, training[i], error); i++)
         ;
     for (int64_t i = 0; error->kind == ERROR_NONE && i < count; i++)
-        error_defer(shard_open(self, files[i].path, error));
+        error_defer(shard_open(self, files[i], error));
     if (!dataset_agree(dataset, error) || !shards_index(dataset, options, error))
         return false;
     while (first < dataset->count && self->record[first].shard < training_count)

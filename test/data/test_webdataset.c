@@ -183,8 +183,7 @@ TEST(each_problem_is_named)
         {"k.jpg|k.cls=-1", ".cls is not a class number"},
         {"k.jpg|k.cls=600000", ".cls is not a class number"},
         {"k.jpg|k.cls=99999999999999999999", ".cls is not a class number"},
-        {"k.jpg|k.cls=1234567890123456789012345678901234567890123456789012345678901234567",
-         "label file is too large"},
+        {"k.jpg|k.cls=12345678901234567890123456789", ".cls is not a class number"},
         {"k.jpg|k.json={\"label\": -1}", ".json has no class number"},
         {"k.jpg|k.json={\"label\": 1.5}", ".json has no class number"},
         {"k.jpg|k.json={\"label\": \"cat\"}", ".json has no class number"},
@@ -250,10 +249,9 @@ TEST(damage_is_reported)
     } cases[] = {{whole, 2 * sample + 1536 + 100, "the shard is truncated"}, /* inside an image */
                  {whole, 2 * sample, "no end of archive: the shard is truncated"},
                  {whole, 2 * sample + 100, "a.tar: archive at byte "},
-                 {whole, 0, "a.tar: archive at byte 0: is empty"},
+                 {whole, 0, "a.tar: archive at byte 0: is not a tar archive"},
                  {"garbage, garbage", 16, "is not a tar archive"},
-                 {"\x1f\x8b\x08 gzip", 8, "is compressed with gzip"},
-                 {"\x28\xb5\x2f\xfd zstd", 9, "is compressed with zstd"}};
+                 {"\x1f\x8b\x08 gzip", 8, "a compressed one: unpack it"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         root_write("a.tar", cases[i].content, cases[i].bytes);
         options.data.skip_broken = true;
