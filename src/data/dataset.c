@@ -76,7 +76,6 @@ static bool open_split(struct dataset *dataset, const struct options *options,
                          format->name);
     dataset->format = format;
     dataset->held_out = divides && split == SPLIT_VALIDATION;
-    dataset->is_checked = options->data.skip_broken;
     if (!format->open(options, dataset->held_out ? SPLIT_TRAIN : split, dataset, error))
         return false;
     if (dataset->count > (int64_t)UINT32_MAX)
@@ -182,7 +181,7 @@ int32_t dataset_label(const struct dataset *dataset, int64_t index)
     if (dataset->format->label == NULL)
         return 0;
     const int32_t label = dataset->format->label(dataset, dataset_record(dataset, index));
-    ENSURE(label >= 0 && label < dataset->classes, "a label out of range");
+    ENSURE(label == 0 || (label > 0 && label < dataset->classes), "a label out of range");
     return label;
 }
 

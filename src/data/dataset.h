@@ -100,7 +100,6 @@ struct dataset {
     bool unlabelled;         /* the records have no labels, and their targets are missing */
     bool has_offsets;        /* samples share values with their neighbours in time */
     bool is_finite;          /* no value is infinite: `read` need not check it */
-    bool is_checked;         /* all images were decoded before training (data.skip_broken=on) */
     bool held_out;     /* the records are training records, of which data.val holds out a part */
     char **class_name; /* [classes], or NULL */
     struct target_shape target; /* NaN is a missing target */

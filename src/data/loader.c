@@ -53,7 +53,7 @@ struct loader {
     int busy;              /* workers that hold a claim, and may read the sampler's order */
     int64_t epoch_batches; /* micro-batches of an epoch */
     /* Micro-batches are numbered through all epochs from 0, the first of epoch 0. */
-    int64_t first, end; /* range set by loader_start: first to end - 1 */
+    int64_t end;        /* of the range of loader_start */
     int64_t filling;    /* the micro-batch whose samples are being claimed */
     int64_t claimed;    /* claimed samples of it */
     int64_t taken;      /* the next micro-batch of loader_next */
@@ -89,7 +89,6 @@ static void slot_begin(struct loader *loader)
     slot->batch.position = slice.position;
     slot->batch.global_count = slice.global_count;
     error_clear(&slot->batch.error);
-    loader->claimed = 0;
 }
 
 /* Claim the next work, if there is any. The caller holds the mutex. The first claim of an epoch
@@ -120,19 +119,21 @@ static bool claim_next(struct loader *loader, struct claim *claim)
     return false;
 }
 
-/* Write the claimed samples; return the first that failed, or -1. A batch with an error still
- * passes through the model, since other ranks wait for this one; so its labels and plans must be
- * valid. */
-static int64_t claim_fill(struct worker *worker, const struct claim *claim, struct error *error)
+/* Make the claimed samples. The caller holds the mutex; it is released meanwhile. A batch with an
+ * error still passes through the model, since other ranks wait for this one; so its labels and
+ * plans must be valid. */
+static void claim_fill(struct worker *worker, const struct claim *claim)
 {
-    const struct loader *loader = worker->loader;
-    const struct slot *slot = claim->slot;
-    int64_t failed = -1;
-    struct batch *batch = &claim->slot->batch;
-    struct dataset *dataset = loader->dataset;
+    struct loader *loader = worker->loader;
+    struct slot *slot = claim->slot;
+    struct batch *batch = &slot->batch;
+    const struct dataset *dataset = loader->dataset;
     const struct crop *crop = loader->crop;
     const int64_t height = crop->active ? crop->image.height : dataset->height;
     const int64_t width = crop->active ? crop->image.width : dataset->width;
+    struct error error = {0};
+    int64_t failed = -1; /* the first claimed sample that could not be read */
+    pthread_mutex_unlock(&loader->mutex);
     for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
         const int64_t sample = loader->sampler->samples[slot->begin + i];
         /* The keys of random numbers differ for each copy of a sample (augment.repeat). */
@@ -164,27 +165,11 @@ static int64_t claim_fill(struct worker *worker, const struct claim *claim, stru
             memset(pixels, 0, (size_t)loader->sample_bytes);
             continue;
         }
-        if (failed < 0 && dataset->is_checked)
-            error_set(error, reason.kind,
-                      "a file was damaged after the check before training: restore it, or start a "
-                      "new run without it: %s",
-                      reason.text);
-        else if (failed < 0)
-            *error = reason;
-        failed = failed < 0 ? i : failed;
+        if (failed < 0) {
+            failed = i;
+            error = reason;
+        }
     }
-    return failed;
-}
-
-/* Make the claimed samples. The caller holds the mutex; it is released meanwhile. */
-static void make_batch(struct worker *worker, const struct claim *claim)
-{
-    struct loader *loader = worker->loader;
-    struct slot *slot = claim->slot;
-    struct error error;
-    error_clear(&error);
-    pthread_mutex_unlock(&loader->mutex);
-    int64_t failed = claim_fill(worker, claim, &error);
     pthread_mutex_lock(&loader->mutex);
     if (failed >= 0 && (slot->error_sample < 0 || failed < slot->error_sample)) {
         slot->error_sample = failed;
@@ -207,7 +192,7 @@ static void *worker_run(void *argument)
             continue;
         }
         loader->busy++;
-        make_batch(worker, &claim);
+        claim_fill(worker, &claim);
         loader->busy--;
         if (loader->busy == 0) { /* loader_stop, or a worker that draws the next order, may wait */
             pthread_cond_broadcast(&loader->ready);
@@ -355,9 +340,8 @@ void loader_start(struct loader *loader, int64_t epoch, int64_t first_step, int6
     loader_stop(loader);
     pthread_mutex_lock(&loader->mutex);
     loader->epoch_batches = epoch_steps * sampler->accumulate;
-    loader->first = first * sampler->accumulate;
     loader->end = (first + steps) * sampler->accumulate;
-    loader->filling = loader->taken = loader->given_back = loader->first;
+    loader->filling = loader->taken = loader->given_back = first * sampler->accumulate;
     loader->claimed = 0;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);

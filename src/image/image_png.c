@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* PNG with libpng: rows down to the end of the area, or all rows of an interlaced file. Grey levels
- * and palettes are converted here as in Pillow. libpng reports errors by longjmp; struct png_reader
- * is in the caller's frame and stays valid. */
+/* PNG with libpng: rows down to the end of the area, or all rows of an interlaced file. libpng
+ * converts grey levels and palettes to RGB as Pillow does, and drops alpha. It reports errors by
+ * longjmp; struct png_reader is in the caller's frame and stays valid. */
 #include <openssl/evp.h>
 #include <png.h>
 #include <setjmp.h>
@@ -10,8 +10,6 @@
 
 #include "base/allocate.h"
 #include "image/image_file.h"
-
-enum { LEVELS = 256 };
 
 struct png_reader {
     png_structp png;
@@ -23,11 +21,6 @@ struct png_reader {
     struct image_pixels *pixels;
     struct error *error;
     uint8_t *rows; /* output of libpng: one row, or all rows of an interlaced image */
-    size_t row_bytes;
-    int passes; /* more than one if interlaced */
-    int channels;
-    uint8_t colours[LEVELS][3]; /* by grey level or palette index */
-    bool looked_up;             /* the table `colours` is used */
     bool cut;
 };
 
@@ -56,82 +49,42 @@ static void source_read(png_structp png, png_bytep to, size_t count)
     reader->taken += count;
 }
 
-/* Set up rows with 8 bits per value, and their conversion to RGB. */
-static void begin_image(struct png_reader *reader)
+/* Read the area of the image, or all passes of an interlaced one. */
+static void read_rows(struct png_reader *reader)
 {
     png_structp png = reader->png;
+    const struct image_area *area = &reader->request->area;
+    struct image_pixels *pixels = reader->pixels;
+    const int64_t height = reader->header->height, end = area->y + area->height;
     png_set_read_fn(png, reader, source_read);
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     /* Skip text, profiles and other optional chunks: libpng allocates the size that one states. */
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(png, reader->info);
-    const int type = png_get_color_type(png, reader->info);
-    const int depth = png_get_bit_depth(png, reader->info);
-    reader->looked_up = type == PNG_COLOR_TYPE_PALETTE || type == PNG_COLOR_TYPE_GRAY;
-    if (type == PNG_COLOR_TYPE_PALETTE) {
-        png_colorp palette = NULL;
-        int count = 0;
-        png_get_PLTE(png, reader->info, &palette, &count);
-        for (int i = 0; i < count && i < LEVELS; i++) {
-            reader->colours[i][0] = palette[i].red;
-            reader->colours[i][1] = palette[i].green;
-            reader->colours[i][2] = palette[i].blue;
-        }
-    } else if (reader->looked_up) {
-        const int most = (1 << depth) - 1;
-        for (int level = 0; level < LEVELS; level++)
-            memset(reader->colours[level], (level & most) * 255 / most, 3);
-    }
-    if (depth < 8)
-        png_set_packing(png);
-    reader->passes = png_set_interlace_handling(png);
+    png_set_palette_to_rgb(png);
+    png_set_expand_gray_1_2_4_to_8(png);
+    png_set_gray_to_rgb(png);
+    png_set_strip_alpha(png);
+    const int passes = png_set_interlace_handling(png);
     png_read_update_info(png, reader->info);
-    reader->channels = png_get_channels(png, reader->info);
-}
-
-/* Convert one row of the file to the area. Alpha is dropped. */
-static void convert_row(const struct png_reader *reader, const uint8_t *row, uint8_t *rgb)
-{
-    const struct image_area *area = &reader->request->area;
-    const int64_t step = reader->channels;
-    const uint8_t *from = row + area->x * step;
-    for (int64_t i = 0; i < area->width; i++, from += step, rgb += 3) {
-        if (reader->looked_up)
-            memcpy(rgb, reader->colours[from[0]], 3);
-        else if (reader->channels < 3)
-            memset(rgb, from[0], 3);
-        else
-            memcpy(rgb, from, 3);
-    }
-}
-
-/* Read the area of the image, or all passes of an interlaced one. */
-static void read_rows(struct png_reader *reader)
-{
-    const struct image_area *area = &reader->request->area;
-    struct image_pixels *pixels = reader->pixels;
-    begin_image(reader);
-    reader->row_bytes = png_get_rowbytes(reader->png, reader->info);
+    const size_t row_bytes = png_get_rowbytes(png, reader->info);
+    const size_t rows = passes > 1 ? (size_t)height : 1;
     if (!image_pixels_reserve(pixels, *area, 1, reader->error))
         return;
-    const bool interlaced = reader->passes > 1;
-    const int64_t height = reader->header->height, end = area->y + area->height;
-    const size_t rows = interlaced ? (size_t)height : 1;
-    reader->rows = calloc(rows, reader->row_bytes);
+    reader->rows = calloc(rows, row_bytes);
     if (reader->rows == NULL) {
-        error_set(reader->error, ERROR_MEMORY, "out of memory for %zu bytes",
-                  rows * reader->row_bytes);
+        error_set(reader->error, ERROR_MEMORY, "out of memory for %zu bytes", rows * row_bytes);
         return;
     }
     /* Each pass but the last fills some pixels of all rows; the last one, those between them. */
-    for (int pass = 1; pass < reader->passes; pass++)
+    for (int pass = 1; pass < passes; pass++)
         for (int64_t y = 0; y < height; y++)
-            png_read_row(reader->png, reader->rows + (size_t)y * reader->row_bytes, NULL);
+            png_read_row(png, reader->rows + (size_t)y * row_bytes, NULL);
     for (int64_t y = 0; y < end; y++) {
-        uint8_t *row = reader->rows + (interlaced ? (size_t)y * reader->row_bytes : 0);
-        png_read_row(reader->png, row, NULL);
+        uint8_t *row = reader->rows + (passes > 1 ? (size_t)y * row_bytes : 0);
+        png_read_row(png, row, NULL);
         if (y >= area->y)
-            convert_row(reader, row, image_pixels_at(pixels, area->x, y));
+            memcpy(image_pixels_at(pixels, area->x, y), row + 3 * area->x, 3 * (size_t)area->width);
     }
 }
 

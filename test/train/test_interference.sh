@@ -96,7 +96,7 @@ image=$work/tree/train/cat/001.jpg
 cp "$image" "$work/whole.jpg" && head -c 700 "$work/whole.jpg" >"$image"
 paused_end
 result 'a file that is damaged later ends the run' "$(ended 3; has "$work/later.log" \
-    'a file was damaged after the check before training: .*/001.jpg: is truncated')" "$work/later.log"
+    '/001.jpg: is truncated')" "$work/later.log"
 
 # ---- the loader is slower than the training
 run 1 waits $folder run.dir="$work/waits" data.format=synthetic data.root= data.image=1500 data.samples=160 data.val=none \
