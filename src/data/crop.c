@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "base/random.h"
 #include "options/options.h"
 
@@ -105,26 +106,9 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded,
 
 /* ---- Plans. */
 
-/* torchvision's RandomResizedCrop.get_params after all attempts failed: the largest centred box
- * whose aspect ratio is within the limits. */
-static void take_middle(const struct crop *crop, int64_t width, int64_t height,
-                        struct image_area *box)
-{
-    const double ratio = (double)width / (double)height;
-    box->width = width;
-    box->height = height;
-    if (ratio < crop->ratio[0])
-        box->height = (int64_t)rint((double)width / crop->ratio[0]);
-    else if (ratio > crop->ratio[1])
-        box->width = (int64_t)rint((double)height * crop->ratio[1]);
-    box->width = box->width < 1 ? 1 : box->width;
-    box->height = box->height < 1 ? 1 : box->height;
-    box->x = (width - box->width) / 2;
-    box->y = (height - box->height) / 2;
-}
-
-/* RandomResizedCrop.get_params: a box of random area and aspect ratio. Another attempt is made if
- * it does not fit. */
+/* torchvision's RandomResizedCrop.get_params: a box of random area and aspect ratio. Another
+ * attempt is made if it does not fit; after the last one, the largest centred box whose aspect
+ * ratio is within the limits is used. */
 static void draw_box(const struct crop *crop, uint32_t epoch, uint32_t sample, int64_t width,
                      int64_t height, struct image_area *box)
 {
@@ -143,7 +127,15 @@ static void draw_box(const struct crop *crop, uint32_t epoch, uint32_t sample, i
         box->x = random_integer(draw.word[3], 0, width - box->width);
         return;
     }
-    take_middle(crop, width, height, box);
+    const double ratio = (double)width / (double)height;
+    box->width = width;
+    box->height = height;
+    if (ratio < crop->ratio[0])
+        box->height = larger(1, (int64_t)rint((double)width / crop->ratio[0]));
+    else if (ratio > crop->ratio[1])
+        box->width = larger(1, (int64_t)rint((double)height * crop->ratio[1]));
+    box->x = (width - box->width) / 2;
+    box->y = (height - box->height) / 2;
 }
 
 /* Offset of torchvision's center_crop; negative if the image is smaller, which pads it with zeros.

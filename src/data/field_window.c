@@ -23,8 +23,15 @@ bool window_is_tiled(const struct options *options, enum data_split split)
            options->model.head == HEAD_DENSE;
 }
 
-static bool window_check(const struct options *options, struct error *error)
+bool window_set(struct dataset *dataset, const struct options *options, enum data_split split,
+                struct error *error)
 {
+    const int64_t height = options->model.image;
+    const int64_t width = options->model.image_width > 0 ? options->model.image_width : height;
+    struct target_shape *target = &dataset->target;
+    struct error reason = {0};
+    if (!window_is_asked_for(options))
+        return true;
     const char *unused = options->augment.crop_pad > 0        ? "augment.crop_pad"
                          : options->augment.roll != ROLL_NONE ? "augment.roll"
                          : options->eval.crop == CROP_NONE    ? "eval.crop=none"
@@ -39,22 +46,10 @@ static bool window_check(const struct options *options, struct error *error)
                          "%s does not apply to windows of arrays (augment.crop without "
                          "augment.resize): leave it out",
                          unused);
-    return options->model.image > 0 ||
-           error_set(error, ERROR_USAGE,
-                     "augment.crop of arrays takes windows of model.image pixels: set model.image");
-}
-
-bool window_set(struct dataset *dataset, const struct options *options, enum data_split split,
-                struct error *error)
-{
-    const int64_t height = options->model.image;
-    const int64_t width = options->model.image_width > 0 ? options->model.image_width : height;
-    struct target_shape *target = &dataset->target;
-    struct error reason = {0};
-    if (!window_is_asked_for(options))
-        return true;
-    if (!window_check(options, error))
-        return false;
+    if (height == 0)
+        return error_set(error, ERROR_USAGE,
+                         "augment.crop of arrays takes windows of model.image pixels: set "
+                         "model.image");
     if (split == SPLIT_TRAIN && options->augment.crop != CROP_RANDOM &&
         options->augment.crop != CROP_CENTER)
         return error_set(error, ERROR_USAGE,

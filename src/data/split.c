@@ -202,14 +202,6 @@ static bool add_file(struct split_files *files, const char *path, struct error *
     return true;
 }
 
-static bool has_ending(const struct split_files *files, const char *name)
-{
-    for (const char *const *ending = files->kind->endings; *ending != NULL; ending++)
-        if (name[0] != '.' && text_ends_with(name, *ending))
-            return true;
-    return false;
-}
-
 /* Add all files of this kind in a folder; a folder that does not exist is empty. */
 static bool add_folder(struct split_files *files, const char *folder, struct error *error)
 {
@@ -218,23 +210,14 @@ static bool add_folder(struct split_files *files, const char *folder, struct err
     bool good = !listing_is_folder(folder) || listing_read(folder, &found, &found, NULL, error);
     for (size_t i = 0; good && i < found.count; i++) {
         OWNED char *path = allocate_text("%s/%s", folder, found.names[i]);
-        if (has_ending(files, found.names[i]) || (is_file != NULL && is_file(path)))
+        bool is_found = is_file != NULL && is_file(path);
+        for (const char *const *ending = files->kind->endings; *ending != NULL; ending++)
+            is_found |= found.names[i][0] != '.' && text_ends_with(found.names[i], *ending);
+        if (is_found)
             good = add_file(files, path, error);
     }
     listing_free(&found);
     return good;
-}
-
-static bool add_root(struct split_files *files, const char *root, struct error *error)
-{
-    const int64_t before = files->count;
-    bool good = add_folder(files, root, error);
-    for (int i = 0; good && i < SPLIT_WORDS; i++) {
-        OWNED char *path = allocate_text("%s/%s", root, split_words[i].word);
-        good = add_folder(files, path, error);
-    }
-    return good && (files->count > before ||
-                    data_root_unexpected(root, files->kind->expected, files->kind->advice, error));
 }
 
 /* Add the files that match a name with wildcards; without wildcards, the file. */
@@ -309,7 +292,15 @@ static bool add_pattern(struct split_files *files, const char *pattern, struct e
         (!S_ISDIR(status.st_mode) ||
          (files->kind->is_file != NULL && files->kind->is_file(pattern))))
         return add_file(files, pattern, error);
-    return data_root_check(pattern, files->kind->advice, error) && add_root(files, pattern, error);
+    const int64_t before = files->count;
+    bool good =
+        data_root_check(pattern, files->kind->advice, error) && add_folder(files, pattern, error);
+    for (int i = 0; good && i < SPLIT_WORDS; i++) {
+        OWNED char *path = allocate_text("%s/%s", pattern, split_words[i].word);
+        good = add_folder(files, path, error);
+    }
+    return good && (files->count > before || data_root_unexpected(pattern, files->kind->expected,
+                                                                  files->kind->advice, error));
 }
 
 static int paths_compare(const void *left, const void *right)

@@ -206,29 +206,14 @@ static void values_log(const char *what, const char *missing_are, const struct c
                  mean->count);
 }
 
-/* Set the statistics from the sums of all ranks. */
-static void statistics_finish(const struct share *share, struct value_statistics *statistics)
-{
-    const struct dataset *dataset = share->dataset;
-    const struct channel_sums *sums = share->sums;
-    const int64_t channels = dataset->channels, targets = plane_count(dataset) - channels;
-    statistics->mean.count = statistics->std.count = (int)channels;
-    statistics->target_mean.count = statistics->target_std.count = (int)targets;
-    for (int64_t c = 0; c < channels; c++)
-        channel_finish(&sums[c], (double)share->origin[c] + dataset->channel_origin[c],
-                       &statistics->mean.value[c], &statistics->std.value[c]);
-    for (int64_t t = 0; t < targets; t++)
-        channel_finish(&sums[channels + t],
-                       (double)share->origin[channels + t] + dataset->target_origin[t],
-                       &statistics->target_mean.value[t], &statistics->target_std.value[t]);
-}
-
 /* Collective. Set the sums and the statistics; mean.count is 0 after a signal. Each rank reads its
  * share in rounds, after which the ranks compare errors and signals. */
 static bool records_measure(struct share *share, struct comm *world, int threads,
                             struct value_statistics *statistics, struct error *error)
 {
-    const int64_t count = share->dataset->count, begin = count * world->rank / world->size;
+    struct dataset *dataset = share->dataset;
+    const int64_t channels = dataset->channels, targets = plane_count(dataset) - channels;
+    const int64_t count = dataset->count, begin = count * world->rank / world->size;
     const int64_t samples = count * (world->rank + 1) / world->size - begin;
     const int64_t rounds = smaller(ROUNDS, 1 + count / ROUND_SAMPLES);
     const size_t words = sums_words(share->dataset);
@@ -249,7 +234,15 @@ static bool records_measure(struct share *share, struct comm *world, int threads
     if (!good || stop != 0)
         return good;
     comm_all_reduce(world, share->sums, (int64_t)words, COMM_INT64, COMM_SUM);
-    statistics_finish(share, statistics);
+    statistics->mean.count = statistics->std.count = (int)channels;
+    statistics->target_mean.count = statistics->target_std.count = (int)targets;
+    for (int64_t c = 0; c < channels; c++)
+        channel_finish(&share->sums[c], (double)share->origin[c] + dataset->channel_origin[c],
+                       &statistics->mean.value[c], &statistics->std.value[c]);
+    for (int64_t t = 0; t < targets; t++)
+        channel_finish(&share->sums[channels + t],
+                       (double)share->origin[channels + t] + dataset->target_origin[t],
+                       &statistics->target_mean.value[t], &statistics->target_std.value[t]);
     return true;
 }
 

@@ -163,7 +163,8 @@ static void sample_end(struct builder *builder)
     *sample = (struct sample){0};
 }
 
-static void sample_add(struct sample *sample, const char *extension, struct member member)
+/* Add a regular member. The key is its path up to the first dot of the file name. */
+static void add_member(struct builder *builder, const char *path, struct member member)
 {
     static const struct {
         const char *extension;
@@ -172,21 +173,6 @@ static void sample_add(struct sample *sample, const char *extension, struct memb
     } known[] = {{"jpg", IMAGE, "more than one image"}, {"jpeg", IMAGE, "more than one image"},
                  {"png", IMAGE, "more than one image"}, {"webp", IMAGE, "more than one image"},
                  {"cls", CLS, "more than one .cls"},    {"json", JSON, "more than one .json"}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        struct member *part = &sample->part[known[i].part];
-        if (strcasecmp(extension, known[i].extension) != 0)
-            continue;
-        if (part->offset > 0)
-            sample->problem = known[i].twice;
-        else if (known[i].part == IMAGE && member.bytes > (int64_t)UINT32_MAX)
-            sample->problem = "the image is larger than 4 GiB";
-        *part = member;
-    }
-}
-
-/* Add a regular member. The key is its path up to the first dot of the file name. */
-static void add_member(struct builder *builder, const char *path, struct member member)
-{
     struct sample *sample = &builder->sample;
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
@@ -200,7 +186,16 @@ static void add_member(struct builder *builder, const char *path, struct member 
         sample->key = memcpy(allocate(length + 1, 1), path, length);
         sample->position = member.offset - member.header;
     }
-    sample_add(sample, dot + 1, member);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        struct member *part = &sample->part[known[i].part];
+        if (strcasecmp(dot + 1, known[i].extension) != 0)
+            continue;
+        if (part->offset > 0)
+            sample->problem = known[i].twice;
+        else if (known[i].part == IMAGE && member.bytes > (int64_t)UINT32_MAX)
+            sample->problem = "the image is larger than 4 GiB";
+        *part = member;
+    }
 }
 
 /* ---- Archives. libarchive reads the tar headers and seeks over the contents. After
@@ -212,54 +207,6 @@ static struct archive *archive_begin(void)
     ENSURE(archive != NULL, "libarchive cannot be started");
     archive_read_support_format_tar(archive);
     return archive;
-}
-
-/* Add one member. Return false, with a problem, if the rest cannot be read. */
-static bool add_entry(struct builder *builder, struct archive *archive, struct archive_entry *entry,
-                      int64_t *end)
-{
-    struct shard *shard = builder->shard;
-    const char *path = archive_entry_pathname(entry);
-    const int64_t position = archive_read_header_position(archive);
-    const struct member member = {.offset = archive_filter_bytes(archive, 0),
-                                  .bytes = archive_entry_size(entry),
-                                  .header = archive_filter_bytes(archive, 0) - position};
-    const bool is_file = archive_entry_filetype(entry) == AE_IFREG &&
-                         archive_entry_hardlink(entry) == NULL && path != NULL;
-    *end = member.offset;
-    if (!is_file)
-        return true;
-    const bool sparse = archive_entry_sparse_count(entry) > 0;
-    if (sparse || member.bytes < 0 || member.bytes > shard->bytes - member.offset) {
-        problem_add(&shard->found, path, position,
-                    sparse             ? "is sparse: write it without tar --sparse"
-                    : member.bytes < 0 ? "has a size below 0: the shard is damaged"
-                                       : "ends after the end of the file: the shard is truncated");
-        return false;
-    }
-    *end = member.offset + round_up(member.bytes, BLOCK);
-    add_member(builder, path, member);
-    return true;
-}
-
-/* Read all members. Damage ends the shard; the samples before it can be used. */
-static void add_entries(struct builder *builder, struct archive *archive)
-{
-    struct findings *found = &builder->shard->found;
-    struct archive_entry *entry;
-    int64_t end = 0;
-    int status;
-    bool good = true;
-    while (good && ((status = archive_read_next_header(archive, &entry)) == ARCHIVE_OK ||
-                    status == ARCHIVE_WARN))
-        good = add_entry(builder, archive, entry, &end);
-    sample_end(builder);
-    const char *why = archive_error_string(archive);
-    if (good && status != ARCHIVE_EOF)
-        problem_add(found, "archive", archive_filter_bytes(archive, 0),
-                    why != NULL ? why : "unknown error");
-    else if (good && archive_filter_bytes(archive, 0) <= end)
-        problem_add(found, "archive", end, "no end of archive: the shard is truncated");
 }
 
 /* Return the path of a record's member, for messages; it is read from the shard. */
@@ -279,17 +226,51 @@ static char *member_name(const struct shard *shard, const struct record *record)
     return name;
 }
 
-/* Set the records and the findings of an open shard. */
+/* Set the records and the findings of an open shard. Damage ends the shard; the samples before it
+ * can be used. */
 static void shard_index(struct shard *shard)
 {
     enum { READ_SIZE = 4096 };
     struct builder builder = {.shard = shard};
     struct archive *archive = archive_begin();
-    if (archive_read_open_fd(archive, shard->descriptor, READ_SIZE) == ARCHIVE_OK)
-        add_entries(&builder, archive);
-    else
+    struct archive_entry *entry;
+    int64_t end = 0;
+    int status = ARCHIVE_OK;
+    bool good = archive_read_open_fd(archive, shard->descriptor, READ_SIZE) == ARCHIVE_OK;
+    if (!good)
         problem_add(&shard->found, "archive", 0,
                     "is not a tar archive, or a compressed one: unpack it");
+    while (good && ((status = archive_read_next_header(archive, &entry)) == ARCHIVE_OK ||
+                    status == ARCHIVE_WARN)) {
+        const char *path = archive_entry_pathname(entry);
+        const int64_t position = archive_read_header_position(archive);
+        const struct member member = {.offset = archive_filter_bytes(archive, 0),
+                                      .bytes = archive_entry_size(entry),
+                                      .header = archive_filter_bytes(archive, 0) - position};
+        const char *damage = archive_entry_sparse_count(entry) > 0
+                                 ? "is sparse: write it without tar --sparse"
+                             : member.bytes < 0 ? "has a size below 0: the shard is damaged"
+                             : member.bytes > shard->bytes - member.offset
+                                 ? "ends after the end of the file: the shard is truncated"
+                                 : NULL;
+        end = member.offset;
+        if (archive_entry_filetype(entry) != AE_IFREG || path == NULL ||
+            archive_entry_hardlink(entry) != NULL)
+            continue;
+        good = damage == NULL;
+        end += good ? round_up(member.bytes, BLOCK) : 0;
+        if (good)
+            add_member(&builder, path, member);
+        else
+            problem_add(&shard->found, path, position, damage);
+    }
+    sample_end(&builder);
+    const char *why = archive_error_string(archive);
+    if (good && status != ARCHIVE_EOF)
+        problem_add(&shard->found, "archive", archive_filter_bytes(archive, 0),
+                    why != NULL ? why : "unknown error");
+    else if (good && archive_filter_bytes(archive, 0) <= end)
+        problem_add(&shard->found, "archive", end, "no end of archive: the shard is truncated");
     archive_read_free(archive);
     if (shard->records.count == 0 && shard->found.problems == 0)
         problem_add(
