@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/columns.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -203,7 +204,6 @@ struct prediction {
     struct comm *world;
     enum output_format format;
     const char *path;                /* "-": standard output */
-    int64_t skipped;                 /* on rank 0: files that could not be read */
     FILE *file;                      /* rank 0 only; NULL: OUTPUT_ARRAYS, or not open */
     struct atomic_file replaced;     /* of `file` if it is a regular one */
     struct prediction_arrays arrays; /* OUTPUT_ARRAYS */
@@ -215,42 +215,33 @@ static bool write_failed(const struct prediction *prediction, struct error *erro
                      strerror(errno));
 }
 
-/* Write a rank's lines or rows, and log its faults, which are null-terminated strings. Rank 0 only.
- */
+/* Write a rank's lines or rows. Rank 0 only. */
 static void part_write(struct prediction *prediction, const char *part, size_t size,
-                       const char *faults, size_t faults_size, struct error *error)
+                       struct error *error)
 {
     if (prediction->format == OUTPUT_ARRAYS && error->kind == ERROR_NONE)
         error_defer(prediction_arrays_write(&prediction->arrays, part, size, error));
     else if (prediction->format != OUTPUT_ARRAYS && fwrite(part, 1, size, prediction->file) != size)
         write_failed(prediction, error);
-    for (const char *fault = faults; fault < faults + faults_size; fault += strlen(fault) + 1) {
-        log_warn("skipped: %s", fault);
-        prediction->skipped++;
-    }
 }
 
-/* Write the parts and log the faults of all ranks on rank 0, in the order of ranks. */
+/* Write the parts of all ranks on rank 0, in the order of ranks. */
 static void parts_collect(struct prediction *prediction, const char *part, size_t size,
-                          const char *faults, size_t faults_size, struct error *error)
+                          struct error *error)
 {
     struct comm *world = prediction->world;
-    int64_t sizes[2] = {(int64_t)size, (int64_t)faults_size};
+    int64_t bytes = (int64_t)size;
     if (world->rank != 0) {
-        comm_send(world, sizes, sizeof sizes, 0);
+        comm_send(world, &bytes, sizeof bytes, 0);
         comm_send(world, part, size, 0);
-        comm_send(world, faults, faults_size, 0);
         return;
     }
-    part_write(prediction, part, size, faults, faults_size, error);
+    part_write(prediction, part, size, error);
     for (int rank = 1; rank < world->size; rank++) {
-        comm_receive(world, sizes, sizeof sizes, rank);
-        const size_t received[2] = {(size_t)sizes[0], (size_t)sizes[1]};
-        char *bytes = allocate(1, received[0] + received[1] + 1);
-        comm_receive(world, bytes, received[0], rank);
-        comm_receive(world, bytes + received[0], received[1], rank);
-        part_write(prediction, bytes, received[0], bytes + received[0], received[1], error);
-        free(bytes);
+        comm_receive(world, &bytes, sizeof bytes, rank);
+        OWNED char *received = allocate(1, (size_t)bytes + 1);
+        comm_receive(world, received, (size_t)bytes, rank);
+        part_write(prediction, received, (size_t)bytes, error);
     }
 }
 
@@ -268,10 +259,9 @@ static struct prediction_line line_of(const struct prediction *prediction)
                                         inference->session.options.data.task == TASK_REGRESSION};
 }
 
-/* Write the lines of a batch and the faults of its files, each of them null-terminated. */
+/* Write the lines of a batch. */
 static void batch_write(const struct prediction *prediction, const struct batch *batch,
-                        const int32_t *predicted, const float *probabilities, FILE *lines,
-                        FILE *faults)
+                        const int32_t *predicted, const float *probabilities, FILE *lines)
 {
     static void (*const line_write[])(FILE *, const struct prediction_line *) = {
         [OUTPUT_CSV] = write_csv, [OUTPUT_JSON] = write_json, [OUTPUT_TABLE] = write_table};
@@ -295,10 +285,7 @@ static void batch_write(const struct prediction *prediction, const struct batch 
             dataset_name(dataset, line.record, name, sizeof name);
             line.file = name;
         }
-        if (dataset->fault != NULL && dataset->fault[line.record] != NULL)
-            fprintf(faults, "%s%c", dataset->fault[line.record], '\0');
-        else
-            line_write[prediction->format](lines, &line);
+        line_write[prediction->format](lines, &line);
     }
 }
 
@@ -307,9 +294,8 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
 {
     struct prediction *prediction = self;
     const int64_t values = model_output_count(prediction->inference->session.model);
-    struct text_stream part, faults;
+    struct text_stream part;
     text_stream_open(&part);
-    text_stream_open(&faults);
     bool good = true;
     for (int64_t i = 0; good && i < batch->count * values; i++)
         good = inference_check(prediction->inference, outputs[i], error);
@@ -317,11 +303,9 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
         prediction_arrays_convert(&prediction->arrays, batch->count, predicted, outputs,
                                   part.stream);
     else if (good)
-        batch_write(prediction, batch, predicted, outputs, part.stream, faults.stream);
-    char *text = text_stream_close(&part), *fault_text = text_stream_close(&faults);
-    parts_collect(prediction, text, part.length, fault_text, faults.length, error);
-    free(text);
-    free(fault_text);
+        batch_write(prediction, batch, predicted, outputs, part.stream);
+    OWNED char *text = text_stream_close(&part);
+    parts_collect(prediction, text, part.length, error);
 }
 
 static bool is_same_file(const char *path, const struct stat *other)
@@ -424,12 +408,6 @@ static void samples_predict(struct inference *inference, const struct command_li
     const bool predicted = output_open(&prediction, line, error) &&
                            evaluation_run(&inference->session, &inference->session.validation,
                                           &visitor, NULL, &evaluation, error);
-    const long long count = inference->session.validation.dataset.count;
-    const long long skipped = prediction.skipped; /* 0 except on rank 0 */
-    if (predicted && skipped == count && skipped > 0)
-        error_set(error, ERROR_DATA, "none of the %lld files can be read", count);
-    else if (predicted && skipped > 0)
-        log_warn("%lld of %lld files were skipped", skipped, count);
     output_close(&prediction, error);
     if (!predicted)
         return; /* the error is already the same on all ranks */
@@ -463,10 +441,12 @@ const struct command command_predict = {
     .summary = "write predicted classes and probabilities of images or of a split",
     .detail =
         "Predicts image files and the images in folders and their subfolders, and prints the five "
-        "most probable classes of each file. predict.output=FILE.csv or FILE.json, or predict.output=- "
+        "most probable classes of each file. predict.output=FILE.csv or FILE.json, or "
+        "predict.output=- "
         "for CSV on standard output, writes one line for each file instead, with its name, the "
         "predicted class and the probability of each class. data.skip_broken=on skips files that "
-        "cannot be read, with a warning for each. Model, preprocessing and names of classes are "
+        "cannot be read, with a warning that has their number. Model, preprocessing and names of "
+        "classes are "
         "those of the checkpoint or of the weights' metadata. Without files, the command writes "
         "one line for each sample of predict.split, with record, label, predicted class and "
         "probabilities, as CSV, or as JSON lines if the name of predict.output ends in .json. For "

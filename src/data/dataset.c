@@ -266,9 +266,6 @@ void dataset_close(struct dataset *dataset)
     free(dataset->target_name);
     free(dataset->persistence);
     free(dataset->row_weights);
-    for (int64_t i = 0; dataset->fault != NULL && i < dataset->count; i++)
-        free(dataset->fault[i]);
-    free(dataset->fault);
     free(dataset->subset);
     *dataset = (struct dataset){0};
 }

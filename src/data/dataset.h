@@ -109,15 +109,13 @@ struct dataset {
      * them before they become float32. */
     bool channel_is_wide[IMAGE_CHANNELS], target_is_wide[IMAGE_CHANNELS];
     double channel_origin[IMAGE_CHANNELS], target_origin[IMAGE_CHANNELS];
-    bool target_is_class;   /* one plane, of class numbers */
-    bool target_normalised; /* the model learns (target - mean) / std of the training samples */
-    char **target_name;     /* [target.count], or NULL: names of the outputs */
-    float *row_weights;     /* [height], or NULL: weights of rows in loss and metrics */
-    int64_t *persistence;   /* [target.count], or NULL: the channel of the pixels that is the
-                             * same variable at the time of the sample, or -1 */
-    uint32_t *subset;       /* [count] record numbers of this split; NULL: all records */
-    char **fault; /* [count]: why a sample could not be read, or NULL. The loader sets it and passes
-                   * a black image. NULL: such a sample is an error */
+    bool target_is_class;       /* one plane, of class numbers */
+    bool target_normalised;     /* the model learns (target - mean) / std of the training samples */
+    char **target_name;         /* [target.count], or NULL: names of the outputs */
+    float *row_weights;         /* [height], or NULL: weights of rows in loss and metrics */
+    int64_t *persistence;       /* [target.count], or NULL: the channel of the pixels that is the
+                                 * same variable at the time of the sample, or -1 */
+    uint32_t *subset;           /* [count] record numbers of this split; NULL: all records */
     int64_t kept_bytes;         /* limit of the decoded chunks in memory */
     struct array_cache *chunks; /* decoded chunks of arrays, or NULL */
     const struct grid *grid;    /* of arrays, or NULL: not known or not checked */
@@ -170,8 +168,8 @@ MUST_CHECK bool dataset_open(struct dataset *dataset, const struct options *opti
 
 /* Open image files without labels, for predictions, in the order of the operands: the images of a
  * folder and of its subfolders, sorted; other names are image files. All labels are 0, and there
- * are no classes. An image that cannot be used is an error, or with data.skip_broken=on a fault
- * (dataset->fault). Collective over `comm`; NULL: one rank. */
+ * are no classes. An image that cannot be used is an error, or skipped with data.skip_broken=on.
+ * Collective over `comm`; NULL: one rank. */
 MUST_CHECK bool file_list_open(struct dataset *dataset, const struct options *options,
                                const char *const *operands, int count, struct comm *comm,
                                struct error *error);

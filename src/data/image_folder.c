@@ -436,21 +436,19 @@ static bool operands_add(struct image_list *list, const char *const *operands, i
 bool file_list_open(struct dataset *dataset, const struct options *options,
                     const char *const *operands, int count, struct comm *comm, struct error *error)
 {
-    const bool skip_broken = options->data.skip_broken;
     dataset_begin_open(dataset, comm);
     list_begin(dataset);
     dataset->format = &file_list;
     struct image_list *list = dataset->self;
-    list->skips_folders = skip_broken;
+    list->skips_folders = options->data.skip_broken;
     if (dataset->rank == 0)
         error_defer(operands_add(list, operands, count, error));
     bool good = dataset_agree(dataset, error);
     if (good)
         list_share(dataset);
-    if (good && skip_broken) /* the loader finds the files that cannot be used */
-        dataset->fault = allocate((size_t)dataset->count, sizeof *dataset->fault);
-    else if (good)
-        good = list_check(dataset, options, error);
+    good = good && list_check(dataset, options, error);
+    if (good && dataset->count == 0)
+        good = error_set(error, ERROR_DATA, "none of the files can be used");
     if (!good)
         dataset_close(dataset);
     return good;

@@ -157,15 +157,7 @@ static void claim_fill(struct worker *worker, const struct claim *claim)
                 policy_apply(loader->augment, epoch, batch->records[i], height, width, pixels,
                              scratch->data);
         }
-        if (good)
-            continue;
-        if (dataset->fault != NULL) {
-            free(dataset->fault[sample]);
-            dataset->fault[sample] = allocate_copy(reason.text);
-            memset(pixels, 0, (size_t)loader->sample_bytes);
-            continue;
-        }
-        if (failed < 0) {
+        if (!good && failed < 0) {
             failed = i;
             error = reason;
         }
