@@ -20,8 +20,7 @@
 
 enum {
     THREADS = 8,
-    BLOCK = 64, /* most records in a block */
-    NAME_SIZE = 8192,
+    BLOCK = 64,        /* most records in a block */
     FIRST_BYTES = 4096 /* read first for the header of an image */
 };
 
@@ -135,7 +134,8 @@ static void *check_some(void *argument)
             pthread_mutex_lock(&check->mutex);
             if ((int64_t)i < check->first) {
                 check->first = (int64_t)i;
-                check->reason = reason;
+                error_clear(&check->reason);
+                dataset_name_error(check->dataset, check->first, &reason, &check->reason);
             }
             pthread_mutex_unlock(&check->mutex);
         }
@@ -164,15 +164,14 @@ static bool findings_share(struct check *check, struct comm *comm, struct error 
     const size_t finder = (size_t)check->first / check->block % (size_t)dataset->ranks;
     comm_broadcast(comm, &check->reason, sizeof check->reason, COMM_BYTE, (int)finder);
     if (comm->rank == 0 && finder != 0) {
-        char name[NAME_SIZE];
         struct check_scratch scratch = {0};
         struct error own = {0};
-        dataset->format->name_record(dataset, check->first, name, sizeof name);
         if (check_record(check, check->first, &scratch, &own))
-            error_set(error, ERROR_DATA,
-                      "ranks find different data: rank %zu cannot use %.512s: %.512s; use the same "
-                      "data on all nodes",
-                      finder, name, check->reason.text);
+            error_set(
+                error, ERROR_DATA,
+                "ranks find different data: rank %zu cannot use %.1024s; use the same data on "
+                "all nodes",
+                finder, check->reason.text);
         free(scratch.file.data);
         image_pixels_free(&scratch.pixels);
     }
@@ -190,7 +189,6 @@ static bool findings_share(struct check *check, struct comm *comm, struct error 
 static bool check_report(const struct check *check, struct error *error)
 {
     static bool is_logged, alpha_is_logged;
-    char name[NAME_SIZE];
     const struct options *options = check->options;
     const long long oriented = check->counts.oriented, alpha = check->counts.alpha;
     const long long unusable = check->counts.unusable;
@@ -210,15 +208,14 @@ static bool check_report(const struct check *check, struct error *error)
     is_logged = true;
     if (unusable == 0)
         return true;
-    check->dataset->format->name_record(check->dataset, check->first, name, sizeof name);
     if (!options->data.skip_broken)
         return error_set(error, ERROR_DATA,
-                         "%lld of %zu files cannot be used, the first: %.512s: %.512s; "
+                         "%lld of %zu files cannot be used, the first: %.1024s; "
                          "data.skip_broken=on skips them",
-                         unusable, check->count, name, check->reason.text);
+                         unusable, check->count, check->reason.text);
     if (!again)
-        log_warn("data: %lld of %zu files are skipped, the first: %.512s: %.512s", unusable,
-                 check->count, name, check->reason.text);
+        log_warn("data: %lld of %zu files are skipped, the first: %.1024s", unusable, check->count,
+                 check->reason.text);
     return true;
 }
 
