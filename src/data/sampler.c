@@ -42,8 +42,6 @@ void sampler_close(struct sampler *sampler)
 {
     free(sampler->samples);
     free(sampler->block_begin);
-    free(sampler->blocks);
-    free(sampler->begin);
     *sampler = (struct sampler){.epoch = -1};
 }
 
@@ -63,56 +61,33 @@ void sampler_use_blocks(struct sampler *sampler,
     }
     sampler->block_begin[blocks] = (uint32_t)sampler->count;
     sampler->block_count = blocks;
-    sampler->blocks = numbers_allocate(blocks);
-    sampler->begin = numbers_allocate(blocks + 1);
 }
 
-/* Return the number, in shuffled order, of the block that contains a position of the order before
- * mixing. */
-static int64_t block_at(const struct sampler *sampler, int64_t position)
-{
-    int64_t low = 0, high = sampler->block_count;
-    while (low < high) {
-        const int64_t middle = (low + high + 1) / 2;
-        if (sampler->begin[middle] <= position)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
-/* Write the sample numbers block by block. */
+/* Write the samples block by block, and mix those of each window: a permutation of all positions,
+ * visited in order, yields a permutation of each window's positions. */
 static void blocks_draw(struct sampler *sampler)
 {
-    uint32_t position = 0;
-    random_permutation(sampler->seed, RANDOM_SHUFFLE_BLOCKS, (uint32_t)sampler->epoch,
-                       (uint32_t)sampler->block_count, sampler->blocks);
-    for (int64_t place = 0; place < sampler->block_count; place++) {
-        const uint32_t block = sampler->blocks[place], end = sampler->block_begin[block + 1];
-        sampler->begin[place] = position;
-        for (uint32_t i = sampler->block_begin[block]; i < end; i++)
-            sampler->samples[position++] = i;
-    }
-    sampler->begin[sampler->block_count] = position;
-}
-
-/* Mix the samples of each window. A permutation of all positions, visited in order, yields a
- * permutation of each window's positions. */
-static void windows_mix(struct sampler *sampler)
-{
-    const uint32_t count = (uint32_t)sampler->count;
-    const int64_t windows = round_up_division(sampler->block_count, SHUFFLE_WINDOW);
+    const uint32_t count = (uint32_t)sampler->count, epoch = (uint32_t)sampler->epoch;
+    OWNED uint32_t *blocks = numbers_allocate(sampler->block_count);
+    OWNED uint32_t *next = numbers_allocate(sampler->block_count); /* position of each window */
+    OWNED uint32_t *samples = numbers_allocate(count);
+    OWNED uint32_t *window_of = numbers_allocate(count);
     OWNED uint32_t *draw = numbers_allocate(count);
-    uint32_t *mixed = numbers_allocate(count);
-    OWNED int64_t *next = allocate((size_t)windows, sizeof *next);
-    random_permutation(sampler->seed, RANDOM_SHUFFLE_WINDOW, (uint32_t)sampler->epoch, count, draw);
-    for (int64_t window = 0; window < windows; window++)
-        next[window] = sampler->begin[window * SHUFFLE_WINDOW];
+    uint32_t position = 0;
+    random_permutation(sampler->seed, RANDOM_SHUFFLE_BLOCKS, epoch, (uint32_t)sampler->block_count,
+                       blocks);
+    for (uint32_t place = 0; place < sampler->block_count; place++) {
+        const uint32_t *begin = &sampler->block_begin[blocks[place]];
+        if (place % SHUFFLE_WINDOW == 0)
+            next[place / SHUFFLE_WINDOW] = position;
+        for (uint32_t i = begin[0]; i < begin[1]; i++) {
+            window_of[position] = place / SHUFFLE_WINDOW;
+            samples[position++] = i;
+        }
+    }
+    random_permutation(sampler->seed, RANDOM_SHUFFLE_WINDOW, epoch, count, draw);
     for (uint32_t i = 0; i < count; i++)
-        mixed[next[block_at(sampler, draw[i]) / SHUFFLE_WINDOW]++] = sampler->samples[draw[i]];
-    free(sampler->samples);
-    sampler->samples = mixed;
+        sampler->samples[next[window_of[draw[i]]]++] = samples[draw[i]];
 }
 
 /* Return the number of different samples in a global batch. */
@@ -143,7 +118,6 @@ void sampler_draw(struct sampler *sampler, uint32_t epoch)
     sampler->epoch = epoch;
     if (sampler->block_count > 0) {
         blocks_draw(sampler);
-        windows_mix(sampler);
         for (int64_t begin = 0; begin < sampler->count; begin += sampler->global_batch) {
             const int64_t left = sampler->count - begin;
             qsort(sampler->samples + begin, (size_t)smaller(sampler->global_batch, left),

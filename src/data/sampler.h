@@ -37,8 +37,6 @@ struct sampler {
     /* Shuffling by blocks: */
     int64_t block_count;   /* 0: shuffle all samples */
     uint32_t *block_begin; /* [block_count + 1] first sample of each block */
-    uint32_t *blocks;      /* [block_count] block numbers in shuffled order */
-    uint32_t *begin;       /* [block_count + 1] where they begin in the order before mixing */
 };
 
 /* Piece `micro` of a rank's slice: samples[begin .. begin + count) of the order. */

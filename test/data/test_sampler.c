@@ -143,8 +143,7 @@ TEST(test_repeated)
 
 /* ---- blocks ---- */
 
-enum { SAMPLES = 1003, BLOCK = 7, BATCH = 24 };
-enum { BLOCKS = (SAMPLES + BLOCK - 1) / BLOCK, WINDOWS = (BLOCKS + 15) / 16 };
+enum { BLOCK = 7, WINDOW = SHUFFLE_WINDOW * BLOCK, SAMPLES = 9 * WINDOW, BATCH = 24 };
 
 static int64_t block_of(const void *unused, int64_t sample)
 {
@@ -159,39 +158,30 @@ static void open_blocks(struct sampler *sampler, int rank, int size)
 }
 
 /* Each sample occurs once; 16 blocks are used completely before the next 16; a batch is in file
- * order. */
+ * order. A batch may contain the end of one window and the beginning of the next. */
 TEST(test_blocks)
 {
     struct sampler sampler;
     uint32_t first[SAMPLES];
     open_blocks(&sampler, 0, 1);
     for (uint32_t epoch = 0; epoch < 20; epoch++) {
-        int seen[SAMPLES] = {0}, window_of[BLOCKS] = {0}, blocks[WINDOWS] = {0};
-        /* A batch may contain the end of one window and the beginning of the next. */
-        int64_t end[WINDOWS] = {0};
+        int seen[SAMPLES] = {0}, window_of[SAMPLES / BLOCK] = {0}; /* from 1; 0: not known */
+        int blocks[SAMPLES / WINDOW + 1] = {0};
         const uint32_t *samples = order_at(&sampler, epoch);
-        for (int64_t i = 0; i < SAMPLES; i++) {
+        for (int i = 0; i < SAMPLES; i++) {
+            const int window = 1 + i / WINDOW, batch = i / BATCH * BATCH;
+            int *of_block = &window_of[samples[i] / BLOCK];
             seen[samples[i]]++;
+            assert_int_equal(seen[samples[i]], 1);
             assert_true(i % BATCH == 0 || samples[i] > samples[i - 1]);
+            if (batch / WINDOW != (batch + BATCH - 1) / WINDOW)
+                continue;
+            blocks[window - 1] += *of_block == 0;
+            assert_true(*of_block == 0 || *of_block == window);
+            *of_block = window;
         }
-        for (int i = 0; i < SAMPLES; i++)
-            assert_int_equal(seen[i], 1);
-        for (int place = 0; place < BLOCKS; place++) {
-            const int block = (int)sampler.blocks[place];
-            window_of[block] = place / SHUFFLE_WINDOW;
-            blocks[place / SHUFFLE_WINDOW] += block;
-            end[place / SHUFFLE_WINDOW] +=
-                block < BLOCKS - 1 ? BLOCK : SAMPLES - (BLOCKS - 1) * BLOCK;
-        }
-        for (int window = 1; window < WINDOWS; window++)
-            end[window] += end[window - 1];
-        assert_int_equal(end[WINDOWS - 1], SAMPLES);
-        for (int64_t i = 0; i < SAMPLES; i++) {
-            const int window = window_of[samples[i] / BLOCK];
-            const int64_t batch = i / BATCH * BATCH;
-            assert_true(batch < end[window]);
-            assert_true(window == 0 || batch + BATCH > end[window - 1]);
-        }
+        for (int window = 0; window < SAMPLES / WINDOW; window++)
+            assert_in_range(blocks[window], 1, SHUFFLE_WINDOW);
     }
     memcpy(first, order_at(&sampler, 19), sizeof first);
     assert_memory_not_equal(first, order_at(&sampler, 20), sizeof first);
@@ -205,24 +195,18 @@ TEST(test_blocks)
  * from its start is uniformly distributed, and blocks occur everywhere. */
 TEST(test_spread)
 {
-    enum { EPOCHS = 200, EVEN = 16 * BLOCK * 8, EVEN_BLOCKS = EVEN / BLOCK };
+    enum { EPOCHS = 200, EVEN = 8 * WINDOW };
     struct sampler sampler;
     double turn = 0, place = 0;
     sampler_open(&sampler, 9, EVEN, 1, 1, true, false, 0, 1); /* batches of one are not sorted */
     sampler_use_blocks(&sampler, block_of, NULL);
-    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
-        const uint32_t *samples = order_at(&sampler, epoch);
-        int begin[EVEN_BLOCKS];
-        for (int i = 0; i < EVEN_BLOCKS; i++)
-            begin[sampler.blocks[i]] = i / SHUFFLE_WINDOW * SHUFFLE_WINDOW * BLOCK;
+    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++)
         for (int i = 0; i < EVEN; i++)
-            if (samples[i] < BLOCK) { /* a sample of the file's first block */
-                place += i - begin[0];
+            if (order_at(&sampler, epoch)[i] < BLOCK) { /* a sample of the file's first block */
+                place += i % WINDOW;
                 turn += i;
             }
-    }
-    const double window = SHUFFLE_WINDOW * BLOCK;
-    assert_true(fabs(place / (EPOCHS * BLOCK) - (window - 1) / 2) < window / 20);
+    assert_true(fabs(place / (EPOCHS * BLOCK) - (WINDOW - 1) / 2.0) < WINDOW / 20.0);
     assert_true(fabs(turn / (EPOCHS * BLOCK) - (EVEN - 1) / 2.0) < EVEN / 12.0);
     sampler_close(&sampler);
 }
