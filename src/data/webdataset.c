@@ -80,15 +80,11 @@ enum part { IMAGE, CLS, JSON, PARTS };
 
 /* The sample that is being read. */
 struct sample {
+    struct shard *shard;
     char *key;                 /* NULL: none */
     int64_t position;          /* of its first member's headers */
     struct member part[PARTS]; /* offset 0: the sample has no such member */
     const char *problem;       /* NULL: none */
-};
-
-struct builder {
-    struct shard *shard;
-    struct sample sample;
 };
 
 static void problem_add(struct findings *found, const char *name, int64_t position, const char *why)
@@ -136,10 +132,9 @@ static bool header_sum(const struct shard *shard, int64_t offset, uint32_t *sum)
 }
 
 /* Add the sample that is complete. Members without image and label are ignored. */
-static void sample_end(struct builder *builder)
+static void sample_end(struct sample *sample)
 {
-    struct shard *shard = builder->shard;
-    struct sample *sample = &builder->sample;
+    struct shard *shard = sample->shard;
     const struct member *image = &sample->part[IMAGE];
     const bool is_labelled = sample->part[CLS].offset > 0 || sample->part[JSON].offset > 0;
     const bool has_image = image->offset > 0;
@@ -160,11 +155,11 @@ static void sample_end(struct builder *builder)
     else if (is_labelled)
         byte_buffer_append(&shard->records, &record, sizeof record);
     free(sample->key);
-    *sample = (struct sample){0};
+    *sample = (struct sample){.shard = shard};
 }
 
 /* Add a regular member. The key is its path up to the first dot of the file name. */
-static void add_member(struct builder *builder, const char *path, struct member member)
+static void add_member(struct sample *sample, const char *path, struct member member)
 {
     static const struct {
         const char *extension;
@@ -173,7 +168,6 @@ static void add_member(struct builder *builder, const char *path, struct member 
     } known[] = {{"jpg", IMAGE, "more than one image"}, {"jpeg", IMAGE, "more than one image"},
                  {"png", IMAGE, "more than one image"}, {"webp", IMAGE, "more than one image"},
                  {"cls", CLS, "more than one .cls"},    {"json", JSON, "more than one .json"}};
-    struct sample *sample = &builder->sample;
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
     const char *dot = strchr(name, '.');
@@ -182,7 +176,7 @@ static void add_member(struct builder *builder, const char *path, struct member 
     const size_t length = (size_t)(dot - path);
     if (sample->key == NULL || strncmp(sample->key, path, length) != 0 ||
         sample->key[length] != '\0') {
-        sample_end(builder);
+        sample_end(sample);
         sample->key = memcpy(allocate(length + 1, 1), path, length);
         sample->position = member.offset - member.header;
     }
@@ -231,7 +225,7 @@ static char *member_name(const struct shard *shard, const struct record *record)
 static void shard_index(struct shard *shard)
 {
     enum { READ_SIZE = 4096 };
-    struct builder builder = {.shard = shard};
+    struct sample sample = {.shard = shard};
     struct archive *archive = archive_begin();
     struct archive_entry *entry;
     int64_t end = 0;
@@ -260,11 +254,11 @@ static void shard_index(struct shard *shard)
         good = damage == NULL;
         end += good ? round_up(member.bytes, BLOCK) : 0;
         if (good)
-            add_member(&builder, path, member);
+            add_member(&sample, path, member);
         else
             problem_add(&shard->found, path, position, damage);
     }
-    sample_end(&builder);
+    sample_end(&sample);
     const char *why = archive_error_string(archive);
     if (good && status != ARCHIVE_EOF)
         problem_add(&shard->found, "archive", archive_filter_bytes(archive, 0),
