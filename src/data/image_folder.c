@@ -301,11 +301,6 @@ static const char *folder_choose(const struct options *options, const struct spl
     return NULL;
 }
 
-static int names_compare(const void *left, const void *right)
-{
-    return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
 /* Classes are those of the training folder; without one, those of the folder `path`, which may have
  * no other classes: the model has no outputs for them. */
 static bool classes_find(struct dataset *dataset, const char *train, const char *path,
@@ -326,7 +321,7 @@ static bool classes_find(struct dataset *dataset, const char *train, const char 
     good = good && classes_list(path, &found, error);
     for (size_t i = 0; good && i < found.count; i++)
         if (bsearch(&found.names[i], dataset->class_name, (size_t)dataset->classes, sizeof(char *),
-                    names_compare) == NULL)
+                    listing_compare) == NULL)
             good =
                 error_set(error, ERROR_DATA,
                           "%s/%s: class missing in the training folder: both need the same classes",

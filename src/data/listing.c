@@ -27,7 +27,7 @@ void listing_free(struct listing *listing)
     *listing = (struct listing){0};
 }
 
-static int names_compare(const void *left, const void *right)
+int listing_compare(const void *left, const void *right)
 {
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
@@ -54,7 +54,7 @@ uint32_t listing_sum_size(uint32_t sum, const char *path)
 static void listing_sort(struct listing *listing)
 {
     if (listing != NULL && listing->count > 0)
-        qsort(listing->names, listing->count, sizeof *listing->names, names_compare);
+        qsort(listing->names, listing->count, sizeof *listing->names, listing_compare);
 }
 
 bool listing_read(const char *folder, struct listing *folders, struct listing *files,

@@ -19,6 +19,9 @@ struct listing {
  * Names are sorted byte by byte, as Python's sorted() sorts UTF-8. */
 MUST_CHECK bool listing_read(const char *folder, struct listing *folders, struct listing *files,
                              bool (*keep)(const char *name), struct error *error);
+/* Compare two names, for qsort and bsearch. */
+int listing_compare(const void *left, const void *right);
+
 void listing_add(struct listing *listing, const char *name);
 void listing_free(struct listing *listing);
 

@@ -303,16 +303,11 @@ static bool add_pattern(struct split_files *files, const char *pattern, struct e
                                                                   files->kind->advice, error));
 }
 
-static int paths_compare(const void *left, const void *right)
-{
-    return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
 static int files_compare(const void *left, const void *right)
 {
     const enum data_split a = split_of_path(*(char *const *)left);
     const enum data_split b = split_of_path(*(char *const *)right);
-    return a != b ? (a > b) - (a < b) : paths_compare(left, right);
+    return a != b ? (a > b) - (a < b) : listing_compare(left, right);
 }
 
 static bool files_find(const char *root, struct split_files *files, struct error *error)
@@ -389,7 +384,7 @@ char **split_files_choose(const struct split_files *files, const struct options 
 
 char **split_files_all(struct split_files *files, int64_t *count)
 {
-    qsort(files->path, (size_t)files->count, sizeof *files->path, paths_compare);
+    qsort(files->path, (size_t)files->count, sizeof *files->path, listing_compare);
     *count = files->count;
     return files->path;
 }
