@@ -15,18 +15,13 @@ enum { TARGETS_USUAL = 64 };
 
 /* ---- names of classes ---- */
 
-static int name_compare(const void *left, const void *right)
-{
-    return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
 static bool names_check(const char *path, const char *array, const struct listing *names,
                         struct error *error)
 {
     OWNED char **sorted = allocate(names->count, sizeof *sorted);
     for (size_t n = 0; n < names->count; n++)
         sorted[n] = names->names[n];
-    qsort(sorted, names->count, sizeof *sorted, name_compare);
+    qsort(sorted, names->count, sizeof *sorted, listing_compare);
     for (size_t n = 1; n < names->count; n++)
         if (strcmp(sorted[n - 1], sorted[n]) == 0)
             return error_set(error, ERROR_DATA,
