@@ -235,6 +235,10 @@ static bool classes_list(const char *path, struct listing *classes, struct error
     return good;
 }
 
+static const char layout[] =
+    "it must contain train and val or test, each with one folder per class, or one folder per "
+    "class and data.val=0.1";
+
 /* The folders of splits in data.root. In a flat folder, whose subfolders are classes, all images
  * are for training. */
 struct split_folders {
@@ -252,8 +256,6 @@ static void folders_find(const char *root, struct split_folders *folders)
                  {"valid", SPLIT_VALIDATION},
                  {"validation", SPLIT_VALIDATION},
                  {"test", SPLIT_TEST}};
-    struct listing classes = {0};
-    struct error none = {0};
     *folders = (struct split_folders){.is_flat = true};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char **path = &folders->path[names[i].split];
@@ -265,10 +267,8 @@ static void folders_find(const char *root, struct split_folders *folders)
         *path = found;
         folders->is_flat = false;
     }
-    folders->is_flat = folders->is_flat && classes_list(root, &classes, &none) && classes.count > 0;
     if (folders->is_flat)
         folders->path[SPLIT_TRAIN] = allocate_copy(root);
-    listing_free(&classes);
 }
 
 /* Return the folder to open for a split (split_stored), or NULL and an error. */
@@ -291,11 +291,8 @@ static const char *folder_choose(const struct options *options, const struct spl
                          : split == SPLIT_TRAIN ? "no folder train"
                          : val                  ? "no folder val, valid or validation"
                                                 : "no folder test, val, valid or validation",
-                         folders->is_flat ? "set data.val=0.1 to hold out a tenth of the images "
-                                            "for validation, or data.val=none"
-                         : split == SPLIT_TRAIN
-                             ? "it must contain train and val or test, each with one folder per "
-                               "class, or one folder per class and data.val=0.1"
+                         folders->is_flat || split == SPLIT_TRAIN
+                             ? layout
                              : "add one, or train with data.val=0.1 or data.val=none",
                          error);
     return NULL;
@@ -309,14 +306,13 @@ static bool classes_find(struct dataset *dataset, const char *train, const char 
     struct listing found = {0};
     bool good = true;
     if (dataset->class_name == NULL) {
+        const char *first = train != NULL ? train : path;
         struct listing classes = {0};
-        good = classes_list(train != NULL ? train : path, &classes, error);
+        good = classes_list(first, &classes, error);
         dataset->class_name = classes.names; /* freed by dataset_close */
         dataset->classes = (int64_t)classes.count;
         if (good && dataset->classes == 0)
-            good =
-                error_set(error, ERROR_DATA, "%s: no class folders: it needs one folder per class",
-                          train != NULL ? train : path);
+            good = data_root_unexpected(first, "no class folders", layout, error);
     }
     good = good && classes_list(path, &found, error);
     for (size_t i = 0; good && i < found.count; i++)

@@ -129,12 +129,12 @@ TEST(flat_folders_are_divided)
             snprintf(path, sizeof path, "%c/%02d.jpg", 'a' + label, i);
             put_image(path, "png_1x1");
         }
-    split_fails(SPLIT_TRAIN, "only a, b, c, d; set data.val=0.1");
+    split_fails(SPLIT_TRAIN, "only a, b, c, d; it must contain train");
     options.data.val = VALIDATION_VAL;
-    split_fails(SPLIT_VALIDATION, "set data.val=0.1");
+    split_fails(SPLIT_VALIDATION, "per class and data.val=0.1");
     options.data.val = VALIDATION_NONE;
     split_opens(SPLIT_TRAIN, 52);
-    split_fails(SPLIT_TEST, "set data.val=0.1");
+    split_fails(SPLIT_TEST, "per class and data.val=0.1");
     options.data.val = VALIDATION_REFERENCE;
     split_opens(SPLIT_TEST, 52 - 39 - 4);
     options.data.val = VALIDATION_FRACTION;
@@ -186,7 +186,7 @@ TEST(roots_are_checked)
     assert_int_equal(rmdir(options.data.root), 0);
     split_fails(SPLIT_TRAIN, "No such file or directory");
     root_write("notes.txt", "", 0);
-    split_fails(SPLIT_TRAIN, "no folder train, only notes.txt");
+    split_fails(SPLIT_TRAIN, "no folder train, val or test, only notes.txt; it must contain train");
     root_write("train/x", "", 0);
     split_fails(SPLIT_TRAIN, "no class folders");
     put_images("train/a/1.jpg test/a/1.jpg");
