@@ -195,24 +195,6 @@ static void *worker_run(void *argument)
     return NULL;
 }
 
-static bool start_workers(struct loader *loader, int workers, struct error *error)
-{
-    int failure = 0;
-    while (loader->worker_count < workers && failure == 0) {
-        struct worker *worker = &loader->workers[loader->worker_count];
-        worker->loader = loader;
-        failure = thread_start(&worker->thread, "loader", worker_run, worker);
-        loader->worker_count += failure == 0;
-    }
-    if (failure != 0)
-        error_set(
-            error, ERROR_MEMORY,
-            "cannot start loader thread %d of %d: %s; check the limits of this job (ulimit -u, "
-            "ulimit -v) or lower data.workers",
-            loader->worker_count + 1, workers, strerror(failure));
-    return failure == 0;
-}
-
 /* Offsets in the memory of a slot, which begins with the pixels; each is on a cache line. */
 struct slot_layout {
     int64_t labels, plans, mixes, records, bytes;
@@ -234,30 +216,6 @@ static struct slot_layout slot_lay_out(int64_t sample_bytes, int64_t capacity)
 size_t loader_bytes(int64_t sample_bytes, int64_t capacity, int slots)
 {
     return (size_t)(slots * slot_lay_out(sample_bytes, capacity).bytes);
-}
-
-/* One pinned allocation for all slots. */
-static bool allocate_slots(struct loader *loader, struct error *error)
-{
-    const struct slot_layout layout = slot_lay_out(loader->sample_bytes, loader->capacity);
-    loader->slots = allocate((size_t)loader->slot_count, sizeof *loader->slots);
-    loader->pinned = loader->device->backend->allocate_pinned(
-        loader->device, (size_t)(loader->slot_count * layout.bytes), error);
-    if (loader->pinned == NULL)
-        return false;
-    unsigned char *place = loader->pinned;
-    for (int64_t i = 0; i < loader->slot_count; i++, place += layout.bytes) {
-        struct batch *batch = &loader->slots[i].batch;
-        batch->pixels = place;
-        batch->record_bytes = loader->sample_bytes;
-        batch->target_offset =
-            loader->sample_bytes - (int64_t)target_bytes(&loader->dataset->target);
-        batch->labels = (int32_t *)(void *)(place + layout.labels);
-        batch->plans = (struct pixel_plan *)(void *)(place + layout.plans);
-        batch->mixes = (struct mix_plan *)(void *)(place + layout.mixes);
-        batch->records = (uint32_t *)(void *)(place + layout.records);
-    }
-    return true;
 }
 
 struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
@@ -283,7 +241,34 @@ struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->ready, NULL);
-    if (allocate_slots(loader, error) && start_workers(loader, workers, error))
+    const struct slot_layout layout = slot_lay_out(loader->sample_bytes, loader->capacity);
+    loader->slots = allocate((size_t)slots, sizeof *loader->slots);
+    loader->pinned =
+        device->backend->allocate_pinned(device, (size_t)(slots * layout.bytes), error);
+    unsigned char *place = loader->pinned;
+    for (int i = 0; place != NULL && i < slots; i++, place += layout.bytes)
+        loader->slots[i].batch = (struct batch){
+            .pixels = place,
+            .record_bytes = loader->sample_bytes,
+            .target_offset = loader->sample_bytes - (int64_t)target_bytes(&dataset->target),
+            .labels = (int32_t *)(void *)(place + layout.labels),
+            .plans = (struct pixel_plan *)(void *)(place + layout.plans),
+            .mixes = (struct mix_plan *)(void *)(place + layout.mixes),
+            .records = (uint32_t *)(void *)(place + layout.records)};
+    int failure = 0;
+    while (place != NULL && loader->worker_count < workers && failure == 0) {
+        struct worker *worker = &loader->workers[loader->worker_count];
+        worker->loader = loader;
+        failure = thread_start(&worker->thread, "loader", worker_run, worker);
+        loader->worker_count += failure == 0;
+    }
+    if (failure != 0)
+        error_set(
+            error, ERROR_MEMORY,
+            "cannot start loader thread %d of %d: %s; check the limits of this job (ulimit -u, "
+            "ulimit -v) or lower data.workers",
+            loader->worker_count + 1, workers, strerror(failure));
+    if (loader->worker_count == workers)
         return loader;
     loader_close(loader);
     return NULL;
@@ -339,12 +324,6 @@ void loader_start(struct loader *loader, int64_t epoch, int64_t first_step, int6
     pthread_mutex_unlock(&loader->mutex);
 }
 
-/* True if micro-batch `taken` is complete. The caller holds the mutex. */
-static bool next_is_ready(struct loader *loader)
-{
-    return loader->taken < loader->filling && slot_of(loader, loader->taken)->unfinished == 0;
-}
-
 struct batch *loader_next(struct loader *loader, double *waited)
 {
     pthread_mutex_lock(&loader->mutex);
@@ -352,13 +331,13 @@ struct batch *loader_next(struct loader *loader, double *waited)
     if (loader->taken < loader->end) {
         ENSURE(loader->taken - loader->given_back < loader->slot_count - 1,
                "more than %lld batches are held", (long long)loader->slot_count - 1);
-        if (!next_is_ready(loader)) {
-            double begin = clock_now();
-            while (!next_is_ready(loader))
-                pthread_cond_wait(&loader->ready, &loader->mutex);
-            *waited += clock_now() - begin;
-        }
-        batch = &slot_of(loader, loader->taken++)->batch;
+        struct slot *slot = slot_of(loader, loader->taken);
+        const double begin = clock_now();
+        while (loader->taken == loader->filling || slot->unfinished > 0)
+            pthread_cond_wait(&loader->ready, &loader->mutex);
+        *waited += clock_now() - begin;
+        loader->taken++;
+        batch = &slot->batch;
     }
     pthread_mutex_unlock(&loader->mutex);
     return batch;
