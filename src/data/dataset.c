@@ -39,21 +39,6 @@ static const struct dataset_format *format_find(const char *name, struct error *
     return NULL;
 }
 
-/* With data.val=FRACTION, validation samples are held out from the training samples. */
-static void hold_out(struct dataset *dataset, const struct options *options, enum data_split split)
-{
-    const double fraction = options->data.val_fraction;
-    if (options->data.val_from == VAL_FROM_END) {
-        split_end(dataset, fraction, dataset->held_out);
-        return;
-    }
-    if (dataset->has_offsets && split == SPLIT_TRAIN)
-        log_warn("data.val=%g holds out random samples of a time series, which share values with "
-                 "training samples (@): data.val_from=end holds out the last ones",
-                 fraction);
-    split_stratified(dataset, fraction, dataset->held_out);
-}
-
 /* If the error is set before the format is, no data set is open. */
 static bool open_split(struct dataset *dataset, const struct options *options,
                        enum data_split split, struct error *error)
@@ -83,8 +68,14 @@ static bool open_split(struct dataset *dataset, const struct options *options,
                          (long long)dataset->count);
     if (val == VALIDATION_REFERENCE && split != SPLIT_ALL)
         split_reference(dataset, seed, split);
+    const bool by_class = options->data.val_from != VAL_FROM_END;
+    const double fraction = options->data.val_fraction;
+    if (divides && by_class && dataset->has_offsets && split == SPLIT_TRAIN)
+        log_warn("data.val=%g holds out random samples of a time series, which share values with "
+                 "training samples (@): data.val_from=end holds out the last ones",
+                 fraction);
     if (divides && (split != SPLIT_TEST || dataset->held_out))
-        hold_out(dataset, options, split);
+        (by_class ? split_stratified : split_end)(dataset, fraction, dataset->held_out);
     if (dataset->count == 0)
         return error_set(
             error, ERROR_DATA,

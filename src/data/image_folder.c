@@ -191,7 +191,7 @@ static bool list_locate(const struct dataset *dataset, int64_t record, struct re
     OWNED char *path = list_path(dataset, record);
     int64_t bytes = 0;
     const int descriptor = text_file_descriptor(path, &bytes);
-    *place = (struct record_place){descriptor, .is_own = true, .bytes = (size_t)bytes};
+    *place = (struct record_place){descriptor, .is_own = descriptor >= 0, .bytes = (size_t)bytes};
     return descriptor >= 0 ||
            error_set(error, ERROR_DATA, "%s",
                      errno == EINVAL ? "is not a regular file" : strerror(errno));

@@ -59,22 +59,15 @@ static bool file_read(const struct record_place *place, size_t bytes, struct byt
                                            errno == 0 ? "it was truncated" : strerror(errno));
 }
 
-static void place_close(const struct record_place *place)
-{
-    if (place->is_own)
-        close(place->descriptor);
-}
-
 bool dataset_load(const struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
                   struct error *error)
 {
-    struct record_place place;
+    struct record_place place = {.is_own = false};
     struct error reason = {0};
     bool good = dataset->format->locate(dataset, dataset_record(dataset, index), &place, &reason);
-    if (good) {
-        good = file_read(&place, place.bytes, bytes, &reason);
-        place_close(&place);
-    }
+    good = good && file_read(&place, place.bytes, bytes, &reason);
+    if (place.is_own)
+        close(place.descriptor);
     return good || dataset_name_error(dataset, index, &reason, error);
 }
 
@@ -112,7 +105,8 @@ static bool check_record(const struct check *check, int64_t record, struct check
             file_read(&place, place.bytes, file, error) &&
             image_file_decode(file->data, place.bytes, &header, &request, &scratch->pixels, error);
     }
-    place_close(&place);
+    if (place.is_own)
+        close(place.descriptor);
     scratch->counts.oriented += good && header.orientation > 1;
     scratch->counts.alpha += good && header.has_alpha;
     return good;

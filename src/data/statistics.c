@@ -146,21 +146,6 @@ static void *reader_run(void *argument)
     return NULL;
 }
 
-/* Set the origin of each plane to its first finite value in sample 0, or to 0. */
-static bool origin_read(struct dataset *dataset, float *origin, struct error *error)
-{
-    OWNED float *values = allocate(dataset_record_bytes(dataset), 1);
-    const bool good = dataset_read(dataset, 0, values, error);
-    for (int64_t p = 0; good && p < plane_count(dataset); p++) {
-        int64_t i = 0, count;
-        const float *plane = plane_values(dataset, values, p, &count);
-        while (i < count - 1 && !isfinite(plane[i]))
-            i++;
-        origin[p] = isfinite(plane[i]) ? plane[i] : 0;
-    }
-    return good;
-}
-
 /* origin: what was subtracted from the values. */
 static void channel_finish(const struct channel_sums *sums, double origin, double *mean,
                            double *std)
@@ -220,7 +205,16 @@ static bool records_measure(struct share *share, struct comm *world, int threads
     int64_t stop = 0;
     memset(share->sums, 0, words * sizeof(int64_t));
     statistics->mean.count = 0;
-    error_defer(origin_read(share->dataset, share->origin, error));
+    /* The origin of each plane is its first finite value in sample 0, or 0. */
+    OWNED float *values = allocate(dataset_record_bytes(dataset), 1);
+    const bool is_read = dataset_read(dataset, 0, values, error);
+    for (int64_t p = 0; is_read && p < plane_count(dataset); p++) {
+        int64_t i = 0, pixels;
+        const float *plane = plane_values(dataset, values, p, &pixels);
+        while (i < pixels - 1 && !isfinite(plane[i]))
+            i++;
+        share->origin[p] = isfinite(plane[i]) ? plane[i] : 0;
+    }
     bool good = comm_agree(world, error);
     for (int64_t round = 0; good && stop == 0 && round < rounds; round++) {
         atomic_store(&share->next, begin + samples * round / rounds);

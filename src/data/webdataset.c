@@ -302,29 +302,8 @@ static void *index_some(void *argument)
     return NULL;
 }
 
-/* Samples without label or image, and damaged shards, are an error, or skipped with
- * data.skip_broken=on. found: [shard_count] */
-static bool check_problems(const struct webdataset *self, const struct findings *found,
-                           const struct options *options, struct error *error)
-{
-    int64_t problems = 0, first = 0;
-    for (int64_t i = 0; i < self->shard_count; i++) {
-        first = problems == 0 ? i : first;
-        problems += found[i].problems;
-    }
-    if (problems == 0)
-        return true;
-    char text[2 * PROBLEM + 64];
-    snprintf(text, sizeof text, "%lld problem%s in the shards, the first: %.512s: %s",
-             (long long)problems, problems == 1 ? "" : "s", self->shard[first].path,
-             found[first].problem);
-    if (!options->data.skip_broken)
-        return error_set(error, ERROR_DATA, "%s; data.skip_broken=on skips such samples", text);
-    log_warn("data: such samples are skipped: %s", text);
-    return true;
-}
-
-/* Collective. Index the open shards, and set the records of all ranks. */
+/* Collective. Index the open shards, and set the records of all ranks. Samples without label or
+ * image, and damaged shards, are an error, or skipped with data.skip_broken=on. */
 static bool shards_index(struct dataset *dataset, const struct options *options,
                          struct error *error)
 {
@@ -350,10 +329,21 @@ static bool shards_index(struct dataset *dataset, const struct options *options,
     for (int64_t i = 0; i < self->shard_count; i++)
         dataset->seen =
             crc32c_update(dataset->seen, &self->shard[i].bytes, sizeof self->shard[i].bytes);
-    const bool good =
-        check_problems(self, (const struct findings *)(const void *)found.data, options, error);
+    const struct findings *of_shard = (const struct findings *)(const void *)found.data;
+    int64_t problems = 0, first = 0;
+    for (int64_t i = 0; i < self->shard_count; i++) {
+        first = problems == 0 ? i : first;
+        problems += of_shard[i].problems;
+    }
+    OWNED char *text =
+        allocate_text("%lld problem%s in the shards, the first: %.512s: %s", (long long)problems,
+                      problems == 1 ? "" : "s", self->shard[first].path, of_shard[first].problem);
     comm_joined_free(&found);
-    return good;
+    if (problems > 0 && !options->data.skip_broken)
+        return error_set(error, ERROR_DATA, "%s; data.skip_broken=on skips such samples", text);
+    if (problems > 0)
+        log_warn("data: such samples are skipped: %s", text);
+    return true;
 }
 
 /* ---- Records. */
