@@ -49,17 +49,6 @@ static bool row_stays(const char *line, size_t length, const struct csv_keep *ke
            (value < keep->last || !text_is_removed(line, keep));
 }
 
-/* As getline; CRLF becomes LF. */
-static ssize_t read_line(char **line, size_t *size, FILE *file)
-{
-    ssize_t length = getline(line, size, file);
-    if (length > 1 && strcmp(*line + length - 2, "\r\n") == 0) {
-        strcpy(*line + length - 2, "\n");
-        length--;
-    }
-    return length;
-}
-
 /* Read the first line of a table. Return the number of last columns of `header` that it lacks,
  * because an older version wrote it; -1 if the headers do not match. A file without a complete
  * first line is empty. */
@@ -67,7 +56,7 @@ static int columns_lacking(FILE *table, const char *header)
 {
     OWNED char *line = NULL;
     size_t size = 0;
-    const ssize_t length = read_line(&line, &size, table);
+    const ssize_t length = getline(&line, &size, table);
     int count = 0;
     if (length > 0 && line[length - 1] == '\n') {
         const char *rest = header + length - 1;
@@ -84,7 +73,7 @@ static void copy_rows(FILE *from, FILE *to, const struct csv_keep *keep, int lac
 {
     OWNED char *line = NULL;
     size_t size = 0;
-    for (ssize_t length; (length = read_line(&line, &size, from)) >= 0;) {
+    for (ssize_t length; (length = getline(&line, &size, from)) >= 0;) {
         if (!row_stays(line, (size_t)length, keep))
             continue;
         fwrite(line, 1, (size_t)length - 1, to);
@@ -297,35 +286,10 @@ json_t *value_name(const char *text)
     return value;
 }
 
-/* Write each array of numbers, such as a row of a matrix, on one line. */
-static void rows_join(char *text)
-{
-    char *to = text;
-    bool quoted = false;
-    for (const char *from = text; *from != '\0'; from++) {
-        if (quoted && *from == '\\')
-            *to++ = *from++;
-        else
-            quoted ^= *from == '"';
-        *to++ = *from;
-        const size_t length = quoted || *from != '[' ? 0 : strspn(from + 1, "0123456789+-.eE, \n");
-        if (length == 0 || from[1 + length] != ']')
-            continue;
-        for (const char *end = from + length; from < end;) {
-            if (*++from > ' ')
-                *to++ = *from;
-            if (*from == ',')
-                *to++ = ' ';
-        }
-    }
-    *to = '\0';
-}
-
 char *value_to_text(json_t *object)
 {
     char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
     ENSURE_MEMORY(text != NULL, "no memory for JSON");
     json_decref(object);
-    rows_join(text);
     return text;
 }

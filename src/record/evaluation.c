@@ -342,13 +342,19 @@ void evaluation_to_json(const struct evaluation *evaluation, const char *split,
         value_put(object, "miou", value_number(evaluation->miou));
     if (evaluation->labels != NULL)
         value_put(object, "map", value_number(evaluation->map));
-    json_t *outputs = json_array(), *classes = json_array(), *matrix = json_array();
-    for (int64_t i = 0; i < evaluation->outputs; i++) {
-        char name[OUTPUT_NAME];
-        evaluation_output_name(dataset, i, name);
-        value_append(outputs, row_to_json(error_columns, &evaluation->errors[i], name));
+    if (evaluation->outputs > 0) {
+        json_t *outputs = json_array();
+        for (int64_t i = 0; i < evaluation->outputs; i++) {
+            char name[OUTPUT_NAME];
+            evaluation_output_name(dataset, i, name);
+            value_append(outputs, row_to_json(error_columns, &evaluation->errors[i], name));
+        }
+        value_put(object, "outputs", outputs);
     }
-    for (int64_t i = 0; evaluation->confusion != NULL && i < count; i++) {
+    if (evaluation->confusion == NULL || count == 0)
+        return;
+    json_t *classes = json_array(), *matrix = json_array();
+    for (int64_t i = 0; i < count; i++) {
         const bool named = dataset != NULL && dataset->class_name != NULL && i < dataset->classes;
         json_t *row = json_array();
         evaluation_class(evaluation, i, &metrics);
@@ -358,17 +364,11 @@ void evaluation_to_json(const struct evaluation *evaluation, const char *split,
             value_append(row, json_integer(evaluation->confusion[i * count + j]));
         value_append(matrix, row);
     }
-    if (evaluation->outputs > 0)
-        value_put(object, "outputs", json_incref(outputs));
-    if (json_array_size(classes) > 0) {
-        evaluation_macro(evaluation, &metrics);
-        value_put(object, "macro", row_to_json(columns, &metrics, NULL));
-        value_put(object, "classes", json_incref(classes));
-        if (evaluation->labels == NULL)
-            value_put(object, "confusion_matrix", json_incref(matrix));
-    }
-    json_decref(outputs);
-    json_decref(classes);
+    evaluation_macro(evaluation, &metrics);
+    value_put(object, "macro", row_to_json(columns, &metrics, NULL));
+    value_put(object, "classes", classes);
+    if (evaluation->labels == NULL)
+        value_put(object, "confusion_matrix", json_incref(matrix));
     json_decref(matrix);
 }
 

@@ -2,19 +2,15 @@
 #include "record/metrics.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-
-enum { LOCK_TRIES = 500, LOCK_PAUSE = 20 * 1000 * 1000 };
 
 static const char title[] =
     "# Log book\n\nOne row per run, newest first. Text outside the marks is kept.\n\n";
@@ -30,25 +26,10 @@ static const char head[] =
  * locks are not supported, it is not locked. -1: ERROR_FILE. */
 static int logbook_lock(const char *logbook, struct error *error)
 {
-    const struct timespec pause = {.tv_nsec = LOCK_PAUSE};
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (!folder_make(logbook, "choose another by output.logbook", error))
-        return -1;
     OWNED char *path = allocate_text("%s/.lock", logbook);
-    const int lock = output_file_open(path, O_RDWR | O_CREAT);
-    for (int i = 0; lock >= 0 && fcntl(lock, F_SETLK, &whole) != 0; i++) {
-        if (errno != EAGAIN && errno != EACCES)
-            return lock;
-        if (i == LOCK_TRIES) {
-            close(lock);
-            durable_failed(error, "lock the log book with", path, EBUSY);
-            return -1;
-        }
-        nanosleep(&pause, NULL);
-    }
-    if (lock < 0)
-        durable_failed(error, "lock the log book with", path, errno);
-    return lock;
+    return folder_make(logbook, "choose another by output.logbook", error)
+               ? durable_create(path, error)
+               : -1;
 }
 
 void logbook_cell(FILE *row, const char *format, ...)

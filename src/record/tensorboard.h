@@ -11,8 +11,7 @@
 
 struct tensorboard;
 
-/* Create an event file in the directory that TensorBoard reads after all existing ones. NULL:
- * error. */
+/* Create an event file in the directory. NULL: error. */
 struct tensorboard *tensorboard_open(const char *directory, struct error *error);
 
 /* Write a purge: TensorBoard drops earlier points at or after this step. */

@@ -140,7 +140,7 @@ TEST_WITH(a_resumed_run_keeps_the_rows_before_its_checkpoint, make_folder, tempo
                  {METRICS_HEADER "\nnonsense\n1,,x\n" ROW("0", "5"), {.step = 5}, ROW("0", "5")},
                  {METRICS_HEADER ROW("0", "5"), {.step = 0}, ""},
                  /* An older version with fewer columns. */
-                 {"epoch,step,split,loss\n0,10,val,2.5\r\n1,20,val,2.25\n2,30,val,2\n",
+                 {"epoch,step,split,loss\n0,10,val,2.5\n1,20,val,2.25\n2,30,val,2\n",
                   {.step = 20},
                   "0,10,val,2.5" EMPTY "1,20,val,2.25" EMPTY}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "../cuda/nvml.h"
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "options/options.h"
@@ -184,58 +183,6 @@ static char *console_output(void)
 }
 
 /* ---- tests */
-
-TEST(rows_are_written_at_the_interval)
-{
-    struct monitor_setup setup = some_setup(0.2);
-    setup.root = "";
-    double from = clock_now();
-    struct monitor *monitor = monitor_open(&setup);
-    wait_for_rows(4);
-    monitor_step(monitor, 17);
-    json_t *summary = monitor_end(monitor);
-    double seconds = clock_now() - from;
-    char *text = read_text(table);
-    const char *row = last_row(text);
-    char begins[128];
-    int year, month, day, hour, minute, milliseconds, second;
-    assert_int_equal(sscanf(row, "%d-%d-%dT%d:%d:%d.%dZ,", &year, &month, &day, &hour, &minute,
-                            &second, &milliseconds),
-                     7);
-    snprintf(begins, sizeof begins, "Z,17,%d,%s,", world->rank, comm_host());
-    assert_has(row, begins);
-    int rows = count_words(text, "\n") - 1;
-    assert_true(seconds > 0.5 && rows <= 2 + seconds / 0.2); /* no reading is too early */
-    assert_true(cell(row, "resident_bytes") > 1 << 20);
-    assert_true(isnan(cell(row, "gpu_busy")));
-    if (world->rank == 0)
-        assert_true(cell(row, "node_available_bytes") > 1 << 20);
-    else
-        assert_true(isnan(cell(row, "node_available_bytes")));
-    const double read = json_number_value(json_object_get(summary, "seconds"));
-    const double each = json_number_value(json_object_get(summary, "reading_seconds"));
-    assert_int_equal(json_integer_value(json_object_get(summary, "readings")), rows);
-    assert_true(read > 0.5 && read < seconds && each > 0 && each < 0.2);
-    assert_true(figure(summary, "resident_bytes", "max") >= cell(row, "resident_bytes"));
-    json_decref(summary);
-    free(text);
-}
-
-TEST(attempts_of_a_run_form_one_table)
-{
-    static const int64_t steps[] = {0, 4, 0}; /* a new run replaces the table */
-    static const int lines[] = {3, 5, 3};
-    struct monitor_setup setup = some_setup(100);
-    for (int attempt = 0; attempt < 3; attempt++) {
-        setup.step = steps[attempt];
-        struct monitor *monitor = monitor_open(&setup);
-        json_decref(monitor_end(monitor)); /* two readings */
-        char *text = read_text(table);
-        assert_int_equal(count_words(text, "\n"), lines[attempt]);
-        assert_int_equal(count_words(text, "Z,4,"), attempt == 1 ? 2 : 0);
-        free(text);
-    }
-}
 
 /* The values differ between ranks and over time. */
 TEST(sums_follow_the_kind_of_sensor)

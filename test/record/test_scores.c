@@ -6,7 +6,6 @@
  */
 #include "record/scores.h"
 
-#include "record/evaluation.h"
 #include "test.h"
 
 enum { CLASSES = 5, PIXELS = 600, SAMPLES = 200, LABELS = 4 };
@@ -33,24 +32,6 @@ TEST(the_lower_class_wins_a_tie)
     confusion_add_pixels(confusion[0], 3, logits[0], targets, 2);
     assert_int_equal(confusion[2][0], 1);
     assert_int_equal(confusion[2][1], 1);
-}
-
-TEST(classes_that_do_not_occur_have_no_iou)
-{
-    int64_t confusion[CLASSES * CLASSES] = {57, 0, 80, 28, 0,  43, 0, 60, 22, 0, 44, 0, 58,
-                                            22, 0, 45, 0,  60, 21, 0, 0,  0,  0, 0,  0};
-    const struct evaluation evaluation = {
-        .samples = 1, .classes = CLASSES, .pixels = 540, .confusion = confusion};
-    struct class_metrics metrics;
-    evaluation_class(&evaluation, 0, &metrics);
-    assert_true(fabs(metrics.iou - 0.191919191919) < 1e-9);
-    assert_true(fabs(metrics.one_vs_rest_accuracy - 300.0 / 540) < 1e-9);
-    evaluation_class(&evaluation, 1, &metrics);
-    assert_true(metrics.iou == 0);
-    evaluation_class(&evaluation, 4, &metrics);
-    assert_true(isnan(metrics.iou));
-    evaluation_macro(&evaluation, &metrics);
-    assert_true(fabs(metrics.iou - 0.11924803591470258) < 1e-9);
 }
 
 TEST(labels_are_counted)
