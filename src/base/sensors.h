@@ -23,14 +23,12 @@ bool memory_mappable(size_t bytes);
 /* Return the CPU quota of the control groups in CPUs; 1.5 is one and a half. 0: no limit. */
 double cores_quota(const char *root);
 
-/* Return bytes of the resident set: all pages; private ones; those of files and of shared memory;
- * the peak of all. 0 if the kernel does not report it. */
-size_t resident_now(void);
-size_t resident_private(void);
-size_t resident_shared(void);
-size_t resident_peak(void);
+/* Return the bytes of a field of /proc/self/status; 0 if the kernel does not report it. "VmRSS:" is
+ * the resident set, of which "RssAnon:" is private and "RssFile:" and "RssShmem:" are shared;
+ * "VmHWM:" is its peak. */
+size_t process_memory(const char *field);
 
-/* Reset the peak. Return false if the kernel does not allow it. */
+/* Reset the peak of the resident set. Return false if the kernel does not allow it. */
 bool resident_peak_reset(void);
 
 /* ---- Sensors */

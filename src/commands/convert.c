@@ -75,7 +75,7 @@ static void convert_run(const struct options *options, const struct command_line
         if (error->kind == ERROR_NONE && stat(file[1], &status) == 0) {
             clock_format(clock_now() - begin, took, sizeof took);
             log_info("%s: %.1f MB from %s in %s; peak memory %.1f MiB", file[1],
-                     (double)status.st_size / 1e6, file[0], took, mib(resident_peak()));
+                     (double)status.st_size / 1e6, file[0], took, mib(process_memory("VmHWM:")));
         }
     }
     comm_agree(world, error);

@@ -83,7 +83,8 @@ size_t hardware_memory(struct device *device, bool peak)
 {
     struct device_limits limits;
     if (!hardware_has_memory(device))
-        return (peak ? resident_peak() : resident_now()) - resident_shared();
+        return process_memory(peak ? "VmHWM:" : "VmRSS:") - process_memory("RssFile:") -
+               process_memory("RssShmem:");
     device->backend->limits(device, &limits);
     return limits.memory_bytes - device->backend->memory_free(device);
 }
@@ -95,7 +96,7 @@ size_t hardware_memory_base(struct device *device)
     if (hardware_has_memory(device))
         return hardware_memory(device, false);
     device->backend->limits(device, &limits);
-    return limits.library_bytes + (resident_private() + mebibyte - 1) / mebibyte * mebibyte;
+    return limits.library_bytes + (process_memory("RssAnon:") + mebibyte - 1) / mebibyte * mebibyte;
 }
 
 size_t hardware_memory_room(struct device *device, struct comm *node, const struct options *options,
