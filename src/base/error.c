@@ -26,7 +26,6 @@ bool error_set(struct error *error, enum error_kind kind, const char *format, ..
     va_end(arguments);
     text_remove_control(error->text);
     text_mask_password(error->text);
-    text_add_file_limit(error->text, sizeof error->text);
     return false;
 }
 

@@ -35,7 +35,7 @@ static const struct failure {
     {ENOSPC, NULL, "free some space there or write to another folder"},
     {EDQUOT, NULL, "free some space there or write to another folder"},
     {EFBIG, NULL, "raise the limit on the size of files (ulimit -f)"},
-    {EMFILE, NULL, "raise it"},
+    {EMFILE, NULL, "raise the limit (ulimit -n)"},
     {EACCES, NULL, "make it writable or write to another folder"},
     {EPERM, NULL, "make it writable or write to another folder"},
     {EROFS, NULL, "make it writable or write to another folder"},
@@ -183,16 +183,12 @@ bool durable_write(int descriptor, const char *path, const void *data, size_t by
 
 bool durable_sync(int descriptor, const char *path, struct error *error)
 {
-    if (fsync(descriptor) != 0)
-        return durable_failed(error, "sync", path, errno);
-    return true;
+    return fsync(descriptor) == 0 || durable_failed(error, "sync", path, errno);
 }
 
 bool durable_close(int descriptor, const char *path, struct error *error)
 {
-    if (close(descriptor) != 0)
-        return durable_failed(error, "close", path, errno);
-    return true;
+    return close(descriptor) == 0 || durable_failed(error, "close", path, errno);
 }
 
 static bool sync_directory_of(const char *path, struct error *error)
@@ -332,9 +328,7 @@ bool atomic_file_write(const char *path, const char *text, struct error *error)
 
 FILE *output_file_stream(const char *path, const char *mode)
 {
-    const int flags = mode[0] == 'r'   ? O_RDONLY
-                      : mode[0] == 'w' ? O_WRONLY | O_CREAT | O_TRUNC
-                                       : O_WRONLY | O_CREAT | O_APPEND;
+    const int flags = mode[0] == 'r' ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND;
     return stream_of(output_file_open(path, flags), mode, path);
 }
 
@@ -351,19 +345,14 @@ char *text_file_read(const char *path, size_t *length)
     FILE *stream = stream_of(text_file_descriptor(path, &bytes), "r", path);
     char *text = NULL;
     size_t size = 0, used = 0;
-    bool has_memory;
     if (stream == NULL)
         return NULL;
     do {
         size = size == 0 ? 1 << 14 : 2 * size;
-        char *larger = realloc(text, size);
-        has_memory = larger != NULL;
-        if (has_memory) {
-            text = larger;
-            used += fread(text + used, 1, size - 1 - used, stream);
-        }
-    } while (has_memory && used == size - 1);
-    const int reason = has_memory && !ferror(stream) ? 0 : errno;
+        text = allocate_resized(text, size);
+        used += fread(text + used, 1, size - 1 - used, stream);
+    } while (used == size - 1);
+    const int reason = ferror(stream) ? errno : 0;
     fclose(stream);
     if (reason != 0) {
         free(text);
@@ -407,24 +396,9 @@ static bool make_one(const char *path)
     return there;
 }
 
-static bool is_root(const char *path)
-{
-    struct stat folder, root;
-    return stat(path, &folder) == 0 && stat("/", &root) == 0 && folder.st_dev == root.st_dev &&
-           folder.st_ino == root.st_ino;
-}
-
 bool folder_make(const char *path, const char *advice, struct error *error)
 {
     OWNED char *part = allocate_copy(path);
-    if (is_root(path))
-        return error_set(error, ERROR_USAGE,
-                         "%s: the root of the file system cannot be a folder for output; %s", path,
-                         advice);
-    if (strlen(path) >= PATH_MAX)
-        return error_set(error, ERROR_USAGE,
-                         "cannot create the folder %.64s...: the name is too long; %s", path,
-                         advice);
     bool made = true;
     for (char *slash = strchr(part, '/'); made && slash != NULL; slash = strchr(slash + 1, '/')) {
         if (slash == part)

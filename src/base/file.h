@@ -91,7 +91,7 @@ MUST_CHECK bool atomic_file_write(const char *path, const char *text, struct err
  * link, EISDIR, EINVAL or ENXIO for a pipe or a device. */
 int output_file_open(const char *path, int flags);
 
-/* As fopen with mode "r", "w" or "a". NULL and errno on failure. */
+/* As fopen with mode "r" or "a". NULL and errno on failure. */
 FILE *output_file_stream(const char *path, const char *mode);
 
 /* ---- Reading of regular files only: opening a pipe of that name could block forever. */
@@ -100,8 +100,8 @@ FILE *output_file_stream(const char *path, const char *mode);
  * for pipes and devices) on failure. */
 int text_file_descriptor(const char *path, int64_t *bytes);
 
-/* Return the whole file, zero-terminated and freed by the caller; NULL and errno on failure,
- * also ENOMEM. `length` may be NULL; the file may contain zeros. */
+/* Return the whole file, zero-terminated and freed by the caller; NULL and errno on failure.
+ * `length` may be NULL; the file may contain zeros. */
 char *text_file_read(const char *path, size_t *length);
 
 /* Read the first number that follows `word` at the start of a line ("MemAvailable: 123 kB"); if the

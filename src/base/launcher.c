@@ -102,35 +102,25 @@ bool launcher_forwards(const char *program)
     return launcher_is_mpirun(program) || strcmp(text_base_name(program), "srun") == 0;
 }
 
-/* Read the name and the parent of a process; false if it has ended. In /proc/PID/stat the name is
- * in parentheses and may contain some itself. */
-static bool process_read(long process, char name[NAME_SIZE], long *parent)
-{
-    OWNED char *path = allocate_text("/proc/%ld/stat", process);
-    OWNED char *line = text_file_read(path, NULL);
-    char *begin = line != NULL ? strchr(line, '(') : NULL;
-    char *end = begin != NULL ? strrchr(begin, ')') : NULL;
-    if (end == NULL || sscanf(end + 1, " %*c %ld", parent) != 1)
-        return false;
-    snprintf(name, NAME_SIZE, "%.*s", (int)(end - begin - 1), begin + 1);
-    return true;
-}
-
 /* Find an mpirun, or its daemon on another node, among the ancestors of this process. Without the
  * variables (env -i, a container with a clean environment) it is the only sign of a launcher. */
 static bool ancestor_find(char name[NAME_SIZE])
 {
     static const char *const daemons[] = {"orted", "prted", "hydra_pmi_proxy"};
-    for (long process = getppid(), parent; process > 1; process = parent) {
-        if (!process_read(process, name, &parent))
+    unsigned long long process = (unsigned long long)getppid();
+    bool found = false;
+    while (!found && process > 1) {
+        OWNED char *path = allocate_text("/proc/%llu/comm", process);
+        OWNED char *status = allocate_text("/proc/%llu/status", process);
+        OWNED char *text = text_file_read(path, NULL);
+        if (text == NULL || !text_file_number(status, "PPid:", &process))
             return false;
-        bool found = launcher_is_mpirun(name);
+        snprintf(name, NAME_SIZE, "%.*s", (int)strcspn(text, "\n"), text);
+        found = launcher_is_mpirun(name);
         for (size_t i = 0; i < sizeof daemons / sizeof daemons[0]; i++)
             found = found || strcmp(name, daemons[i]) == 0;
-        if (found)
-            return true;
     }
-    return false;
+    return found;
 }
 
 bool launcher_has_ranks(void)

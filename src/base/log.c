@@ -139,10 +139,7 @@ static void print_line(FILE *console, const char *mark, const char *line)
         console = stderr;
     if (console == stderr)
         fflush(stdout);
-    if (state.level == LOG_DEBUG)
-        fprintf(console, "[%d] %s%s\n", state.rank, mark, line);
-    else
-        fprintf(console, "%s%s\n", mark, line);
+    fprintf(console, "%s%s\n", mark, line);
     draw_progress();
 }
 
@@ -152,7 +149,6 @@ static void write_line(FILE *console, const char *mark, const char *format, va_l
     char line[LINE_SIZE];
     vsnprintf(line, sizeof line, format, arguments);
     text_mask_password(line);
-    text_add_file_limit(line, sizeof line);
     pthread_mutex_lock(&state.mutex);
     if (console != NULL)
         print_line(console, mark, line);
@@ -162,7 +158,7 @@ static void write_line(FILE *console, const char *mark, const char *format, va_l
 
 static bool is_wanted(enum log_level level)
 {
-    return state.level >= level && (state.rank == 0 || state.level == LOG_DEBUG);
+    return state.level >= level && state.rank == 0;
 }
 
 #define LOG_FUNCTION(name, wanted, console, mark)                                                  \
@@ -176,7 +172,6 @@ static bool is_wanted(enum log_level level)
         va_end(arguments);                                                                         \
     }
 
-LOG_FUNCTION(log_debug, is_wanted(LOG_DEBUG), stdout, "")
 LOG_FUNCTION(log_detail, is_wanted(LOG_INFO), state.level >= LOG_DETAIL ? stdout : NULL, "")
 LOG_FUNCTION(log_info, is_wanted(LOG_INFO), stdout, "")
 LOG_FUNCTION(log_warn, is_wanted(LOG_WARN), stderr, "warning: ")

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 
-enum log_level { LOG_QUIET, LOG_WARN, LOG_INFO, LOG_DETAIL, LOG_DEBUG };
+enum log_level { LOG_QUIET, LOG_WARN, LOG_INFO, LOG_DETAIL };
 
-/* Set rank and level. Ranks other than 0 print at level LOG_DEBUG only, prefixed by their rank. */
+/* Set rank and level. Ranks other than 0 print alarms and errors only. */
 void log_open(int rank, enum log_level level);
 
 /* Append all lines, with date and time, to this file too; called by rank 0. Earlier lines (up to 64
@@ -19,7 +19,6 @@ void log_close(void);
 /* Print all lines to standard error: standard output is for results. */
 void log_use_stderr(void);
 
-void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A line for the file; on the console from level LOG_DETAIL on (output.verbose). */
 void log_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -2,13 +2,11 @@
 /* Small functions on text. */
 #include "base/text.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/error.h"
 
@@ -110,26 +108,6 @@ void text_mask_password(char *text)
             value += strlen(keys[i]);
             bytes_mask(value, strcspn(value, ",: \"'\n"));
         }
-}
-
-void text_add_file_limit(char *text, size_t size)
-{
-    const char *const message = strerror(EMFILE);
-    struct rlimit limit;
-    char more[64];
-    char *found = strstr(text, message);
-    if (found == NULL || getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    char *end = found + strlen(message);
-    const int length = snprintf(more, sizeof more, ": the limit is %llu (ulimit -n)",
-                                (unsigned long long)limit.rlim_cur);
-    const size_t used = (size_t)(end - text), rest = strlen(end) + 1;
-    /* The message for ENFILE begins with that for EMFILE. */
-    if (strncmp(end, " in system", 10) == 0 || strncmp(end, more, (size_t)length) == 0 ||
-        used + (size_t)length + rest > size)
-        return;
-    memmove(end + length, end, rest);
-    memcpy(end, more, (size_t)length);
 }
 
 void text_remove_control(char *text)

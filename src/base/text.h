@@ -43,10 +43,6 @@ const char *text_next_item(const char *list, size_t *length);
 /* True if such a list has an item. */
 bool text_has_item(const char *list, const char *item);
 
-/* Insert the limit after the system's message for EMFILE: "Too many open files: the limit is 24
- * (ulimit -n)". `size`: of the array, at least 1. */
-void text_add_file_limit(char *text, size_t size);
-
 /* A text that is written as a stream (open_memstream). text_stream_open returns the stream.
  * text_stream_close closes it and returns the text, to be freed by the caller; `length` is then
  * valid. Both abort with ERROR_MEMORY if memory is short. */

@@ -3,7 +3,6 @@
  * grains, whose bits do not depend on the division into ranges; the arena, where measuring and
  * taking give the same layout; errors, of which the first is kept; and the environments of
  * launchers. */
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -59,26 +58,6 @@ TEST(a_colon_before_the_first_slash_is_of_a_remote)
     assert_true(text_is_remote(":local:/path"));
     assert_false(text_is_remote("./a:b.h5"));
     assert_false(text_is_remote("runs/a"));
-}
-
-TEST(the_limit_on_files_is_named)
-{
-    char text[80] = "a.png: Too many open files; close some",
-         all[80] = "Too many open files in system";
-    char expected[80], small[20] = "Too many open files";
-    struct rlimit limit;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    snprintf(expected, sizeof expected,
-             "a.png: Too many open files: the limit is %llu (ulimit -n); close some",
-             (unsigned long long)limit.rlim_cur);
-    for (int n = 0; n < 2; n++) {
-        text_add_file_limit(text, sizeof text);
-        assert_string_equal(text, expected);
-    }
-    text_add_file_limit(all, sizeof all);
-    assert_string_equal(all, "Too many open files in system");
-    text_add_file_limit(small, sizeof small);
-    assert_string_equal(small, "Too many open files");
 }
 
 /* ---- The tree of grains ---- */

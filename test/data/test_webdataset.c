@@ -316,7 +316,7 @@ static void open_with_limit(void *unused)
     const struct rlimit limit = {.rlim_cur = 30, .rlim_max = 30};
     assert_null(unused);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    split_fails(SPLIT_TRAIN, "the limit is 30 (ulimit -n)");
+    split_fails(SPLIT_TRAIN, "Too many open files; raise the hard limit");
 }
 
 /* All shards stay open; the limit of open files is named. A hard limit cannot be raised again. */
