@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -196,14 +197,28 @@ bool checkpoint_links_restore(const char *directory, int64_t step, int64_t best_
 
 /* ---- a folder shared by all nodes ---- */
 
+/* Names, devices and mount tables are not reliable: rank 0 creates a file, and one rank of each
+ * node looks whether it could write it. */
 bool checkpoint_probe(const char *directory, struct comm *world, enum writers_choice asked,
                       enum writers_choice *decided, struct error *error)
 {
-    int owner;
-    if (!folder_owner(world, directory, &owner, error))
+    int64_t job = (int64_t)(clock_wall() * 1e6) ^ ((int64_t)getpid() << 40);
+    comm_broadcast(world, &job, 1, COMM_INT64, 0);
+    OWNED char *path = allocate_text("%s/.probe-%llx", directory, (unsigned long long)job);
+    const int file =
+        world->rank == 0 ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : 0;
+    if (file < 0)
+        durable_failed(error, "create", path, errno);
+    if (!comm_agree(world, error))
         return false;
-    int64_t shared = owner == 0 && asked != WRITERS_NODE0;
+    struct comm *node = world->backend->split_node(world);
+    int64_t shared = asked != WRITERS_NODE0 && (node->rank > 0 || access(path, W_OK) == 0);
+    node->backend->close(node);
     comm_all_reduce(world, &shared, 1, COMM_INT64, COMM_MIN);
+    if (world->rank == 0) {
+        close(file);
+        unlink(path);
+    }
     *decided = shared ? WRITERS_ALL : WRITERS_NODE0;
     if (asked == WRITERS_ALL && !shared)
         error_set(error, ERROR_USAGE,

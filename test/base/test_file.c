@@ -37,7 +37,7 @@ TEST(only_regular_files_are_opened)
     assert_int_equal(mkfifo(pipe, 0600), 0);
     assert_null(output_file_stream(pipe, "r"));
     assert_int_equal(errno, EINVAL);
-    assert_null(output_file_stream(pipe, "w"));
+    assert_null(output_file_stream(pipe, "a"));
     assert_int_equal(errno, ENXIO);
     assert_int_equal(output_file_open(temporary_directory("folder"), O_RDONLY), -1);
     assert_int_equal(errno, EISDIR);
@@ -78,6 +78,59 @@ TEST(a_second_writer_waits_for_the_first)
     assert_int_equal(waitpid(second, &status, 0), second);
     assert_int_equal(status, 0);
     assert_text("file", "second");
+}
+
+/* ---- Folders ---- */
+
+/* The reason is that of the failed mkdir, not of a later check. */
+TEST(a_folder_that_cannot_be_made_is_an_error)
+{
+    char name[301] = "";
+    OWNED char *link = path_of("link");
+    memset(name, 'x', sizeof name - 1);
+    const struct {
+        const char *path, *reason;
+    } cases[] = {{link, "Not a directory; go elsewhere"},
+                 {"", "No such file"},
+                 {name, "File name too long"}};
+    assert_int_equal(symlink("nowhere", link), 0);
+    for (int i = 0; i < 3; i++) {
+        struct error error = {0};
+        assert_false(folder_make(cases[i].path, "go elsewhere", &error));
+        assert_error(&error, ERROR_FILE, cases[i].reason);
+    }
+}
+
+TEST(names_in_a_folder)
+{
+    unsigned seen = 0;
+    DIR *entries = NULL;
+    temporary_write("names/0", "");
+    temporary_write("names/.1", "");
+    temporary_directory("names/2");
+    OWNED char *path = path_of("names"), *file = path_of("names/0");
+    for (const char *name; (name = folder_next(&entries, path)) != NULL;) {
+        const unsigned one = 1U << (name[strlen(name) - 1] - '0');
+        assert_true(one <= 4 && (seen & one) == 0);
+        seen |= one;
+    }
+    assert_int_equal(seen, 7);
+    assert_null(entries);
+    assert_null(folder_next(&entries, file));
+}
+
+/* Without the home folder there is no cache folder: a home folder is never created. */
+TEST(the_cache_is_in_the_home_folder)
+{
+    char path[2048];
+    unsetenv("XDG_CACHE_HOME");
+    OWNED char *home = path_of("home"), *cache = path_of("home/.cache/vittrain");
+    assert_int_equal(setenv("HOME", home, 1), 0);
+    folder_cache(path, sizeof path);
+    assert_string_equal(path, "");
+    temporary_directory("home");
+    folder_cache(path, sizeof path);
+    assert_string_equal(path, cache);
 }
 
 /* ---- Input files beyond the limit ---- */

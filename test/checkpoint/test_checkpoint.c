@@ -360,6 +360,10 @@ TEST(test_probe)
     assert_string_equal(error.text, "");
     probe(true, WRITERS_ALL, &error);
     assert_int_equal(error.kind, alone ? ERROR_NONE : ERROR_USAGE);
+    error_clear(&error);
+    enum writers_choice decided;
+    assert_false(checkpoint_probe("/nowhere", world, WRITERS_AUTO, &decided, &error));
+    assert_error(&error, ERROR_FILE, "/nowhere/.probe-");
 }
 
 /* A file that this machine cannot check is not passed over for an older one. */
