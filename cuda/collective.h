@@ -9,7 +9,6 @@
 #include "cuda.h"
 
 extern "C" {
-#include "comm/combine.h"
 #include "comm/comm.h"
 }
 

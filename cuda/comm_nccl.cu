@@ -408,7 +408,6 @@ static void group_close(struct comm *comm)
 }
 
 static const struct comm_backend comm_nccl = {
-    .name = "nccl",
     .start = group_start,
     .wait = group_wait,
     .describe_transport = group_describe_transport,

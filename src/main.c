@@ -10,11 +10,11 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "commands/app.h"
 #include "hdf5/hdf5_reader.h"
 #include "hdf5/hdf5_writer.h"
 #include "options/option.h"
-#include "options/phase.h"
 #include "plan/plan.h"
 
 /* Return the CRC32C of the program's file, or -1 without /proc. */
@@ -100,7 +100,6 @@ static int command_run(const struct command *command, struct comm *world,
     log_open(world->rank, options->output.verbose ? LOG_DETAIL : LOG_INFO);
     if (ranks_agree(world, line, options, error)) {
         comm_set_heartbeat_timeout(options->mesh.heartbeat_timeout);
-        comm_set_stall_warning(options->mesh.stall_warning);
         if (command->run != NULL)
             command->run(options, line, world, error);
         else
@@ -169,7 +168,6 @@ int main(int argc, char **argv)
         return first->run_alone(argc - 2, argv + 2);
     }
     open_file_raise_limit();
-    status_set_phases(phase_table, PHASE_COUNT);
     static struct options options;
     struct command_line line;
     bool good = options_parse(argc, argv, &options, &line, &error);

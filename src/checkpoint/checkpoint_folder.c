@@ -3,6 +3,7 @@
  * Only rank 0 lists the folder, since nodes may see different contents of a network file system for
  * a while. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

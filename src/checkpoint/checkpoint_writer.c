@@ -21,7 +21,6 @@
 #include "base/thread.h"
 #include "checkpoint/checkpoint_file.h"
 #include "options/options.h"
-#include "options/phase.h"
 
 /* Elements: the ranks that write a shard begin at multiples of 4 KiB of it. */
 enum { WRITER_ALIGNMENT = 1024 };

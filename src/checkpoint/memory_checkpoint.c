@@ -36,7 +36,6 @@
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/memory_checkpoint.h"
 #include "options/option_types.h"
-#include "options/phase.h"
 
 /* Files in the folder: the number of the step that began last, an int64_t; and a link to the run
  * folder. */

@@ -23,10 +23,10 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_name.h"
 #include "options/options.h"
-#include "options/phase.h"
 
 static const char runs_folder[] = "runs", advice[] = "choose another by run.dir";
 

@@ -3,16 +3,11 @@
  * comparison, nodes. */
 #include "comm/comm.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/base.h"
-#include "base/clock.h"
-#include "base/file.h"
 #include "comm/internal.h"
 
 /* Start a call with these members. */
@@ -80,8 +75,7 @@ char *comm_broadcast_text(struct comm *comm, const char *text, int root)
 {
     int64_t size = comm->rank == root ? (int64_t)strlen(text) + 1 : 0;
     comm_broadcast(comm, &size, 1, COMM_INT64, root);
-    char *copy = malloc((size_t)size);
-    ENSURE_MEMORY(copy != NULL, "no memory for a text of %lld bytes", (long long)size);
+    char *copy = allocate((size_t)size, 1);
     if (comm->rank == root)
         memcpy(copy, text, (size_t)size);
     comm_broadcast(comm, copy, size, COMM_BYTE, root);
@@ -125,34 +119,27 @@ void comm_shift(struct comm *comm, const void *data, void *received, size_t byte
     }
 }
 
-struct comm *comm_split_node(struct comm *comm)
-{
-    return comm->backend->split_node(comm);
-}
-
 struct comm *comm_split_nodes(struct comm *comm, int *node_of, int *nodes)
 {
-    int64_t *first = malloc((size_t)comm->size * sizeof *first); /* lowest rank on a rank's node */
-    ENSURE_MEMORY(first != NULL, "no memory to count nodes");
-    struct comm *here = comm_split_node(comm);
+    /* Lowest rank on a rank's node. */
+    OWNED int64_t *first = allocate((size_t)comm->size, sizeof *first);
+    struct comm *here = comm->backend->split_node(comm);
     first[comm->rank] = comm->rank;
     comm_all_reduce(here, &first[comm->rank], 1, COMM_INT64, COMM_MIN);
     comm_all_gather(comm, first, 1, COMM_INT64);
     *nodes = 0;
     for (int rank = 0; rank < comm->size; rank++)
         node_of[rank] = first[rank] == rank ? (*nodes)++ : node_of[first[rank]];
-    free(first);
     return here;
 }
 
 int comm_node_count(struct comm *world, int *node)
 {
-    int nodes, *node_of = malloc((size_t)world->size * sizeof *node_of);
-    ENSURE_MEMORY(node_of != NULL, "no memory to count nodes");
+    int nodes;
+    OWNED int *node_of = allocate((size_t)world->size, sizeof *node_of);
     struct comm *here = comm_split_nodes(world, node_of, &nodes);
     *node = node_of[world->rank];
     here->backend->close(here);
-    free(node_of);
     return nodes;
 }
 
@@ -197,52 +184,4 @@ bool comm_same(struct comm *comm, const void *data, size_t bytes)
     unsigned char different = own[0] != first[0] || own[1] != first[1];
     comm_all_reduce(comm, &different, 1, COMM_BYTE, COMM_MAX);
     return !different;
-}
-
-/* Nodes that share a folder are found by a test: each node creates a file there and looks for the
- * files of the others. Names, devices and mount tables are not reliable. */
-
-static char *probe_path(const char *folder, int64_t job, int node)
-{
-    return allocate_text("%s/.probe-%llx-%d", folder, (unsigned long long)job, node);
-}
-
-static bool probe_create(const char *path, struct error *error)
-{
-    const int probe = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (probe < 0)
-        return durable_failed(error, "create", path, errno);
-    close(probe);
-    return true;
-}
-
-bool folder_owner(struct comm *world, const char *path, int *owner, struct error *error)
-{
-    int nodes;
-    OWNED int *node_of = allocate((size_t)world->size, sizeof *node_of);
-    struct comm *neighbours = comm_split_nodes(world, node_of, &nodes);
-    const int node = node_of[world->rank];
-    /* A number that is unique to this job and the same on all ranks. */
-    int64_t job = (int64_t)(clock_wall() * 1e6) ^ ((int64_t)getpid() << 40), found = node;
-    comm_broadcast(world, &job, 1, COMM_INT64, 0);
-    OWNED char *own = probe_path(path, job, node);
-    const bool leads = neighbours->rank == 0;
-    struct error failure = {.kind = ERROR_NONE};
-    const bool made = leads && probe_create(own, &failure);
-    if (failure.kind != ERROR_NONE && node == 0)
-        *error = failure;
-    const bool good = comm_agree(world, error);
-    if (good && made)
-        for (found = 0; found < node; found++) {
-            OWNED char *other = probe_path(path, job, (int)found);
-            if (access(other, F_OK) == 0)
-                break;
-        }
-    comm_broadcast(neighbours, &found, 1, COMM_INT64, 0);
-    comm_barrier(world); /* all ranks have looked */
-    if (made)
-        unlink(own);
-    neighbours->backend->close(neighbours);
-    *owner = (int)found;
-    return good;
 }

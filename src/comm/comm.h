@@ -21,6 +21,14 @@
 enum comm_type { COMM_BYTE, COMM_INT64, COMM_FP32, COMM_FP64, COMM_BF16, COMM_FP16 };
 enum comm_operation { COMM_SUM, COMM_MIN, COMM_MAX };
 
+/* Return the bytes of an element, and the name of the type in messages. */
+int64_t comm_type_size(enum comm_type type);
+const char *comm_type_name(enum comm_type type);
+
+/* On the host: into[i] = into[i] (operation) from[i]. */
+void combine(enum comm_type type, enum comm_operation operation, void *into, const void *from,
+             int64_t count);
+
 struct comm;
 struct comm_request;
 
@@ -54,11 +62,9 @@ struct comm_call {
     const int *parts;
 };
 
-/* An implementation of collectives. Buffers are host memory for "mpi" and "fake", device memory for
- * "nccl" (cuda/comm_nccl.cu), which has no transfers between two ranks. */
+/* An implementation of collectives. Buffers are host memory for MPI (mpi.c), device memory for NCCL
+ * (cuda/comm_nccl.cu), which has no transfers between two ranks. */
 struct comm_backend {
-    const char *name;
-    bool simulated; /* the other ranks do not exist, so a split cannot know their colors */
     /* Non-blocking; count > 0. The request may be NULL: nothing to wait for. */
     struct comm_request *(*start)(struct comm *comm, const struct comm_call *call);
     /* Wait for the collective and free the request; NULL is allowed. If the backend supports it and
@@ -129,11 +135,6 @@ double comm_timeout(void);
  * value): never. Must be the same on all ranks. */
 void comm_set_heartbeat_timeout(double seconds);
 
-/* Rank 0 warns about each rank that makes no progress for at least `seconds` and ten times the
- * median step, while other ranks wait for it. Requires a heartbeat timeout. 0 (the initial value):
- * never. */
-void comm_set_stall_warning(double seconds);
-
 /* For the NCCL backend, whose collectives do not use this group: record that this rank has started
  * collective `number`, from 1, so that rank 0 can find missing ranks. */
 void comm_entered(struct comm *comm, int64_t number);
@@ -145,8 +146,8 @@ void comm_entered(struct comm *comm, int64_t number);
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
                   const char *why, void (*before_end)(void)) __attribute__((noreturn));
 
-/* A world of `size` ranks as `rank` sees it, in one process: collectives behave as if all other
- * ranks held zeros. For `plan` and tests. */
+/* A group of `size` ranks of which only this one exists: collectives leave its buffers unchanged,
+ * and the other ranks' memory of share_memory cannot be accessed. For `plan` and tests. */
 struct comm *comm_fake_open(int rank, int size);
 
 /* Start a collective. The result is for `wait`; NULL: nothing to wait for. */
@@ -185,9 +186,6 @@ void comm_barrier(struct comm *comm);
 /* Total seconds of this process's collectives in host memory (busy) and of waiting for them
  * (exposed). */
 void comm_times(double *busy, double *exposed);
-
-/* Collective: the group of the ranks on this rank's node. */
-struct comm *comm_split_node(struct comm *comm);
 
 /* Collective: return the group of the ranks on this rank's node, the node of each rank in
  * node_of[size] and the number of nodes. Nodes are numbered in the order of their lowest ranks. */
@@ -245,13 +243,5 @@ const char *comm_host(void);
 
 /* Host name of a rank of the world. */
 const char *comm_host_of(int rank);
-
-/* Finds out which nodes share a folder. A path alone does not show it: it may be on each node's own
- * disk. */
-
-/* Collective. Set *owner to the lowest number of a node (comm_node_count) that shares the folder
- * with this rank's node. A node that cannot create a file there shares it with none; on node 0 this
- * is an error of all ranks. */
-MUST_CHECK bool folder_owner(struct comm *world, const char *path, int *owner, struct error *error);
 
 #endif

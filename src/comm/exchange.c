@@ -9,10 +9,10 @@
  * have read it, so at most EXCHANGE_SLOTS exchanges are in progress; starting another one waits. */
 #include "comm/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/status.h"
 
 static size_t request_bytes(const struct comm_request *request)
 {
@@ -26,31 +26,20 @@ static unsigned char *slot_of(const struct window *window, int rank, uint64_t nu
            number % EXCHANGE_SLOTS * SMALL_BYTES;
 }
 
-/* True if all ranks have posted, or read, exchange `number`. */
-static bool all_reached(const struct window *window, bool read, uint64_t number)
-{
-    for (int rank = 0; rank < window->size; rank++) {
-        const struct window_counters *counters = window_counters(window, rank);
-        if (counter_read(read ? &counters->read : &counters->posted) < number)
-            return false;
-    }
-    return true;
-}
-
 /* Wait until all ranks have posted, or read, exchange `number`: poll for 20 us, then with sleeps in
  * between. After 5 ms the communication thread reports that this thread waits. */
-static void exchange_await(const struct comm_request *request, bool read, uint64_t number)
+static void exchange_await(const struct comm_request *request, enum window_step step,
+                           uint64_t number)
 {
     const double spin = 20e-6, shown_after = 5e-3;
     const struct window *window = request->group->window;
     struct idle idle = {0};
-    if (all_reached(window, read, number))
+    if (window_reached(window, step, number))
         return;
     struct comm_request waiting = *request;
     bool shown = false;
     double now = waiting.began = clock_now();
-    status_set_waiting(true);
-    while (!all_reached(window, read, number)) {
+    while (!window_reached(window, step, number)) {
         if (now > waiting.began + spin)
             idle_sleep(&idle);
         now = clock_now();
@@ -61,7 +50,6 @@ static void exchange_await(const struct comm_request *request, bool read, uint64
     }
     if (shown)
         heartbeat_show(NULL);
-    status_set_waiting(false);
     progress_count(clock_now() - waiting.began);
 }
 
@@ -88,10 +76,10 @@ static void slots_combine(const struct comm_request *request, int first, int spa
 static void exchange_finish(struct window *window)
 {
     struct comm_request *request = window->exchange[(window->finished + 1) % EXCHANGE_SLOTS];
-    exchange_await(request, false, request->number);
+    exchange_await(request, POSTED, request->number);
     slots_combine(request, 0, window->size, request->call.buffer);
     request->done = true;
-    counter_set(&window_counters(window, window->rank)->read, ++window->finished);
+    window_count(window, READ, ++window->finished);
 }
 
 bool exchange_fits(const struct comm_request *request)
@@ -109,13 +97,13 @@ struct comm_request *exchange_start(const struct comm_request *wanted)
     if (window->started - window->finished == EXCHANGE_SLOTS)
         exchange_finish(window);
     if (request->number > EXCHANGE_SLOTS)
-        exchange_await(request, true, request->number - EXCHANGE_SLOTS);
+        exchange_await(request, READ, request->number - EXCHANGE_SLOTS);
     progress_wait_event(request);
     memcpy(slot_of(window, window->rank, request->number), request->call.buffer,
            request_bytes(request));
     window->exchange[request->number % EXCHANGE_SLOTS] = request;
     group->posted = request->sequence;
-    counter_set(&window_counters(window, window->rank)->posted, ++window->started);
+    window_count(window, POSTED, ++window->started);
     return request;
 }
 
@@ -123,5 +111,5 @@ void exchange_wait(struct comm_request *request)
 {
     while (!request->done)
         exchange_finish(request->group->window);
-    progress_release(request);
+    free(request);
 }

@@ -2,9 +2,9 @@
 /* Heartbeats: the reports of heartbeat_table.h, sent by the communication threads.
  *
  * About once per second each rank sends its report to rank 0, which answers with its own. So rank 0
- * has a table of all ranks, and each other rank a table of rank 0. Rank 0 prints who is silent,
- * missing or stalled, and ends the job if a limit is exceeded. If rank 0 is silent itself, the
- * first rank of another node prints that and ends the job, and later every rank does, so that no
+ * has a table of all ranks, and each other rank a table of rank 0. Rank 0 prints who is silent
+ * or missing, and ends the job if a limit is exceeded. If rank 0 is silent itself, the
+ * first rank of another node prints that and ends the job, and later every rank ends, so that no
  * process is left on a node that is cut off. A rank whose collective exceeds mesh.timeout without a
  * verdict of rank 0 ends the job, too.
  *
@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -35,7 +34,6 @@ static struct {
     MPI_Comm communicator;
     int rank, size;
     int deputy;                   /* the rank that prints that rank 0 is silent */
-    bool first;                   /* no lower rank is on this host */
     bool warned;                  /* of silent ranks */
     double turned;                /* clock_now() of the last turn */
     double next;                  /* clock_now() of the next report */
@@ -44,12 +42,10 @@ static struct {
     MPI_Request request; /* of sending it */
 } heart;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held during a turn */
-static _Atomic double collective_timeout, heartbeat_timeout, stall_seconds;
+static _Atomic double collective_timeout, heartbeat_timeout;
 static struct {
     pthread_mutex_t lock;
     struct comm_request request; /* of heartbeat_show; without a group: none */
-    bool given_up;               /* the request stays until the job ends */
 } shown = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void comm_set_timeout(double seconds)
@@ -67,15 +63,10 @@ void comm_set_heartbeat_timeout(double seconds)
     heartbeat_timeout = seconds;
 }
 
-void comm_set_stall_warning(double seconds)
-{
-    stall_seconds = seconds;
-}
-
 void heartbeat_show(const struct comm_request *request)
 {
     pthread_mutex_lock(&shown.lock);
-    if (!shown.given_up)
+    if (shown.request.what == NULL)
         shown.request = request != NULL ? *request : (struct comm_request){0};
     pthread_mutex_unlock(&shown.lock);
 }
@@ -91,9 +82,6 @@ void heartbeat_open(int rank, int size)
         heart.deputy++;
     if (heart.deputy == size)
         heart.deputy = 1;
-    heart.first = true;
-    for (int lower = 0; lower < rank; lower++)
-        heart.first = heart.first && strcmp(comm_host_of(lower), comm_host_of(rank)) != 0;
     heart.request = MPI_REQUEST_NULL;
     heart.turned = clock_now();
     heartbeat_table_open(&heart.table, rank == 0 ? size : 1, comm_host_of, heart.turned);
@@ -108,7 +96,6 @@ void heartbeat_close(void)
     MPI_Status message;
     if (!heart.open)
         return;
-    pthread_mutex_lock(&lock); /* the signal thread may be reading */
     if (heart.rank != 0)
         MPI_CHECK(MPI_Send(NULL, 0, MPI_BYTE, 0, TAG_END, heart.communicator));
     for (int senders = heart.rank == 0 ? heart.size - 1 : 1; senders > 0;
@@ -121,7 +108,6 @@ void heartbeat_close(void)
     MPI_CHECK(MPI_Comm_free(&heart.communicator));
     heart.open = false;
     heartbeat_table_close(&heart.table);
-    pthread_mutex_unlock(&lock);
 }
 
 static void request_describe(const struct comm_request *request, char *text, size_t size)
@@ -213,29 +199,12 @@ static void reports_exchange(const struct report *own, double now)
     }
 }
 
-/* Print the reason, once per host, and end the job. */
+/* Print the reason and end the job. */
 static _Noreturn void job_end(const char *text, const char *option)
 {
-    if (heart.first || heart.rank == heart.deputy)
-        fprintf(stderr, "vittrain: failure: %s; see mesh.%s\n", text, option);
+    fprintf(stderr, "vittrain: failure: %s; see mesh.%s\n", text, option);
     fflush(stderr);
     failure_end();
-}
-
-void heartbeat_report_silent(void)
-{
-    char *text = NULL;
-    struct timespec patience; /* a turn may wait for a dead rank */
-    clock_gettime(CLOCK_REALTIME, &patience);
-    patience.tv_sec += 1;
-    if (pthread_mutex_timedlock(&lock, &patience) != 0)
-        return;
-    if (heart.open && heartbeat_timeout > 0 && (heart.rank == 0 || heart.rank == heart.deputy))
-        text = heartbeat_table_silent(&heart.table, heart.table.silence, heart.turned);
-    if (text != NULL)
-        fprintf(stderr, "vittrain: failure: %s; the launcher has ended the job\n", text);
-    free(text);
-    pthread_mutex_unlock(&lock);
 }
 
 /* Warn before the launcher notices a lost node: lines printed while it ends the job may be lost. */
@@ -248,20 +217,6 @@ static void silent_warn(double now)
     else if (text == NULL && heart.warned)
         log_alarm("heartbeats of %s arrive again", heart.rank == 0 ? "all ranks" : "rank 0");
     heart.warned = text != NULL;
-    free(text);
-}
-
-static void stalled_warn(double now)
-{
-    const double steps = 10, step = status_step_seconds(), least = stall_seconds;
-    const double timeout = collective_timeout;
-    char end[64] = "", *text = NULL;
-    if (least > 0 && step > 0)
-        text = heartbeat_table_stalled(&heart.table, fmax(least, steps * step), now);
-    if (timeout > 0)
-        snprintf(end, sizeof end, "; the run ends after mesh.timeout=%g s", timeout);
-    if (text != NULL)
-        log_alarm("%s; the median step takes %.3g s%s", text, step, end);
     free(text);
 }
 
@@ -294,12 +249,13 @@ static void table_read(const struct report *own, double now)
     if (timeout <= 0)
         return;
     text = heartbeat_table_silent(&heart.table, timeout + precedence, now);
-    if (text != NULL)
+    const bool reports = heart.rank == 0 || heart.rank == heart.deputy;
+    if (text != NULL && reports)
         job_end(text, "heartbeat_timeout");
-    if (heart.rank == 0 || heart.rank == heart.deputy)
+    if (text != NULL)
+        failure_end();
+    if (reports)
         silent_warn(now);
-    if (heart.rank == 0)
-        stalled_warn(now);
 }
 
 /* Return the seconds between the reports of a rank. */
@@ -315,7 +271,6 @@ void heartbeat_turn(const struct comm_request *current, double waited, double no
     const double every = 0.2, pause = 1, shortest = 3;
     if (!heart.open || now < heart.turned + every)
         return;
-    pthread_mutex_lock(&lock);
     /* This process was stopped itself, so its clock says nothing about the others. */
     if (now - heart.turned > pause)
         heartbeat_table_shift(&heart.table, now - heart.turned);
@@ -325,7 +280,6 @@ void heartbeat_turn(const struct comm_request *current, double waited, double no
     const struct report report = report_make(current, waited, now);
     reports_exchange(&report, now);
     table_read(&report, now);
-    pthread_mutex_unlock(&lock);
 }
 
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
@@ -337,10 +291,7 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
                                          .sequence = number,
                                          .began = clock_now() - seconds};
     if (why == NULL) {
-        pthread_mutex_lock(&shown.lock);
-        shown.request = request;
-        shown.given_up = true;
-        pthread_mutex_unlock(&shown.lock);
+        heartbeat_show(&request);
         before_end();
         for (;;)
             pause(); /* a turn of some rank ends the job */

@@ -2,20 +2,19 @@
 /* Shared by the files of this module. The backend "mpi" consists of groups (mpi.c), the queue of
  * requests and the communication thread (comm_thread.c), the choice of the algorithm (transport.c),
  * the algorithms (ring.c, messages.c, shared.c and exchange.c), the heartbeats (heartbeat.c) and
- * the table that names silent, missing and stalled ranks (heartbeat_table.c). */
+ * the table that names silent and missing ranks (heartbeat_table.c). */
 #ifndef VITTRAIN_COMM_INTERNAL_H
 #define VITTRAIN_COMM_INTERNAL_H
 
 #include <stdatomic.h>
 
-#include "comm/combine.h"
 #include "comm/comm.h"
 #include "comm/mpi_check.h"
 #include "options/option_types.h"
 
 struct report;
 
-extern const struct comm_backend comm_mpi, comm_fake;
+extern const struct comm_backend comm_mpi;
 
 enum { HOST_NAME = 64 };
 
@@ -40,10 +39,11 @@ struct comm_request {
     struct comm_request *next;
     struct group *group;
     struct comm_call call;
-    const char *what; /* description of another backend's collective; NULL: see `call` */
-    int64_t sequence; /* number of the collective in its group, from 1; 0: not a collective */
-    double began;     /* clock_now() when the communication thread started it */
-    uint64_t number;  /* of the exchange (exchange.c), from 1; 0: not an exchange */
+    const char *what;       /* description of another backend's collective; NULL: see `call` */
+    int64_t sequence;       /* number of the collective in its group, from 1; 0: not a collective */
+    double began;           /* clock_now() when the communication thread started it */
+    uint64_t number;        /* of the exchange (exchange.c), from 1; 0: not an exchange */
+    unsigned char *scratch; /* SCRATCH_BYTES of the communication thread */
     bool done;
 };
 
@@ -76,9 +76,8 @@ void progress_open(void);
 void progress_close(void);
 struct comm_request *progress_start(const struct comm_request *request);
 void progress_wait(struct comm_request *request);
-/* Return a copy of a request that is not queued; progress_release frees it. */
+/* Return a copy of a request that is not queued, to be freed by the caller. */
 struct comm_request *progress_request(const struct comm_request *request);
-void progress_release(struct comm_request *request);
 /* All-to-all in a group of one rank: copy on the stream, or on the host if it is NULL. */
 void progress_copy(const struct comm_request *request, struct stream *stream);
 /* Wait for the event `after` of a request. */
@@ -113,15 +112,15 @@ void lane_receive(struct lane *lane, void *data, int64_t bytes);
 /* True if the oldest message in flight has completed; increments lane->done. */
 bool lane_test(struct lane *lane);
 
-/* The algorithms. scratch: SCRATCH_BYTES. */
+/* The algorithms. */
 enum { SEGMENT_BYTES = 1 << 20, SCRATCH_BYTES = LANE_WINDOW * SEGMENT_BYTES };
 /* Up to this size latency dominates, so algorithms minimise the number of messages. The statistics
  * of a batch norm of 2048 channels are 32,776 bytes. */
 enum { SMALL_BYTES = 40 << 10, SMALL_BLOCK = 1 << 10 /* of one rank, in an all-gather */ };
-void ring_run(const struct stage *stage, unsigned char *scratch);
-void tree_all_reduce(const struct comm_request *request, unsigned char *scratch);
+void ring_run(const struct stage *stage);
+void tree_all_reduce(const struct comm_request *request);
 void tree_broadcast(const struct comm_request *request, int root);
-void tree_all_gather(const struct comm_request *request, unsigned char *scratch);
+void tree_all_gather(const struct comm_request *request);
 void chain_broadcast(const struct comm_request *request);
 void pairwise_all_to_all(const struct comm_request *request);
 void message_run(const struct comm_request *request);
@@ -139,14 +138,11 @@ void exchange_wait(struct comm_request *request);
  * all ranks, then one area per rank with WINDOW_SLOTS slots of a chunk each, followed by slots for
  * the rank's own part of a chunk and EXCHANGE_SLOTS slots of SMALL_BYTES for exchanges. */
 enum { WINDOW_SLOTS = 4, WINDOW_CHUNK = 512 << 10, EXCHANGE_SLOTS = 4 };
-/* Numbers of chunks that a rank has copied in, reduced and copied out, and of exchanges that it has
- * posted and read, on separate cache lines. */
-struct window_counters {
-    _Alignas(64) _Atomic uint64_t copied;
-    _Alignas(64) _Atomic uint64_t reduced;
-    _Alignas(64) _Atomic uint64_t gathered;
-    _Alignas(64) _Atomic uint64_t posted;
-    _Alignas(64) _Atomic uint64_t read;
+/* A rank counts the chunks that it has copied in, reduced and copied out, and the exchanges that it
+ * has posted and read, on separate cache lines. */
+enum window_step { CHUNK_COPIED, CHUNK_REDUCED, CHUNK_GATHERED, POSTED, READ, WINDOW_STEPS };
+struct window_counter {
+    _Alignas(64) _Atomic uint64_t value;
 };
 struct window {
     unsigned char *memory;
@@ -158,25 +154,15 @@ struct window {
     struct comm_request *exchange[EXCHANGE_SLOTS];
 };
 
-static inline struct window_counters *window_counters(const struct window *window, int rank)
-{
-    return (struct window_counters *)window->memory + rank;
-}
-
 static inline unsigned char *window_area(const struct window *window, int rank)
 {
     return window->memory + window->counters_bytes + window->area_bytes * (size_t)rank;
 }
 
-static inline uint64_t counter_read(const _Atomic uint64_t *counter)
-{
-    return atomic_load_explicit(counter, memory_order_acquire);
-}
-
-static inline void counter_set(_Atomic uint64_t *counter, uint64_t value)
-{
-    atomic_store_explicit(counter, value, memory_order_release);
-}
+/* Publish that this rank has done `number` of these steps. */
+void window_count(const struct window *window, enum window_step step, uint64_t number);
+/* True if all ranks have done `number` of these steps. */
+bool window_reached(const struct window *window, enum window_step step, uint64_t number);
 
 /* Collective. NULL and an error on all ranks if /dev/shm has no room. */
 struct window *window_open(struct comm *comm, int64_t identity, struct error *error);
@@ -190,8 +176,8 @@ void *segment_open(struct comm *comm, int64_t identity, size_t bytes,
                    const struct segment_part parts[2], struct error *error);
 
 /* transport.c: run a request, or a stage, with the transport of its group. */
-void transport_run(const struct comm_request *request, unsigned char *scratch);
-void transport_run_stage(const struct stage *stage, unsigned char *scratch);
+void transport_run(const struct comm_request *request);
+void transport_run_stage(const struct stage *stage);
 MUST_CHECK bool transport_set(struct comm *comm, enum transport_choice wanted, struct error *error);
 void transport_describe(const struct comm *comm, char *text, size_t size);
 void transport_close(struct group *group);
@@ -202,8 +188,6 @@ void groups_report(struct report *report);
 /* mpi.c: end the job with ERROR_PEER after its cause has been printed. Ends at least this process
  * within seconds. */
 void failure_end(void) __attribute__((noreturn));
-/* True once this rank has printed why it ends the job. */
-bool failure_is_reported(void);
 
 /* heartbeat.c: the communication thread calls heartbeat_turn often; it costs nothing when nothing
  * is due. current: the request in progress, which has waited for data for so many seconds, or NULL.
@@ -211,10 +195,9 @@ bool failure_is_reported(void);
 void heartbeat_open(int rank, int size);
 void heartbeat_close(void);
 void heartbeat_turn(const struct comm_request *current, double waited, double now);
-/* Another thread waits for this request since `began`; NULL: no longer. One thread at a time. */
+/* Another thread waits for this request since `began`; NULL: no longer. One thread at a time. A
+ * request of another backend stays until the job ends. */
 void heartbeat_show(const struct comm_request *request);
-/* Print the silent ranks when the launcher ends the job before the timeout. */
-void heartbeat_report_silent(void);
 
 /* signals.c. Call before MPI starts: block SIGUSR1 and SIGTERM in this thread and all threads
  * that it creates, and start the thread that waits for them. watches_parent: the thread ends this
@@ -223,7 +206,5 @@ void signals_open(bool watches_parent);
 void signals_parent_release(void);
 /* Make SIGSEGV and other faults print rank and host before they end the process. */
 void signals_report_faults(int rank, const char *host);
-/* End this process after that time with ERROR_PEER, even if all its threads hang. */
-void signals_end_after(unsigned seconds);
 
 #endif

@@ -50,14 +50,13 @@ static void parts_exchange(struct comm *comm, const int64_t *owner, const int64_
 {
     const bool owns = owner[comm->rank] == comm->rank;
     struct comm *owners = comm->backend->split(comm, owns ? 0 : 1, comm->rank);
-    int *number = allocate((size_t)comm->size, sizeof *number); /* among the owners */
+    OWNED int *number = allocate((size_t)comm->size, sizeof *number); /* among the owners */
     for (int rank = 0, count = 0; rank < comm->size; rank++) {
         number[rank] = owner[rank] == rank ? count++ : number[owner[rank]];
         if (owns)
             comm_broadcast(owners, data + begin[rank], begin[rank + 1] - begin[rank], COMM_BYTE,
                            number[rank]);
     }
-    free(number);
     owners->backend->close(owners);
 }
 
@@ -68,7 +67,8 @@ void comm_join(struct comm *comm, void *part, int64_t bytes, struct joined_bytes
         return;
     const int ranks = comm->size;
     int64_t most = 0;
-    int64_t *begin = allocate((size_t)ranks + 1, sizeof *begin); /* of the parts, then the end */
+    OWNED int64_t *begin =
+        allocate((size_t)ranks + 1, sizeof *begin); /* of the parts, then the end */
     begin[comm->rank + 1] = bytes;
     comm_all_gather(comm, begin + 1, 1, COMM_INT64);
     for (int rank = 0; rank < ranks; rank++) {
@@ -78,11 +78,10 @@ void comm_join(struct comm *comm, void *part, int64_t bytes, struct joined_bytes
     if (most < SHARED_LEAST / ranks) {
         parts_gather(comm, part, most, begin, all);
         free(part);
-        free(begin);
         return;
     }
-    int64_t *owner = allocate((size_t)ranks, sizeof *owner);
-    struct comm *here = comm_split_node(comm);
+    OWNED int64_t *owner = allocate((size_t)ranks, sizeof *owner);
+    struct comm *here = comm->backend->split_node(comm);
     copy_open(here, ((struct group *)here)->identity, begin[ranks], all);
     if (bytes > 0)
         memcpy(all->data + begin[comm->rank], part, (size_t)bytes);
@@ -94,8 +93,6 @@ void comm_join(struct comm *comm, void *part, int64_t bytes, struct joined_bytes
     parts_exchange(comm, owner, begin, all->data);
     comm_barrier(here);
     here->backend->close(here);
-    free(owner);
-    free(begin);
 }
 
 void comm_joined_free(struct joined_bytes *all)

@@ -101,7 +101,7 @@ void message_run(const struct comm_request *request)
 }
 
 /* Reduce to rank 0, then broadcast, so that all ranks get the same bits. */
-void tree_all_reduce(const struct comm_request *request, unsigned char *scratch)
+void tree_all_reduce(const struct comm_request *request)
 {
     int rank = request->group->comm.rank, size = request->group->comm.size;
     for (int distance = 1; distance < size; distance *= 2) {
@@ -110,10 +110,11 @@ void tree_all_reduce(const struct comm_request *request, unsigned char *scratch)
             break;
         }
         if (rank + distance < size) {
-            transfer(request, (struct flow){rank + distance, scratch, request_bytes(request)}, NONE,
+            transfer(request,
+                     (struct flow){rank + distance, request->scratch, request_bytes(request)}, NONE,
                      false);
-            combine(request->call.type, request->call.operation, request->call.buffer, scratch,
-                    request->call.count);
+            combine(request->call.type, request->call.operation, request->call.buffer,
+                    request->scratch, request->call.count);
         }
     }
     tree_broadcast(request, 0);
@@ -143,11 +144,11 @@ void chain_broadcast(const struct comm_request *request)
 
 /* Bruck's algorithm. scratch: the block of this rank, followed by the blocks received from the next
  * ranks; each step doubles their number. */
-void tree_all_gather(const struct comm_request *request, unsigned char *scratch)
+void tree_all_gather(const struct comm_request *request)
 {
     int rank = request->group->comm.rank, size = request->group->comm.size;
     int64_t block = request_bytes(request);
-    unsigned char *data = request->call.buffer;
+    unsigned char *data = request->call.buffer, *scratch = request->scratch;
     memcpy(scratch, data + rank * block, (size_t)block);
     for (int have = 1; have < size; have *= 2) {
         int64_t bytes = (have < size - have ? have : size - have) * block;

@@ -5,6 +5,7 @@
 #include "comm/internal.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,6 @@
 #include "base/launcher.h"
 #include "base/status.h"
 #include "comm/heartbeat_table.h"
-#include "options/phase.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -89,8 +89,7 @@ void groups_report(struct report *report)
 /* Takes ownership of the communicator. MPI_COMM_NULL: a group of this process alone. */
 static struct comm *group_open(MPI_Comm communicator)
 {
-    struct group *group = calloc(1, sizeof *group);
-    ENSURE_MEMORY(group != NULL, "no memory for a group of ranks");
+    struct group *group = allocate(1, sizeof *group);
     group->comm = (struct comm){.backend = &comm_mpi, .rank = 0, .size = 1};
     group->communicator = communicator;
     group->identity = ((int64_t)groups.rank << 32) + ++groups.made;
@@ -133,6 +132,19 @@ static void group_close(struct comm *comm)
     free(group);
 }
 
+struct comm *comm_fake_open(int rank, int size)
+{
+    struct comm *comm = group_open(MPI_COMM_NULL);
+    comm->rank = rank;
+    comm->size = size;
+    return comm;
+}
+
+static bool is_fake(const struct comm *comm)
+{
+    return comm->size > 1 && ((const struct group *)comm)->communicator == MPI_COMM_NULL;
+}
+
 static struct comm *group_split(struct comm *comm, int color, int key)
 {
     MPI_Comm whole = ((struct group *)comm)->communicator, communicator = MPI_COMM_NULL;
@@ -158,13 +170,19 @@ static void *group_share_memory(struct comm *comm, size_t common, size_t each, s
     const struct segment_part parts[] = {{common * rank / size, common * (rank + 1) / size},
                                          {common + each * rank, common + each * (rank + 1)}};
     ENSURE(group->node_memory == NULL, "share_memory was called twice for a group");
-    if (group->window == NULL) {
-        error_set(error, ERROR_MEMORY, "%s", group->note);
-        return NULL;
-    }
     group->common_bytes = common;
     group->area_bytes = each;
-    group->node_memory = segment_open(comm, group->identity, common + each * size, parts, error);
+    if (is_fake(comm)) { /* addresses, which plans do not access */
+        void *memory = mmap(NULL, common + each * size, PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        ENSURE_MEMORY(memory != MAP_FAILED, "no address space for %d ranks", comm->size);
+        group->node_memory = memory;
+    } else if (group->window != NULL) {
+        group->node_memory =
+            segment_open(comm, group->identity, common + each * size, parts, error);
+    } else {
+        error_set(error, ERROR_MEMORY, "%s", group->note);
+    }
     return group->node_memory;
 }
 
@@ -180,6 +198,8 @@ static struct comm_request *group_start(struct comm *comm, const struct comm_cal
     struct comm_request request = {.group = (struct group *)comm, .call = *call};
     if (comm->size == 1)
         return call->action == COMM_ALL_TO_ALL ? progress_request(&request) : NULL;
+    if (is_fake(comm))
+        return NULL;
     if (call->action < COMM_SEND)
         request.sequence = ++request.group->started;
     else
@@ -195,14 +215,13 @@ static void group_wait(struct comm_request *request, struct stream *stream)
         exchange_wait(request);
     } else if (request->group->comm.size == 1) {
         progress_copy(request, stream);
-        progress_release(request);
+        free(request);
     } else {
         progress_wait(request); /* buffers are in host memory, so the host waits */
     }
 }
 
 const struct comm_backend comm_mpi = {
-    .name = "mpi",
     .start = group_start,
     .wait = group_wait,
     .split = group_split,
@@ -214,13 +233,6 @@ const struct comm_backend comm_mpi = {
     .close = group_close,
 };
 
-static _Atomic bool failure_reported;
-
-bool failure_is_reported(void)
-{
-    return failure_reported;
-}
-
 /* End all ranks after a pause. During the pause NCCL's kernels are stopped (cuda/comm_nccl.cu), and
  * the launcher reads the last output. Without it, mpirun of MPICH 4.2 lost 9 of 200 messages. */
 static _Noreturn void job_abort(int exit_code)
@@ -231,17 +243,17 @@ static _Noreturn void job_abort(int exit_code)
     _exit(exit_code);
 }
 
-static void world_abort(int exit_code)
+static void alarm_handle(int number)
 {
-    failure_reported = true;
-    job_abort(exit_code);
+    (void)number;
+    _exit(ERROR_PEER);
 }
 
 void failure_end(void)
 {
     const unsigned patience = 5;
-    failure_reported = true;
-    signals_end_after(patience);
+    signal(SIGALRM, alarm_handle);
+    alarm(patience);
     job_abort(ERROR_PEER);
 }
 
@@ -272,8 +284,7 @@ static void world_find_hosts(void)
 {
     char host[HOST_NAME] = "";
     strcpy(host, comm_host());
-    groups.host = calloc((size_t)groups.size, sizeof *groups.host);
-    ENSURE_MEMORY(groups.host != NULL, "no memory for the names of %d hosts", groups.size);
+    groups.host = allocate((size_t)groups.size, sizeof *groups.host);
     if (groups.use_mpi)
         MPI_CHECK(MPI_Allgather(host, HOST_NAME, MPI_CHAR, groups.host, HOST_NAME, MPI_CHAR,
                                 MPI_COMM_WORLD));
@@ -327,7 +338,7 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     if (groups.use_mpi && !mpi_open(argc, argv, error))
         return false;
     signals_parent_release();
-    error_on_abort(world_abort);
+    error_on_abort(job_abort);
     world_find_hosts();
     error_identify(groups.rank, comm_host());
     signals_report_faults(groups.rank, comm_host());

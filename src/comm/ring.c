@@ -18,7 +18,6 @@
 
 struct ring {
     const struct stage *stage;
-    unsigned char *scratch;
     struct lane in, out;
     int64_t segment;  /* elements */
     int64_t segments; /* per block */
@@ -60,7 +59,7 @@ static bool ring_adds(const struct ring *ring, int64_t i)
 
 static unsigned char *ring_slot(const struct ring *ring, int64_t i)
 {
-    return ring->scratch + i % LANE_WINDOW * SEGMENT_BYTES;
+    return ring->stage->request->scratch + i % LANE_WINDOW * SEGMENT_BYTES;
 }
 
 static void ring_post(struct ring *ring)
@@ -83,12 +82,12 @@ static void ring_post(struct ring *ring)
     }
 }
 
-void ring_run(const struct stage *stage, unsigned char *scratch)
+void ring_run(const struct stage *stage)
 {
     const struct comm_request *request = stage->request;
     const struct comm *comm = &stage->group->comm;
     MPI_Comm communicator = stage->group->communicator;
-    struct ring ring = {.stage = stage, .scratch = scratch};
+    struct ring ring = {.stage = stage};
     struct idle idle = {.request = request};
     ring_plan(&ring);
     lane_open(&ring.in, communicator, (comm->rank + comm->size - 1) % comm->size, TAG_COLLECTIVE);

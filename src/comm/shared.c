@@ -31,7 +31,7 @@ struct shared {
     int64_t part;        /* elements of a block in a chunk */
     ptrdiff_t stride;    /* bytes between the buffers of consecutive ranks; 0: use slots */
     uint64_t begin, end; /* this collective's chunks, counted since the window opened */
-    uint64_t copied, reduced, gathered; /* copies of this rank's counters */
+    uint64_t done[CHUNK_GATHERED + 1]; /* this rank's counters */
 };
 
 /* The slot into which a rank copies: one part per block, window->part_bytes apart. */
@@ -47,26 +47,15 @@ static unsigned char *result_of(const struct window *window, int rank, uint64_t 
            chunk % WINDOW_SLOTS * window->part_bytes;
 }
 
-enum chunk_state { CHUNK_COPIED, CHUNK_REDUCED, CHUNK_GATHERED };
-
-/* True if all ranks have brought more than `chunk` chunks to that state. */
-static bool all_beyond(const struct window *window, enum chunk_state mark, uint64_t chunk)
+/* True if the slot of this chunk is free: the chunk WINDOW_SLOTS before it has been read. */
+static bool slot_is_free(const struct window *window, enum window_step readers, uint64_t chunk)
 {
-    for (int rank = 0; rank < window->size; rank++) {
-        const struct window_counters *counters = window_counters(window, rank);
-        const _Atomic uint64_t *value = mark == CHUNK_COPIED    ? &counters->copied
-                                        : mark == CHUNK_REDUCED ? &counters->reduced
-                                                                : &counters->gathered;
-        if (counter_read(value) <= chunk)
-            return false;
-    }
-    return true;
+    return chunk < WINDOW_SLOTS || window_reached(window, readers, chunk + 1 - WINDOW_SLOTS);
 }
 
-/* True if the slot of this chunk is free: the chunk WINDOW_SLOTS before it has been read. */
-static bool slot_is_free(const struct window *window, enum chunk_state readers, uint64_t chunk)
+static void chunk_count(struct shared *shared, enum window_step step)
 {
-    return chunk < WINDOW_SLOTS || all_beyond(window, readers, chunk - WINDOW_SLOTS);
+    window_count(shared->window, step, ++shared->done[step]);
 }
 
 static int64_t shared_part(const struct shared *shared, int block, uint64_t chunk,
@@ -79,16 +68,17 @@ static int64_t shared_part(const struct shared *shared, int block, uint64_t chun
 static bool copy_in(struct shared *shared)
 {
     struct window *window = shared->window;
+    const uint64_t chunk = shared->done[CHUNK_COPIED];
     int64_t width = comm_type_size(shared->stage->request->call.type);
-    if (shared->copied == shared->end || !slot_is_free(window, CHUNK_REDUCED, shared->copied))
+    if (chunk == shared->end || !slot_is_free(window, CHUNK_REDUCED, chunk))
         return false;
-    unsigned char *slot = slot_of(window, window->rank, shared->copied), *part;
+    unsigned char *slot = slot_of(window, window->rank, chunk), *part;
     for (int block = 0; block < window->size; block++) {
-        int64_t count = shared_part(shared, block, shared->copied, &part);
+        int64_t count = shared_part(shared, block, chunk, &part);
         if (block != window->rank)
             memcpy(slot + window->part_bytes * (size_t)block, part, (size_t)(count * width));
     }
-    counter_set(&window_counters(window, window->rank)->copied, ++shared->copied);
+    chunk_count(shared, CHUNK_COPIED);
     return true;
 }
 
@@ -100,9 +90,10 @@ static void part_reduce(const struct shared *shared, unsigned char *own, int64_t
     const unsigned char *sum = NULL;
     for (int i = 1; i < window->size; i++) {
         const int rank = (window->rank + i) % window->size;
-        unsigned char *other = shared->stride != 0 ? own + (rank - window->rank) * shared->stride
-                                                   : slot_of(window, rank, shared->reduced) +
-                                                         window->part_bytes * (size_t)window->rank;
+        unsigned char *other = shared->stride != 0
+                                   ? own + (rank - window->rank) * shared->stride
+                                   : slot_of(window, rank, shared->done[CHUNK_REDUCED]) +
+                                         window->part_bytes * (size_t)window->rank;
         if (sum != NULL)
             combine(request->call.type, request->call.operation, other, sum, count);
         sum = other;
@@ -114,51 +105,57 @@ static bool chunk_reduce(struct shared *shared)
 {
     struct window *window = shared->window;
     const struct stage *stage = shared->stage;
-    if (shared->reduced == shared->end ||
-        (stage->reduces && !all_beyond(window, CHUNK_COPIED, shared->reduced)) ||
-        (stage->gathers && !slot_is_free(window, CHUNK_GATHERED, shared->reduced)))
+    const uint64_t chunk = shared->done[CHUNK_REDUCED];
+    if (chunk == shared->end ||
+        (stage->reduces && !window_reached(window, CHUNK_COPIED, chunk + 1)) ||
+        (stage->gathers && !slot_is_free(window, CHUNK_GATHERED, chunk)))
         return false;
     unsigned char *own;
-    int64_t count = shared_part(shared, window->rank, shared->reduced, &own);
+    int64_t count = shared_part(shared, window->rank, chunk, &own);
     if (stage->reduces)
         part_reduce(shared, own, count);
     if (stage->gathers)
-        memcpy(result_of(window, window->rank, shared->reduced), own,
+        memcpy(result_of(window, window->rank, chunk), own,
                (size_t)(count * comm_type_size(stage->request->call.type)));
-    counter_set(&window_counters(window, window->rank)->reduced, ++shared->reduced);
+    chunk_count(shared, CHUNK_REDUCED);
     return true;
 }
 
 static bool copy_out(struct shared *shared)
 {
     struct window *window = shared->window;
+    const uint64_t chunk = shared->done[CHUNK_GATHERED];
     int64_t width = comm_type_size(shared->stage->request->call.type);
-    if (shared->gathered == shared->end || !all_beyond(window, CHUNK_REDUCED, shared->gathered))
+    if (chunk == shared->end || !window_reached(window, CHUNK_REDUCED, chunk + 1))
         return false;
     for (int i = 1; i < window->size; i++) {
         int rank = (window->rank + i) % window->size;
         unsigned char *part;
-        int64_t count = shared_part(shared, rank, shared->gathered, &part);
-        memcpy(part, result_of(window, rank, shared->gathered), (size_t)(count * width));
+        int64_t count = shared_part(shared, rank, chunk, &part);
+        memcpy(part, result_of(window, rank, chunk), (size_t)(count * width));
     }
-    counter_set(&window_counters(window, window->rank)->gathered, ++shared->gathered);
+    chunk_count(shared, CHUNK_GATHERED);
     return true;
 }
 
 /* Counters of states that the collective does not have are set to the end at once. */
-static void shared_begin(struct shared *shared, int64_t chunks, bool copies, bool reduces,
-                         bool gathers)
+static void shared_begin(struct shared *shared, int64_t chunks, bool copies, bool gathers)
 {
-    struct window *window = shared->window;
-    struct window_counters *own = window_counters(window, window->rank);
-    shared->begin = window->chunks;
-    shared->end = window->chunks += (uint64_t)chunks;
-    shared->copied = copies ? shared->begin : shared->end;
-    shared->reduced = reduces ? shared->begin : shared->end;
-    shared->gathered = gathers ? shared->begin : shared->end;
-    counter_set(&own->copied, shared->copied);
-    counter_set(&own->reduced, shared->reduced);
-    counter_set(&own->gathered, shared->gathered);
+    const bool has[] = {copies, true, gathers};
+    shared->begin = shared->window->chunks;
+    shared->end = shared->window->chunks += (uint64_t)chunks;
+    for (int step = CHUNK_COPIED; step <= CHUNK_GATHERED; step++) {
+        shared->done[step] = has[step] ? shared->begin : shared->end;
+        window_count(shared->window, (enum window_step)step, shared->done[step]);
+    }
+}
+
+/* True if this rank has done all steps of the collective. */
+static bool shared_is_over(const struct shared *shared)
+{
+    return shared->done[CHUNK_COPIED] == shared->end &&
+           shared->done[CHUNK_REDUCED] == shared->end &&
+           shared->done[CHUNK_GATHERED] == shared->end;
 }
 
 /* Set the size of a part and return the number of chunks. Even small blocks are divided into a few
@@ -182,11 +179,11 @@ static bool stage_in_area(const struct stage *stage)
     return group->node_memory != NULL && buffer >= area && buffer < area + group->area_bytes;
 }
 
-/* Wait until all ranks have brought the only chunk to that state. */
-static void shared_await(const struct shared *shared, enum chunk_state state)
+/* Wait until all ranks have done that step of the only chunk. */
+static void shared_await(const struct shared *shared, enum window_step step)
 {
     struct idle idle = {.request = shared->stage->request};
-    while (!all_beyond(shared->window, state, shared->begin))
+    while (!window_reached(shared->window, step, shared->end))
         progress_idle(&idle, false);
 }
 
@@ -200,10 +197,9 @@ static void shared_run_in_place(const struct stage *stage)
                             .stride = (ptrdiff_t)stage->group->area_bytes};
     const int own = shared.window->rank, ranks = stage->gathers ? shared.window->size : 0;
     const int64_t width = comm_type_size(stage->request->call.type), piece = PIECE_BYTES / width;
-    struct window_counters *counters = window_counters(shared.window, own);
     unsigned char *block;
-    shared_begin(&shared, 1, true, true, false);
-    counter_set(&counters->copied, ++shared.copied);
+    shared_begin(&shared, 1, true, false);
+    chunk_count(&shared, CHUNK_COPIED);
     shared_await(&shared, CHUNK_COPIED);
     for (int64_t first = 0; first < stage->block; first += piece) {
         int64_t count = stage_part(stage, own, first, piece, &block);
@@ -213,7 +209,7 @@ static void shared_run_in_place(const struct stage *stage)
             if (rank != own)
                 memcpy(block + (rank - own) * shared.stride, block, (size_t)(count * width));
     }
-    counter_set(&counters->reduced, ++shared.reduced);
+    chunk_count(&shared, CHUNK_REDUCED);
     shared_await(&shared, CHUNK_REDUCED);
 }
 
@@ -226,9 +222,8 @@ void shared_run(const struct stage *stage)
         return;
     }
     shared_begin(&shared, shared_divide(&shared, stage->block, stage->request->call.type),
-                 stage->reduces, true, stage->gathers);
-    while (shared.copied < shared.end || shared.reduced < shared.end ||
-           shared.gathered < shared.end) {
+                 stage->reduces, stage->gathers);
+    while (!shared_is_over(&shared)) {
         bool moved = copy_out(&shared);
         moved = chunk_reduce(&shared) || moved;
         moved = copy_in(&shared) || moved;
@@ -241,20 +236,21 @@ static bool parts_copy_out(struct shared *shared, int part)
     const struct comm_request *request = shared->stage->request;
     struct window *window = shared->window;
     const int64_t width = comm_type_size(request->call.type);
-    const int64_t first = (int64_t)(shared->reduced - shared->begin) * shared->part;
+    const uint64_t chunk = shared->done[CHUNK_REDUCED];
+    const int64_t first = (int64_t)(chunk - shared->begin) * shared->part;
     const int64_t left = request->call.count - first;
     const size_t bytes = (size_t)((left < shared->part ? left : shared->part) * width);
-    if (shared->reduced == shared->end || !all_beyond(window, CHUNK_COPIED, shared->reduced))
+    if (chunk == shared->end || !window_reached(window, CHUNK_COPIED, chunk + 1))
         return false;
     for (int i = 0; i < window->size; i++) {
         const int rank = (window->rank + i) % window->size;
-        const unsigned char *from = i == 0 ? part_sent(request, rank, part) + first * width
-                                           : slot_of(window, rank, shared->reduced) +
-                                                 window->part_bytes * (size_t)window->rank;
+        const unsigned char *from =
+            i == 0 ? part_sent(request, rank, part) + first * width
+                   : slot_of(window, rank, chunk) + window->part_bytes * (size_t)window->rank;
         if (part < request->call.parts[rank])
             memcpy(part_received(request, rank, part) + first * width, from, bytes);
     }
-    counter_set(&window_counters(window, window->rank)->reduced, ++shared->reduced);
+    chunk_count(shared, CHUNK_REDUCED);
     return true;
 }
 
@@ -277,8 +273,8 @@ void shared_all_to_all(const struct comm_request *request)
             .stride = call->count,
             .total = part < call->parts[window->rank] ? call->count * window->size : 0};
         struct shared shared = {.stage = &stage, .window = window};
-        shared_begin(&shared, shared_divide(&shared, call->count, call->type), true, true, false);
-        while (shared.copied < shared.end || shared.reduced < shared.end) {
+        shared_begin(&shared, shared_divide(&shared, call->count, call->type), true, false);
+        while (!shared_is_over(&shared)) {
             bool moved = parts_copy_out(&shared, part);
             moved = copy_in(&shared) || moved;
             progress_idle(&idle, moved);

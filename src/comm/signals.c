@@ -65,8 +65,6 @@ static void *signals_main(void *argument)
     int number;
     (void)argument;
     while ((number = signal_wait()) > 0) {
-        if (number == SIGTERM && !failure_is_reported())
-            heartbeat_report_silent();
         if (number == SIGUSR1 || stops_at_sigterm) {
             atomic_store_explicit(&stop_wanted, true, memory_order_relaxed);
             continue;
@@ -100,18 +98,6 @@ void signals_open(bool watches_parent)
 void signals_parent_release(void)
 {
     parent = 0;
-}
-
-static void alarm_handle(int number)
-{
-    (void)number;
-    _exit(ERROR_PEER);
-}
-
-void signals_end_after(unsigned seconds)
-{
-    signal(SIGALRM, alarm_handle);
-    alarm(seconds);
 }
 
 static void fault_handle(int number)

@@ -7,8 +7,6 @@
 #include "comm/internal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "options/option_types.h"
@@ -39,14 +37,14 @@ unsigned char *part_received(const struct comm_request *request, int from, int p
            (comm_parts_before(call->parts, from) + part) * call->count * comm_type_size(call->type);
 }
 
-void transport_run_stage(const struct stage *stage, unsigned char *scratch)
+void transport_run_stage(const struct stage *stage)
 {
     if (stage->group->comm.size == 1 || stage->total == 0)
         return;
     if (stage->group->window != NULL)
         shared_run(stage);
     else
-        ring_run(stage, scratch);
+        ring_run(stage);
 }
 
 /* ---- hierarchical: groups over several nodes with the same number of ranks on each
@@ -66,42 +64,40 @@ static struct stage stage_inside(const struct comm_request *request, bool reduce
                           .gathers = !reduces};
 }
 
-static void all_reduce_run(const struct comm_request *request, unsigned char *scratch)
+static void all_reduce_run(const struct comm_request *request)
 {
     struct stage stage = stage_inside(request, true);
     int64_t local_size = request->group->inside->comm.size,
             nodes = request->group->across->comm.size;
     stage.total = request->call.count;
     stage.block = stage.stride = round_up_division(request->call.count, local_size);
-    transport_run_stage(&stage, scratch);
+    transport_run_stage(&stage);
     struct stage across = {
         .request = request, .group = request->group->across, .reduces = true, .gathers = true};
     across.total =
         stage_part(&stage, request->group->inside->comm.rank, 0, stage.block, &across.buffer);
     across.block = across.stride = round_up_division(across.total, nodes);
-    transport_run_stage(&across, scratch);
+    transport_run_stage(&across);
     stage.reduces = false;
     stage.gathers = true;
-    transport_run_stage(&stage, scratch);
+    transport_run_stage(&stage);
 }
 
 /* Process the blocks of the ranks of each node, one node after the other. */
-static void blocks_run_inside(const struct comm_request *request, bool reduces,
-                              unsigned char *scratch)
+static void blocks_run_inside(const struct comm_request *request, bool reduces)
 {
     struct stage stage = stage_inside(request, reduces);
     int64_t local_size = request->group->inside->comm.size;
     stage.block = stage.stride = request->call.count;
     stage.total = request->call.count * local_size;
     for (int node = 0; node < request->group->across->comm.size; node++) {
-        transport_run_stage(&stage, scratch);
+        transport_run_stage(&stage);
         stage.buffer += stage.total * comm_type_size(request->call.type);
     }
 }
 
 /* Process the blocks of the ranks with this local rank, one on each node. */
-static void blocks_run_across(const struct comm_request *request, bool reduces,
-                              unsigned char *scratch)
+static void blocks_run_across(const struct comm_request *request, bool reduces)
 {
     const struct group *inside = request->group->inside;
     int64_t first = inside->comm.rank * request->call.count * comm_type_size(request->call.type);
@@ -113,25 +109,25 @@ static void blocks_run_across(const struct comm_request *request, bool reduces,
                           .reduces = reduces,
                           .gathers = !reduces};
     stage.total = stage.stride * (stage.group->comm.size - 1) + stage.block;
-    transport_run_stage(&stage, scratch);
+    transport_run_stage(&stage);
 }
 
-void hierarchical_run(const struct comm_request *request, unsigned char *scratch)
+void hierarchical_run(const struct comm_request *request)
 {
     if (request->call.action == COMM_ALL_REDUCE) {
-        all_reduce_run(request, scratch);
+        all_reduce_run(request);
     } else if (request->call.action == COMM_REDUCE_SCATTER) {
-        blocks_run_inside(request, true, scratch);
-        blocks_run_across(request, true, scratch);
+        blocks_run_inside(request, true);
+        blocks_run_across(request, true);
     } else {
-        blocks_run_across(request, false, scratch);
-        blocks_run_inside(request, false, scratch);
+        blocks_run_across(request, false);
+        blocks_run_inside(request, false);
     }
 }
 
 /* ---- choice of the algorithm */
 
-static void run_large(const struct comm_request *request, unsigned char *scratch)
+static void run_large(const struct comm_request *request)
 {
     int64_t size = request->group->comm.size;
     bool whole = request->call.action == COMM_ALL_REDUCE;
@@ -142,10 +138,10 @@ static void run_large(const struct comm_request *request, unsigned char *scratch
                           .reduces = request->call.action != COMM_ALL_GATHER,
                           .gathers = request->call.action != COMM_REDUCE_SCATTER};
     stage.block = stage.stride = (stage.total + size - 1) / size;
-    transport_run_stage(&stage, scratch);
+    transport_run_stage(&stage);
 }
 
-void transport_run(const struct comm_request *request, unsigned char *scratch)
+void transport_run(const struct comm_request *request)
 {
     const struct group *group = request->group;
     const int64_t bytes = request->call.count * comm_type_size(request->call.type);
@@ -155,106 +151,69 @@ void transport_run(const struct comm_request *request, unsigned char *scratch)
     else if (request->call.action == COMM_ALL_TO_ALL)
         pairwise_all_to_all(request);
     else if (request->call.action == COMM_ALL_REDUCE && small)
-        tree_all_reduce(request, scratch);
+        tree_all_reduce(request);
     else if (request->call.action == COMM_BROADCAST && small)
         tree_broadcast(request, request->call.peer);
     else if (request->call.action == COMM_ALL_GATHER && group->window == NULL &&
              bytes <= SMALL_BLOCK && bytes * group->comm.size <= SCRATCH_BYTES)
-        tree_all_gather(request, scratch);
+        tree_all_gather(request);
     else if (request->call.action == COMM_BROADCAST)
         chain_broadcast(request);
     else if (request->call.action >= COMM_SEND)
         message_run(request);
     else if (group->across != NULL && (group->by_node || request->call.action == COMM_ALL_REDUCE))
-        hierarchical_run(request, scratch);
+        hierarchical_run(request);
     else
-        run_large(request, scratch);
-}
-
-/* Placement of a group's ranks on nodes. */
-struct placement {
-    struct comm *inside; /* the ranks of this rank's node */
-    int nodes;
-    bool equal;   /* all nodes have the same number of ranks */
-    bool by_node; /* the ranks of each node are consecutive */
-};
-
-static struct placement placement_find(struct comm *comm)
-{
-    struct placement placement = {.equal = true, .by_node = true};
-    int *node_of = malloc(2 * (size_t)comm->size * sizeof *node_of), *ranks = node_of + comm->size;
-    ENSURE_MEMORY(node_of != NULL, "no memory to place %d ranks", comm->size);
-    placement.inside = comm_split_nodes(comm, node_of, &placement.nodes);
-    memset(ranks, 0, (size_t)placement.nodes * sizeof *ranks);
-    for (int rank = 0; rank < comm->size; rank++)
-        ranks[node_of[rank]]++;
-    for (int node = 1; node < placement.nodes; node++)
-        placement.equal = placement.equal && ranks[node] == ranks[0];
-    for (int rank = 0; rank < comm->size; rank++)
-        placement.by_node = placement.by_node && node_of[rank] == rank / ranks[0];
-    free(node_of);
-    return placement;
-}
-
-/* Open shared memory for a group within a node. On failure return false and keep the reason. */
-static bool window_try(struct group *group, struct group *reported)
-{
-    struct error error = {0};
-    group->window = window_open(&group->comm, group->identity, &error);
-    if (group->window == NULL)
-        snprintf(reported->note, sizeof reported->note, "%.*s", (int)sizeof reported->note - 1,
-                 error.text);
-    return group->window != NULL;
-}
-
-/* Takes ownership of placement->inside. */
-static bool set_over_nodes(struct group *group, const struct placement *placement,
-                           enum transport_choice wanted, struct error *error)
-{
-    struct comm *comm = &group->comm, *inside = placement->inside;
-    if (wanted == TRANSPORT_SHARED)
-        error_set(error, ERROR_USAGE,
-                  "mesh.transport=shared: a group of %d ranks spans %d nodes, which share "
-                  "no memory; use mesh.transport=auto or hierarchical",
-                  comm->size, placement->nodes);
-    else if (!placement->equal && wanted != TRANSPORT_AUTO)
-        error_set(error, ERROR_USAGE,
-                  "mesh.transport=hierarchical: a group of %d ranks spans %d nodes with "
-                  "different numbers of ranks; start the same number on each node, or use "
-                  "mesh.transport=auto",
-                  comm->size, placement->nodes);
-    /* With one rank per node only a ring is possible. */
-    if (error->kind != ERROR_NONE || !placement->equal || inside->size == 1) {
-        inside->backend->close(inside);
-        return error->kind == ERROR_NONE;
-    }
-    group->inside = (struct group *)inside;
-    group->across = (struct group *)comm->backend->split(comm, inside->rank, comm->rank);
-    group->by_node = placement->by_node;
-    window_try(group->inside, group);
-    return true;
-}
-
-static bool set_in_node(struct group *group, enum transport_choice wanted, struct error *error)
-{
-    return window_try(group, group) || wanted != TRANSPORT_SHARED ||
-           error_set(error, ERROR_USAGE,
-                     "mesh.transport=shared: %s; enlarge /dev/shm (docker run --shm-size) or use "
-                     "mesh.transport=auto",
-                     group->note);
+        run_large(request);
 }
 
 bool transport_set(struct comm *comm, enum transport_choice wanted, struct error *error)
 {
     struct group *group = (struct group *)comm;
+    struct error own = {0}, no_room = {0};
+    bool equal = true, by_node = true; /* equal: all nodes have the same number of ranks */
+    int nodes;
     transport_close(group);
     if (comm->size == 1 || wanted == TRANSPORT_RING)
         return true;
-    const struct placement placement = placement_find(comm);
-    if (placement.nodes > 1)
-        return set_over_nodes(group, &placement, wanted, error);
-    placement.inside->backend->close(placement.inside);
-    return set_in_node(group, wanted, error);
+    OWNED int *node_of = allocate((size_t)comm->size, sizeof *node_of);
+    OWNED int *ranks = allocate((size_t)comm->size, sizeof *ranks); /* of each node */
+    struct comm *inside = comm_split_nodes(comm, node_of, &nodes);
+    for (int rank = 0; rank < comm->size; rank++)
+        ranks[node_of[rank]]++;
+    for (int rank = 0; rank < comm->size; rank++) {
+        equal = equal && ranks[node_of[rank]] == ranks[0];
+        by_node = by_node && node_of[rank] == rank / ranks[0];
+    }
+    if (nodes > 1 && wanted == TRANSPORT_SHARED)
+        error_set(&own, ERROR_USAGE,
+                  "mesh.transport=shared: a group of %d ranks spans %d nodes, which share "
+                  "no memory; use mesh.transport=auto or hierarchical",
+                  comm->size, nodes);
+    else if (!equal && wanted != TRANSPORT_AUTO)
+        error_set(&own, ERROR_USAGE,
+                  "mesh.transport=hierarchical: a group of %d ranks spans %d nodes with "
+                  "different numbers of ranks; start the same number on each node, or use "
+                  "mesh.transport=auto",
+                  comm->size, nodes);
+    /* With one rank per node only a ring is possible. */
+    if (nodes > 1 && equal && inside->size > 1 && own.kind == ERROR_NONE) {
+        group->inside = (struct group *)inside;
+        group->across = (struct group *)comm->backend->split(comm, inside->rank, comm->rank);
+        group->by_node = by_node;
+    } else {
+        inside->backend->close(inside);
+    }
+    struct group *shares = nodes == 1 ? group : group->inside; /* or NULL */
+    if (shares != NULL)
+        shares->window = window_open(&shares->comm, shares->identity, &no_room);
+    snprintf(group->note, sizeof group->note, "%.*s", (int)sizeof group->note - 1, no_room.text);
+    if (no_room.kind != ERROR_NONE && wanted == TRANSPORT_SHARED)
+        error_set(&own, ERROR_USAGE,
+                  "mesh.transport=shared: %s; enlarge /dev/shm (docker run --shm-size) or use "
+                  "mesh.transport=auto",
+                  group->note);
+    return own.kind == ERROR_NONE || error_set(error, own.kind, "%s", own.text);
 }
 
 void transport_describe(const struct comm *comm, char *text, size_t size)

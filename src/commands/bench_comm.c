@@ -275,7 +275,7 @@ static void ways_open(struct comm_bench *self, struct error *error)
 /* Collective. Add the way of the GPUs. gpu_close must be called, also on failure. */
 static bool gpu_open(struct comm_bench *self, size_t bytes, struct error *error)
 {
-    struct comm *node = comm_split_node(self->world);
+    struct comm *node = self->world->backend->split_node(self->world);
     self->gpu = hardware_open(self->bench->options, node, error);
     node->backend->close(node);
     if (!comm_agree(self->world, error))

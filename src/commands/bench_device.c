@@ -367,7 +367,7 @@ bool bench_device(struct bench *bench, struct error *error)
 {
     struct device_bench self = {.bench = bench, .world = bench->world};
     const int precision = bench->options->train.precision;
-    self.node = comm_split_node(bench->world);
+    self.node = bench->world->backend->split_node(bench->world);
     self.device = hardware_open(bench->options, self.node, error);
     if (comm_agree(bench->world, error)) {
         self.device->backend->limits(self.device, &self.limits);

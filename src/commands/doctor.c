@@ -26,12 +26,12 @@
 #include "base/launcher.h"
 #include "base/log.h"
 #include "base/sensors.h"
+#include "base/status.h"
 #include "checkpoint/checkpoint.h"
 #include "commands/app.h"
 #include "data/listing.h"
 #include "data/split.h"
 #include "options/options.h"
-#include "options/phase.h"
 #include "train/hardware.h"
 #include "train/session.h"
 

@@ -274,7 +274,7 @@ static bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit
 static bool limit_find(struct batch_search *search, struct error *error)
 {
     const struct options *options = &search->plan.options;
-    struct comm *node = comm_split_node(search->world);
+    struct comm *node = search->world->backend->split_node(search->world);
     struct device *device = hardware_open(options, node, error);
     int64_t limit = options->plan.memory;
     size_t base = 0;
@@ -346,7 +346,7 @@ static void find_batch(const struct options *options, struct comm *world, struct
 {
     static struct batch_search search;
     const struct batch_trial *best = &search.best;
-    struct comm *node = comm_split_node(world);
+    struct comm *node = world->backend->split_node(world);
     search = (struct batch_search){.world = world};
     error_defer(plan_open(&search.plan, options, world->size, node->size, error));
     node->backend->close(node);

@@ -472,7 +472,7 @@ static bool plan_print(const struct options *options, int started, int started_o
 static void plan_run(const struct options *options, const struct command_line *line,
                      struct comm *world, struct error *error)
 {
-    struct comm *node = comm_split_node(world);
+    struct comm *node = world->backend->split_node(world);
     int64_t node_ranks = node->size; /* of the largest node */
     node->backend->close(node);
     comm_all_reduce(world, &node_ranks, 1, COMM_INT64, COMM_MAX);

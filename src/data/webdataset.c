@@ -283,8 +283,9 @@ static bool shard_open(struct webdataset *self, const char *path, struct error *
     return shard->descriptor >= 0 ||
            error_set(error, ERROR_DATA, "%s: %s; %s", path,
                      errno == EINVAL ? "is not a regular file" : strerror(errno),
-                     errno == EMFILE ? "raise the hard limit, or use fewer, larger shards"
-                                     : "check data.root");
+                     errno == EMFILE
+                         ? "raise the hard limit (ulimit -Hn), or use fewer, larger shards"
+                         : "check data.root");
 }
 
 /* The shards that this rank indexes. */

@@ -86,11 +86,11 @@ const char *mesh_strategy_name(enum strategy_choice strategy)
 }
 
 /* Collective. The group of `size` ranks in which this rank has number `rank`. */
-static struct comm *mesh_group(struct comm *world, int color, int rank, int size)
+static struct comm *mesh_group(const struct mesh *mesh, int color, int rank, int size)
 {
-    if (world->backend->simulated)
+    if (mesh->imagined)
         return comm_fake_open(rank, size);
-    struct comm *group = world->backend->split(world, color, rank);
+    struct comm *group = mesh->world->backend->split(mesh->world, color, rank);
     ENSURE(group->rank == rank && group->size == size, "a group of the mesh is not as planned");
     return group;
 }
@@ -102,8 +102,8 @@ static void groups_open(struct mesh *mesh, const struct mesh_options *options, i
 {
     const struct strategy *strategy = &strategies[options->strategy];
     struct comm *world = mesh->world;
-    mesh->shard = mesh_group(world, number / shard, number % shard, shard);
-    mesh->replica = mesh_group(world, number % shard, number / shard, world->size / shard);
+    mesh->shard = mesh_group(mesh, number / shard, number % shard, shard);
+    mesh->replica = mesh_group(mesh, number % shard, number / shard, world->size / shard);
     mesh->shard_data = mesh->shard;
     mesh->replica_data = mesh->replica;
     const int first = shard > 1 ? number - mesh->shard->rank : 0;

@@ -10,10 +10,6 @@
 #include "base/base.h"
 #include "base/text.h"
 #include "options/option.h"
-#include "options/phase.h"
-
-#define PHASE_ROW(constant, word, name) [constant] = {word, name},
-const struct status_phase phase_table[PHASE_COUNT] = {PHASES(PHASE_ROW)};
 
 void options_default(struct options *options)
 {

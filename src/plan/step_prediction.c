@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
-#include "comm/combine.h"
+#include "comm/comm.h"
 #include "train/step.h"
 
 /* ---- the script ---- */

@@ -10,7 +10,6 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "options/phase.h"
 #include "train/step.h"
 
 /* A running evaluation. */

@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "options/options.h"
-#include "options/phase.h"
 #include "record/metrics.h"
 #include "train/hardware.h"
 

@@ -11,7 +11,6 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "options/phase.h"
 
 static const char first_columns[] = "step,loss,grad_norm,", last_column[] = ",grains";
 

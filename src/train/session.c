@@ -16,7 +16,6 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/safetensors.h"
-#include "options/phase.h"
 #include "train/hardware.h"
 #include "train/step.h"
 

@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/memory_checkpoint.h"
-#include "options/phase.h"
 #include "train/hardware.h"
 
 /* Allocates the buffers of a pass. */

@@ -11,10 +11,10 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "device/update_rule.h"
 #include "mesh/flat.h"
 #include "options/options.h"
-#include "options/phase.h"
 
 /* A micro-batch, as far as its pass depends on it. */
 struct micro_batch {

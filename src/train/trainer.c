@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "checkpoint/model_metadata.h"
 #include "options/options.h"
-#include "options/phase.h"
 #include "train/hardware.h"
 
 /* Rank 0. Fails for paths of rclone where they are not allowed, if the file of model.init is

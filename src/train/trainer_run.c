@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "checkpoint/safetensors.h"
 #include "options/options.h"
-#include "options/phase.h"
 #include "train/trainer.h"
 
 enum { BEST_PATH = OPTION_TEXT + 64 };

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "options/phase.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -123,8 +122,4 @@ TEST(names_are_cut_and_numbers_bounded)
     assert_string_equal(text, "forward of unit 512, for 0.0 s");
 }
 
-int main(void)
-{
-    status_set_phases(phase_table, PHASE_COUNT);
-    return TESTS_RUN(.setup = temporary_setup, .teardown = temporary_teardown);
-}
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -344,7 +344,7 @@ TEST(names_must_be_names)
 static int mesh_make(void **state)
 {
     (void)state;
-    mesh = (struct mesh){.world = world, .node = comm_split_node(world)};
+    mesh = (struct mesh){.world = world, .node = world->backend->split_node(world)};
     assert_non_null(getcwd(start, sizeof start));
     return 0;
 }

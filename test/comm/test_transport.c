@@ -294,49 +294,41 @@ TEST(small_ones_may_be_many_and_late)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* Byte i of the result, for any number of ranks. */
-static uint8_t large_value(int64_t i)
-{
-    return (uint8_t)(i % 251 + (i >> 20));
-}
-
-static int64_t large_wrong(const uint8_t *data, int64_t begin, int64_t end)
+/* Return how many bytes of the result are wrong, then clear them unless the next collective needs
+ * them. */
+static int64_t large_wrong(uint8_t *data, int64_t begin, int64_t end, bool keep)
 {
     int64_t wrong = 0;
-    for (int64_t i = begin; i < end; i++)
-        wrong += data[i] != large_value(i);
+    for (int64_t i = begin; i < end; i++) {
+        wrong += data[i] != (uint8_t)(i % 251 + (i >> 20));
+        data[i] *= keep;
+    }
     return wrong;
 }
 
-/* All collectives on a buffer larger than 2^31 bytes. */
+/* All collectives on a buffer larger than 2^31 bytes, which rank 0 fills. */
 static int64_t large_run(struct comm *group, uint8_t *data, int64_t count)
 {
-    int64_t part = count / group->size, begin = part * group->rank, wrong = 0;
-    bool first = group->rank == 0;
+    const int64_t part = count / group->size, begin = part * group->rank, end = begin + part;
+    const bool first = group->rank == 0;
     for (int64_t i = 0; i < count; i++)
-        data[i] = first ? large_value(i) : 0;
+        data[i] = first ? (uint8_t)(i % 251 + (i >> 20)) : 0;
     comm_all_reduce(group, data, count, COMM_BYTE, COMM_SUM);
-    wrong += large_wrong(data, 0, count);
-    for (int64_t i = 0; i < count; i++)
-        data[i] = first ? large_value(i) : 0;
+    int64_t wrong = large_wrong(data, 0, count, first);
     group->backend->wait(comm_start_reduce_scatter(group, data, part, COMM_BYTE, COMM_SUM, NULL),
                          NULL);
-    wrong += large_wrong(data, begin, begin + part);
+    wrong += large_wrong(data, begin, end, true);
     memset(data, 0, (size_t)begin);
-    memset(data + begin + part, 0, (size_t)(count - begin - part));
+    memset(data + end, 0, (size_t)(count - end));
     comm_all_gather(group, data, part, COMM_BYTE);
-    wrong += large_wrong(data, 0, count);
-    if (!first)
-        memset(data, 0, (size_t)count);
+    wrong += large_wrong(data, 0, count, first);
     comm_broadcast(group, data, count, COMM_BYTE, 0);
-    wrong += large_wrong(data, 0, count);
+    wrong += large_wrong(data, 0, count, group->rank != 1);
     if (first)
         comm_send(group, data, (size_t)count, 1);
-    if (group->rank == 1) {
-        memset(data, 0, (size_t)count);
+    if (group->rank == 1)
         comm_receive(group, data, (size_t)count, 0);
-    }
-    return wrong + large_wrong(data, 0, count);
+    return wrong + large_wrong(data, 0, count, true);
 }
 
 /* make check-long, on a machine with 2.2 GB for each of 4 ranks */

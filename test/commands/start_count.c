@@ -24,8 +24,8 @@
 #include "base/clock.h"
 #include "base/launcher.h"
 #include "base/sensors.h"
+#include "base/status.h"
 #include "comm/internal.h"
-#include "options/phase.h"
 
 enum { CALLERS = 10, RECORDS = 4096 };
 
@@ -105,7 +105,7 @@ static void table_write(void)
                   {"MPI_Init to update seconds", now.wall - ready->wall},
                   {"MPI_Init to update processor seconds", now.processor - ready->processor},
                   {"heartbeats", (double)count.heartbeats},
-                  {"resident bytes", (double)resident_now()},
+                  {"resident bytes", (double)process_memory("VmRSS:")},
                   {"update at", clock_wall()}};
     count.written = true;
     snprintf(path, sizeof path, "%s/rank.%d", folder, count.rank);

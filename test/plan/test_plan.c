@@ -4,7 +4,7 @@
  * step; the largest batch fits, and one more does not. */
 #include "plan/plan.h"
 
-#include "comm/combine.h"
+#include "comm/comm.h"
 #include "comm_fixture.h"
 #include "model_fixture.h"
 #include "options/options.h"

@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "options/options.h"
-#include "options/phase.h"
 #include "settings.h"
 #include "temporary.h"
 #include "test.h"
@@ -347,6 +346,5 @@ TEST(missing_speeds_are_errors)
 int main(void)
 {
     log_open(0, LOG_WARN);
-    status_set_phases(phase_table, PHASE_COUNT);
     return TESTS_RUN(.setup = temporary_setup, .teardown = temporary_teardown);
 }
