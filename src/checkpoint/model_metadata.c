@@ -306,7 +306,7 @@ void model_metadata_parse(const char *text, struct model_metadata *metadata)
     char *name = metadata->options.model.name;
     memset(name, 0, sizeof metadata->options.model.name);
     snprintf(name, sizeof metadata->options.model.name, "%s", text_at(object, "architecture"));
-    snprintf(metadata->program, sizeof metadata->program, "%s", text_at(object, "program"));
+    metadata->is_own = text_at(object, "program")[0] != '\0';
     preprocessing_set(object, values, metadata);
     crop_set(object, values, metadata);
     for (int i = 0; i < OPTION_NAMES; i++) {
@@ -540,9 +540,8 @@ void model_metadata_apply(const struct model_metadata *metadata, struct options 
     list_apply(&metadata->statistics.mean, &options->augment.mean);
     list_apply(&metadata->statistics.std, &options->augment.std);
     /* Metadata of this program without a crop: images are resized to squares. */
-    options->augment.recipe = metadata->program[0] != '\0' && options->eval.crop == CROP_AUTO
-                                  ? RECIPE_PLAIN
-                                  : RECIPE_AUTO;
+    options->augment.recipe =
+        metadata->is_own && options->eval.crop == CROP_AUTO ? RECIPE_PLAIN : RECIPE_AUTO;
     options->augment.resize = defaults.augment.resize;
     options->augment.resize_to = defaults.augment.resize_to;
     options->augment.crop = defaults.augment.crop;

@@ -17,7 +17,7 @@
 struct model;
 struct dataset;
 
-enum { METADATA_WORD = 64, METADATA_FAULTS = 4 };
+enum { METADATA_FAULTS = 4 };
 
 /* An invalid value in a file, and the option that replaces it. */
 struct metadata_fault {
@@ -27,7 +27,7 @@ struct metadata_fault {
 
 /* A member without a valid value in the file is zero, empty or auto. */
 struct model_metadata {
-    char program[METADATA_WORD]; /* "vittrain 0.3.0" */
+    bool is_own; /* written by this program */
     /* Name and shape of the model, resize and crop in evaluation, interpolation, data.exif; of
      * arrays also what a sample is and the loss. All other options have their defaults. */
     struct options options;

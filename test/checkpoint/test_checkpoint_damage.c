@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3
 // joined
-/* Unusable checkpoints, damaged or malicious: each is reported by one line that names the file.
- * Unwritable folders: older files are unchanged. */
+/* Unusable checkpoints, damaged or malicious: each is reported by one line that names the file. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
 #include <hdf5.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -315,49 +313,6 @@ TEST(test_tensors_that_overlap)
     fixture.tensors[1][1].offset = 0;
     assert_true(fixture_write(&fixture, WRITERS_ALL, OLD, &error));
     assert_false(reads(&fixture, file, "tensors of unit blocks.0"));
-}
-
-/* ---- folders that cannot be written ---- */
-
-static bool write_next(struct fixture *fixture, const char *directory, struct error *error)
-{
-    const struct checkpoint_target target = {.directory = directory, .writers = WRITERS_ALL};
-    const struct training_state state = {.step = OLD + 1};
-    const struct checkpoint_order order = {.options = &fixture->options, .state = &state};
-    return fixture_checkpoint(fixture, &target, &order, error);
-}
-
-/* Write another checkpoint, which must fail; no file of it is left. */
-static void assert_not_written(struct fixture *fixture, const char *directory, const char *what)
-{
-    struct error error = {.kind = ERROR_NONE};
-    fixture_fill(fixture, OLD);
-    assert_false(write_next(fixture, directory, &error));
-    assert_error(&error, ERROR_FILE, directory);
-    assert_has(error.text, what);
-    assert_false(folder_has("step-00000002.h5.part") || folder_has("step-00000002.h5"));
-}
-
-TEST(test_unwritable_folders)
-{
-    struct rlimit limit, before;
-    char under[256], longer[4200];
-    WRITTEN(fixture);
-    assert_not_written(&fixture, "not-there", "");
-    snprintf(under, sizeof under, "%s/below", file);
-    assert_not_written(&fixture, under, "");
-    memset(longer, 'x', sizeof longer - 1);
-    longer[sizeof longer - 1] = '\0';
-    struct error error = {.kind = ERROR_NONE};
-    assert_false(write_next(&fixture, longer, &error));
-    assert_error(&error, ERROR_FILE, "xxx");
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    limit = before;
-    limit.rlim_cur = 1000;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    assert_not_written(&fixture, folder, "ulimit -f");
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    assert_true(reads(&fixture, file, ""));
 }
 
 static int make_folder(void **state)

@@ -56,7 +56,7 @@ TEST(a_described_model_is_applied)
     assert_int_equal(options.augment.std.count, 3); /* the model's */
     assert_true(options.augment.std.value[0] == 0.5);
     assert_int_equal(options.augment.interpolation, INTERPOLATION_BILINEAR);
-    assert_memory_equal(metadata.program, "vittrain ", 9);
+    assert_true(metadata.is_own);
     assert_int_equal(metadata.class_count, 3);
     for (int i = 0; i < 3; i++)
         assert_string_equal(metadata.class_name[i], names[i]);
