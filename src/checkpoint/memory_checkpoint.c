@@ -161,12 +161,10 @@ struct memory_file {
 
 struct memory_checkpoint {
     const struct flat_model *flat;
-    bool writes;
-    char *run;               /* the run folder */
-    char earlier[MEMORY_ID]; /* id of earlier attempts; "": none */
-    char *folder;            /* NULL: not begun, or not needed */
-    char *resumed;           /* the file from which the run has resumed; NULL: not in memory */
-    int *partner;            /* [ranks]: the rank that keeps the copy of a rank's pieces, or NULL */
+    char *run;     /* the run folder */
+    char *folder;  /* NULL: not needed */
+    char *resumed; /* the file from which the run has resumed; NULL: not in memory */
+    int *partner;  /* [ranks]: the rank that keeps the copy of a rank's pieces, or NULL */
     struct memory_file file[2];
     int next;    /* index in `file` of the next checkpoint */
     int reached; /* the file `reached`, locked as long as the process uses the folder; -1: none */
@@ -214,48 +212,26 @@ static int *partners_find(struct comm *world)
 
 /* ---- the folder ---- */
 
-struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
-                                                 const char *resumed, bool writes,
-                                                 struct error *error)
+/* Collective. Fail if /dev/shm of this node has too little free memory for two checkpoints. */
+static bool space_check(const struct memory_checkpoint *memory, const char *earlier,
+                        struct error *error)
 {
-    struct memory_checkpoint *memory = allocate(1, sizeof *memory);
-    struct comm *world = flat->mesh->world;
+    const struct mesh *mesh = memory->flat->mesh;
     int64_t parts = 0; /* the part of this rank, and the copies of parts of others */
-    memory->flat = flat;
-    memory->writes = writes;
-    memory->run = allocate_copy(run);
-    memory->resumed = resumed[0] != '\0' ? allocate_copy(resumed) : NULL;
-    for (int i = 0; i < 2; i++)
-        memory->file[i].descriptor = -1;
-    memory->reached = -1;
-    if (is_first(memory))
-        folders_remove_unneeded();
-    if (world->rank == 0)
-        memory_id(run, memory->earlier, NULL);
-    comm_broadcast(world, memory->earlier, sizeof memory->earlier, COMM_BYTE, 0);
-    if (!writes)
-        return memory;
-    memory->partner = partners_find(world);
-    for (int rank = 0; rank < world->size; rank++)
-        parts += rank == world->rank || memory->partner[rank] == world->rank;
-    int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(flat);
-    comm_all_reduce(flat->mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
-    if (is_first(memory)) {
-        OWNED char *earlier = folder_path(memory->earlier);
-        /* Files of earlier attempts are removed before the second checkpoint is created. */
-        const double available = fmax(shared_memory_free(), 0) +
-                                 (memory->earlier[0] != '\0' ? folder_bytes(earlier) : 0);
-        if ((double)needed > available)
-            error_set(error, ERROR_MEMORY,
-                      "checkpoint.memory: two checkpoints take %.1f MB in /dev/shm of this node, "
-                      "where %.1f MB are free; enlarge /dev/shm, use more nodes, or set "
-                      "checkpoint.memory=0",
-                      (double)needed / 1e6, available / 1e6);
-    }
-    if (comm_agree(world, error))
-        return memory;
-    memory_checkpoint_close(memory, false);
-    return NULL;
+    for (int rank = 0; rank < mesh->world->size; rank++)
+        parts += rank == mesh->world->rank || memory->partner[rank] == mesh->world->rank;
+    int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(memory->flat);
+    comm_all_reduce(mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
+    /* Files of the earlier attempt are removed before the second checkpoint is created. */
+    OWNED char *folder = folder_path(earlier);
+    const double available =
+        fmax(shared_memory_free(), 0) + (earlier[0] != '\0' ? folder_bytes(folder) : 0);
+    return (double)needed <= available ||
+           error_set(error, ERROR_MEMORY,
+                     "checkpoint.memory: two checkpoints take %.1f MB in /dev/shm of this node, "
+                     "where %.1f MB are free; enlarge /dev/shm, use more nodes, or set "
+                     "checkpoint.memory=0",
+                     (double)needed / 1e6, available / 1e6);
 }
 
 /* On the first rank of a node: create the folder and its file `reached`. If the run has resumed
@@ -277,42 +253,63 @@ static bool folder_create(struct memory_checkpoint *memory, struct error *error)
     return link(memory->resumed, to) == 0 || durable_failed(error, "link", memory->resumed, errno);
 }
 
-bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *error)
+/* Link the folder to the run folder, if this node sees that RUN/.memory has the id. Without the
+ * link other runs keep the folder. */
+static void folder_link(const struct memory_checkpoint *memory, const char *id)
 {
-    struct comm *world = memory->flat->mesh->world;
-    const bool has_folder = memory->writes || memory->resumed != NULL;
-    char id[MEMORY_ID], found[MEMORY_ID], run[PATH_MAX];
+    char found[MEMORY_ID], run[PATH_MAX];
+    OWNED char *path = allocate_text("%s/" MEMORY_RUN, memory->folder);
+    if (memory_id(memory->run, found, NULL) && strcmp(found, id) == 0 &&
+        realpath(memory->run, run) != NULL && symlink(run, path) != 0)
+        log_detail("cannot create the link %s: %s", path, strerror(errno));
+}
+
+struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
+                                                 const char *resumed, bool writes,
+                                                 struct error *error)
+{
+    struct memory_checkpoint *memory = allocate(1, sizeof *memory);
+    struct comm *world = flat->mesh->world;
+    const bool has_folder = writes || resumed[0] != '\0';
+    char earlier[MEMORY_ID] = "", id[MEMORY_ID];
     uint32_t number[2];
+    *memory =
+        (struct memory_checkpoint){.flat = flat,
+                                   .run = allocate_copy(run),
+                                   .resumed = resumed[0] != '\0' ? allocate_copy(resumed) : NULL,
+                                   .file = {{.descriptor = -1}, {.descriptor = -1}},
+                                   .reached = -1};
     ENSURE(getrandom(number, sizeof number, 0) == sizeof number, "no random number");
     snprintf(id, sizeof id, "%08x%08x", number[0], number[1]);
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
+    if (is_first(memory))
+        folders_remove_unneeded();
+    if (world->rank == 0)
+        memory_id(run, earlier, NULL);
+    comm_broadcast(world, earlier, sizeof earlier, COMM_BYTE, 0);
+    memory->partner = writes ? partners_find(world) : NULL;
+    if (writes)
+        error_defer(space_check(memory, earlier, error));
     memory->folder = has_folder ? folder_path(id) : NULL;
-    if (is_first(memory) && has_folder)
+    if (comm_agree(world, error) && is_first(memory) && has_folder)
         error_defer(folder_create(memory, error));
     /* With the new id in RUN/.memory, the run uses the new folder. */
     if (comm_agree(world, error) && world->rank == 0 && has_folder)
-        error_defer(memory_id_write(memory->run, id, error));
-    else if (world->rank == 0 && !has_folder)
-        memory_id_remove(memory->run);
+        error_defer(memory_id_write(run, id, error));
     if (!comm_agree(world, error)) {
         if (is_first(memory) && has_folder && folder_is_own(memory->folder))
             folder_remove(memory->folder);
-        free(memory->folder);
-        memory->folder = NULL;
-        return false;
+        memory_checkpoint_close(memory, false);
+        return NULL;
     }
-    /* Link the folder to the run folder, if this node sees that RUN/.memory has the id. Without the
-     * link other runs keep the folder. */
-    if (is_first(memory) && has_folder && memory_id(memory->run, found, NULL) &&
-        strcmp(found, id) == 0 && realpath(memory->run, run) != NULL) {
-        OWNED char *path = allocate_text("%s/" MEMORY_RUN, memory->folder);
-        if (symlink(run, path) != 0)
-            log_detail("cannot create the link %s: %s", path, strerror(errno));
-    }
-    OWNED char *earlier = folder_path(memory->earlier);
-    if (is_first(memory) && memory->earlier[0] != '\0' && folder_is_own(earlier))
-        folder_remove(earlier);
-    return true;
+    OWNED char *earlier_folder = folder_path(earlier);
+    if (is_first(memory) && has_folder)
+        folder_link(memory, id);
+    else if (world->rank == 0 && !has_folder)
+        memory_id_remove(run);
+    if (is_first(memory) && earlier[0] != '\0' && folder_is_own(earlier_folder))
+        folder_remove(earlier_folder);
+    return memory;
 }
 
 void memory_checkpoint_step(struct memory_checkpoint *memory, int64_t step)

@@ -35,21 +35,19 @@ size_t memory_checkpoint_bytes(const struct flat_model *flat);
  * the time of the steps, from the seconds of a checkpoint and of a step. */
 double memory_checkpoint_interval(double checkpoint, double step);
 
-/* Collective. Fail with ERROR_MEMORY if /dev/shm of a node has too little free memory for two
- * checkpoints. Folders of killed runs that no run can resume from are removed.
+/* Collective, before the first step. Create the run's folder in /dev/shm on each node. It has a new
+ * id, so that a later start cannot use older checkpoints on nodes that are not in this job. The
+ * folder of the earlier attempt is removed, but the checkpoint from which the run has resumed stays
+ * until the second one is written; so are folders of killed runs that no run can resume from.
+ * Without `writes` and `resumed` only remove. Return NULL on failure, after which the earlier
+ * folder still exists; ERROR_MEMORY if /dev/shm of a node has too little free memory for two
+ * checkpoints.
  * - run: the run folder.
  * - resumed: the file in memory that the run resumed from (memory_found.path), or "".
- * - writes: checkpoints will be written; else those of earlier attempts will only be removed. */
+ * - writes: checkpoints will be written. */
 struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
                                                  const char *resumed, bool writes,
                                                  struct error *error);
-
-/* Collective, before the first step. Create the run's folder in /dev/shm on each node. It has a new
- * id, so that a later start cannot use older checkpoints on nodes that are not in this job. The
- * folders of earlier attempts on these nodes are removed, but the checkpoint from which the run has
- * resumed stays until the second one is written. Without `writes` and `resumed` only remove. After
- * a failure the earlier folders still exist. */
-MUST_CHECK bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *error);
 
 /* Collective. Write a checkpoint to a new file or, from the third one on, over the older of the two
  * files. After a failure no more can be written: close `memory`. */
@@ -61,7 +59,7 @@ MUST_CHECK bool memory_checkpoint_write(struct memory_checkpoint *memory,
 void memory_checkpoint_step(struct memory_checkpoint *memory, int64_t step);
 
 /* Not collective. Close the files and free `memory`, which may be NULL. `removes`: also remove the
- * folder and RUN/.memory, if memory_checkpoint_begin was called. */
+ * folder and RUN/.memory. */
 void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes);
 
 #endif

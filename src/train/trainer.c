@@ -210,20 +210,17 @@ static bool set_up(struct trainer *trainer, const struct options *given, struct 
 
     if (!state_open(trainer, error))
         return false;
-    if (!replays) {
-        checkpoints->memory =
-            memory_checkpoint_open(trainer->folder.path, &session->flat, checkpoints->found.path,
-                                   options->checkpoint.memory > 0, error);
-        if (checkpoints->memory == NULL)
-            return false;
-    }
     /* Until here nothing is lost if this start ends. The last two remove what belongs to a newer
      * checkpoint, which may be in the memory of a node that is not in this job. */
     trainer->control.world = session->world;
     control_start(&trainer->control, &(struct control_flags){.stop = comm_stop_wanted()});
     trainer->stop.early = control_wait(&trainer->control).stop != 0;
-    return replays || trainer->stop.early ||
-           (memory_checkpoint_begin(checkpoints->memory, error) && log_open_tables(trainer, error));
+    if (replays || trainer->stop.early)
+        return true;
+    checkpoints->memory =
+        memory_checkpoint_open(trainer->folder.path, &session->flat, checkpoints->found.path,
+                               options->checkpoint.memory > 0, error);
+    return checkpoints->memory != NULL && log_open_tables(trainer, error);
 }
 
 static void trainer_begin(struct trainer *trainer, const struct options *options,
