@@ -69,21 +69,18 @@ bool checkpoint_fits(const struct checkpoint_contents *contents, const struct fl
     for (int64_t u = 0; u < contents->unit_count || u < flat->count; u++) {
         const struct unit *theirs = u < contents->unit_count ? &contents->units[u] : &none;
         const struct unit *ours = u < flat->count ? flat->buffers[u].unit : &none;
-        bool fits = strcmp(theirs->name, ours->name) == 0;
-        snprintf(text, size, "it holds unit %s where this model has %s", theirs->name, ours->name);
-        for (int t = 0; fits && (t < theirs->tensor_count || t < ours->tensor_count); t++) {
-            fits = t < theirs->tensor_count && t < ours->tensor_count &&
-                   tensors_equal(&theirs->tensors[t], &ours->tensors[t]);
-            tensor_text(theirs, t, there);
-            tensor_text(ours, t, here);
-            snprintf(text, size, "it holds %s where this model has %s", there, here);
-        }
-        if (fits && theirs->count != ours->count) {
-            snprintf(text, size, "its unit %s has other padding", ours->name);
-            fits = false;
-        }
-        if (!fits)
-            return false;
+        const int count = (int)smaller(theirs->tensor_count, ours->tensor_count);
+        int t = 0;
+        while (t < count && tensors_equal(&theirs->tensors[t], &ours->tensors[t]))
+            t++;
+        if (t == theirs->tensor_count && t == ours->tensor_count && theirs->count == ours->count &&
+            strcmp(theirs->name, ours->name) == 0)
+            continue;
+        tensor_text(theirs, t, there);
+        tensor_text(ours, t, here);
+        snprintf(text, size, "its unit %s holds %s where this model's unit %s has %s", theirs->name,
+                 there, ours->name, here);
+        return false;
     }
     return true;
 }
