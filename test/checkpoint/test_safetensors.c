@@ -210,6 +210,31 @@ TEST(test_models_that_do_not_fit)
     assert_refused(&usual, vectors_path("weights_backbone.safetensors"), "pos_embed is missing");
 }
 
+/* A converted checkpoint may have any tensor names. */
+TEST_WITH(test_two_tensors_of_one_name, fixture_folder_make, fixture_folder_remove)
+{
+    struct error error = {.kind = ERROR_NONE};
+    FIXTURE(fixture, 1, &usual, 0, false);
+    snprintf(fixture.tensors[2][1].name, TENSOR_NAME, "cls_token");
+    assert_false(safetensors_write(folder_path("twice.safetensors"), &fixture.flat, NULL, &error));
+    assert_error(&error, ERROR_CHECKPOINT, "two tensors");
+    assert_false(folder_has("twice.safetensors.part"));
+}
+
+/* ---- invalid headers ---- */
+
+/* Write a file that states a header of `length` bytes: `header`, then zeros up to `bytes` bytes. */
+static const char *write_file(uint64_t length, const char *header, size_t header_bytes,
+                              size_t bytes)
+{
+    OWNED char *content = allocate(8 + header_bytes + bytes, 1);
+    for (int byte = 0; byte < 8; byte++)
+        content[byte] = (char)(length >> (8 * byte) & 0xff);
+    memcpy(content + 8, header, header_bytes);
+    folder_write("header.safetensors", content, bytes);
+    return folder_path("header.safetensors");
+}
+
 TEST_WITH(test_files_that_are_none, fixture_folder_make, fixture_folder_remove)
 {
     static const struct {
@@ -224,43 +249,10 @@ TEST_WITH(test_files_that_are_none, fixture_folder_make, fixture_folder_remove)
         {2, 10, "cls_token is missing"},
         {2, 5, "truncated"},
     };
-    const char *name = "bad.safetensors";
-    char *content = allocate(10000010, 1);
-    memcpy(content + 8, "{}", 2);
-    assert_refused(&usual, folder_path(name), "cannot read");
-    for (size_t n = 0; n < sizeof files / sizeof *files; n++) {
-        for (int byte = 0; byte < 8; byte++)
-            content[byte] = (char)(files[n].length >> (8 * byte) & 0xff);
-        folder_write(name, content, files[n].bytes);
-        assert_refused(&usual, folder_path(name), files[n].what);
-    }
-    free(content);
+    assert_refused(&usual, folder_path("none.safetensors"), "cannot read");
+    for (size_t n = 0; n < sizeof files / sizeof *files; n++)
+        assert_refused(&usual, write_file(files[n].length, "{}", 2, files[n].bytes), files[n].what);
     assert_refused(&usual, folder, "directory");
-}
-
-/* A converted checkpoint may have any tensor names. */
-TEST_WITH(test_two_tensors_of_one_name, fixture_folder_make, fixture_folder_remove)
-{
-    struct error error = {.kind = ERROR_NONE};
-    FIXTURE(fixture, 1, &usual, 0, false);
-    snprintf(fixture.tensors[2][1].name, TENSOR_NAME, "cls_token");
-    assert_false(safetensors_write(folder_path("twice.safetensors"), &fixture.flat, NULL, &error));
-    assert_error(&error, ERROR_CHECKPOINT, "two tensors");
-    assert_false(folder_has("twice.safetensors.part"));
-}
-
-/* ---- invalid headers ---- */
-
-/* Write a file with this header and `data` bytes of zeros. */
-static const char *write_header(const char *header, size_t length, size_t data)
-{
-    char *content = allocate(8 + length + data, 1);
-    for (int byte = 0; byte < 8; byte++)
-        content[byte] = (char)(length >> (8 * byte) & 0xff);
-    memcpy(content + 8, header, length);
-    folder_write("header.safetensors", content, 8 + length + data);
-    free(content);
-    return folder_path("header.safetensors");
 }
 
 TEST_WITH(test_lies, fixture_folder_make, fixture_folder_remove)
@@ -291,9 +283,11 @@ TEST_WITH(test_lies, fixture_folder_make, fixture_folder_remove)
         {"{\"cls_token\":{\"dtype\":\"F32\",\"shape\":[16],\"data_offsets\":[0,64]}}",
          "instead of"},
     };
-    for (size_t n = 0; n < sizeof lies / sizeof *lies; n++)
-        assert_refused(&usual, write_header(lies[n].header, strlen(lies[n].header), 64),
+    for (size_t n = 0; n < sizeof lies / sizeof *lies; n++) {
+        const size_t length = strlen(lies[n].header);
+        assert_refused(&usual, write_file(length, lies[n].header, length, 8 + length + 64),
                        lies[n].what);
+    }
 }
 
 /* A changed header is refused, or the file is read. */
@@ -312,7 +306,8 @@ TEST_WITH(test_changed_headers, fixture_folder_make, fixture_folder_remove)
         memcpy(mutated, content + 8, length);
         const size_t size = mutate(mutated, length, ROOM, number);
         error_clear(&error);
-        if (!safetensors_read(write_header(mutated, size, DATA), true, &fixture.flat, &error)) {
+        if (!safetensors_read(write_file(size, mutated, size, 8 + size + DATA), true, &fixture.flat,
+                              &error)) {
             assert_error(&error, ERROR_CHECKPOINT, "header.safetensors");
             refused++;
         }
