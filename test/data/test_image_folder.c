@@ -166,21 +166,6 @@ TEST(flat_folders_are_divided)
     }
 }
 
-TEST(training_folders_are_divided)
-{
-    char path[1024];
-    put_images("train/a/1.jpg train/a/2.jpg train/a/3.jpg train/a/4.jpg train/a/5.jpg "
-               "train/b/1.jpg train/b/2.jpg train/b/3.jpg train/b/4.jpg train/b/5.jpg");
-    options.data.val = VALIDATION_FRACTION;
-    options.data.val_fraction = 0.2;
-    for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++)
-        split_opens((enum data_split)split, split == SPLIT_TRAIN ? 8 : 2);
-    put_images("val/a/1.jpg val/b/1.jpg");
-    split_opens(SPLIT_TEST, 2);
-    dataset_name(&dataset, 0, path, sizeof path);
-    assert_has(path, "/val/a/1.jpg");
-}
-
 TEST(roots_are_checked)
 {
     assert_int_equal(rmdir(options.data.root), 0);
