@@ -280,55 +280,32 @@ void image_header_turn(struct image_header *header)
     }
 }
 
-/* Return the request for the image as stored that covers a request for the turned image. */
-static struct image_request request_stored(const struct image_request *request,
-                                           const struct image_header *stored)
-{
-    struct image_request moved = *request;
-    if (is_transposed(stored->turn))
-        moved.area = area_transpose(moved.area);
-    moved.area = area_mirror(moved.area, stored->turn, stored->width, stored->height);
-    /* With a scale, a mirrored image has the same pixels only if its size is a multiple of the
-     * scale. */
-    while (stored->width % moved.scale != 0 || stored->height % moved.scale != 0)
-        moved.scale /= 2;
-    return moved;
-}
-
-/* Copy rows [begin, end) of the turned image. */
-static void rows_turn(const struct image_pixels *pixels, int orientation,
-                      const struct image_area *turned, int64_t begin, int64_t end, uint8_t *to)
-{
-    const struct image_area *from = &pixels->area;
-    const bool is_swapped = is_transposed(orientation);
-    const bool columns = has_mirrored_columns(orientation), rows = has_mirrored_rows(orientation);
-    for (int64_t x = 0; x < turned->width; x++)
-        for (int64_t y = begin; y < end; y++) {
-            const int64_t column = is_swapped ? y : x, row = is_swapped ? x : y;
-            const int64_t from_x = columns ? from->width - 1 - column : column;
-            const int64_t from_y = rows ? from->height - 1 - row : row;
-            memcpy(to + 3 * (y * turned->width + x),
-                   pixels->rows.data + 3 * (from_y * from->width + from_x), 3);
-        }
-}
-
-/* Turn decoded pixels. */
+/* Turn decoded pixels, a tile of rows at a time. */
 static bool pixels_turn(struct image_pixels *pixels, const struct image_header *stored,
                         struct error *error)
 {
+    const int turn = stored->turn;
+    const bool is_swapped = is_transposed(turn);
+    const bool columns = has_mirrored_columns(turn), rows = has_mirrored_rows(turn);
     const int64_t scale = pixels->scale;
-    struct image_area area =
-        area_mirror(pixels->area, stored->turn, stored->width / scale, stored->height / scale);
-    if (is_transposed(stored->turn))
+    const struct image_area from = pixels->area;
+    struct image_area area = area_mirror(from, turn, stored->width / scale, stored->height / scale);
+    if (is_swapped)
         area = area_transpose(area);
-    struct byte_buffer *to = &pixels->part;
-    if (!byte_buffer_reserve(to, (size_t)(3 * area.width * area.height), error))
+    if (!byte_buffer_reserve(&pixels->part, (size_t)(3 * area.width * area.height), error))
         return false;
-    for (int64_t y = 0; y < area.height; y += TILE)
-        rows_turn(pixels, stored->turn, &area, y, smaller(y + TILE, area.height), to->data);
-    const struct byte_buffer rows = pixels->rows;
+    for (int64_t begin = 0; begin < area.height; begin += TILE)
+        for (int64_t x = 0; x < area.width; x++)
+            for (int64_t y = begin; y < smaller(begin + TILE, area.height); y++) {
+                const int64_t column = is_swapped ? y : x, row = is_swapped ? x : y;
+                const int64_t from_x = columns ? from.width - 1 - column : column;
+                const int64_t from_y = rows ? from.height - 1 - row : row;
+                memcpy(pixels->part.data + 3 * (y * area.width + x),
+                       pixels->rows.data + 3 * (from_y * from.width + from_x), 3);
+            }
+    const struct byte_buffer before = pixels->rows;
     pixels->rows = pixels->part;
-    pixels->part = rows;
+    pixels->part = before;
     pixels->area = area;
     return true;
 }
@@ -351,7 +328,15 @@ bool image_file_decode(const uint8_t *bytes, size_t count, const struct image_he
         stored.width = header->height;
         stored.height = header->width;
     }
-    const struct image_request moved = request_stored(request, &stored);
+    /* Request the part of the image as stored that covers the part of the turned image. */
+    struct image_request moved = *request;
+    if (is_transposed(stored.turn))
+        moved.area = area_transpose(moved.area);
+    moved.area = area_mirror(moved.area, stored.turn, stored.width, stored.height);
+    /* With a scale, a mirrored image has the same pixels only if its size is a multiple of the
+     * scale. */
+    while (stored.width % moved.scale != 0 || stored.height % moved.scale != 0)
+        moved.scale /= 2;
     return format->decode(bytes, count, &stored, &moved, pixels, error) &&
            pixels_turn(pixels, &stored, error);
 }

@@ -85,31 +85,6 @@ static struct image_area choose_area(const struct image_request *request, int64_
     return (struct image_area){left, top, right - left, bottom - top};
 }
 
-/* Begin decoding, and set the area that is decoded. */
-static void begin_image(struct jpeg_reader *reader, struct image_area *area)
-{
-    struct jpeg_decompress_struct *jpeg = &reader->jpeg;
-    const struct image_header *header = reader->header;
-    const int64_t scale = reader->request->scale;
-    jpeg_read_header(jpeg, TRUE);
-    if (jpeg->image_width != header->width || jpeg->image_height != header->height) {
-        error_set(reader->error, ERROR_DATA, "is a damaged JPEG: its sizes contradict each other");
-        longjmp(reader->failed, 1);
-    }
-    const bool four = jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK;
-    jpeg->out_color_space = four ? JCS_CMYK : JCS_RGB;
-    jpeg->dct_method = JDCT_ISLOW;
-    jpeg->scale_num = 1;
-    jpeg->scale_denom = (unsigned)scale;
-    jpeg_start_decompress(jpeg);
-    *area = choose_area(reader->request, scale, jpeg->output_width, jpeg->output_height);
-    JDIMENSION x = (JDIMENSION)area->x, width = (JDIMENSION)area->width;
-    if (width < jpeg->output_width)
-        jpeg_crop_scanline(jpeg, &x, &width);
-    area->x = x;
-    area->width = jpeg->output_width;
-}
-
 /* As in Pillow: inverted CMYK as Adobe writes it, and MULDIV255. */
 static void cmyk_to_rgb(const uint8_t *cmyk, int64_t count, uint8_t *rgb)
 {
@@ -121,28 +96,48 @@ static void cmyk_to_rgb(const uint8_t *cmyk, int64_t count, uint8_t *rgb)
         }
 }
 
-static void read_rows(struct jpeg_reader *reader)
+static void read_image(struct jpeg_reader *reader)
 {
     struct jpeg_decompress_struct *jpeg = &reader->jpeg;
+    const struct image_header *header = reader->header;
     const struct image_pixels *pixels = reader->pixels;
+    const int64_t scale = reader->request->scale;
     JSAMPARRAY cmyk = NULL;
-    if (jpeg->out_color_space == JCS_CMYK)
+    jpeg_read_header(jpeg, TRUE);
+    if (jpeg->image_width != header->width || jpeg->image_height != header->height) {
+        error_set(reader->error, ERROR_DATA, "is a damaged JPEG: its sizes contradict each other");
+        return;
+    }
+    const bool four = jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK;
+    jpeg->out_color_space = four ? JCS_CMYK : JCS_RGB;
+    jpeg->dct_method = JDCT_ISLOW;
+    jpeg->scale_num = 1;
+    jpeg->scale_denom = (unsigned)scale;
+    jpeg_start_decompress(jpeg);
+    struct image_area area =
+        choose_area(reader->request, scale, jpeg->output_width, jpeg->output_height);
+    JDIMENSION x = (JDIMENSION)area.x, width = (JDIMENSION)area.width;
+    if (width < jpeg->output_width)
+        jpeg_crop_scanline(jpeg, &x, &width);
+    area.x = x;
+    area.width = jpeg->output_width;
+    if (!image_pixels_reserve(reader->pixels, area, scale, reader->error))
+        return;
+    if (four)
         cmyk = jpeg->mem->alloc_sarray((j_common_ptr)jpeg, JPOOL_IMAGE, 4 * jpeg->output_width, 1);
-    const struct image_area *area = &pixels->area;
-    if (area->y > 0)
-        jpeg_skip_scanlines(jpeg, (JDIMENSION)area->y);
-    for (int64_t y = area->y; y < area->y + area->height; y++) {
-        JSAMPROW row = image_pixels_at(pixels, area->x, y);
+    if (area.y > 0)
+        jpeg_skip_scanlines(jpeg, (JDIMENSION)area.y);
+    for (int64_t y = area.y; y < area.y + area.height; y++) {
+        JSAMPROW row = image_pixels_at(pixels, area.x, y);
         jpeg_read_scanlines(jpeg, cmyk != NULL ? cmyk : &row, 1);
         if (cmyk != NULL)
-            cmyk_to_rgb(cmyk[0], area->width, row);
+            cmyk_to_rgb(cmyk[0], area.width, row);
     }
 }
 
 /* The frame of setjmp; after a longjmp, no local variable is used. */
 static void read_guarded(struct jpeg_reader *reader, const uint8_t *bytes, size_t count)
 {
-    struct image_area area;
     if (setjmp(reader->failed) != 0)
         return;
     reader->jpeg.err = jpeg_std_error(&reader->errors);
@@ -154,9 +149,7 @@ static void read_guarded(struct jpeg_reader *reader, const uint8_t *bytes, size_
     reader->jpeg.src->fill_input_buffer = source_end;
     reader->progress.progress_monitor = limit_scans;
     reader->jpeg.progress = &reader->progress;
-    begin_image(reader, &area);
-    if (image_pixels_reserve(reader->pixels, area, reader->request->scale, reader->error))
-        read_rows(reader);
+    read_image(reader);
 }
 
 bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
