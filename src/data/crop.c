@@ -145,22 +145,6 @@ static int64_t center_offset(int64_t size, int64_t taken)
     return size < taken ? -((taken - size) / 2) : (int64_t)rint((double)(size - taken) / 2);
 }
 
-/* Resize the image in proportion to the smallest size that covers crop->resize. For square sizes
- * the longer side is rounded down, as by torchvision's Resize; otherwise it is rounded to the
- * nearest integer, as by timm's ResizeKeepRatio. */
-static void plan_cover(const struct crop *crop, int64_t width, int64_t height,
-                       struct crop_plan *plan)
-{
-    const struct image_size *to = &crop->resize;
-    const bool square = to->width == to->height;
-    const double down = (double)(to->width * height) / (double)width;
-    const double across = (double)(to->height * width) / (double)height;
-    if (width * to->height < height * to->width)
-        plan->resized_height = (int64_t)(square ? floor(down) : rint(down));
-    else
-        plan->resized_width = (int64_t)(square ? floor(across) : rint(across));
-}
-
 void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, int64_t width,
                     int64_t height, struct crop_plan *plan)
 {
@@ -177,18 +161,27 @@ void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, in
         plan->resized_height = crop->image.height;
         return;
     }
-    if (crop->resize_to == RESIZE_SHORTER)
-        plan_cover(crop, width, height, plan);
+    /* Resize the image in proportion to the smallest size that covers crop->resize. For square
+     * sizes the longer side is rounded down, as by torchvision's Resize; otherwise it is rounded to
+     * the nearest integer, as by timm's ResizeKeepRatio. */
+    const struct image_size *to = &crop->resize;
+    const bool square = to->width == to->height;
+    const double down = (double)(to->width * height) / (double)width;
+    const double across = (double)(to->height * width) / (double)height;
+    if (crop->resize_to == RESIZE_SHORTER && width * to->height < height * to->width)
+        plan->resized_height = (int64_t)(square ? floor(down) : rint(down));
+    else if (crop->resize_to == RESIZE_SHORTER)
+        plan->resized_width = (int64_t)(square ? floor(across) : rint(across));
     if (crop->take == CROP_CENTER) {
         plan->left = center_offset(plan->resized_width, crop->image.width);
         plan->top = center_offset(plan->resized_height, crop->image.height);
     } else if (crop->take == CROP_RANDOM) {
         const struct random_block draw =
             random_block_at(crop->seed, RANDOM_AUGMENT, LAYER_CROP, epoch, sample, BLOCK_TAKE);
-        const int64_t across = plan->resized_width + 2 * crop->pad - crop->image.width;
-        const int64_t down = plan->resized_height + 2 * crop->pad - crop->image.height;
-        plan->left = random_integer(draw.word[0], 0, across) - crop->pad;
-        plan->top = random_integer(draw.word[1], 0, down) - crop->pad;
+        const int64_t most_left = plan->resized_width + 2 * crop->pad - crop->image.width;
+        const int64_t most_top = plan->resized_height + 2 * crop->pad - crop->image.height;
+        plan->left = random_integer(draw.word[0], 0, most_left) - crop->pad;
+        plan->top = random_integer(draw.word[1], 0, most_top) - crop->pad;
     }
 }
 

@@ -101,15 +101,6 @@ int64_t sampler_copy_at(const struct sampler *sampler, int64_t position)
     return position % sampler->global_batch / batch_samples(sampler);
 }
 
-/* Repeat samples in the order of an epoch, in place. The loop runs backwards, because each sample
- * is copied from its own index or a lower one. */
-static void samples_repeat(struct sampler *sampler)
-{
-    const int64_t batch = sampler->global_batch, different = batch_samples(sampler);
-    for (int64_t i = sampler->count - 1; i >= 0; i--)
-        sampler->samples[i] = sampler->samples[i / batch * different + i % batch % different];
-}
-
 void sampler_draw(struct sampler *sampler, uint32_t epoch)
 {
     uint32_t count = (uint32_t)sampler->count;
@@ -130,7 +121,11 @@ void sampler_draw(struct sampler *sampler, uint32_t epoch)
     else
         for (uint32_t i = 0; i < count; i++)
             sampler->samples[i] = i;
-    samples_repeat(sampler);
+    /* Repeat samples in place. The loop runs backwards, because each sample is copied from its own
+     * index or a lower one. */
+    const int64_t batch = sampler->global_batch, different = batch_samples(sampler);
+    for (int64_t i = sampler->count - 1; i >= 0; i--)
+        sampler->samples[i] = sampler->samples[i / batch * different + i % batch % different];
 }
 
 int64_t sampler_steps(const struct sampler *sampler)

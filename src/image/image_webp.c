@@ -80,32 +80,6 @@ static struct image_area choose_area(const struct image_area *asked, const struc
     return (struct image_area){left, top, right - left, bottom - top};
 }
 
-/* Decode an area of the frame to `rgb`. */
-static bool decode_area(const struct webp_frame *frame, const struct image_area *area, uint8_t *rgb,
-                        int64_t stride, struct error *error)
-{
-    WebPDecoderConfig config;
-    VP8StatusCode status = VP8_STATUS_UNSUPPORTED_FEATURE;
-    if (WebPInitDecoderConfig(&config)) {
-        config.options.use_cropping = 1;
-        config.options.crop_left = (int)area->x;
-        config.options.crop_top = (int)area->y;
-        config.options.crop_width = (int)area->width;
-        config.options.crop_height = (int)area->height;
-        config.output.colorspace = MODE_RGB;
-        config.output.is_external_memory = 1;
-        config.output.u.RGBA = (WebPRGBABuffer){
-            rgb, (int)stride, (size_t)(stride * (area->height - 1) + 3 * area->width)};
-        status = WebPDecode(frame->bytes, frame->count, &config);
-    }
-    if (status == VP8_STATUS_OUT_OF_MEMORY)
-        return error_set(error, ERROR_MEMORY, "out of memory for a WebP");
-    if (status == VP8_STATUS_NOT_ENOUGH_DATA || status == VP8_STATUS_SUSPENDED)
-        return image_file_is_cut(error);
-    return status == VP8_STATUS_OK ||
-           error_set(error, ERROR_DATA, "is a damaged WebP: its data are invalid");
-}
-
 bool image_webp_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
                        const struct image_request *request, struct image_pixels *pixels,
                        struct error *error)
@@ -132,6 +106,26 @@ bool image_webp_decode(const uint8_t *bytes, size_t count, const struct image_he
     if (!image_pixels_reserve(pixels, canvas, 1, error))
         return false;
     memset(pixels->rows.data, 0, (size_t)(3 * canvas.height * canvas.width));
-    return decode_area(&frame, &area, image_pixels_at(pixels, whole->x + area.x, whole->y + area.y),
-                       3 * canvas.width, error);
+    WebPDecoderConfig config;
+    VP8StatusCode status = VP8_STATUS_UNSUPPORTED_FEATURE;
+    if (WebPInitDecoderConfig(&config)) {
+        const int64_t stride = 3 * canvas.width;
+        config.options.use_cropping = 1;
+        config.options.crop_left = (int)area.x;
+        config.options.crop_top = (int)area.y;
+        config.options.crop_width = (int)area.width;
+        config.options.crop_height = (int)area.height;
+        config.output.colorspace = MODE_RGB;
+        config.output.is_external_memory = 1;
+        config.output.u.RGBA =
+            (WebPRGBABuffer){image_pixels_at(pixels, whole->x + area.x, whole->y + area.y),
+                             (int)stride, (size_t)(stride * (area.height - 1) + 3 * area.width)};
+        status = WebPDecode(frame.bytes, frame.count, &config);
+    }
+    if (status == VP8_STATUS_OUT_OF_MEMORY)
+        return error_set(error, ERROR_MEMORY, "out of memory for a WebP");
+    if (status == VP8_STATUS_NOT_ENOUGH_DATA || status == VP8_STATUS_SUSPENDED)
+        return image_file_is_cut(error);
+    return status == VP8_STATUS_OK ||
+           error_set(error, ERROR_DATA, "is a damaged WebP: its data are invalid");
 }
