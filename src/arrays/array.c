@@ -2,6 +2,7 @@
 #include "arrays/array.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,18 +10,9 @@
 #include <unistd.h>
 
 #include "arrays/decode.h"
+#include "base/allocate.h"
 #include "base/base.h"
 #include "base/file.h"
-
-/* The part of a chunk that is in a box, as nested loops over its elements, innermost first. All
- * members are in elements. Dimensions that are contiguous in chunk and memory are one loop. */
-struct piece {
-    int loops;
-    int64_t count[ARRAY_DIMENSIONS], from_stride[ARRAY_DIMENSIONS], to_stride[ARRAY_DIMENSIONS];
-    int64_t from, to; /* of the first element in the chunk and in memory */
-    int64_t span;     /* from the first element to the last one in the chunk, inclusive */
-    bool is_whole;    /* all elements of the chunk that the array has */
-};
 
 /* ---- opening ---- */
 
@@ -80,44 +72,33 @@ static int chunk_compare(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index);
 }
 
-bool array_refuse_empty(struct array *array, struct error *error)
-{
-    array->is_empty = true;
-    return array_refuse(array, error, "it is empty");
-}
-
-/* Set grid and chunk_bytes. Return false if a product overflows or a chunk has no elements. */
-static bool sizes_set(struct array *array)
-{
-    int64_t chunks = 1, elements = array->element_bytes;
-    array->chunk_bytes = array->element_bytes;
-    for (int d = 0; d < array->dimensions; d++) {
-        if (array->extent[d] < 0 || array->chunk[d] < 1 ||
-            __builtin_mul_overflow(array->chunk_bytes, array->chunk[d], &array->chunk_bytes) ||
-            __builtin_mul_overflow(elements, array->extent[d], &elements))
-            return false;
-        array->grid[d] =
-            array->extent[d] / array->chunk[d] + (array->extent[d] % array->chunk[d] > 0);
-        if (__builtin_mul_overflow(chunks, array->grid[d], &chunks))
-            return false;
-    }
-    return true;
-}
-
 bool array_open(struct array *array, struct error *error)
 {
+    int64_t chunks = 1, elements = array->element_bytes;
+    char filter[FILTER_NAME];
+    bool good = true;
     array->is_plain = array->kind == 'f' && array->element_bytes == sizeof(float) &&
                       !array->swapped && !array->rule.active;
-    if (!sizes_set(array))
-        return array_refuse(array, error, "its shape is invalid: the file is damaged");
-    for (int n = 0; n < array->filter_count; n++) {
-        const char *library = filter_library_missing(array->filter[n]);
-        if (library != NULL)
-            return array_refuse(array, error,
-                                "its filter needs the library %s, which this build of vittrain "
-                                "lacks: install it and run configure and make",
-                                library);
+    array->chunk_bytes = array->element_bytes;
+    for (int d = 0; good && d < array->dimensions; d++) {
+        const int64_t extent = array->extent[d], chunk = array->chunk[d];
+        if (extent == 0)
+            return array_refuse(array, error, "it is empty");
+        good = extent > 0 && chunk > 0 &&
+               !__builtin_mul_overflow(array->chunk_bytes, chunk, &array->chunk_bytes) &&
+               !__builtin_mul_overflow(elements, extent, &elements);
+        array->grid[d] = good ? extent / chunk + (extent % chunk > 0) : 0;
+        good = good && !__builtin_mul_overflow(chunks, array->grid[d], &chunks);
     }
+    if (!good)
+        return array_refuse(array, error, "its shape is invalid: the file is damaged");
+    for (int n = 0; n < array->filter_count; n++)
+        if (!filter_find(array->filter[n], filter))
+            return array_refuse(array, error,
+                                "its filter %s is not supported (zstd, lz4 and blosc need their "
+                                "libraries when vittrain is configured): rewrite it with gzip "
+                                "(`What is read` in docs/arrays.md)",
+                                filter);
     if (array->files.folder != NULL && !array_files_list(array, error))
         return false;
     if (array->chunk_count > 0)
@@ -137,16 +118,249 @@ void array_close(struct array *array)
 {
     if (array->owns_file)
         open_file_close(array->file);
-    array->file = NULL;
     free(array->files.folder);
-    if (!array->is_shared) {
-        free(array->chunks);
-        free(array->data);
-    }
+    free(array->chunks);
+    array->file = NULL;
     array->files.folder = NULL;
     array->chunks = NULL;
-    array->data = NULL;
     array->chunk_count = 0;
+}
+
+/* ---- The cache of decoded chunks and the threads' buffers ---- */
+
+/* Buffers of a thread while it reads. */
+struct array_reader {
+    struct array_reader *next;
+    const struct array *array; /* that `shard` belongs to */
+    struct byte_buffer stored, decoded;
+    struct filter_state *filter_state;
+    struct shard_index shard;
+};
+
+struct cached_chunk {
+    const struct array *array;
+    int64_t index; /* in the array's grid of chunks */
+    uint8_t *data; /* [array->chunk_bytes] decoded elements */
+    bool is_ready; /* false: the thread that got it from cache_take decodes it */
+    int users;
+    struct cached_chunk *newer, *older; /* in the order of their last use */
+    struct cached_chunk *next;          /* in the same bucket */
+};
+
+enum { BUCKETS = 1024 };
+
+struct array_cache {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* signalled when a chunk is decoded or removed */
+    int64_t limit, bytes;
+    struct array_cache_counts counts;
+    struct cached_chunk ring; /* of all chunks: `older` is the newest one, `newer` the oldest */
+    struct cached_chunk *bucket[BUCKETS];
+    struct array_reader *readers; /* list of the readers that are not in use */
+};
+
+struct array_cache *array_cache_new(int64_t limit)
+{
+    struct array_cache *cache = allocate(1, sizeof *cache);
+    cache->limit = limit;
+    cache->ring.older = cache->ring.newer = &cache->ring;
+    pthread_mutex_init(&cache->mutex, NULL);
+    pthread_cond_init(&cache->changed, NULL);
+    return cache;
+}
+
+static void reader_free(struct array_reader *reader)
+{
+    free(reader->stored.data);
+    free(reader->decoded.data);
+    free(reader->shard.entries.data);
+    filter_state_free(reader->filter_state);
+    free(reader);
+}
+
+void array_cache_free(struct array_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    for (struct array_reader *next; cache->readers != NULL; cache->readers = next) {
+        next = cache->readers->next;
+        reader_free(cache->readers);
+    }
+    for (struct cached_chunk *chunk = cache->ring.older, *older; chunk != &cache->ring;
+         chunk = older) {
+        older = chunk->older;
+        free(chunk->data);
+        free(chunk);
+    }
+    pthread_cond_destroy(&cache->changed);
+    pthread_mutex_destroy(&cache->mutex);
+    free(cache);
+}
+
+struct array_cache_counts array_cache_counts(struct array_cache *cache)
+{
+    pthread_mutex_lock(&cache->mutex);
+    const struct array_cache_counts counts = cache->counts;
+    pthread_mutex_unlock(&cache->mutex);
+    return counts;
+}
+
+/* Lists; the caller holds the mutex. */
+
+static struct cached_chunk **bucket_of(struct array_cache *cache, const struct array *array,
+                                       int64_t index)
+{
+    const uint64_t hash = ((uint64_t)(uintptr_t)array / sizeof *array + (uint64_t)index) *
+                          UINT64_C(0x9e3779b97f4a7c15);
+    return &cache->bucket[hash >> 32 & (BUCKETS - 1)];
+}
+
+static struct cached_chunk *chunk_find(struct array_cache *cache, const struct array *array,
+                                       int64_t index)
+{
+    struct cached_chunk *chunk = *bucket_of(cache, array, index);
+    while (chunk != NULL && (chunk->array != array || chunk->index != index))
+        chunk = chunk->next;
+    return chunk;
+}
+
+static void chunk_link(struct array_cache *cache, struct cached_chunk *chunk)
+{
+    chunk->newer = &cache->ring;
+    chunk->older = cache->ring.older;
+    chunk->older->newer = cache->ring.older = chunk;
+}
+
+static void chunk_unlink(struct cached_chunk *chunk)
+{
+    chunk->newer->older = chunk->older;
+    chunk->older->newer = chunk->newer;
+}
+
+static void chunk_remove(struct array_cache *cache, struct cached_chunk *chunk)
+{
+    struct cached_chunk **link = bucket_of(cache, chunk->array, chunk->index);
+    while (*link != chunk)
+        link = &(*link)->next;
+    *link = chunk->next;
+    chunk_unlink(chunk);
+    cache->bytes -= chunk->array->chunk_bytes;
+}
+
+/* Remove the oldest chunks that are not in use until `bytes` more bytes are within the limit.
+ * Return memory of a chunk of this size that was removed, or NULL. */
+static uint8_t *room_make(struct array_cache *cache, int64_t bytes)
+{
+    uint8_t *data = NULL;
+    for (struct cached_chunk *chunk = cache->ring.newer, *newer;
+         chunk != &cache->ring && cache->bytes + bytes > cache->limit; chunk = newer) {
+        newer = chunk->newer;
+        if (chunk->users > 0)
+            continue;
+        chunk_remove(cache, chunk);
+        if (data == NULL && chunk->array->chunk_bytes == bytes)
+            data = chunk->data;
+        else
+            free(chunk->data);
+        free(chunk);
+    }
+    return data;
+}
+
+static struct cached_chunk *chunk_new(struct array_cache *cache, const struct array *array,
+                                      int64_t index, struct error *error)
+{
+    uint8_t *data = room_make(cache, array->chunk_bytes);
+    struct cached_chunk *chunk = malloc(sizeof *chunk);
+    if (data == NULL)
+        data = malloc((size_t)array->chunk_bytes);
+    if (chunk == NULL || data == NULL) {
+        free(chunk);
+        free(data);
+        error_set(error, ERROR_MEMORY, "no memory for a chunk of %lld bytes",
+                  (long long)array->chunk_bytes);
+        return NULL;
+    }
+    struct cached_chunk **bucket = bucket_of(cache, array, index);
+    *chunk = (struct cached_chunk){.array = array, .index = index, .data = data, .next = *bucket};
+    *bucket = chunk;
+    chunk_link(cache, chunk);
+    cache->bytes += array->chunk_bytes;
+    cache->counts.peak = larger(cache->counts.peak, cache->bytes);
+    return chunk;
+}
+
+/* Return a chunk, to be given back by cache_give. If `is_ready` is false, the caller must decode
+ * it. NULL: out of memory. */
+static struct cached_chunk *cache_take(struct array_cache *cache, const struct array *array,
+                                       int64_t index, struct error *error)
+{
+    pthread_mutex_lock(&cache->mutex);
+    struct cached_chunk *chunk;
+    while ((chunk = chunk_find(cache, array, index)) != NULL && !chunk->is_ready)
+        pthread_cond_wait(&cache->changed, &cache->mutex);
+    if (chunk == NULL) {
+        chunk = chunk_new(cache, array, index, error);
+    } else {
+        chunk_unlink(chunk);
+        chunk_link(cache, chunk);
+    }
+    if (chunk != NULL)
+        chunk->users++;
+    pthread_mutex_unlock(&cache->mutex);
+    return chunk;
+}
+
+/* good: the chunk is decoded; else it is removed from the cache. */
+static void cache_give(struct array_cache *cache, struct cached_chunk *chunk, bool good)
+{
+    pthread_mutex_lock(&cache->mutex);
+    const bool is_new = !chunk->is_ready;
+    chunk->users--;
+    if (is_new)
+        chunk->is_ready = good;
+    cache->counts.decoded += is_new && good;
+    if (!good || (chunk->users == 0 && cache->bytes > cache->limit)) {
+        chunk_remove(cache, chunk);
+        free(chunk->data);
+        free(chunk);
+    }
+    if (is_new)
+        pthread_cond_broadcast(&cache->changed);
+    pthread_mutex_unlock(&cache->mutex);
+}
+
+/* Return a reader that is not in use. cache: NULL for an array without a cache. */
+static struct array_reader *reader_take(struct array_cache *cache, const struct array *array)
+{
+    struct array_reader *reader = NULL;
+    if (cache != NULL) {
+        pthread_mutex_lock(&cache->mutex);
+        reader = cache->readers;
+        if (reader != NULL)
+            cache->readers = reader->next;
+        pthread_mutex_unlock(&cache->mutex);
+    }
+    if (reader == NULL) {
+        reader = allocate(1, sizeof *reader);
+        reader->filter_state = filter_state_new();
+    }
+    if (reader->array != array)
+        reader->shard.file = -1;
+    reader->array = array;
+    return reader;
+}
+
+static void reader_give(struct array_cache *cache, struct array_reader *reader)
+{
+    if (cache == NULL) {
+        reader_free(reader);
+        return;
+    }
+    pthread_mutex_lock(&cache->mutex);
+    reader->next = cache->readers;
+    cache->readers = reader;
+    pthread_mutex_unlock(&cache->mutex);
 }
 
 /* ---- chunks ---- */
@@ -222,50 +436,29 @@ static void place_close(const struct array *array, const struct chunk_place *pla
         open_file_give(array->file);
 }
 
-/* Decode reader->stored into `to`, which has room for the decoded chunk. */
-static const char *filters_undo(const struct array *array, struct array_reader *reader,
-                                const struct chunk_place *place, uint8_t *to)
-{
-    const uint32_t applied = ~place->skipped & ((UINT32_C(1) << array->filter_count) - 1);
-    const uint8_t *from = reader->stored.data;
-    size_t bytes = (size_t)place->bytes;
-    for (int n = array->filter_count; n-- > 0;) {
-        if (!(applied >> n & 1))
-            continue;
-        const bool is_last = (applied & ((UINT32_C(1) << n) - 1)) == 0;
-        struct byte_buffer *work = &reader->work[from == reader->work[0].data];
-        uint8_t *target = is_last ? to : work->data;
-        const size_t capacity = is_last ? (size_t)array->chunk_bytes : work->capacity;
-        const char *fault =
-            filter_undo(reader->filter_state, array->filter[n], (size_t)array->element_bytes, from,
-                        &bytes, target, capacity);
-        if (fault != NULL)
-            return fault;
-        from = filter_is_checksum(array->filter[n]) ? from : target;
-    }
-    if (bytes != (size_t)array->chunk_bytes)
-        return "it has the wrong size: the file is damaged";
-    if (from != to)
-        memcpy(to, from, bytes);
-    return NULL;
-}
-
 /* Read and decode a chunk that exists into `to`. */
 static bool chunk_decode(const struct array *array, struct array_reader *reader, int64_t index,
                          const struct chunk_place *place, uint8_t *to, struct error *error)
 {
-    /* Between filters, checksums and incompressible data can make the chunk larger. */
-    const size_t bytes = (size_t)(array->chunk_bytes + array->chunk_bytes / 64) + 64;
-    bool good = byte_buffer_reserve(&reader->stored, (size_t)place->bytes, error);
-    for (int n = 0; good && n < 2 && n < array->filter_count - 1; n++)
-        good = byte_buffer_reserve(&reader->work[n], bytes, error);
-    if (!good || !bytes_read(array, index, place, 0, reader->stored.data, place->bytes, error))
+    if (!byte_buffer_reserve(&reader->stored, (size_t)place->bytes, error) ||
+        !bytes_read(array, index, place, 0, reader->stored.data, place->bytes, error))
         return false;
-    const char *fault = filters_undo(array, reader, place, to);
+    const char *fault = filters_undo(array, reader->filter_state, place->skipped,
+                                     reader->stored.data, (size_t)place->bytes, to);
     return fault == NULL || chunk_refuse(array, index, fault, error);
 }
 
 /* ---- boxes ---- */
+
+/* The part of a chunk that is in a box, as nested loops over its elements, innermost first. All
+ * members are in elements. Dimensions that are contiguous in chunk and memory are one loop. */
+struct piece {
+    int loops;
+    int64_t count[ARRAY_DIMENSIONS], from_stride[ARRAY_DIMENSIONS], to_stride[ARRAY_DIMENSIONS];
+    int64_t from, to; /* of the first element in the chunk and in memory */
+    int64_t span;     /* from the first element to the last one in the chunk, inclusive */
+    bool is_whole;    /* all elements of the chunk that the array has */
+};
 
 /* Describe the part of a chunk that is in the box. `at`: coordinates of the chunk in the grid. */
 static void piece_make(const struct array *array, const struct array_box *box, const int64_t *at,
@@ -334,68 +527,42 @@ static void piece_convert(const struct array *array, const struct piece *piece, 
     }
 }
 
-/* True if the elements have the same layout in the chunk and in memory. */
-static bool piece_is_plain(const struct array *array, const struct piece *piece,
-                           struct array_target to)
-{
-    return array->is_plain && to.floats != NULL && piece->loops == 1 && piece->to_stride[0] == 1;
-}
-
-/* Read a piece of a chunk that exists and is not kept, and convert it if necessary. */
-static bool stored_read(const struct array *array, struct array_reader *reader, int64_t index,
-                        const struct chunk_place *place, const struct piece *piece,
-                        struct array_target to, struct error *error)
-{
-    const bool plain = piece_is_plain(array, piece, to), filtered = array->filter_count > 0;
-    const int64_t first = filtered ? 0 : piece->from * array->element_bytes;
-    const int64_t bytes = filtered ? array->chunk_bytes : piece->span * array->element_bytes;
-    const bool direct = plain && bytes == piece->span * array->element_bytes;
-    if (!direct && !byte_buffer_reserve(&reader->decoded, (size_t)bytes, error))
-        return false;
-    uint8_t *data = direct ? (uint8_t *)(to.floats + piece->to) : reader->decoded.data;
-    if (filtered ? !chunk_decode(array, reader, index, place, data, error)
-                 : !bytes_read(array, index, place, first, data, bytes, error))
-        return false;
-    if (!direct)
-        piece_convert(array, piece, data, to);
-    return true;
-}
-
-/* Read a piece of a chunk that is not kept. */
+/* Read a piece of a chunk, and convert it if necessary. A chunk that other reads need, too, is
+ * decoded into the cache. */
 static bool piece_read(const struct array *array, struct array_reader *reader, int64_t index,
                        const struct piece *piece, struct array_target to, struct error *error)
 {
-    struct chunk_place place;
-    if (!place_find(array, reader, index, &place, error))
+    const bool filtered = array->filter_count > 0;
+    const bool shared = array->cache != NULL && filtered && !piece->is_whole;
+    const int64_t begin = piece->from * array->element_bytes;
+    const int64_t span = piece->span * array->element_bytes;
+    const int64_t bytes = filtered ? array->chunk_bytes : span;
+    /* The elements have the same layout in the chunk and in memory. */
+    const bool direct = !shared && bytes == span && array->is_plain && to.floats != NULL &&
+                        piece->loops == 1 && piece->to_stride[0] == 1;
+    struct cached_chunk *chunk = NULL;
+    if (shared && (chunk = cache_take(array->cache, array->original, index, error)) == NULL)
         return false;
-    bool good = true;
-    if (place.descriptor < 0)
-        piece_convert(array, piece, NULL, to);
-    else
-        good = stored_read(array, reader, index, &place, piece, to, error);
-    place_close(array, &place);
-    return good;
-}
-
-/* Read a piece of a chunk that other reads need, too. */
-static bool shared_read(const struct array *array, struct array_reader *reader, int64_t index,
-                        const struct piece *piece, struct array_target to, struct error *error)
-{
-    struct chunk_place place;
-    struct cached_chunk *chunk = array_cache_take(array->cache, array->original, index, error);
-    bool exists = true, good = chunk != NULL;
-    if (good && !chunk->is_ready) {
+    if (!shared && !direct && !byte_buffer_reserve(&reader->decoded, (size_t)bytes, error))
+        return false;
+    uint8_t *data = shared   ? chunk->data
+                    : direct ? (uint8_t *)(to.floats + piece->to)
+                             : reader->decoded.data;
+    bool good = true, exists = true;
+    if (!shared || !chunk->is_ready) {
+        struct chunk_place place;
         good = place_find(array, reader, index, &place, error);
         exists = good && place.descriptor >= 0;
-        good = good && (!exists || chunk_decode(array, reader, index, &place, chunk->data, error));
-        if (exists)
+        if (exists) {
+            good = filtered ? chunk_decode(array, reader, index, &place, data, error)
+                            : bytes_read(array, index, &place, begin, data, bytes, error);
             place_close(array, &place);
+        }
     }
-    if (good)
-        piece_convert(array, piece,
-                      exists ? chunk->data + piece->from * array->element_bytes : NULL, to);
-    if (chunk != NULL)
-        array_cache_give(array->cache, chunk, good && exists);
+    if (good && !(direct && exists))
+        piece_convert(array, piece, exists ? data + (filtered ? begin : 0) : NULL, to);
+    if (shared)
+        cache_give(array->cache, chunk, good && exists);
     return good;
 }
 
@@ -411,7 +578,7 @@ static bool box_read(struct array *array, const struct array_box *box, struct ar
         first[d] = at[d] = box->begin[d] / array->chunk[d];
         end[d] = (box->begin[d] + box->count[d] - 1) / array->chunk[d] + 1;
     }
-    struct array_reader *reader = array_reader_take(array->cache, array);
+    struct array_reader *reader = reader_take(array->cache, array);
     bool good = true;
     for (int d = 0; good && d >= 0;) {
         struct piece piece;
@@ -419,16 +586,11 @@ static bool box_read(struct array *array, const struct array_box *box, struct ar
         for (d = 0; d < array->dimensions; d++)
             index = index * array->grid[d] + at[d];
         piece_make(array, box, at, &piece);
-        if (array->data != NULL)
-            piece_convert(array, &piece, array->data + piece.from * array->element_bytes, to);
-        else
-            good = (array->cache != NULL && array->filter_count > 0 && !piece.is_whole
-                        ? shared_read
-                        : piece_read)(array, reader, index, &piece, to, error);
+        good = piece_read(array, reader, index, &piece, to, error);
         for (d = array->dimensions - 1; d >= 0 && ++at[d] == end[d]; d--)
             at[d] = first[d];
     }
-    array_reader_give(array->cache, reader);
+    reader_give(array->cache, reader);
     return good;
 }
 

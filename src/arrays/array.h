@@ -81,9 +81,6 @@ struct array {
                                  * fill value. Of a folder, array_open lists the files */
     int64_t chunk_count;
     struct array_files files; /* if files.folder is set, `file` is not used */
-    uint8_t *data;  /* allocated: the whole array if it is in the file's metadata, else NULL */
-    bool is_shared; /* chunks and data are not freed by array_close */
-    bool is_empty;  /* it could not be opened because it has no elements */
     double fill;
     struct array_rule rule;
 
@@ -114,9 +111,6 @@ bool array_type_set(struct array *array, const char *type);
 /* Set the error "FILE: cannot read 'NAME': REASON". Return false. */
 bool array_refuse(const struct array *array, struct error *error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-/* Set `is_empty` and the error for an array without elements. Return false. */
-bool array_refuse_empty(struct array *array, struct error *error);
 
 struct json_t;
 

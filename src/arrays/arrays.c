@@ -12,9 +12,144 @@
 #include "base/allocate.h"
 #include "base/base.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/listing.h"
 #include "data/sampler.h"
 #include "options/options.h"
+
+/* ---- variables ---- */
+
+enum { OFFSET_MOST = 1 << 30 };
+
+const char *variable_name_begin(const char *text)
+{
+    const char *name = text + strspn(text, "/");
+    return *name != '\0' ? name : text;
+}
+
+const char *variable_option(const struct variable *variable)
+{
+    return variable->is_target ? "data.y" : "data.x";
+}
+
+/* Parse "u", "u@+6" or "u@-1". */
+static bool variable_parse(struct variable *variable, const char *item, size_t length,
+                           struct error *error)
+{
+    char *end, text[OPTION_TEXT];
+    snprintf(text, sizeof text, "%.*s", (int)length, item);
+    snprintf(variable->name, sizeof variable->name, "%s", variable_name_begin(text));
+    char *at = strrchr(variable->name, '@');
+    if (at == NULL)
+        return true;
+    const long long offset = strtoll(at + 1, &end, 10);
+    if (at == variable->name || (at[1] != '+' && at[1] != '-') || end == at + 2 || *end != '\0' ||
+        offset > OFFSET_MOST || offset < -OFFSET_MOST)
+        return error_set(error, ERROR_USAGE,
+                         "%s=%s: after @ there must be a number of samples with a sign, as in "
+                         "u@+6 or u@-1",
+                         variable_option(variable), variable->name);
+    variable->offset = offset;
+    *at = '\0';
+    return true;
+}
+
+/* Parse data.x and data.y. */
+static bool variables_parse(struct arrays *self, const struct options *options, struct error *error)
+{
+    const char *const lists[] = {options->data.x, options->data.y};
+    size_t length;
+    if (options->data.root[0] == '\0')
+        return error_set(error, ERROR_USAGE, "data.format=arrays needs data.root");
+    self->variable = allocate(strlen(lists[0]) + strlen(lists[1]) + 2, sizeof *self->variable);
+    self->y = self->variable;
+    for (int n = 0; n < 2; n++) {
+        int *count = n == 0 ? &self->x_count : &self->y_count;
+        for (const char *item = text_next_item(lists[n], &length); item != NULL;
+             item = text_next_item(item + length, &length)) {
+            struct variable *variable = &self->y[(*count)++];
+            variable->is_target = n == 1;
+            if (!variable_parse(variable, item, length, error))
+                return false;
+        }
+        if (*count == 0)
+            return error_set(error, ERROR_USAGE,
+                             "data.format=arrays needs data.x and data.y: %s=%s names no data set; "
+                             "`vittrain data describe FILE` lists those of a file",
+                             variable_option(&(struct variable){.is_target = n == 1}), lists[n]);
+        self->y = self->variable + self->x_count;
+    }
+    return true;
+}
+
+void variables_list_transforms(const struct variable *variables, int count, int64_t total,
+                               uint8_t transforms[IMAGE_CHANNELS])
+{
+    int64_t channel = 0;
+    for (int v = 0; v < count; v++) {
+        const int64_t known = variables[v].channels;
+        const int64_t end = channel + (known > 0 ? known : count == 1 ? total : 1);
+        for (; channel < end && channel < IMAGE_CHANNELS; channel++)
+            transforms[channel] = (uint8_t)variables[v].transform;
+    }
+}
+
+/* Return the box of the window of height x width pixels at (top, left) of a sample. */
+static struct array_box variable_window(const struct variable *variable, int64_t sample,
+                                        int64_t top, int64_t left, int64_t height, int64_t width)
+{
+    const int64_t channels = variable->channels, plane = height * width;
+    const int64_t begins[] = {0, top, left}, counts[] = {channels, height, width};
+    const int64_t strides[] = {channels > 1 ? plane : 1, width, 1};
+    struct array_box box = {.begin = {sample}, .count = {1}, .stride = {channels * plane}};
+    for (int d = 1; d < variable->dimensions; d++) {
+        const bool rows_first = variable->channels_last || variable->dimensions == 3;
+        const int part = rows_first ? d % 3 : d - 1; /* channels, rows, columns */
+        box.begin[d] = begins[part];
+        box.count[d] = counts[part];
+        box.stride[d] = strides[part];
+    }
+    return box;
+}
+
+struct array_box variable_box(const struct variable *variable, int64_t sample, int64_t count)
+{
+    struct array_box box =
+        variable_window(variable, sample, 0, 0, variable->height, variable->width);
+    box.count[0] = count;
+    return box;
+}
+
+/* Read a box, whose samples have `plane` values for each channel. origin: NULL, or [channels]
+ * numbers that are subtracted from the values. */
+static bool variable_read(const struct variable *variable, struct array *array,
+                          const struct array_box *box, int64_t plane, const double *origin,
+                          float *to, struct error *error)
+{
+    const int64_t sample = variable->channels * plane;
+    struct array_box dense = *box;
+    bool shifts = false;
+    for (int64_t c = 0; origin != NULL && c < variable->channels; c++)
+        shifts = shifts || origin[c] != 0;
+    if (!shifts)
+        return array_read(array, box, to, error);
+    dense.stride[0] = sample;
+    OWNED double *values = allocate((size_t)(box->count[0] * sample), sizeof *values);
+    if (!array_read_doubles(array, &dense, values, error))
+        return false;
+    for (int64_t n = 0; n < box->count[0]; n++)
+        for (int64_t i = 0; i < sample; i++)
+            to[n * box->stride[0] + i] = (float)(values[n * sample + i] - origin[i / plane]);
+    return true;
+}
+
+void variable_write(const struct variable *variable, char text[VARIABLE_TEXT])
+{
+    char offset[24] = "";
+    if (variable->offset != 0)
+        snprintf(offset, sizeof offset, "@%+lld", (long long)variable->offset);
+    snprintf(text, VARIABLE_TEXT, "%s%s", variable->name, offset);
+}
 
 /* ---- targets in memory ---- */
 
@@ -86,6 +221,15 @@ static int64_t shared_bytes(const struct array *array, bool tiled)
     return array->dimensions > 2 && is_shared ? bytes : 0;
 }
 
+/* Return the first array of the same data set, which may be named twice: u@-1,u. */
+static const struct array *original_of(const struct arrays_file *file, int number)
+{
+    const struct array *first = file->array;
+    while (strcmp(first->name, file->array[number].name) != 0)
+        first++;
+    return first;
+}
+
 /* Let all files share one cache of decoded chunks. It keeps those of the last sample of each
  * thread. With data.shuffle=chunks it keeps one and a half windows, since ranks share a window, and
  * the next one begins before it ends. */
@@ -96,15 +240,13 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
     const int64_t most = (int64_t)1 << 28, threads = options->data.workers + 1;
     struct arrays *self = dataset->self;
     int64_t total = 0, chunks = 0, largest = 1;
-    dataset->chunks = array_cache_new();
     for (int64_t i = 0; i < self->file_count; i++) {
         struct arrays_file *file = &self->file[i];
         int64_t kept = 0;
         file->first_chunk = chunks;
         file->chunk = 1;
         for (int v = 0; v < file->opened; v++) {
-            struct array *array = &file->array[v];
-            array_use_cache(array, dataset->chunks, &file->array[arrays_first_of(file, v)]);
+            const struct array *array = &file->array[v];
             if (shared_bytes(array, tiled) > 0)
                 file->chunk = larger(file->chunk, smaller(array->chunk[0], array->extent[0]));
         }
@@ -122,7 +264,11 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
         dataset->kept_bytes = larger(dataset->kept_bytes, kept);
     }
     dataset->kept_bytes = smaller(dataset->kept_bytes, total);
-    array_cache_limit(dataset->chunks, dataset->kept_bytes);
+    dataset->chunks = array_cache_new(dataset->kept_bytes);
+    for (int64_t i = 0; i < self->file_count; i++)
+        for (int v = 0; v < self->file[i].opened; v++)
+            array_use_cache(&self->file[i].array[v], dataset->chunks,
+                            original_of(&self->file[i], v));
     if (by_chunks)
         log_info("data.shuffle=chunks: %lld samples in a chunk; decoded chunks take at most %.1f "
                  "MiB of each rank's memory",
@@ -136,6 +282,108 @@ static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
     const struct arrays_file *file =
         &self->file[file_series_find(&self->series, record, 0, &sample)];
     return file->first_chunk + sample / file->chunk;
+}
+
+/* Mark the channels of the variables [first, end) that have no transform, and whose array is wide
+ * in a file (array_is_wide). */
+static void variables_list_wide(const struct arrays *self, int first, int end,
+                                bool is_wide[IMAGE_CHANNELS])
+{
+    int64_t channel = 0;
+    for (int v = first; v < end; v++) {
+        const struct variable *variable = &self->variable[v];
+        bool wide = false;
+        for (int64_t f = 0; variable->transform == TRANSFORM_NONE && f < self->file_count; f++)
+            wide |= v < self->file[f].opened && array_is_wide(&self->file[f].array[v]);
+        for (int64_t c = 0; c < variable->channels && channel < IMAGE_CHANNELS; c++)
+            is_wide[channel++] = wide;
+    }
+}
+
+/* ---- coordinates ---- */
+
+void arrays_coordinate(const struct dataset *dataset, int y, enum coordinate_axis axis,
+                       struct coordinate *to)
+{
+    const struct arrays *self = arrays_of(dataset);
+    *to = (struct coordinate){.values = NULL};
+    if (self == NULL)
+        return;
+    for (int64_t f = 0; axis == AXIS_SAMPLES && f < self->series.count; f++)
+        if (self->series.file[f].time == NULL)
+            return;
+    const int number = axis == AXIS_OUTPUTS ? self->x_count + y : 0;
+    const int rows = self->grid.array[0].rows;
+    if (number >= self->grid.array_count)
+        return;
+    const struct grid_array *array = &self->grid.array[number];
+    const bool has_outputs = array->dimensions == 2 || array->dimensions == 4;
+    const int places[AXES] = {0, rows, rows + 1,
+                              has_outputs ? array->rows == 1 ? 3 : 1 : GRID_NONE};
+    if (places[axis] != GRID_NONE)
+        to->dimension = grid_dimension(&self->grid, number, places[axis]);
+    if (to->dimension == NULL || axis != AXIS_SAMPLES)
+        return;
+    const int64_t records = window_records(dataset), tiles = dataset->count / records;
+    to->values = allocate((size_t)records, sizeof *to->values);
+    for (int64_t n = 0; n < records; n++)
+        to->values[n] =
+            file_series_time(&self->series, dataset_record(dataset, tiles * n), self->y[y].offset);
+}
+
+/* True if units, standard name or name are those of a latitude in degrees. */
+static bool is_latitude(const struct dimension *dimension)
+{
+    const char *units = dimension->units, *name = dimension->name;
+    const char *standard = array_attribute_text(dimension->attributes, "standard_name");
+    return (units[0] == '\0' || strncmp(units, "deg", strlen("deg")) == 0) &&
+           (strcmp(name, "lat") == 0 || strcmp(name, "latitude") == 0 ||
+            strstr(standard, "latitude") != NULL || text_ends_with(units, "north") ||
+            text_ends_with(units, "N"));
+}
+
+/* Set the weights of the rows of the images, with a mean of 1: the cosine of the latitude
+ * (WeatherBench, Rasp et al. 2020), which is the same in all files. Rows without a name are assumed
+ * to be equally spaced from pole to pole. Log which of these is used. */
+static bool row_weights_set(struct dataset *dataset, struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    const struct dimension *rows = grid_dimension(&self->grid, 0, self->grid.array[0].rows);
+    const double degree = 3.14159265358979323846 / 180;
+    const int64_t count = dataset->height;
+    char reason[ARRAY_NAME] = "";
+    if (rows != NULL && !is_latitude(rows))
+        snprintf(reason, sizeof reason, "it is not a latitude in degrees");
+    else if (rows != NULL && rows->values == NULL)
+        snprintf(reason, sizeof reason, "it does not have one number for each of the %lld rows",
+                 (long long)count);
+    for (int64_t y = 0; rows != NULL && reason[0] == '\0' && y < count; y++)
+        if (!(fabs(rows->values[y]) <= 90.001))
+            snprintf(reason, sizeof reason, "its value %g of row %lld is not in [-90, 90]",
+                     rows->values[y], (long long)y);
+    if (reason[0] != '\0')
+        return error_set(error, ERROR_DATA,
+                         "%s: train.row_weight=latitude cannot use the rows '%s' of data.x: %s; "
+                         "make it a coordinate in degrees, or set train.row_weight=none",
+                         self->grid.path, rows->name, reason);
+    OWNED double *cosines = allocate((size_t)count, sizeof *cosines);
+    double sum = 0;
+    dataset->row_weights = allocate((size_t)count, sizeof *dataset->row_weights);
+    for (int64_t y = 0; y < count; y++) {
+        cosines[y] = rows != NULL ? fmax(0, cos(rows->values[y] * degree))
+                                  : sin(180 * degree * ((double)y + 0.5) / (double)count);
+        sum += cosines[y];
+    }
+    for (int64_t y = 0; y < count; y++)
+        dataset->row_weights[y] = (float)(cosines[y] * (double)count / sum);
+    if (rows != NULL)
+        log_info("train.row_weight: %lld rows with the latitudes '%s' from %g to %g",
+                 (long long)count, rows->name, rows->values[0], rows->values[count - 1]);
+    else
+        log_info("train.row_weight: the rows have no name: %lld equally spaced rows from pole to "
+                 "pole are assumed",
+                 (long long)count);
+    return true;
 }
 
 /* ---- the data set ---- */
@@ -174,10 +422,17 @@ static bool arrays_open(const struct options *options, enum data_split split,
     chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS,
                  !training && window_is_tiled(options, SPLIT_ALL));
     if (training && options->train.row_weight == ROW_WEIGHT_LATITUDE &&
-        !arrays_row_weights(dataset, &dataset->row_weights, error))
+        !row_weights_set(dataset, error))
         return false;
-    for (int v = 0; training && v < self->x_count + self->y_count; v++)
-        variable_log(&self->variable[v]);
+    for (int v = 0; training && v < self->x_count + self->y_count; v++) {
+        const struct variable *variable = &self->variable[v];
+        if (variable->dimensions == 4)
+            log_info("%s=%s: %lld channels of %lldx%lld, order %s", variable_option(variable),
+                     variable->name, (long long)variable->channels, (long long)variable->height,
+                     (long long)variable->width,
+                     variable->channels_last ? "hwc; if channels are first, set data.order=chw"
+                                             : "chw; if channels are last, set data.order=hwc");
+    }
     return true;
 }
 
@@ -280,18 +535,12 @@ static int32_t arrays_label(const struct dataset *dataset, int64_t record)
     return self->label != NULL ? self->label[record] : 0;
 }
 
-int64_t arrays_find(const struct dataset *dataset, int64_t record, int64_t *sample)
-{
-    const struct arrays *self = dataset->self;
-    return file_series_find(&self->series, record, 0, sample);
-}
-
 static void arrays_name_record(const struct dataset *dataset, int64_t record, char *text,
                                size_t size)
 {
     const struct arrays *self = dataset->self;
     int64_t sample;
-    const int64_t file = arrays_find(dataset, record, &sample);
+    const int64_t file = file_series_find(&self->series, record, 0, &sample);
     snprintf(text, size, "%s: sample %lld", self->file[file].path, (long long)sample);
 }
 
@@ -326,7 +575,7 @@ bool arrays_check_grid(struct dataset *dataset, const char *text, const char *pa
         return true;
     grid_parse(text, path, &trained);
     bool good = grid_compare(&trained, dataset->grid, error);
-    if (good && trained.step.ruler != RULER_NONE && file_series_ends(&self->series) == 0) {
+    if (good && trained.step.size > 0 && file_series_ends(&self->series) == 0) {
         self->series.step = trained.step;
         good = file_series_pair(&self->series, false, error) &&
                (self->target == NULL || targets_read(dataset, error));

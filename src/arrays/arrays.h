@@ -31,9 +31,8 @@ struct arrays_file {
     int64_t first_chunk; /* number of chunks of the files before */
     struct array *array; /* [array_count] */
     int opened;          /* number of arrays that are open */
-    bool is_empty;       /* it could not be opened because an array has no elements */
+    bool is_shared;      /* times and chunks are in arrays.joined */
     struct series_file times;
-    char time_name[64]; /* of the coordinate of its samples, if they have times */
 };
 
 struct arrays {
@@ -62,10 +61,7 @@ const struct arrays *arrays_of(const struct dataset *dataset);
 MUST_CHECK bool arrays_check_grid(struct dataset *dataset, const char *text, const char *path,
                                   struct error *error);
 
-/* Return the file that has a record, and set the number of the sample in it. */
-int64_t arrays_find(const struct dataset *dataset, int64_t record, int64_t *sample);
-
-/* ---- Coordinates (coordinates.c). */
+/* ---- Coordinates (arrays.c). */
 
 /* Dimensions of predictions. AXIS_OUTPUTS: the channels of a variable, such as level. */
 enum coordinate_axis { AXIS_SAMPLES, AXIS_ROWS, AXIS_COLUMNS, AXIS_OUTPUTS, AXES };
@@ -80,66 +76,24 @@ struct coordinate {
 void arrays_coordinate(const struct dataset *dataset, int y, enum coordinate_axis axis,
                        struct coordinate *to);
 
-/* Set allocated weights of the rows of the images, with a mean of 1: the cosine of the latitude
- * (WeatherBench, Rasp et al. 2020), which is the same in all files. If the files have none, the
- * rows are assumed to be equally spaced from pole to pole. A latitude that cannot be used is an
- * error. Log which of these is used. */
-MUST_CHECK bool arrays_row_weights(const struct dataset *dataset, float **weights,
-                                   struct error *error);
+/* ---- Variables (arrays.c). */
 
-/* ---- Variables (variable.c). */
-
-/* Parse data.x and data.y. */
-MUST_CHECK bool variables_parse(struct arrays *self, const struct options *options,
-                                struct error *error);
-
-/* Set the transforms of data.transform, a list such as "log1p:u,sqrt:v". Each name of the list must
- * be in data.x or data.y, once. Classes in data.y have no transform. */
-MUST_CHECK bool variables_transform(struct arrays *self, const struct options *options,
-                                    struct error *error);
+/* Skip the slashes before a name: "/u" and "u" are the same data set. */
+const char *variable_name_begin(const char *text);
 
 /* Write the transform of each of `total` channels. A variable whose number of channels is not known
  * has one channel, or all channels if it is the only variable. */
 void variables_list_transforms(const struct variable *variables, int count, int64_t total,
                                uint8_t transforms[IMAGE_CHANNELS]);
 
-/* Mark the channels of the variables [first, end) that have no transform, and whose array is wide
- * in a file (array_is_wide). */
-void variables_list_wide(const struct arrays *self, int first, int end,
-                         bool is_wide[IMAGE_CHANNELS]);
-
 /* Return the option that names a variable: "data.x". */
 const char *variable_option(const struct variable *variable);
-
-/* Set the shape from the array of the first file; channels_last is set. */
-MUST_CHECK bool variable_set_shape(struct variable *variable, const struct array *array,
-                                   struct error *error);
-
-/* Log the shape that was found for a variable of four dimensions. */
-void variable_log(const struct variable *variable);
-
-/* True if the array of another file has the variable's shape. */
-bool variable_agrees(const struct variable *variable, const struct array *array);
-
-/* Return the box of the window of height x width pixels at (top, left) of a sample. */
-struct array_box variable_window(const struct variable *variable, int64_t sample, int64_t top,
-                                 int64_t left, int64_t height, int64_t width);
 
 /* Return the box of `count` samples from `sample` on. */
 struct array_box variable_box(const struct variable *variable, int64_t sample, int64_t count);
 
-/* Read a box, whose samples have `plane` values for each channel. origin: NULL, or [channels]
- * numbers that are subtracted from the values. */
-MUST_CHECK bool variable_read(const struct variable *variable, struct array *array,
-                              const struct array_box *box, int64_t plane, const double *origin,
-                              float *to, struct error *error);
-
 /* Write the variable as in the option: "u", "u@+6". */
 void variable_write(const struct variable *variable, char text[VARIABLE_TEXT]);
-
-/* Write the name of a channel: "u", "u@+6", or "fields 2" if the variable has several. */
-void variable_channel_name(const struct variable *variable, int64_t channel, char *text,
-                           size_t size);
 
 /* ---- Opening; used by arrays.c only (open.c, targets.c). */
 
@@ -150,9 +104,6 @@ void variable_channel_name(const struct variable *variable, int64_t channel, cha
 MUST_CHECK bool arrays_open_files(struct dataset *dataset, const struct options *options,
                                   enum data_split split, struct error *error);
 
-/* Return the number of the first array of the same data set, which may be named twice: u@-1,u. */
-int arrays_first_of(const struct arrays_file *file, int number);
-
 void arrays_file_close(struct arrays_file *file);
 
 /* Read the names of classes, an attribute of data.y, from a file. Later files have the names of the
@@ -161,8 +112,7 @@ MUST_CHECK bool arrays_class_names(struct dataset *dataset, const struct arrays_
                                    struct error *error);
 
 /* Set classes, names of the outputs and the checksum. Single labels are moved from self->target to
- * self->label. training: shapes and values that often have another meaning than the user's are
- * errors or warnings. */
+ * self->label. training: labels that seem to count from 1 are a warning. */
 MUST_CHECK bool arrays_targets_use(struct dataset *dataset, const struct options *options,
                                    bool training, struct error *error);
 

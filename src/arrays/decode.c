@@ -13,12 +13,21 @@
 #endif
 #ifdef HAVE_ZSTD
 #include <zstd.h>
+#define WITH_ZSTD true
+#else
+#define WITH_ZSTD false
 #endif
 #ifdef HAVE_LZ4
 #include <lz4.h>
+#define WITH_LZ4 true
+#else
+#define WITH_LZ4 false
 #endif
 #ifdef HAVE_BLOSC
 #include <blosc.h>
+#define WITH_BLOSC true
+#else
+#define WITH_BLOSC false
 #endif
 
 #include "base/allocate.h"
@@ -28,6 +37,7 @@ static const char too_large[] = "it decodes to more bytes than its shape has";
 static const char wrong_sum[] = "its checksum is wrong: the file is damaged";
 
 struct filter_state {
+    struct byte_buffer work[2]; /* results of filters */
     struct inflate_state inflate;
     struct libdeflate_decompressor *deflate; /* NULL: not used yet, likewise below */
     void *zstd;
@@ -40,13 +50,13 @@ struct filter_state *filter_state_new(void)
 
 void filter_state_free(struct filter_state *state)
 {
+    free(state->work[0].data);
+    free(state->work[1].data);
 #ifdef HAVE_LIBDEFLATE
-    if (state != NULL)
-        libdeflate_free_decompressor(state->deflate);
+    libdeflate_free_decompressor(state->deflate);
 #endif
 #ifdef HAVE_ZSTD
-    if (state != NULL)
-        ZSTD_freeDCtx(state->zstd);
+    ZSTD_freeDCtx(state->zstd);
 #endif
     free(state);
 }
@@ -58,14 +68,14 @@ bool filter_find(int64_t filter, char name[FILTER_NAME])
         const char *name;
         bool is_supported;
     } filters[] = {{ARRAY_CRC32C, "crc32c", true},
-                   {ARRAY_LZ4_BLOCK, "lz4", true},
+                   {ARRAY_LZ4_BLOCK, "lz4", WITH_LZ4},
                    {ARRAY_GZIP, "gzip", true},
                    {ARRAY_DEFLATE, "deflate", true},
                    {ARRAY_SHUFFLE, "shuffle", true},
                    {ARRAY_FLETCHER32, "fletcher32", true},
-                   {ARRAY_BLOSC, "blosc", true},
-                   {ARRAY_LZ4, "lz4", true},
-                   {ARRAY_ZSTD, "zstd", true},
+                   {ARRAY_BLOSC, "blosc", WITH_BLOSC},
+                   {ARRAY_LZ4, "lz4", WITH_LZ4},
+                   {ARRAY_ZSTD, "zstd", WITH_ZSTD},
                    {4, "szip", false},
                    {5, "nbit", false},
                    {6, "scaleoffset", false},
@@ -82,29 +92,6 @@ bool filter_find(int64_t filter, char name[FILTER_NAME])
         }
     snprintf(name, FILTER_NAME, "number %lld", (long long)filter);
     return false;
-}
-
-const char *filter_library_missing(int64_t filter)
-{
-#ifndef HAVE_ZSTD
-    if (filter == ARRAY_ZSTD)
-        return "zstd";
-#endif
-#ifndef HAVE_LZ4
-    if (filter == ARRAY_LZ4 || filter == ARRAY_LZ4_BLOCK)
-        return "lz4";
-#endif
-#ifndef HAVE_BLOSC
-    if (filter == ARRAY_BLOSC)
-        return "blosc";
-#endif
-    (void)filter;
-    return NULL;
-}
-
-bool filter_is_checksum(int64_t filter)
-{
-    return filter == ARRAY_FLETCHER32 || filter == ARRAY_CRC32C;
 }
 
 /* ---- compression ---- */
@@ -139,18 +126,11 @@ static const char *inflate(struct inflate_state *state, uint32_t kind, const uin
     state->avail_out = (uint32_t)capacity;
     const int status = isal_inflate_stateless(state);
     *bytes = state->total_out;
-    switch (status) {
-    case ISAL_DECOMP_OK:
-        return state->block_state == ISAL_BLOCK_FINISH ? NULL : "its deflate stream is truncated";
-    case ISAL_END_INPUT:
-        return "its deflate stream is truncated";
-    case ISAL_OUT_OVERFLOW:
-        return too_large;
-    case ISAL_INCORRECT_CHECKSUM:
-        return "the checksum of its deflate stream is wrong";
-    default:
-        return "its deflate stream is damaged";
-    }
+    if (status == ISAL_DECOMP_OK && state->block_state == ISAL_BLOCK_FINISH)
+        return NULL;
+    return status == ISAL_OUT_OVERFLOW         ? too_large
+           : status == ISAL_INCORRECT_CHECKSUM ? "the checksum of its deflate stream is wrong"
+                                               : "its deflate stream is damaged or truncated";
 }
 
 #ifdef HAVE_ZSTD
@@ -264,28 +244,25 @@ VECTORISED static void unshuffle_bytes(const uint8_t *from, size_t bytes, size_t
     memcpy(to + whole, from + whole, bytes - whole);
 }
 
+/* Return a number from 1 to 65535 that is congruent to the sum modulo 65535; 0 for 0. */
+static uint32_t fold(uint64_t sum)
+{
+    return sum == 0 ? 0 : (uint32_t)((sum - 1) % 65535) + 1;
+}
+
 static uint32_t fletcher32(const uint8_t *data, size_t bytes)
 {
-    enum { WORDS = 360 }; /* the most words whose sums do not overflow */
-    uint32_t low = 0, high = 0;
-    for (size_t words = bytes / 2; words > 0;) {
-        size_t block = words < WORDS ? words : WORDS;
-        for (words -= block; block > 0; block--, data += 2) {
-            low += (uint32_t)data[0] << 8 | data[1];
-            high += low;
-        }
-        low = (low & 0xffff) + (low >> 16);
-        high = (high & 0xffff) + (high >> 16);
-    }
-    if (bytes % 2 != 0) {
-        low += (uint32_t)*data << 8;
+    enum { BLOCK = 1 << 20 }; /* sums of so many bytes do not overflow */
+    uint64_t low = 0, high = 0;
+    for (size_t i = 0; i < bytes; i += 2) {
+        low += (uint64_t)data[i] << 8 | (i + 1 < bytes ? data[i + 1] : 0);
         high += low;
-        low = (low & 0xffff) + (low >> 16);
-        high = (high & 0xffff) + (high >> 16);
+        if (i % BLOCK == 0) {
+            low = fold(low);
+            high = fold(high);
+        }
     }
-    low = (low & 0xffff) + (low >> 16);
-    high = (high & 0xffff) + (high >> 16);
-    return high << 16 | low;
+    return fold(high) << 16 | fold(low);
 }
 
 /* True if the data end with their Fletcher-32 checksum as HDF5 computes it. `bytes` includes the
@@ -305,8 +282,9 @@ static bool crc32c_matches(const uint8_t *data, size_t bytes)
     return bytes >= 4 && crc32c_update(0, data, bytes - 4) == little_endian(data + bytes - 4, 4);
 }
 
-const char *filter_undo(struct filter_state *state, int64_t filter, size_t element_bytes,
-                        const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity)
+/* Invert a filter: decode `from` into at most `capacity` bytes and set *bytes to their number. */
+static const char *filter_undo(struct filter_state *state, int64_t filter, size_t element_bytes,
+                               const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity)
 {
 #ifdef HAVE_LIBDEFLATE
     if ((filter == ARRAY_DEFLATE || filter == ARRAY_GZIP) &&
@@ -347,4 +325,34 @@ const char *filter_undo(struct filter_state *state, int64_t filter, size_t eleme
     default:
         return "its filter is not supported";
     }
+}
+
+const char *filters_undo(const struct array *array, struct filter_state *state, uint32_t skipped,
+                         const uint8_t *from, size_t bytes, uint8_t *to)
+{
+    const uint32_t applied = ~skipped & ((UINT32_C(1) << array->filter_count) - 1);
+    /* Between filters, checksums and incompressible data can make the chunk larger. */
+    const size_t size = (size_t)array->chunk_bytes, most = size + size / 64 + 64;
+    struct error error = {0};
+    for (int n = array->filter_count; n-- > 0;) {
+        const int64_t filter = array->filter[n];
+        const bool is_last = (applied & ((UINT32_C(1) << n) - 1)) == 0;
+        struct byte_buffer *work = &state->work[from == state->work[0].data];
+        if (!(applied >> n & 1))
+            continue;
+        if (!is_last && !byte_buffer_reserve(work, most, &error))
+            return "no memory for a chunk";
+        uint8_t *target = is_last ? to : work->data;
+        const char *fault = filter_undo(state, filter, (size_t)array->element_bytes, from, &bytes,
+                                        target, is_last ? size : most);
+        if (fault != NULL)
+            return fault;
+        if (filter != ARRAY_FLETCHER32 && filter != ARRAY_CRC32C) /* these leave the data */
+            from = target;
+    }
+    if (bytes != size)
+        return "it has the wrong size: the file is damaged";
+    if (from != to)
+        memcpy(to, from, bytes);
+    return NULL;
 }

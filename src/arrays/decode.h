@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* From stored chunks to values: chunks in the files of a folder (chunk_files.c), the inverse of
+/* From stored chunks to values: chunks in the files of a folder (zarr.c), the inverse of
  * each filter (decode.c), conversion of numbers (value.c), and the cache of decoded
- * chunks (cache.c). */
+ * chunks (array.c). */
 #ifndef VITTRAIN_ARRAYS_DECODE_H
 #define VITTRAIN_ARRAYS_DECODE_H
 
@@ -48,26 +48,18 @@ const char *array_files_find(const struct array *array, struct shard_index *cach
 /* Memory of the decoders of one thread. */
 struct filter_state;
 
-/* Return a new state, or NULL. */
 struct filter_state *filter_state_new(void);
 void filter_state_free(struct filter_state *state);
 
 enum { FILTER_NAME = 32 };
 
-/* Write the name of a filter: "deflate". Return true if it is supported. */
+/* Write the name of a filter: "deflate". Return true if this build supports it. */
 bool filter_find(int64_t filter, char name[FILTER_NAME]);
 
-/* Return the name of the library that this filter needs if the program was built without it, else
- * NULL. */
-const char *filter_library_missing(int64_t filter);
-
-/* True if the filter only appends a checksum, so that filter_undo leaves the data in `from`. */
-bool filter_is_checksum(int64_t filter);
-
-/* Invert a filter: decode `from` into at most `capacity` bytes and set *bytes to their number.
- * Return NULL, or the reason of the failure. */
-const char *filter_undo(struct filter_state *state, int64_t filter, size_t element_bytes,
-                        const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity);
+/* Decode the `bytes` bytes of a stored chunk into `to`, which has room for array->chunk_bytes.
+ * skipped: as in struct array_chunk. Return NULL, or the reason of the failure. */
+const char *filters_undo(const struct array *array, struct filter_state *state, uint32_t skipped,
+                         const uint8_t *from, size_t bytes, uint8_t *to);
 
 /* ---- Numbers. */
 
@@ -86,55 +78,20 @@ void array_values_convert(const struct array *array, const uint8_t *from, int64_
 void array_values_transpose(const struct array *array, const uint8_t *from, int64_t rows,
                             int64_t columns, float *to, int64_t stride);
 
-/* ---- The cache: decoded chunks of arrays, shared by all threads that read them, and the threads'
- * buffers. A chunk is decoded by one thread; other threads that need it wait. If the memory limit
- * is reached, the chunk that was not used for the longest time is dropped. */
+/* ---- The cache (array.c): decoded chunks of arrays, shared by all threads that read them, and the
+ * threads' buffers. A chunk is decoded by one thread; other threads that need it wait. If the
+ * memory limit is reached, the chunk that was not used for the longest time is dropped. */
 
-/* Buffers of a thread while it reads. */
-struct array_reader {
-    struct array_reader *next;
-    const struct array *array; /* that `shard` belongs to */
-    struct byte_buffer stored, work[2], decoded;
-    struct filter_state *filter_state;
-    struct shard_index shard;
-};
-
-struct cached_chunk {
-    const struct array *array;
-    int64_t index; /* in the array's grid of chunks */
-    uint8_t *data; /* [array->chunk_bytes] decoded elements */
-    bool is_ready; /* false: the thread that got it from array_cache_take decodes it */
-    int users;
-    struct cached_chunk *newer, *older; /* in the order of their last use */
-    struct cached_chunk *next;          /* in the same bucket */
-};
-
-/* Return a new cache with a limit of 256 MiB. */
-struct array_cache *array_cache_new(void);
+/* Return a new cache. limit: in bytes; chunks in use can exceed it. */
+struct array_cache *array_cache_new(int64_t limit);
 
 /* Call it after the arrays that use the cache are closed. */
 void array_cache_free(struct array_cache *cache);
-
-/* Set the limit in bytes. Chunks in use can exceed it. */
-void array_cache_limit(struct array_cache *cache, int64_t bytes);
-
-/* Return a chunk, to be given back by array_cache_give. If `is_ready` is false, the caller must
- * decode it. NULL: out of memory. */
-struct cached_chunk *array_cache_take(struct array_cache *cache, const struct array *array,
-                                      int64_t index, struct error *error);
-
-/* good: the chunk is decoded; else it is removed from the cache. */
-void array_cache_give(struct array_cache *cache, struct cached_chunk *chunk, bool good);
 
 struct array_cache_counts {
     int64_t decoded; /* number of chunks that were decoded into the cache */
     int64_t peak;    /* largest number of bytes in the cache */
 };
 struct array_cache_counts array_cache_counts(struct array_cache *cache);
-
-/* Return a reader that is not in use, if possible one that last read this array. cache: NULL for an
- * array without a cache. */
-struct array_reader *array_reader_take(struct array_cache *cache, const struct array *array);
-void array_reader_give(struct array_cache *cache, struct array_reader *reader);
 
 #endif

@@ -38,26 +38,15 @@ static const char *const kinds[][PROPERTIES] = {
                           "xc xh nlon "},
 };
 
-static bool is_in(const char *words, const char *text)
-{
-    char word[ARRAY_NAME];
-    return *text != '\0' && strchr(text, ' ') == NULL &&
-           snprintf(word, sizeof word, " %s ", text) < (int)sizeof word &&
-           strstr(words, word) != NULL;
-}
-
 static enum dimension_kind kind_of(const struct dimension *dimension)
 {
-    char name[ARRAY_NAME];
     const char *const texts[PROPERTIES] = {
         array_attribute_text(dimension->attributes, "axis"),
-        array_attribute_text(dimension->attributes, "standard_name"), dimension->units, name};
-    snprintf(name, sizeof name, "%s", dimension->name);
-    for (char *c = name; *c != '\0'; c++)
-        *c = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
+        array_attribute_text(dimension->attributes, "standard_name"), dimension->units,
+        dimension->name};
     for (enum property property = AXIS; property < PROPERTIES; property++) {
         for (enum dimension_kind kind = DIMENSION_TIME; kind <= DIMENSION_COLUMN; kind++)
-            if (is_in(kinds[kind][property], texts[property]))
+            if (time_word_is_in(kinds[kind][property], texts[property], strlen(texts[property])))
                 return kind;
         if (property == UNITS && strstr(dimension->units, " since ") != NULL)
             return DIMENSION_TIME;
@@ -66,47 +55,6 @@ static enum dimension_kind kind_of(const struct dimension *dimension)
 }
 
 /* ---- reading ---- */
-
-/* Write the name of each dimension of an array and the path of its coordinate, or "". HDF5 has
- * dimension scales; in Zarr, a coordinate is an array with the name of the dimension. */
-static void dimensions_find(const struct array_path *source, const char *name,
-                            const json_t *attributes, char path[][HDF5_NAME],
-                            char names[][ARRAY_NAME])
-{
-    const bool is_hdf5 = source->file != NULL;
-    const json_t *list = json_object_get(attributes, is_hdf5 ? HDF5_SCALES : ZARR_DIMENSIONS);
-    for (size_t d = 0; d < ARRAY_DIMENSIONS; d++) {
-        const char *text = json_string_value(json_is_array(list) ? json_array_get(list, d)
-                                             : d == 0            ? list
-                                                                 : NULL);
-        if (text == NULL)
-            continue;
-        snprintf(names[d], ARRAY_NAME, "%s", is_hdf5 ? text_base_name(text) : text);
-        if (is_hdf5) {
-            json_t *scale = array_attributes(source, text);
-            const bool is_name_only =
-                strncmp(array_attribute_text(scale, "NAME"), HDF5_DIMENSION_ONLY,
-                        strlen(HDF5_DIMENSION_ONLY)) == 0;
-            snprintf(path[d], HDF5_NAME, "%s", is_name_only ? "" : text);
-            json_decref(scale);
-        } else if (!array_path_sibling(source, name, text, path[d])) {
-            path[d][0] = '\0';
-        }
-    }
-}
-
-/* Open an array of `count` numbers. Call array_close in any case. */
-static bool list_open(const struct array_path *source, const char *path, int64_t count,
-                      struct array *array)
-{
-    struct error ignored = {0};
-    *array = (struct array){.path = NULL};
-    const bool good = array_path_has(source, path) &&
-                      array_path_array(source, path, array, &ignored) && array->dimensions == 1 &&
-                      array->extent[0] == count;
-    error_clear(&ignored);
-    return good;
-}
 
 static struct dimension *dimension_new(struct grid *grid, const char *name, int64_t count)
 {
@@ -118,29 +66,29 @@ static struct dimension *dimension_new(struct grid *grid, const char *name, int6
     return dimension;
 }
 
-/* Return the number of a dimension, which is added unless it is known. */
+/* Return the number of a dimension, which is added unless it is known. path: of an array with its
+ * coordinates, or "". */
 static int dimension_add(struct grid *grid, const struct array_path *source, const char *path,
                          const char *name, int64_t count)
 {
+    const struct array_box box = {.count = {count}, .stride = {1}};
+    struct array array = {.path = NULL};
+    struct error ignored = {0};
     for (int n = 0; n < grid->dimension_count; n++)
         if (grid->dimension[n].count == count && strcmp(grid->dimension[n].name, name) == 0 &&
             strcmp(grid->dimension[n].path, path) == 0)
             return n;
     struct dimension *dimension = dimension_new(grid, name, count);
     snprintf(dimension->path, sizeof dimension->path, "%.*s", HDF5_NAME - 1, path);
-    if (path[0] != '\0') {
-        const struct array_box box = {.count = {count}, .stride = {1}};
-        struct array array;
-        struct error ignored = {0};
+    if (path[0] != '\0' && array_path_has(source, path)) {
         dimension->attributes = array_attributes(source, path);
-        const bool is_list = list_open(source, path, count, &array);
-        if (is_list)
-            dimension->values = allocate((size_t)count, sizeof *dimension->values);
-        if (is_list && !array_read_doubles(&array, &box, dimension->values, &ignored)) {
+        dimension->values = allocate((size_t)count, sizeof *dimension->values);
+        if (!array_path_array(source, path, &array, &ignored) || array.dimensions != 1 ||
+            array.extent[0] != count ||
+            !array_read_doubles(&array, &box, dimension->values, &ignored)) {
             free(dimension->values);
             dimension->values = NULL;
         }
-        dimension->is_float32 = array.kind == 'f' && array.element_bytes == sizeof(float);
         array_close(&array);
         error_clear(&ignored);
     }
@@ -162,56 +110,64 @@ static struct grid_array *array_add(struct grid *grid, const char *name, int dim
     return added;
 }
 
-/* True if an array has `count` numbers, which are dates if `dated`. */
-static bool is_time(const struct array_path *source, const char *path, int64_t count, bool dated)
+/* True if a dimension has numbers, which are dates if `dated`. */
+static bool has_times(const struct grid *grid, int number, bool dated)
 {
-    json_t *attributes = array_attributes(source, path);
-    struct array array;
-    const bool good =
-        list_open(source, path, count, &array) &&
-        (!dated || strstr(array_attribute_text(attributes, "units"), " since ") != NULL);
-    array_close(&array);
-    json_decref(attributes);
-    return good;
-}
-
-/* Find the times of the samples: unless the coordinate of the first dimension has dates, one that
- * the attribute `coordinates` lists, as NEMO writes it, or `time` if the dimension has no name. */
-static void times_find(const struct array_path *source, const char *name, const json_t *attributes,
-                       int64_t count, char path[HDF5_NAME], char dimension[ARRAY_NAME])
-{
-    char list[HDF5_NAME], other[HDF5_NAME], *rest = list, *word;
-    const bool named = dimension[0] != '\0';
-    if (source->is_npy || (path[0] != '\0' && is_time(source, path, count, true)))
-        return;
-    snprintf(list, sizeof list, "%s%s", array_attribute_text(attributes, "coordinates"),
-             named ? "" : " time");
-    while ((word = strtok_r(rest, " ", &rest)) != NULL)
-        if (array_path_sibling(source, name, word, other) && is_time(source, other, count, named)) {
-            snprintf(path, HDF5_NAME, "%s", other);
-            if (!named)
-                snprintf(dimension, ARRAY_NAME, "time");
-            return;
-        }
+    return number != GRID_NONE && grid->dimension[number].values != NULL &&
+           (!dated || strstr(grid->dimension[number].units, " since ") != NULL);
 }
 
 void grid_add(struct grid *grid, const struct array_path *source, const char *name,
               const struct array *array)
 {
-    char path[ARRAY_DIMENSIONS][HDF5_NAME] = {""}, names[ARRAY_DIMENSIONS][ARRAY_NAME] = {""};
+    char path[HDF5_NAME], words[HDF5_NAME], *rest = words, *word;
     if (grid->path == NULL) {
         grid->path = allocate_copy(source->path);
         grid->attributes = array_attributes(source, "");
     }
     struct grid_array *added = array_add(grid, name, array->dimensions);
-    added->attributes = array_attributes(source, name);
-    dimensions_find(source, name, added->attributes, path, names);
-    times_find(source, name, added->attributes, array->extent[0], path[0], names[0]);
-    for (int d = 0; d < array->dimensions; d++)
-        if (names[d][0] != '\0')
-            added->dimension[d] = dimension_add(grid, source, path[d], names[d], array->extent[d]);
-    snprintf(added->units, sizeof added->units, "%s",
-             array_attribute_text(added->attributes, "units"));
+    json_t *attributes = added->attributes = array_attributes(source, name);
+    snprintf(added->units, sizeof added->units, "%s", array_attribute_text(attributes, "units"));
+    /* HDF5 has dimension scales; in Zarr, a coordinate is an array with the name of the dimension.
+     */
+    const bool is_hdf5 = source->file != NULL;
+    const json_t *list = json_object_get(attributes, is_hdf5 ? HDF5_SCALES : ZARR_DIMENSIONS);
+    for (int d = 0; d < array->dimensions; d++) {
+        const char *text = json_string_value(json_is_array(list) ? json_array_get(list, (size_t)d)
+                                             : d == 0            ? list
+                                                                 : NULL);
+        if (text == NULL || *text == '\0')
+            continue;
+        path[0] = '\0';
+        if (is_hdf5) {
+            json_t *scale = array_attributes(source, text);
+            if (strncmp(array_attribute_text(scale, "NAME"), HDF5_DIMENSION_ONLY,
+                        strlen(HDF5_DIMENSION_ONLY)) != 0)
+                snprintf(path, sizeof path, "%s", text);
+            json_decref(scale);
+        } else if (!array_path_sibling(source, name, text, path)) {
+            path[0] = '\0';
+        }
+        added->dimension[d] = dimension_add(
+            grid, source, path, is_hdf5 ? text_base_name(text) : text, array->extent[d]);
+    }
+    /* Find the times of the samples: unless the coordinate of the first dimension has dates, one
+     * that the attribute `coordinates` lists, as NEMO writes it, or `time` if the dimension has no
+     * name. */
+    const int samples = added->dimension[0];
+    const bool named = samples != GRID_NONE;
+    char first[ARRAY_NAME];
+    snprintf(first, sizeof first, "%s", named ? grid->dimension[samples].name : "time");
+    snprintf(words, sizeof words, "%s%s", array_attribute_text(attributes, "coordinates"),
+             named ? "" : " time");
+    while (!has_times(grid, added->dimension[0], named) &&
+           (word = strtok_r(rest, " ", &rest)) != NULL) {
+        if (!array_path_sibling(source, name, word, path))
+            continue;
+        const int other = dimension_add(grid, source, path, first, array->extent[0]);
+        if (has_times(grid, other, named))
+            added->dimension[0] = other;
+    }
 }
 
 const struct dimension *grid_dimension(const struct grid *grid, int array, int dimension)
@@ -258,175 +214,74 @@ static void dimensions_write(const struct grid *grid, int array, char text[DIMEN
     snprintf(text + used, DIMENSIONS_TEXT - used, ")");
 }
 
-static bool order_refuse(const struct grid *grid, int array, const char *reason,
-                         struct error *error)
-{
-    char names[DIMENSIONS_TEXT];
-    dimensions_write(grid, array, names);
-    return error_set(error, ERROR_DATA,
-                     "%s: %s has the dimensions %s: %s; transpose it, or set "
-                     "data.coordinates=ignore if the names are wrong",
-                     grid->path, grid->array[array].name, names, reason);
-}
-
 bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int order,
                     bool *channels_last, struct error *error)
 {
     struct grid_array *self = &grid->array[array];
-    enum dimension_kind kind[ARRAY_DIMENSIONS];
+    enum dimension_kind kind[ARRAY_DIMENSIONS] = {DIMENSION_UNKNOWN};
     const int last = self->dimensions - 1;
+    const char *fault = NULL;
+    char names[DIMENSIONS_TEXT];
     for (int d = 0; d <= last; d++) {
         const struct dimension *known = grid_dimension(grid, array, d);
         kind[d] = known != NULL ? known->kind : DIMENSION_UNKNOWN;
         if (d > 0 && kind[d] == DIMENSION_TIME &&
             (kind[0] != DIMENSION_UNKNOWN || (d == 1 && last == 3)))
-            return order_refuse(grid, array, "time must be the first, that of the samples", error);
+            fault = "time must be the first, that of the samples";
     }
     *channels_last = false;
-    if (self->dimensions < 3)
+    if (fault == NULL && last > 1 && is_plane(kind[0]) && (is_plane(kind[1]) || is_plane(kind[2])))
+        fault = "the first must be that of the samples";
+    if (fault == NULL && last == 3) {
+        const bool first = kind[1] == DIMENSION_CHANNEL || is_plane(kind[3]);
+        const bool latter = kind[3] == DIMENSION_CHANNEL || is_plane(kind[1]);
+        const bool is_smallest = extent[3] < extent[1] && extent[3] < extent[2];
+        if (kind[2] == DIMENSION_CHANNEL || (first && latter))
+            fault = "channels must be the second or the last";
+        else if (first && order == DATA_ORDER_HWC)
+            fault = "channels are first, and data.order=hwc";
+        else if (latter && order == DATA_ORDER_CHW)
+            fault = "channels are last, and data.order=chw";
+        *channels_last =
+            latter ||
+            (!first && (order == DATA_ORDER_HWC || (order == DATA_ORDER_AUTO && is_smallest)));
+    }
+    if (last > 1)
+        self->rows = *channels_last ? 1 : last - 1;
+    if (fault == NULL)
         return true;
-    if (is_plane(kind[0]) && (is_plane(kind[1]) || is_plane(kind[2])))
-        return order_refuse(grid, array, "the first must be that of the samples", error);
-    self->rows = last - 1;
-    if (self->dimensions != 4)
-        return true;
-    const bool first = kind[1] == DIMENSION_CHANNEL || is_plane(kind[3]);
-    const bool latter = kind[3] == DIMENSION_CHANNEL || is_plane(kind[1]);
-    if (kind[2] == DIMENSION_CHANNEL || (first && latter))
-        return order_refuse(grid, array, "channels must be the second or the last", error);
-    if ((first && order == DATA_ORDER_HWC) || (latter && order == DATA_ORDER_CHW))
-        return order_refuse(grid, array,
-                            first ? "channels are first, and data.order=hwc"
-                                  : "channels are last, and data.order=chw",
-                            error);
-    *channels_last =
-        latter ||
-        (!first && (order == DATA_ORDER_HWC ||
-                    (order == DATA_ORDER_AUTO && extent[3] < extent[1] && extent[3] < extent[2])));
-    self->rows = *channels_last ? 1 : 2;
-    return true;
+    dimensions_write(grid, array, names);
+    return error_set(error, ERROR_DATA,
+                     "%s: %s has the dimensions %s: %s; transpose it, or set "
+                     "data.coordinates=ignore if the names are wrong",
+                     grid->path, self->name, names, fault);
 }
 
 /* ---- comparison ---- */
 
-enum { FACTORS = 16 };
-
-struct factor {
-    char name[GRID_UNITS];
-    int exponent;
-};
-
-static int compare_factors(const void *left, const void *right)
+/* Return the units of a coordinate of times; of others, those of numbers without a date. */
+static struct time_units units_of(const struct dimension *dimension)
 {
-    return strcmp(((const struct factor *)left)->name, ((const struct factor *)right)->name);
-}
-
-/* Multiply the factors by a power of a unit. */
-static int factor_add(struct factor *factors, int count, const char *word, int exponent)
-{
-    static const char *const names[][2] = {
-        {" kelvin Kelvin degK deg_K degree_kelvin degrees_kelvin ", "K"},
-        {" celsius Celsius deg_C degree_C degrees_C degree_Celsius degrees_Celsius degree_celsius "
-         "degrees_celsius ",
-         "degC"},
-        {" meter meters metre metres ", "m"},
-        {" second seconds sec secs ", "s"},
-        {" hour hours hr hrs ", "h"},
-        {" day days ", "d"},
-        {" pascal pascals Pascal ", "Pa"},
-        {" hectopascal hectopascals millibar millibars mbar mb ", "hPa"},
-        {" kilogram kilograms ", "kg"},
-        {" joule joules ", "J"},
-        {" watt watts ", "W"},
-        {" percent ", "%"},
-        {" degree degrees degrees_north degree_north degree_N degrees_N degreeN degreesN "
-         "degrees_east degree_east degree_E degrees_E degreeE degreesE ",
-         "deg"}};
-    int n = 0;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (is_in(names[i][0], word))
-            word = names[i][1];
-    while (n < count && strcmp(factors[n].name, word) != 0)
-        n++;
-    if (n == FACTORS || strcmp(word, "1") == 0)
-        return count;
-    snprintf(factors[n].name, sizeof factors[n].name, "%s", word);
-    factors[n].exponent += exponent;
-    return n == count ? count + 1 : count;
-}
-
-/* Write units in one spelling: factors with exponents, in the order of their names. A division
- * applies to the next factor, or to those in the next parentheses. */
-static void units_normalise(const char *units, char text[GRID_UNITS])
-{
-    struct factor factors[FACTORS] = {{.exponent = 0}};
-    int count = 0, sign = 1, outer = 1;
-    size_t used = 0;
-    for (const char *c = units; *c != '\0';) {
-        const size_t length = strcspn(c, " /.*^()");
-        char word[GRID_UNITS];
-        int exponent = 1;
-        if (length == 0) {
-            sign = *c == '/' ? -outer : sign;
-            outer = *c == '(' ? sign : *c == ')' ? 1 : outer;
-            c++;
-            continue;
-        }
-        snprintf(word, sizeof word, "%.*s", (int)length, c);
-        c += length;
-        char *digits = word + strcspn(word, "+-0123456789");
-        if (digits > word && *digits != '\0') { /* "s-1" */
-            exponent = atoi(digits);
-            *digits = '\0';
-        } else if (digits > word && (strncmp(c, "**", 2) == 0 || *c == '^')) { /* "s**-1" */
-            char *end;
-            exponent = (int)strtol(c + (*c == '^' ? 1 : 2), &end, 10);
-            c = end;
-        }
-        count = factor_add(factors, count, word, sign * exponent);
-        sign = outer;
-    }
-    qsort(factors, (size_t)count, sizeof *factors, compare_factors);
-    text[0] = '\0';
-    for (int n = 0; n < count && used < GRID_UNITS; n++)
-        if (factors[n].exponent != 0)
-            used += (size_t)snprintf(text + used, GRID_UNITS - used, "%.20s%d ", factors[n].name,
-                                     factors[n].exponent);
-}
-
-/* True if two units are spelled differently at most: "m s-1" and "m/s", "K" and "kelvin". */
-static bool units_agree(const char *one, const char *other)
-{
-    char a[GRID_UNITS], b[GRID_UNITS];
-    units_normalise(one, a);
-    units_normalise(other, b);
-    return one[0] == '\0' || other[0] == '\0' || strcmp(a, b) == 0;
-}
-
-static bool units_read(const struct dimension *time, struct time_units *units)
-{
-    return time_units_parse(time->units, array_attribute_text(time->attributes, "calendar"), units);
+    const char *calendar = array_attribute_text(dimension->attributes, "calendar");
+    struct time_units units;
+    return dimension->kind == DIMENSION_TIME && time_units_parse(dimension->units, calendar, &units)
+               ? units
+               : (struct time_units){.has_date = false};
 }
 
 /* Return the number of the first coordinate that differs, or -1. Numbers may be rounded to
  * float32. */
 static int64_t values_compare(const struct dimension *one, const struct dimension *other)
 {
+    const struct time_units units = units_of(one), others = units_of(other);
     const bool turns = one->kind == DIMENSION_COLUMN && strncmp(one->units, "deg", 3) == 0;
-    struct time_units units, others;
-    const bool timed =
-        one->kind == DIMENSION_TIME && units_read(one, &units) && units_read(other, &others);
-    double spacing = (double)INFINITY;
+    double spacing = one->count < 2 ? fabs(one->values[0]) : (double)INFINITY;
     for (int64_t i = 1; i < one->count; i++)
         spacing = fmin(spacing, fabs(one->values[i] - one->values[i - 1]));
-    if (one->count < 2)
-        spacing = fabs(one->values[0]);
     for (int64_t i = 0; i < one->count; i++) {
-        const double a = timed ? time_decode(&units, one->values[i]) : one->values[i];
-        const double b = timed ? time_decode(&others, other->values[i]) : other->values[i];
-        double distance = fabs(a - b);
-        if (turns)
-            distance = fabs(remainder(distance, 360));
+        const double a = time_decode(&units, one->values[i]);
+        const double b = time_decode(&others, other->values[i]);
+        const double distance = turns ? fabs(remainder(a - b, 360)) : fabs(a - b);
         const bool both_missing = isnan(one->values[i]) && isnan(other->values[i]);
         if (!(distance <= 1e-4 * spacing + fabs(a) * 0x1p-23) && !both_missing)
             return i;
@@ -445,26 +300,23 @@ static bool dimensions_compare(const struct place *one, const struct place *othe
                                struct error *error)
 {
     const struct dimension *a = one->dimension, *b = other->dimension;
-    struct time_units times, other_times;
-    char reason[2 * DIMENSIONS_TEXT + 64] = "", names[DIMENSIONS_TEXT], others[DIMENSIONS_TEXT];
+    char reason[2 * DIMENSIONS_TEXT + 64] = "", one_text[DIMENSIONS_TEXT], text[DIMENSIONS_TEXT];
     if (a == NULL || b == NULL)
         return true;
+    const struct time_units units = units_of(a), others = units_of(b);
     const bool has_values = a->values != NULL && b->values != NULL;
     const bool named = a->kind != DIMENSION_UNKNOWN || b->kind != DIMENSION_UNKNOWN ||
                        a->values != NULL || b->values != NULL;
     if (a->kind != b->kind && a->kind != DIMENSION_UNKNOWN && b->kind != DIMENSION_UNKNOWN) {
-        dimensions_write(one->grid, one->array, names);
-        dimensions_write(other->grid, other->array, others);
-        snprintf(reason, sizeof reason, "dimensions %s instead of %s", others, names);
+        dimensions_write(one->grid, one->array, one_text);
+        dimensions_write(other->grid, other->array, text);
+        snprintf(reason, sizeof reason, "dimensions %s instead of %s", text, one_text);
     } else if (!named && strcmp(a->name, b->name) != 0)
         snprintf(reason, sizeof reason, "they have other names");
     else if (a->count != b->count)
         snprintf(reason, sizeof reason, "%lld coordinates instead of %lld", (long long)b->count,
                  (long long)a->count);
-    else if (a->kind != DIMENSION_TIME && !units_agree(a->units, b->units))
-        snprintf(reason, sizeof reason, "units '%.40s' instead of '%.40s'", b->units, a->units);
-    else if (has_values && a->kind == DIMENSION_TIME && units_read(a, &times) &&
-             units_read(b, &other_times) && !time_units_comparable(&times, &other_times))
+    else if (has_values && !time_units_comparable(&units, &others))
         snprintf(reason, sizeof reason, "its units or calendar cannot be compared");
     else if (has_values) {
         const int64_t i = values_compare(a, b);
@@ -509,7 +361,7 @@ bool grid_compare(const struct grid *first, const struct grid *other, struct err
         if (m == first->array_count)
             continue;
         const struct grid_array *a = &first->array[m];
-        if (!units_agree(a->units, b->units))
+        if (a->units[0] != '\0' && b->units[0] != '\0' && strcmp(a->units, b->units) != 0)
             return error_set(error, ERROR_DATA,
                              "%s: %s has the units '%s', in %s it has '%s': convert one of them, "
                              "or set data.coordinates=ignore",
@@ -532,6 +384,9 @@ bool grid_compare(const struct grid *first, const struct grid *other, struct err
 }
 
 /* ---- JSON ---- */
+
+/* Unit of the step, of which RULER_NONE has none. */
+enum { RULER_NONE, RULER_SECONDS, RULER_MONTHS = 3 };
 
 static json_t *dimension_describe(const struct dimension *dimension)
 {
@@ -556,8 +411,11 @@ char *grid_write(const struct grid *grid)
         value_append(arrays, json_pack("{s:o, s:o, s:o}", "name", value_name(self->name), "units",
                                        value_name(self->units), "dimensions", dimensions));
     }
-    return value_to_text(json_pack("{s:o, s:[i, f]}", "arrays", arrays, "step",
-                                   (int)grid->step.ruler, grid->step.size));
+    const int ruler = grid->step.months > 0 ? RULER_MONTHS
+                      : grid->step.size > 0 ? RULER_SECONDS
+                                            : RULER_NONE;
+    return value_to_text(json_pack("{s:o, s:[i, f]}", "arrays", arrays, "step", ruler,
+                                   ruler == RULER_MONTHS ? grid->step.months : grid->step.size));
 }
 
 /* Return the number of a dimension in the grid, or GRID_NONE if it is not known. */
@@ -604,8 +462,10 @@ void grid_parse(const char *text, const char *path, struct grid *grid)
             added->dimension[d + 1] = dimension_parse(grid, dimension);
         }
     }
-    if (json_unpack(object, "{s:[i, F]}", "step", &ruler, &size) == 0 && ruler > RULER_NONE &&
-        ruler <= RULER_MONTHS && size > 0)
-        grid->step = (struct time_step){.ruler = (enum time_ruler)ruler, .size = size};
+    if (json_unpack(object, "{s:[i, F]}", "step", &ruler, &size) == 0 && size > 0) {
+        grid->step.size = size;
+        if (ruler == RULER_MONTHS)
+            grid->step = (struct time_step){.size = size * 30.44 * TIME_DAY, .months = (int)size};
+    }
     json_decref(object);
 }

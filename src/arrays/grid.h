@@ -24,8 +24,7 @@ struct dimension {
     char name[ARRAY_NAME], units[GRID_UNITS];
     enum dimension_kind kind;
     int64_t count;
-    double *values;  /* [count], or NULL: it has no coordinates that are numbers */
-    bool is_float32; /* the values have this type in the file */
+    double *values; /* [count], or NULL: it has no coordinates that are numbers */
     struct json_t *attributes;
 };
 

@@ -49,6 +49,63 @@ static bool variables_resolve(struct dataset *dataset, const struct options *opt
     return true;
 }
 
+/* Set the transforms of data.transform, a list such as "log1p:u,sqrt:v". Each name of the list must
+ * be in data.x or data.y, once. Classes in data.y have no transform. */
+static bool variables_transform(struct arrays *self, const struct options *options,
+                                struct error *error)
+{
+    char text[OPTION_TEXT];
+    size_t length;
+    for (const char *item = text_next_item(options->data.transform, &length); item != NULL;
+         item = text_next_item(item + length, &length)) {
+        snprintf(text, sizeof text, "%.*s", (int)length, item);
+        const char *colon = strchr(text, ':');
+        const enum value_transform transform =
+            value_transform_find(text, colon != NULL ? (size_t)(colon - text) : 0);
+        const char *fault = transform == TRANSFORM_NONE
+                                ? "it must be log1p:NAME, log10:NAME or sqrt:NAME"
+                                : "the name is neither in data.x nor in data.y";
+        for (int v = 0; transform != TRANSFORM_NONE && v < self->x_count + self->y_count; v++) {
+            struct variable *variable = &self->variable[v];
+            if (strcmp(variable->name, variable_name_begin(colon + 1)) != 0)
+                continue;
+            fault = variable->transform != TRANSFORM_NONE
+                        ? "the name has another transform: name one"
+                    : variable->is_target && options->data.task != TASK_REGRESSION
+                        ? "data.y has classes: set data.task=regression"
+                        : NULL;
+            if (fault != NULL)
+                break;
+            variable->transform = transform;
+        }
+        if (fault != NULL)
+            return error_set(error, ERROR_USAGE, "data.transform=%s: %s", text, fault);
+    }
+    return true;
+}
+
+/* Set the shape from the array of the first file; channels_last is set. */
+static bool variable_set_shape(struct variable *variable, const struct array *array,
+                               struct error *error)
+{
+    const int64_t *size = array->extent;
+    const int dimensions = array->dimensions;
+    variable->dimensions = dimensions;
+    if (dimensions > 4 || dimensions < (variable->is_target ? 1 : 3))
+        return error_set(error, ERROR_DATA,
+                         "%s=%s has %d dimensions: it must be %s[samples, height, width], "
+                         "[samples, channels, height, width] or [samples, height, width, channels]",
+                         variable_option(variable), variable->name, dimensions,
+                         variable->is_target ? "[samples], [samples, outputs], " : "");
+    const int rows = dimensions == 4 && !variable->channels_last ? 2 : 1;
+    variable->height = dimensions < 3 ? 1 : size[rows];
+    variable->width = dimensions < 3 ? 1 : size[rows + 1];
+    variable->channels = dimensions == 2   ? size[1]
+                         : dimensions == 4 ? size[variable->channels_last ? 3 : 1]
+                                           : 1;
+    return true;
+}
+
 /* Set the shape of the records and the transforms from the first file. */
 static bool shape_set(struct dataset *dataset, const struct options *options,
                       const struct arrays_file *file, struct error *error)
@@ -92,14 +149,6 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
 
 /* ---- files ---- */
 
-int arrays_first_of(const struct arrays_file *file, int number)
-{
-    int first = 0;
-    while (strcmp(file->array[first].name, file->array[number].name) != 0)
-        first++;
-    return first;
-}
-
 /* Take the times of the samples of a file out of its grid: the coordinate of the first dimension of
  * data.x. */
 static bool times_take(struct arrays *self, struct arrays_file *file, const struct grid *grid,
@@ -108,7 +157,6 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
     struct file_series *series = &self->series;
     struct series_file *times = &file->times;
     const int number = grid->array[0].dimension[0];
-    double most = 0;
     *times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
     if (number == GRID_NONE || grid->dimension[number].values == NULL)
         return true;
@@ -124,19 +172,14 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
                              "write UNIT since DATE, or set data.coordinates=ignore",
                              file->path, samples->units, samples->name, calendar);
     }
-    for (int64_t n = 0; n < samples->count; n++) {
-        most = fmax(most, fabs(samples->values[n]));
+    for (int64_t n = 0; n < samples->count; n++)
         if (!isfinite(samples->values[n]) && series->is_ordered)
             return error_set(error, ERROR_DATA,
                              "%s: '%s' has no value at sample %lld: write all times, or set "
                              "data.coordinates=ignore to count samples",
                              file->path, samples->name, (long long)n);
-    }
     times->time = samples->values;
     samples->values = NULL;
-    if (samples->is_float32)
-        times->rounding = most * 0x1p-24 * (times->units.seconds > 0 ? times->units.seconds : 1);
-    snprintf(file->time_name, sizeof file->time_name, "%.63s", samples->name);
     return true;
 }
 
@@ -175,7 +218,6 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     for (; file->opened < self->array_count; file->opened++) {
         struct array *array = &file->array[file->opened];
         if (!array_path_array(&file->place, self->variable[file->opened].name, array, error)) {
-            file->is_empty = array->is_empty && file->opened < self->x_count;
             array_close(array);
             return false;
         }
@@ -185,18 +227,23 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     const int64_t samples = file->array[0].extent[0];
     for (int v = 0; v < self->array_count; v++) {
         const struct variable *variable = &self->variable[v];
-        if (!variable_agrees(variable, &file->array[v]))
+        const struct array_box box = variable_box(variable, 0, samples);
+        const struct array *array = &file->array[v];
+        bool agrees = array->dimensions == variable->dimensions;
+        for (int d = 1; agrees && d < array->dimensions; d++)
+            agrees = array->extent[d] == box.count[d];
+        if (!agrees)
             return error_set(error, ERROR_DATA,
                              "%s: the shape of %s=%s does not match that of %s: use data sets of "
                              "the same shape",
                              file->path, variable_option(variable), variable->name,
                              self->file[0].path);
-        if (file->array[v].extent[0] != samples)
+        if (array->extent[0] != samples)
             return error_set(error, ERROR_DATA,
                              "%s: %s=%s has %lld samples, and data.x=%s has %lld: use data sets of "
                              "the same number of samples",
                              file->path, variable_option(variable), variable->name,
-                             (long long)file->array[v].extent[0], self->variable[0].name,
+                             (long long)array->extent[0], self->variable[0].name,
                              (long long)samples);
     }
     if (!self->series.joined && samples < file_series_ends(&self->series))
@@ -210,10 +257,14 @@ static bool file_open(struct dataset *dataset, const struct options *options,
 
 void arrays_file_close(struct arrays_file *file)
 {
-    for (int v = 0; v < file->opened; v++)
+    for (int v = 0; v < file->opened; v++) {
+        if (file->is_shared)
+            file->array[v].chunks = NULL;
         array_close(&file->array[v]);
+    }
     array_path_close(&file->place);
-    free(file->times.time);
+    if (!file->is_shared)
+        free(file->times.time);
     free(file->array);
     free(file->path);
     *file = (struct arrays_file){0};
@@ -222,7 +273,7 @@ void arrays_file_close(struct arrays_file *file)
 /* ---- descriptions of other ranks ---- */
 
 /* A description: the number of the file, its struct, its times, and of each array its struct, the
- * path of its folder or of its own file, its chunks, and its data. Each part fills whole words. */
+ * path of its folder or of its own file, and its chunks. Each part fills whole words. */
 static void part_put(struct byte_buffer *list, const void *part, int64_t bytes)
 {
     static const char zeros[8];
@@ -237,18 +288,16 @@ static void *part_take(uint8_t **at, int64_t bytes)
     return part;
 }
 
-/* Return the bytes of an array that is completely in the metadata, else 0. */
-static int64_t data_bytes(const struct array *array)
+static int64_t times_bytes(const struct arrays_file *file)
 {
-    return array->data != NULL ? array_elements(array) * array->element_bytes : 0;
+    return file->times.time != NULL ? file->times.samples * (int64_t)sizeof(double) : 0;
 }
 
 static void file_put(struct byte_buffer *list, int64_t number, const struct arrays_file *file)
 {
     part_put(list, &number, sizeof number);
     part_put(list, file, sizeof *file);
-    if (file->times.time != NULL)
-        part_put(list, file->times.time, file->times.samples * (int64_t)sizeof(double));
+    part_put(list, file->times.time, times_bytes(file));
     for (int v = 0; v < file->opened; v++) {
         const struct array *array = &file->array[v];
         const char *path = array->files.folder != NULL ? array->files.folder
@@ -257,82 +306,57 @@ static void file_put(struct byte_buffer *list, int64_t number, const struct arra
         part_put(list, array, sizeof *array);
         part_put(list, path, (int64_t)strlen(path) + 1);
         part_put(list, array->chunks, array->chunk_count * (int64_t)sizeof *array->chunks);
-        part_put(list, array->data, data_bytes(array));
     }
 }
 
-/* Set an array from a description. An own array only exchanges its tables for those in `at`. */
-static void array_take(struct array *array, bool is_own, struct arrays_file *file, uint8_t **at)
+/* Set a file from a description, whose tables stay where they are. */
+static void file_take(struct arrays_file *described, char *const *files, uint8_t **at)
 {
-    const struct array *described = part_take(at, sizeof *described);
-    const char *path = (const char *)*at;
-    part_take(at, (int64_t)strlen(path) + 1);
-    if (is_own) {
-        free(array->chunks);
-        free(array->data);
-    } else {
-        *array = *described;
-        array->path = file->path;
-        array->files.folder = array->files.folder != NULL ? allocate_copy(path) : NULL;
-        array->file = array->owns_file ? open_file_described(path) : file->place.file;
-    }
-    array->is_shared = true;
-    array->chunks = part_take(at, array->chunk_count * (int64_t)sizeof *array->chunks);
-    if (described->data != NULL)
-        array->data = part_take(at, array_elements(array) * array->element_bytes);
-}
-
-static void file_take(struct arrays *self, char *const *files, struct arrays_file *described,
-                      uint8_t **at)
-{
-    const int64_t *number = part_take(at, sizeof *number);
-    const struct arrays_file *from = part_take(at, sizeof *from);
-    struct arrays_file *file = &described[*number];
-    const bool is_own = file->path != NULL;
-    const int64_t times = from->times.time != NULL ? from->times.samples : 0;
-    const double *time = part_take(at, times * (int64_t)sizeof *time);
-    if (!is_own) {
-        *file = *from;
-        file->path = allocate_copy(files[*number]);
-        file->place = (struct array_path){.path = file->path};
-        file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
-        file->times.path = file->path;
-        if (times > 0)
-            file->times.time =
-                memcpy(allocate((size_t)times, sizeof *time), time, (size_t)times * sizeof *time);
-    }
+    const int64_t number = *(const int64_t *)part_take(at, sizeof number);
+    struct arrays_file *file = &described[number];
+    arrays_file_close(file); /* the description that this rank has made */
+    *file = *(const struct arrays_file *)part_take(at, sizeof *file);
+    file->path = allocate_copy(files[number]);
+    file->place = (struct array_path){.path = file->path};
+    file->is_shared = true;
+    file->times.path = file->path;
+    file->times.time = times_bytes(file) > 0 ? part_take(at, times_bytes(file)) : NULL;
+    file->array = allocate((size_t)file->opened, sizeof *file->array);
     for (int v = 0; v < file->opened; v++) {
-        const struct array *array = (const struct array *)(const void *)*at;
-        if (!is_own && array->files.folder == NULL && !array->owns_file && file->place.file == NULL)
-            file->place.file = open_file_described(file->path);
-        array_take(&file->array[v], is_own, file, at);
+        struct array *array = &file->array[v];
+        *array = *(const struct array *)part_take(at, sizeof *array);
+        const char *path = (const char *)*at;
+        part_take(at, (int64_t)strlen(path) + 1);
+        array->chunks = part_take(at, array->chunk_count * (int64_t)sizeof *array->chunks);
+        array->path = file->path;
+        if (array->files.folder != NULL) {
+            array->files.folder = allocate_copy(path);
+        } else if (array->owns_file) {
+            array->file = open_file_described(path);
+        } else {
+            if (file->place.file == NULL)
+                file->place.file = open_file_described(file->path);
+            array->file = file->place.file;
+        }
     }
 }
 
-/* Collective. Give the descriptions of the files that a rank has opened to all ranks. first: number
- * of the first of these files, which is the same on ranks that have the same data. */
-static bool descriptions_share(struct dataset *dataset, char *const *files,
-                               struct arrays_file *described, int64_t first, int64_t count,
-                               struct error *error)
+/* Collective. Give the descriptions of the files that a rank has opened to all ranks. */
+static void descriptions_share(struct dataset *dataset, char *const *files,
+                               struct arrays_file *described, int64_t count)
 {
     struct arrays *self = dataset->self;
-    struct comm *comm = dataset->comm;
     struct byte_buffer list = {0};
-    int64_t least[] = {self->series.is_ordered, first, -first};
+    int64_t is_ordered = self->series.is_ordered;
     struct joined_bytes *joined = &self->joined[self->joined_count++];
     for (int64_t i = 0; i < count; i++)
         if (described[i].path != NULL)
             file_put(&list, i, &described[i]);
-    comm_all_reduce(comm, least, 3, COMM_INT64, COMM_MIN);
-    self->series.is_ordered = least[0] != 0;
-    if (least[1] != -least[2])
-        error_set(error, ERROR_DATA, "ranks find different data: use the same data on all nodes");
-    comm_join(comm, list.data, (int64_t)list.count, joined);
-    if (error->kind != ERROR_NONE)
-        return false;
+    comm_all_reduce(dataset->comm, &is_ordered, 1, COMM_INT64, COMM_MIN);
+    self->series.is_ordered = is_ordered != 0;
+    comm_join(dataset->comm, list.data, (int64_t)list.count, joined);
     for (uint8_t *at = joined->data; at < joined->data + joined->bytes;)
-        file_take(self, files, described, &at);
-    return true;
+        file_take(described, files, &at);
 }
 
 /* Collective. Describe a first file: rank 0 describes an HDF5 file for all ranks. */
@@ -366,52 +390,32 @@ static bool split_open(struct dataset *dataset, const struct options *options,
     struct arrays *self = dataset->self;
     const int64_t rank = dataset->rank, ranks = dataset->ranks;
     const bool all = split == SPLIT_ALL;
-    int64_t count, next = 0, empty = 0;
+    int64_t count;
     char *const *files = all ? split_files_all(&self->files, &count)
                              : split_files_choose(&self->files, options, split, &count, error);
     if (files == NULL)
         return false;
     dataset->held_out |= split != SPLIT_TRAIN && !all && split_of_path(files[0]) == SPLIT_TRAIN;
-    while (next < count && self->file_count == 0) {
-        bool good = first_open(dataset, options, reader, files[next++], all, error);
-        if (!good && self->file->is_empty && ++empty < count) {
-            arrays_file_close(self->file);
-            error_clear(error);
-            continue;
-        }
+    if (self->file_count == 0) {
+        error_defer(first_open(dataset, options, reader, files[0], all, error));
         self->file_count = 1;
         if (!dataset_agree(dataset, error))
             return false;
+        files++;
+        count--;
     }
     struct arrays_file *described = self->file + self->file_count;
-    count -= next;
-    files += next;
     /* A rank that describes HDF5 files starts a child process: not for a few files. */
     const int64_t turns = smaller(ranks, round_up_division(count, FILES_EACH));
-    bool good = true;
-    for (int64_t i = rank < turns ? rank : count; good && i < count; i += turns) {
-        good = file_open(dataset, options, reader, files[i], all, &described[i], error);
-        if (good || !described[i].is_empty)
-            continue;
-        error_clear(error);
-        good = true;
-    }
-    good = dataset_agree(dataset, error);
-    if (good && ranks > 1)
-        good = descriptions_share(dataset, files, described, next, count, error);
-    for (int64_t i = 0; i < count; i++)
-        if (good && !described[i].is_empty) {
-            const struct arrays_file file = described[i];
-            described[i] = (struct arrays_file){0};
-            self->file[self->file_count++] = file;
-        } else {
-            empty++;
-            arrays_file_close(&described[i]);
-        }
-    if (good && empty > 0 && !dataset->held_out)
-        log_warn("data.root: %lld of %lld files have no samples and are left out", (long long)empty,
-                 (long long)(next + count));
-    return good;
+    self->file_count += count;
+    for (int64_t i = rank < turns ? rank : count; error->kind == ERROR_NONE && i < count;
+         i += turns)
+        error_defer(file_open(dataset, options, reader, files[i], all, &described[i], error));
+    if (!dataset_agree(dataset, error))
+        return false;
+    if (ranks > 1)
+        descriptions_share(dataset, files, described, count);
+    return true;
 }
 
 /* ---- all files ---- */
@@ -435,32 +439,26 @@ static char *names_list(const struct arrays *self)
 static bool missing_report(const struct arrays *self, bool refused, struct error *error)
 {
     const struct array *first = NULL;
-    int64_t others = 0;
-    char found[80], more[80] = "", value[80];
+    char found[80], value[80];
     double fill;
     for (int64_t f = 0; f < self->file_count; f++)
-        for (int v = 0; v < self->file[f].opened; v++) {
+        for (int v = 0; first == NULL && v < self->file[f].opened; v++) {
             const struct array *array = &self->file[f].array[v];
-            if (array->files.folder == NULL || array->files.count == array->chunk_count ||
-                arrays_first_of(&self->file[f], v) != v)
-                continue;
-            others += first != NULL;
-            first = first != NULL ? first : array;
+            if (array->files.folder != NULL && array->files.count > array->chunk_count)
+                first = array;
         }
     if (first == NULL)
         return true;
     array_missing_write(first, found, sizeof found);
-    if (others > 0)
-        snprintf(more, sizeof more, " (other arrays with missing files: %lld)", (long long)others);
     if (refused)
         return error_set(error, ERROR_DATA,
-                         "%s: '%s': %s%s: copy the store again, or set data.missing=fill to read "
-                         "the fill value",
-                         first->path, first->name, found, more);
+                         "%s: '%s': %s: copy the store again, or set data.missing=fill to read the "
+                         "fill value",
+                         first->path, first->name, found);
     array_values_convert(first, NULL, 1, (struct array_target){.doubles = &fill}, 0, 1);
     snprintf(value, sizeof value, isnan(fill) ? "missing (NaN)" : "the fill value %g", fill);
-    log_warn("%s: '%s': %s%s: their values are %s; data.missing=error makes this an error",
-             first->path, first->name, found, more, value);
+    log_warn("%s: '%s': %s: their values are %s; data.missing=error makes this an error",
+             first->path, first->name, found, value);
     return true;
 }
 
@@ -478,12 +476,12 @@ static bool series_make(struct dataset *dataset, struct error *error)
 {
     struct arrays *self = dataset->self;
     struct file_series *series = &self->series;
+    const struct dimension *samples = grid_dimension(&self->grid, 0, 0);
     int64_t timed = 0;
     for (int64_t f = 0; f < self->file_count; f++)
-        if (self->file[f].times.time != NULL && timed++ == 0) {
+        if (self->file[f].times.time != NULL && timed++ == 0)
             series->units = self->file[f].times.units;
-            snprintf(series->name, sizeof series->name, "%s", self->file[f].time_name);
-        }
+    snprintf(series->name, sizeof series->name, "%.63s", samples != NULL ? samples->name : "time");
     if (series->joined && timed == self->file_count && !series->counts)
         qsort(self->file, (size_t)self->file_count, sizeof *self->file, compare_times);
     for (int64_t f = 0; f < self->file_count; f++)

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "arrays/path.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -96,6 +98,180 @@ void array_path_close(struct array_path *self)
     self->file = NULL;
 }
 
+/* ---- HDF5 and NetCDF-4 ---- */
+
+/* Read the table of chunks. */
+static void chunks_read(const struct hdf5_object *dataset, struct array *array)
+{
+    size_t capacity = 0;
+    char *end;
+    if (dataset->layout == HDF5_CONTIGUOUS && dataset->offset >= 0) {
+        array->chunks = allocate(1, sizeof *array->chunks);
+        array->chunks[array->chunk_count++].offset = dataset->offset;
+    }
+    for (const char *line = dataset->chunks; isxdigit((unsigned char)*line);
+         line = end + (*end == '\n')) {
+        array->chunks = allocate_more(array->chunks, &capacity, (size_t)array->chunk_count,
+                                      sizeof *array->chunks);
+        struct array_chunk *chunk = &array->chunks[array->chunk_count++];
+        chunk->index = (int64_t)strtoull(line, &end, 16);
+        chunk->offset = (int64_t)strtoull(end, &end, 16);
+        chunk->bytes = (uint32_t)strtoul(end, &end, 16);
+        chunk->skipped = (uint32_t)strtoul(end, &end, 16);
+    }
+}
+
+static bool hdf5_open(const struct array_path *source, const char *name, struct array *array,
+                      struct error *error)
+{
+    static const char *const faults[] = {[HDF5_COMPACT] = "its layout is compact",
+                                         [HDF5_VIRTUAL] = "it is a virtual data set",
+                                         [HDF5_EXTERNAL] = "it is in external files"};
+    struct hdf5_object dataset;
+    array_begin(array, source->path, name, source->file, &source->reader->stamp);
+    if (!hdf5_object_find(source->reader, name, &dataset))
+        return error_set(error, ERROR_DATA,
+                         "%s has no data set '%s': `vittrain data describe %s` lists them",
+                         source->path, name, source->path);
+    if (dataset.fault[0] != '\0')
+        return array_refuse(array, error,
+                            "HDF5 reports \"%s\": if a newer HDF5 wrote the file, write it with "
+                            "h5py.File(FILE, 'w', libver=('earliest', 'v110'))",
+                            dataset.fault);
+    if (dataset.kind != HDF5_DATASET)
+        return array_refuse(array, error,
+                            "it is a group, a link, or no data set of at most %d dimensions",
+                            HDF5_DIMENSIONS);
+    const bool is_number = array_type_set(array, dataset.type);
+    array->fill = dataset.fill;
+    array->has_shape = dataset.layout != HDF5_VIRTUAL;
+    array->is_chunked = dataset.layout == HDF5_CHUNKED;
+    array->dimensions = dataset.dimensions;
+    for (int d = 0; d < array->dimensions; d++) {
+        array->extent[d] = dataset.extent[d];
+        array->chunk[d] = array->is_chunked ? dataset.chunk[d] : dataset.extent[d];
+    }
+    array->filter_count = dataset.filter_count;
+    memcpy(array->filter, dataset.filter, sizeof array->filter);
+    if (dataset.layout != HDF5_CONTIGUOUS && dataset.layout != HDF5_CHUNKED)
+        return array_refuse(array, error,
+                            "%s: rewrite it in a copy of the file, in the same folder (`What is "
+                            "read` in docs/arrays.md)",
+                            faults[dataset.layout]);
+    if (!is_number)
+        return array_refuse(array, error,
+                            "its type is not an integer or a floating-point number of 1, 2, 4 or 8 "
+                            "bytes: write its numbers as separate data sets");
+    if (!array_rule_set(array, dataset.attributes, error))
+        return false;
+    if (source->reader->datasets != NULL) /* else it has described no chunks */
+        chunks_read(&dataset, array);
+    return array_open(array, error);
+}
+
+/* ---- .npy files ---- */
+
+enum { PREFIX = 12, MOST_HEADER = 1 << 16 };
+
+/* Set the shape from a tuple: "(3, 4)", "(3,)" or "()". */
+static bool shape_read(const char *text, struct array *array, struct error *error)
+{
+    bool good = *text++ == '(';
+    while (good && *(text += strspn(text, " ")) != ')') {
+        char *end;
+        errno = 0;
+        const int64_t extent = strtoll(text, &end, 10);
+        good = end > text && errno == 0 && extent >= 0;
+        if (!good)
+            break;
+        if (array->dimensions == ARRAY_DIMENSIONS)
+            return array_refuse(array, error, "it has more than %d dimensions", ARRAY_DIMENSIONS);
+        array->extent[array->dimensions] = array->chunk[array->dimensions] = extent;
+        array->dimensions++;
+        text = end + (*end == 'L'); /* Python 2 */
+        text += strspn(text, " ");
+        good = *text == ',' || *text == ')';
+        text += *text == ',';
+    }
+    array->has_shape = good;
+    return good || array_refuse(array, error, "its header is damaged: copy the file again");
+}
+
+/* Read the header, a Python dictionary as NumPy writes it. */
+static bool header_read(const char *header, struct array *array, struct error *error)
+{
+    char type[16] = "", order[8] = "";
+    int shape = 0;
+    const char *descr = strchr(header, ':');
+    descr = descr != NULL ? descr + 1 : "";
+    sscanf(header, "{'descr': '%15[^']', 'fortran_order': %7[A-Za-z], 'shape': %n", type, order,
+           &shape);
+    if (!array_type_set(array, type))
+        return array_refuse(array, error,
+                            "its type%.*s is not an integer or a floating-point number of 1, 2, "
+                            "4 or 8 bytes: convert it with ARRAY.astype('float32')",
+                            (int)strcspn(descr, ",}"), descr);
+    if (strcmp(order, "True") == 0)
+        return array_refuse(array, error,
+                            "it is in Fortran order: write it with "
+                            "numpy.save(FILE, numpy.ascontiguousarray(ARRAY))");
+    return shape_read(header + shape, array, error);
+}
+
+/* Return the text of the header, which the caller frees, and set `offset` to its end. Return NULL
+ * if this is not a .npy file, the text is truncated or too long, or memory is exhausted. */
+static char *header_load(int descriptor, const uint8_t *prefix, int64_t *offset)
+{
+    if (memcmp(prefix, "\x93NUMPY", 6) != 0 || prefix[6] < 1 || prefix[6] > 3)
+        return NULL;
+    size_t length = prefix[8] | (size_t)prefix[9] << 8;
+    *offset = 10;
+    if (prefix[6] > 1) {
+        length |= (size_t)prefix[10] << 16 | (size_t)prefix[11] << 24;
+        *offset = 12;
+    }
+    char *header = length < MOST_HEADER ? malloc(length + 1) : NULL;
+    if (header == NULL || durable_pread(descriptor, header, length, *offset) < length) {
+        free(header);
+        return NULL;
+    }
+    header[length] = '\0';
+    *offset += (int64_t)length;
+    return header;
+}
+
+static bool npy_open(const char *path, const char *name, struct array *array, struct error *error)
+{
+    int64_t offset = 0;
+    uint8_t prefix[PREFIX] = {0};
+    struct file_stamp stamp = {0};
+    struct open_file *file = open_file_new(path, &stamp);
+    const int descriptor = file != NULL ? open_file_take(file) : -1;
+    const int reason = errno;
+    array_begin(array, path, name, file, &stamp);
+    array->owns_file = true;
+    if (descriptor < 0)
+        return durable_unreadable(error, ERROR_DATA, path, reason);
+    const size_t count = durable_pread(descriptor, prefix, sizeof prefix, 0);
+    OWNED char *header = count == PREFIX ? header_load(descriptor, prefix, &offset) : NULL;
+    open_file_give(file);
+    if (memcmp(prefix, "PK\3\4", 4) == 0)
+        return error_set(error, ERROR_DATA,
+                         "%s is an archive (.npz, .zip): unpack it, or write each array to a "
+                         "separate file with numpy.save",
+                         path);
+    if (header == NULL)
+        return error_set(error, ERROR_DATA,
+                         "%s is not a .npy file, or its header is damaged: copy the file again",
+                         path);
+    if (!header_read(header, array, error))
+        return false;
+    array->chunks = allocate(1, sizeof *array->chunks);
+    array->chunks[0].offset = offset;
+    array->chunk_count = 1;
+    return array_open(array, error);
+}
+
 /* ---- arrays ---- */
 
 /* True if NAME exists in the folder, with an ending. */
@@ -136,17 +312,17 @@ bool array_path_array(const struct array_path *self, const char *name, struct ar
                       struct error *error)
 {
     if (self->is_npy)
-        return array_npy_open(self->path, name, array, error) &&
+        return npy_open(self->path, name, array, error) &&
                (is_npy_of(self->path, name) ||
                 error_set(error, ERROR_DATA,
                           "no array %s in %s: a .npy file has one array, of the name of the file "
                           "without .npy; for several arrays, set data.root to their folder",
                           name, self->path));
     if (!self->is_folder)
-        return array_hdf5_open(self, name, array, error);
+        return hdf5_open(self, name, array, error);
     if (has_member(self, name, npy)) {
         OWNED char *path = allocate_text("%s/%s%s", self->path, name, npy);
-        const bool good = array_npy_open(path, name, array, error);
+        const bool good = npy_open(path, name, array, error);
         array->path = self->path;
         return good;
     }
@@ -227,19 +403,6 @@ json_t *array_attributes(const struct array_path *source, const char *array)
     return source->is_folder ? array_zarr_attributes(folder) : NULL;
 }
 
-bool array_attribute_describes(const char *name)
-{
-    static const char *const names[] = {
-        "CLASS",       "NAME",          HDF5_SCALE_USES,    HDF5_SCALES,    ZARR_DIMENSIONS,
-        "_FillValue",  "missing_value", "scale_factor",     "add_offset",   "_Unsigned",
-        "valid_range", "valid_min",     "valid_max",        "dtype",        "coordinates",
-        "bounds",      "grid_mapping",  "DIMENSION_LABELS", "_NCProperties"};
-    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
-        if (strcmp(name, names[n]) == 0)
-            return false;
-    return strncmp(name, "_Netcdf4", strlen("_Netcdf4")) != 0;
-}
-
 const char *array_attribute_text(const json_t *attributes, const char *name)
 {
     const json_t *value = json_object_get(attributes, name);
@@ -247,8 +410,9 @@ const char *array_attribute_text(const json_t *attributes, const char *name)
     return text != NULL ? text : "";
 }
 
-int array_attribute_numbers(const json_t *value, double *numbers, int most)
+int array_attribute_numbers(const json_t *attributes, const char *name, double *numbers, int most)
 {
+    const json_t *value = json_object_get(attributes, name);
     const size_t size = json_is_array(value) ? json_array_size(value) : 1;
     int count = 0;
     for (size_t n = 0; n < size && count < most; n++)

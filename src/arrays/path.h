@@ -64,24 +64,17 @@ struct json_t;
  * with json_decref. NULL: none, or they cannot be read. */
 struct json_t *array_attributes(const struct array_path *source, const char *array);
 
-/* True if an attribute of this name describes the values. False if it describes how the file stores
- * them, or refers to other arrays. */
-bool array_attribute_describes(const char *name);
-
 /* Return an attribute that is a text, or the first of a list, or "". */
 const char *array_attribute_text(const struct json_t *attributes, const char *name);
 
 /* Copy at most `most` numbers of an attribute, and return their number. */
-int array_attribute_numbers(const struct json_t *value, double *numbers, int most);
+int array_attribute_numbers(const struct json_t *attributes, const char *name, double *numbers,
+                            int most);
 
-/* ---- The formats; used by path.c only. Like array_path_array, the functions open an array
- * and need `path` and `source`. */
+/* ---- Zarr stores; used by path.c only. */
 
-MUST_CHECK bool array_hdf5_open(const struct array_path *source, const char *name,
-                                struct array *array, struct error *error);
-
-/* Open the array `name` of a Zarr store of version 2 or 3. If `name` is "", the store itself is the
- * array. */
+/* Open the array `name` of a Zarr store of version 2 or 3, as array_path_array does. If `name` is
+ * "", the store itself is the array. `path` must stay valid. */
 MUST_CHECK bool array_zarr_open(const char *path, const char *name, struct array *array,
                                 struct error *error);
 
@@ -91,9 +84,5 @@ bool array_zarr_is_array(const char *folder);
 
 /* Return the attributes of the array in a folder, as array_attributes does. */
 struct json_t *array_zarr_attributes(const char *folder);
-
-/* Open NumPy's .npy file. A .npz archive is an error. `name`: name of the array for messages. */
-MUST_CHECK bool array_npy_open(const char *path, const char *name, struct array *array,
-                               struct error *error);
 
 #endif

@@ -13,22 +13,19 @@
 #include "arrays/time.h"
 #include "base/error.h"
 
-/* Distance between neighbours of a series: equal in seconds (or in the unit of numbers without a
- * date), in days, or in months. */
-enum time_ruler { RULER_NONE, RULER_SECONDS, RULER_DAYS, RULER_MONTHS };
-
+/* Distance between neighbours of a series, in seconds, or in the unit of numbers without a date.
+ * Initialize with zeros: not known. */
 struct time_step {
-    enum time_ruler ruler; /* RULER_NONE: not known */
-    double size;
+    double size; /* the mean */
+    int months;  /* the distance is this number of months; 0: it is not */
 };
 
 struct series_file {
     const char *path;
     int64_t samples;
     struct time_units units;
-    double *time;    /* [samples] in `units`; NULL: the samples have no times */
-    double rounding; /* of these numbers, in seconds */
-    int64_t first;   /* number of its first sample; set by file_series_pair */
+    double *time;  /* [samples] in `units`; NULL: the samples have no times */
+    int64_t first; /* number of its first sample; set by file_series_pair */
 };
 
 enum { SERIES_OFFSETS = 32 };
@@ -50,7 +47,6 @@ struct file_series {
     /* Set by file_series_pair. */
     int64_t samples, records; /* of all files */
     uint32_t *sample;         /* [records, offset_count]: numbered over all files, or SERIES_NONE */
-    bool is_counted;          /* all pairs are those of sample numbers */
     struct time_step step;
 };
 

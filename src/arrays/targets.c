@@ -10,58 +10,50 @@
 #include "base/allocate.h"
 #include "base/base.h"
 #include "base/log.h"
-
-enum { TARGETS_USUAL = 64 };
+#include "base/text.h"
 
 /* ---- names of classes ---- */
 
-static bool names_check(const char *path, const char *array, const struct listing *names,
-                        struct error *error)
-{
-    OWNED char **sorted = allocate(names->count, sizeof *sorted);
-    for (size_t n = 0; n < names->count; n++)
-        sorted[n] = names->names[n];
-    qsort(sorted, names->count, sizeof *sorted, listing_compare);
-    for (size_t n = 1; n < names->count; n++)
-        if (strcmp(sorted[n - 1], sorted[n]) == 0)
-            return error_set(error, ERROR_DATA,
-                             "%s: two classes of '%s' have the name '%s': make the names in its "
-                             "attribute class_names distinct",
-                             path, array, sorted[n]);
-    return true;
-}
-
-/* Add the texts of the attribute class_names, unless it has other values or too many. */
-static void names_read(const struct array_path *source, const char *array, struct listing *names)
+/* Read the texts of the attribute class_names, unless it has other values or too many. */
+static struct listing names_read(const struct array_path *source, const char *array)
 {
     json_t *attributes = array_attributes(source, array);
-    const json_t *list = json_object_get(attributes, "class_names"), *name;
-    size_t n;
-    bool are_texts = json_array_size(list) <= CLASSES_MOST;
-    if (json_is_string(list))
-        listing_add(names, json_string_value(list));
-    json_array_foreach(list, n, name)
-    {
-        are_texts = are_texts && json_is_string(name);
+    const json_t *list = json_object_get(attributes, "class_names");
+    const size_t count = json_is_string(list) ? 1 : json_array_size(list);
+    struct listing names = {0};
+    bool good = count <= CLASSES_MOST;
+    for (size_t n = 0; good && n < count; n++) {
+        const char *name = json_string_value(json_is_string(list) ? list : json_array_get(list, n));
+        good = name != NULL;
+        if (good)
+            listing_add(&names, name);
     }
-    json_array_foreach(are_texts ? list : NULL, n, name)
-    {
-        listing_add(names, json_string_value(name));
-    }
+    if (!good)
+        listing_free(&names);
     json_decref(attributes);
+    return names;
 }
 
 bool arrays_class_names(struct dataset *dataset, const struct arrays_file *file,
                         struct error *error)
 {
     const struct arrays *self = dataset->self;
-    struct listing names = {0};
-    names_read(&file->place, self->y[0].name, &names);
-    bool good = file != self->file || names_check(file->path, self->y[0].name, &names, error);
-    if (good && file == self->file && names.count > 0) {
+    const char *y = self->y[0].name;
+    struct listing names = names_read(&file->place, y);
+    bool good = true;
+    if (file == self->file && names.count > 0) {
+        OWNED char **sorted = allocate(names.count, sizeof *sorted);
+        memcpy(sorted, names.names, names.count * sizeof *sorted);
+        qsort(sorted, names.count, sizeof *sorted, listing_compare);
+        for (size_t n = 1; n < names.count; n++)
+            if (strcmp(sorted[n - 1], sorted[n]) == 0)
+                good = error_set(error, ERROR_DATA,
+                                 "%s: two classes of '%s' have the name '%s': make the names in "
+                                 "its attribute class_names distinct",
+                                 file->path, y, sorted[n]);
         dataset->classes = (int64_t)names.count;
         dataset->class_name = names.names;
-        names = (struct listing){0};
+        return good;
     }
     for (size_t c = 0; good && c < names.count; c++)
         if ((int64_t)c >= dataset->classes || strcmp(dataset->class_name[c], names.names[c]) != 0)
@@ -74,35 +66,6 @@ bool arrays_class_names(struct dataset *dataset, const struct arrays_file *file,
 }
 
 /* ---- targets ---- */
-
-/* Refuse one image [H, W, C] with its mask [H, W], which would be H samples with W targets, and too
- * many targets of a sample, unless model.classes is their number. */
-static bool shapes_check(const struct arrays *self, int64_t model_classes, struct error *error)
-{
-    const struct variable *x = &self->variable[0];
-    const long long samples = self->series.file[0].samples;
-    for (int v = 0; v < self->y_count; v++) {
-        const struct variable *y = &self->y[v];
-        const long long outputs = y->channels;
-        if (y->dimensions != 2 || model_classes == outputs)
-            continue;
-        if (x->dimensions == 3 && outputs == x->height && x->width < samples &&
-            x->width < x->height)
-            return error_set(error, ERROR_DATA,
-                             "data.x=%s [%lld, %lld, %lld] and data.y=%s [%lld, %lld] have the "
-                             "shapes of one image and its mask, and would be %lld samples with "
-                             "%lld targets: give both a first dimension of 1, or set "
-                             "model.classes=%lld if they are samples",
-                             x->name, samples, (long long)x->height, (long long)x->width, y->name,
-                             samples, outputs, samples, outputs, outputs);
-        if (outputs > TARGETS_USUAL && outputs <= IMAGE_CHANNELS)
-            return error_set(error, ERROR_DATA,
-                             "data.y=%s [%lld, %lld] would be %lld targets of each sample: make a "
-                             "plane [samples, height, width], or confirm with model.classes=%lld",
-                             y->name, samples, outputs, outputs, outputs);
-    }
-    return true;
-}
 
 static bool target_refuse(const struct dataset *dataset, int64_t record, double value,
                           const char *reason, struct error *error)
@@ -153,13 +116,10 @@ static bool labels_set(struct dataset *dataset, const char *y, bool training, st
 }
 
 /* Check numbers to predict; with data.task=classes, marks of several labels. */
-static bool numbers_check(const struct dataset *dataset, const char *y, bool is_regression,
-                          bool training, struct error *error)
+static bool numbers_check(const struct dataset *dataset, bool is_regression, struct error *error)
 {
     const float *values = ((const struct arrays *)dataset->self)->target;
     const int64_t outputs = dataset->target.count;
-    float sum = 0;
-    bool is_single = training && !is_regression; /* one label of each sample is set */
     for (int64_t i = 0; i < dataset->count * outputs; i++) {
         const float value = values[i];
         if (is_regression && isinf(value))
@@ -170,13 +130,7 @@ static bool numbers_check(const struct dataset *dataset, const char *y, bool is_
                                  "is not 0 or 1, as several labels of a sample must be: set "
                                  "data.task=regression to predict numbers",
                                  error);
-        sum = i % outputs == 0 ? value : sum + value;
-        is_single = is_single && ((i + 1) % outputs != 0 || sum == 1);
     }
-    if (is_single)
-        log_info("data.y=%s: each sample has exactly one of the %lld labels; for classes that "
-                 "exclude each other, single labels [samples] are usual: numpy.argmax(y, axis=1)",
-                 y, (long long)outputs);
     return true;
 }
 
@@ -209,10 +163,13 @@ static void outputs_name(struct dataset *dataset)
     dataset->persistence = allocate(count, sizeof *dataset->persistence);
     for (int v = 0; v < self->y_count; v++)
         for (int64_t c = 0; c < self->y[v].channels; c++, output++) {
-            char name[ARRAY_NAME];
+            char text[VARIABLE_TEXT], name[ARRAY_NAME], number[24] = "";
             int64_t channel = 0;
-            variable_channel_name(&self->y[v], c, name, sizeof name);
-            dataset->target_name[output] = allocate_copy(name);
+            variable_write(&self->y[v], text);
+            if (self->y[v].channels > 1)
+                snprintf(number, sizeof number, " %lld", (long long)c);
+            text_shorten(text, name, sizeof name - sizeof number);
+            dataset->target_name[output] = allocate_text("%s%s", name, number);
             dataset->persistence[output] = -1;
             for (int x = 0; self->has_planes && x < self->x_count; x++) {
                 if (self->variable[x].offset == 0 &&
@@ -223,26 +180,40 @@ static void outputs_name(struct dataset *dataset)
         }
 }
 
+/* Refuse one image [H, W, C] with its mask [H, W], which would be H samples with W targets, unless
+ * model.classes is their number. */
+static bool mask_refuse(const struct arrays *self, int64_t model_classes, struct error *error)
+{
+    const struct variable *x = &self->variable[0], *y = &self->y[0];
+    const int64_t samples = self->series.file[0].samples, outputs = y->channels;
+    if (x->dimensions != 3 || y->dimensions != 2 || x->height != outputs || x->width >= samples ||
+        x->width >= outputs || model_classes == outputs)
+        return true;
+    return error_set(error, ERROR_DATA,
+                     "data.x=%s and data.y=%s have the shapes of one image and its mask, and would "
+                     "be %lld samples with %lld targets: give both a first dimension of 1, or set "
+                     "model.classes=%lld if they are samples",
+                     x->name, y->name, (long long)samples, (long long)outputs, (long long)outputs);
+}
+
 bool arrays_targets_use(struct dataset *dataset, const struct options *options, bool training,
                         struct error *error)
 {
     struct arrays *self = dataset->self;
     const int64_t outputs = dataset->target.count;
     const bool is_regression = options->data.task == TASK_REGRESSION;
-    const struct file_series *series = &self->series;
     const char *y = self->y[0].name;
     const int64_t shape[] = {dataset->count, dataset->channels,      dataset->height,
                              dataset->width, dataset->target.height, outputs};
-    if (training && !shapes_check(self, options->model.classes, error))
+    if (training && !mask_refuse(self, options->model.classes, error))
         return false;
     dataset->sum = crc32c_update(0, shape, sizeof shape);
     if (self->target != NULL)
         dataset->sum = crc32c_update(dataset->sum, self->target,
                                      (size_t)(dataset->count * outputs) * sizeof *self->target);
-    if (!series->is_counted)
-        dataset->sum =
-            crc32c_update(dataset->sum, series->sample,
-                          (size_t)(dataset->count * series->offset_count) * sizeof *series->sample);
+    dataset->sum =
+        crc32c_update(dataset->sum, self->series.sample,
+                      (size_t)(dataset->count * self->series.offset_count) * sizeof(uint32_t));
     if (dataset->unlabelled)
         return true;
     if (!is_regression && !self->has_planes && outputs == 1)
@@ -250,7 +221,7 @@ bool arrays_targets_use(struct dataset *dataset, const struct options *options, 
     if (outputs > IMAGE_CHANNELS)
         return error_set(error, ERROR_DATA, "data.y=%s has %lld outputs, and the most is %d",
                          options->data.y, (long long)outputs, IMAGE_CHANNELS);
-    if (!self->has_planes && !numbers_check(dataset, y, is_regression, training, error))
+    if (!self->has_planes && !numbers_check(dataset, is_regression, error))
         return false;
     if (!is_regression && self->has_planes)
         return pixel_classes_set(dataset, options, error);

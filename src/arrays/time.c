@@ -107,31 +107,28 @@ double time_add_months(enum time_calendar calendar, double instant, int64_t mont
 
 void time_write(const struct time_units *units, double instant, char text[TIME_TEXT])
 {
-    const double whole = floor(instant * 1e3 + 0.5) / 1e3; /* in milliseconds */
-    const double day = floor(whole / TIME_DAY), time = whole - day * TIME_DAY;
-    const int seconds = (int)time, thousandths = (int)((time - seconds) * 1e3 + 0.5);
+    const double whole = rint(instant), day = floor(whole / TIME_DAY);
+    const int seconds = (int)(whole - day * TIME_DAY);
     if (!units->has_date) {
         snprintf(text, TIME_TEXT, "%.10g", time_encode(units, instant));
         return;
     }
     const struct date date = date_of(units->calendar, (int64_t)day);
-    int used = snprintf(text, TIME_TEXT, "%04lld-%02d-%02d", (long long)date.year, (int)date.month,
-                        (int)date.day);
-    if (time > 0)
-        used += snprintf(text + used, (size_t)(TIME_TEXT - used), "T%02d:%02d:%02d", seconds / 3600,
-                         seconds / 60 % 60, seconds % 60);
-    if (thousandths > 0)
-        snprintf(text + used, (size_t)(TIME_TEXT - used), ".%03d", thousandths);
+    const int used = snprintf(text, TIME_TEXT, "%04lld-%02d-%02d", (long long)date.year,
+                              (int)date.month, (int)date.day);
+    if (seconds > 0)
+        snprintf(text + used, (size_t)(TIME_TEXT - used), "T%02d:%02d:%02d", seconds / 3600,
+                 seconds / 60 % 60, seconds % 60);
 }
 
 /* ---- units ---- */
 
-/* True if a list of words between spaces has a word, in any case. */
-static bool has_word(const char *list, const char *word, size_t length)
+bool time_word_is_in(const char *words, const char *word, size_t length)
 {
-    char between[32];
-    return snprintf(between, sizeof between, " %.*s ", (int)length, word) < (int)sizeof between &&
-           strcasestr(list, between) != NULL;
+    char between[80];
+    return length > 0 && memchr(word, ' ', length) == NULL &&
+           snprintf(between, sizeof between, " %.*s ", (int)length, word) < (int)sizeof between &&
+           strcasestr(words, between) != NULL;
 }
 
 static bool unit_parse(const char *name, size_t length, struct time_units *parsed)
@@ -153,7 +150,7 @@ static bool unit_parse(const char *name, size_t length, struct time_units *parse
         {" year years yr yrs y ", 0, 12},
     };
     size_t n = 0;
-    while (n < sizeof units / sizeof units[0] && !has_word(units[n].names, name, length))
+    while (n < sizeof units / sizeof units[0] && !time_word_is_in(units[n].names, name, length))
         n++;
     if (n == sizeof units / sizeof units[0])
         return false;
@@ -169,7 +166,7 @@ static bool calendar_parse(const char *name, enum time_calendar *calendar)
         " noleap 365_day ",     " all_leap 366_day ",    " 360_day "};
     *calendar = CALENDAR_STANDARD;
     while (*name != '\0' && *calendar < CALENDARS &&
-           !has_word(names[*calendar], name, strlen(name)))
+           !time_word_is_in(names[*calendar], name, strlen(name)))
         ++*calendar;
     return *calendar < CALENDARS;
 }

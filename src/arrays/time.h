@@ -5,6 +5,7 @@
 #define VITTRAIN_ARRAYS_TIME_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum time_calendar {
@@ -49,5 +50,8 @@ double time_add_months(enum time_calendar calendar, double instant, int64_t mont
 /* Write an instant: "2001-01-09T12:00:00", without the time of day at midnight, or the number if
  * the units have no date. */
 void time_write(const struct time_units *units, double instant, char text[TIME_TEXT]);
+
+/* True if a list of words between spaces, " m metre ", has a word, in any case. */
+bool time_word_is_in(const char *words, const char *word, size_t length);
 
 #endif

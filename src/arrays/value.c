@@ -42,48 +42,37 @@ static double half_value(uint16_t bits)
     }                                                                                              \
     break
 
-VECTORISED static void load_signed(const uint8_t *from, int64_t bytes, bool swapped, int64_t count,
-                                   double *to)
+/* `type`: kind and bytes of the elements, TYPE('f', 4). */
+#define TYPE(kind, bytes) ((kind) << 4 | (bytes))
+
+VECTORISED static void numbers_load(int type, const uint8_t *from, bool swapped, int64_t count,
+                                    double *to)
 {
-    switch (bytes) {
-    case 1:
+    switch (type) {
+    case TYPE('i', 1):
         LOAD(8, int8_t);
-    case 2:
+    case TYPE('i', 2):
         LOAD(16, int16_t);
-    case 4:
+    case TYPE('i', 4):
         LOAD(32, int32_t);
-    default:
+    case TYPE('i', 8):
         LOAD(64, int64_t);
-    }
-}
-
-VECTORISED static void load_unsigned(const uint8_t *from, int64_t bytes, bool swapped,
-                                     int64_t count, double *to)
-{
-    switch (bytes) {
-    case 1:
+    case TYPE('u', 1):
         LOAD(8, uint8_t);
-    case 2:
+    case TYPE('u', 2):
         LOAD(16, uint16_t);
-    case 4:
+    case TYPE('u', 4):
         LOAD(32, uint32_t);
-    default:
+    case TYPE('u', 8):
         LOAD(64, uint64_t);
-    }
-}
-
-VECTORISED static void load_real(const uint8_t *from, int64_t bytes, bool swapped, int64_t count,
-                                 double *to)
-{
-    switch (bytes) {
-    case 2:
+    case TYPE('f', 2):
         for (int64_t i = 0; i < count; i++) {
             uint16_t word;
             memcpy(&word, from + 2 * i, sizeof word);
             to[i] = half_value(swapped ? SWAP16(word) : word);
         }
         break;
-    case 4:
+    case TYPE('f', 4):
         LOAD(32, float);
     default:
         LOAD(64, double);
@@ -101,22 +90,6 @@ VECTORISED static void rule_apply(const struct array_rule *rule, double *values,
                 values[i] = (double)NAN;
     for (int64_t i = 0; i < count; i++)
         values[i] = values[i] * rule->scale + rule->offset;
-}
-
-static void block_load(const struct array *array, const uint8_t *from, int64_t count,
-                       double *values)
-{
-    if (from == NULL)
-        for (int64_t i = 0; i < count; i++)
-            values[i] = array->fill;
-    else if (array->kind == 'f')
-        load_real(from, array->element_bytes, array->swapped, count, values);
-    else if (array->kind == 'i')
-        load_signed(from, array->element_bytes, array->swapped, count, values);
-    else
-        load_unsigned(from, array->element_bytes, array->swapped, count, values);
-    if (array->rule.active)
-        rule_apply(&array->rule, values, count);
 }
 
 /* Convert float32 numbers with the results of rule_apply, which computes with double. */
@@ -162,7 +135,13 @@ void array_values_convert(const struct array *array, const uint8_t *from, int64_
     }
     for (int64_t done = 0; done < count; done += BLOCK) {
         const int64_t block = smaller(count - done, BLOCK);
-        block_load(array, from == NULL ? NULL : from + done * array->element_bytes, block, values);
+        if (from != NULL)
+            numbers_load(TYPE(array->kind, (int)array->element_bytes),
+                         from + done * array->element_bytes, array->swapped, block, values);
+        for (int64_t i = 0; from == NULL && i < block; i++)
+            values[i] = array->fill;
+        if (array->rule.active)
+            rule_apply(&array->rule, values, block);
         if (to.floats != NULL)
             for (int64_t i = 0; i < block; i++)
                 to.floats[first + (done + i) * stride] = (float)values[i];
@@ -202,7 +181,6 @@ static void missing_add(struct array *array, double value)
     if (array->kind == 'f' && array->element_bytes == sizeof(float))
         value = (double)(float)value;
     rule->missing[rule->missing_count++] = value;
-    rule->active = true;
 }
 
 /* Return NetCDF's default fill value of the type; NaN for one byte, which has none. */
@@ -218,50 +196,6 @@ static double default_fill(const struct array *array)
     return (array->element_bytes == 8 ? 2 : 1) - half;
 }
 
-/* Return the value that the bits of a signed number have without sign. */
-static double unsigned_value(const struct array *array, double value)
-{
-    return value < 0 ? value + ldexp(1, (int)array->element_bytes * 8) : value;
-}
-
-/* With _Unsigned, the file has the bits of unsigned numbers in a signed type; its attributes do,
- * too. */
-static void unsigned_use(struct array *array)
-{
-    struct array_rule *rule = &array->rule;
-    array->kind = 'u';
-    array->fill = unsigned_value(array, array->fill);
-    if (isfinite(rule->least))
-        rule->least = unsigned_value(array, rule->least);
-    if (isfinite(rule->most))
-        rule->most = unsigned_value(array, rule->most);
-    for (int n = 0; n < rule->missing_count; n++)
-        rule->missing[n] = unsigned_value(array, rule->missing[n]);
-}
-
-/* Copy at most `most` numbers of an attribute and return how many; 0 if the attribute does not
- * exist, -1 if it has no numbers. */
-static int numbers_get(const json_t *attributes, const char *name, double *values, int most)
-{
-    const json_t *value = json_object_get(attributes, name);
-    const int count = array_attribute_numbers(value, values, most);
-    return count == 0 && value != NULL ? -1 : count;
-}
-
-/* Read an attribute that is one number. `exists`: the array has it. */
-static bool number_read(const struct array *array, const json_t *attributes, const char *name,
-                        double *number, bool *exists, struct error *error)
-{
-    double values[2];
-    const int count = numbers_get(attributes, name, values, 2);
-    *exists = count == 1;
-    if (*exists)
-        *number = values[0];
-    return count == 0 || (count == 1 && isfinite(*number)) ||
-           array_refuse(array, error,
-                        "its attribute %s is not one finite number: write it as a number", name);
-}
-
 /* Read the attribute _FillValue. In Zarr stores, xarray writes that of floating-point arrays as a
  * little-endian double in base64. */
 static bool fill_read(const json_t *attributes, double *value)
@@ -270,7 +204,7 @@ static bool fill_read(const json_t *attributes, double *value)
     uint8_t bytes[BYTES + 1];
     uint64_t bits = 0;
     const char *text = array_attribute_text(attributes, "_FillValue");
-    if (numbers_get(attributes, "_FillValue", value, 1) > 0)
+    if (array_attribute_numbers(attributes, "_FillValue", value, 1) > 0)
         return true;
     if (strlen(text) != LENGTH || EVP_DecodeBlock(bytes, (const uint8_t *)text, LENGTH) != BYTES)
         return false;
@@ -282,32 +216,46 @@ static bool fill_read(const json_t *attributes, double *value)
 
 bool array_rule_set(struct array *array, const json_t *attributes, struct error *error)
 {
+    static const char *const names[] = {"scale_factor", "add_offset"};
     struct array_rule *rule = &array->rule;
     double values[ARRAY_MISSING];
-    bool scales, shifts;
     *rule = (struct array_rule){.scale = 1, .least = (double)-INFINITY, .most = (double)INFINITY};
-    if (!number_read(array, attributes, "scale_factor", &rule->scale, &scales, error) ||
-        !number_read(array, attributes, "add_offset", &rule->offset, &shifts, error))
-        return false;
-    const bool has_least = numbers_get(attributes, "valid_min", &rule->least, 1) > 0;
-    const bool has_most = numbers_get(attributes, "valid_max", &rule->most, 1) > 0;
-    const bool has_range = numbers_get(attributes, "valid_range", values, 2) == 2;
-    if (has_range) {
+    for (int n = 0; n < 2; n++) {
+        if (json_object_get(attributes, names[n]) == NULL)
+            continue;
+        if (array_attribute_numbers(attributes, names[n], values, 2) != 1 || !isfinite(values[0]))
+            return array_refuse(array, error,
+                                "its attribute %s is not one finite number: write it as a number",
+                                names[n]);
+        *(n == 0 ? &rule->scale : &rule->offset) = values[0];
+    }
+    array_attribute_numbers(attributes, "valid_min", &rule->least, 1);
+    array_attribute_numbers(attributes, "valid_max", &rule->most, 1);
+    if (array_attribute_numbers(attributes, "valid_range", values, 2) == 2) {
         rule->least = values[0];
         rule->most = values[1];
     }
-    rule->active = scales || shifts || has_least || has_most || has_range;
     if (fill_read(attributes, values))
         missing_add(array, values[0]);
-    const int count = numbers_get(attributes, "missing_value", values, ARRAY_MISSING);
+    const int count = array_attribute_numbers(attributes, "missing_value", values, ARRAY_MISSING);
     for (int n = 0; n < count; n++)
         missing_add(array, values[n]);
-    const bool is_unsigned =
-        strcasecmp(array_attribute_text(attributes, "_Unsigned"), "true") == 0 ||
-        (numbers_get(attributes, "_Unsigned", values, 1) > 0 && values[0] == 1);
-    if (array->kind == 'i' && is_unsigned)
-        unsigned_use(array);
+    /* With _Unsigned, the file has the bits of unsigned numbers in a signed type; its attributes
+     * do, too. */
+    if (array->kind == 'i' &&
+        (strcasecmp(array_attribute_text(attributes, "_Unsigned"), "true") == 0 ||
+         (array_attribute_numbers(attributes, "_Unsigned", values, 1) > 0 && values[0] == 1))) {
+        double *const numbers[] = {&array->fill,      &rule->least,      &rule->most,
+                                   &rule->missing[0], &rule->missing[1], &rule->missing[2],
+                                   &rule->missing[3]};
+        array->kind = 'u';
+        for (size_t n = 0; n < sizeof numbers / sizeof numbers[0]; n++)
+            if (*numbers[n] < 0 && isfinite(*numbers[n]))
+                *numbers[n] += ldexp(1, (int)array->element_bytes * 8);
+    }
     if (array->fill == default_fill(array))
         missing_add(array, array->fill);
+    rule->active = rule->scale != 1 || rule->offset != 0 || rule->least > (double)-INFINITY ||
+                   rule->most < (double)INFINITY || rule->missing_count > 0;
     return true;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The index of Zarr stores of versions 2 and 3 in folders: describes their arrays. */
+/* Zarr stores of versions 2 and 3 in folders: describes their arrays, and finds their chunks. */
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "arrays/decode.h"
 #include "arrays/path.h"
 #include "base/allocate.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -78,14 +80,15 @@ static const char *text_of(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* Read an array of `count` integers of at least 1. Return false if it is anything else. */
-static bool integers_read(const json_t *list, int count, int64_t *values)
+/* Read an array of `count` integers of at least `least`. Return false if it is anything else. */
+static bool integers_read(const json_t *list, int count, double least, int64_t *values)
 {
     if (!json_is_array(list) || json_array_size(list) != (size_t)count)
         return false;
     for (int n = 0; n < count; n++) {
-        const double value = json_number_value(json_array_get(list, (size_t)n));
-        if (!(value >= 1 && value <= 0x1p53 && value == floor(value)))
+        const json_t *item = json_array_get(list, (size_t)n);
+        const double value = json_number_value(item);
+        if (!json_is_number(item) || !(value >= least && value <= 0x1p53 && value == floor(value)))
             return false;
         values[n] = (int64_t)value;
     }
@@ -110,20 +113,14 @@ static bool type_refuse(const struct array *array, const char *type, struct erro
 static bool shape_set(struct array *array, const json_t *shape, const json_t *chunk,
                       struct error *error)
 {
-    if (!json_is_array(shape))
-        return damaged(array, "shape", error);
     if (json_array_size(shape) > ARRAY_DIMENSIONS)
         return array_refuse(array, error, "it has more than %d dimensions", ARRAY_DIMENSIONS);
     array->dimensions = (int)json_array_size(shape);
-    for (int d = 0; d < array->dimensions; d++) {
-        const json_t *extent = json_array_get(shape, (size_t)d);
-        if (json_is_number(extent) && json_number_value(extent) == 0)
-            return array_refuse_empty(array, error);
+    for (int d = 0; d < array->dimensions; d++)
         array->files.shard[d] = 1;
-    }
-    if (!integers_read(shape, array->dimensions, array->extent))
+    if (!integers_read(shape, array->dimensions, 0, array->extent))
         return damaged(array, "shape", error);
-    array->has_shape = integers_read(chunk, array->dimensions, array->chunk);
+    array->has_shape = integers_read(chunk, array->dimensions, 1, array->chunk);
     return array->has_shape || damaged(array, "shape of chunks", error);
 }
 
@@ -226,47 +223,31 @@ static const char *extension(const json_t *item, const json_t **configuration)
     return json_is_string(item) ? json_string_value(item) : text_of(item, "name");
 }
 
-/* Set the type: "int16", "float32", "bool". `big`: the codec "bytes" writes big-endian numbers. */
-static bool type_set(struct array *array, const char *type, bool big, struct error *error)
+/* Set the type, "int16", "float32" or "bool", and the filters from the list of codecs, which must
+ * begin with "bytes": the byte order of the numbers. */
+static bool codecs_read(struct array *array, const char *type, const json_t *list,
+                        struct error *error)
 {
     char text[16] = "";
+    const json_t *configuration, *codec;
+    size_t n;
+    const char *first = extension(json_array_get(list, 0), &configuration);
+    const bool big = strcmp(text_of(configuration, "endian"), "big") == 0;
     const size_t letters = strcspn(type, "0123456789");
     const long bits = strtol(type + letters, NULL, 10);
     const bool known = strncmp(type, "int", letters) == 0 || strncmp(type, "uint", letters) == 0 ||
                        strncmp(type, "float", letters) == 0;
+    if (strcmp(first, "bytes") != 0)
+        return array_refuse(array, error,
+                            "its codec '%s' is not supported before or instead of 'bytes': write "
+                            "it without this codec",
+                            first);
     if (strcmp(type, "bool") == 0)
         snprintf(text, sizeof text, "|b1");
     else if (known && letters >= 3 && bits % 8 == 0)
         snprintf(text, sizeof text, "%c%c%ld", big ? '>' : '<', type[0], bits / 8 % 100);
-    return array_type_set(array, text) || type_refuse(array, type, error);
-}
-
-static bool keys_read(struct array *array, const json_t *object, struct error *error)
-{
-    const json_t *configuration;
-    const char *name = extension(json_object_get(object, "chunk_key_encoding"), &configuration);
-    const char *separator = text_of(configuration, "separator");
-    const bool is_default = strcmp(name, "default") == 0;
-    if (!is_default && strcmp(name, "v2") != 0)
-        return array_refuse(array, error, "its chunk_key_encoding '%s' is not supported", name);
-    keys_set(array, is_default, *separator != '\0' ? *separator : is_default ? '/' : '.');
-    return true;
-}
-
-/* Read the list of codecs, which must begin with "bytes". */
-static bool codecs_read(struct array *array, const char *type, const json_t *list,
-                        struct error *error)
-{
-    const json_t *configuration, *codec;
-    size_t n;
-    const char *first = extension(json_array_get(list, 0), &configuration);
-    if (strcmp(first, "bytes") != 0)
-        return array_refuse(array, error,
-                            "its codec '%s' is not supported before or instead of "
-                            "'bytes': write it without this codec",
-                            first);
-    if (!type_set(array, type, strcmp(text_of(configuration, "endian"), "big") == 0, error))
-        return false;
+    if (!array_type_set(array, text))
+        return type_refuse(array, type, error);
     json_array_foreach(list, n, codec)
     {
         const char *name = extension(codec, &configuration);
@@ -276,26 +257,12 @@ static bool codecs_read(struct array *array, const char *type, const json_t *lis
     return true;
 }
 
-/* Read the codecs of the shard index: little-endian bytes, with or without a checksum. */
-static bool index_codecs_read(struct array *array, const json_t *list, struct error *error)
-{
-    const json_t *configuration, *other;
-    const size_t count = json_array_size(list);
-    const char *bytes = extension(json_array_get(list, 0), &configuration);
-    const char *sum = extension(json_array_get(list, 1), &other);
-    array->files.index_has_sum = count == 2;
-    if (strcmp(bytes, "bytes") == 0 && strcmp(text_of(configuration, "endian"), "little") == 0 &&
-        (count == 1 || (count == 2 && strcmp(sum, "crc32c") == 0)))
-        return true;
-    return array_refuse(array, error,
-                        "the index_codecs of its shards are not supported: write it "
-                        "with bytes (little-endian) and crc32c");
-}
-
+/* The index of a shard must have little-endian numbers, with or without a checksum. */
 static bool shards_read(struct array *array, const json_t *configuration, struct error *error)
 {
     int64_t chunk[ARRAY_DIMENSIONS], members = 1;
-    if (!integers_read(json_object_get(configuration, "chunk_shape"), array->dimensions, chunk))
+    const json_t *index, *other, *index_codecs = json_object_get(configuration, "index_codecs");
+    if (!integers_read(json_object_get(configuration, "chunk_shape"), array->dimensions, 1, chunk))
         return damaged(array, "shape of chunks", error);
     for (int d = 0; d < array->dimensions; d++) {
         array->files.shard[d] = array->chunk[d] / chunk[d];
@@ -304,33 +271,44 @@ static bool shards_read(struct array *array, const json_t *configuration, struct
         members *= array->files.shard[d];
         array->chunk[d] = chunk[d];
     }
+    const char *bytes = extension(json_array_get(index_codecs, 0), &index);
+    const char *sum = extension(json_array_get(index_codecs, 1), &other);
     array->files.sharded = true;
     array->files.index_is_first = strcmp(text_of(configuration, "index_location"), "start") == 0;
-    return index_codecs_read(array, json_object_get(configuration, "index_codecs"), error);
+    array->files.index_has_sum = strcmp(sum, "crc32c") == 0;
+    return (strcmp(bytes, "bytes") == 0 && strcmp(text_of(index, "endian"), "little") == 0 &&
+            json_array_size(index_codecs) == (array->files.index_has_sum ? 2 : 1)) ||
+           array_refuse(array, error,
+                        "the index_codecs of its shards are not supported: write it with bytes "
+                        "(little-endian) and crc32c");
 }
 
 static bool version3_read(struct array *array, const json_t *object, struct error *error)
 {
-    const json_t *configuration, *chunks;
+    const json_t *configuration, *chunks, *key;
     const json_t *list = json_object_get(object, "codecs");
-    const char *type = text_of(object, "data_type");
     const char *grid = extension(json_object_get(object, "chunk_grid"), &chunks);
+    const char *keys = extension(json_object_get(object, "chunk_key_encoding"), &key);
+    const char *separator = text_of(key, "separator");
+    const bool is_default = strcmp(keys, "default") == 0;
     if (strcmp(grid, "regular") != 0)
         return array_refuse(array, error,
                             "its chunk_grid '%s' is not supported: write it with 'regular'", grid);
     if (json_array_size(json_object_get(object, "storage_transformers")) > 0)
         return array_refuse(array, error, "its storage_transformers are not supported");
+    if (!is_default && strcmp(keys, "v2") != 0)
+        return array_refuse(array, error, "its chunk_key_encoding '%s' is not supported", keys);
     if (!shape_set(array, json_object_get(object, "shape"), json_object_get(chunks, "chunk_shape"),
-                   error) ||
-        !keys_read(array, object, error))
+                   error))
         return false;
+    keys_set(array, is_default, *separator != '\0' ? *separator : is_default ? '/' : '.');
     const char *first = extension(json_array_get(list, 0), &configuration);
     if (json_array_size(list) == 1 && strcmp(first, "sharding_indexed") == 0) {
         if (!shards_read(array, configuration, error))
             return false;
         list = json_object_get(configuration, "codecs");
     }
-    return codecs_read(array, type, list, error) &&
+    return codecs_read(array, text_of(object, "data_type"), list, error) &&
            fill_set(array, json_object_get(object, "fill_value"), error);
 }
 
@@ -378,47 +356,202 @@ json_t *array_zarr_attributes(const char *folder)
     return attributes;
 }
 
-static bool none_found(const struct array *array, struct error *error)
+bool array_zarr_open(const char *path, const char *name, struct array *array, struct error *error)
 {
-    return error_set(error, ERROR_DATA, "%s has no array '%s': %s", array->path, array->name,
-                     array_zarr_is_store(array->files.folder)
-                         ? "it is a group; name an array in it"
-                         : "there is neither zarr.json nor .zarray in this folder");
-}
-
-/* Read the metadata of the array in array->files.folder. */
-static bool metadata_read(struct array *array, struct error *error)
-{
+    array_begin(array, path, name, NULL, NULL);
+    array->files.folder = allocate_text("%s/%s", path, name);
+    array->is_chunked = true;
     const char *folder = array->files.folder;
     json_t *version3 = object_load(folder, "zarr.json", error);
     json_t *version2 = version3 == NULL ? object_load(folder, ".zarray", error) : NULL;
     json_t *version2_attributes = version2 != NULL ? object_load(folder, ".zattrs", error) : NULL;
     json_t *attributes = version2_attributes;
     bool good = error->text[0] == '\0';
-    if (good && version3 != NULL) {
-        good =
-            is_array(version3) ? version3_read(array, version3, error) : none_found(array, error);
+    if (good && version3 != NULL && is_array(version3)) {
+        good = version3_read(array, version3, error);
         attributes = json_object_get(version3, "attributes");
-    } else if (good) {
-        good = version2 != NULL ? version2_read(array, version2, error) : none_found(array, error);
+    } else if (good && version2 != NULL) {
+        good = version2_read(array, version2, error);
         /* xarray marks its arrays with this attribute. It stores _FillValue as fill_value. */
         if (json_object_get(attributes, ZARR_DIMENSIONS) != NULL &&
             json_object_get(attributes, "_FillValue") == NULL)
             json_object_set(attributes, "_FillValue", json_object_get(version2, "fill_value"));
+    } else if (good) {
+        good = error_set(error, ERROR_DATA, "%s has no array '%s': %s", path, name,
+                         array_zarr_is_store(folder)
+                             ? "it is a group; name an array in it"
+                             : "there is neither zarr.json nor .zarray in this folder");
     }
     good = good && array_rule_set(array, attributes, error);
     json_decref(version3);
     json_decref(version2);
     json_decref(version2_attributes);
-    return good;
-}
-
-bool array_zarr_open(const char *path, const char *name, struct array *array, struct error *error)
-{
-    array_begin(array, path, name, NULL, NULL);
-    array->files.folder = allocate_text("%s/%s", path, name);
-    array->is_chunked = true;
-    return metadata_read(array, error) && array_open(array, error) &&
+    return good && array_open(array, error) &&
            (array->chunk_count > 0 ||
             array_refuse(array, error, "none of its chunk files exists: copy the store again"));
+}
+
+/* ---- files of chunks ---- */
+
+enum { ENTRY = 16 /* offset and size of a chunk, 8 bytes each */, NAME = 512 /* of a file */ };
+
+/* Return the number of files along a dimension. */
+static int64_t files_along(const struct array *array, int d)
+{
+    return (array->grid[d] - 1) / array->files.shard[d] + 1;
+}
+
+/* Return the number of a file in the grid of files, from its name below the folder; -1 if the name
+ * is not that of a file of chunks. */
+static int64_t file_parse(const struct array *array, const char *name)
+{
+    const struct array_files *files = &array->files;
+    const size_t prefix = strlen(files->prefix);
+    int64_t file = 0;
+    if (strncmp(name, files->prefix, prefix) != 0)
+        return -1;
+    name += prefix;
+    for (int d = 0; d < array->dimensions; d++) {
+        if (d > 0 && *name++ != files->separator)
+            return -1;
+        const size_t digits = strspn(name, "0123456789");
+        const int64_t at = digits < 19 ? strtoll(name, NULL, 10) : INT64_MAX;
+        if (digits == 0 || (digits > 1 && *name == '0') || at >= files_along(array, d))
+            return -1;
+        file = file * files_along(array, d) + at;
+        name += digits;
+    }
+    return *name == '\0' ? file : -1;
+}
+
+/* List the files in the subfolder `below`, and in the subfolders of it. Return false with errno if
+ * a folder cannot be read. */
+static bool folder_list(struct array *array, const char *below, int depth, size_t *capacity)
+{
+    OWNED char *path = allocate_text("%s/%s", array->files.folder, below);
+    char name[NAME];
+    const char *entry;
+    DIR *entries = NULL;
+    for (errno = 0; (entry = folder_next(&entries, path)) != NULL; errno = 0) {
+        if (snprintf(name, sizeof name, "%s%s", below, entry) >= (int)sizeof name - 1)
+            continue;
+        const int64_t file = file_parse(array, name);
+        if (file >= 0) {
+            array->chunks = allocate_more(array->chunks, capacity, (size_t)array->chunk_count,
+                                          sizeof *array->chunks);
+            array->chunks[array->chunk_count++] = (struct array_chunk){.index = file};
+        } else if (array->files.separator == '/' && depth < array->dimensions &&
+                   !folder_list(array, strcat(name, "/"), depth + 1, capacity)) {
+            const int reason = errno;
+            closedir(entries);
+            errno = reason;
+            return false;
+        }
+    }
+    return errno == 0 || errno == ENOTDIR || errno == ENOENT;
+}
+
+bool array_files_list(struct array *array, struct error *error)
+{
+    size_t capacity = 0;
+    array->files.count = 1;
+    for (int d = 0; d < array->dimensions; d++)
+        array->files.count *= files_along(array, d);
+    return folder_list(array, "", 0, &capacity) ||
+           durable_unreadable(error, ERROR_DATA, array->files.folder, errno);
+}
+
+void array_missing_write(const struct array *array, char *text, size_t size)
+{
+    const int64_t missing = array->files.count - array->chunk_count;
+    snprintf(text, missing > 0 ? size : 1, "%lld of %lld %s do not exist", (long long)missing,
+             (long long)array->files.count, array->files.sharded ? "shards" : "chunks");
+}
+
+/* Write the path of the file that holds a chunk. Return the number of the file in the grid of
+ * files, and set `member` to the number of the chunk in the file. */
+static int64_t file_of(const struct array *array, int64_t index, char *path, size_t size,
+                       int64_t *member)
+{
+    const struct array_files *files = &array->files;
+    int64_t at[ARRAY_DIMENSIONS], file = 0;
+    for (int d = array->dimensions; d-- > 0; index /= array->grid[d])
+        at[d] = index % array->grid[d];
+    int used = snprintf(path, size, "%s/%s", files->folder, files->prefix);
+    *member = 0;
+    for (int d = 0; d < array->dimensions && used < (int)size; d++) {
+        const int64_t shard = files->shard[d];
+        file = file * files_along(array, d) + at[d] / shard;
+        *member = *member * shard + at[d] % shard;
+        if (d > 0)
+            path[used++] = files->separator;
+        used += snprintf(path + used, size - (size_t)used, "%lld", (long long)(at[d] / shard));
+    }
+    return file;
+}
+
+/* Read the index of a shard, unless `cache` already has it. */
+static const char *shard_load(const struct array *array, int64_t file, int descriptor,
+                              int64_t file_bytes, struct shard_index *cache)
+{
+    const struct array_files *files = &array->files;
+    struct error error = {0};
+    int64_t bytes = ENTRY;
+    for (int d = 0; d < array->dimensions; d++)
+        bytes *= files->shard[d];
+    const int64_t whole = bytes + (files->index_has_sum ? (int64_t)sizeof(uint32_t) : 0);
+    if (cache->file == file)
+        return NULL;
+    cache->file = -1;
+    if (whole > file_bytes)
+        return "its shard is truncated";
+    if (!byte_buffer_reserve(&cache->entries, (size_t)whole, &error))
+        return "no memory for the index of a shard";
+    uint8_t *entries = cache->entries.data;
+    if (durable_pread(descriptor, entries, (size_t)whole,
+                      files->index_is_first ? 0 : file_bytes - whole) < (size_t)whole)
+        return errno == 0 ? "its shard is truncated" : strerror(errno);
+    if (files->index_has_sum && crc32c_update(0, entries, (size_t)bytes) !=
+                                    little_endian(entries + bytes, sizeof(uint32_t)))
+        return "the checksum of its shard's index is wrong";
+    cache->file = file;
+    return NULL;
+}
+
+const char *array_files_find(const struct array *array, struct shard_index *cache, int64_t index,
+                             struct chunk_place *place)
+{
+    char path[PATH_MAX + 256];
+    int64_t member;
+    *place = (struct chunk_place){.descriptor = -1};
+    const int64_t file = file_of(array, index, path, sizeof path, &member);
+    if (array_chunk_find(array, file) == NULL)
+        return NULL;
+    const int descriptor = text_file_descriptor(path, &place->bytes);
+    if (descriptor < 0)
+        return errno == ENOENT || errno == ENOTDIR ? "its file existed at the start and is gone"
+                                                   : strerror(errno);
+    const char *fault = NULL;
+    if (array->files.sharded) {
+        const int64_t file_bytes = place->bytes;
+        fault = shard_load(array, file, descriptor, file_bytes, cache);
+        const uint8_t *entry = cache->entries.data + member * ENTRY;
+        const uint64_t offset = fault == NULL ? little_endian(entry, 8) : UINT64_MAX;
+        const uint64_t bytes = fault == NULL ? little_endian(entry + 8, 8) : UINT64_MAX;
+        if (offset == UINT64_MAX && bytes == UINT64_MAX) { /* the chunk does not exist */
+            close(descriptor);
+            return fault;
+        }
+        if (bytes > (uint64_t)file_bytes || offset > (uint64_t)file_bytes - bytes)
+            fault = "it is outside its shard: the file is damaged";
+        place->offset = (int64_t)offset;
+        place->bytes = (int64_t)bytes;
+    }
+    if (fault == NULL && array->filter_count == 0 && place->bytes != array->chunk_bytes)
+        fault = "it has the wrong size: the file is damaged";
+    if (fault != NULL)
+        close(descriptor);
+    else
+        place->descriptor = descriptor;
+    return fault;
 }

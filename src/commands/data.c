@@ -34,7 +34,6 @@ struct entry {
 struct list {
     struct hdf5_reader reader;
     struct array_path source;
-    bool has_empty; /* an array has no elements */
     struct entry *entry;
     size_t count;
 };
@@ -84,7 +83,6 @@ static void entry_read(struct list *list, const char *name, struct entry *entry)
     entry->path = allocate_text("/%s", name);
     if (array_path_array(&list->source, name, &entry->array, &error))
         entry->kind = array->is_bool ? 'b' : array->kind;
-    list->has_empty |= array->is_empty;
     /* The reason follows "FILE: cannot read 'NAME". */
     const char *quoted = strstr(error.text, "cannot read '");
     const char *reason = quoted != NULL ? strstr(quoted, prefix) : NULL;
@@ -187,7 +185,7 @@ static void attribute_print(const json_t *attributes, const char *name)
     const json_t *attribute = json_object_get(attributes, name);
     double values[MOST_NUMBERS];
     char text[80];
-    const int count = array_attribute_numbers(attribute, values, MOST_NUMBERS);
+    const int count = array_attribute_numbers(attributes, name, values, MOST_NUMBERS);
     snprintf(text, sizeof text, "%s", array_attribute_text(attributes, name));
     text_remove_control(text);
     if (count == 0 && text[0] != '\0')
@@ -216,7 +214,7 @@ static void entry_print(const struct entry *entry)
         for (size_t n = 0; n < sizeof shown / sizeof shown[0]; n++)
             attribute_print(entry->attributes, shown[n]);
     }
-    if (entry->reason[0] != '\0' && !(array->has_shape && array->is_empty))
+    if (entry->reason[0] != '\0')
         printf("%scannot be read: %s", array->has_shape ? "; " : "", entry->reason);
     printf("\n");
 }
@@ -446,38 +444,20 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
                hwc ? "first" : "last", hwc ? "chw" : "hwc");
 }
 
-/* Read the first file that has samples, or the last one. Return its number, or -1. */
-static int64_t first_read(const struct split_files *files, struct list *list,
-                          struct suggestion *suggestion, struct error *error)
-{
-    for (int64_t n = 0; list_read(files->path[n], list, error); n++) {
-        *suggestion = (struct suggestion){.files = files->count};
-        suggest(suggestion, list);
-        if (suggestion->x != NULL || n + 1 == files->count || !list->has_empty)
-            return n;
-        list_free(list);
-    }
-    return -1;
-}
-
 static void path_describe(const char *path, struct error *error)
 {
     struct list list = {.count = 0};
-    struct suggestion suggestion;
     struct split_files files = {0};
     struct stat status;
-    const int64_t number = array_path_find(path, &files, NULL, error)
-                               ? first_read(&files, &list, &suggestion, error)
-                               : -1;
-    if (number >= 0) {
-        const char *described = files.path[number];
+    if (array_path_find(path, &files, NULL, error) && list_read(files.path[0], &list, error)) {
+        const char *described = files.path[0];
+        struct suggestion suggestion = {.files = files.count};
+        suggest(&suggestion, &list);
         printf("%s, %s", described, array_path_format(&list.source));
         if (stat(described, &status) == 0 && S_ISREG(status.st_mode))
             printf(", %.1f MB", (double)status.st_size / 1e6);
         if (files.count > 1)
-            printf(number > 0 && suggestion.x != NULL ? ", the first of %lld files that has samples"
-                                                      : ", the first of %lld files",
-                   (long long)files.count);
+            printf(", the first of %lld files", (long long)files.count);
         printf("\n");
         for (size_t n = 0; n < list.count; n++)
             entry_print(&list.entry[n]);
@@ -505,10 +485,9 @@ const struct command command_data = {
     .synopsis = "data describe FILE.h5|FILE.nc|STORE.zarr|FOLDER",
     .summary = "list the arrays of an HDF5 or NetCDF-4 file, a Zarr store or .npy files",
     .detail =
-        "Prints each data set of the file or of the first file with samples of a folder: path, "
-        "type, shape, "
-        "chunks, filters and the "
-        "attributes that change how values are read. If data.format=arrays cannot read a data "
+        "Prints each data set of the file or of the first file of a folder: path, type, shape, "
+        "chunks, filters and the attributes that change how values are read. If data.format=arrays "
+        "cannot read a data "
         "set, its line has the reason and how to rewrite it. Then follow options that train with "
         "the file, for each task that its arrays suit.",
     .run = data_run};

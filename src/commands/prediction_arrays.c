@@ -189,7 +189,7 @@ static bool sources_write(const struct prediction_arrays *self, struct error *er
         for (int64_t n = 0; n < records; n++) {
             int64_t source[SOURCES];
             source[0] = dataset_record(self->dataset, self->dataset->count / records * n);
-            source[1] = arrays_find(self->dataset, source[0], &source[2]);
+            source[1] = file_series_find(&self->arrays->series, source[0], 0, &source[2]);
             values[n] = source[self->variable[v].first];
         }
         good = durable_write(self->descriptor, self->path, values, (size_t)records * sizeof *values,
@@ -201,13 +201,28 @@ static bool sources_write(const struct prediction_arrays *self, struct error *er
 
 /* ---- the file ---- */
 
+/* True if an attribute of this name describes the values. False if it describes how the file stores
+ * them, or refers to other arrays. */
+static bool attribute_describes(const char *name)
+{
+    static const char *const names[] = {
+        "CLASS",       "NAME",          HDF5_SCALE_USES,    HDF5_SCALES,    ZARR_DIMENSIONS,
+        "_FillValue",  "missing_value", "scale_factor",     "add_offset",   "_Unsigned",
+        "valid_range", "valid_min",     "valid_max",        "dtype",        "coordinates",
+        "bounds",      "grid_mapping",  "DIMENSION_LABELS", "_NCProperties"};
+    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
+        if (strcmp(name, names[n]) == 0)
+            return false;
+    return strncmp(name, "_Netcdf4", strlen("_Netcdf4")) != 0;
+}
+
 static void attributes_write(hid_t object, json_t *attributes)
 {
     const char *name;
     json_t *value;
     json_object_foreach(attributes, name, value)
     {
-        if (array_attribute_describes(name))
+        if (attribute_describes(name))
             hdf5_attribute_write(object, name, value);
     }
 }

@@ -19,9 +19,8 @@
 #include "hdf5/hdf5_reader.h"
 #include "hdf5/hdf5_writer.h"
 
-/* HDF5's limit of compact data is that of a header message, 64 KiB. The values of larger attributes
- * are left out. */
-enum { MOST_COMPACT = 1 << 17, MOST_VALUES = 1 << 20, TYPE = 32 /* bytes of a type's text */ };
+/* The values of larger attributes are left out. */
+enum { MOST_VALUES = 1 << 20, TYPE = 32 /* bytes of a type's text */ };
 
 struct walk {
     struct hdf5_errors *errors;
@@ -39,49 +38,35 @@ static void put(json_t *object, const char *name, json_t *value)
     json_decref(key);
 }
 
-/* Write the text of an integer type without unused bits, or of an IEEE type. HDF5 before 1.14.4 has
- * no name for half precision. Return false for other types. */
+/* Write the text of an integer type without unused bits, or of an IEEE type, which the bias of its
+ * exponent identifies: HDF5 before 1.14.4 has no name for half precision. Return false for other
+ * types. */
 static bool number_write(hid_t type, char to[TYPE])
 {
-    static const struct {
-        size_t bytes, exponent, exponent_bits, bias;
-    } reals[] = {{2, 10, 5, 15}, {4, 23, 8, 127}, {8, 52, 11, 1023}};
     const size_t bytes = H5Tget_size(type);
+    const bool is_real = H5Tget_class(type) == H5T_FLOAT;
+    const size_t bias = bytes == 2 ? 15 : bytes == 4 ? 127 : 1023;
     const H5T_order_t order = bytes == 1 ? H5T_ORDER_NONE : H5Tget_order(type);
-    size_t sign, exponent, exponent_bits, mantissa, mantissa_bits;
-    bool good = H5Tget_precision(type) == 8 * bytes && order != H5T_ORDER_VAX;
-    char kind = H5Tget_sign(type) == H5T_SGN_NONE ? 'u' : 'i';
-    if (H5Tget_class(type) == H5T_FLOAT) {
-        kind = 'f';
-        good = good && H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa,
-                                     &mantissa_bits) >= 0;
-        size_t n = 0;
-        while (n < 3 && reals[n].bytes != bytes)
-            n++;
-        good = good && n < 3 && sign == 8 * bytes - 1 && exponent == reals[n].exponent &&
-               exponent_bits == reals[n].exponent_bits && mantissa == 0 &&
-               mantissa_bits == exponent && H5Tget_ebias(type) == reals[n].bias;
-    }
     snprintf(to, TYPE, "%c%c%zu",
              order == H5T_ORDER_LE   ? '<'
              : order == H5T_ORDER_BE ? '>'
                                      : '|',
-             kind, bytes);
-    return good && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
+             is_real                             ? 'f'
+             : H5Tget_sign(type) == H5T_SGN_NONE ? 'u'
+                                                 : 'i',
+             bytes);
+    return H5Tget_precision(type) == 8 * bytes && order != H5T_ORDER_VAX &&
+           (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8) &&
+           (!is_real || H5Tget_ebias(type) == bias);
 }
 
-/* True if this is h5py's Boolean: an enumeration of FALSE=0 and TRUE=1. */
+/* True if this is h5py's Boolean: an enumeration of FALSE and TRUE. */
 static bool is_boolean(hid_t type)
 {
-    static const char *const names[] = {"FALSE", "TRUE"};
-    bool good = H5Tget_size(type) == 1 && H5Tget_nmembers(type) == 2;
-    for (unsigned n = 0; good && n < 2; n++) {
-        unsigned char value = 2;
-        char *name = H5Tget_member_name(type, n);
-        good = name != NULL && strcmp(name, names[n]) == 0 &&
-               H5Tget_member_value(type, n, &value) >= 0 && value == n;
-        H5free_memory(name);
-    }
+    char *name = H5Tget_member_name(type, 0);
+    const bool good = name != NULL && strcmp(name, "FALSE") == 0 && H5Tget_size(type) == 1 &&
+                      H5Tget_nmembers(type) == 2;
+    H5free_memory(name);
     return good;
 }
 
@@ -101,9 +86,9 @@ static void type_write(hid_t type, char to[TYPE])
         H5Tclose(base);
 }
 
-/* True if the chunks and compact data of the current data set are described: hdf5_reader.datasets
- * has it, or if it has any, it is a dimension scale in use or a list with units, such as times. */
-static bool data_are_wanted(const struct walk *walk, int dimensions)
+/* True if the chunks of the current data set are described: hdf5_reader.datasets has it, or if it
+ * has any, it is a dimension scale in use or a list with units, such as times. */
+static bool chunks_are_wanted(const struct walk *walk, int dimensions)
 {
     return text_has_item(walk->datasets, walk->path) ||
            (walk->datasets[0] != '\0' &&
@@ -124,23 +109,14 @@ static json_t *real_value(double value)
 
 static bool numbers_read(hid_t attribute, hid_t type, hssize_t count, json_t *to)
 {
+    OWNED int64_t *integers = allocate((size_t)count, sizeof *integers);
+    OWNED double *reals = allocate((size_t)count, sizeof *reals);
     const bool is_integer = H5Tget_class(type) == H5T_INTEGER;
-    const bool is_unsigned = is_integer && H5Tget_sign(type) == H5T_SGN_NONE;
-    OWNED union {
-        double real;
-        int64_t integer;
-        uint64_t natural;
-    } *values = allocate((size_t)count, sizeof *values);
-    const bool good = H5Aread(attribute,
-                              is_unsigned  ? H5T_NATIVE_UINT64
-                              : is_integer ? H5T_NATIVE_INT64
-                                           : H5T_NATIVE_DOUBLE,
-                              values) >= 0;
-    for (hssize_t n = 0; good && n < count; n++)
-        value_append(to, !is_integer ? real_value(values[n].real)
-                         : is_unsigned && values[n].natural > INT64_MAX
-                             ? json_real((double)values[n].natural)
-                             : json_integer(values[n].integer));
+    const bool good = H5Aread(attribute, H5T_NATIVE_DOUBLE, reals) >= 0 &&
+                      (!is_integer || H5Aread(attribute, H5T_NATIVE_INT64, integers) >= 0);
+    for (hssize_t n = 0; good && n < count; n++) /* a larger integer was clipped */
+        value_append(to, is_integer && reals[n] <= 0x1p63 ? json_integer(integers[n])
+                                                          : real_value(reals[n]));
     return good;
 }
 
@@ -187,17 +163,6 @@ static bool scales_read(struct walk *walk, hid_t object, hid_t attribute, hid_t 
     return good;
 }
 
-/* True if the type is that of the attribute DIMENSION_LIST: lists of references to scales. */
-static bool is_scale_list(const char *name, hid_t type)
-{
-    if (strcmp(name, HDF5_SCALES) != 0 || H5Tget_class(type) != H5T_VLEN)
-        return false;
-    hid_t base = H5Tget_super(type);
-    const bool is_reference = H5Tequal(base, H5T_STD_REF_OBJ) > 0;
-    H5Tclose(base);
-    return is_reference;
-}
-
 static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_t *info,
                                  void *context)
 {
@@ -215,7 +180,8 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
         else if (class == H5T_STRING)
             good = texts_read(attribute, type, count, values);
         else if ((walk->datasets[0] == '\0' || text_has_item(walk->datasets, walk->path)) &&
-                 is_scale_list(name, type))
+                 strcmp(name, HDF5_SCALES) == 0 && class == H5T_VLEN &&
+                 H5Tdetect_class(type, H5T_REFERENCE) > 0)
             good = scales_read(walk, object, attribute, type, count, values);
     }
     const size_t read = json_array_size(values);
@@ -265,13 +231,6 @@ static herr_t driver_close(H5FD_t *base)
 {
     close(((struct driver_file *)base)->descriptor);
     free(base);
-    return 0;
-}
-
-static herr_t driver_query(const H5FD_t *base, unsigned long *features)
-{
-    (void)base;
-    *features = 0;
     return 0;
 }
 
@@ -325,7 +284,6 @@ static const H5FD_class_t driver = {.name = "vittrain",
                                     .fc_degree = H5F_CLOSE_WEAK,
                                     .open = driver_open,
                                     .close = driver_close,
-                                    .query = driver_query,
                                     .get_eoa = driver_used,
                                     .set_eoa = driver_use,
                                     .get_eof = driver_end,
@@ -431,62 +389,7 @@ static bool chunks_describe(hid_t dataset, const struct hdf5_object *to, json_t 
 
 /* ---- objects ---- */
 
-/* Copy the data of a compact data set, which are in its header. */
-static bool compact_describe(hid_t dataset, hid_t type, json_t *json)
-{
-    struct text_stream text;
-    const hsize_t bytes = H5Dget_storage_size(dataset);
-    OWNED unsigned char *data = allocate(1, MOST_COMPACT);
-    const bool good =
-        bytes <= MOST_COMPACT && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
-    text_stream_open(&text);
-    for (hsize_t b = 0; good && b < bytes; b++)
-        fprintf(text.stream, "%02x", data[b]);
-    OWNED char *digits = text_stream_close(&text);
-    value_put(json, "data", json_string(digits));
-    return good;
-}
-
-/* Set the layout, and sizes of a data set that is not virtual. HDF5 may open other files for a
- * virtual one. */
-static bool layout_describe(hid_t dataset, hid_t creation, struct hdf5_object *to)
-{
-    hsize_t extent[H5S_MAX_RANK], chunk[H5S_MAX_RANK] = {0};
-    const H5D_layout_t layout = H5Pget_layout(creation);
-    to->layout = layout == H5D_CHUNKED                  ? HDF5_CHUNKED
-                 : layout == H5D_COMPACT                ? HDF5_COMPACT
-                 : layout != H5D_CONTIGUOUS             ? HDF5_VIRTUAL
-                 : H5Pget_external_count(creation) == 0 ? HDF5_CONTIGUOUS
-                                                        : HDF5_EXTERNAL;
-    if (to->layout == HDF5_VIRTUAL)
-        return true;
-    /* With a user block, the offset of a data set without storage is not HADDR_UNDEF. */
-    if (to->layout == HDF5_CONTIGUOUS && H5Dget_storage_size(dataset) > 0)
-        to->offset = (int64_t)H5Dget_offset(dataset);
-    if (to->layout == HDF5_CHUNKED)
-        H5Pget_chunk(creation, H5S_MAX_RANK, chunk);
-    hid_t space = H5Dget_space(dataset);
-    const int dimensions = H5Sget_simple_extent_dims(space, extent, NULL);
-    const int filters = H5Pget_nfilters(creation);
-    H5Sclose(space);
-    if (dimensions > HDF5_DIMENSIONS || filters > HDF5_FILTERS) {
-        to->kind = HDF5_OTHER;
-        return true;
-    }
-    for (to->dimensions = 0; to->dimensions < dimensions; to->dimensions++) {
-        to->extent[to->dimensions] = (int64_t)extent[to->dimensions];
-        to->chunk[to->dimensions] = (int64_t)chunk[to->dimensions];
-    }
-    for (to->filter_count = 0; to->filter_count < filters; to->filter_count++) {
-        unsigned flags, settings;
-        size_t none = 0;
-        to->filter[to->filter_count] = H5Pget_filter2(creation, (unsigned)to->filter_count, &flags,
-                                                      &none, NULL, 0, NULL, &settings);
-    }
-    return dimensions >= 0 && filters >= 0;
-}
-
-static json_t *integers_value(const int64_t *values, int count)
+static json_t *sizes_value(const int64_t *values, int count)
 {
     json_t *list = json_array();
     for (int n = 0; n < count; n++)
@@ -494,14 +397,50 @@ static json_t *integers_value(const int64_t *values, int count)
     return list;
 }
 
+/* Describe a data set. HDF5 may open other files for the shape of a virtual one. */
 static bool dataset_describe(const struct walk *walk, hid_t dataset, json_t *json)
 {
+    static const enum hdf5_layout layouts[H5D_NLAYOUTS] = {[H5D_COMPACT] = HDF5_COMPACT,
+                                                           [H5D_CONTIGUOUS] = HDF5_CONTIGUOUS,
+                                                           [H5D_CHUNKED] = HDF5_CHUNKED,
+                                                           [H5D_VIRTUAL] = HDF5_VIRTUAL};
     struct hdf5_object to = {.kind = HDF5_DATASET, .offset = -1};
+    hsize_t extent[H5S_MAX_RANK], chunk[H5S_MAX_RANK] = {0};
     char text[TYPE];
     H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
     hid_t type = H5Dget_type(dataset), creation = H5Dget_create_plist(dataset);
+    const H5D_layout_t layout = H5Pget_layout(creation);
+    bool good = type >= 0 && layout >= 0;
     type_write(type, text);
-    bool good = type >= 0 && creation >= 0 && layout_describe(dataset, creation, &to);
+    to.layout = good ? layouts[layout] : HDF5_VIRTUAL;
+    if (to.layout == HDF5_CONTIGUOUS && H5Pget_external_count(creation) > 0)
+        to.layout = HDF5_EXTERNAL;
+    if (to.layout == HDF5_CHUNKED)
+        H5Pget_chunk(creation, H5S_MAX_RANK, chunk);
+    /* With a user block, the offset of a data set without storage is not HADDR_UNDEF. */
+    if (to.layout == HDF5_CONTIGUOUS && H5Dget_storage_size(dataset) > 0)
+        to.offset = (int64_t)H5Dget_offset(dataset);
+    if (to.layout != HDF5_VIRTUAL) {
+        hid_t space = H5Dget_space(dataset);
+        to.dimensions = H5Sget_simple_extent_dims(space, extent, NULL);
+        to.filter_count = H5Pget_nfilters(creation);
+        good = good && to.dimensions >= 0 && to.filter_count >= 0;
+        H5Sclose(space);
+    }
+    if (to.dimensions > HDF5_DIMENSIONS || to.filter_count > HDF5_FILTERS) {
+        to.kind = HDF5_OTHER;
+        to.dimensions = to.filter_count = 0;
+    }
+    for (int d = 0; d < to.dimensions; d++) {
+        to.extent[d] = (int64_t)extent[d];
+        to.chunk[d] = (int64_t)chunk[d];
+    }
+    for (int n = 0; n < to.filter_count; n++) {
+        unsigned flags, settings;
+        size_t none = 0;
+        to.filter[n] =
+            H5Pget_filter2(creation, (unsigned)n, &flags, &none, NULL, 0, NULL, &settings);
+    }
     const bool is_number = strchr("iufb", text[1]) != NULL;
     if (good && is_number && H5Tget_class(type) != H5T_ENUM &&
         H5Pfill_value_defined(creation, &defined) >= 0 && defined != H5D_FILL_VALUE_UNDEFINED)
@@ -510,14 +449,13 @@ static bool dataset_describe(const struct walk *walk, hid_t dataset, json_t *jso
     value_put(json, "type", json_string(text));
     value_put(json, "layout", json_integer(to.layout));
     value_put(json, "offset", json_integer(to.offset));
-    value_put(json, "extent", integers_value(to.extent, to.dimensions));
-    value_put(json, "chunk",
-              integers_value(to.chunk, to.layout == HDF5_CHUNKED ? to.dimensions : 0));
-    value_put(json, "filters", integers_value(to.filter, to.filter_count));
+    value_put(json, "extent", sizes_value(to.extent, to.dimensions));
+    value_put(json, "chunk", sizes_value(to.chunk, to.layout == HDF5_CHUNKED ? to.dimensions : 0));
+    value_put(json, "filters", sizes_value(to.filter, to.filter_count));
     value_put(json, "fill", real_value(to.fill));
-    if (good && to.kind == HDF5_DATASET && is_number && data_are_wanted(walk, to.dimensions))
-        good = (to.layout != HDF5_CHUNKED || chunks_describe(dataset, &to, json)) &&
-               (to.layout != HDF5_COMPACT || compact_describe(dataset, type, json));
+    if (good && to.kind == HDF5_DATASET && is_number && to.layout == HDF5_CHUNKED &&
+        chunks_are_wanted(walk, to.dimensions))
+        good = chunks_describe(dataset, &to, json);
     H5Pclose(creation);
     H5Tclose(type);
     return good;
@@ -548,16 +486,12 @@ static herr_t link_describe(hid_t file, const char *path, const H5L_info_t *link
 {
     struct walk *walk = context;
     json_t *to = json_object();
-    char target[HDF5_NAME];
     walk->path = link != NULL ? path : "";
     snprintf(walk->last, sizeof walk->last, "%s", walk->path);
     if (link == NULL || link->type == H5L_TYPE_HARD)
         object_describe(walk, file, path, to);
     else
-        value_put(to, "kind", json_integer(HDF5_LINK));
-    if (link != NULL && link->type == H5L_TYPE_SOFT && link->u.val_size <= sizeof target &&
-        H5Lget_val(file, path, target, sizeof target, H5P_DEFAULT) >= 0)
-        value_put(to, "target", value_name(target));
+        value_put(to, "kind", json_integer(HDF5_OTHER));
     put(walk->objects, walk->path, to);
     return 0;
 }
@@ -567,7 +501,6 @@ char *hdf5_describe(const char *path, const char *datasets)
     struct hdf5_errors errors;
     struct walk walk = {.errors = &errors, .objects = json_object(), .datasets = datasets};
     json_t *description = json_object();
-    long long bytes, base, needed;
     value_put(description, "objects", walk.objects);
     hdf5_errors_begin(&errors);
     hid_t file = file_open(path);
@@ -575,15 +508,10 @@ char *hdf5_describe(const char *path, const char *datasets)
                 H5Lvisit(file, H5_INDEX_CRT_ORDER, H5_ITER_INC, link_describe, &walk) >= 0;
     H5Fclose(file);
     good = hdf5_errors_end(&errors) && good;
-    if (sscanf(errors.reason,
-               "truncated file: eof = %lld, sblock->base_addr = %lld, stored_eof = %lld", &bytes,
-               &base, &needed) == 3)
-        snprintf(errors.reason, sizeof errors.reason,
-                 "it is truncated: it has %lld of its %lld bytes", bytes, needed);
     if (!good) {
-        char fault[HDF5_NAME + sizeof errors.reason + 2];
-        snprintf(fault, sizeof fault, "%s%s%s", walk.last, walk.last[0] != '\0' ? ": " : "",
-                 errors.reason[0] != '\0' ? errors.reason : "HDF5 cannot read it");
+        OWNED char *fault =
+            allocate_text("%s%s%s", walk.last, walk.last[0] != '\0' ? ": " : "",
+                          errors.reason[0] != '\0' ? errors.reason : "HDF5 cannot read it");
         value_put(description, "fault", value_name(fault));
     }
     char *text = json_dumps(description, JSON_COMPACT);

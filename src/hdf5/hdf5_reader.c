@@ -102,16 +102,6 @@ static bool child_start(struct hdf5_child *child, struct error *error)
                      strerror(failure));
 }
 
-static bool word_send(const struct hdf5_child *child, const char *word)
-{
-    const size_t bytes = strlen(word) + 1;
-    ssize_t done;
-    do
-        done = send(child->socket, word, bytes, MSG_NOSIGNAL);
-    while (done < 0 && errno == EINTR);
-    return done == (ssize_t)bytes;
-}
-
 /* Read exactly these bytes. */
 static bool bytes_receive(const struct hdf5_child *child, char *to, size_t bytes)
 {
@@ -142,9 +132,7 @@ static char *child_failed(struct hdf5_reader *reader, struct error *error)
     const int status = child_wait(&reader->child);
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     char reason[128];
-    bool is_damaged = status == 0;
-    for (int n = 0; n < CRASHES; n++)
-        is_damaged |= number == crashes[n];
+    const bool is_damaged = status == 0 || (number != 0 && number != SIGKILL && number != SIGALRM);
     if (number == SIGALRM)
         snprintf(reason, sizeof reason, "did not end within %d s", WALL_SECONDS);
     else if (number != 0)
@@ -174,8 +162,13 @@ static char *child_describe(struct hdf5_reader *reader, struct error *error)
         return hdf5_describe(reader->path, datasets);
     if (child->pid == 0 && !child_start(child, error))
         return NULL;
-    const bool good = word_send(child, reader->path) && word_send(child, datasets) &&
-                      bytes_receive(child, length, LENGTH);
+    const size_t request_bytes = strlen(reader->path) + strlen(datasets) + 2;
+    OWNED char *request = allocate_text("%s%c%s", reader->path, '\0', datasets);
+    ssize_t done;
+    do
+        done = send(child->socket, request, request_bytes, MSG_NOSIGNAL);
+    while (done < 0 && errno == EINTR);
+    const bool good = done == (ssize_t)request_bytes && bytes_receive(child, length, LENGTH);
     const size_t bytes = strtoull(length, NULL, 16);
     if (good && bytes <= (size_t)text_most) {
         text = allocate(bytes + 1, 1);
@@ -275,20 +268,18 @@ bool hdf5_object_find(const struct hdf5_reader *reader, const char *path,
     *object = (struct hdf5_object){
         .kind = (enum hdf5_kind)json_integer_value(json_object_get(from, "kind")),
         .fault = text_of(from, "fault"),
-        .target = text_of(from, "target"),
         .attributes = json_object_get(from, "attributes"),
         .type = text_of(from, "type"),
         .layout = (enum hdf5_layout)json_integer_value(json_object_get(from, "layout")),
         .offset = json_integer_value(json_object_get(from, "offset")),
-        .chunks = text_of(from, "chunks"),
-        .data = text_of(from, "data")};
+        .chunks = text_of(from, "chunks")};
     const bool is_dataset = object->kind == HDF5_DATASET;
     hdf5_real(json_object_get(from, "fill"), &object->fill);
     if (!integers_read(from, "extent", HDF5_DIMENSIONS, object->extent, &object->dimensions) ||
         !integers_read(from, "chunk", HDF5_DIMENSIONS, object->chunk, &chunk_dimensions) ||
         !integers_read(from, "filters", HDF5_FILTERS, object->filter, &object->filter_count) ||
         (object->layout == HDF5_CHUNKED && chunk_dimensions != object->dimensions) ||
-        (is_dataset && strlen(object->type) < 2))
+        (unsigned)object->layout > HDF5_EXTERNAL || (is_dataset && strlen(object->type) < 2))
         object->fault = "its description is invalid: the file is damaged";
     else if (is_dataset)
         object->element_bytes = strtoll(object->type + 2, NULL, 10);

@@ -27,8 +27,8 @@ enum { HDF5_NAME = 256 /* bytes of a path */, HDF5_DIMENSIONS = 8, HDF5_FILTERS 
 enum hdf5_kind {
     HDF5_GROUP,
     HDF5_DATASET,
-    HDF5_LINK, /* soft, external or user-defined; not followed */
-    HDF5_OTHER /* a named type, or a data set of more than HDF5_DIMENSIONS dimensions */
+    HDF5_OTHER /* a named type, a link that is not followed (soft, external or user-defined), or a
+                * data set of more than HDF5_DIMENSIONS dimensions */
 };
 
 enum hdf5_layout { HDF5_CONTIGUOUS, HDF5_CHUNKED, HDF5_COMPACT, HDF5_VIRTUAL, HDF5_EXTERNAL };
@@ -47,8 +47,7 @@ enum hdf5_layout { HDF5_CONTIGUOUS, HDF5_CHUNKED, HDF5_COMPACT, HDF5_VIRTUAL, HD
  * "|O" (text of variable length), "|V32" (any other type of 32 bytes). */
 struct hdf5_object {
     enum hdf5_kind kind;
-    const char *fault;  /* why HDF5 cannot read the object or its attributes; "" if it can */
-    const char *target; /* of a soft link; "": not known */
+    const char *fault; /* why HDF5 cannot read the object or its attributes; "" if it can */
     /* {NAME: VALUE}. A value is a number, a text, a list of numbers or texts, or null for other
      * types. Numbers that are not finite are "NaN", "Infinity" and "-Infinity". NULL: none */
     const struct json_t *attributes;
@@ -62,19 +61,18 @@ struct hdf5_object {
     double fill;    /* value of elements that were not written */
     int filter_count;
     int64_t filter[HDF5_FILTERS]; /* HDF5's numbers of the filters, in order */
-    /* Texts of hexadecimal numbers, "" unless hdf5_reader.datasets has the data set. Chunks: lines
-     * of the index in the grid of chunks, in row-major order, the offset, the bytes in the file,
-     * and a mask in which bit n is set if filter n was not applied. Data of the compact layout: two
-     * digits for each byte. */
-    const char *chunks, *data;
+    /* A text of hexadecimal numbers, "" unless hdf5_reader.datasets has the data set: lines of the
+     * index in the grid of chunks, in row-major order, the offset, the bytes in the file, and a
+     * mask in which bit n is set if filter n was not applied. */
+    const char *chunks;
 };
 
 struct hdf5_reader {
     enum error_kind kind; /* of the error for an unusable file */
     const char *purpose;  /* for messages: "a checkpoint" */
     const char *datasets; /* paths of data sets without a slash at the start, separated by commas.
-                           * The chunks and compact data of these and of all scales in use are
-                           * described. NULL: of none */
+                           * The chunks of these and of all scales in use are described. NULL: of
+                           * none */
     char *received; /* allocated description of the next file, from another rank, which the reader
                      * takes over; NULL: it describes the file */
     /* The caller sets the other members to zero before the first file. */

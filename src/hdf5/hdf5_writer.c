@@ -232,124 +232,56 @@ hid_t hdf5_scale_make(hid_t file, const char *name, int64_t count, const double 
     return scale;
 }
 
-/* Write the attribute REFERENCE_LIST of a scale: the dimensions that it is attached to. */
-static void reference_list_write(hid_t file, const char *scale, const struct hdf5_scale_use *uses,
-                                 int count)
+/* Write an attribute of an object in the file. */
+static void list_write(hid_t file, const char *object, const char *name, hid_t type, int64_t count,
+                       const void *values)
 {
-    OWNED struct scale_reference *references = allocate((size_t)count, sizeof *references);
-    int64_t used = 0;
-    for (int n = 0; n < count; n++)
-        if (strcmp(uses[n].scale, scale) == 0) {
-            H5Rcreate(&references[used].dataset, file, uses[n].dataset, H5R_OBJECT, -1);
-            references[used++].dimension = uses[n].dimension;
-        }
-    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof *references);
-    H5Tinsert(type, "dataset", offsetof(struct scale_reference, dataset), H5T_STD_REF_OBJ);
-    H5Tinsert(type, "dimension", offsetof(struct scale_reference, dimension), H5T_NATIVE_INT32);
-    hid_t object = H5Dopen2(file, scale, H5P_DEFAULT);
-    values_write(object, HDF5_SCALE_USES, type, used, references);
-    H5Dclose(object);
-    H5Tclose(type);
-}
-
-/* Write the attribute DIMENSION_LIST of a data set, whose uses are the first `count`. */
-static void dimension_list_write(hid_t file, const struct hdf5_scale_use *uses, int count)
-{
-    hvl_t list[HDF5_DIMENSIONS] = {0};
-    hobj_ref_t reference[HDF5_DIMENSIONS];
-    hid_t type = H5Tvlen_create(H5T_STD_REF_OBJ);
-    hid_t object = H5Dopen2(file, uses[0].dataset, H5P_DEFAULT);
-    hid_t space = H5Dget_space(object);
-    for (int n = 0; n < count; n++) {
-        H5Rcreate(&reference[n], file, uses[n].scale, H5R_OBJECT, -1);
-        list[uses[n].dimension] = (hvl_t){.len = 1, .p = &reference[n]};
-    }
-    values_write(object, HDF5_SCALES, type, H5Sget_simple_extent_ndims(space), list);
-    H5Sclose(space);
-    H5Dclose(object);
-    H5Tclose(type);
+    hid_t owner = H5Oopen(file, object, H5P_DEFAULT);
+    values_write(owner, name, type, count, values);
+    H5Oclose(owner);
 }
 
 void hdf5_scales_attach(hid_t file, const struct hdf5_scale_use *uses, int count)
 {
-    for (int first = 0, next; first < count; first = next) {
-        next = first + 1;
-        while (next < count && strcmp(uses[next].dataset, uses[first].dataset) == 0)
-            next++;
-        dimension_list_write(file, uses + first, next - first);
-    }
+    static const size_t dimension_at = offsetof(struct scale_reference, dimension);
+    const struct hdf5_member members[] = {{"dataset", 0, H5T_STD_REF_OBJ, 1},
+                                          {"dimension", dimension_at, H5T_NATIVE_INT32, 1}};
+    hid_t row = hdf5_row_type(sizeof(struct scale_reference), members, 2);
+    hid_t list = H5Tvlen_create(H5T_STD_REF_OBJ);
+    OWNED struct scale_reference *references = allocate((size_t)count, sizeof *references);
     for (int n = 0; n < count; n++) {
-        int earlier = 0;
-        while (earlier < n && strcmp(uses[earlier].scale, uses[n].scale) != 0)
+        /* DIMENSION_LIST of a data set, with the scales of its dimensions. */
+        const bool is_first = n == 0 || strcmp(uses[n].dataset, uses[n - 1].dataset) != 0;
+        hvl_t scales[HDF5_DIMENSIONS] = {0};
+        hobj_ref_t scale[HDF5_DIMENSIONS];
+        int dimensions = 0, used = 0, earlier = 0;
+        while (is_first && n + dimensions < count &&
+               strcmp(uses[n + dimensions].dataset, uses[n].dataset) == 0) {
+            H5Rcreate(&scale[dimensions], file, uses[n + dimensions].scale, H5R_OBJECT, -1);
+            scales[dimensions] = (hvl_t){.len = 1, .p = &scale[dimensions]};
+            dimensions++;
+        }
+        if (is_first)
+            list_write(file, uses[n].dataset, HDF5_SCALES, list, dimensions, scales);
+        /* REFERENCE_LIST of a scale, with the dimensions that it is attached to. */
+        while (strcmp(uses[earlier].scale, uses[n].scale) != 0)
             earlier++;
+        for (int m = n; earlier == n && m < count; m++)
+            if (strcmp(uses[m].scale, uses[n].scale) == 0) {
+                H5Rcreate(&references[used].dataset, file, uses[m].dataset, H5R_OBJECT, -1);
+                references[used++].dimension = uses[m].dimension;
+            }
         if (earlier == n)
-            reference_list_write(file, uses[n].scale, uses, count);
+            list_write(file, uses[n].scale, HDF5_SCALE_USES, row, used, references);
     }
+    H5Tclose(list);
+    H5Tclose(row);
 }
 
 /* ---- files ---- */
 
 /* Objects of at least this size begin at multiples of it. */
 enum { ALIGNMENT = 4096 };
-
-/* True if this errno can be from a failed write or open. Other values may be left from earlier
- * calls whose failure is not an error. */
-static bool is_of_writing(int number)
-{
-    static const int numbers[] = {ENOSPC, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM};
-    for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
-        if (number == numbers[n])
-            return true;
-    return false;
-}
-
-/* Create the file in memory, with holes for unwritten data sets. HDF5 does not write to disk,
- * because it may crash at exit after a failed write. Return its descriptor or -1. */
-static int frame_make(const char *path, void (*fill)(hid_t file, void *context), void *context,
-                      int64_t *bytes, struct error *error)
-{
-    char name[64];
-    struct stat status;
-    int frame = memfd_create("frame", MFD_CLOEXEC);
-    if (frame < 0) {
-        durable_failed(error, "create in memory", path, errno);
-        return -1;
-    }
-    snprintf(name, sizeof name, "/proc/self/fd/%d", frame);
-    struct hdf5_errors errors;
-    hdf5_errors_begin(&errors);
-    errno = 0;
-    hid_t access = hdf5_access_open();
-    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
-    /* Without times, the same content gives the same file. The stdio driver accepts a path in
-     * /proc/self/fd. */
-    H5Pset_obj_track_times(creation, false);
-    H5Pset_fapl_stdio(access);
-    H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18);
-    H5Pset_alignment(access, ALIGNMENT, ALIGNMENT);
-    hid_t file = H5Fcreate(name, H5F_ACC_TRUNC, creation, access);
-    if (file >= 0)
-        fill(file, context);
-    H5Fflush(file, H5F_SCOPE_GLOBAL);
-    H5Fclose(file);
-    H5Pclose(creation);
-    H5Pclose(access);
-    const int number = errno; /* HDF5's text does not contain it */
-    bool good = hdf5_errors_end(&errors);
-    if (!good && is_of_writing(number))
-        durable_failed(error, "create the metadata of", path, number);
-    else if (!good)
-        error_set(error, ERROR_INTERNAL, "cannot create the metadata of %s: %s", path,
-                  errors.reason);
-    else if (fstat(frame, &status) != 0)
-        good = durable_failed(error, "create", path, errno);
-    else
-        *bytes = (int64_t)status.st_size;
-    if (good)
-        return frame;
-    close(frame);
-    return -1;
-}
 
 /* Copy the file in memory except for its holes, and truncate the output to its size. */
 static bool frame_copy(int frame, int descriptor, const char *path, int64_t bytes,
@@ -374,14 +306,49 @@ static bool frame_copy(int frame, int descriptor, const char *path, int64_t byte
            (ftruncate(descriptor, bytes) == 0 || durable_failed(error, "truncate", path, errno));
 }
 
+/* The file is created in memory, with holes for unwritten data sets. HDF5 does not write to disk,
+ * because it may crash at exit after a failed write. */
 bool hdf5_frame_create(int descriptor, const char *path, void (*fill)(hid_t file, void *context),
                        void *context, bool reserves, int64_t *bytes, struct error *error)
 {
-    const int frame = frame_make(path, fill, context, bytes, error);
+    char name[64];
+    struct stat status;
+    struct hdf5_errors errors;
+    const int frame = memfd_create("frame", MFD_CLOEXEC);
     if (frame < 0)
-        return false;
-    const bool good = (!reserves || durable_reserve(descriptor, path, *bytes, error)) &&
-                      frame_copy(frame, descriptor, path, *bytes, error);
+        return durable_failed(error, "create in memory", path, errno);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", frame);
+    hdf5_errors_begin(&errors);
+    errno = 0;
+    hid_t access = hdf5_access_open();
+    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
+    /* Without times, the same content gives the same file. The stdio driver accepts a path in
+     * /proc/self/fd. */
+    H5Pset_obj_track_times(creation, false);
+    H5Pset_fapl_stdio(access);
+    H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18);
+    H5Pset_alignment(access, ALIGNMENT, ALIGNMENT);
+    hid_t file = H5Fcreate(name, H5F_ACC_TRUNC, creation, access);
+    if (file >= 0)
+        fill(file, context);
+    H5Fflush(file, H5F_SCOPE_GLOBAL);
+    H5Fclose(file);
+    H5Pclose(creation);
+    H5Pclose(access);
+    const int number = errno; /* HDF5's text does not contain it */
+    bool good = hdf5_errors_end(&errors);
+    if (!good && number != 0)
+        durable_failed(error, "create the metadata of", path, number);
+    else if (!good)
+        error_set(error, ERROR_INTERNAL, "cannot create the metadata of %s: %s", path,
+                  errors.reason);
+    else if (fstat(frame, &status) != 0)
+        good = durable_failed(error, "create", path, errno);
+    if (good) {
+        *bytes = (int64_t)status.st_size;
+        good = (!reserves || durable_reserve(descriptor, path, *bytes, error)) &&
+               frame_copy(frame, descriptor, path, *bytes, error);
+    }
     close(frame);
     return good;
 }

@@ -82,14 +82,14 @@ hid_t hdf5_row_type(size_t size, const struct hdf5_member *members, size_t count
  * is only the name of a dimension, as in NetCDF-4. Close it with H5Dclose. */
 hid_t hdf5_scale_make(hid_t file, const char *name, int64_t count, const double *coordinates);
 
-/* Attach dimension `dimension` of a data set to a scale. */
+/* A dimension of a data set and its scale. */
 struct hdf5_scale_use {
     const char *dataset;
     int dimension;
     char scale[HDF5_NAME];
 };
 
-/* Attach data sets to scales. All uses of a data set are consecutive. */
+/* Attach data sets to scales. The uses have all dimensions of each data set, in order. */
 void hdf5_scales_attach(hid_t file, const struct hdf5_scale_use *uses, int count);
 
 #endif

@@ -91,11 +91,6 @@ cp -r classes several/train/b.zarr
 cp -r boolean several/test/a.zarr
 suggests 'the first training file of a folder' several '^several/train/b.zarr, Zarr store, the first of 2 files$' \
     'data.root=several data.x=/fields data.y=/group/label data.val=0.1$'
-array none/fields '<f4' 0,4,8,8
-mv none several/train/a.zarr
-suggests 'the first file with samples' several '^several/train/b.zarr, Zarr store, the first of 3 files that has samples$' \
-    'data.root=several data.x=/fields data.y=/group/label data.val=0.1$'
-
 mkdir empty
 run 1 describe data describe empty
 result 'a folder without arrays is refused' "$(ended 3; has describe.log 'data.root=empty: .* it is empty; set data.root to a file')" describe.log

@@ -164,7 +164,9 @@ def check_latitudes():
     assert final in run("eval", "split-run", "train.precision=fp32"), final
     refused = run(*options, "data.root=region.nc", "augment.vflip=0.5", "run.dir=refused", status=2)
     assert "augment.vflip moves rows" in refused, refused
-    log = run(*options, "data.root=rows.nc", "run.dir=rows")
+    with h5py.File("unnamed.h5", "w") as file:
+        file["wind"], file["level"] = region.wind.values, region.level.values
+    log = run(*options, "data.root=unnamed.h5", "run.dir=rows")
     assert "8 equally spaced rows from pole to pole are assumed" in log, log
 
 
@@ -182,11 +184,11 @@ def check_unusable_latitudes():
     curved = curved.assign_coords(nav_lat=(("y", "x"), numpy.zeros((HEIGHT, WIDTH)), {"standard_name": "latitude"}))
     for name, data, reason in (
         ("radians", with_latitudes(numpy.deg2rad(degrees), units="radians"),
-         "radians.nc: .* cannot use the latitude '/lat': its units are 'radians'; make it a coordinate"),
+         "radians.nc: .* cannot use the rows 'lat' of data.x: it is not a latitude in degrees; make it a coordinate"),
         ("nan", with_latitudes(numpy.where(degrees > 70, numpy.nan, degrees)), "its value nan of row 7 is not in"),
         ("range", with_latitudes(degrees + 20), "its value 100 of row 7 is not in"),
-        ("curved", curved, "the latitude 'nav_lat': it is not that of the rows"),
-        ("columns", with_latitudes(degrees).transpose("time", "lon", "lat"), "'/lat': it is not that of the rows"),
+        ("curved", curved, "the rows 'y' of data.x: it is not a latitude"),
+        ("columns", with_latitudes(degrees).transpose("time", "lon", "lat"), "the rows 'lon' of data.x: it is not a latitude"),
     ):
         data.to_netcdf(f"{name}.nc")
         refuses(f"{name}.nc", reason)
@@ -195,7 +197,7 @@ def check_unusable_latitudes():
         file["lat"] = numpy.linspace(10, 80, HEIGHT + 2)
         file["lat"].make_scale("lat")
         file["wind"].dims[1].attach_scale(file["lat"])
-    refuses("longer.h5", "'/lat': it does not have one number for each of the 8 rows")
+    refuses("longer.h5", "'lat' of data.x: it does not have one number for each of the 8 rows")
 
 
 check_transform()

@@ -75,7 +75,7 @@ void array_check(struct array *array, const double *expected)
     assert_ok(array_read_doubles(array, &box, got, &error), &error);
     for (int64_t i = 0; i < elements; i++)
         values_same(array->name, got[i], expected[i]);
-    struct array_cache *cache = array_cache_new();
+    struct array_cache *cache = array_cache_new((int64_t)1 << 28);
     array_use_cache(array, cache, array);
     boxes_check(array, expected);
     array_use_cache(array, NULL, NULL);

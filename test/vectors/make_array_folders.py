@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Folders of .npy files and Zarr stores of versions 2 and 3, for test_array_folder: array_folders.tar.gz. The values of the array
+"""Folders of .npy files and Zarr stores of versions 2 and 3, for test_array: array_folders.tar.gz. The values of the array
 STORE/NAME, as NumPy and zarr read them, are the float64 numbers of the file expected/STORE/NAME. Needs numpy, zarr 3, numcodecs.
     make_array_folders.py FOLDER"""
 import gzip

@@ -56,13 +56,6 @@ def hdf5(path):
         add_partly_written(file, "missing_deflate", dtype=">i2", chunks=(1, 3, 5, 4), fillvalue=7, compression="gzip")
         file.create_dataset("unwritten", SHAPE, "f4", fillvalue=3)
         file["expected/unwritten"] = np.full(SHAPE, 3.0)
-        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        creation.set_layout(h5py.h5d.COMPACT)
-        data = numbers(">i4")
-        space = h5py.h5s.create_simple(SHAPE)
-        dataset = h5py.h5d.create(file.id, b"compact", h5py.h5t.STD_I32BE, space, creation)
-        dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, np.ascontiguousarray(data))
-        file["expected/compact"] = data.astype("f8")
         # The filter is skipped for a chunk.
         dataset = file.create_dataset("skipped", (4, 6), "<f4", chunks=(2, 6), compression="gzip")
         data = numbers("<f4", (4, 6))
@@ -73,6 +66,12 @@ def hdf5(path):
         add(file, "many", numbers("<i2", (200, 4)), chunks=(1, 3), maxshape=(None, None))
         for name, how in {"lzf": {"compression": "lzf"}, "offset": {"scaleoffset": 4}}.items():
             file.create_dataset("refused/" + name, data=numbers("<i2"), chunks=SHAPE, **how)
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_layout(h5py.h5d.COMPACT)
+        data = numbers(">i4")
+        space = h5py.h5s.create_simple(SHAPE)
+        dataset = h5py.h5d.create(file.id, b"refused/compact", h5py.h5t.STD_I32BE, space, creation)
+        dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, np.ascontiguousarray(data))
         file["refused/compound"] = np.zeros(3, [("a", "f4"), ("b", "i4")])
         file["refused/complex"] = np.zeros(3, "c8")
         file["refused/text"] = ["a", "b"]
