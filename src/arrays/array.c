@@ -493,13 +493,6 @@ static void piece_make(const struct array *array, const struct array_box *box, c
     }
 }
 
-/* True if the two innermost loops transpose a matrix, as with channels last. */
-static bool piece_transposes(const struct piece *piece, struct array_target to)
-{
-    return to.floats != NULL && piece->loops > 1 && piece->to_stride[0] > 1 &&
-           piece->to_stride[1] == 1 && piece->from_stride[1] == piece->count[0];
-}
-
 /* Convert the elements of a piece. `from`: the first element of the piece, or NULL for the fill
  * value. */
 static void piece_convert(const struct array *array, const struct piece *piece, const uint8_t *from,
@@ -507,7 +500,9 @@ static void piece_convert(const struct array *array, const struct piece *piece, 
 {
     int64_t at[ARRAY_DIMENSIONS] = {0};
     int64_t source = 0, target = piece->to;
-    const bool transposes = piece_transposes(piece, to);
+    /* The two innermost loops transpose a matrix, as with channels last. */
+    const bool transposes = to.floats != NULL && piece->loops > 1 && piece->to_stride[0] > 1 &&
+                            piece->to_stride[1] == 1 && piece->from_stride[1] == piece->count[0];
     for (int loop = 0; loop < piece->loops;) {
         const uint8_t *begin = from == NULL ? NULL : from + source * array->element_bytes;
         if (transposes)

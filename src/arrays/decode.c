@@ -265,27 +265,12 @@ static uint32_t fletcher32(const uint8_t *data, size_t bytes)
     return fold(high) << 16 | fold(low);
 }
 
-/* True if the data end with their Fletcher-32 checksum as HDF5 computes it. `bytes` includes the
- * checksum. */
-static bool fletcher32_matches(const uint8_t *data, size_t bytes)
-{
-    if (bytes < 4)
-        return false;
-    const uint32_t stored = (uint32_t)little_endian(data + bytes - 4, 4);
-    const uint32_t sum = fletcher32(data, bytes - 4);
-    /* HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines. */
-    return stored == sum || stored == ((sum & 0x00ff00ff) << 8 | (sum >> 8 & 0x00ff00ff));
-}
-
-static bool crc32c_matches(const uint8_t *data, size_t bytes)
-{
-    return bytes >= 4 && crc32c_update(0, data, bytes - 4) == little_endian(data + bytes - 4, 4);
-}
-
 /* Invert a filter: decode `from` into at most `capacity` bytes and set *bytes to their number. */
 static const char *filter_undo(struct filter_state *state, int64_t filter, size_t element_bytes,
                                const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity)
 {
+    enum { SUM = sizeof(uint32_t) };
+    uint32_t stored, sum, swapped;
 #ifdef HAVE_LIBDEFLATE
     if ((filter == ARRAY_DEFLATE || filter == ARRAY_GZIP) &&
         deflate_undo(state, filter, from, bytes, to, capacity))
@@ -303,11 +288,15 @@ static const char *filter_undo(struct filter_state *state, int64_t filter, size_
         return NULL;
     case ARRAY_FLETCHER32:
     case ARRAY_CRC32C:
-        if (filter == ARRAY_CRC32C ? !crc32c_matches(from, *bytes)
-                                   : !fletcher32_matches(from, *bytes))
+        if (*bytes < SUM)
             return wrong_sum;
-        *bytes -= sizeof(uint32_t);
-        return NULL;
+        *bytes -= SUM;
+        stored = (uint32_t)little_endian(from + *bytes, SUM);
+        sum = filter == ARRAY_CRC32C ? crc32c_update(0, from, *bytes) : fletcher32(from, *bytes);
+        /* HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines. */
+        swapped = (sum & 0x00ff00ff) << 8 | (sum >> 8 & 0x00ff00ff);
+        return stored == sum || (filter == ARRAY_FLETCHER32 && stored == swapped) ? NULL
+                                                                                  : wrong_sum;
 #ifdef HAVE_ZSTD
     case ARRAY_ZSTD:
         return zstd_undo(state, from, bytes, to, capacity);

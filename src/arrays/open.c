@@ -183,25 +183,6 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
     return true;
 }
 
-/* Read the grid of a file. Keep that of the first file, and compare others with it. */
-static bool grid_read(struct dataset *dataset, const struct options *options,
-                      struct arrays_file *file, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    struct grid other = {0};
-    const bool is_first = file == self->file, counts = self->series.counts;
-    struct grid *grid = is_first ? &self->grid : &other;
-    for (int v = 0; v < self->array_count; v++)
-        grid_add(grid, &file->place, self->variable[v].name, &file->array[v]);
-    for (int n = 0; counts && n < grid->dimension_count; n++)
-        grid->dimension[n].kind = DIMENSION_UNKNOWN;
-    const bool good = (is_first ? shape_set(dataset, options, file, error)
-                                : counts || grid_compare(&self->grid, grid, error)) &&
-                      times_take(self, file, grid, error);
-    grid_close(&other);
-    return good;
-}
-
 /* Describe a file: open its arrays, and check that their shapes match those of the first file.
  * allows_none: it need not have data.y. */
 static bool file_open(struct dataset *dataset, const struct options *options,
@@ -209,11 +190,11 @@ static bool file_open(struct dataset *dataset, const struct options *options,
                       struct arrays_file *file, struct error *error)
 {
     struct arrays *self = dataset->self;
+    const bool is_first = file == self->file;
     *file = (struct arrays_file){.path = allocate_copy(path)};
     file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
     if (!array_path_open(&file->place, file->path, reader, error) ||
-        (file == self->file &&
-         !variables_resolve(dataset, options, &file->place, allows_none, error)))
+        (is_first && !variables_resolve(dataset, options, &file->place, allows_none, error)))
         return false;
     for (; file->opened < self->array_count; file->opened++) {
         struct array *array = &file->array[file->opened];
@@ -222,7 +203,17 @@ static bool file_open(struct dataset *dataset, const struct options *options,
             return false;
         }
     }
-    if (!grid_read(dataset, options, file, error))
+    /* Keep the grid of the first file, and compare others with it. */
+    struct grid other = {0}, *grid = is_first ? &self->grid : &other;
+    for (int v = 0; v < self->array_count; v++)
+        grid_add(grid, &file->place, self->variable[v].name, &file->array[v]);
+    for (int n = 0; self->series.counts && n < grid->dimension_count; n++)
+        grid->dimension[n].kind = DIMENSION_UNKNOWN;
+    const bool good = (is_first ? shape_set(dataset, options, file, error)
+                                : self->series.counts || grid_compare(&self->grid, grid, error)) &&
+                      times_take(self, file, grid, error);
+    grid_close(&other);
+    if (!good)
         return false;
     const int64_t samples = file->array[0].extent[0];
     for (int v = 0; v < self->array_count; v++) {
@@ -359,28 +350,6 @@ static void descriptions_share(struct dataset *dataset, char *const *files,
         file_take(described, files, &at);
 }
 
-/* Collective. Describe a first file: rank 0 describes an HDF5 file for all ranks. */
-static bool first_open(struct dataset *dataset, const struct options *options,
-                       struct hdf5_reader *reader, const char *path, bool allows_none,
-                       struct error *error)
-{
-    struct arrays *self = dataset->self;
-    struct comm *comm = dataset->comm;
-    if (comm != NULL && comm->size > 1) {
-        struct array_path place = {.path = NULL};
-        if (comm->rank == 0)
-            error_defer(array_path_open(&place, path, reader, error));
-        array_path_close(&place);
-        if (!comm_agree(comm, error))
-            return false;
-        reader->received = comm_broadcast_text(comm, reader->text != NULL ? reader->text : "", 0);
-    }
-    const bool good = file_open(dataset, options, reader, path, allows_none, self->file, error);
-    free(reader->received); /* not used if it is no HDF5 file */
-    reader->received = NULL;
-    return good;
-}
-
 /* ---- splits ---- */
 
 /* Describe the files of a split and append them to self->file. */
@@ -397,7 +366,20 @@ static bool split_open(struct dataset *dataset, const struct options *options,
         return false;
     dataset->held_out |= split != SPLIT_TRAIN && !all && split_of_path(files[0]) == SPLIT_TRAIN;
     if (self->file_count == 0) {
-        error_defer(first_open(dataset, options, reader, files[0], all, error));
+        /* Rank 0 describes an HDF5 file for all ranks. */
+        if (ranks > 1) {
+            struct array_path place = {.path = NULL};
+            if (rank == 0)
+                error_defer(array_path_open(&place, files[0], reader, error));
+            array_path_close(&place);
+            if (!dataset_agree(dataset, error))
+                return false;
+            const char *text = reader->text != NULL ? reader->text : "";
+            reader->received = comm_broadcast_text(dataset->comm, text, 0);
+        }
+        error_defer(file_open(dataset, options, reader, files[0], all, self->file, error));
+        free(reader->received); /* not used if it is no HDF5 file */
+        reader->received = NULL;
         self->file_count = 1;
         if (!dataset_agree(dataset, error))
             return false;
@@ -471,17 +453,28 @@ static int compare_times(const void *left, const void *right)
     return one != other ? (one > other) - (one < other) : strcmp(a->path, b->path);
 }
 
-/* Make series of the open files. Those of one series are ordered by time. */
-static bool series_make(struct dataset *dataset, struct error *error)
+bool arrays_open_files(struct dataset *dataset, const struct options *options,
+                       enum data_split split, struct error *error)
 {
     struct arrays *self = dataset->self;
     struct file_series *series = &self->series;
-    const struct dimension *samples = grid_dimension(&self->grid, 0, 0);
+    OWNED char *names = names_list(self);
+    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
+    const bool all = options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL;
+    const bool refused = options->data.missing == MISSING_ERROR;
     int64_t timed = 0;
+    self->file = allocate((size_t)self->files.count, sizeof *self->file);
+    const bool good = (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
+                      split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
+    hdf5_reader_close(&reader);
+    if (!good || ((refused || !dataset->held_out) && !missing_report(self, refused, error)))
+        return false;
+    /* Make series of the files. Those of one series are ordered by time. */
+    const struct dimension *samples = grid_dimension(&self->grid, 0, 0);
+    snprintf(series->name, sizeof series->name, "%.63s", samples != NULL ? samples->name : "time");
     for (int64_t f = 0; f < self->file_count; f++)
         if (self->file[f].times.time != NULL && timed++ == 0)
             series->units = self->file[f].times.units;
-    snprintf(series->name, sizeof series->name, "%.63s", samples != NULL ? samples->name : "time");
     if (series->joined && timed == self->file_count && !series->counts)
         qsort(self->file, (size_t)self->file_count, sizeof *self->file, compare_times);
     for (int64_t f = 0; f < self->file_count; f++)
@@ -494,20 +487,4 @@ static bool series_make(struct dataset *dataset, struct error *error)
         log_info("offsets (@) count samples: %s has no coordinate of its samples such as 'time'",
                  self->file[0].path);
     return true;
-}
-
-bool arrays_open_files(struct dataset *dataset, const struct options *options,
-                       enum data_split split, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    OWNED char *names = names_list(self);
-    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
-    const bool all = options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL;
-    self->file = allocate((size_t)self->files.count, sizeof *self->file);
-    const bool good = (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
-                      split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
-    hdf5_reader_close(&reader);
-    const bool refused = options->data.missing == MISSING_ERROR;
-    return good && ((dataset->held_out && !refused) || missing_report(self, refused, error)) &&
-           series_make(dataset, error);
 }

@@ -166,28 +166,6 @@ bool time_step_agrees(const struct time_step *one, const struct time_step *other
 
 /* ---- the order ---- */
 
-/* Check that all files count time in the same way. Leave the times out if they are not used. */
-static bool units_check(struct file_series *series, struct error *error)
-{
-    const struct series_file *file = series->file;
-    int64_t f = 1;
-    while (f < series->count && time_units_comparable(&file[0].units, &file[f].units))
-        f++;
-    if (f >= series->count)
-        return true;
-    error_set(error, ERROR_DATA,
-              "%s: the units or the calendar of '%s' cannot be compared with those in %s: write "
-              "the same in all files",
-              file[f].path, series->name, file[0].path);
-    if (series->is_ordered)
-        return false;
-    log_warn("times are ignored, predictions have none: %s", error->text);
-    error_clear(error);
-    for (f = 0; f < series->count; f++)
-        series->file[f].time = NULL;
-    return true;
-}
-
 static bool order_check(const struct file_series *series, struct error *error)
 {
     for (int64_t begin = 0; begin < series->samples; begin = series_end(series, begin))
@@ -274,8 +252,22 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
                              "%s has no times '%s', which other files have: write them, or set "
                              "data.coordinates=ignore to count samples",
                              series->file[f].path, series->name);
-    if ((has_times && !units_check(series, error)) ||
-        (used && (series->joined || has_offsets) && !order_check(series, error)))
+    for (int64_t f = 1; has_times && f < series->count; f++) {
+        struct series_file *file = series->file;
+        if (time_units_comparable(&file[0].units, &file[f].units))
+            continue;
+        error_set(error, ERROR_DATA,
+                  "%s: the units or the calendar of '%s' cannot be compared with those in %s: "
+                  "write the same in all files",
+                  file[f].path, series->name, file[0].path);
+        if (series->is_ordered)
+            return false;
+        log_warn("times are ignored, predictions have none: %s", error->text);
+        error_clear(error);
+        for (f = 0; f < series->count; f++)
+            file[f].time = NULL;
+    }
+    if (used && (series->joined || has_offsets) && !order_check(series, error))
         return false;
     OWNED double *place = allocate((size_t)series->samples, sizeof *place);
     for (int64_t n = 0; n < series->samples; n++)

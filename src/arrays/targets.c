@@ -134,25 +134,6 @@ static bool numbers_check(const struct dataset *dataset, bool is_regression, str
     return true;
 }
 
-/* Classes of pixels: as many as the attribute class_names has, or model.classes. */
-static bool pixel_classes_set(struct dataset *dataset, const struct options *options,
-                              struct error *error)
-{
-    if (dataset->target.count != 1)
-        return error_set(error, ERROR_DATA,
-                         "data.y=%s has %lld planes: with data.task=classes it must have one, of "
-                         "class numbers; set data.task=regression to predict numbers",
-                         options->data.y, (long long)dataset->target.count);
-    if (dataset->class_name == NULL && options->model.classes == 0)
-        return error_set(error, ERROR_USAGE,
-                         "data.y=%s has no attribute class_names: set model.classes to the number "
-                         "of classes of its pixels",
-                         options->data.y);
-    dataset->target_is_class = true;
-    classes_name(dataset, options->model.classes);
-    return true;
-}
-
 /* Name the outputs, and find the channels of the pixels that are the same variables. */
 static void outputs_name(struct dataset *dataset)
 {
@@ -223,8 +204,21 @@ bool arrays_targets_use(struct dataset *dataset, const struct options *options, 
                          options->data.y, (long long)outputs, IMAGE_CHANNELS);
     if (!self->has_planes && !numbers_check(dataset, is_regression, error))
         return false;
-    if (!is_regression && self->has_planes)
-        return pixel_classes_set(dataset, options, error);
+    if (!is_regression && self->has_planes) { /* classes of pixels */
+        if (outputs != 1)
+            return error_set(error, ERROR_DATA,
+                             "data.y=%s has %lld planes: with data.task=classes it must have one, "
+                             "of class numbers; set data.task=regression to predict numbers",
+                             options->data.y, (long long)outputs);
+        if (dataset->class_name == NULL && options->model.classes == 0)
+            return error_set(error, ERROR_USAGE,
+                             "data.y=%s has no attribute class_names: set model.classes to the "
+                             "number of classes of its pixels",
+                             options->data.y);
+        dataset->target_is_class = true;
+        classes_name(dataset, options->model.classes);
+        return true;
+    }
     if (dataset->class_name != NULL && dataset->classes != outputs)
         return error_set(error, ERROR_DATA,
                          "data.y=%s has %lld labels of a sample and %lld names in the attribute "

@@ -183,19 +183,6 @@ static void missing_add(struct array *array, double value)
     rule->missing[rule->missing_count++] = value;
 }
 
-/* Return NetCDF's default fill value of the type; NaN for one byte, which has none. */
-static double default_fill(const struct array *array)
-{
-    const double half = ldexp(1, (int)array->element_bytes * 8 - 1);
-    if (array->kind == 'f')
-        return (double)9.9692099683868690e+36f;
-    if (array->element_bytes == 1)
-        return (double)NAN;
-    if (array->kind == 'u')
-        return 2 * half - (array->element_bytes == 8 ? 2 : 1);
-    return (array->element_bytes == 8 ? 2 : 1) - half;
-}
-
 /* Read the attribute _FillValue. In Zarr stores, xarray writes that of floating-point arrays as a
  * little-endian double in base64. */
 static bool fill_read(const json_t *attributes, double *value)
@@ -253,7 +240,13 @@ bool array_rule_set(struct array *array, const json_t *attributes, struct error 
             if (*numbers[n] < 0 && isfinite(*numbers[n]))
                 *numbers[n] += ldexp(1, (int)array->element_bytes * 8);
     }
-    if (array->fill == default_fill(array))
+    /* NetCDF's default fill value of the type; one byte has none. */
+    const double half = ldexp(1, (int)array->element_bytes * 8 - 1);
+    const double distance = array->element_bytes == 8 ? 2 : 1; /* from the end of the range */
+    if (array->fill == (array->kind == 'f'          ? (double)9.9692099683868690e+36f
+                        : array->element_bytes == 1 ? (double)NAN
+                        : array->kind == 'u'        ? 2 * half - distance
+                                                    : distance - half))
         missing_add(array, array->fill);
     rule->active = rule->scale != 1 || rule->offset != 0 || rule->least > (double)-INFINITY ||
                    rule->most < (double)INFINITY || rule->missing_count > 0;

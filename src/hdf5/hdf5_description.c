@@ -461,11 +461,20 @@ static bool dataset_describe(const struct walk *walk, hid_t dataset, json_t *jso
     return good;
 }
 
-/* Describe the object at this path and its attributes. If it has a fault, state it, so that the
- * other objects can be described. */
-static void object_describe(struct walk *walk, hid_t file, const char *path, json_t *to)
+/* Describe an object and its attributes. If it has a fault, state it, so that the other objects can
+ * be described. */
+static herr_t link_describe(hid_t file, const char *path, const H5L_info_t *link, void *context)
 {
+    struct walk *walk = context;
     char *reason = walk->errors->reason;
+    json_t *to = json_object();
+    walk->path = link != NULL ? path : "";
+    snprintf(walk->last, sizeof walk->last, "%s", walk->path);
+    put(walk->objects, walk->path, to);
+    if (link != NULL && link->type != H5L_TYPE_HARD) {
+        value_put(to, "kind", json_integer(HDF5_OTHER));
+        return 0;
+    }
     hid_t object = H5Oopen(file, path, H5P_DEFAULT);
     const H5I_type_t kind = object < 0 ? H5I_BADID : H5Iget_type(object);
     walk->attributes = json_object();
@@ -480,19 +489,6 @@ static void object_describe(struct walk *walk, hid_t file, const char *path, jso
     if (!good || reason[0] != '\0')
         value_put(to, "fault", value_name(reason[0] != '\0' ? reason : "HDF5 cannot read it"));
     reason[0] = '\0';
-}
-
-static herr_t link_describe(hid_t file, const char *path, const H5L_info_t *link, void *context)
-{
-    struct walk *walk = context;
-    json_t *to = json_object();
-    walk->path = link != NULL ? path : "";
-    snprintf(walk->last, sizeof walk->last, "%s", walk->path);
-    if (link == NULL || link->type == H5L_TYPE_HARD)
-        object_describe(walk, file, path, to);
-    else
-        value_put(to, "kind", json_integer(HDF5_OTHER));
-    put(walk->objects, walk->path, to);
     return 0;
 }
 

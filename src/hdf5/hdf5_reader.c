@@ -126,30 +126,6 @@ static int child_wait(struct hdf5_child *child)
     return status;
 }
 
-/* Set the error of a child that has not sent a description. Return NULL. */
-static char *child_failed(struct hdf5_reader *reader, struct error *error)
-{
-    const int status = child_wait(&reader->child);
-    const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    char reason[128];
-    const bool is_damaged = status == 0 || (number != 0 && number != SIGKILL && number != SIGALRM);
-    if (number == SIGALRM)
-        snprintf(reason, sizeof reason, "did not end within %d s", WALL_SECONDS);
-    else if (number != 0)
-        snprintf(reason, sizeof reason, "ended with signal %d (%s)", number, strsignal(number));
-    else
-        snprintf(reason, sizeof reason, "ended early with exit code %d", WEXITSTATUS(status));
-    if (is_damaged)
-        error_set(error, reader->kind, "%s is damaged: the process that reads its structure %s",
-                  reader->path, reason);
-    else
-        error_set(error, ERROR_MEMORY,
-                  "cannot read %s: the process that reads its structure %s; check free memory, the "
-                  "limits of this job (ulimit -a) and the disk, and start again",
-                  reader->path, reason);
-    return NULL;
-}
-
 /* Return the description of reader->path that its child sends, which is started if necessary; NULL
  * with an error. If the file can be the cause (a crash, the limit on CPU time, an incomplete
  * answer), the error has the reader's kind, else ERROR_MEMORY. */
@@ -176,7 +152,23 @@ static char *child_describe(struct hdf5_reader *reader, struct error *error)
             return text;
         free(text);
     }
-    return child_failed(reader, error);
+    const int status = child_wait(child), number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    char reason[128];
+    if (number == SIGALRM)
+        snprintf(reason, sizeof reason, "did not end within %d s", WALL_SECONDS);
+    else if (number != 0)
+        snprintf(reason, sizeof reason, "ended with signal %d (%s)", number, strsignal(number));
+    else
+        snprintf(reason, sizeof reason, "ended early with exit code %d", WEXITSTATUS(status));
+    if (status == 0 || (number != 0 && number != SIGKILL && number != SIGALRM))
+        error_set(error, reader->kind, "%s is damaged: the process that reads its structure %s",
+                  reader->path, reason);
+    else
+        error_set(error, ERROR_MEMORY,
+                  "cannot read %s: the process that reads its structure %s; check free memory, the "
+                  "limits of this job (ulimit -a) and the disk, and start again",
+                  reader->path, reason);
+    return NULL;
 }
 
 /* ---- files ---- */
