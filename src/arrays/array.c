@@ -24,12 +24,6 @@ int64_t array_elements(const struct array *array)
     return elements;
 }
 
-bool array_is_wide(const struct array *array)
-{
-    return array->element_bytes == 8 || (array->kind != 'f' && array->element_bytes == 4) ||
-           (array->rule.active && (array->rule.scale != 1 || array->rule.offset != 0));
-}
-
 void array_begin(struct array *array, const char *path, const char *name, struct open_file *file,
                  const struct file_stamp *stamp)
 {
@@ -215,15 +209,6 @@ static struct cached_chunk **bucket_of(struct array_cache *cache, const struct a
     return &cache->bucket[hash >> 32 & (BUCKETS - 1)];
 }
 
-static struct cached_chunk *chunk_find(struct array_cache *cache, const struct array *array,
-                                       int64_t index)
-{
-    struct cached_chunk *chunk = *bucket_of(cache, array, index);
-    while (chunk != NULL && (chunk->array != array || chunk->index != index))
-        chunk = chunk->next;
-    return chunk;
-}
-
 static void chunk_link(struct array_cache *cache, struct cached_chunk *chunk)
 {
     chunk->newer = &cache->ring;
@@ -267,46 +252,44 @@ static uint8_t *room_make(struct array_cache *cache, int64_t bytes)
     return data;
 }
 
-static struct cached_chunk *chunk_new(struct array_cache *cache, const struct array *array,
-                                      int64_t index, struct error *error)
-{
-    uint8_t *data = room_make(cache, array->chunk_bytes);
-    struct cached_chunk *chunk = malloc(sizeof *chunk);
-    if (data == NULL)
-        data = malloc((size_t)array->chunk_bytes);
-    if (chunk == NULL || data == NULL) {
-        free(chunk);
-        free(data);
-        error_set(error, ERROR_MEMORY, "no memory for a chunk of %lld bytes",
-                  (long long)array->chunk_bytes);
-        return NULL;
-    }
-    struct cached_chunk **bucket = bucket_of(cache, array, index);
-    *chunk = (struct cached_chunk){.array = array, .index = index, .data = data, .next = *bucket};
-    *bucket = chunk;
-    chunk_link(cache, chunk);
-    cache->bytes += array->chunk_bytes;
-    cache->counts.peak = larger(cache->counts.peak, cache->bytes);
-    return chunk;
-}
-
 /* Return a chunk, to be given back by cache_give. If `is_ready` is false, the caller must decode
  * it. NULL: out of memory. */
 static struct cached_chunk *cache_take(struct array_cache *cache, const struct array *array,
                                        int64_t index, struct error *error)
 {
+    struct cached_chunk **bucket = bucket_of(cache, array, index), *chunk;
     pthread_mutex_lock(&cache->mutex);
-    struct cached_chunk *chunk;
-    while ((chunk = chunk_find(cache, array, index)) != NULL && !chunk->is_ready)
+    for (;;) {
+        chunk = *bucket;
+        while (chunk != NULL && (chunk->array != array || chunk->index != index))
+            chunk = chunk->next;
+        if (chunk == NULL || chunk->is_ready)
+            break;
         pthread_cond_wait(&cache->changed, &cache->mutex);
-    if (chunk == NULL) {
-        chunk = chunk_new(cache, array, index, error);
-    } else {
-        chunk_unlink(chunk);
-        chunk_link(cache, chunk);
     }
-    if (chunk != NULL)
-        chunk->users++;
+    if (chunk != NULL) {
+        chunk_unlink(chunk);
+    } else {
+        uint8_t *data = room_make(cache, array->chunk_bytes);
+        chunk = malloc(sizeof *chunk);
+        if (data == NULL)
+            data = malloc((size_t)array->chunk_bytes);
+        if (chunk == NULL || data == NULL) {
+            free(chunk);
+            free(data);
+            error_set(error, ERROR_MEMORY, "no memory for a chunk of %lld bytes",
+                      (long long)array->chunk_bytes);
+            pthread_mutex_unlock(&cache->mutex);
+            return NULL;
+        }
+        *chunk =
+            (struct cached_chunk){.array = array, .index = index, .data = data, .next = *bucket};
+        *bucket = chunk;
+        cache->bytes += array->chunk_bytes;
+        cache->counts.peak = larger(cache->counts.peak, cache->bytes);
+    }
+    chunk_link(cache, chunk);
+    chunk->users++;
     pthread_mutex_unlock(&cache->mutex);
     return chunk;
 }

@@ -144,9 +144,6 @@ MUST_CHECK bool array_read_doubles(struct array *array, const struct array_box *
 
 void array_close(struct array *array);
 
-/* True if values of the array may have more digits than float32. */
-bool array_is_wide(const struct array *array);
-
 /* Return the number of elements. */
 int64_t array_elements(const struct array *array);
 

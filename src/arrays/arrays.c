@@ -284,8 +284,8 @@ static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
     return file->first_chunk + sample / file->chunk;
 }
 
-/* Mark the channels of the variables [first, end) that have no transform, and whose array is wide
- * in a file (array_is_wide). */
+/* Mark the channels of the variables [first, end) that have no transform, and whose array may have
+ * more digits than float32 in a file. */
 static void variables_list_wide(const struct arrays *self, int first, int end,
                                 bool is_wide[IMAGE_CHANNELS])
 {
@@ -293,8 +293,12 @@ static void variables_list_wide(const struct arrays *self, int first, int end,
     for (int v = first; v < end; v++) {
         const struct variable *variable = &self->variable[v];
         bool wide = false;
-        for (int64_t f = 0; variable->transform == TRANSFORM_NONE && f < self->file_count; f++)
-            wide |= v < self->file[f].opened && array_is_wide(&self->file[f].array[v]);
+        for (int64_t f = 0; variable->transform == TRANSFORM_NONE && f < self->file_count; f++) {
+            const struct array *array = &self->file[f].array[v];
+            wide |= array->element_bytes == 8 ||
+                    (array->kind != 'f' && array->element_bytes == 4) ||
+                    (array->rule.active && (array->rule.scale != 1 || array->rule.offset != 0));
+        }
         for (int64_t c = 0; c < variable->channels && channel < IMAGE_CHANNELS; c++)
             is_wide[channel++] = wide;
     }

@@ -159,18 +159,6 @@ static bool unit_parse(const char *name, size_t length, struct time_units *parse
     return true;
 }
 
-static bool calendar_parse(const char *name, enum time_calendar *calendar)
-{
-    static const char *const names[CALENDARS] = {
-        " standard gregorian ", " proleptic_gregorian ", " julian ",
-        " noleap 365_day ",     " all_leap 366_day ",    " 360_day "};
-    *calendar = CALENDAR_STANDARD;
-    while (*name != '\0' && *calendar < CALENDARS &&
-           !time_word_is_in(names[*calendar], name, strlen(name)))
-        ++*calendar;
-    return *calendar < CALENDARS;
-}
-
 /* Parse "2001-01-09", "2001-1-9 12:00:00.0", "2001-01-09T12Z", "... +01:00". */
 static bool origin_parse(const char *text, struct time_units *parsed)
 {
@@ -208,6 +196,9 @@ static bool origin_parse(const char *text, struct time_units *parsed)
 bool time_units_parse(const char *units, const char *calendar, struct time_units *parsed)
 {
     static const char word[] = " since";
+    static const char *const calendars[CALENDARS] = {
+        " standard gregorian ", " proleptic_gregorian ", " julian ",
+        " noleap 365_day ",     " all_leap 366_day ",    " 360_day "};
     const char *since = strcasestr(units, word);
     *parsed = (struct time_units){0};
     units += strspn(units, " ");
@@ -215,8 +206,10 @@ bool time_units_parse(const char *units, const char *calendar, struct time_units
         return unit_parse(units, strlen(units), parsed) ||
                strchr(units, '%') == NULL; /* "day as %Y%m%d.%f" */
     parsed->has_date = true;
-    return calendar_parse(calendar, &parsed->calendar) &&
-           unit_parse(units, strcspn(units, " "), parsed) &&
+    while (*calendar != '\0' && parsed->calendar < CALENDARS &&
+           !time_word_is_in(calendars[parsed->calendar], calendar, strlen(calendar)))
+        parsed->calendar++;
+    return parsed->calendar < CALENDARS && unit_parse(units, strcspn(units, " "), parsed) &&
            origin_parse(since + strlen(word), parsed);
 }
 
