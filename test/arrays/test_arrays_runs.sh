@@ -235,7 +235,3 @@ errors $none 3<<END
 3|z.npy|data.root=$work/none/z.npy data.x=z data.y=y data.task=regression
 3|data.y=mask|data.root=$work/hwc data.x=image data.y=mask
 END
-run 1 images $small train.steps=1 run.dir="$work/images"
-errors predict images/weights.safetensors 3<<END
-3|data.format=arrays|$work/data/storms.h5
-END
