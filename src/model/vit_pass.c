@@ -158,14 +158,14 @@ static struct linear_backward linear_gradient(const struct unit_pass *at, enum v
                                     .overwrite = at->overwrite};
 }
 
-static void linear_run(const struct unit_pass *at, const struct linear_forward *layer)
+static void linear_run(const struct unit_pass *at, struct linear_forward layer)
 {
-    at->vit->model.device->backend->linear_forward(at->pass->stream, layer);
+    at->vit->model.device->backend->linear_forward(at->pass->stream, &layer);
 }
 
-static void linear_gradient_run(const struct unit_pass *at, const struct linear_backward *layer)
+static void linear_gradient_run(const struct unit_pass *at, struct linear_backward layer)
 {
-    at->vit->model.device->backend->linear_backward(at->pass->stream, layer);
+    at->vit->model.device->backend->linear_backward(at->pass->stream, &layer);
 }
 
 /* Return where another operation must add the column sums of the layer's dy, the gradient of the
@@ -201,9 +201,8 @@ static void stem_forward(const struct unit_pass *at)
              .height = vit->model.image.height, .width = vit->model.image.width,
              .patch = shape->patch, .images = (void *)(uintptr_t)at->pass->images,
              .rows = vit->patch_rows);
-    const struct linear_forward layer =
-        linear_layer(at, VIT_PATCH_WEIGHT, vit->patches, vit->patch_rows, vit->patch_tokens);
-    linear_run(at, &layer);
+    linear_run(
+        at, linear_layer(at, VIT_PATCH_WEIGHT, vit->patches, vit->patch_rows, vit->patch_tokens));
     UNIT_RUN(at, tokens_forward, .batch = batch, .tokens = vit->tokens, .width = shape->dim,
              .registers = shape->registers, .unplaced = vit->unplaced, .patches = vit->patch_tokens,
              .class_token = weight_of(at, VIT_CLASS_TOKEN),
@@ -233,9 +232,8 @@ static void stem_backward(const struct unit_pass *at)
              .dclass_token = gradient_of(at, VIT_CLASS_TOKEN),
              .dregister_tokens = gradient_of(at, VIT_REGISTERS),
              .dposition = gradient_of(at, VIT_POSITION), .overwrite = at->overwrite);
-    const struct linear_backward layer = linear_gradient(at, VIT_PATCH_WEIGHT, vit->patches,
-                                                         vit->patch_rows, vit->patch_tokens, NULL);
-    linear_gradient_run(at, &layer);
+    linear_gradient_run(at, linear_gradient(at, VIT_PATCH_WEIGHT, vit->patches, vit->patch_rows,
+                                            vit->patch_tokens, NULL));
 }
 
 /* middle = residual + drop(scale1 * proj(attention(qkv))) */
@@ -255,7 +253,7 @@ static void attention_out(const struct unit_pass *at, const void *residual)
     projection.pre = block->branch1;
     projection.dropout = block_dropout(at, DROPOUT_PROJECTION);
     projection.drop_path = block_drop_path(at, DROPOUT_PROJECTION);
-    linear_run(at, &projection);
+    linear_run(at, projection);
 }
 
 /* Normalise the queries and keys of each head in place; training keeps their inputs, means and
@@ -306,9 +304,7 @@ static void attention_branch(const struct unit_pass *at, const void *x)
     const struct vit_block *block = at->block;
     const void *residual = x;
     norm_run(at, VIT_NORM1_WEIGHT, at->rows, x, block->norm1, block->mean1, block->rstd1);
-    const struct linear_forward qkv =
-        linear_layer(at, VIT_QKV_WEIGHT, vit->tokens, block->norm1, block->qkv);
-    linear_run(at, &qkv);
+    linear_run(at, linear_layer(at, VIT_QKV_WEIGHT, vit->tokens, block->norm1, block->qkv));
     qk_norm(at, false);
     heads_rotate(at, block->qkv, false);
     if (at->kept < vit->tokens) { /* only the class token */
@@ -343,7 +339,7 @@ static void mlp_hidden(const struct unit_pass *at)
         fc1.gelu_tanh = at->shape->gelu_tanh;
         fc1.dropout = block_dropout(at, DROPOUT_HIDDEN);
     }
-    linear_run(at, &fc1);
+    linear_run(at, fc1);
     if (swiglu) {
         UNIT_RUN(at, glu_forward, .rows = at->kept_rows, .width = at->shape->hidden,
                  .x = block->pre, .y = block->hidden);
@@ -362,7 +358,7 @@ static void mlp_out(const struct unit_pass *at)
     fc2.pre = block->branch2;
     fc2.dropout = block_dropout(at, DROPOUT_OUT);
     fc2.drop_path = block_drop_path(at, DROPOUT_OUT);
-    linear_run(at, &fc2);
+    linear_run(at, fc2);
 }
 
 /* Return the gradient of a branch's output before LayerScale and dropout, from that of the block's
@@ -406,13 +402,13 @@ static void mlp_branch_backward(const struct unit_pass *at)
     fc2.dx_sums = bias_gradient_move(at, &fc1, fc2.pre != NULL);
     float *dx_sums = residual_bias_gradient_move(at, VIT_NORM2_WEIGHT, &fc2);
     fc2.dropout = block_dropout(at, DROPOUT_HIDDEN);
-    linear_gradient_run(at, &fc2);
+    linear_gradient_run(at, fc2);
     if (shape->swiglu) {
         hidden_dropout(at, vit->dhidden);
         UNIT_RUN(at, glu_backward, .rows = at->kept_rows, .width = shape->hidden, .x = block->pre,
                  .dy = vit->dhidden, .dx = block->pre);
     }
-    linear_gradient_run(at, &fc1);
+    linear_gradient_run(at, fc1);
     norm_gradient(at, VIT_NORM2_WEIGHT, at->kept_rows, block->middle, block->mean2, block->rstd2,
                   vit->dbranch, vit->dx, dx_sums, vit->dx);
 }
@@ -431,7 +427,7 @@ static float *attention_out_backward(const struct unit_pass *at, float *dqkv_sum
                         branch_gradient(at, DROPOUT_PROJECTION), vit->dattention);
     float *dx_sums =
         norm_follows ? residual_bias_gradient_move(at, VIT_NORM1_WEIGHT, &projection) : NULL;
-    linear_gradient_run(at, &projection);
+    linear_gradient_run(at, projection);
     UNIT_RUN(at, attention_backward, .batch = at->pass->batch, .tokens = vit->tokens,
              .queries = at->kept, .heads = at->shape->heads, .head_dim = head_dim,
              .scale = 1 / sqrtf((float)head_dim), .qkv = block->qkv, .out = block->attention,
@@ -454,7 +450,7 @@ static void attention_branch_backward(const struct unit_pass *at, const void *x)
     float *dx_sums = attention_out_backward(at, dqkv_sums, true);
     heads_rotate(at, vit->dqkv, true);
     qk_norm(at, true);
-    linear_gradient_run(at, &qkv);
+    linear_gradient_run(at, qkv);
     if (at->kept < vit->tokens) {
         UNIT_RUN(at, pool_backward, .batch = at->pass->batch, .tokens = vit->tokens,
                  .width = shape->dim, .dy = vit->dx, .dx = vit->dspread);
@@ -490,10 +486,8 @@ static void attention_pool_forward(const struct unit_pass *at)
     struct linear_forward q =
         linear_layer(at, VIT_Q_WEIGHT, 1, weight_of(at, VIT_LATENT), vit->query);
     q.rows = at->pass->batch > 0;
-    linear_run(at, &q);
-    const struct linear_forward kv =
-        linear_layer(at, VIT_QKV_WEIGHT, vit->tokens, vit->pooled, vit->kv);
-    linear_run(at, &kv);
+    linear_run(at, q);
+    linear_run(at, linear_layer(at, VIT_QKV_WEIGHT, vit->tokens, vit->pooled, vit->kv));
     UNIT_RUN(at, tokens_forward, .batch = at->rows, .tokens = 3, .width = at->shape->dim,
              .unplaced = 3, .patches = vit->kv, .class_token = vit->query, .x = at->block->qkv);
     attention_out(at, NULL);
@@ -512,9 +506,8 @@ static void query_backward(const struct unit_pass *at)
     /* Without patches: `patches` is not read. */
     UNIT_RUN(at, tokens_forward, .batch = batch, .tokens = 1, .width = width, .unplaced = 1,
              .patches = vit->kv, .class_token = weight_of(at, VIT_LATENT), .x = vit->dattention);
-    const struct linear_backward q =
-        linear_gradient(at, VIT_Q_WEIGHT, 1, vit->dattention, vit->dquery, vit->dnormed);
-    linear_gradient_run(at, &q);
+    linear_gradient_run(
+        at, linear_gradient(at, VIT_Q_WEIGHT, 1, vit->dattention, vit->dquery, vit->dnormed));
     /* Without patches: `dpatches` is not written. */
     UNIT_RUN(at, tokens_backward, .batch = batch, .tokens = 1, .width = width, .unplaced = 1,
              .class_token = true, .dx = vit->dnormed, .dpatches = vit->kv,
@@ -531,9 +524,8 @@ static void attention_pool_backward(const struct unit_pass *at)
     UNIT_RUN(at, tokens_backward, .batch = at->rows, .tokens = 3, .width = at->shape->dim,
              .unplaced = 3, .class_token = true, .dx = vit->dqkv, .dpatches = vit->kv,
              .overwrite = true);
-    const struct linear_backward kv =
-        linear_gradient(at, VIT_QKV_WEIGHT, vit->tokens, vit->pooled, vit->kv, vit->dbranch);
-    linear_gradient_run(at, &kv);
+    linear_gradient_run(
+        at, linear_gradient(at, VIT_QKV_WEIGHT, vit->tokens, vit->pooled, vit->kv, vit->dbranch));
 }
 
 /* logits = head(N(mean(x))), head(pool(N(x))) with norm_first, head(N(class token)), or the
@@ -556,10 +548,9 @@ static void head_forward(const struct unit_pass *at)
         norm_run(at, VIT_NORM1_WEIGHT, pass->batch, shape->pool_mean ? vit->pooled : x, vit->normed,
                  vit->head_mean, vit->head_rstd);
     }
-    const struct linear_forward layer =
-        shape->dense ? linear_layer(at, VIT_HEAD_WEIGHT, vit->tokens, vit->pooled, vit->dense)
-                     : linear_layer(at, VIT_HEAD_WEIGHT, 1, vit->normed, pass->logits);
-    linear_run(at, &layer);
+    linear_run(at, shape->dense
+                       ? linear_layer(at, VIT_HEAD_WEIGHT, vit->tokens, vit->pooled, vit->dense)
+                       : linear_layer(at, VIT_HEAD_WEIGHT, 1, vit->normed, pass->logits));
     if (shape->dense)
         UNIT_RUN(at, patches, .back = true, .batch = pass->batch, .channels = shape->classes,
                  .height = vit->model.image.height, .width = vit->model.image.width,
@@ -578,12 +569,11 @@ static void head_backward(const struct unit_pass *at)
                  .height = vit->model.image.height, .width = vit->model.image.width,
                  .patch = shape->patch, .first = vit->tokens - vit->patches, .images = pass->logits,
                  .rows = vit->dense);
-    const struct linear_backward layer =
-        shape->dense ? linear_gradient(at, VIT_HEAD_WEIGHT, vit->tokens, vit->pooled, vit->dense,
-                                       vit->dbranch)
-                     : linear_gradient(at, VIT_HEAD_WEIGHT, 1, vit->normed, pass->logits,
-                                       shape->pool_map ? vit->dx : vit->dnormed);
-    linear_gradient_run(at, &layer);
+    linear_gradient_run(at, shape->dense
+                                ? linear_gradient(at, VIT_HEAD_WEIGHT, vit->tokens, vit->pooled,
+                                                  vit->dense, vit->dbranch)
+                                : linear_gradient(at, VIT_HEAD_WEIGHT, 1, vit->normed, pass->logits,
+                                                  shape->pool_map ? vit->dx : vit->dnormed));
     if (shape->norm_first) {
         if (shape->pool_map)
             attention_pool_backward(at);
