@@ -45,12 +45,6 @@ void grain_check_close(struct grain_check *check)
     *check = (struct grain_check){0};
 }
 
-bool grain_check_due(const struct session *session, int64_t number)
-{
-    return session->step.check.own != NULL &&
-           (number + 1) % session->options.train.check_every == 0;
-}
-
 /* Return a number that is different for each check and rank. */
 static uint64_t check_random(const struct session *session, int rank)
 {

@@ -79,9 +79,6 @@ struct grain_record {
 void grain_check_open(struct session *session);
 void grain_check_close(struct grain_check *check);
 
-/* True if step `number`, from 0, is checked. */
-bool grain_check_due(const struct session *session, int64_t number);
-
 /* Choose a grain of a pass of `count` samples from sample `position` of the global batch. Call it
  * between grains_begin and the forward pass. debug.flip applies to this pass. */
 void grain_check_begin(struct session *session, int64_t position, int64_t count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Properties of models: the gradient is the slope of the loss, also with dropout; an empty batch
- * does nothing; invalid shapes are refused. */
+/* Properties of models: the gradient is the slope of the loss, also with dropout; invalid shapes
+ * are refused. */
 #include "base/random.h"
 #include "options/options.h"
 #include "settings.h"
@@ -111,27 +111,6 @@ TEST(test_dropout_follows_the_step)
     fixture.step = 2;
     assert_true(evaluated == loss_of_batch(&fixture));
     vit_fixture_close(&fixture);
-}
-
-static void check_empty_batch(struct vit_shape shape, enum data_type compute)
-{
-    struct vit_fixture fixture;
-    open_scattered(&fixture, shape, compute);
-    vit_fixture_zero(&fixture);
-    vit_fixture_run(&fixture, 0, 0, 0, true);
-    assert_true(vit_fixture_loss(&fixture) == 0);
-    int64_t count;
-    OWNED float *gradients = vit_fixture_gradients(&fixture, &count);
-    for (int64_t i = 0; i < count; i++)
-        assert_true(gradients[i] == 0);
-    vit_fixture_close(&fixture);
-}
-
-TEST(test_empty_batch)
-{
-    check_empty_batch(vit_fixture_shape_of(SHAPE_TOKEN, DEPTH), TYPE_BF16);
-    check_empty_batch(vit_fixture_shape_of(SHAPE_MAP, DEPTH), TYPE_FP32);
-    check_empty_batch(vit_fixture_shape_of(SHAPE_DENSE, DEPTH), TYPE_BF16);
 }
 
 /* Options of models whose shape is invalid, unknown names, and lists that match nothing. */

@@ -48,16 +48,16 @@ static void check_model(const struct vit_shape *shape, enum data_type compute, d
 /* A rank without samples must contribute zeros to the sum over ranks. */
 TEST(an_empty_batch_has_no_gradient)
 {
-    const struct vit_shape shape = vit_fixture_shape_of(SHAPE_TOKEN, 2);
-    const char *const devices[] = {"cpu", "cuda"};
-    for (int i = 0; i < 2; i++) {
+    static const enum vit_fixture_kind kinds[] = {SHAPE_TOKEN, SHAPE_MAP, SHAPE_DENSE};
+    for (int i = 0; i < 6; i++) {
+        const struct vit_shape shape = vit_fixture_shape_of(kinds[i / 2], 2);
         struct vit_fixture fixture;
-        model_open_on(&fixture, devices[i], &shape, TYPE_FP32);
+        model_open_on(&fixture, i % 2 == 0 ? "cpu" : "cuda", &shape, TYPE_FP32);
         vit_fixture_zero(&fixture);
         vit_fixture_poison(&fixture);
         vit_fixture_run(&fixture, 0, 0, 0.1, true);
         flat_norm(&fixture.flat);
-        assert_true(vit_fixture_norm(&fixture) == 0);
+        assert_true(vit_fixture_norm(&fixture) == 0 && vit_fixture_loss(&fixture) == 0);
         vit_fixture_close(&fixture);
     }
 }
