@@ -280,7 +280,7 @@ void step_io_queue_result(struct step_io *io, struct stream *stream, int64_t num
     ENSURE(io->count < RESULT_SLOTS, "no slot for the result of step %lld", (long long)number);
     int slot = (io->first + io->count++) % RESULT_SLOTS;
     struct step_result *result = &io->slots->results[slot];
-    io->number[slot] = number;
+    result->number = number;
     result->samples = samples;
     backend->copy(stream, &result->norm_squared, norm_squared, sizeof *norm_squared);
     backend->copy(stream, &result->counted, &io->sums->counted, sizeof result->counted);
@@ -289,19 +289,17 @@ void step_io_queue_result(struct step_io *io, struct stream *stream, int64_t num
     backend->event_record(io->returned[slot], stream);
 }
 
-bool step_io_take_result(struct step_io *io, bool all, int64_t *number)
+bool step_io_take_result(struct step_io *io, bool all)
 {
     if (io->count <= (all ? 0 : io->ahead))
         return false;
     int slot = io->first;
     io->device->backend->event_synchronize(io->returned[slot]);
-    io->result.norm_squared = io->slots->results[slot].norm_squared;
-    io->result.samples = io->slots->results[slot].samples;
-    io->result.counted = io->slots->results[slot].counted;
-    io->result.used = io->result.scaler;
-    if (io->scaler != NULL)
-        io->result.scaler = io->slots->results[slot].scaler;
-    *number = io->number[slot];
+    const struct loss_scaler used = io->result.scaler;
+    io->result = io->slots->results[slot];
+    io->result.used = used;
+    if (io->scaler == NULL)
+        io->result.scaler = used;
     io->first = (slot + 1) % RESULT_SLOTS;
     io->count--;
     return true;

@@ -91,6 +91,7 @@ void batch_upload_finish(struct batch_upload *input);
 enum { PARAMS_SLOTS = 8, RESULTS_AHEAD = 2, RESULT_SLOTS = RESULTS_AHEAD + 1 };
 
 struct step_result {
+    int64_t number;                  /* of the step */
     double norm_squared;             /* of the gradient, multiplied by the squared loss scale */
     double samples, counted;         /* of the global batch; those in the loss, 0 if all are */
     struct loss_scaler used, scaler; /* of this step, of the next step */
@@ -111,10 +112,9 @@ struct step_io {
     struct event *uploaded[PARAMS_SLOTS];
     int next_params; /* slot */
     struct event *returned[RESULT_SLOTS];
-    int64_t number[RESULT_SLOTS]; /* of the step */
-    int first, count;             /* slot of the oldest result in transfer; results in transfer */
-    int ahead;                    /* results that may stay in transfer; 0 on a CPU */
-    struct step_result result;    /* of the newest step that the host has read */
+    int first, count;          /* slot of the oldest result in transfer; results in transfer */
+    int ahead;                 /* results that may stay in transfer; 0 on a CPU */
+    struct step_result result; /* of the newest step that the host has read */
 };
 
 /* Allocates pinned memory. wait: read each result at once. Returns false and an error without
@@ -133,9 +133,9 @@ void step_io_upload_params(struct step_io *io, struct stream *stream,
 /* Queues the download of a step's result. norm_squared: device. samples: of the global batch. */
 void step_io_queue_result(struct step_io *io, struct stream *stream, int64_t number,
                           const double *norm_squared, double samples);
-/* Reads the oldest result into io->result and sets *number if more than `ahead` are in transfer;
- * all: if any is. Returns false if no result was read. */
-bool step_io_take_result(struct step_io *io, bool all, int64_t *number);
+/* Reads the oldest result into io->result if more than `ahead` are in transfer; all: if any is.
+ * Returns false if no result was read. */
+bool step_io_take_result(struct step_io *io, bool all);
 
 /* Waits for the stream, returns the sums of this rank and sets them to zero. */
 struct loss_sums step_io_take_sums(struct step_io *io, struct stream *stream);

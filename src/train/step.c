@@ -464,8 +464,9 @@ double step_norm(const struct session *session)
 
 /* Collective, after a gradient that was not finite. Returns false if that only skips the update: in
  * fp16, while the loss scale can still be halved. */
-static bool step_failed(struct session *session, int64_t number, struct error *error)
+static bool step_failed(struct session *session, struct error *error)
 {
+    const int64_t number = session->io.result.number;
     struct step *step = &session->step;
     struct comm *world = session->mesh.world;
     *error = step->unread;
@@ -492,10 +493,8 @@ static bool step_failed(struct session *session, int64_t number, struct error *e
 /* Collective. Reads the results that are due; all: all results. */
 static bool results_read(struct session *session, bool all, struct error *error)
 {
-    struct step_io *io = &session->io;
-    int64_t number;
-    while (step_io_take_result(io, all, &number))
-        if (!isfinite(io->result.norm_squared) && step_failed(session, number, error))
+    while (step_io_take_result(&session->io, all))
+        if (!isfinite(session->io.result.norm_squared) && step_failed(session, error))
             return false;
     return true;
 }
