@@ -64,7 +64,6 @@ static int device_begin(void **state)
         }
     block[3].trainable = false;
     block[4].kind = TENSOR_STATE;
-    head[0].rate_scale = head[1].rate_scale = 0.5;
     return 0;
 }
 
@@ -75,9 +74,9 @@ static int policies(void)
 }
 
 static void model_open(struct flat_fixture *fixture, int shard, enum flat_policy policy,
-                       enum data_type type, bool training)
+                       enum data_type type)
 {
-    flat_fixture_open(fixture, units, UNITS, shard, policy, type, training, 0, 0);
+    flat_fixture_open(fixture, units, UNITS, shard, policy, type, 0, 0);
     flat_set_segments(&fixture->flat, 0.25, 1);
     flat_initialize(&fixture->flat, SEED);
     flat_refresh(&fixture->flat);
@@ -98,6 +97,20 @@ static float *start_of(const struct flat_buffer *buffer)
         initial_draw(tensor, SEED, 0, tensor->count, values + tensor->offset);
     }
     return values;
+}
+
+/* The memory contained NaN. */
+TEST(moments_start_at_zero)
+{
+    int64_t wrong = 0;
+    FLAT(fixture, world->size, KEEP_ALL, TYPE_BF16);
+    for (int u = 0; u < UNITS; u++) {
+        const struct flat_buffer *buffer = &fixture.flat.buffers[u];
+        for (int64_t i = 0; i < buffer->shard_count; i++)
+            wrong += buffer->moment1[i] != 0 || buffer->moment2[i] != 0 ||
+                     buffer->average[i] != buffer->master[i];
+    }
+    assert_int_equal(all_wrong(wrong), 0);
 }
 
 static float *pinned_floats(int64_t count)
@@ -156,7 +169,7 @@ TEST(gathered_units_are_whole)
     for (int shard = 1; shard > 0; shard = next_shard(shard))
         for (int policy = KEEP_ALL; policy < policies(); policy++)
             for (int type = TYPE_FP32; type <= TYPE_FP16; type++) {
-                FLAT(fixture, shard, (enum flat_policy)policy, (enum data_type)type, true);
+                FLAT(fixture, shard, (enum flat_policy)policy, (enum data_type)type);
                 wrong += passes_wrong(&fixture);
             }
     assert_int_equal(all_wrong(wrong), 0);
@@ -188,7 +201,7 @@ static int64_t gradients_wrong(int shard, enum flat_policy policy, enum data_typ
 {
     int64_t wrong = 0, size = world->size;
     double squares = 0, sum_squares = 0;
-    FLAT(fixture, shard, policy, type, true);
+    FLAT(fixture, shard, policy, type);
     flat_begin_gradients(&fixture.flat);
     for (int micro = 0; micro < micro_batches; micro++)
         gradients_add(&fixture, micro == micro_batches - 1);
@@ -264,7 +277,7 @@ TEST(norms_have_the_same_bits_on_every_mesh)
     for (int i = 0; i < TENSORS; i++)
         adapting[i]->adapts = true;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
-        FLAT(fixture, shard, KEEP_WEIGHTS, TYPE_FP32, true);
+        FLAT(fixture, shard, KEEP_WEIGHTS, TYPE_FP32);
         device->backend->zero(stream, fixture.flat.norms,
                               (size_t)fixture.flat.norm_count * sizeof *fixture.flat.norms);
         for (int u = 0; u < UNITS; u++) {
@@ -324,7 +337,7 @@ static int64_t opened_wrong(const struct flat_buffer *buffer, bool samples)
 static int64_t overwriting_wrong(int shard, enum flat_policy policy, bool samples)
 {
     int64_t wrong = 0;
-    FLAT(fixture, shard, policy, TYPE_FP32, true);
+    FLAT(fixture, shard, policy, TYPE_FP32);
     bool stays = !fixture.flat.gradients_in_slots;
     for (int u = 0; u < UNITS && stays; u++)
         fill_with_nan(&fixture.flat.buffers[u]);
@@ -376,7 +389,7 @@ TEST(a_flipped_bit_is_found_and_named)
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
         struct error error = {0};
-        FLAT(fixture, shard, KEEP_ALL, TYPE_FP32, true);
+        FLAT(fixture, shard, KEEP_ALL, TYPE_FP32);
         wrong += !flat_check_same(&fixture.flat, &error);
         struct flat_buffer *buffer = &fixture.flat.buffers[1];
         int64_t begin, end;
@@ -400,7 +413,7 @@ TEST(a_hash_depends_on_the_values_only)
     uint64_t first[2 * UNITS], hash[2 * UNITS], changed[2 * UNITS];
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
-        FLAT(fixture, shard, KEEP_ALL, TYPE_FP32, true);
+        FLAT(fixture, shard, KEEP_ALL, TYPE_FP32);
         for (int u = 0; u < UNITS; u++) {
             struct flat_buffer *buffer = &fixture.flat.buffers[u];
             for (int64_t i = 0; i < buffer->shard_count; i++) {
@@ -434,7 +447,7 @@ TEST(a_hash_depends_on_the_values_only)
 TEST(values_that_are_not_finite_are_named)
 {
     char text[TENSOR_NAME + 32];
-    FLAT(fixture, 1, KEEP_ALL, TYPE_FP32, true);
+    FLAT(fixture, 1, KEEP_ALL, TYPE_FP32);
     assert_false(flat_find_nonfinite(&fixture.flat, true, text, sizeof text));
     assert_false(flat_find_nonfinite(&fixture.flat, false, text, sizeof text));
     flat_gradient(&fixture.flat, 1, 0)[3] = INFINITY;
@@ -451,7 +464,7 @@ TEST(averages_and_masters_change_places)
 {
     int wrong = 0;
     for (int type = TYPE_FP32; type <= TYPE_FP16; type++) {
-        FLAT(fixture, world->size, KEEP_NOTHING, (enum data_type)type, true);
+        FLAT(fixture, world->size, KEEP_NOTHING, (enum data_type)type);
         for (int u = 0; u < UNITS; u++)
             for (int64_t i = 0; i < fixture.flat.buffers[u].shard_count; i++)
                 fixture.flat.buffers[u].average[i] += 1;
@@ -466,7 +479,7 @@ TEST(averages_and_masters_change_places)
 /* A rank stores 1/N of all units, and two whole units with their gradients. */
 TEST(sharded_memory_is_a_part_and_two_units)
 {
-    FLAT(fixture, world->size, KEEP_NOTHING, TYPE_FP32, true);
+    FLAT(fixture, world->size, KEEP_NOTHING, TYPE_FP32);
     size_t parts = 0, slots = 0;
     for (int u = 0; u < UNITS; u++)
         parts += (size_t)fixture.flat.buffers[u].shard_count * sizeof(float);

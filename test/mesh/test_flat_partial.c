@@ -124,7 +124,7 @@ TEST(every_mesh_has_the_sum_of_the_tree)
             for (int64_t passes = 1; passes <= PASSES; passes++) {
                 struct flat_fixture fixture;
                 flat_fixture_open(&fixture, units, UNITS, shard, (enum flat_policy)policy,
-                                  TYPE_FP32, true, MOST, passes);
+                                  TYPE_FP32, MOST, passes);
                 for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
                     step_run(&fixture, totals[i], passes);
                     wrong += gradients_wrong(&fixture, totals[i]);

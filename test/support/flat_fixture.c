@@ -23,8 +23,7 @@ void queue_wait(void)
 }
 
 void flat_fixture_open(struct flat_fixture *fixture, struct unit *units, int count, int shard,
-                       enum flat_policy policy, enum data_type type, bool training, int64_t grains,
-                       int64_t passes)
+                       enum flat_policy policy, enum data_type type, int64_t grains, int64_t passes)
 {
     struct device *device = flat_device.device;
     struct flat_model *flat = &fixture->flat;
@@ -40,7 +39,7 @@ void flat_fixture_open(struct flat_fixture *fixture, struct unit *units, int cou
     if (policy == SHARE_MEMORY)
         assert_true(world->backend->set_transport(mesh->shard, TRANSPORT_SHARED, &error) &&
                     world->backend->set_transport(mesh->replica, TRANSPORT_SHARED, &error));
-    flat_open(flat, units, count, mesh, device, flat_device.stream, type, 2, true, training);
+    flat_open(flat, units, count, mesh, device, flat_device.stream, type, 2, true, true);
     if (policy == SHARE_MEMORY && world->size > 1)
         flat_use_shared_memory(flat);
     if (grains > 0)

@@ -30,7 +30,7 @@ void queue_wait(void);
 /* Collective. Open the model; all memory contains NaN. grains: most grains of a pass of an exact
  * step of `passes` passes; 0: none. */
 void flat_fixture_open(struct flat_fixture *fixture, struct unit *units, int count, int shard,
-                       enum flat_policy policy, enum data_type type, bool training, int64_t grains,
+                       enum flat_policy policy, enum data_type type, int64_t grains,
                        int64_t passes);
 void flat_fixture_close(struct flat_fixture *fixture);
 
