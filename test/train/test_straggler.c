@@ -3,8 +3,6 @@
  * consecutive windows; noise is not reported. */
 #include "train/straggler.h"
 
-#include <unistd.h>
-
 #include "base/log.h"
 #include "test.h"
 
@@ -73,49 +71,46 @@ TEST(without_known_waits_only_data_count)
     assert_int_equal(slow_ranks(times, RANKS), 1 << 3);
 }
 
-/* Return the log of rank 0 after windows of 10 s in which one rank has these times; rank -1: the
- * usual ones. */
-static const char *log_of(const int *ranks, int windows, struct rank_times slow)
+/* Windows of 10 s in which one rank, or none if it is -1, has the times `slow`. */
+struct windows {
+    const int *rank;
+    int count;
+    struct rank_times slow;
+};
+
+static void windows_follow(void *context)
 {
-    static char text[4096];
+    const struct windows *windows = context;
     struct straggler straggler;
-    FILE *file = tmpfile();
-    const int console = dup(STDOUT_FILENO), errors = dup(STDERR_FILENO);
-    assert_non_null(file);
-    fflush(stdout);
-    dup2(fileno(file), STDOUT_FILENO);
-    dup2(fileno(file), STDERR_FILENO);
     straggler_open(&straggler, &(struct comm){.size = RANKS}, host_of);
-    for (int window = 0; window < windows; window++) {
+    for (int window = 0; window < windows->count; window++) {
         struct rank_times times[RANKS];
         usual(times, RANKS);
-        if (ranks[window] >= 0)
-            times[ranks[window]] = slow;
+        if (windows->rank[window] >= 0)
+            times[windows->rank[window]] = windows->slow;
         straggler_follow(&straggler, times, 10, 100);
     }
     straggler_close(&straggler);
     fflush(stdout);
-    dup2(console, STDOUT_FILENO);
-    dup2(errors, STDERR_FILENO);
-    close(console);
-    close(errors);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
 }
 
 TEST(a_rank_is_named_once_after_three_windows)
 {
     static const int noise[] = {6, 6, -1, 6, 5, 6, 6}, slow[] = {6, 6, 6, 6};
-    const struct rank_times loading = {.data = 3.5, .compute = 6, .waiting = 0.5};
-    assert_string_equal(log_of(noise, 7, loading), "");
-    const char *log = log_of(slow, 4, loading);
+    struct windows windows = {noise, 7, {.data = 3.5, .compute = 6, .waiting = 0.5}};
+    char log[4096];
+    child_run(windows_follow, &windows, log, sizeof log);
+    assert_string_equal(log, "");
+    windows.rank = slow;
+    windows.count = 4;
+    child_run(windows_follow, &windows, log, sizeof log);
     assert_has(log, "rank 6 on node2 delays the other ranks by 30 %");
     assert_has(log, "data wait 35.0 ms, compute 60.0 ms, communication 5.0 ms");
     assert_has(log, "the median rank: 5.0, 60.0, 35.0; check its disk and data.workers");
     assert_int_equal(strlen(strchr(log, '\n')), 1); /* one line */
-    assert_has(log_of(slow, 3, (struct rank_times){.data = 0.5, .compute = 9}), "monitor.csv");
+    windows.slow = (struct rank_times){.data = 0.5, .compute = 9};
+    child_run(windows_follow, &windows, log, sizeof log);
+    assert_has(log, "monitor.csv");
 }
 
 int main(void)
