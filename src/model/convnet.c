@@ -116,10 +116,9 @@ static struct unit_tensor *node_tensor(struct tensors *tensors, const struct con
 {
     char full[2 * TENSOR_NAME];
     snprintf(full, sizeof full, "%s%s%s", node->prefix, node->prefix[0] != '\0' ? "." : "", name);
-    struct unit_tensor *tensor = unit_add_tensor(&tensors->convnet->model.units[node->unit],
-                                                 &tensors->next_index, full, dimensions, shape);
-    tensor->initial = rule;
-    tensor->initial_scale = scale;
+    struct unit *unit = &tensors->convnet->model.units[node->unit];
+    struct unit_tensor *tensor =
+        unit_add_tensor(unit, &tensors->next_index, full, rule, scale, dimensions, shape);
     tensor->decay = dimensions > 1;
     return tensor;
 }

@@ -223,16 +223,18 @@ bool model_apply_options(struct model *model, const struct options *options, str
 }
 
 struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, const char *name,
-                                    int dimensions, const int64_t *shape)
+                                    enum initial_rule rule, double scale, int dimensions,
+                                    const int64_t *shape)
 {
     struct unit_tensor *tensor = &unit->tensors[unit->tensor_count++];
     *tensor = (struct unit_tensor){.dimensions = dimensions,
                                    .count = 1,
                                    .kind = TENSOR_PARAMETER,
                                    .depth = unit->depth,
-                                   .decay = true,
                                    .rate_scale = 1,
                                    .trainable = true,
+                                   .initial = rule,
+                                   .initial_scale = scale,
                                    .index = (*next_index)++};
     int length = snprintf(tensor->name, sizeof tensor->name, "%s", name);
     ENSURE(length < TENSOR_NAME, "tensor name too long: %s", name);

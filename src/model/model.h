@@ -124,10 +124,11 @@ int64_t model_output_count(const struct model *model);
 int64_t unit_parameter_count(const struct unit *unit, bool trainable);
 int64_t model_parameter_count(const struct model *model, bool trainable);
 
-/* Append a tensor to a unit: by default a parameter that starts at zero, decays and is trainable.
- * unit->tensors must have room for it. Increments *next_index, the tensor's number in the model. */
+/* Append a trainable parameter without weight decay to a unit. unit->tensors must have room for it.
+ * Increments *next_index, the tensor's number in the model. */
 struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, const char *name,
-                                    int dimensions, const int64_t *shape);
+                                    enum initial_rule rule, double scale, int dimensions,
+                                    const int64_t *shape);
 
 /* Take an activation of `elements` elements of `size` bytes from the arena. */
 void *activation_take(struct arena *arena, int64_t elements, size_t size);

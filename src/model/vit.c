@@ -53,12 +53,8 @@ static struct unit_tensor *tensor_add(struct unit_builder *builder, enum vit_ten
     char name[2 * TENSOR_NAME];
     snprintf(name, sizeof name, "%s%s%s", builder->prefix, layer, part);
     builder->slot[which] = builder->unit->tensor_count;
-    struct unit_tensor *tensor =
-        unit_add_tensor(builder->unit, builder->next_index, name, dimensions, shape);
-    tensor->initial = rule;
-    tensor->initial_scale = scale;
-    tensor->decay = false;
-    return tensor;
+    return unit_add_tensor(builder->unit, builder->next_index, name, rule, scale, dimensions,
+                           shape);
 }
 
 /* Weight and, if `bias`, bias of a linear layer. */
