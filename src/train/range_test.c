@@ -20,42 +20,17 @@ enum { SLOPE_SHARE = 20 };
 /* Minimum fall in standard deviations of the noise. */
 enum { NOISE_FACTOR = 4 };
 
-/* ---- the steps */
-
-/* Adds a point. Returns false if the loss ends the test. */
-static bool loss_add(struct range_test *test, const struct find_options *find, double rate,
-                     double loss)
-{
-    test->end_rate = rate;
-    if (!isfinite(loss)) {
-        test->end = RANGE_NOT_FINITE;
-        return false;
-    }
-    test->average = find->beta * test->average + (1 - find->beta) * loss;
-    const double smoothed = test->average / (1 - pow(find->beta, (double)test->count + 1));
-    if (find->stop > 0 && test->count > 0 && smoothed > find->stop * test->lowest) {
-        test->end = RANGE_DIVERGED;
-        return false;
-    }
-    if (test->count == 0 || smoothed < test->lowest)
-        test->lowest = smoothed;
-    test->points[test->count] = (struct range_point){
-        .step = test->count + 1, .rate = rate, .loss = loss, .smoothed = smoothed};
-    test->count++;
-    return true;
-}
-
 bool range_test_run(struct session *session, struct range_test *test, struct error *error)
 {
     const struct find_options *find = &session->options.find;
     const int64_t count = find->steps > 0 ? find->steps : sampler_steps(&session->train.sampler);
-    bool continues = true;
+    double average = 0, lowest = INFINITY; /* of the losses: without bias correction; smoothed */
     *test = (struct range_test){.end = RANGE_WHOLE, .steps = larger(count, 2)};
     test->points = allocate((size_t)test->steps, sizeof *test->points);
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     session_activations(session, true);
     loader_start(session->train.loader, 0, 0, test->steps);
-    for (int64_t number = 0; continues && number < test->steps; number++) {
+    for (int64_t number = 0; test->end == RANGE_WHOLE && number < test->steps; number++) {
         struct step_times times = {0};
         const double share = (double)number / (double)(test->steps - 1);
         const double rate = find->first * pow(find->last / find->first, share);
@@ -67,12 +42,26 @@ bool range_test_run(struct session *session, struct range_test *test, struct err
         const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
         double sums[] = {own.loss, own.samples, comm_stop_wanted()};
         comm_all_reduce(session->world, sums, 3, COMM_FP64, COMM_SUM);
-        /* A batch without targets is no point of the curve. */
-        continues = sums[1] == 0 || loss_add(test, find, rate, sums[0] / sums[1]);
-        if (!good || sums[2] > 0) { /* a signal requests the end on any rank */
-            test->end = good ? RANGE_STOPPED : RANGE_NOT_FINITE;
-            continues = false;
+        const double loss = sums[0] / sums[1];
+        if (sums[1] > 0) { /* a batch without targets is no point of the curve */
+            average = find->beta * average + (1 - find->beta) * loss;
+            const double smoothed = average / (1 - pow(find->beta, (double)test->count + 1));
+            test->end_rate = rate;
+            if (!isfinite(loss)) {
+                test->end = RANGE_NOT_FINITE;
+            } else if (find->stop > 0 && smoothed > find->stop * lowest) {
+                test->end = RANGE_DIVERGED;
+            } else {
+                lowest = fmin(lowest, smoothed);
+                test->points[test->count] = (struct range_point){
+                    .step = test->count + 1, .rate = rate, .loss = loss, .smoothed = smoothed};
+                test->count++;
+            }
         }
+        if (!good)
+            test->end = RANGE_NOT_FINITE;
+        else if (sums[2] > 0) /* a signal requests the end on any rank */
+            test->end = RANGE_STOPPED;
     }
     batch_upload_finish(&session->input);
     loader_stop(session->train.loader);

@@ -25,8 +25,7 @@ struct range_test {
     struct range_point *points; /* [count], the same on all ranks */
     int64_t count, steps;       /* done; requested */
     enum range_end end;
-    double end_rate;        /* the last rate */
-    double average, lowest; /* of the losses so far: without bias correction; smoothed */
+    double end_rate; /* the last rate */
 };
 
 /* The rates that a curve suggests. The first points, where the average is still uncertain, and the
