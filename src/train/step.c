@@ -403,11 +403,23 @@ void step_rehearse(struct session *session)
 
 /* ---- results: norms that are not finite, unreadable records */
 
-/* Returns the first unit with a forward output on this rank that is not finite, or -1. */
-static int nonfinite_output(struct session *session)
+/* Origins of a value that is not finite, the earliest first. The gradient is global. */
+enum origin { ORIGIN_WEIGHTS, ORIGIN_OUTPUT, ORIGIN_GRADIENT, ORIGIN_UNKNOWN };
+
+/* Sets the error for a gradient that is not finite to where that began: in this rank's weights, in
+ * the output of a unit, or in the first gradient in backward order. */
+static enum origin nonfinite_explain(struct session *session, int64_t number, struct error *error)
 {
     const struct device_backend *backend = session->device->backend;
     const struct model *model = session->model;
+    long long step = (long long)number + 1;
+    char place[TENSOR_NAME + 32];
+    if (flat_find_nonfinite(&session->flat, false, place, sizeof place)) {
+        error_set(error, ERROR_NUMERIC, "step %lld: NaN or infinity in the weights %s: %s", step,
+                  place,
+                  number == 0 ? "they were so at the start; choose another model.init" : advice);
+        return ORIGIN_WEIGHTS;
+    }
     for (int u = 0; u < model->unit_count; u++) {
         int64_t count = 0, index = -1;
         const void *output = model->type->output(model, u, &count);
@@ -417,32 +429,11 @@ static int nonfinite_output(struct session *session)
                       .count = count, .values = output, .index = session->nonfinite_index);
         backend->copy(session->stream, &index, session->nonfinite_index, sizeof index);
         backend->stream_synchronize(session->stream);
-        if (index >= 0)
-            return u;
-    }
-    return -1;
-}
-
-/* Origins of a value that is not finite, the earliest first. The gradient is global. */
-enum origin { ORIGIN_WEIGHTS, ORIGIN_OUTPUT, ORIGIN_GRADIENT, ORIGIN_UNKNOWN };
-
-/* Sets the error for a gradient that is not finite to where that began: in this rank's weights, in
- * the output of a unit, or in the first gradient in backward order. */
-static enum origin nonfinite_explain(struct session *session, int64_t number, struct error *error)
-{
-    long long step = (long long)number + 1;
-    char place[TENSOR_NAME + 32];
-    if (flat_find_nonfinite(&session->flat, false, place, sizeof place)) {
-        error_set(error, ERROR_NUMERIC, "step %lld: NaN or infinity in the weights %s: %s", step,
-                  place,
-                  number == 0 ? "they were so at the start; choose another model.init" : advice);
-        return ORIGIN_WEIGHTS;
-    }
-    int unit = nonfinite_output(session);
-    if (unit >= 0) {
+        if (index < 0)
+            continue;
         error_set(error, ERROR_NUMERIC,
                   "step %lld: NaN or infinity; it began in the forward pass, output of %s: %s",
-                  step, session->model->units[unit].name, advice);
+                  step, model->units[u].name, advice);
         return ORIGIN_OUTPUT;
     }
     if (!flat_find_nonfinite(&session->flat, true, place, sizeof place))
@@ -503,16 +494,15 @@ bool step_run(struct session *session, int64_t number, double rate, struct step_
               struct error *error)
 {
     struct step *step = &session->step;
-    profile_step(session->profile);
-    struct step_params params = optimizer_params(&session->optimizer, rate, number);
-    if (session->io.scaler == NULL) /* with a scaler, the device subtracts them */
-        params.update -= session->io.result.scaler.skipped;
     double begin_busy, begin_exposed, busy, exposed;
+    profile_step(session->profile);
     comm_times(&begin_busy, &begin_exposed);
     step->checked =
         step->check.own != NULL && (number + 1) % session->options.train.check_every == 0;
     step->number = number;
-    step->params = params;
+    step->params = optimizer_params(&session->optimizer, rate, number);
+    if (session->io.scaler == NULL) /* with a scaler, the device subtracts them */
+        step->params.update -= session->io.result.scaler.skipped;
     for (int64_t micro = 0; micro < session->accumulate; micro++)
         micro_batch_run(session, micro, times);
     if (step->wrong.kind != ERROR_NONE) {
