@@ -10,12 +10,6 @@
 #include "base/base.h"
 #include "options/options.h"
 
-/* Appends the tensors of all units. */
-struct tensors {
-    struct convnet *convnet;
-    uint32_t next_index;
-};
-
 int64_t convnet_elements(const struct convnet_node *node)
 {
     return node->height * node->width * node->channels;
@@ -110,21 +104,21 @@ int convnet_add(struct convnet *convnet, const struct convnet_node *described)
 }
 
 /* Append a tensor NODE.name. Only tensors of several dimensions have weight decay. */
-static struct unit_tensor *node_tensor(struct tensors *tensors, const struct convnet_node *node,
+static struct unit_tensor *node_tensor(struct convnet *convnet, const struct convnet_node *node,
                                        const char *name, enum initial_rule rule, double scale,
                                        int dimensions, const int64_t *shape)
 {
     char full[2 * TENSOR_NAME];
     snprintf(full, sizeof full, "%s%s%s", node->prefix, node->prefix[0] != '\0' ? "." : "", name);
-    struct unit *unit = &tensors->convnet->model.units[node->unit];
+    struct unit *unit = &convnet->model.units[node->unit];
     struct unit_tensor *tensor =
-        unit_add_tensor(unit, &tensors->next_index, full, rule, scale, dimensions, shape);
+        unit_add_tensor(unit, &convnet->next_index, full, rule, scale, dimensions, shape);
     tensor->decay = dimensions > 1;
     return tensor;
 }
 
 /* Weight and bias of a convolution or linear layer. */
-static void product_tensors(struct tensors *tensors, const struct convnet_node *node)
+static void product_tensors(struct convnet *convnet, const struct convnet_node *node)
 {
     static const enum initial_rule rules[] = {[CONVNET_UNIFORM] = INITIAL_UNIFORM,
                                               [CONVNET_KAIMING_FAN_OUT] = INITIAL_NORMAL,
@@ -135,28 +129,27 @@ static void product_tensors(struct tensors *tensors, const struct convnet_node *
     const int64_t shape[] = {node->channels, node->in, node->kernel, node->kernel};
     const double bound = 1 / sqrt((double)(node->in * window));
     const double scale = uniform ? bound : sqrt(2 / (double)(node->channels * window));
-    node_tensor(tensors, node, "weight", rules[node->initial], scale, linear ? 2 : 4, shape);
+    node_tensor(convnet, node, "weight", rules[node->initial], scale, linear ? 2 : 4, shape);
     if (linear || node->bias)
-        node_tensor(tensors, node, "bias", INITIAL_UNIFORM, bound, 1, &node->channels);
+        node_tensor(convnet, node, "bias", INITIAL_UNIFORM, bound, 1, &node->channels);
 }
 
 /* Weight and bias of a batch norm, or its running statistics. */
-static void norm_tensors(struct tensors *tensors, const struct convnet_node *node,
+static void norm_tensors(struct convnet *convnet, const struct convnet_node *node,
                          enum tensor_kind kind)
 {
     const bool runs = kind == TENSOR_STATE;
-    node_tensor(tensors, node, runs ? "running_mean" : "weight", runs ? INITIAL_ZERO : INITIAL_ONE,
+    node_tensor(convnet, node, runs ? "running_mean" : "weight", runs ? INITIAL_ZERO : INITIAL_ONE,
                 0, 1, &node->channels)
         ->kind = kind;
-    node_tensor(tensors, node, runs ? "running_var" : "bias", runs ? INITIAL_ONE : INITIAL_ZERO, 0,
+    node_tensor(convnet, node, runs ? "running_var" : "bias", runs ? INITIAL_ONE : INITIAL_ZERO, 0,
                 1, &node->channels)
         ->kind = kind;
 }
 
 /* All parameters of a unit, followed by its running statistics. */
-static void unit_describe(struct tensors *tensors, int number)
+static void unit_describe(struct convnet *convnet, int number)
 {
-    struct convnet *convnet = tensors->convnet;
     struct unit *unit = &convnet->model.units[number];
     unit->depth = number;
     snprintf(unit->name, sizeof unit->name, "%s", convnet->unit_name[number]);
@@ -167,16 +160,16 @@ static void unit_describe(struct tensors *tensors, int number)
             continue;
         node->parameters = unit->tensor_count;
         if (node->kind == CONVNET_CONVOLUTION || node->kind == CONVNET_LINEAR)
-            product_tensors(tensors, node);
+            product_tensors(convnet, node);
         else if (node->kind == CONVNET_BATCH_NORM)
-            norm_tensors(tensors, node, TENSOR_PARAMETER);
+            norm_tensors(convnet, node, TENSOR_PARAMETER);
     }
     for (int n = 0; n < convnet->node_count; n++) {
         struct convnet_node *node = &convnet->nodes[n];
         if (node->unit != number || node->kind != CONVNET_BATCH_NORM)
             continue;
         node->states = unit->tensor_count;
-        norm_tensors(tensors, node, TENSOR_STATE);
+        norm_tensors(convnet, node, TENSOR_STATE);
     }
 }
 
@@ -389,10 +382,9 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
     const struct convnet_node *last = &convnet->nodes[convnet->node_count - 1];
     convnet->model.output = (struct image_size){last->height, last->width};
     convnet->model.flops_per_image = flops_per_image(convnet);
-    struct tensors tensors = {.convnet = convnet};
     convnet->model.units = allocate((size_t)convnet->model.unit_count, sizeof(struct unit));
     for (int u = 0; u < convnet->model.unit_count; u++)
-        unit_describe(&tensors, u);
+        unit_describe(convnet, u);
     outputs_plan(convnet);
     gradients_plan(convnet);
     return &convnet->model;

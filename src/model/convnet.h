@@ -73,9 +73,10 @@ struct convnet {
     struct convnet_node nodes[CONVNET_NODES];
     int node_count;
     char unit_name[CONVNET_NODES][TENSOR_NAME];
-    bool too_small; /* the image is too small for a node */
-    bool sync;      /* batch norm uses the statistics of all ranks */
-    int64_t batch;  /* of the last forward pass */
+    uint32_t next_index; /* of the next tensor */
+    bool too_small;      /* the image is too small for a node */
+    bool sync;           /* batch norm uses the statistics of all ranks */
+    int64_t batch;       /* of the last forward pass */
     struct convnet_slots outputs, gradients;
     float *statistics; /* batch norm, evaluation */
     double *sums;      /* batch norm, backward */
