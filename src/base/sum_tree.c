@@ -44,7 +44,8 @@ void tree_pool_insert(struct tree_pool *pool, struct subtree tree, int slot,
             if (last < 0 || pool->waiting[last].tree.begin != tree.begin - size ||
                 pool->waiting[last].tree.level != tree.level)
                 break;
-            add(context, pool->waiting[last].slot, slot);
+            if (add != NULL)
+                add(context, pool->waiting[last].slot, slot);
             tree.begin -= size;
             slot = pool->waiting[last].slot;
             pool->count = last;

@@ -54,8 +54,8 @@ struct tree_pool {
 
 /* Insert the partial sum of `tree`, which is stored in `slot`. Insert subtrees in ascending order.
  * Whenever both halves of a subtree are present, call add(context, into, from). It must add slot
- * `from`, the right half, to slot `into`; `from` is unused afterwards. After the last grain, one
- * subtree of the root's level is left. */
+ * `from`, the right half, to slot `into`; `from` is unused afterwards. NULL: only count. After the
+ * last grain, one subtree of the root's level is left. */
 void tree_pool_insert(struct tree_pool *pool, struct subtree tree, int slot,
                       void (*add)(void *context, int into, int from), void *context);
 

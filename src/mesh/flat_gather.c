@@ -90,28 +90,6 @@ static void reduction_advance(struct flat_model *flat, int unit)
     buffer->stage = REDUCTION_REPLICAS;
 }
 
-void gradient_zero(const struct flat_model *flat, const struct flat_buffer *buffer, int64_t begin,
-                   int64_t end)
-{
-    if (begin < end)
-        flat->device->backend->zero(flat->stream, buffer->whole_gradient + begin,
-                                    (size_t)(end - begin) * sizeof(float));
-}
-
-void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer *buffer,
-                        int64_t begin)
-{
-    int64_t end = begin;
-    for (int t = 0; t < buffer->unit->tensor_count; t++) {
-        const struct unit_tensor *tensor = &buffer->unit->tensors[t];
-        if (!tensor->trainable)
-            continue;
-        gradient_zero(flat, buffer, end, begin + tensor->offset);
-        end = begin + tensor->offset + tensor->count;
-    }
-    gradient_zero(flat, buffer, end, begin + buffer->stride);
-}
-
 void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];

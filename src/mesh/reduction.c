@@ -12,6 +12,31 @@
 const enum comm_type comm_type_of[] = {
     [TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16, [TYPE_FP16] = COMM_FP16};
 
+/* Set elements begin..end - 1 of the whole gradient to zero. */
+static void gradient_zero(const struct flat_model *flat, const struct flat_buffer *buffer,
+                          int64_t begin, int64_t end)
+{
+    if (begin < end)
+        flat->device->backend->zero(flat->stream, buffer->whole_gradient + begin,
+                                    (size_t)(end - begin) * sizeof(float));
+}
+
+/* Set all elements to zero that no operation of a backward pass writes. begin: first element of the
+ * partial sum, or 0. */
+static void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer *buffer,
+                               int64_t begin)
+{
+    int64_t end = begin;
+    for (int t = 0; t < buffer->unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &buffer->unit->tensors[t];
+        if (!tensor->trainable)
+            continue;
+        gradient_zero(flat, buffer, end, begin + tensor->offset);
+        end = begin + tensor->offset + tensor->count;
+    }
+    gradient_zero(flat, buffer, end, begin + buffer->stride);
+}
+
 /* ---- reduce-scatter and all-reduce */
 
 static void scatter_allocate(struct flat_model *flat, struct flat_buffer *buffer,
@@ -140,11 +165,6 @@ static int pass_cut(const struct flat_model *flat, int64_t total, int rank, int6
     return tree_cut(begin + part, begin + part + count, total, tree);
 }
 
-static void add_nothing(void *context, int into, int from)
-{
-    (void)context, (void)into, (void)from;
-}
-
 /* Returns the maximum number of partial sums that a rank stores during a step. */
 static int rank_measure(const struct flat_model *flat, int64_t total, int rank)
 {
@@ -155,7 +175,7 @@ static int rank_measure(const struct flat_model *flat, int64_t total, int rank)
         count = pass_cut(flat, total, rank, pass, tree); /* empty passes come last */
         most = pool.count + count > most ? pool.count + count : most;
         for (int i = 0; i < count; i++)
-            tree_pool_insert(&pool, tree[i], 0, add_nothing, NULL);
+            tree_pool_insert(&pool, tree[i], 0, NULL, NULL);
     }
     return most;
 }

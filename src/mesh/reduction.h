@@ -32,14 +32,6 @@ extern const struct gradient_reduction reduction_scatter;
 /* Partial sums, which are added in the order of a tree. */
 extern const struct gradient_reduction reduction_partial;
 
-/* Set elements begin..end - 1 of the whole gradient to zero. */
-void gradient_zero(const struct flat_model *flat, const struct flat_buffer *buffer, int64_t begin,
-                   int64_t end);
-/* Set all elements to zero that no operation of a backward pass writes. begin: first element of the
- * partial sum, or 0. */
-void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer *buffer,
-                        int64_t begin);
-
 /* Return the elements of the largest unit that uses a slot. */
 int64_t flat_slot_elements(const struct flat_model *flat, int number);
 /* Take memory for a gradient. sent: true if it is the buffer of a reduction; it is then in shared
