@@ -38,7 +38,6 @@ static int world_enter(struct mesh *mesh, struct comm *world, int *node_ranks)
     int *node = allocate((size_t)world->size, sizeof *node), number = 0;
     *mesh = (struct mesh){.world = world};
     mesh->node = comm_split_nodes(world, node, &mesh->node_count);
-    mesh->node_index = node[rank];
     for (int other = 0; other < world->size; other++)
         number += node[other] < node[rank] || (node[other] == node[rank] && other < rank);
     free(node);
@@ -147,7 +146,6 @@ bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
     *mesh = (struct mesh){.world = comm_fake_open(rank, ranks),
                           .node = comm_fake_open(rank % node_ranks, node_ranks),
                           .node_count = (int)round_up_division(ranks, node_ranks),
-                          .node_index = rank / node_ranks,
                           .imagined = true};
     groups_open(mesh, options, rank, shard);
     return true;

@@ -15,7 +15,7 @@ struct mesh {
     /* The groups for collectives on the device's memory: of the same ranks as replica and shard. On
      * GPUs they are groups of their own (mesh_use_device), else `replica` and `shard`. */
     struct comm *replica_data, *shard_data;
-    int node_count, node_index;
+    int node_count;
     const char *strategy; /* "fsdp" */
     /* If the shard group has more than one rank: true if the whole weights, the whole gradient of a
      * unit exist only during their use. */
