@@ -57,5 +57,5 @@ errors find lr $small 3<<END
 5|nowhere/curve|find.output=nowhere/curve
 2|find.first=2 .*find.last=1|find.first=2 find.last=1
 2|drop_last=on|train.global_batch=100000 data.drop_last=on
-2|model.init|model.init=s3://b/w.safetensors
+4|model.init|model.init=s3://b/w.safetensors
 END
