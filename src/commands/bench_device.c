@@ -359,7 +359,7 @@ static void machine_describe(struct device_bench *self)
     machine->memory = (double)self->limits.memory_bytes;
     if (self->seconds > 0)
         machine->flops[self->type] = self->flops / self->seconds;
-    const double peak = self->world->rank == 0 ? peak_find(self->device, self->type, "") : 0;
+    const double peak = self->world->rank == 0 ? peak_find(self->device, self->type) : 0;
     machine->peak[self->type] = isnan(peak) ? 0 : peak;
 }
 

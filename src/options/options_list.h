@@ -608,8 +608,8 @@ OPTION(output, tensorboard, "on", SWITCH(), "Write events for TensorBoard.")
 OPTION(output, logbook, "runs/logbook", TEXT(),
        "Folder of the log book. A run adds a row to its index when it ends. Empty: none.")
 OPTION(output, target, "0", NUMBER(.most = 1),
-       "Top-1 accuracy from 0 to 1. result.json reports the time after which an evaluation first "
-       "reached it. 0: none.")
+       "Top-1 accuracy from 0 to 1. `vittrain report` shows the time after which an evaluation "
+       "first reached it. 0: none.")
 OPTION(output, weights, "on", SWITCH(),
        "Write the final weights as safetensors, and those of the best evaluation.")
 OPTION(output, upload, "", TEXT(),
@@ -665,9 +665,9 @@ OPTION(cuda, dependent_launch, "off", SWITCH(.applies = &with_gpu),
        "Launch each kernel before the preceding one ends (programmatic dependent launch), which "
        "makes small models faster. No effect below compute capability 9.0.")
 OPTION(cuda, cache, "auto", TEXT(),
-       "Folder that stores the fastest algorithms of matrix products of GPUs, and the measured "
-       "peak rates of CPUs. auto: ~/.cache/vittrain. none: measure them in each run. A resumed run "
-       "uses the algorithms in its checkpoint.")
+       "Folder that stores the fastest algorithms of matrix products of GPUs. auto: "
+       "~/.cache/vittrain. none: measure them in each run. A resumed run uses the algorithms in "
+       "its checkpoint.")
 OPTION(cuda, share, "off", SWITCH(.applies = &with_gpu),
        "Allow several ranks on one GPU. For tests; it is slower.")
 SECTION_END(cuda)

@@ -122,7 +122,7 @@ void step_script_make(struct step_script *script, struct session *session,
     active.recording.wait = record_wait;
     mesh->shard->backend = mesh->replica->backend = &active.recording;
     count_open(session->device, &active.counter);
-    session_place(session, memory, bytes, source, true);
+    session_place(session, memory, bytes, source);
     session->train.source = *source;
     flat_set_segments(&session->flat, 0, session->accumulate);
     flat_updated(&session->flat); /* as in the middle of a run: by the previous step */

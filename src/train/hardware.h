@@ -18,10 +18,6 @@ struct device *hardware_open(const struct options *options, const struct comm *n
  * which the launcher has bound it, whichever is less. */
 int hardware_threads(const struct options *options, const struct comm *node);
 
-/* Writes the folder of cuda.cache, in which measured algorithms are stored; "" for none, also
- * without a home directory. */
-void hardware_cache_folder(const struct options *options, char *folder, size_t size);
-
 /* True for GPUs, whose memory is not the host's. */
 bool hardware_has_memory(const struct device *device);
 
@@ -49,24 +45,15 @@ enum { RESERVE_PERCENT = 5 };
 size_t hardware_memory_room(struct device *device, struct comm *node, const struct options *options,
                             size_t base);
 
-/* Collective. Fails unless all ranks compute with the same instructions: different rounding would
- * make their copies of the weights drift apart. */
-MUST_CHECK bool hardware_compare(const struct device_limits *limits, struct comm *world,
-                                 struct error *error);
-
-/* Collective. Fails if two ranks of a node use the same GPU, unless cuda.share=yes. */
-MUST_CHECK bool hardware_alone(const struct options *options, const struct device_limits *limits,
+/* Collective. Fails unless all ranks compute with the same instructions, because different rounding
+ * would make their copies of the weights drift apart; and if two ranks of a node use the same GPU,
+ * unless cuda.share=yes. */
+MUST_CHECK bool hardware_check(const struct options *options, const struct device_limits *limits,
                                struct comm *node, struct comm *world, struct error *error);
 
-/* The peak rate of matrix products, for the MFU. */
-
-/* Return the peak rate in FLOP/s in this type: of the data sheet for GPUs; for CPUs the number of
- * threads times the rate of one thread, which is read from FOLDER/peaks, or measured (0.05 s of CPU
- * time, at most 0.5 s) and stored there. folder "": measured and not stored. NAN: unknown. */
-double peak_find(struct device *device, enum data_type type, const char *folder);
-
-/* Remove the stored rate of this device and type, because a run was faster. The next peak_find
- * measures again. */
-void peak_forget(struct device *device, enum data_type type, const char *folder);
+/* Return the peak rate of matrix products in this type in FLOP/s, for the MFU: of the data sheet
+ * for GPUs; for CPUs the number of threads times the rate of one thread, which is measured (0.05 s
+ * of CPU time, at most 0.5 s). NAN: unknown. */
+double peak_find(struct device *device, enum data_type type);
 
 #endif

@@ -236,24 +236,15 @@ static bool targets_check(const struct options *options, const struct dataset *d
     double weights = 0;
     for (int i = 0; i < train->weights.count; i++)
         weights += train->weights.value[i];
-    if (has_targets && has_planes != is_dense)
-        return error_set(error, ERROR_USAGE,
-                         has_planes ? "data.y=%s has planes of targets: set model.head=dense"
-                                    : "model.head=dense predicts planes of several pixels, and "
-                                      "data.y=%s has none: leave it out",
-                         options->data.y);
-    if (weighs && has_targets && !(weights > FLT_MIN && weights < FLT_MAX))
-        return error_set(error, ERROR_USAGE,
-                         "train.weights: their sum is %g, which leaves nothing to learn or is too "
-                         "large: set one above 0",
-                         weights);
     const struct {
         bool is_wrong;
         const char *text;
     } rules[] = {
-        {is_dense && !has_targets,
-         "model.head=dense predicts planes, and the data has one label for each image: leave it "
-         "out"},
+        {has_planes && !is_dense, "data.y has planes of targets: set model.head=dense"},
+        {is_dense && !has_planes,
+         "model.head=dense predicts planes of several pixels, and the data has none: leave it out"},
+        {weighs && has_targets && !(weights > FLT_MIN && weights < FLT_MAX),
+         "train.weights: their sum leaves nothing to learn or is too large: set one above 0"},
         {has_targets && mix_is_asked_for(options), "augment.mixup and augment.cutmix mix single "
                                                    "labels, and the data has other targets: leave "
                                                    "these options out"},
@@ -266,15 +257,13 @@ static bool targets_check(const struct options *options, const struct dataset *d
         {!has_planes &&
              (train->row_weight != ROW_WEIGHT_NONE || train->ignore_label != IGNORE_NONE),
          "train.row_weight and train.ignore_label need planes of targets (model.head=dense): leave "
-         "them out"}};
+         "them out"},
+        {weighs && train->weights.count != options->model.classes,
+         "train.weights needs one number for each output of the data: add or remove some"}};
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].is_wrong)
             return error_set(error, ERROR_USAGE, "%s", rules[i].text);
-    return !weighs || train->weights.count == options->model.classes ||
-           error_set(error, ERROR_USAGE,
-                     "train.weights has %d numbers, and the data has %lld outputs: give one number "
-                     "for each, at most %d, or leave it out",
-                     train->weights.count, (long long)options->model.classes, OPTION_LIST);
+    return true;
 }
 
 /* Planes of targets have the size of the images, which are not resized. */
@@ -313,19 +302,15 @@ bool options_resolve(struct options *options, const struct dataset *dataset,
 {
     if (options->model.classes == 0)
         options->model.classes = dataset->classes;
-    if (options->model.classes < dataset->classes)
+    const bool outputs = dataset->target.count > 0 && !dataset->target_is_class;
+    if (options->model.classes < dataset->classes ||
+        (outputs && options->model.classes != dataset->classes))
         return error_set(
             error, ERROR_USAGE,
-            "model.classes=%lld, but the data has %lld classes; set data.root to data of this "
-            "model, or leave model.classes out",
-            (long long)options->model.classes, (long long)dataset->classes);
-    if (dataset->target.count > 0 && !dataset->target_is_class &&
-        options->model.classes != dataset->classes)
-        return error_set(
-            error, ERROR_USAGE,
-            "model.classes=%lld, but the data has %lld outputs: set data.y to as many, or leave "
-            "model.classes out",
-            (long long)options->model.classes, (long long)dataset->classes);
+            "model.classes=%lld, but the data has %lld %s: leave model.classes out, or "
+            "use the data of this model",
+            (long long)options->model.classes, (long long)dataset->classes,
+            outputs ? "outputs" : "classes");
     /* With a crop, images are cropped to the model's size after the resize. */
     const bool is_resized = options->augment.resize != 0 && !crop_is_set(options->augment.crop);
     if (is_resized && options->model.image == 0)
@@ -348,41 +333,14 @@ bool options_resolve(struct options *options, const struct dataset *dataset,
 
 void recipe_log(const struct options *options)
 {
+    const struct eval_options *eval = &options->eval;
+    char recipe[16], interpolation[16];
     if (options->data.task == TASK_REGRESSION)
         return;
-    const struct augment_options *augment = &options->augment;
-    const struct eval_options *eval = &options->eval;
-    char recipe[16], interpolation[16], training[256],
-        evaluation[64] = "as training, without random changes";
     options_value_text(options, "augment.recipe", recipe, sizeof recipe);
     options_value_text(options, "augment.interpolation", interpolation, sizeof interpolation);
-    const struct {
-        const char *word;
-        double value;
-    } stages[] = {{"flip", augment->flip},
-                  {"vertical flip", augment->vflip},
-                  {"rotation by 90 degrees", augment->rot90},
-                  {"roll", augment->roll},
-                  {"rotation", augment->rotate},
-                  {"translation", augment->translate},
-                  {"erasing", augment->erase},
-                  {"noise", augment->noise},
-                  {"channel dropout", augment->channel_dropout}};
-    int used = snprintf(training, sizeof training, "%s",
-                        augment->random_resized_crop == SWITCH_ON ? "random resized crop"
-                        : augment->crop == CROP_RANDOM && augment->resize == 0 ? "random window"
-                        : crop_is_set(augment->crop)                           ? "resize and crop"
-                                                     : "resize to a square");
-    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
-        if (stages[i].value > 0)
-            used +=
-                snprintf(training + used, sizeof training - (size_t)used, ", %s", stages[i].word);
-    if (eval->resize > 0)
-        snprintf(evaluation, sizeof evaluation, "resize %s to %lld%s",
-                 eval->resize_to == RESIZE_SHORTER ? "shorter side" : "square",
-                 (long long)eval->resize, crop_is_set(eval->crop) ? " and crop" : "");
-    log_info("recipe for images: %s (training: %s; evaluation: %s; %s); augment.recipe changes it",
-             recipe, training, evaluation, interpolation);
+    log_info("recipe for images: %s, %s interpolation; augment.recipe changes it", recipe,
+             interpolation);
     if (eval->crop == CROP_CENTER && eval->resize > 0 && eval->resize < options->model.image)
         log_warn("eval.resize=%lld is less than model.image=%lld, so evaluated images have a "
                  "border: set eval.resize=auto",

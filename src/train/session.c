@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Opens data, mesh, device and model in the order in which they depend on each other. */
+/* Opens data, mesh, device and model in the order in which they depend on each other, and lays out
+ * this rank's memory. */
 #include "train/session.h"
 
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/memory_checkpoint.h"
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/safetensors.h"
 #include "train/hardware.h"
@@ -33,15 +35,13 @@ static bool splits_agree(const struct session *session, const struct split_loade
         is->target.count != was->target.count || is->target.height != was->target.height ||
         is->target.width != was->target.width)
         return error_set(error, ERROR_DATA,
-                         "the samples for evaluation have %lldx%lldx%lld values and %lldx%lldx%lld "
-                         "targets, those for training %lldx%lldx%lld and %lldx%lldx%lld: set "
-                         "data.root to data whose splits have the same shape",
+                         "the samples for evaluation have %lldx%lldx%lld values and %lld targets, "
+                         "those for training %lldx%lldx%lld and %lld: set data.root to data whose "
+                         "splits have the same shape",
                          (long long)is->channels, (long long)is->height, (long long)is->width,
-                         (long long)is->target.count, (long long)is->target.height,
-                         (long long)is->target.width, (long long)was->channels,
+                         (long long)is->target.count, (long long)was->channels,
                          (long long)was->height, (long long)was->width,
-                         (long long)was->target.count, (long long)was->target.height,
-                         (long long)was->target.width);
+                         (long long)was->target.count);
     if (train->grid != NULL && validation->grid != NULL &&
         !grid_compare(train->grid, validation->grid, error))
         return false;
@@ -111,28 +111,28 @@ static bool grains_check(const struct session *session, struct error *error)
     const struct mesh *mesh = &session->mesh;
     const struct options *options = &session->options;
     const struct model *model = session->model;
-    if (options->debug.flip != FLIP_OFF && options->debug.flip_rank >= mesh->world->size)
-        return error_set(error, ERROR_USAGE, "debug.flip_rank=%lld: the run has %d ranks",
-                         (long long)options->debug.flip_rank, mesh->world->size);
-    if (mesh->replica->rank * mesh->shard->size + mesh->shard->rank != mesh->world->rank)
-        return error_set(
-            error, ERROR_USAGE,
-            "train.exact=layout needs ranks that are numbered node by node; start them "
-            "with mpirun --map-by slot or srun --distribution=block");
-    if (model->batch_norms && options->train.check_every > 0)
-        return error_set(error, ERROR_USAGE,
-                         "train.check_every computes single grains, but batch norm uses all "
-                         "samples; leave it out for this model");
-    if (model->local_norms)
-        return error_set(
-            error, ERROR_USAGE,
-            "train.exact=layout: batch norm with model.sync_bn=off uses the samples of "
-            "one rank; leave out model.sync_bn");
-    return !model->batch_norms || options->train.accumulate == 1 ||
-           error_set(error, ERROR_USAGE,
-                     "train.exact=layout: batch norm uses the samples of one micro-batch; leave "
-                     "out train.accumulate=%lld",
-                     (long long)options->train.accumulate);
+    const struct {
+        bool is_wrong;
+        const char *text;
+    } rules[] = {
+        {options->debug.flip != FLIP_OFF && options->debug.flip_rank >= mesh->world->size,
+         "debug.flip_rank is not a rank of the run"},
+        {mesh->replica->rank * mesh->shard->size + mesh->shard->rank != mesh->world->rank,
+         "train.exact=layout needs ranks that are numbered node by node; start them with mpirun "
+         "--map-by slot or srun --distribution=block"},
+        {model->batch_norms && options->train.check_every > 0,
+         "train.check_every computes single grains, but batch norm uses all samples; leave it out "
+         "for this model"},
+        {model->local_norms,
+         "train.exact=layout: batch norm with model.sync_bn=off uses the samples of one rank; "
+         "leave out model.sync_bn"},
+        {model->batch_norms && options->train.accumulate > 1,
+         "train.exact=layout: batch norm uses the samples of one micro-batch; leave out "
+         "train.accumulate"}};
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].is_wrong)
+            return error_set(error, ERROR_USAGE, "%s", rules[i].text);
+    return true;
 }
 
 /* Opens the model, and before it the grains, which it reads when it measures its workspaces. */
@@ -176,8 +176,8 @@ static bool set_up(struct session *session, bool training, struct error *error)
         session->stream = session->device->backend->stream_open(session->device);
         batch_upload_open(&session->input, session->device);
     }
-    if (!comm_agree(world, error) || !hardware_compare(&session->limits, world, error) ||
-        !hardware_alone(options, &session->limits, mesh->node, world, error) ||
+    if (!comm_agree(world, error) ||
+        !hardware_check(options, &session->limits, mesh->node, world, error) ||
         !mesh_use_device(&session->mesh, session->device, error))
         return false;
 
@@ -227,13 +227,13 @@ bool session_open_model(struct session *session, bool training,
 }
 
 bool session_imagine(struct session *session, const struct options *options, int ranks,
-                     int node_ranks, bool training, struct error *error)
+                     int node_ranks, struct error *error)
 {
     *session = (struct session){.options = *options};
     if (!mesh_imagine(&session->mesh, 0, ranks, node_ranks, &session->options.mesh, error))
         return false;
     session->world = session->mesh.world;
-    return set_up(session, training, error);
+    return set_up(session, true, error);
 }
 
 bool session_reads_weights(const struct options *options)
@@ -268,7 +268,296 @@ bool session_open(struct session *session, const struct options *options, struct
     return good;
 }
 
-/* ---- statistics, memory, weights */
+/* ---- memory. The same code measures the arena and allocates from it. */
+
+/* Allocates the buffers of a pass. */
+static void batch_allocate(struct session *session, const struct image_source *source)
+{
+    struct arena *arena = &session->memory.arena;
+    const bool training = session->flat.training;
+    const struct train_options *train = &session->options.train;
+    size_t batch = (size_t)session->batch, outputs = (size_t)model_output_count(session->model);
+    batch_upload_allocate(&session->input, arena, session->batch, source,
+                          training && mix_is_asked_for(&session->options));
+    session->predicted = arena_take(arena, MEMORY_BUFFERS, batch * sizeof *session->predicted);
+    session->probabilities =
+        arena_take(arena, MEMORY_BUFFERS, batch * outputs * sizeof *session->probabilities);
+    size_t logits_bytes = batch * outputs * type_size(session->compute);
+    session->logits = arena_take(arena, MEMORY_BUFFERS, logits_bytes);
+    session->unflipped_logits =
+        session->options.eval.flip ? arena_take(arena, MEMORY_BUFFERS, logits_bytes) : NULL;
+    session->loss_weights =
+        train->weights.count == 0
+            ? NULL
+            : arena_take(arena, MEMORY_BUFFERS, (size_t)train->weights.count * sizeof(float));
+    session->row_weights = train->row_weight == ROW_WEIGHT_NONE
+                               ? NULL
+                               : arena_take(arena, MEMORY_BUFFERS,
+                                            (size_t)session->model->output.height * sizeof(float));
+    session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *session->nonfinite_index);
+    step_io_allocate(&session->io, arena, training && session->compute == TYPE_FP16);
+    const bool counts = session->model->loss == LOSS_TARGETS && session->io.sums != NULL;
+    session->flat.counted = counts ? &session->io.sums->counted : NULL;
+}
+
+int64_t session_grains(const struct session *session)
+{
+    return round_up_division(split_loader_global_batch(&session->options, session->world->size),
+                             session->grain);
+}
+
+/* Training's activations are laid out first because they are larger. */
+static void session_layout(struct session *session, const struct image_source *source)
+{
+    struct arena *arena = &session->memory.arena;
+    const bool training = session->flat.training;
+    const struct device_backend *backend = session->device->backend;
+    flat_allocate(&session->flat, arena);
+    batch_allocate(session, source);
+    if (training && session->grains != NULL) {
+        int64_t largest = 0, channels = 0; /* elements of a tensor; channels of a batch norm */
+        for (int u = 0; u < session->model->unit_count; u++)
+            for (int t = 0; t < session->model->units[u].tensor_count; t++) {
+                const struct unit_tensor *tensor = &session->model->units[u].tensors[t];
+                largest = larger(largest, tensor->count);
+                if (tensor->kind == TENSOR_STATE)
+                    channels = larger(channels, tensor->count);
+            }
+        grains_allocate(session->grains, arena, session->batch, session_grains(session), largest,
+                        channels);
+    }
+    size_t workspace = backend->workspace_bytes(session->device);
+    void *memory = arena_take(arena, MEMORY_BUFFERS, workspace);
+    if (!arena_is_measuring(arena))
+        backend->workspace_set(session->device, memory, workspace);
+    session->memory.activations_mark = arena_mark(arena);
+    if (training)
+        session_activations(session, true);
+    session_activations(session, false);
+    if (training)
+        session_activations(session, true);
+}
+
+void session_measure(struct session *session, int64_t batch, const struct image_source *source)
+{
+    const bool training = session->flat.training;
+    struct session_memory *memory = &session->memory;
+    const struct options *options = &session->options;
+    const struct image_source known = batch_upload_source(&session->input, source);
+    /* On a GPU node the host has cores and memory to spare, so auto writes in the background. */
+    bool background = options->checkpoint.background == SWITCH_AUTO
+                          ? hardware_has_memory(session->device)
+                          : options->checkpoint.background == SWITCH_ON;
+    bool snapshot = training && background && options->checkpoint.writers != WRITERS_NODE0;
+    session->batch = batch;
+    memory->loader_bytes = split_loader_bytes(options, &known, batch, training);
+    if (session->model->loss == LOSS_TARGETS) /* outputs of an evaluation */
+        memory->loader_bytes +=
+            (size_t)(batch * model_output_count(session->model)) * sizeof(float);
+    memory->snapshot_bytes = snapshot ? checkpoint_snapshot_bytes(&session->flat) : 0;
+    memory->shared_bytes =
+        training && options->checkpoint.memory > 0 ? memory_checkpoint_bytes(&session->flat) : 0;
+    arena_measure(&memory->arena);
+    free(memory->rows);
+    memory->rows = memory->arena.by_row =
+        allocate((size_t)session->model->unit_count + ARENA_UNIT_ROWS, sizeof *memory->rows);
+    session_layout(session, source);
+    memory->arena.by_row = NULL;
+}
+
+/* Return the planned host memory without the arena, in bytes. */
+static size_t session_host_bytes(const struct session *session)
+{
+    const struct session_memory *memory = &session->memory;
+    return memory->loader_bytes + memory->snapshot_bytes + memory->shared_bytes;
+}
+
+static void memory_print(const struct session *session)
+{
+    const struct session_memory *memory = &session->memory;
+    struct text_stream parts;
+    FILE *stream = text_stream_open(&parts);
+    const struct {
+        const char *name;
+        size_t bytes;
+    } others[] = {{"loaders", memory->loader_bytes},
+                  {"background checkpoints", memory->snapshot_bytes},
+                  {"checkpoints in memory", memory->shared_bytes}};
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        if (memory->arena.by_class[i] > 0)
+            fprintf(stream, "%s %.2f, ", memory_class_name[i], mib(memory->arena.by_class[i]));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i].bytes > 0)
+            fprintf(stream, "%s %.2f, ", others[i].name, mib(others[i].bytes));
+    fprintf(stream, "%.2f of these in memory that ranks share", mib(memory->arena.outside));
+    char *text = text_stream_close(&parts);
+    log_info("memory: %.1f MiB per rank (%s)",
+             mib(arena_total(&memory->arena) + session_host_bytes(session)), text);
+    free(text);
+}
+
+void session_drop_snapshot(struct session *session)
+{
+    if (session->memory.snapshot != NULL)
+        session->device->backend->release_pinned(session->device, session->memory.snapshot);
+    session->memory.snapshot = NULL;
+    session->memory.snapshot_bytes = 0;
+}
+
+/* Collective. Measures and prints the memory of the session. Returns false and an error if it is
+ * not available. */
+static bool session_fits(struct session *session, int64_t batch, const struct image_source *source,
+                         struct error *error)
+{
+    struct session_memory *memory = &session->memory;
+    const struct options *options = &session->options;
+    struct comm *world = session->world, *node = session->mesh.node;
+    session_measure(session, batch, source);
+    if (memory->snapshot_bytes > 0 && options->checkpoint.background == SWITCH_AUTO) {
+        const size_t available = memory_available("") / (size_t)node->size;
+        int64_t lacks = available > 0 && session_host_bytes(session) > available;
+        comm_all_reduce(world, &lacks, 1, COMM_INT64, COMM_MAX);
+        if (lacks != 0) {
+            log_info(
+                "checkpoints: not in the background, because a host has too little memory for it");
+            memory->snapshot_bytes = 0;
+        }
+    }
+    memory_print(session);
+
+    const size_t needed = session_needs(session);
+    memory->base = hardware_memory_base(session->device);
+    const size_t room = hardware_memory_room(session->device, node, options, memory->base);
+    const bool planned = options->plan.memory > 0, gpu = hardware_has_memory(session->device);
+    if (error->kind == ERROR_NONE && room > 0 && needed > room)
+        error_set(
+            error, ERROR_MEMORY,
+            "too little memory: a rank needs %.1f MiB for %lld image%s per pass, and %s%s has "
+            "%.1f MiB for it besides a reserve of %d %%; `vittrain plan` shows what fits",
+            mib(needed), (long long)session->batch, session->batch == 1 ? "" : "s",
+            gpu ? "the GPU on " : "", planned ? "plan.memory" : comm_host(), mib(room),
+            planned ? 0 : RESERVE_PERCENT);
+    return comm_agree(world, error);
+}
+
+void session_place(struct session *session, void *memory, size_t bytes,
+                   const struct image_source *source)
+{
+    arena_begin(&session->memory.arena, memory, bytes);
+    session_layout(session, source);
+}
+
+/* Collective. Measures the memory, opens what ranks share, and checks that all of it is available;
+ * without sharing if that is not possible, or leaves too little of /dev/shm for checkpoint.memory.
+ * Checkpoints of an earlier attempt count as used. */
+static bool memory_settle(struct session *session, int64_t batch, const struct image_source *source,
+                          struct error *error)
+{
+    const struct session_memory *memory = &session->memory;
+    struct comm *world = session->world;
+    if (session_fits(session, batch, source, error)) {
+        const size_t shared = memory->arena.outside, checkpoints = memory->shared_bytes;
+        const double free = shared_memory_free();
+        const double needed = (double)(shared + checkpoints) * session->mesh.node->size;
+        struct error why = {0};
+        if (shared > 0 && checkpoints > 0 && free >= 0 && free < needed)
+            error_set(
+                &why, ERROR_MEMORY,
+                "with checkpoint.memory they need %.1f MB of /dev/shm, where %.1f MB are free",
+                needed / 1e6, free / 1e6);
+        if (comm_agree(world, &why) && flat_share(&session->flat, &why))
+            return true;
+        log_info("ranks do not share memory for weights and gradients: %s", why.text);
+    } else {
+        /* Slots can be smaller than a rank's part of whole weights. */
+        int64_t could = session->flat.shares_memory && session->mesh.shard_weights;
+        comm_all_reduce(world, &could, 1, COMM_INT64, COMM_MAX);
+        if (could == 0)
+            return false;
+        log_info("ranks do not share memory for weights and gradients: slots need less");
+        *error = (struct error){0};
+    }
+    flat_unshare(&session->flat);
+    return session_fits(session, batch, source, error);
+}
+
+/* Collective. Measures, prints the table of memory, checks that the memory is available, allocates.
+ * The error for too little memory is the same on all ranks. */
+static bool session_allocate(struct session *session, int64_t batch,
+                             const struct image_source *source, struct error *error)
+{
+    const bool training = session->flat.training;
+    struct session_memory *memory = &session->memory;
+    if (source->target.count == 0 && session->model->loss == LOSS_TARGETS)
+        error_set(error, ERROR_USAGE,
+                  "model.name=%s predicts numbers, but the labels of the data are classes: see "
+                  "data.task",
+                  session->options.model.name);
+    if (source->channels != session->model->channels)
+        error_set(error, ERROR_USAGE,
+                  "the images have %lld channels, but the model has %lld: set model.channels, or "
+                  "data.order for arrays",
+                  (long long)source->channels, (long long)session->model->channels);
+    if (training && session_sees_times(session))
+        session->timer.seconds =
+            allocate((size_t)session->model->unit_count, sizeof *session->timer.seconds);
+    status_set_phase(PHASE_MEMORY);
+    if (!memory_settle(session, batch, source, error))
+        return false;
+    size_t bytes = memory->arena.peak;
+    const struct device_backend *backend = session->device->backend;
+    memory->allocation = backend->allocate(session->device, bytes, error);
+    if (memory->allocation != NULL &&
+        step_io_open(&session->io, session->device, session->options.debug.wait, error) &&
+        memory->snapshot_bytes > 0)
+        memory->snapshot = backend->allocate_pinned(session->device, memory->snapshot_bytes, error);
+    if (!comm_agree(session->world, error))
+        return false;
+    /* Touch all pages now, so that the first checkpoint does not wait for page faults. */
+    if (memory->snapshot != NULL)
+        memset(memory->snapshot, 0, memory->snapshot_bytes);
+    mesh_use_memory(&session->mesh, memory->allocation, bytes);
+    session_place(session, memory->allocation, bytes, source);
+    const double scale = session->io.scaler != NULL ? session->options.train.loss_scale : 1;
+    session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
+    /* The weights of the loss. */
+    const struct option_list *weights = &session->options.train.weights;
+    float values[OPTION_LIST];
+    for (int i = 0; i < weights->count; i++)
+        values[i] = (float)weights->value[i];
+    if (session->loss_weights != NULL)
+        backend->copy(session->stream, session->loss_weights, values,
+                      (size_t)weights->count * sizeof *values);
+    if (session->row_weights != NULL)
+        backend->copy(session->stream, session->row_weights,
+                      (training ? &session->train : &session->validation)->dataset.row_weights,
+                      (size_t)session->model->output.height * sizeof(float));
+    backend->stream_synchronize(session->stream);
+    return true;
+}
+
+size_t session_needs(const struct session *session)
+{
+    return arena_total(&session->memory.arena) +
+           (hardware_has_memory(session->device) ? 0 : session_host_bytes(session));
+}
+
+size_t session_memory_used(const struct session *session, bool peak)
+{
+    return hardware_memory(session->device, peak) + session->memory.arena.outside;
+}
+
+void session_set_scaler(struct session *session, const struct loss_scaler *scaler)
+{
+    const struct device_backend *backend = session->device->backend;
+    session->io.result = (struct step_result){.used = *scaler, .scaler = *scaler};
+    if (session->io.scaler == NULL)
+        return;
+    backend->copy(session->stream, session->io.scaler, scaler, sizeof *scaler);
+    backend->stream_synchronize(session->stream);
+}
+
+/* ---- statistics, weights */
 
 bool session_needs_statistics(const struct session *session, const struct dataset *dataset)
 {
@@ -321,7 +610,7 @@ bool session_start(struct session *session, struct error *error)
                          "the global batch of %lld is larger than the %lld samples and "
                          "data.drop_last=on leaves none: use a smaller batch",
                          (long long)session->global_batch, (long long)session->train.dataset.count);
-    if (!session_allocate(session, batch, &feed->source, training, error) ||
+    if (!session_allocate(session, batch, &feed->source, error) ||
         (training &&
          !split_loader_start(&session->train, options, world, session->device,
                              session->global_batch, session->accumulate, image, error)) ||

@@ -154,41 +154,22 @@ MUST_CHECK bool session_find_statistics(struct session *session, struct error *e
  * (session_find_statistics). Call flat_refresh afterwards. */
 MUST_CHECK bool session_initialize(struct session *session, struct error *error);
 
-/* As session_open_model with resolved options, for rank 0 of `ranks` ranks that do not exist,
- * `node_ranks` on each node: for session_measure. Threads and compute type are those of this
+/* As session_open_model for training with resolved options, for rank 0 of `ranks` ranks that do not
+ * exist, `node_ranks` on each node: for session_measure. Threads and compute type are those of this
  * machine. Local. */
 MUST_CHECK bool session_imagine(struct session *session, const struct options *options, int ranks,
-                                int node_ranks, bool training, struct error *error);
+                                int node_ranks, struct error *error);
 
-/* Measures without allocating: sets session->memory to what session_allocate would allocate for
- * passes of `batch` samples. rows: NULL, or zeros [ARENA_UNIT_ROWS + units] to which the arena's
- * bytes are added by unit. Call before session_allocate. */
-void session_measure(struct session *session, int64_t batch, const struct image_source *source,
-                     bool training, size_t (*rows)[MEMORY_CLASSES]);
-
-/* Collective. Measures, prints the table of memory, checks that the memory is available, allocates.
- * The error for too little memory is the same on all ranks. */
-MUST_CHECK bool session_allocate(struct session *session, int64_t batch,
-                                 const struct image_source *source, bool training,
-                                 struct error *error);
-
-/* A session that did not fit into memory. For fit_advise. */
-struct memory_shortage {
-    struct options options;
-    struct image_source source;
-    bool training;
-    int ranks, node_ranks;
-    int64_t room; /* bytes per rank, on the rank with the least */
-};
-/* Return the session of the last session_allocate if it did not fit, else NULL. */
-const struct memory_shortage *session_shortage(void);
+/* Measures without allocating: sets session->memory to what session_start would allocate for
+ * passes of `batch` samples. Call before session_start. */
+void session_measure(struct session *session, int64_t batch, const struct image_source *source);
 
 /* Lays out what session_measure has measured in `bytes` bytes of device memory. */
 void session_place(struct session *session, void *memory, size_t bytes,
-                   const struct image_source *source, bool training);
+                   const struct image_source *source);
 
 /* Sets the loss scaler; waits for the stream. Without loss scaling only the number of skipped
- * updates is kept. session_allocate starts with train.loss_scale. */
+ * updates is kept. session_start starts with train.loss_scale. */
 void session_set_scaler(struct session *session, const struct loss_scaler *scaler);
 
 /* Number of grains of a full global batch. Requires train.exact=layout. */
@@ -202,8 +183,6 @@ void session_drop_snapshot(struct session *session);
 /* Returns the memory in use now, or its peak so far (hardware.h), with this rank's part of the
  * memory that ranks share. */
 size_t session_memory_used(const struct session *session, bool peak);
-/* Logs rank 0's memory next to the planned size. */
-void session_log_memory(const struct session *session);
 /* Does nothing on a zeroed struct. */
 void session_close(struct session *session);
 

@@ -15,12 +15,9 @@ result 'train on three ranks' "$(ended)" "$work/train.log"
 start=$(sed '/^epoch 1 done/,$d' "$work/train.log" | wc -l)
 bad=$([ "$start" -ge 8 ] && [ "$start" -le 15 ] || echo "$start lines;")
 for line in 'options: run.dir=.* train.global_batch=24 ' 'mesh: ddp, 3 ranks' 'device: .* with oneDNN [0-9.]*$' 'data: cifar10, ' 'model: vit_cifar, [0-9]* parameters' \
-    'memory: [0-9.]* MiB per rank' 'run: [0-9]* steps' 'run folder: '; do
+    'memory: [0-9.]* MiB per rank (weights .* activations [0-9.]*, .* loaders [0-9.]*' 'run: [0-9]* steps' 'run folder: '; do
     grep -q "^$line" "$work/train.log" || bad="$bad no $line;"
 done
-line='  activations  *[0-9.]* MiB$'
-grep -q "^[0-9T:-]* $line" "$work/run/train.log" || bad="$bad no $line in the run's log;"
-! grep -q "^$line" "$work/train.log" || bad="$bad $line on the console;"
 result 'the start takes few lines, and all in train.log' "$bad" "$work/train.log"
 bad=$(sed '1,/^epoch 1 done/d' "$work/train.log" | grep -c .)
 for line in 'macro average' 'memory of rank 0'; do

@@ -42,7 +42,7 @@ norms() {
 ranks mixed 0 1apart checkpoint.every=0.1 checkpoint.keep=50
 bad=
 [ $status -eq 0 ] || bad="exit status $status"
-grep -q 'buffers  *80.* MiB' "$work/mixed/train.log" || bad="$bad; the workspace of 64 and 16 MiB is not planned"
+grep -q '^memory: .* buffers 8[0-9]\.' "$run_log" || bad="$bad; the workspace of 64 and 16 MiB is not planned"
 result 'two ranks that measure differently train' "$bad" "$run_log"
 ranks other 1 1 train.steps=6
 norms mixed >"$work/mixed.norms"

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
 /* Options of the device take effect: run.backend, run.threads, cuda.tf32, cuda.dependent_launch,
- * cuda.cache. */
+ * and the folder of cuda.cache=auto. */
 #include "train/hardware.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "device_test.h"
 #include "model_fixture.h"
 #include "options/options.h"
@@ -111,28 +112,24 @@ TEST(threads_are_the_options)
     device_test_close(&test);
 }
 
-TEST(the_cache_is_where_the_options_say)
+TEST(the_cache_folder_follows_the_environment)
 {
     char home[512], below[1024];
     snprintf(home, sizeof home, "%s", temporary_directory("home"));
     snprintf(below, sizeof below, "%s/.cache/vittrain", home);
     const struct {
-        const char *setting, *cache, *home, *expected; /* cache, home: NULL: unset */
-    } rows[] = {{"cuda.cache=auto", "/caches", home, "/caches/vittrain"},
-                {"cuda.cache=auto", NULL, home, below},
-                {"cuda.cache=auto", "not/absolute", home, below},
-                {"cuda.cache=auto", NULL, temporary_path("missing"), ""},
-                {"cuda.cache=auto", NULL, NULL, ""},
-                {"cuda.cache=none", "/caches", home, ""},
-                {"cuda.cache=some/folder", "/caches", home, "some/folder"}};
+        const char *cache, *home, *expected; /* cache, home: NULL: unset */
+    } rows[] = {{"/caches", home, "/caches/vittrain"},
+                {NULL, home, below},
+                {"not/absolute", home, below},
+                {NULL, temporary_path("missing"), ""},
+                {NULL, NULL, ""}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct options options;
         char found[1024];
-        settings_set(&options, rows[i].setting);
         rows[i].cache != NULL ? setenv("XDG_CACHE_HOME", rows[i].cache, 1)
                               : unsetenv("XDG_CACHE_HOME");
         rows[i].home != NULL ? setenv("HOME", rows[i].home, 1) : unsetenv("HOME");
-        hardware_cache_folder(&options, found, sizeof found);
+        folder_cache(found, sizeof found);
         assert_string_equal(found, rows[i].expected);
     }
 }
