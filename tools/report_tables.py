@@ -126,7 +126,7 @@ def target_seconds(run):
     """Seconds until the first evaluation that reached output.target."""
     target = num(run.option("output.target"))
     reached = (row for row in run.rows["val"] if target > 0 and row["top1"] >= target)
-    return next((row["elapsed_seconds"] for row in reached), run.number("target_seconds"))
+    return next((row["elapsed_seconds"] for row in reached), NAN)
 
 
 def busy(run):

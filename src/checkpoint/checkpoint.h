@@ -59,7 +59,7 @@ struct checkpoint_order {
     const struct options *options; /* of the run; also checkpoint.keep */
     const struct training_state *state;
     const char *metadata; /* JSON (model_metadata.h), or NULL */
-    const char *data;     /* JSON (train/resume.c), or NULL */
+    const char *data;     /* JSON (train/trainer_checkpoint.c), or NULL */
     bool best;            /* also point best.h5 to it; last.h5 always is */
 };
 

@@ -33,8 +33,9 @@ struct checkpoint_layout {
     int64_t first_piece, piece_count;
 };
 
-/* The deck; the description of the weights (model_metadata.h) and of the data (train/resume.c); the
- * algorithms that the device has chosen (device.h: choices_export). Only the deck always exists. */
+/* The deck; the description of the weights (model_metadata.h) and of the data
+ * (train/trainer_checkpoint.c); the algorithms that the device has chosen (device.h:
+ * choices_export). Only the deck always exists. */
 enum checkpoint_text { TEXT_DECK, TEXT_METADATA, TEXT_DATA, TEXT_ALGORITHMS, CHECKPOINT_TEXTS };
 
 struct checkpoint_contents {
@@ -171,10 +172,5 @@ MUST_CHECK bool checkpoint_vectors_read(const char *path, bool by_all, struct co
                                         const struct checkpoint_contents *contents,
                                         const struct flat_model *flat, bool weights_only,
                                         struct error *error);
-
-/* Compare the tensors of a file with those of the model. Return false and describe the first
- * difference. */
-bool checkpoint_fits(const struct checkpoint_contents *contents, const struct flat_model *flat,
-                     char *text, size_t size);
 
 #endif

@@ -61,8 +61,10 @@ static void tensor_text(const struct unit *unit, int t, char text[TENSOR_NAME + 
     snprintf(text, TENSOR_NAME + 64, "%s %s", unit->tensors[t].name, shape);
 }
 
-bool checkpoint_fits(const struct checkpoint_contents *contents, const struct flat_model *flat,
-                     char *text, size_t size)
+/* Compare the tensors of a file with those of the model. Return false and describe the first
+ * difference. */
+static bool checkpoint_fits(const struct checkpoint_contents *contents,
+                            const struct flat_model *flat, char *text, size_t size)
 {
     static const struct unit none = {.name = "none"};
     char there[TENSOR_NAME + 64], here[sizeof there];

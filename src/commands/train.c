@@ -21,7 +21,7 @@ static void train_run(const struct options *options, const struct command_line *
         return;
     OWNED char *changed = options_changed(options);
     log_info("options:%s", changed[0] != '\0' ? changed : " all have their defaults");
-    if (!trainer_open(&trainer, options, world, error))
+    if (!trainer_open(&trainer, options, NULL, NULL, world, error))
         return;
     doctor_start(&trainer.session);
     error_defer(trainer_train(&trainer, error));

@@ -109,7 +109,7 @@ static bool run_replay(const char *folder, const struct options *options,
     char checkpoint[FILE_PATH];
     const int64_t last = receipt_table_step(table, table->count - 1);
     if (!checkpoint_choose(folder, options, last, world, checkpoint, sizeof checkpoint, error) ||
-        !trainer_open_replay(&trainer, options, folder, checkpoint, table, world, error))
+        !trainer_open(&trainer, options, table, checkpoint, world, error))
         return false;
     const int64_t from = trainer.state.step, first = receipts_until(table, from);
     trainer.receipts.next = first;
@@ -125,8 +125,7 @@ static bool run_replay(const char *folder, const struct options *options,
             "verify.to=%lld, or train.epochs or train.steps as in the run",
             folder, (long long)last, (long long)trainer.total_steps,
             (long long)trainer.total_steps);
-    else if (receipt_table_check(table, folder, trainer.session.model, error) &&
-             trainer_replay(&trainer, last, error) && world->rank == 0) {
+    else if (trainer_replay(&trainer, last, error) && world->rank == 0) {
         const long long count = trainer.receipts.next - first;
         printf("%sidentical: steps %lld to %lld, %lld receipt%s\n",
                trainer.state.step < last ? "stopped by a signal; " : "", (long long)from + 1,
@@ -162,9 +161,8 @@ const struct command command_verify = {
         "Loads a checkpoint of a run (verify.from; default: the newest before the last receipt), "
         "replays the steps up to the last receipt with the run's options, and compares loss, norm "
         "of the gradient, weights and optimizer state with receipt.csv, which a run writes with "
-        "output.receipt. Prints one line: identical, or the first step and unit that differ, with "
-        "the differences between the machines. With train.exact=layout it also names the first "
-        "grain (a group of samples) whose forward pass differs, if there is one. Nothing is "
-        "written to the run's folder.",
+        "output.receipt. Prints one line: identical, or the first step and value that differ. With "
+        "train.exact=layout it also names the first grain (a group of samples) whose forward pass "
+        "differs, if there is one. Nothing is written to the run's folder.",
     .run = verify_run,
     .checks_options = true};

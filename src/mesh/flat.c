@@ -367,7 +367,8 @@ void flat_refresh(struct flat_model *flat)
 
 void flat_swap_average(struct flat_model *flat)
 {
-    ENSURE(flat->averaged, "there are no moving averages");
+    if (!flat->averaged)
+        return;
     for (int i = 0; i < flat->count; i++) {
         struct flat_buffer *buffer = &flat->buffers[i];
         float *average = buffer->average;

@@ -211,8 +211,8 @@ void flat_norms_sum(const struct flat_model *flat);
  * get the same bits. */
 void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count);
 
-/* Swaps the moving averages (EMA) and the masters and updates the compute copies: for evaluation
- * with the averages. With shares_memory it is collective. */
+/* Swaps the moving averages (EMA), if there are any, and the masters and updates the compute
+ * copies: for evaluation with the averages. With shares_memory it is collective. */
 void flat_swap_average(struct flat_model *flat);
 
 /* Compares the hashes (base/base.h) of the masters of all replicas. Collective. Returns false if

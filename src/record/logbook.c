@@ -18,9 +18,8 @@ static const char begin_mark[] = "<!-- vittrain: begin"; /* editors may change t
 static const char end_line[] = "<!-- vittrain: end -->\n";
 static const char head[] =
     "\n| Run | Started | Model | Ranks | Nodes | Strategy | Precision | Global batch | Epochs | "
-    "Validation | Test | Images/s | MFU | Total time | Status | Reason | Data used | "
-    "Initial weights "
-    "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+    "Validation | Test | Images/s | Total time | Status | Reason |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
 /* Create the folder, and lock it against other processes until the descriptor is closed. Where
  * locks are not supported, it is not locked. -1: ERROR_FILE. */

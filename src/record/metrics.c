@@ -34,8 +34,7 @@ static const struct column metric_columns[] = {
     COLUMNS_END};
 /* clang-format on */
 
-#define METRIC_INDEX(name, tag) name##_index,
-enum { epoch_index, step_index, split_index, STEP_METRICS(METRIC_INDEX) };
+enum { epoch_index, step_index, split_index };
 
 /* ---- TensorBoard tags */
 
@@ -288,23 +287,4 @@ void metrics_close(struct metrics *log)
     if (log->board != NULL)
         tensorboard_close(log->board);
     free(log);
-}
-
-double metrics_seconds_to(const struct run_folder *folder, double target)
-{
-    OWNED char *path = allocate_text("%s/metrics.csv", folder->path), *line = NULL;
-    size_t size = 0;
-    double seconds = NAN;
-    FILE *file = fopen(path, "re");
-    while (file != NULL && target > 0 && isnan(seconds) && getline(&line, &size, file) >= 0) {
-        char *cells[elapsed_seconds_index + 1] = {0}, *rest = line;
-        for (int column = 0; column <= elapsed_seconds_index && rest != NULL; column++)
-            cells[column] = strsep(&rest, ",\n");
-        if (cells[elapsed_seconds_index] != NULL && strcmp(cells[split_index], "val") == 0 &&
-            cells[top1_index][0] != '\0' && strtod(cells[top1_index], NULL) >= target)
-            seconds = strtod(cells[elapsed_seconds_index], NULL);
-    }
-    if (file != NULL)
-        fclose(file);
-    return seconds;
 }

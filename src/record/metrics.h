@@ -120,10 +120,6 @@ MUST_CHECK bool metrics_finish(struct metrics *log, struct error *error);
 MUST_CHECK bool metrics_flush(struct metrics *log, struct error *error);
 void metrics_close(struct metrics *log);
 
-/* Return elapsed_seconds of the first validation in metrics.csv with top1 >= target, over all
- * attempts; NAN if it was never reached, or if the target is 0. */
-double metrics_seconds_to(const struct run_folder *folder, double target);
-
 /* ---- The log book (logbook.c): a folder with the index README.md, one row per run, newest first.
  * tools/report.py adds a page per run. Of the index only the text between the marks `vittrain:
  * begin` and `vittrain: end` is changed. */

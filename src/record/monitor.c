@@ -300,16 +300,6 @@ json_t *monitor_stop(struct monitor *monitor)
     return summary;
 }
 
-void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most)
-{
-    *mean = *most = NAN;
-    if (monitor == NULL || monitor->running || monitor->stuck)
-        return;
-    const struct sensor_sums *sums = &monitor->sums[sensor];
-    *mean = sums->seconds > 0 ? sums->weighted / sums->seconds : (double)NAN;
-    *most = sums->most;
-}
-
 void monitor_close(struct monitor *monitor)
 {
     if (monitor == NULL || monitor->stuck)

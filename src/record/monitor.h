@@ -42,10 +42,6 @@ void monitor_step(struct monitor *monitor, int64_t step);
  * the readings of this rank; null for NULL. Collective. */
 struct json_t *monitor_stop(struct monitor *monitor);
 
-/* Get the mean over time and the maximum of one sensor of this rank, after monitor_stop; NAN:
- * unknown. Local. */
-void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most);
-
 /* Stop the thread if it still runs, and free the monitor. Local. */
 void monitor_close(struct monitor *monitor);
 

@@ -290,8 +290,7 @@ static bool model_prepare(struct inference *inference, const char *weights, stru
     flat_initialize(flat, (uint64_t)session->options.run.seed);
     if (!session_read_weights(session, weights, false, error))
         return false;
-    if (flat->averaged)
-        flat_swap_average(flat);
+    flat_swap_average(flat);
     flat_refresh(flat);
     return true;
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Counts and times are reduced over the ranks by one small all-reduce per log interval. */
+/* What a run reports of its steps: rows and lines, and receipts. Counts and times are reduced over
+ * the ranks by one small all-reduce per log interval. */
 #include "train/trainer.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "options/options.h"
 #include "record/metrics.h"
-#include "train/hardware.h"
 
 /* Thresholds of the advice about waiting for data: share of an epoch, and seconds. */
 static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;
@@ -34,7 +34,9 @@ static size_t sums_bytes(const struct trainer *trainer)
     return sizeof *sums + (size_t)trainer->session.world->size * sizeof sums->ranks[0];
 }
 
-struct loss_sums progress_take_sums(struct trainer *trainer)
+/* Wait for the device and return this rank's sums since the last call or the start of the interval.
+ * They still count in the interval. */
+static struct loss_sums progress_take_sums(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
     struct loss_sums *all = &trainer->progress.interval.earlier;
@@ -103,7 +105,7 @@ void progress_pause(struct trainer *trainer, double seconds)
 
 static double elapsed(const struct trainer *trainer)
 {
-    return trainer->attempt.earlier_seconds + clock_now() - trainer->attempt.opened_at;
+    return trainer->attempt.earlier.total_seconds + clock_now() - trainer->attempt.opened_at;
 }
 
 /* Top-k accuracy; NAN for regression. */
@@ -118,13 +120,15 @@ static double epoch_loss(const struct training_state *state)
     return state->epoch_loss_sum / state->epoch_samples;
 }
 
-/* Set loss and accuracies of the epoch so far. */
-static void epoch_metrics_set(const struct trainer *trainer, struct metrics_row *row)
+struct metrics_row progress_epoch_row(const struct trainer *trainer)
 {
     const struct training_state *state = &trainer->state;
-    row->loss = epoch_loss(state);
-    row->top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
-    row->top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
+    struct metrics_row row = metrics_row_empty("epoch", state->epoch, state->step);
+    row.due = true;
+    row.loss = epoch_loss(state);
+    row.top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
+    row.top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
+    return row;
 }
 
 /* ---- lines of the console and of train.log */
@@ -186,48 +190,6 @@ static void epoch_line_print(const struct trainer *trainer, const struct metrics
              row->images_per_second, 100 * row->data_share);
 }
 
-/* Log the names of the files in the run folder that other commands read. */
-static void files_line_print(const char *folder)
-{
-    static const char *const names[] = {"best.safetensors", "weights.safetensors",
-                                        "checkpoints/best.h5", "checkpoints/last.h5",
-                                        "result.json"};
-    char list[160] = "";
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const size_t used = strlen(list);
-        OWNED char *path = allocate_text("%s/%s", folder, names[i]);
-        if (access(path, F_OK) == 0)
-            snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : ": ", names[i]);
-    }
-    log_info("files: %s%s", folder, list);
-}
-
-/* Log the end of the run, the most important lines last. */
-static void result_lines_print(const struct trainer *trainer, const struct results *results)
-{
-    const struct dataset *dataset = &trainer->session.validation.dataset;
-    const double target = trainer->session.options.output.target;
-    const double seconds = error_rank() == 0 ? metrics_seconds_to(&trainer->folder, target) : NAN;
-    char total[32], training[32], reached[32], speed[32] = "", weights[64];
-    clock_format(trainer->state.total_seconds, total, sizeof total);
-    clock_format(trainer->state.train_seconds, training, sizeof training);
-    if (!isnan(results->images_per_second))
-        snprintf(speed, sizeof speed, ", %.0f img/s", results->images_per_second);
-    log_info("time: %s in total, %s training only%s", total, training, speed);
-    if (!isnan(seconds)) {
-        clock_format(seconds, reached, sizeof reached);
-        log_info("target: accuracy %.2f %% reached after %s", 100 * target, reached);
-    }
-    if (results->evaluation != NULL)
-        evaluation_log("final", results->evaluation, dataset, 4, "");
-    snprintf(weights, sizeof weights, ", with the %s weights (step %lld)", trainer->test.weights,
-             (long long)trainer->test.step);
-    if (results->test != NULL)
-        evaluation_log("test", results->test, dataset, 4, weights);
-    files_line_print(trainer->folder.path);
-    log_info("next: vittrain report %s", trainer->folder.path);
-}
-
 /* ---- rows */
 
 /* Log the fp16 updates that were skipped since the last call. */
@@ -246,21 +208,14 @@ static void skipped_log(struct trainer *trainer)
 }
 
 /* Return the model's work divided by the peak rate of all ranks; NAN: the peak is unknown. A rate
- * above the peak proves that it is wrong: it is unknown from then on, and measured again by the
- * next run. */
+ * above the peak proves that it is wrong: it is unknown from then on. */
 static double mfu(struct trainer *trainer, double images_per_second)
 {
-    const struct session *session = &trainer->session;
-    const double rate = images_per_second * session->model->flops_per_image;
+    const double rate = images_per_second * trainer->session.model->flops_per_image;
     const double share = rate / (trainer->peak_flops * trainer->session.world->size);
-    char folder[1024];
-    if (!(share > 1))
-        return share;
-    trainer->peak_flops = NAN;
-    hardware_cache_folder(&trainer->session.options, folder, sizeof folder);
-    peak_forget(session->device, session->compute, folder);
-    log_info("MFU: not reported, because this run exceeds the peak rate known for this machine");
-    return NAN;
+    if (share > 1)
+        trainer->peak_flops = NAN;
+    return share > 1 ? (double)NAN : share;
 }
 
 /* Return the number of samples of an interval. */
@@ -333,15 +288,8 @@ void progress_interval(struct trainer *trainer)
     interval_begin(trainer);
 }
 
-void progress_restore(struct trainer *trainer)
-{
-    if (trainer->state.epoch_samples > 0)
-        epoch_metrics_set(trainer, &trainer->progress.last_epoch);
-}
-
-/* Writes an evaluation to the tables. */
-static void evaluation_rows_write(struct trainer *trainer, const char *split,
-                                  const struct evaluation *evaluation)
+void progress_evaluation(struct trainer *trainer, const char *split,
+                         const struct evaluation *evaluation)
 {
     struct metrics_row row = metrics_row_empty(split, trainer->state.epoch, trainer->state.step);
     row.due = true;
@@ -356,13 +304,8 @@ static void evaluation_rows_write(struct trainer *trainer, const char *split,
     error_defer(metrics_write_row(trainer->output.log, &row, &trainer->output.log_error) &&
                 metrics_write_targets(trainer->output.log, &row, evaluation,
                                       &trainer->session.validation.dataset,
-                                      &trainer->output.log_error));
-}
-
-void progress_test(struct trainer *trainer)
-{
-    evaluation_rows_write(trainer, "test", &trainer->test.evaluation);
-    error_defer(metrics_flush(trainer->output.log, &trainer->output.log_error));
+                                      &trainer->output.log_error) &&
+                metrics_flush(trainer->output.log, &trainer->output.log_error));
 }
 
 bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error)
@@ -373,40 +316,37 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     const struct epoch_clock *clock = &trainer->progress.epoch;
     double training = clock->training > 0 ? clock->training : 1;
     struct progress *progress = &trainer->progress;
-    struct metrics_row *row = &progress->last_epoch;
-    *row = metrics_row_empty("epoch", state->epoch, state->step);
-    row->due = true;
-    epoch_metrics_set(trainer, row);
-    row->lr = trainer->progress.rate;
-    row->next_lr = schedule_rate(&trainer->schedule, state->step);
-    row->seconds = clock->training;
-    row->eval_seconds = evaluated ? evaluation->seconds : NAN;
-    row->images_per_second = (double)clock->images / training;
-    row->data_share = clock->data / training;
+    struct metrics_row row = progress_epoch_row(trainer);
+    row.lr = trainer->progress.rate;
+    row.next_lr = schedule_rate(&trainer->schedule, state->step);
+    row.seconds = clock->training;
+    row.eval_seconds = evaluated ? evaluation->seconds : NAN;
+    row.images_per_second = (double)clock->images / training;
+    row.data_share = clock->data / training;
     if (evaluated) {
         if (!isnan(evaluation->top1) && !(trainer->best.top1 >= evaluation->top1))
             trainer->best.top1 = evaluation->top1;
-        evaluation_rows_write(trainer, "val", evaluation);
+        progress_evaluation(trainer, "val", evaluation);
     }
-    row->elapsed_seconds = elapsed(trainer);
-    epoch_line_print(trainer, row, evaluated);
+    row.elapsed_seconds = elapsed(trainer);
+    epoch_line_print(trainer, &row, evaluated);
     if (evaluated && trainer->session.model->loss == LOSS_TARGETS)
         evaluation_log("val", evaluation, &trainer->session.validation.dataset, 4, "");
-    if (!progress->data_wait_logged && row->data_share > DATA_SHARE_LARGE &&
-        row->data_share * row->seconds >= DATA_SECONDS_LARGE) {
+    if (!progress->data_wait_logged && row.data_share > DATA_SHARE_LARGE &&
+        row.data_share * row.seconds >= DATA_SECONDS_LARGE) {
         progress->data_wait_logged = true;
         log_info("data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if "
                  "cores are free%s",
-                 100 * row->data_share, (long long)trainer->session.options.data.workers,
+                 100 * row.data_share, (long long)trainer->session.options.data.workers,
                  trainer->session.train.dataset.encoded ? ", or store smaller images" : "");
     }
-    if (!progress->missing_targets_logged && isnan(row->loss) &&
+    if (!progress->missing_targets_logged && isnan(row.loss) &&
         trainer->session.model->loss == LOSS_TARGETS) {
         progress->missing_targets_logged = true;
         log_warn("all targets of epoch %lld are missing: check data.y and train.ignore_label",
-                 (long long)row->epoch + 1);
+                 (long long)row.epoch + 1);
     }
-    error_defer(metrics_write_row(trainer->output.log, row, &trainer->output.log_error));
+    error_defer(metrics_write_row(trainer->output.log, &row, &trainer->output.log_error));
     error_defer(metrics_flush(trainer->output.log, &trainer->output.log_error));
     *error = trainer->output.log_error;
     trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
@@ -415,66 +355,177 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     return comm_agree(trainer->session.world, error);
 }
 
-struct results progress_results(const struct trainer *trainer)
+enum { HASH_DIGITS = 16 };
+
+/* ---- Receipts of steps. Values are compared as the texts of their cells: numbers as C's %a,
+ * hashes as 16 hexadecimal digits, those of grains separated by spaces. */
+
+char *receipts_header(const struct model *model)
 {
-    const struct run_stop *stop = &trainer->stop;
-    const struct training_state *state = &trainer->state;
-    const double training = state->train_seconds - trainer->attempt.earlier_train_seconds;
-    const double images = trainer->attempt.images > 0 ? (double)trainer->attempt.images : NAN;
-    const struct evaluation *evaluation = &trainer->evaluation, *test = &trainer->test.evaluation;
-    return (struct results){.evaluation = evaluation->confusion != NULL ? evaluation : NULL,
-                            .test = test->confusion != NULL ? test : NULL,
-                            .images_per_second = images / training,
-                            .unfinished = stop->signalled ||
-                                          (stop->out_of_time && state->step < trainer->total_steps),
-                            .stop_reason = stop->reason != NULL ? stop->reason : "all steps done"};
+    struct text_stream text;
+    const int units = model->unit_count;
+    FILE *stream = text_stream_open(&text);
+    fputs("step,loss,grad_norm", stream);
+    for (int i = 0; i < 2 * units; i++)
+        fprintf(stream, ",%s%s", model->units[i % units].name, i < units ? "" : ".state");
+    fputs(",grains", stream);
+    return text_stream_close(&text);
 }
 
-/* Logs the cost of checkpoints, also of those in memory. */
-static void checkpoints_log(const struct trainer *trainer)
+static int commas_of(const char *text)
 {
-    const struct run_checkpoints *checkpoints = &trainer->checkpoints;
-    const int64_t steps = trainer->attempt.steps, later = checkpoints->memory_count - 2;
-    const double first = checkpoints->memory_allocation_seconds;
-    const double paused = first + checkpoints->memory_seconds;
-    const double total = clock_now() - trainer->attempt.begin;
-    double blocked, waited;
-    checkpoint_writer_times(checkpoints->writer, &blocked, &waited);
-    if (checkpoints->count > 0)
-        log_info("checkpoints: %lld written %s; training was blocked for %.2f s (%.2f %% of the "
-                 "time without set-up), %.2f s of that to wait for the previous checkpoint",
-                 (long long)checkpoints->count,
-                 trainer->session.memory.snapshot != NULL ? "in the background" : "synchronously",
-                 blocked, 100 * blocked / total, waited);
-    if (checkpoints->memory_count > 0)
-        log_info("checkpoints in memory: %lld, %.2f %% of the time; the first two, which allocate "
-                 "memory, took %.2f s",
-                 (long long)checkpoints->memory_count, 100 * paused / total, first);
-    if (later > 0 && steps > 0) {
-        const double each = checkpoints->memory_seconds / (double)later;
-        log_info("checkpoints in memory: each of the others took %.1f ms; checkpoint.memory=%.0f "
-                 "takes at most 1 %% of the time",
-                 1e3 * each, memory_checkpoint_interval(each, (total - paused) / (double)steps));
+    int count = 0;
+    while ((text = strchr(text, ',')) != NULL) {
+        count++;
+        text++;
     }
+    return count;
 }
 
-bool progress_result(struct trainer *trainer, struct error *error)
+bool receipt_table_read(struct receipt_table *table, const char *text, const char *path,
+                        struct error *error)
 {
-    status_set_phase(PHASE_RESULTS);
-    trainer_update_seconds(trainer);
-    const struct results results = progress_results(trainer);
-    if (results.evaluation != NULL)
-        evaluation_print(results.evaluation, &trainer->session.validation.dataset, log_detail);
-    checkpoints_log(trainer);
-    session_log_memory(&trainer->session);
-    if ((results.evaluation != NULL || results.test != NULL) && !trainer->test.evaluation.given_up)
-        pictures_write(&trainer->pictures, &trainer->folder, results.test != NULL ? "test" : "val",
-                       error);
-    if (!comm_agree(trainer->session.world, error) || !run_record_end(trainer, &results, error))
+    char *line, *rest = allocate_copy(text);
+    size_t capacity = 0;
+    int64_t before = 0;
+    *table = (struct receipt_table){.header = strsep(&rest, "\n")};
+    while ((line = strsep(&rest, "\n")) != NULL && rest != NULL) {
+        const int64_t step = strtoll(line, NULL, 10);
+        if (line[strspn(line, "0123456789abcdefinpx.+-, ")] != '\0' || step <= before ||
+            commas_of(line) != commas_of(table->header))
+            return error_set(error, ERROR_DATA,
+                             "%s:%" PRId64 ": this is not a line of receipts: the file is damaged; "
+                             "restore it",
+                             path, table->count + 2);
+        before = step;
+        table->line =
+            allocate_more(table->line, &capacity, (size_t)table->count, sizeof *table->line);
+        table->line[table->count++] = line;
+    }
+    return true;
+}
+
+int64_t receipt_table_step(const struct receipt_table *table, int64_t row)
+{
+    return strtoll(table->line[row], NULL, 10);
+}
+
+int64_t receipts_until(const struct receipt_table *table, int64_t step)
+{
+    int64_t count = 0;
+    while (count < table->count && receipt_table_step(table, count) <= step)
+        count++;
+    return count;
+}
+
+void receipt_table_free(struct receipt_table *table)
+{
+    free(table->header);
+    free(table->line);
+    *table = (struct receipt_table){.count = 0};
+}
+
+bool receipts_due(const struct trainer *trainer, int64_t step)
+{
+    const struct receipt_table *expected = trainer->receipts.expected;
+    const int64_t every = trainer->session.options.output.receipt;
+    if (expected != NULL)
+        return trainer->receipts.next < expected->count &&
+               step == receipt_table_step(expected, trainer->receipts.next);
+    return every > 0 && (step % every == 0 || step == trainer->total_steps);
+}
+
+/* Compare a line with that of the run. The error has the first value that differs, and the first
+ * grain whose hash differs; without train.exact=layout there are no grains. Rank 0. */
+static void receipt_compare(const struct trainer *trainer, const char *now, struct error *error)
+{
+    const struct receipt_table *expected = trainer->receipts.expected;
+    const char *name = expected->header, *run = expected->line[trainer->receipts.next];
+    char first[TENSOR_NAME + 128] = "", grains[48] = "";
+    int different = 0, values = 0;
+    for (; strchr(name, ',') != NULL; values++) {
+        const int length = (int)strcspn(name, ",");
+        const int was = (int)strcspn(run, ","), is = (int)strcspn(now, ",");
+        const bool differs = was != is || memcmp(run, now, (size_t)is) != 0;
+        if (differs && different++ == 0)
+            snprintf(first, sizeof first, "%.*s: receipt %.*s, replay %.*s", length, name, was, run,
+                     is, now);
+        name += length + 1;
+        run += was + 1;
+        now += is + 1;
+    }
+    if (*run != '\0' && *now != '\0' && strcmp(run, now) != 0) {
+        size_t grain = 0;
+        for (; strncmp(run, now, HASH_DIGITS) == 0; grain++) {
+            run += HASH_DIGITS + (run[HASH_DIGITS] == ' ');
+            now += HASH_DIGITS + (now[HASH_DIGITS] == ' ');
+        }
+        if (different == 0)
+            snprintf(first, sizeof first, "grain %zu: receipt %.*s, replay %.*s", grain,
+                     HASH_DIGITS, run, HASH_DIGITS, now);
+        else
+            snprintf(grains, sizeof grains, "; first different grain %zu", grain);
+    }
+    if (first[0] == '\0')
+        return;
+    error_set(error, ERROR_DIFFERENT, "step %lld: %s; %d of %d values differ%s",
+              (long long)trainer->state.step, first, different, values - 1, grains);
+}
+
+void receipts_begin(struct trainer *trainer)
+{
+    progress_take_sums(trainer);
+    if (trainer->session.grains == NULL)
+        return;
+    trainer->receipts.hashes = (struct grain_hashes){0};
+    trainer->session.step.hashes = &trainer->receipts.hashes;
+}
+
+/* Return the line of the step, which has this loss; the caller frees it. */
+static char *receipt_line(const struct trainer *trainer, double loss)
+{
+    const struct flat_model *flat = &trainer->session.flat;
+    const struct grain_hashes *grains = &trainer->receipts.hashes;
+    const double number[] = {loss, step_norm(&trainer->session)};
+    const int hashes = 2 * flat->count;
+    struct text_stream text;
+    uint64_t *hash = allocate((size_t)hashes, sizeof *hash);
+    flat_hash(flat, hash);
+    FILE *stream = text_stream_open(&text);
+    fprintf(stream, "%" PRId64, trainer->state.step);
+    for (int i = 0; i < 2; i++) /* printf may write the sign of a NaN */
+        fprintf(stream, isnan(number[i]) ? ",nan" : ",%a", number[i]);
+    for (int i = 0; i < hashes; i++)
+        fprintf(stream, ",%016" PRIx64, hash[i]);
+    for (int64_t i = 0; i < grains->count; i++)
+        fprintf(stream, "%c%016" PRIx64, i == 0 ? ',' : ' ', grains->hash[i]);
+    if (grains->count == 0)
+        fputc(',', stream);
+    free(hash);
+    return text_stream_close(&text);
+}
+
+bool receipts_take(struct trainer *trainer, struct error *error)
+{
+    struct grain_hashes *grains = &trainer->receipts.hashes;
+    struct comm *world = trainer->session.world;
+    status_set_phase(PHASE_REPORT);
+    trainer->session.step.hashes = NULL;
+    if (!step_finish(&trainer->session, &trainer->progress.interval.times, error))
         return false;
-    if (!results.unfinished)
-        error_defer(metrics_finish(trainer->output.log, error));
-    if (error->kind == ERROR_NONE)
-        result_lines_print(trainer, &results);
-    return comm_agree(trainer->session.world, error);
+    const struct loss_sums own = progress_take_sums(trainer);
+    double sums[] = {own.loss, own.samples};
+    comm_all_reduce(world, sums, 2, COMM_FP64, COMM_SUM);
+    comm_all_reduce(world, grains->hash, grains->count, COMM_INT64, COMM_SUM);
+    char *line = receipt_line(trainer, sums[1] > 0 ? sums[0] / sums[1] : (double)NAN);
+    if (trainer->receipts.expected == NULL) {
+        error_defer(metrics_write_receipt(trainer->output.log, line, &trainer->output.log_error));
+    } else {
+        if (world->rank == 0)
+            receipt_compare(trainer, line, error);
+        error_defer(comm_share_error(world, error));
+        trainer->receipts.next++;
+    }
+    free(line);
+    return error->kind == ERROR_NONE;
 }

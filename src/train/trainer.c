@@ -60,12 +60,8 @@ static void run_announce(const struct session *session)
     if (session->model->local_norms && ranks > 1)
         log_info("batch norm uses the samples of one rank only (model.sync_bn=off): results "
                  "depend on the number of ranks");
-    if (session->grains == NULL) { /* the cost as in docs/exact.md */
-        log_detail(
-            "train.exact=off: results depend on the layout by about 1e-5; train.exact=layout "
-            "costs 1 to 5 %% of a step of a ViT on CPUs");
+    if (session->grains == NULL)
         return;
-    }
     const long long grains = session_grains(session);
     log_info("train.exact=layout: %lld grains of up to %lld samples in a global batch", grains,
              (long long)session->grain);
@@ -121,9 +117,7 @@ static bool state_open(struct trainer *trainer, struct error *error)
     trainer->best.metric = state->best_metric;
     trainer->best.step = monitor != MONITOR_NONE ? state->best_step : -1;
     trainer->best.top1 = monitor == MONITOR_TOP1 ? state->best_metric : NAN;
-    trainer->attempt.earlier_seconds = state->total_seconds;
-    trainer->attempt.earlier_without_setup_seconds = state->without_setup_seconds;
-    trainer->attempt.earlier_train_seconds = state->train_seconds;
+    trainer->attempt.earlier = *state;
     trainer->schedule.plateau_factor = state->plateau_rate_factor;
     trainer->schedule.plateau_best = state->plateau_best;
     trainer->schedule.plateau_bad = state->plateau_bad;
@@ -140,7 +134,7 @@ static bool log_open_tables(struct trainer *trainer, struct error *error)
         const struct metrics_position position = {.step = state->step,
                                                   .mid_epoch = state->epoch_step > 0 && !over,
                                                   .unevaluated =
-                                                      trainer_epoch_is_unfinished(trainer, state),
+                                                      trainer_epoch_is_unfinished(trainer),
                                                   .untested = !run_record_is_tested(trainer)};
         trainer->output.log = metrics_open(&trainer->folder, output, &position, error);
     }
@@ -161,17 +155,15 @@ static bool set_up(struct trainer *trainer, const struct options *given, struct 
     struct session *session = &trainer->session;
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
     const struct options *options = &session->options;
-    const bool replays = trainer->receipts.expected != NULL, elastic = given->mesh.elastic;
+    const bool replays = trainer->receipts.expected != NULL;
     if (session->world->rank == 0 && !replays)
         error_defer(paths_check(given, error));
     if (!comm_share_error(session->world, error) ||
         !session_open(session, given, session->world, error))
         return false;
     run_announce(session);
-    /* The folder is created after the memory check. With mesh.elastic it is needed before, because
-     * the batch depends on the checkpoint. */
-    if ((elastic && !replays && !folder_open(trainer, error)) ||
-        !trainer_decide_batch(trainer, error) || !session_start(session, error))
+    if ((!replays && !folder_open(trainer, error)) || !trainer_decide_batch(trainer, error) ||
+        !session_start(session, error))
         return false;
 
     const double rate = schedule_base_rate(options, session->global_batch);
@@ -191,13 +183,8 @@ static bool set_up(struct trainer *trainer, const struct options *given, struct 
                      "accuracy there is an overestimate; hold out training images with "
                      "data.val=0.1");
         /* The other ranks do not measure, so that ranks do not disturb each other. */
-        if (session->world->rank == 0) {
-            char folder[1024];
-            hardware_cache_folder(options, folder, sizeof folder);
-            trainer->peak_flops = peak_find(session->device, session->compute, folder);
-        }
-        if (!elastic && !folder_open(trainer, error))
-            return false;
+        if (session->world->rank == 0)
+            trainer->peak_flops = peak_find(session->device, session->compute);
         if (checkpoints->target.writers == WRITERS_NODE0) {
             if (session->memory.snapshot != NULL || options->checkpoint.background == SWITCH_ON)
                 log_info("checkpoints: not in the background, because the first node writes for "
@@ -223,43 +210,25 @@ static bool set_up(struct trainer *trainer, const struct options *given, struct 
     return checkpoints->memory != NULL && log_open_tables(trainer, error);
 }
 
-static void trainer_begin(struct trainer *trainer, const struct options *options,
-                          struct comm *world)
-{
-    memset(trainer, 0, sizeof *trainer);
-    trainer->peak_flops = (double)NAN;
-    trainer->attempt.opened_at = clock_now();
-    clock_stamp_utc(trainer->attempt.started, sizeof trainer->attempt.started);
-    trainer->session.options = *options;
-    trainer->session.world = world;
-    trainer->checkpoints.target =
-        (struct checkpoint_target){.writers = WRITERS_AUTO, .options = &trainer->session.options};
-}
-
-bool trainer_open(struct trainer *trainer, const struct options *options, struct comm *world,
+bool trainer_open(struct trainer *trainer, const struct options *options,
+                  const struct receipt_table *expected, const char *checkpoint, struct comm *world,
                   struct error *error)
 {
-    trainer_begin(trainer, options, world);
+    *trainer = (struct trainer){.session = {.options = *options, .world = world},
+                                .peak_flops = NAN,
+                                .receipts = {.expected = expected},
+                                .attempt = {.opened_at = clock_now()}};
+    clock_stamp_utc(trainer->attempt.started, sizeof trainer->attempt.started);
+    trainer->checkpoints.target =
+        (struct checkpoint_target){.writers = WRITERS_AUTO, .options = &trainer->session.options};
+    if (expected != NULL)
+        snprintf(trainer->checkpoints.resume_path, sizeof trainer->checkpoints.resume_path, "%s",
+                 checkpoint);
     if (set_up(trainer, options, error)) {
-        if (world->rank == 0 && options->output.upload[0] != '\0')
+        if (world->rank == 0 && expected == NULL && options->output.upload[0] != '\0')
             trainer->output.upload = remote_copy_open(trainer->folder.path, options->output.upload);
         return true;
     }
-    trainer_close(trainer);
-    return false;
-}
-
-bool trainer_open_replay(struct trainer *trainer, const struct options *options, const char *folder,
-                         const char *checkpoint, const struct receipt_table *expected,
-                         struct comm *world, struct error *error)
-{
-    trainer_begin(trainer, options, world);
-    trainer->receipts.expected = expected;
-    snprintf(trainer->folder.path, sizeof trainer->folder.path, "%s", folder);
-    snprintf(trainer->checkpoints.resume_path, sizeof trainer->checkpoints.resume_path, "%s",
-             checkpoint);
-    if (set_up(trainer, options, error))
-        return true;
     trainer_close(trainer);
     return false;
 }

@@ -34,7 +34,6 @@ struct progress {
     struct interval_sums *sums; /* reduced over all ranks at each interval */
     struct straggler straggler;
     struct epoch_clock epoch;
-    struct metrics_row last_epoch;
     double plain_line_at;   /* clock: the newest progress line without a terminal */
     double rate, norm;      /* of the newest step */
     int64_t skipped_logged; /* skipped updates that were logged */
@@ -60,8 +59,7 @@ struct attempt {
     struct step_times times; /* of this rank */
     int64_t steps, images;
     double step_seconds;
-    /* Sums over the earlier attempts. */
-    double earlier_seconds, earlier_without_setup_seconds, earlier_train_seconds;
+    struct training_state earlier; /* that of the earlier attempts */
 };
 
 struct run_checkpoints {
@@ -73,12 +71,11 @@ struct run_checkpoints {
     int64_t count;                      /* of this attempt */
     bool overdue;                       /* by checkpoint.every_seconds */
     struct memory_checkpoint *memory;
-    bool memory_overdue;              /* a checkpoint in memory is due */
-    bool memory_failed;               /* a write failed: there will be no others */
-    struct memory_found found;        /* path "": resume_path is not in memory */
-    int64_t memory_count;             /* checkpoints in memory of this attempt */
-    double memory_allocation_seconds; /* for the first two of them, which allocate memory */
-    double memory_seconds;            /* for the others */
+    bool memory_overdue;       /* a checkpoint in memory is due */
+    bool memory_failed;        /* a write failed: there will be no others */
+    struct memory_found found; /* path "": resume_path is not in memory */
+    int64_t memory_count;      /* checkpoints in memory of this attempt */
+    double memory_seconds;     /* for them */
 };
 
 /* The best evaluation so far, as reported. training_state, which decides what the run does, ignores
@@ -108,9 +105,8 @@ struct test_evaluation {
 /* The rows of receipt.csv, by ascending step: exact loss and norm of a step, and hashes of the
  * model's state after it (docs/outputs.md). */
 struct receipt_table {
-    char *header;    /* the first line; owns the text of all lines */
-    char **line;     /* [count] */
-    bool has_grains; /* the last column is `grains`, which files of older versions lack */
+    char *header; /* the first line; owns the text of all lines */
+    char **line;  /* [count] */
     int64_t count;
 };
 
@@ -124,7 +120,7 @@ struct run_receipts {
 
 struct trainer {
     struct session session;
-    char *data;        /* rank 0: description of both splits, for checkpoints (resume.c) */
+    char *data; /* rank 0: description of both splits, for checkpoints (trainer_checkpoint.c) */
     double peak_flops; /* of a rank (train/hardware.h); NAN: unknown, and on other ranks than 0 */
     int64_t steps_per_epoch, total_steps;
     struct schedule schedule;
@@ -143,8 +139,11 @@ struct trainer {
     struct run_receipts receipts;
 };
 
-/* Collective. On an error everything is closed again. */
+/* Collective. On an error everything is closed again. expected: NULL, or the receipts of a run
+ * whose steps are replayed, from a checkpoint or, if that is "", from the start; must stay valid.
+ */
 MUST_CHECK bool trainer_open(struct trainer *trainer, const struct options *options,
+                             const struct receipt_table *expected, const char *checkpoint,
                              struct comm *world, struct error *error);
 
 /* Collective. Train to the end of the run (epochs, steps, time or early stopping). */
@@ -155,23 +154,13 @@ void trainer_close(struct trainer *trainer);
  * also after an attempt that was recorded as failed. */
 MUST_CHECK bool trainer_train(struct trainer *trainer, struct error *error);
 
-/* Collective. As trainer_open, for a replay of the run in `folder`, from a checkpoint or, if that
- * is "", from the start. `expected` must stay valid. */
-MUST_CHECK bool trainer_open_replay(struct trainer *trainer, const struct options *options,
-                                    const char *folder, const char *checkpoint,
-                                    const struct receipt_table *expected, struct comm *world,
-                                    struct error *error);
-
 /* Collective. Replay the steps up to `last`, or fewer if a signal requests the end. Epochs are
- * evaluated only if the schedule depends on it. */
+ * evaluated only if the schedule depends on it. Fail if the receipts are of another model. */
 MUST_CHECK bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error);
 
 /* Read the text of receipt.csv; `path` is for messages. An incomplete last line is ignored. */
 MUST_CHECK bool receipt_table_read(struct receipt_table *table, const char *text, const char *path,
                                    struct error *error);
-/* Fail if the receipts are of another model. */
-MUST_CHECK bool receipt_table_check(const struct receipt_table *table, const char *folder,
-                                    const struct model *model, struct error *error);
 int64_t receipt_table_step(const struct receipt_table *table, int64_t row);
 /* Return the number of receipts up to a step. */
 int64_t receipts_until(const struct receipt_table *table, int64_t step);
@@ -187,10 +176,10 @@ static inline double compute_seconds(const struct step_times *times)
 
 /* True if the state lacks the evaluation of its epoch: an earlier attempt ended between the last
  * step of the epoch and the end of the evaluation. */
-bool trainer_epoch_is_unfinished(const struct trainer *trainer, const struct training_state *state);
+bool trainer_epoch_is_unfinished(const struct trainer *trainer);
 
-/* True if no step is left after this state: all are done, or train.early_stop ended the run. */
-bool trainer_is_over(const struct trainer *trainer, const struct training_state *state);
+/* True if no step is left: all are done, or train.early_stop ended the run. */
+bool trainer_is_over(const struct trainer *trainer);
 
 /* Update the seconds in the training state. */
 void trainer_update_seconds(struct trainer *trainer);
@@ -234,24 +223,13 @@ bool receipts_due(const struct trainer *trainer, int64_t step);
 void receipts_begin(struct trainer *trainer);
 
 /* Collective. Call it after a step with a receipt. Waits for the device. A run writes the row. A
- * replay fails with ERROR_DIFFERENT, the same on all ranks, if a value differs; the error names the
- * step, the unit, both values, and the first grain whose hash differs. */
+ * replay fails with ERROR_DIFFERENT, the same on all ranks, if a value differs. */
 MUST_CHECK bool receipts_take(struct trainer *trainer, struct error *error);
-
-/* ---- resume.c */
 
 /* Rank 0, after session_start. Set trainer->data to a description of the data in JSON, which is
  * saved in checkpoints: names of classes, samples per class of each split, checksums of the lists
  * of samples and of the first image of up to 256 classes, and the size of the model's images. */
 MUST_CHECK bool resume_describe_data(struct trainer *trainer, struct error *error);
-
-/* Collective, before the checkpoint is read. *other_monitor: its deck has another
- * checkpoint.monitor, so its best value is of another metric. Fail if its data, image size or model
- * differ from the run's, unless `named`: checkpoint.resume names the file, and the differences are
- * warnings. Other options that differ are logged. If no step is left, an option that changes what
- * is learned is an error. */
-MUST_CHECK bool resume_check(const struct trainer *trainer, const char *path, bool named,
-                             bool *other_monitor, struct error *error);
 
 /* ---- progress.c: reduces counts and times over the ranks, and writes console lines, CSV rows and
  * TensorBoard points. */
@@ -260,17 +238,12 @@ void progress_begin(struct trainer *trainer);
 /* Free the memory of progress_begin, also if it was never called. */
 void progress_end(struct trainer *trainer);
 
-/* Wait for the device and return this rank's sums since the last call or the start of the interval.
- * They still count in the interval. */
-struct loss_sums progress_take_sums(struct trainer *trainer);
-
 /* End a log interval: add its sums to the epoch's, write a row and a line. Does nothing without a
  * step since the last call. progress_epoch reports write errors. Collective. */
 void progress_interval(struct trainer *trainer);
 
-/* Set the training metrics of the last epoch to those of the checkpoint, for an attempt that only
- * writes the results. */
-void progress_restore(struct trainer *trainer);
+/* Return a row with loss and accuracies of the epoch so far. */
+struct metrics_row progress_epoch_row(const struct trainer *trainer);
 
 /* Exclude the last `seconds` from the time of the interval and the epoch. */
 void progress_pause(struct trainer *trainer, double seconds);
@@ -279,24 +252,12 @@ void progress_pause(struct trainer *trainer, double seconds);
  */
 MUST_CHECK bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error);
 
-/* Write the row and line of the test split. */
-void progress_test(struct trainer *trainer);
-
-/* Results of a run so far. */
-struct results {
-    const struct evaluation *evaluation, *test; /* the last one; of the test split; NULL: none */
-    double images_per_second;                   /* of training in this attempt; NAN: unknown */
-    bool unfinished;         /* ended by a signal or train.max_seconds: can be resumed */
-    const char *stop_reason; /* text for the user */
-};
-struct results progress_results(const struct trainer *trainer);
-
-/* Log the summary of the run and write result.json. Collective. */
-MUST_CHECK bool progress_result(struct trainer *trainer, struct error *error);
+/* Write the rows of an evaluation. */
+void progress_evaluation(struct trainer *trainer, const char *split,
+                         const struct evaluation *evaluation);
 
 /* ---- run_record.c: result.json, that is, the run's set-up, its attempts, memory and time by unit
- * and by rank, and its results. It is written after set-up and at the end of each attempt. An
- * attempt is one start of the run; resuming begins a new one. */
+ * and by rank, and its results. It is written after set-up and at the end of each attempt. */
 
 /* True if the results of earlier attempts have an evaluation of the test split after this step.
  * Local. */
@@ -306,17 +267,11 @@ bool run_record_is_tested(const struct trainer *trainer);
  * on rank 0. Results of earlier attempts stay. Collective. */
 MUST_CHECK bool run_record_begin(struct trainer *trainer, struct error *error);
 
-/* Stop the monitor and write result.json with the results, for an attempt that ended without an
- * error. Collective. */
-MUST_CHECK bool run_record_end(struct trainer *trainer, const struct results *results,
-                               struct error *error);
+/* For an attempt that ended without an error: write the pictures, stop the monitor, write
+ * result.json with the results, and log their summary. Collective. */
+MUST_CHECK bool run_record_end(struct trainer *trainer, struct error *error);
 
 /* Record the error of a failed attempt. A failure to write is logged. Local; only rank 0 writes. */
 void run_record_fail(struct trainer *trainer, const struct error *why);
-
-/* Write how this process differs from the attempt of the run in the trainer's folder that made this
- * step: "threads 2, here 1; ..."; "" if nothing is known to differ. Layout and device of earlier
- * attempts are not recorded: those of the newest count. Local. */
-void run_record_compare(const struct trainer *trainer, int64_t step, char *text, size_t size);
 
 #endif

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Checkpoints of a run: finds and reads the one to resume from, writes new ones. */
+/* Checkpoints of a run: finds the one to resume from, compares it with the run, reads it, and
+ * writes new ones. */
 #include "train/trainer.h"
 
+#include <jansson.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrays/arrays.h"
+#include "base/allocate.h"
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/columns.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/model_metadata.h"
@@ -115,7 +121,6 @@ static bool state_check(const struct trainer *trainer, const char *path, bool na
     const struct training_state *state = &trainer->state;
     const struct session *session = &trainer->session;
     const long long step = state->step, finished = trainer->folder.finished_steps;
-    int exponent;
     if (step > 0 && state->global_batch != session->global_batch)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s was made with a global batch of %lld, this run has %lld: set "
@@ -132,14 +137,6 @@ static bool state_check(const struct trainer *trainer, const char *path, bool na
                          "%s is of step %lld of an epoch, but an epoch has %lld steps now: use the "
                          "same data",
                          path, (long long)state->epoch_step, (long long)trainer->steps_per_epoch);
-    if (step > 0 && (state->skipped_steps < 0 || state->skipped_steps > step ||
-                     state->loss_scale_good_steps < 0 || state->loss_scale_good_steps > step ||
-                     (state->loss_scale != 0 && frexp(state->loss_scale, &exponent) != 0.5)))
-        return error_set(error, ERROR_CHECKPOINT,
-                         "%s: a loss scale of %g with %lld good and %lld skipped of %lld steps "
-                         "is invalid",
-                         path, state->loss_scale, (long long)state->loss_scale_good_steps,
-                         (long long)state->skipped_steps, step);
     /* The next start would resume from later checkpoints, which belong to another history. */
     const int64_t memory = trainer->checkpoints.found.step;
     const int64_t disk =
@@ -164,6 +161,187 @@ static bool state_check(const struct trainer *trainer, const char *path, bool na
                      path, step, trainer->folder.path, finished);
 }
 
+enum { SAMPLED_CLASSES = 256 };
+
+/* ---- the description of the data */
+
+/* Continue the checksum with the file or the values of a sample. */
+static bool content_add(const struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
+                        uint32_t *sum, struct error *error)
+{
+    const size_t size = dataset_record_bytes(dataset);
+    const bool good = dataset->encoded ? dataset_load(dataset, index, bytes, error)
+                                       : byte_buffer_reserve(bytes, size, error) &&
+                                             dataset_read(dataset, index, bytes->data, error);
+    if (good)
+        *sum = crc32c_update(*sum, bytes->data, dataset->encoded ? bytes->count : size);
+    return good;
+}
+
+/* Return the description of a split; on an error it is incomplete. */
+static json_t *split_describe(const struct dataset *dataset, struct error *error)
+{
+    const int64_t stride = round_up_division(dataset->classes, SAMPLED_CLASSES);
+    int64_t *samples = allocate((size_t)dataset->classes, sizeof *samples);
+    uint32_t list = dataset->sum, content = 0;
+    struct byte_buffer bytes = {.data = NULL};
+    json_t *split = json_object(), *counts = json_array();
+    for (int64_t i = 0; i < dataset->count; i++) {
+        const uint32_t record = dataset_record(dataset, i);
+        const int32_t label = dataset_label(dataset, i);
+        if (dataset->subset != NULL)
+            list = crc32c_update(list, &record, sizeof record);
+        if (samples[label]++ == 0 && label % stride == 0 &&
+            !content_add(dataset, i, &bytes, &content, error))
+            break;
+    }
+    for (int64_t c = 0; c < dataset->classes; c++)
+        value_append(counts, json_integer(samples[c]));
+    value_put(split, "samples", counts);
+    value_put(split, "list", json_integer(list));
+    value_put(split, "content", json_integer(content));
+    free(bytes.data);
+    free(samples);
+    return split;
+}
+
+bool resume_describe_data(struct trainer *trainer, struct error *error)
+{
+    struct session *session = &trainer->session;
+    const struct dataset *train = &session->train.dataset;
+    const struct image_size image = session->model->image;
+    json_t *data = json_object(), *names = json_array();
+    value_put(data, "image",
+              json_pack("[I, I]", (json_int_t)image.height, (json_int_t)image.width));
+    for (int64_t c = 0; train->class_name != NULL && c < train->classes; c++)
+        value_append(names, value_name(train->class_name[c]));
+    value_put(data, "classes", names);
+    value_put(data, "train", split_describe(&session->train.dataset, error));
+    if (session->validates && error->kind == ERROR_NONE)
+        value_put(data, "val", split_describe(&session->validation.dataset, error));
+    trainer->data = value_to_text(data);
+    return error->kind == ERROR_NONE;
+}
+
+/* ---- the comparison */
+
+struct comparison {
+    const struct trainer *trainer;
+    bool named;      /* differences are warnings */
+    char first[512]; /* the first difference that is an error */
+};
+
+/* Log a difference as a warning, or keep the first one for the error. */
+__attribute__((format(printf, 2, 3))) static void difference_add(struct comparison *comparison,
+                                                                 const char *format, ...)
+{
+    char text[sizeof comparison->first];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (comparison->named)
+        log_warn("changed since the checkpoint: %s", text);
+    else if (comparison->first[0] == '\0')
+        memcpy(comparison->first, text, sizeof text);
+}
+
+static void option_compare(void *user, const struct option_change *change)
+{
+    struct comparison *comparison = user;
+    const char *was = change->before, *is = change->now;
+    if (change->effect == EFFECT_MODEL)
+        difference_add(comparison, "%s was %.200s, is %.200s", change->name, was, is);
+    else if (change->effect == EFFECT_LEARNING)
+        log_info("changed since the checkpoint: %s %s -> %s", change->name, was, is);
+    else if (comparison->trainer->receipts.expected == NULL)
+        log_detail("changed since the checkpoint: %s %s -> %s", change->name, was, is);
+}
+
+/* Compare values of two descriptions of the data: members of objects that both have, and arrays up
+ * to the first difference. `name`: "train.samples[3]". */
+static void values_compare(struct comparison *comparison, const char *name, json_t *was, json_t *is)
+{
+    const char *key;
+    json_t *value;
+    size_t i = 0;
+    if (json_equal(was, is))
+        return;
+    if (json_is_object(was) && json_is_object(is)) {
+        json_object_foreach(is, key, value)
+        {
+            OWNED char *member = allocate_text("%s.%s", name, key);
+            if (json_object_get(was, key) != NULL)
+                values_compare(comparison, member, json_object_get(was, key), value);
+        }
+    } else if (json_is_array(was) && json_is_array(is)) {
+        while (json_equal(json_array_get(was, i), json_array_get(is, i)))
+            i++;
+        OWNED char *element = allocate_text("%s[%zu]", name, i);
+        values_compare(comparison, element, json_array_get(was, i), json_array_get(is, i));
+    } else {
+        char *before = was != NULL ? json_dumps(was, JSON_ENCODE_ANY) : allocate_copy("missing");
+        char *now = is != NULL ? json_dumps(is, JSON_ENCODE_ANY) : allocate_copy("missing");
+        difference_add(comparison, "%s was %.100s, is %.100s", name, before, now);
+        free(before);
+        free(now);
+    }
+}
+
+/* Rank 0. Compare a checkpoint of a step with the run. *other_monitor: its deck has another
+ * checkpoint.monitor, so its best value is of another metric. Fail if its data, image size or model
+ * differ from the run's, unless `named`: checkpoint.resume names the file, and the differences are
+ * warnings. Other options that differ are logged. */
+static bool resume_check(const struct trainer *trainer, const char *path, bool named,
+                         const struct checkpoint_contents *contents, bool *other_monitor,
+                         struct error *error)
+{
+    const struct options *options = &trainer->session.options;
+    const bool replays = trainer->receipts.expected != NULL;
+    struct comparison comparison = {.trainer = trainer, .named = named};
+    struct dataset dataset = trainer->session.train.dataset;
+    struct model_metadata metadata;
+    struct options saved;
+    struct error reason = {.kind = ERROR_NONE};
+    options_default(&saved);
+    /* A deck of another version that cannot be read is not compared. */
+    if (checkpoint_deck_parse(contents->text[TEXT_DECK], path, &saved, &reason)) {
+        *other_monitor = saved.checkpoint.monitor != MONITOR_AUTO &&
+                         saved.checkpoint.monitor != options->checkpoint.monitor;
+        option_changes(&saved, options, option_compare, &comparison);
+        if (*other_monitor)
+            log_info("with another checkpoint.monitor the best evaluation and the patience of "
+                     "train.early_stop start over");
+    }
+    error_clear(&reason);
+    json_t *was = json_loads(contents->text[TEXT_DATA], 0, NULL);
+    json_t *is = json_loads(trainer->data, 0, NULL);
+    if (json_is_object(was))
+        values_compare(&comparison, "data", was, is);
+    else
+        log_warn("%s is of format %lld, which does not describe the data: they cannot be compared "
+                 "with those of this run",
+                 path, (long long)contents->format);
+    json_decref(was);
+    json_decref(is);
+    /* The grid of arrays and the step of their times. */
+    model_metadata_parse(contents->text[TEXT_METADATA], &metadata);
+    if (!arrays_check_grid(&dataset, metadata.grid, path, &reason))
+        difference_add(&comparison, "%s", reason.text);
+    model_metadata_free(&metadata);
+    /* A FILE on disk is refused as long as a newer checkpoint is in memory. */
+    const bool in_memory = trainer->checkpoints.found.path[0] != '\0' && trainer->folder.resuming;
+    return comparison.first[0] == '\0' ||
+           error_set(error, ERROR_USAGE, "cannot %s from %s: %s; use %s",
+                     replays ? "replay" : "resume", path, comparison.first,
+                     replays ? "the data and the model of the run"
+                     : in_memory
+                         ? "another run.dir, or remove the file .memory in run.dir and set "
+                           "checkpoint.resume=FILE to continue on purpose from a checkpoint on disk"
+                         : "another run.dir, checkpoint.resume=FILE to continue on purpose, or "
+                           "model.init=FILE to fine-tune");
+}
+
 bool trainer_resume(struct trainer *trainer, struct error *error)
 {
     const char *path = trainer->checkpoints.resume_path;
@@ -171,10 +349,16 @@ bool trainer_resume(struct trainer *trainer, struct error *error)
     struct training_state *state = &trainer->state;
     struct checkpoint_target target = trainer->checkpoints.target;
     const bool names_file = strcmp(session->options.checkpoint.resume, "auto") != 0;
-    bool other_monitor;
+    struct checkpoint_contents contents = {.unit_count = 0};
+    bool other_monitor = false;
     if (trainer->checkpoints.found.path[0] != '\0')
         target.writers = WRITERS_ALL;
-    if (!resume_check(trainer, path, names_file, &other_monitor, error) ||
+    if (session->world->rank == 0 && checkpoint_file_read(path, &contents, error) &&
+        contents.state.step > 0)
+        error_defer(resume_check(trainer, path, names_file, &contents, &other_monitor, error));
+    checkpoint_contents_free(&contents);
+    comm_broadcast(session->world, &other_monitor, sizeof other_monitor, COMM_BYTE, 0);
+    if (!comm_share_error(session->world, error) ||
         !checkpoint_read(path, &target, &session->flat, state, false, error) ||
         !state_check(trainer, path, names_file, error))
         return false;
@@ -206,7 +390,7 @@ bool trainer_resume(struct trainer *trainer, struct error *error)
         state->global_batch = session->global_batch;
         state->seed = (uint64_t)session->options.run.seed;
     }
-    const bool ended = state->epoch_step == 0 && trainer_is_over(trainer, state);
+    const bool ended = state->epoch_step == 0 && trainer_is_over(trainer);
     log_info("resuming from %s: step %lld, epoch %lld", path, (long long)state->step,
              (long long)state->epoch + (ended ? 0 : 1));
     const long long reached = trainer->checkpoints.found.reached, lost = reached - state->step;
@@ -220,10 +404,11 @@ void trainer_update_seconds(struct trainer *trainer)
 {
     struct training_state *state = &trainer->state;
     double now = clock_now();
-    state->total_seconds = trainer->attempt.earlier_seconds + now - trainer->attempt.opened_at;
+    state->total_seconds =
+        trainer->attempt.earlier.total_seconds + now - trainer->attempt.opened_at;
     state->without_setup_seconds =
-        trainer->attempt.earlier_without_setup_seconds + now - trainer->attempt.begin;
-    state->train_seconds = trainer->attempt.earlier_train_seconds + now - trainer->attempt.begin -
+        trainer->attempt.earlier.without_setup_seconds + now - trainer->attempt.begin;
+    state->train_seconds = trainer->attempt.earlier.train_seconds + now - trainer->attempt.begin -
                            trainer->attempt.evaluation_seconds - trainer->checkpoints.seconds;
 }
 
@@ -290,8 +475,7 @@ void trainer_memory_write(struct trainer *trainer)
         log_warn("no more checkpoints in memory: %s", error.text);
         checkpoints->memory_failed = true;
     }
-    *(checkpoints->memory_count < 2 ? &checkpoints->memory_allocation_seconds
-                                    : &checkpoints->memory_seconds) += clock_now() - begin;
+    checkpoints->memory_seconds += clock_now() - begin;
     checkpoints->memory_count += !checkpoints->memory_failed;
     checkpoint_pause(trainer, begin);
 }

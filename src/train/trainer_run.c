@@ -35,19 +35,6 @@ static bool checkpoint_due(const struct trainer *trainer)
            (every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0);
 }
 
-/* True if a checkpoint in memory is to be written after this step. It is delayed while that of the
- * best evaluation is written in the background: a run that resumes needs the file of the best step
- * in its state. */
-static bool memory_due(struct trainer *trainer)
-{
-    struct run_checkpoints *checkpoints = &trainer->checkpoints;
-    const int64_t every = trainer->session.options.checkpoint.memory;
-    if (checkpoints->memory == NULL || checkpoints->memory_failed || every <= 0)
-        return false;
-    checkpoints->memory_overdue = checkpoints->memory_overdue || trainer->state.step % every == 0;
-    return checkpoints->memory_overdue && !checkpoint_writer_writes_best(checkpoints->writer);
-}
-
 /* Waits for the device and writes the row and the log line of the interval. */
 static bool interval_end(struct trainer *trainer, struct error *error)
 {
@@ -109,6 +96,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
 {
     const struct options *options = &trainer->session.options;
     struct training_state *state = &trainer->state;
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
     if (state->epoch_step == 0) {
         state->epoch_loss_sum = state->epoch_top1_sum = state->epoch_top5_sum = 0;
         state->epoch_samples = 0;
@@ -125,27 +113,32 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
             &(struct control_flags){
                 .stop = comm_stop_wanted(),
                 .time_over = decides && limit > 0 && now - trainer->attempt.opened_at >= limit,
-                .checkpoint =
-                    decides && every > 0 && now - trainer->checkpoints.written_at >= every,
-                .writing = checkpoint_writer_is_busy(trainer->checkpoints.writer)});
+                .checkpoint = decides && every > 0 && now - checkpoints->written_at >= every,
+                .writing = checkpoint_writer_is_busy(checkpoints->writer)});
         if (!step_advance(trainer, error))
             return false;
         const struct control_flags flags = control_wait(&trainer->control);
-        trainer->checkpoints.overdue = flags.checkpoint != 0;
+        checkpoints->overdue = flags.checkpoint != 0;
         trainer->stop.out_of_time = flags.time_over != 0;
         if (trainer->stop.out_of_time)
             trainer->stop.reason = "train.max_seconds have passed";
         if (flags.stop != 0)
             stop_by_signal(trainer);
-        if (!checkpoint_writer_follow(trainer->checkpoints.writer, flags.writing != 0, error))
+        if (!checkpoint_writer_follow(checkpoints->writer, flags.writing != 0, error))
             return false;
         if (trainer->output.upload != NULL)
             remote_copy_follow(trainer->output.upload,
-                               trainer->checkpoints.count -
-                                   checkpoint_writer_is_writing(trainer->checkpoints.writer));
+                               checkpoints->count -
+                                   checkpoint_writer_is_writing(checkpoints->writer));
         if (trainer->stop.reason != NULL)
             break;
-        if (memory_due(trainer)) {
+        /* It waits for the checkpoint of the best evaluation in the background: a run that resumes
+         * needs the file of the best step in its state. */
+        checkpoints->memory_overdue =
+            checkpoints->memory_overdue ||
+            (checkpoints->memory != NULL && !checkpoints->memory_failed &&
+             options->checkpoint.memory > 0 && state->step % options->checkpoint.memory == 0);
+        if (checkpoints->memory_overdue && !checkpoint_writer_writes_best(checkpoints->writer)) {
             if (!interval_end(trainer, error))
                 return false;
             trainer_memory_write(trainer);
@@ -184,13 +177,6 @@ static bool best_update(struct trainer *trainer, bool regular)
     return better;
 }
 
-/* Evaluations and final weights use the moving average of the weights, if there is one. */
-static void average_swap(struct trainer *trainer)
-{
-    if (trainer->session.flat.averaged)
-        flat_swap_average(&trainer->session.flat);
-}
-
 /* Collective. Evaluates the session's weights, or their moving average, on a split. */
 static bool split_evaluate(struct trainer *trainer, struct split_loader *feed,
                            struct evaluation *evaluation, struct error *error)
@@ -199,23 +185,22 @@ static bool split_evaluate(struct trainer *trainer, struct split_loader *feed,
     const struct evaluation_visitor visitor = {
         .visit = pictures_visit, .self = &trainer->pictures, .counts = true};
     const bool shows = pictures_begin(&trainer->pictures, session, feed);
-    average_swap(trainer);
+    evaluation_free(evaluation);
+    flat_swap_average(&session->flat);
     bool good = evaluation_run(session, feed, shows ? &visitor : NULL, &trainer->control,
                                evaluation, error);
-    average_swap(trainer);
+    flat_swap_average(&session->flat);
+    if (good)
+        session_agree_algorithms(session);
+    trainer->attempt.evaluation_seconds += evaluation->seconds;
+    if (evaluation->given_up)
+        stop_by_signal(trainer);
     return good;
 }
 
 static bool validation_run(struct trainer *trainer, struct error *error)
 {
-    evaluation_free(&trainer->evaluation);
-    bool good = split_evaluate(trainer, &trainer->session.validation, &trainer->evaluation, error);
-    if (good)
-        session_agree_algorithms(&trainer->session);
-    trainer->attempt.evaluation_seconds += trainer->evaluation.seconds;
-    if (trainer->evaluation.given_up)
-        stop_by_signal(trainer);
-    return good;
+    return split_evaluate(trainer, &trainer->session.validation, &trainer->evaluation, error);
 }
 
 /* The schedule plateau reacts to the newest evaluation. */
@@ -226,10 +211,10 @@ static void schedule_follow(struct trainer *trainer)
                      monitor == MONITOR_LOSS);
 }
 
-static bool patience_is_over(const struct trainer *trainer, const struct training_state *state)
+static bool patience_is_over(const struct trainer *trainer)
 {
     int64_t patience = trainer->session.options.train.early_stop;
-    return patience > 0 && state->evaluations_without_gain >= patience;
+    return patience > 0 && trainer->state.evaluations_without_gain >= patience;
 }
 
 static bool run_is_over(const struct trainer *trainer)
@@ -237,16 +222,17 @@ static bool run_is_over(const struct trainer *trainer)
     return trainer->state.step >= trainer->total_steps || trainer->stop.reason != NULL;
 }
 
-bool trainer_epoch_is_unfinished(const struct trainer *trainer, const struct training_state *state)
+bool trainer_epoch_is_unfinished(const struct trainer *trainer)
 {
+    const struct training_state *state = &trainer->state;
     return state->epoch_step == trainer->steps_per_epoch ||
            (state->step >= trainer->total_steps && state->epoch_step > 0 && !state->finished);
 }
 
-bool trainer_is_over(const struct trainer *trainer, const struct training_state *state)
+bool trainer_is_over(const struct trainer *trainer)
 {
-    return (state->step >= trainer->total_steps || patience_is_over(trainer, state)) &&
-           !trainer_epoch_is_unfinished(trainer, state);
+    return (trainer->state.step >= trainer->total_steps || patience_is_over(trainer)) &&
+           !trainer_epoch_is_unfinished(trainer);
 }
 
 /* True if train.eval_every requires an evaluation at the end of the current epoch. */
@@ -256,17 +242,11 @@ static bool evaluation_is_regular(const struct trainer *trainer)
     return every > 0 && (trainer->state.epoch + 1) % every == 0;
 }
 
-static void epoch_advance(struct training_state *state)
-{
-    state->epoch++;
-    state->epoch_step = 0;
-}
-
 /* Writes a checkpoint without the epoch's evaluation: a resumed run makes it. */
 static bool epoch_interrupt(struct trainer *trainer, struct error *error)
 {
     evaluation_free(&trainer->evaluation); /* it is of another step */
-    if (trainer_epoch_is_unfinished(trainer, &trainer->state))
+    if (trainer_epoch_is_unfinished(trainer))
         log_info("the evaluation after step %lld is left to the next attempt",
                  (long long)trainer->state.step);
     return trainer_checkpoint(trainer, false, error);
@@ -298,14 +278,16 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
         if (regular) {
             schedule_follow(trainer);
             state->evaluations_without_gain = better ? 0 : state->evaluations_without_gain + 1;
-            if (patience_is_over(trainer, state))
+            if (patience_is_over(trainer))
                 trainer->stop.reason = early_stop_reason;
         }
     }
     if (!progress_epoch(trainer, evaluated, error))
         return false;
-    if (complete)
-        epoch_advance(state);
+    if (complete) {
+        state->epoch++;
+        state->epoch_step = 0;
+    }
     state->finished = state->step >= trainer->total_steps;
     bool keeps_best = better && trainer->session.options.checkpoint.every > 0;
     if (checkpoint_due(trainer) || keeps_best || run_is_over(trainer))
@@ -329,55 +311,43 @@ static bool weights_write(struct trainer *trainer, const char *name, struct erro
     status_set_phase(PHASE_WEIGHTS_WRITE);
     snprintf(path, sizeof path, "%s/%s", trainer->folder.path, name);
     char *metadata = trainer_metadata(trainer);
-    average_swap(trainer);
+    flat_swap_average(&trainer->session.flat);
     bool good = safetensors_write(path, &trainer->session.flat, metadata, error);
-    average_swap(trainer);
+    flat_swap_average(&trainer->session.flat);
     free(metadata);
     return good;
 }
 
-/* Collective. True if the checkpoint of the best evaluation exists. Writes its path. */
-static bool best_exists(const struct trainer *trainer, char *path, size_t size)
+/* Collective. Returns true and the path of the checkpoint of the best evaluation if it exists. If
+ * it is missing, the best evaluation is forgotten. With checkpoint.every=0 evaluations write none.
+ */
+static bool best_find(struct trainer *trainer, char *path, size_t size)
 {
     char name[CHECKPOINT_NAME];
     checkpoint_name(name, trainer->best.step);
     snprintf(path, size, "%s/%s", trainer->folder.checkpoints, name);
     int64_t exists = trainer->best.step > 0 && access(path, R_OK) == 0;
     comm_broadcast(trainer->session.world, &exists, 1, COMM_INT64, 0);
-    return exists != 0;
-}
-
-/* Collective. After a resume: forgets the best evaluation if its checkpoint is missing. With
- * checkpoint.every=0 evaluations write none. */
-static void best_require(struct trainer *trainer)
-{
-    char path[BEST_PATH];
-    if (best_exists(trainer, path, sizeof path) || trainer->best.step <= 0 ||
-        trainer->session.options.checkpoint.every <= 0)
-        return;
+    if (exists != 0 || trainer->best.step <= 0 || trainer->session.options.checkpoint.every <= 0)
+        return exists != 0;
     log_warn("the checkpoint of the best evaluation is missing: %s; the best is chosen among the "
              "evaluations from now on",
              path);
     trainer->state.best_metric = trainer->best.metric = trainer->best.top1 = NAN;
     trainer->state.best_step = trainer->best.step = 0;
+    return false;
 }
 
-/* Collective. Reads the best weights, unless they are those of the newest step. With
- * checkpoint.every=0 they may have no checkpoint; then the session keeps the last weights. */
+/* Collective. Reads the best weights, unless they are those of the newest step. If they have no
+ * checkpoint, the session keeps the last weights. */
 static bool best_weights_read(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
-    const int64_t best = trainer->best.step;
     char path[BEST_PATH];
-    const bool is_last = best > 0 && best == trainer->state.step;
-    const bool exists = best_exists(trainer, path, sizeof path) || is_last;
-    if (!exists && best > 0 && trainer->session.options.checkpoint.every > 0)
-        return error_set(error, ERROR_CHECKPOINT,
-                         "the best weights, of step %lld, are missing: %s does not exist; restore "
-                         "it, or start the run again to end with the last weights",
-                         (long long)best, path);
-    trainer->test.weights = exists ? "best" : "last";
-    trainer->test.step = exists ? best : trainer->state.step;
+    const bool exists = best_find(trainer, path, sizeof path);
+    const bool is_last = trainer->best.step > 0 && trainer->best.step == trainer->state.step;
+    trainer->test.weights = exists || is_last ? "best" : "last";
+    trainer->test.step = exists ? trainer->best.step : trainer->state.step;
     if (!exists || is_last)
         return true;
     status_set_phase(PHASE_WEIGHTS_READ);
@@ -421,14 +391,11 @@ static bool test_run(struct trainer *trainer, struct error *error)
         return false;
     bool good = split_evaluate(trainer, validated ? &trainer->session.validation : &test->feed,
                                &test->evaluation, error);
-    trainer->attempt.evaluation_seconds += test->evaluation.seconds;
-    if (good && test->evaluation.given_up) {
-        stop_by_signal(trainer);
+    if (good && test->evaluation.given_up)
         log_info("the evaluation of the test split is left to the next attempt: a signal requested "
                  "the end");
-    } else if (good) {
-        progress_test(trainer);
-    }
+    else if (good)
+        progress_evaluation(trainer, "test", &test->evaluation);
     return good;
 }
 
@@ -436,14 +403,12 @@ static bool test_run(struct trainer *trainer, struct error *error)
  * results. */
 static bool results_restore(struct trainer *trainer, struct error *error)
 {
-    if (patience_is_over(trainer, &trainer->state))
+    if (patience_is_over(trainer))
         trainer->stop.reason = early_stop_reason;
     /* That in memory is removed at the end. */
     if (trainer->checkpoints.found.path[0] != '\0' &&
         (!trainer_checkpoint(trainer, false, error) || !trainer_checkpoint_finish(trainer, error)))
         return false;
-    progress_restore(trainer);
-    best_require(trainer);
     if (trainer->session.validates && !validation_run(trainer, error))
         return false;
     if (trainer->stop.signalled)
@@ -462,8 +427,7 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
     if (!run_is_over(trainer))
         loader_start(trainer->session.train.loader, state->epoch, state->epoch_step,
                      trainer->total_steps - state->step);
-    bool good =
-        !trainer_epoch_is_unfinished(trainer, &trainer->state) || epoch_finish(trainer, error);
+    bool good = !trainer_epoch_is_unfinished(trainer) || epoch_finish(trainer, error);
     while (good && !run_is_over(trainer))
         good = epoch_train(trainer, error) && epoch_finish(trainer, error);
     if (trainer_checkpoint_finish(trainer, &late))
@@ -478,6 +442,11 @@ bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error)
     struct training_state *state = &trainer->state;
     const bool follows =
         trainer->session.options.schedule.name == SCHEDULE_PLATEAU && trainer->session.validates;
+    OWNED char *header = receipts_header(trainer->session.model);
+    if (strcmp(header, trainer->receipts.expected->header) != 0)
+        return error_set(error, ERROR_DATA,
+                         "receipt.csv: its columns are not the units of the model: the file is "
+                         "damaged or of another run");
     if (trainer->stop.early)
         return true;
     trainer->total_steps = last;
@@ -494,7 +463,8 @@ bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error)
                 return false;
             schedule_follow(trainer);
         }
-        epoch_advance(state);
+        state->epoch++;
+        state->epoch_step = 0;
     }
     return true;
 }
@@ -521,11 +491,11 @@ bool trainer_run(struct trainer *trainer, struct error *error)
 {
     const struct options *options = &trainer->session.options;
     const struct run_stop *stop = &trainer->stop;
-    const bool over = trainer_is_over(trainer, &trainer->state);
+    const bool over = trainer_is_over(trainer);
     const long long step = trainer->state.step, steps = trainer->total_steps;
+    char best_path[BEST_PATH];
     trainer->attempt.begin = trainer->checkpoints.written_at = clock_now();
     status_set_step(step);
-    trainer->progress.last_epoch = metrics_row_empty("epoch", 0, 0);
     if (step > 0)
         trainer->progress.rate = schedule_rate(&trainer->schedule, step - 1);
     if (stop->early) {
@@ -535,7 +505,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     if (over && trainer->folder.finished_steps == step) {
         log_info(
             "nothing to do: the run ended at step %lld of %lld; raise train.epochs, train.steps "
-            "or train.early_stop to continue",
+            "or train.early_stop to continue; other changed options have no effect",
             step, steps);
         return true;
     }
@@ -544,10 +514,9 @@ bool trainer_run(struct trainer *trainer, struct error *error)
                  step);
     if (!run_record_begin(trainer, error))
         return false;
+    best_find(trainer, best_path, sizeof best_path);
     if (over && !results_restore(trainer, error))
         return false;
-    if (!over)
-        best_require(trainer);
     if (trainer->session.world->rank == 0)
         error_defer(
             checkpoint_links_restore(trainer->folder.checkpoints, step, trainer->best.step, error));
@@ -576,5 +545,5 @@ bool trainer_run(struct trainer *trainer, struct error *error)
                          : "");
     }
     return weights_export(trainer, error) && test_run(trainer, error) &&
-           progress_result(trainer, error);
+           run_record_end(trainer, error);
 }

@@ -115,7 +115,7 @@ result 'a slash before a name does not matter' "$(ended; has slash.log 'RMSE u0@
 errors $data data.x=u0 3<<END
 2|data.transform=sqrt:/u0|data.y=number data.task=regression data.transform=log1p:u0,sqrt:/u0
 3|'labels'|data.y=/labels
-2|model.channels is 4.*data.order|data.x=/chw model.channels=4
+2|the model has 4.*data.order|data.x=/chw model.channels=4
 END
 errors $data $model data.x=u0 3<<END
 2|model.head=dense|data.y=map model.classes=3
@@ -215,7 +215,7 @@ errors $planes run.dir="$work/missing" train.epochs=3 3<<END
 2|data.y|data.y=y,z@+1 data.transform=log10:z
 2|data.transform|data.transform=sqrt:z
 2|data.join|data.transform=log10:z data.join=on
-2|6 training samples, has 5|data.transform=log10:z data.val=0.4
+2|data.train.samples.* was 6, is 5|data.transform=log10:z data.val=0.4
 END
 mkdir narrow
 mv none/two.npy narrow/x.npy

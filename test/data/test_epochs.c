@@ -64,7 +64,7 @@ TEST(the_loader_goes_on_while_an_evaluation_runs)
     struct error error = {0};
     options_make(&options);
     assert_int_equal(sem_init(&training_read_done, 0, 0), 0);
-    assert_ok(trainer_open(&trainer, &options, world, &error), &error);
+    assert_ok(trainer_open(&trainer, &options, NULL, NULL, world, &error), &error);
     assert_int_equal(trainer.steps_per_epoch, EPOCH_STEPS);
     format = trainer.session.train.dataset.format;
     training_format = validation_format = *format;

@@ -85,18 +85,18 @@ while IFS='|' read -r line change <&3; do
         train.epochs=3
     rm -r "$work/copy"
 done 3<<'END'
-'cat', is 'dog'|mv train/cat train/zebra; mv val/cat val/zebra
-order|for split in train val; do mv $split/cat x; mv $split/dog $split/cat; mv x $split/dog; done
-'dog'|rm -r train/dog val/dog
-'cat' had 30 training samples|rm train/cat/00*
-contents|cp train/dog/014.jpg train/cat/$(ls train/cat | head -1)
+data.classes\[1\] was "cat", is "dog"|mv train/cat train/zebra; mv val/cat val/zebra
+data.train.list was|for split in train val; do mv $split/cat x; mv $split/dog $split/cat; mv x $split/dog; done
+"dog"|rm -r train/dog val/dog
+data.train.samples\[1\] was 30, is|rm train/cat/00*
+data.train.content was|cp train/dog/014.jpg train/cat/$(ls train/cat | head -1)
 END
 result "nothing in the run's folder has changed but its log" "$(diff -r -x train.log -x .lock "$work/before" "$work/one")"
 mv "$tree/train/cat" "$tree/train/zebra"
 mv "$tree/val/cat" "$tree/val/zebra"
 run 1 purpose $folder $random run.dir="$work/purpose" train.epochs=3 checkpoint.resume="$work/one/checkpoints/last.h5"
 bad=$(ended)
-grep -q "^warning: changed since the checkpoint: class 1 was 'cat', is 'dog'" "$run_log" || bad="$bad; no warning"
+grep -q "^warning: changed since the checkpoint: data.classes.1. was .cat., is .dog." "$run_log" || bad="$bad; no warning"
 result "checkpoint.resume=FILE continues with other data" "$bad" "$run_log"
 mv "$tree/train/zebra" "$tree/train/cat"
 mv "$tree/val/zebra" "$tree/val/cat"

@@ -11,15 +11,6 @@ steps="$small debug.fraction=0.04 train.global_batch=23 train.steps=9 train.labe
 augment.mixup=0.4 augment.cutmix=1 augment.rand_augment=2 augment.brightness=0.4 augment.hue=0.1 augment.three_augment=on \
 output.tensorboard=off debug.check_weights=1"
 
-# train RANKS NAME WORD...
-train() {
-    ranks=$1 name=$2
-    shift 2
-    run "$ranks" "$name" $steps run.dir="$work/$name" "$@"
-    [ $status -eq 0 ] || return
-    column "$work/$name/metrics.csv" train loss >"$work/$name.loss"
-}
-
 # same NAME RUN TOLERANCE: the losses equal those of one rank.
 same() {
     bad=

@@ -30,14 +30,6 @@ place() {
     mesh=$*
 }
 
-# train RANKS NAME WORD...
-train() {
-    on=$1 into=$2
-    shift 2
-    run "$on" "$into" $steps run.dir="$work/$into" "$@"
-    losses_of "$into"
-}
-
 # probabilities NAME: print 1 + p for predictions in CSV, to compare small differences.
 probabilities() { awk -F, 'NR > 1 { for (i = NF - 9; i <= NF; i++) print NR "-" i, 1 + $i }' "$work/$1.csv"; }
 

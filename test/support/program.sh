@@ -216,11 +216,22 @@ differ() {
         END { if (NR == 0) print "nothing to compare" }'
 }
 
-# losses_of NAME: if the newest run succeeded, write its losses to $work/NAME.loss and $work/NAME.val.
+# losses_of NAME: if the newest run succeeded, write its losses to $work/NAME.loss and $work/NAME.val, and other columns to
+# $work/NAME.COLUMN.
 losses_of() {
     [ $status -eq 0 ] || return
-    column "$work/$1/metrics.csv" train loss >"$work/$1.loss"
     column "$work/$1/metrics.csv" val loss >"$work/$1.val"
+    for column in loss grad_norm loss_scale skipped_steps; do
+        column "$work/$1/metrics.csv" train $column >"$work/$1.$column"
+    done
+}
+
+# train RANKS NAME WORD...: run with the words $steps in the folder $work/NAME.
+train() {
+    train_ranks=$1 trained=$2
+    shift 2
+    run "$train_ranks" "$trained" $steps run.dir="$work/$trained" "$@"
+    losses_of "$trained"
 }
 
 # compare NAME RUN REFERENCE TOLERANCE: the newest run, RUN, succeeded and has the losses of REFERENCE.

@@ -43,7 +43,7 @@ result 'with two ranks a fault that repeats is reported without the rank' \
     "$(has alike.log 'ranks 0 on .* and 1 on .* different gradients of grain')" alike.log
 errors train.check_every=1 train.steps=1 3<<END
 2|train.check_every=1|
-2|debug.flip_rank=1|$exact debug.flip=gradient debug.flip_rank=1
+2|debug.flip_rank|$exact debug.flip=gradient debug.flip_rank=1
 END
 if [ "${TEST_LONG:-0}" = 1 ]; then
     $MPIRUN -np 3 "$vittrain" $checks train.steps=10000 output.log_every=1000 run.dir="$work/long" >"$work/long.log" 2>&1

@@ -8,25 +8,10 @@
 steps="$small train.precision=fp16 train.clip_norm=1 schedule.warmup=5 optim.ema=0.9 \
 debug.check_weights=1 output.tensorboard=off"
 
-# train RANKS NAME WORD...: write columns of the run to $work/NAME.COLUMN.
-train() {
-    on=$1 name=$2
-    shift 2
-    run "$on" "$name" $steps run.dir="$work/$name" "$@"
-    [ $status -eq 0 ] || return
-    for column in loss grad_norm loss_scale skipped_steps; do
-        column "$work/$name/metrics.csv" train $column >"$work/$name.$column"
-    done
-}
-
 # compare NAME RUN REFERENCE TOLERANCE: compare losses; scales and skipped updates must be equal.
 compare() {
-    bad=
-    [ "$status" = 0 ] || bad="exit status $status"
-    [ -n "$bad" ] || bad=$(differ "$work/$3.loss" "$work/$2.loss" "$4")
-    [ -n "$bad" ] || bad=$(cmp "$work/$3.loss_scale" "$work/$2.loss_scale" 2>&1)
-    [ -n "$bad" ] || bad=$(cmp "$work/$3.skipped_steps" "$work/$2.skipped_steps" 2>&1)
-    result "$1" "$bad" "$work/$2.log"
+    bad=$(ended; differ "$3.loss" "$2.loss" "$4"; cmp "$3.loss_scale" "$2.loss_scale" 2>&1; cmp "$3.skipped_steps" "$2.skipped_steps" 2>&1)
+    result "$1" "$bad" "$2.log"
 }
 
 # skipped NAME: number of updates that the run skipped.
@@ -68,9 +53,8 @@ compare 'mesh.reduce=compute, hsdp on 4 ranks' mesh narrow 1e-3
 interrupted whole part $((count - 1))
 cp -a part elsewhere
 train 3 part $high mesh.strategy=fsdp
-[ $status -ne 0 ] || status="0$(has part.log "resuming from .*step-0*$((count - 1)).h5")"
-[ "$status" != 0 ] || status="0$(cmp whole/weights.safetensors part/weights.safetensors 2>&1)"
-compare 'a run that was interrupted between two overflows resumes bit for bit' part whole 0
+result 'a run that was interrupted between two overflows resumes bit for bit' "$(ended; has part.log "resuming from .*step-0*$((count - 1)).h5"
+    cmp whole/weights.safetensors part/weights.safetensors 2>&1; differ whole.loss part.loss 0)" part.log
 train 4 elsewhere $high mesh.strategy=zero2
 compare 'and as zero2 on 4 ranks, up to rounding' elsewhere whole 2e-4
 run 1 eval eval whole/checkpoints/last.h5 predict.split=val

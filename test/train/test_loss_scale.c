@@ -57,7 +57,7 @@ static void loss_run_open(struct trainer *trainer, const char *settings)
     snprintf(words, sizeof words, "%s data.root=%s run.dir=%s/run-%d %s", small, shared_folder,
              shared_folder, runs++, settings);
     settings_set(&options, words);
-    assert_ok(trainer_open(trainer, &options, world, &error), &error);
+    assert_ok(trainer_open(trainer, &options, NULL, NULL, world, &error), &error);
     session_activations(&trainer->session, true);
     step_io_take_sums(&trainer->session.io, trainer->session.stream);
     loader_start(trainer->session.train.loader, 0, 0, trainer->steps_per_epoch);

@@ -9,37 +9,21 @@
 steps="$small train.global_batch=28 train.accumulate=3 train.steps=30 train.clip_norm=1 model.depth=4 \
 checkpoint.every=0.7 output.tensorboard=off"
 
-# train NAME WORD...
-train() {
-    name=$1
-    shift
-    run 3 "$name" $steps run.dir="$work/$name" "$@"
-    [ $status -ne 0 ] || column "$work/$name/metrics.csv" train loss >"$work/$name.loss"
-}
-
-# same NAME RUN REFERENCE: both runs have the same bits.
-same() {
-    bad=$(differ "$work/$3.loss" "$work/$2.loss" 0)
-    [ -n "$bad" ] || bad=$(cmp "$work/$3/weights.safetensors" "$work/$2/weights.safetensors" 2>&1)
-    [ "$status" = 0 ] || bad="exit status $status"
-    result "$1" "$bad" "$work/$2.log"
-}
-
 # planned RUN: MiB of activations in the arena of a rank.
-planned() { awk '$2 == "activations" && $4 == "MiB" { mib = $3 } END { print mib }' "$work/$1/train.log"; }
+planned() { sed -n 's/^memory: .* activations \([0-9.]*\),.*/\1/p' "$work/$1.log"; }
 
 # test_activations has the other shapes.
-train none
-train block train.checkpoint_activations=block
-same 'losses and weights with recomputed activations' block none
+train 3 none
+train 3 block train.checkpoint_activations=block
+same() { ended; differ none.loss "$1.loss" 0; cmp none/weights.safetensors "$1/weights.safetensors" 2>&1; }
+result 'losses and weights with recomputed activations' "$(same block)" block.log
 bad=$(awk -v none="$(planned none)" -v block="$(planned block)" \
     'BEGIN { if (!(block > 0 && block < 0.6 * none)) print block " MiB, not 0.6 of " none }')
 result 'the plan shows what is saved' "$bad" "$work/block.log"
 
 interrupted none halves 15
-train halves train.checkpoint_activations=block
-[ $status -ne 0 ] || status="0$(has halves.log 'resuming from')"
-same 'a run that began without recomputation continues with it' halves none
+train 3 halves train.checkpoint_activations=block
+result 'a run that began without recomputation continues with it' "$(same halves; has halves.log 'resuming from')" halves.log
 
 for choice in none block; do
     fails 1 "a NaN, train.checkpoint_activations=$choice" 7 'NaN or infinity' $steps run.dir="$work/nan" optim.lr=1e30 \

@@ -114,7 +114,7 @@ TEST(a_step_allocates_nothing)
     struct trainer trainer;
     struct error error = {0};
     options_make(&options, temporary_open());
-    assert_ok(trainer_open(&trainer, &options, world, &error), &error);
+    assert_ok(trainer_open(&trainer, &options, NULL, NULL, world, &error), &error);
     session_activations(&trainer.session, true);
     loader_start(trainer.session.train.loader, 0, 0, trainer.steps_per_epoch);
     steps_run(&trainer, 0, 3);

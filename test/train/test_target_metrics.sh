@@ -12,7 +12,7 @@ model.depth=1 model.heads=2 model.patch=1 model.image=5 model.image_width=4 trai
 train.epochs=2 run.seed=3 run.threads=1 checkpoint.monitor=loss train.exact=layout train.grain=8"
 
 # metrics FILE: print the metrics of an evaluation in a result.json.
-metrics() { sed -n '/^ *"split"/,/^ *"target_top1"/p' "$1" | grep -v -e seconds -e target_top1; }
+metrics() { sed -n '/^ *"split"/,/^ *"sensors"/p' "$1" | grep -v -e seconds -e sensors; }
 
 # number FILE KEY: print the newest value of the key.
 number() { sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" "$1" | tail -1; }
