@@ -155,15 +155,17 @@ static bool set_up(struct trainer *trainer, const struct options *given, struct 
     struct session *session = &trainer->session;
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
     const struct options *options = &session->options;
-    const bool replays = trainer->receipts.expected != NULL;
+    const bool replays = trainer->receipts.expected != NULL, elastic = given->mesh.elastic;
     if (session->world->rank == 0 && !replays)
         error_defer(paths_check(given, error));
     if (!comm_share_error(session->world, error) ||
         !session_open(session, given, session->world, error))
         return false;
     run_announce(session);
-    if ((!replays && !folder_open(trainer, error)) || !trainer_decide_batch(trainer, error) ||
-        !session_start(session, error))
+    /* The folder is created after the memory check. With mesh.elastic it is needed before, because
+     * the batch depends on the checkpoint. */
+    if ((elastic && !replays && !folder_open(trainer, error)) ||
+        !trainer_decide_batch(trainer, error) || !session_start(session, error))
         return false;
 
     const double rate = schedule_base_rate(options, session->global_batch);
@@ -185,6 +187,8 @@ static bool set_up(struct trainer *trainer, const struct options *given, struct 
         /* The other ranks do not measure, so that ranks do not disturb each other. */
         if (session->world->rank == 0)
             trainer->peak_flops = peak_find(session->device, session->compute);
+        if (!elastic && !folder_open(trainer, error))
+            return false;
         if (checkpoints->target.writers == WRITERS_NODE0) {
             if (session->memory.snapshot != NULL || options->checkpoint.background == SWITCH_ON)
                 log_info("checkpoints: not in the background, because the first node writes for "
