@@ -13,6 +13,10 @@
 #include "product.h"
 #include "watch.h"
 
+extern "C" {
+#include "base/status.h"
+}
+
 #ifdef WITH_NVTX
 #include <nvtx3/nvToolsExt.h>
 #endif
@@ -136,17 +140,27 @@ static void cuda_stream_wait(struct stream *stream, struct event *event)
     CUDA_CHECK(cudaStreamWaitEvent(stream->handle, event->handle, 0));
 }
 
+enum { QUICK_TURNS = 200 };
+
 /* Pause between two polls: short at first, for work that is nearly complete. Then the GPU may wait
  * for other ranks. */
 static void wait_turn(int *turns)
 {
-    enum { QUICK_TURNS = 200, PAUSE_NANOSECONDS = 20000 };
+    enum { PAUSE_NANOSECONDS = 20000 };
     const struct timespec pause = {0, PAUSE_NANOSECONDS};
     if (++*turns == 1)
         watch_begin();
+    if (*turns == QUICK_TURNS)
+        status_set_waiting(true);
     if (*turns > QUICK_TURNS)
         nanosleep(&pause, NULL);
     watch_turn();
+}
+
+static void wait_end(int turns)
+{
+    if (turns >= QUICK_TURNS)
+        status_set_waiting(false);
 }
 
 static void cuda_stream_synchronize(struct stream *stream)
@@ -156,6 +170,7 @@ static void cuda_stream_synchronize(struct stream *stream)
     choice_enter_thread();
     while ((result = cudaStreamQuery(stream->handle)) == cudaErrorNotReady)
         wait_turn(&turns);
+    wait_end(turns);
     cuda_check(result, "the stream's work", __FILE__, __LINE__);
 }
 
@@ -184,6 +199,7 @@ void cuda_wait_for(cudaEvent_t event)
     choice_enter_thread();
     while ((result = cudaEventQuery(event)) == cudaErrorNotReady)
         wait_turn(&turns);
+    wait_end(turns);
     cuda_check(result, "the stream's work", __FILE__, __LINE__);
 }
 

@@ -99,6 +99,7 @@ static int command_run(const struct command *command, struct comm *world,
     log_open(world->rank, options->output.verbose ? LOG_DETAIL : LOG_INFO);
     if (ranks_agree(world, line, options, error)) {
         comm_set_heartbeat_timeout(options->mesh.heartbeat_timeout);
+        comm_set_stall_warning(options->mesh.stall_warning);
         if (command->run != NULL)
             command->run(options, line, world, error);
         else

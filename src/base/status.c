@@ -17,7 +17,8 @@
 static struct {
     _Atomic double since;
     _Atomic int64_t step;
-    _Atomic int32_t phase, unit, background;
+    _Atomic int32_t phase, unit, background, waits;
+    _Atomic int64_t activity;
     char name[STATUS_UNITS][STATUS_NAME];
 } record = {.unit = -1};
 
@@ -43,9 +44,53 @@ const char *status_phase_name(int phase)
 #define STORE(word, value) atomic_store_explicit(&record.word, value, memory_order_relaxed)
 #define LOAD(word) atomic_load_explicit(&record.word, memory_order_relaxed)
 
+/* True in the thread that sets the phases. Only this thread stores to `activity`. */
+static _Thread_local bool is_main;
+
+static void activity_count(void)
+{
+    STORE(activity, LOAD(activity) + 1);
+}
+
+/* Durations of the newest steps, as a ring. */
+enum { STEPS_TIMED = 15, STEPS_LEAST = 3 };
+static struct {
+    _Atomic double seconds[STEPS_TIMED];
+    _Atomic int64_t count;
+    double begin; /* clock: the current step; only the main thread uses it */
+} timed;
+
 void status_set_step(int64_t step)
 {
+    double now = clock_now();
+    int64_t count = timed.count;
+    if (timed.begin > 0 && step == LOAD(step) + 1) {
+        timed.seconds[count % STEPS_TIMED] = now - timed.begin;
+        timed.count = count + 1;
+    }
+    timed.begin = now;
     STORE(step, step);
+    activity_count();
+}
+
+double status_step_seconds(void)
+{
+    double seconds[STEPS_TIMED];
+    int64_t count = timed.count;
+    if (count < STEPS_LEAST)
+        return 0;
+    count = count < STEPS_TIMED ? count : STEPS_TIMED;
+    for (int64_t i = 0; i < count; i++)
+        seconds[i] = timed.seconds[i];
+    return values_median(seconds, count);
+}
+
+void status_set_waiting(bool waits)
+{
+    if (!is_main)
+        return;
+    STORE(waits, waits);
+    activity_count();
 }
 
 /* Wait if this is the phase and the rank of debug.pause and its step has come. */
@@ -76,9 +121,11 @@ static void pause_take(int phase, bool is_step)
 
 void status_set_phase(int phase)
 {
+    is_main = true;
     STORE(unit, -1);
     STORE(phase, phase);
     STORE(since, clock_now());
+    activity_count();
     pause_take(phase, LOAD(step) == pause_place.step);
 }
 
@@ -114,6 +161,7 @@ void status_set_unit(int unit)
 {
     STORE(unit, unit);
     STORE(since, clock_now());
+    activity_count();
 }
 
 void status_name_unit(int unit, const char *name)
@@ -136,7 +184,9 @@ struct status status_read(double now)
                            .step = LOAD(step),
                            .phase = LOAD(phase),
                            .unit = LOAD(unit),
-                           .background = LOAD(background)};
+                           .background = LOAD(background),
+                           .waits = LOAD(waits),
+                           .activity = LOAD(activity)};
 }
 
 void status_describe(const struct status *status, char *text, size_t size)

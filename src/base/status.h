@@ -61,6 +61,13 @@ MUST_CHECK bool status_pause_at(const char *text, struct error *error);
 enum { STATUS_UNITS = 512, STATUS_NAME = 48 };
 void status_name_unit(int unit, const char *name);
 
+/* Set whether the main thread waits for other ranks, or for a GPU that may wait for them. Calls of
+ * other threads have no effect. */
+void status_set_waiting(bool waits);
+
+/* Return the median duration of the newest steps, or 0 before the third step has ended. */
+double status_step_seconds(void);
+
 /* Set the phase of the background thread; 0: idle. */
 void status_set_background(int phase);
 
@@ -69,6 +76,8 @@ struct status {
     double seconds; /* since the start of the phase or of the unit */
     int64_t step;
     int32_t phase, unit, background;
+    int32_t waits;    /* 1: for other ranks */
+    int64_t activity; /* number of changes by the main thread */
 };
 struct status status_read(double now);
 

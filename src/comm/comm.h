@@ -135,6 +135,11 @@ double comm_timeout(void);
  * value): never. Must be the same on all ranks. */
 void comm_set_heartbeat_timeout(double seconds);
 
+/* Rank 0 warns about each rank that makes no progress for at least `seconds` and ten times the
+ * median step, while other ranks wait for it. Requires a heartbeat timeout. 0 (the initial value):
+ * never. */
+void comm_set_stall_warning(double seconds);
+
 /* For the NCCL backend, whose collectives do not use this group: record that this rank has started
  * collective `number`, from 1, so that rank 0 can find missing ranks. */
 void comm_entered(struct comm *comm, int64_t number);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/thread.h"
 
 static struct {
@@ -21,6 +22,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t queued, done;
     struct comm_request *first, *last; /* queue of requests that have not started */
+    struct comm_request *unused;       /* free list: no allocation in a step */
     bool open, stop;
     double busy, exposed;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
@@ -124,6 +126,11 @@ void progress_close(void)
     pthread_mutex_unlock(&progress.lock);
     pthread_join(progress.thread, NULL);
     pthread_cond_destroy(&progress.queued);
+    while (progress.unused != NULL) {
+        struct comm_request *request = progress.unused;
+        progress.unused = request->next;
+        free(request);
+    }
     progress.open = progress.stop = false;
 }
 
@@ -131,9 +138,23 @@ struct comm_request *progress_request(const struct comm_request *wanted)
 {
     ENSURE(wanted->call.after == NULL || wanted->group->comm.device != NULL,
            "a collective waits for an event, but its group has no device");
-    struct comm_request *request = allocate(1, sizeof *request);
+    pthread_mutex_lock(&progress.lock);
+    struct comm_request *request = progress.unused;
+    if (request != NULL)
+        progress.unused = request->next;
+    pthread_mutex_unlock(&progress.lock);
+    if (request == NULL)
+        request = allocate(1, sizeof *request);
     *request = *wanted;
     return request;
+}
+
+void progress_release(struct comm_request *request)
+{
+    pthread_mutex_lock(&progress.lock);
+    request->next = progress.unused;
+    progress.unused = request;
+    pthread_mutex_unlock(&progress.lock);
 }
 
 void progress_wait_event(const struct comm_request *request)
@@ -181,12 +202,14 @@ void progress_wait(struct comm_request *request)
     pthread_mutex_lock(&progress.lock);
     if (!request->done) {
         double start = clock_now();
+        status_set_waiting(true);
         while (!request->done)
             pthread_cond_wait(&progress.done, &progress.lock);
+        status_set_waiting(false);
         progress.exposed += clock_now() - start;
     }
     pthread_mutex_unlock(&progress.lock);
-    free(request);
+    progress_release(request);
 }
 
 void progress_count(double seconds)

@@ -9,10 +9,10 @@
  * have read it, so at most EXCHANGE_SLOTS exchanges are in progress; starting another one waits. */
 #include "comm/internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/status.h"
 
 static size_t request_bytes(const struct comm_request *request)
 {
@@ -39,6 +39,7 @@ static void exchange_await(const struct comm_request *request, enum window_step 
     struct comm_request waiting = *request;
     bool shown = false;
     double now = waiting.began = clock_now();
+    status_set_waiting(true);
     while (!window_reached(window, step, number)) {
         if (now > waiting.began + spin)
             idle_sleep(&idle);
@@ -50,6 +51,7 @@ static void exchange_await(const struct comm_request *request, enum window_step 
     }
     if (shown)
         heartbeat_show(NULL);
+    status_set_waiting(false);
     progress_count(clock_now() - waiting.began);
 }
 
@@ -111,5 +113,5 @@ void exchange_wait(struct comm_request *request)
 {
     while (!request->done)
         exchange_finish(request->group->window);
-    free(request);
+    progress_release(request);
 }

@@ -2,9 +2,9 @@
 /* Heartbeats: the reports of heartbeat_table.h, sent by the communication threads.
  *
  * About once per second each rank sends its report to rank 0, which answers with its own. So rank 0
- * has a table of all ranks, and each other rank a table of rank 0. Rank 0 prints who is silent
- * or missing, and ends the job if a limit is exceeded. If rank 0 is silent itself, the
- * first rank of another node prints that and ends the job, and later every rank ends, so that no
+ * has a table of all ranks, and each other rank a table of rank 0. Rank 0 prints who is silent,
+ * missing or stalled, and ends the job if a limit is exceeded. If rank 0 is silent itself, the
+ * first rank of another node prints that and ends the job, and later every rank does, so that no
  * process is left on a node that is cut off. A rank whose collective exceeds mesh.timeout without a
  * verdict of rank 0 ends the job, too.
  *
@@ -34,6 +34,7 @@ static struct {
     MPI_Comm communicator;
     int rank, size;
     int deputy;                   /* the rank that prints that rank 0 is silent */
+    bool first;                   /* no lower rank is on this host */
     bool warned;                  /* of silent ranks */
     double turned;                /* clock_now() of the last turn */
     double next;                  /* clock_now() of the next report */
@@ -42,7 +43,7 @@ static struct {
     MPI_Request request; /* of sending it */
 } heart;
 
-static _Atomic double collective_timeout, heartbeat_timeout;
+static _Atomic double collective_timeout, heartbeat_timeout, stall_seconds;
 static struct {
     pthread_mutex_t lock;
     struct comm_request request; /* of heartbeat_show; without a group: none */
@@ -61,6 +62,11 @@ double comm_timeout(void)
 void comm_set_heartbeat_timeout(double seconds)
 {
     heartbeat_timeout = seconds;
+}
+
+void comm_set_stall_warning(double seconds)
+{
+    stall_seconds = seconds;
 }
 
 void heartbeat_show(const struct comm_request *request)
@@ -82,6 +88,9 @@ void heartbeat_open(int rank, int size)
         heart.deputy++;
     if (heart.deputy == size)
         heart.deputy = 1;
+    heart.first = true;
+    for (int lower = 0; lower < rank; lower++)
+        heart.first = heart.first && strcmp(comm_host_of(lower), comm_host_of(rank)) != 0;
     heart.request = MPI_REQUEST_NULL;
     heart.turned = clock_now();
     heartbeat_table_open(&heart.table, rank == 0 ? size : 1, comm_host_of, heart.turned);
@@ -199,10 +208,11 @@ static void reports_exchange(const struct report *own, double now)
     }
 }
 
-/* Print the reason and end the job. */
+/* Print the reason, once per host, and end the job. */
 static _Noreturn void job_end(const char *text, const char *option)
 {
-    fprintf(stderr, "vittrain: failure: %s; see mesh.%s\n", text, option);
+    if (heart.first || heart.rank == heart.deputy)
+        fprintf(stderr, "vittrain: failure: %s; see mesh.%s\n", text, option);
     fflush(stderr);
     failure_end();
 }
@@ -217,6 +227,20 @@ static void silent_warn(double now)
     else if (text == NULL && heart.warned)
         log_alarm("heartbeats of %s arrive again", heart.rank == 0 ? "all ranks" : "rank 0");
     heart.warned = text != NULL;
+    free(text);
+}
+
+static void stalled_warn(double now)
+{
+    const double steps = 10, step = status_step_seconds(), least = stall_seconds;
+    const double timeout = collective_timeout;
+    char end[64] = "", *text = NULL;
+    if (least > 0 && step > 0)
+        text = heartbeat_table_stalled(&heart.table, fmax(least, steps * step), now);
+    if (timeout > 0)
+        snprintf(end, sizeof end, "; the run ends after mesh.timeout=%g s", timeout);
+    if (text != NULL)
+        log_alarm("%s; the median step takes %.3g s%s", text, step, end);
     free(text);
 }
 
@@ -249,13 +273,12 @@ static void table_read(const struct report *own, double now)
     if (timeout <= 0)
         return;
     text = heartbeat_table_silent(&heart.table, timeout + precedence, now);
-    const bool reports = heart.rank == 0 || heart.rank == heart.deputy;
-    if (text != NULL && reports)
-        job_end(text, "heartbeat_timeout");
     if (text != NULL)
-        failure_end();
-    if (reports)
+        job_end(text, "heartbeat_timeout");
+    if (heart.rank == 0 || heart.rank == heart.deputy)
         silent_warn(now);
+    if (heart.rank == 0)
+        stalled_warn(now);
 }
 
 /* Return the seconds between the reports of a rank. */

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/allocate.h"
+#include "base/log.h"
+#include "base/status.h"
 #include "base/text.h"
 
 void heartbeat_table_open(struct heartbeat_table *table, int size, const char *(*host_of)(int rank),
@@ -14,7 +16,7 @@ void heartbeat_table_open(struct heartbeat_table *table, int size, const char *(
     *table = (struct heartbeat_table){.size = size, .period = 1, .silence = 3, .host_of = host_of};
     table->rank = allocate((size_t)size, sizeof *table->rank);
     for (int rank = 0; rank < size; rank++)
-        table->rank[rank].received = now;
+        table->rank[rank].received = table->rank[rank].changed = now;
 }
 
 void heartbeat_table_close(struct heartbeat_table *table)
@@ -23,28 +25,46 @@ void heartbeat_table_close(struct heartbeat_table *table)
     *table = (struct heartbeat_table){0};
 }
 
-/* Return the seconds since the last report of the rank. */
-static double silence_of(const struct heartbeat_table *table, int rank, double now)
+double heartbeat_table_silence(const struct heartbeat_table *table, int rank, double now)
 {
     return now - table->rank[rank].received;
 }
 
+double heartbeat_table_longest_silence(const struct heartbeat_table *table, double now)
+{
+    double longest = 0;
+    for (int rank = 0; rank < table->size; rank++)
+        longest = fmax(longest, heartbeat_table_silence(table, rank, now));
+    return longest;
+}
+
 static bool is_silent(const struct heartbeat_table *table, int rank, double now)
 {
-    return silence_of(table, rank, now) >= table->silence;
+    return heartbeat_table_silence(table, rank, now) >= table->silence;
 }
 
 void heartbeat_table_store(struct heartbeat_table *table, int rank, const struct report *report,
                            double now)
 {
-    table->rank[rank].report = *report;
-    table->rank[rank].received = now;
+    struct watched *one = &table->rank[rank];
+    const bool changed = report->status.activity != one->report.status.activity;
+    if (one->named && changed) {
+        log_alarm("stalled: rank %d on %s continues after %.1f s", rank, table->host_of(rank),
+                  now - one->changed);
+        one->named = false;
+    }
+    if (changed || is_silent(table, rank, now))
+        one->changed = now;
+    one->report = *report;
+    one->received = now;
 }
 
 void heartbeat_table_shift(struct heartbeat_table *table, double seconds)
 {
-    for (int rank = 0; rank < table->size; rank++)
+    for (int rank = 0; rank < table->size; rank++) {
         table->rank[rank].received += seconds;
+        table->rank[rank].changed += seconds;
+    }
 }
 
 /* Write "rank 1 on node1 (in backward, step 46, for 0.5 s; in no collective), ranks 4-7 on node2
@@ -59,13 +79,13 @@ static void chosen_write(const struct heartbeat_table *table, double silence, do
         struct watched one = table->rank[rank];
         const char *host = table->host_of(rank);
         char doing[256];
-        double longest = silence_of(table, rank, now);
+        double longest = heartbeat_table_silence(table, rank, now);
         end = rank + 1;
         if (!one.chosen)
             continue;
         while (end < table->size && table->rank[end].chosen &&
                strcmp(table->host_of(end), host) == 0)
-            longest = fmax(longest, silence_of(table, end++, now));
+            longest = fmax(longest, heartbeat_table_silence(table, end++, now));
         if (items++ >= ITEMS) {
             more += end - rank;
             continue;
@@ -91,14 +111,10 @@ char *heartbeat_table_silent(const struct heartbeat_table *table, double limit, 
     const double least =
         fmax(fmax(limit - 2 * table->period, limit / 2), fmin(limit, table->silence));
     struct text_stream text;
-    double longest = 0;
-    for (int rank = 0; rank < table->size; rank++) {
-        const double silence = silence_of(table, rank, now);
-        longest = fmax(longest, silence);
-        table->rank[rank].chosen = silence >= least;
-    }
-    if (longest < limit)
+    if (heartbeat_table_longest_silence(table, now) < limit)
         return NULL;
+    for (int rank = 0; rank < table->size; rank++)
+        table->rank[rank].chosen = heartbeat_table_silence(table, rank, now) >= least;
     chosen_write(table, least, now, text_stream_open(&text));
     return text_stream_close(&text);
 }
@@ -173,4 +189,36 @@ char *heartbeat_table_missing(const struct heartbeat_table *table, double now)
         return text_stream_close(&text);
     }
     return NULL;
+}
+
+/* Checkpoints, weights and results take as long as the disk needs. */
+static bool phase_is_watched(int phase)
+{
+    return phase >= PHASE_DATA && phase <= PHASE_TEST;
+}
+
+char *heartbeat_table_stalled(const struct heartbeat_table *table, double limit, double now)
+{
+    int stalled = 0, waiting = 0;
+    struct text_stream text;
+    for (int rank = 0; rank < table->size; rank++) {
+        struct watched *one = &table->rank[rank];
+        const struct status *status = &one->report.status;
+        const bool unchanged =
+            !is_silent(table, rank, now) && one->received - one->changed >= limit;
+        one->chosen =
+            unchanged && status->waits == 0 && phase_is_watched(status->phase) && !one->named;
+        waiting += unchanged && status->waits != 0;
+        stalled += one->chosen;
+    }
+    if (stalled == 0 || waiting == 0)
+        return NULL;
+    for (int rank = 0; rank < table->size; rank++)
+        table->rank[rank].named = table->rank[rank].named || table->rank[rank].chosen;
+    FILE *stream = text_stream_open(&text);
+    fprintf(stream, "stalled: ");
+    chosen_write(table, table->silence, now, stream);
+    fprintf(stream, "; %d rank%s wait%s for %s", waiting, waiting == 1 ? "" : "s",
+            waiting == 1 ? "s" : "", stalled == 1 ? "it" : "them");
+    return text_stream_close(&text);
 }

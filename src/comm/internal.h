@@ -76,8 +76,9 @@ void progress_open(void);
 void progress_close(void);
 struct comm_request *progress_start(const struct comm_request *request);
 void progress_wait(struct comm_request *request);
-/* Return a copy of a request that is not queued, to be freed by the caller. */
+/* Return a copy of a request that is not queued; progress_release frees it. */
 struct comm_request *progress_request(const struct comm_request *request);
+void progress_release(struct comm_request *request);
 /* All-to-all in a group of one rank: copy on the stream, or on the host if it is NULL. */
 void progress_copy(const struct comm_request *request, struct stream *stream);
 /* Wait for the event `after` of a request. */

@@ -215,7 +215,7 @@ static void group_wait(struct comm_request *request, struct stream *stream)
         exchange_wait(request);
     } else if (request->group->comm.size == 1) {
         progress_copy(request, stream);
-        free(request);
+        progress_release(request);
     } else {
         progress_wait(request); /* buffers are in host memory, so the host waits */
     }

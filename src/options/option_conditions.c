@@ -98,6 +98,7 @@ CONDITION(with_onecycle, o->schedule.name == SCHEDULE_ONECYCLE, "schedule.name=o
 CONDITION(with_plateau, o->schedule.name == SCHEDULE_PLATEAU, "schedule.name=plateau")
 CONDITION(with_linear, o->schedule.name == SCHEDULE_LINEAR, "schedule.name=linear")
 CONDITION(with_shards, o->mesh.strategy != STRATEGY_DDP, "a mesh.strategy other than ddp")
+CONDITION(with_heartbeats, o->mesh.heartbeat_timeout > 0, "mesh.heartbeat_timeout above 0")
 CONDITION(with_tensorboard, o->output.tensorboard, "output.tensorboard=on")
 CONDITION(with_upload, o->output.upload[0] != '\0', "output.upload")
 CONDITION(with_gpu, o->run.backend != BACKEND_CPU, "run.backend=cuda or auto")
@@ -169,7 +170,6 @@ static const struct removed removed[] = {
     {"fetch", NULL, "use tools/fetch.sh cifar10, or tools/fetch.sh weights NAME"},
     {"fetch.dir", "data", "use tools/fetch.sh --dir FOLDER"},
     {"fetch.url", "", "use tools/fetch.sh --url URL"},
-    {"mesh.stall_warning", "20", "mesh.timeout ends the run and names the missing ranks"},
     {"optim.muon_factors", "quintic", "the coefficients are those of quintic"},
     {"output.csv", "on",
      "metrics.csv is always written; output.monitor=0 switches monitor.csv off"},

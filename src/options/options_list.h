@@ -554,6 +554,10 @@ OPTION(mesh, timeout, "10m", SECONDS(.most = 1e9),
 OPTION(mesh, heartbeat_timeout, "20", SECONDS(.most = 1e9),
        "A rank without a heartbeat for this time (node down, cable unplugged, process stopped) "
        "ends the job and is named. 0: no limit, as needed with debuggers.")
+OPTION(mesh, stall_warning, "20", SECONDS(.most = 1e9, .applies = &with_heartbeats),
+       "Warn about a rank that is alive but makes no progress in a step for this time, and for ten "
+       "times the median step time, while other ranks wait for it. The run continues until "
+       "mesh.timeout. 0: no warning. Needs heartbeats.")
 SECTION_END(mesh)
 
 SECTION(checkpoint, "saving and resuming", EFFECT_NONE, NULL)

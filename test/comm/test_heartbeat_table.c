@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The readings of the table of heartbeats: which ranks are silent and missing, from a table of
- * reports and a time. Six ranks on three hosts report once per second; no process and no
+/* The readings of the table of heartbeats: which ranks are silent, missing and stalled, from a
+ * table of reports and a time. Six ranks on three hosts report once per second; no process and no
  * clock is needed.
  */
 #include "comm/heartbeat_table.h"
 
+#include "base/log.h"
+#include "base/status.h"
 #include "test.h"
 
 enum { RANKS = 6, WORLD = 1, LOW = 2, HIGH = 3 }; /* LOW: ranks 0 and 1, HIGH: ranks 1 and 2 */
@@ -21,6 +23,7 @@ static const char *host_of(int rank)
 static int table_open(void **state)
 {
     (void)state;
+    log_open(0, LOG_QUIET);
     heartbeat_table_open(&table, RANKS, host_of, 0);
     for (int rank = 0; rank < RANKS; rank++) {
         report[rank] = (struct report){.status = {.phase = PHASE_BACKWARD, .step = 7, .unit = -1},
@@ -53,6 +56,7 @@ static void enter(int rank, int64_t identity, int64_t sequence)
     own->group = identity;
     own->size = identity == WORLD ? RANKS : 2;
     own->sequence = sequence;
+    own->status.waits = 1;
     for (int i = 0; i < own->groups; i++)
         if (own->member[i].identity == identity)
             own->member[i].entered = sequence;
@@ -158,6 +162,42 @@ TEST(ranks_that_wait_for_each_other_are_named_later)
                  "rank 2 on b: all-reduce 1 has waited for 17.0 s; "
                  "missing: rank 1 on a (in backward, step 7, for 0.0 s; in no "
                  "collective)");
+}
+
+TEST(a_stalled_rank_is_named_once)
+{
+    static const char one[] = "stalled: rank 4 on c (in backward, step 7, for 0.0 s; in no "
+                              "collective); 5 ranks wait for it";
+    for (int rank = 0; rank < RANKS; rank++)
+        if (rank != 4)
+            enter(rank, WORLD, 4);
+    report[4].status.activity = 1;
+    for (int now = 0; now < 20; now++) {
+        tick(now, "");
+        assert_reads(heartbeat_table_stalled(&table, 20, now), NULL);
+    }
+    tick(20, "");
+    assert_reads(heartbeat_table_stalled(&table, 20, 20), one);
+    assert_reads(heartbeat_table_stalled(&table, 20, 20), NULL);
+    report[4].status.activity = 2;
+    tick(21, "");
+    tick(24.5, "4"); /* a stopped process is silent, not stalled, also when it continues */
+    tick(42, "");
+    assert_reads(heartbeat_table_stalled(&table, 20, 42), NULL);
+    report[4].status.phase = PHASE_CHECKPOINT_WRITE; /* takes as long as the disk needs */
+    for (int now = 43; now < 63; now++)
+        tick(now, "");
+    assert_reads(heartbeat_table_stalled(&table, 20, 63), NULL);
+    report[4].status.phase = PHASE_BACKWARD;
+    tick(63, "");
+    assert_reads(heartbeat_table_stalled(&table, 20, 63), one);
+}
+
+TEST(nobody_is_stalled_if_nobody_waits)
+{
+    for (int now = 0; now <= 40; now++)
+        tick(now, "");
+    assert_reads(heartbeat_table_stalled(&table, 20, 40), NULL);
 }
 
 TEST_MAIN(.before = table_open, .after = table_close)

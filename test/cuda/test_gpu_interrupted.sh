@@ -18,6 +18,7 @@ survives() {
     unset VITTRAIN_EMULATION_COLLECTIVE
     bad="$(ended 9)$(has "$work/failed.log" "^vittrain: failure: rank [0-9] on .*: GPU .* $pattern")"
     [ "$(grep -c '^vittrain: failure' "$work/failed.log")" = 1 ] || bad="$bad; not one failure"
+    grep -q '^warning: stalled' "$work/failed.log" && bad="$bad; a rank is named"
     result "$strategy on $first GPUs: a collective that fails ends the training" "$bad" "$work/failed.log"
     rm -f "$work/go.1"
     timeout $time_limit $MPIRUN -np "$second" "$vittrain" $words cuda.graph=on debug.pause="results:5:$work/go:1" >"$work/killed.log" 2>&1 </dev/null &
@@ -41,10 +42,13 @@ survives fsdp 2 hang:1:24 'in a graph, .* has waited' 4
 survives hsdp 2 error:1:30 "$failed" 4 mesh.shard=2 cuda.graph=off
 
 # The host of rank 0 waits for the GPU, whose collective waits for rank 1.
-timeout $time_limit $MPIRUN -np 2 "$vittrain" $tiny run.backend=cuda run.dir="$work/stalled" train.steps=8 mesh.timeout=3s \
-    debug.pause="data:6:$work/stalled.go:1" >"$work/stalled.log" 2>&1 </dev/null
-status=$?
-bad=$(ended 9)$(has "$work/stalled.log" '^vittrain: failure: .*missing: rank 1 on .*in the wait for data, step 6, ')
+timeout $time_limit $MPIRUN -np 2 "$vittrain" $tiny run.backend=cuda run.dir="$work/stalled" train.steps=8 mesh.stall_warning=1 \
+    debug.pause="data:6:$work/stalled.go:1" >"$work/stalled.log" 2>&1 </dev/null &
+wait_job=$!
+wait_for '^warning: stalled' "$work/stalled.log"
+kill $wait_job
+wait $wait_job
+bad=$(grep -qE '^warning: stalled: rank 1 on .*in the wait for data, step 6, ' "$work/stalled.log" || echo 'not named')
 result 'a rank that the others wait for is named' "$bad" "$work/stalled.log"
 
 # What jobs/first_gpus.sh runs on a node with several GPUs, with a stand-in for nvidia-smi.

@@ -369,6 +369,7 @@ TEST(options_apply_under_conditions)
         {"schedule.patience=3", "schedule.name=step", "schedule.name=plateau"},
         {"schedule.end_factor=0.5", "schedule.name=step", "schedule.name=linear"},
         {"mesh.shard=2", "mesh.strategy=ddp", "mesh.strategy=zero1"},
+        {"mesh.stall_warning=3", "mesh.heartbeat_timeout=0", "mesh.heartbeat_timeout=9"},
         {"output.tensorboard_tags=course", "output.tensorboard=off", "output.tensorboard=on"},
         {"output.upload_wait=3", "output.upload=", "output.upload=a:b"},
         {"cuda.tf32=on", "run.backend=cpu", "run.backend=auto"}};
