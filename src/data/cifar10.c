@@ -38,19 +38,20 @@ struct cifar10 {
 static const char advice[] = "get the data set with `tools/fetch.sh cifar10` and set data.root, or "
                              "install the sample (package vittrain-sample)";
 
-static bool has_file(const char *directory, const char *name)
+/* Return the path of data_batch_N.bin, or of test_batch.bin for N = 0. */
+static char *batch_path(const char *directory, int number)
 {
-    OWNED char *path = allocate_text("%s/%s", directory, name);
-    return access(path, F_OK) == 0;
+    return number == 0 ? allocate_text("%s/test_batch.bin", directory)
+                       : allocate_text("%s/data_batch_%d.bin", directory, number);
 }
 
-/* Return the largest N of data_batch_N.bin in a directory; 0 if there is none. */
+/* Return the largest number of a file in a directory; -1 if there is none. */
 static int last_batch(const char *directory)
 {
     int last = OFFICIAL_FILES;
-    for (; last > 0; last--) {
-        OWNED char *name = allocate_text("data_batch_%d.bin", last);
-        if (has_file(directory, name))
+    for (; last >= 0; last--) {
+        OWNED char *path = batch_path(directory, last);
+        if (access(path, F_OK) == 0)
             break;
     }
     return last;
@@ -64,7 +65,7 @@ static char *find_directory(const char *root, struct error *error)
         return NULL;
     for (int below = 0; below < 2; below++) {
         char *directory = allocate_text("%s%s", root, below ? "/cifar-10-batches-bin" : "");
-        if (has_file(directory, "test_batch.bin") || last_batch(directory) > 0)
+        if (last_batch(directory) >= 0)
             return directory;
         free(directory);
     }
@@ -87,14 +88,14 @@ static bool read_fully(const struct cifar_file *file, void *buffer, size_t bytes
 }
 
 /* Open a file and read all records: labels are checked, and the data set's checksum is updated. */
-static bool open_file(struct dataset *dataset, const char *directory, const char *name,
+static bool open_file(struct dataset *dataset, const char *directory, int number,
                       struct error *error)
 {
     struct cifar10 *self = dataset->self;
     struct cifar_file *file = &self->files[self->file_count++];
     OWNED unsigned char *chunk = allocate(CHECK_RECORDS, RECORD);
     int64_t bytes;
-    file->path = allocate_text("%s/%s", directory, name);
+    file->path = batch_path(directory, number);
     file->descriptor = text_file_descriptor(file->path, &bytes);
     if (file->descriptor < 0)
         return error_set(
@@ -133,11 +134,9 @@ static bool open_file(struct dataset *dataset, const char *directory, const char
 static bool open_training_files(struct dataset *dataset, const char *directory, struct error *error)
 {
     const int last = last_batch(directory);
-    for (int number = 1; number <= (last > 0 ? last : 1); number++) {
-        OWNED char *name = allocate_text("data_batch_%d.bin", number);
-        if (!open_file(dataset, directory, name, error))
+    for (int number = 1; number <= larger(last, 1); number++)
+        if (!open_file(dataset, directory, number, error))
             return false;
-    }
     return last < 2 || last == OFFICIAL_FILES || dataset->count != last * OFFICIAL_RECORDS ||
            error_set(error, ERROR_DATA, "%s: data_batch_%d.bin is missing; %s", directory, last + 1,
                      advice);
@@ -169,7 +168,7 @@ static bool cifar10_open(const struct options *options, enum data_split split,
     if ((all || split == SPLIT_TRAIN) && !open_training_files(dataset, directory, error))
         return false;
     if (all || split != SPLIT_TRAIN)
-        return open_file(dataset, directory, "test_batch.bin", error);
+        return open_file(dataset, directory, 0, error);
     return true;
 }
 
