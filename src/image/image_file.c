@@ -214,7 +214,8 @@ bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t m
     const struct format *format = format_find(bytes, count);
     if (format == NULL || count < SIGNATURE_MOST)
         return error_set(error, ERROR_DATA,
-                         "is not an image: not JPEG, PNG or WebP by its first bytes");
+                         "is not an image: not JPEG, PNG or WebP by its first bytes; arrays need "
+                         "data.format=arrays");
     header->format = (enum image_format)(format - formats);
     const bool known = format->header(bytes, count, header, incomplete, error);
     if (known && format->orientation != NULL)
