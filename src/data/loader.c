@@ -52,6 +52,7 @@ struct loader {
     bool closing;
     int busy;              /* workers that hold a claim, and may read the sampler's order */
     int64_t epoch_batches; /* micro-batches of an epoch */
+    int64_t drawn;         /* the epoch whose order is drawn; -1: none */
     /* Micro-batches are numbered through all epochs from 0, the first of epoch 0. */
     int64_t end;        /* of the range of loader_start */
     int64_t filling;    /* the micro-batch whose samples are being claimed */
@@ -91,17 +92,36 @@ static void slot_begin(struct loader *loader)
     error_clear(&slot->batch.error);
 }
 
-/* Claim the next work, if there is any. The caller holds the mutex. The first claim of an epoch
- * draws its order, when no worker uses the previous one. Empty batches are skipped, since they are
- * already complete. */
+/* A worker is no longer busy: loader_stop, or another worker that draws an order, may wait for
+ * that. The caller holds the mutex. */
+static void worker_end(struct loader *loader)
+{
+    loader->busy--;
+    if (loader->busy > 0)
+        return;
+    pthread_cond_broadcast(&loader->ready);
+    pthread_cond_broadcast(&loader->work);
+}
+
+/* Claim the next work, if there is any. The caller holds the mutex; it is released while the order
+ * of a new epoch is drawn, which begins when no worker uses the previous one. Empty batches are
+ * skipped, since they are already complete. */
 static bool claim_next(struct loader *loader, struct claim *claim)
 {
     while (loader->filling < loader->end &&
            loader->filling < loader->given_back + loader->slot_count) {
         const int64_t epoch = loader->filling / loader->epoch_batches;
-        if (epoch != loader->sampler->epoch && loader->busy > 0)
+        if (epoch != loader->drawn && loader->busy > 0)
             return false;
-        sampler_draw(loader->sampler, (uint32_t)epoch);
+        if (epoch != loader->drawn) {
+            loader->busy++;
+            pthread_mutex_unlock(&loader->mutex);
+            sampler_draw(loader->sampler, (uint32_t)epoch);
+            pthread_mutex_lock(&loader->mutex);
+            loader->drawn = epoch;
+            worker_end(loader);
+            continue;
+        }
         if (loader->claimed == 0)
             slot_begin(loader);
         struct slot *slot = slot_of(loader, loader->filling);
@@ -185,11 +205,7 @@ static void *worker_run(void *argument)
         }
         loader->busy++;
         claim_fill(worker, &claim);
-        loader->busy--;
-        if (loader->busy == 0) { /* loader_stop, or a worker that draws the next order, may wait */
-            pthread_cond_broadcast(&loader->ready);
-            pthread_cond_broadcast(&loader->work);
-        }
+        worker_end(loader);
     }
     pthread_mutex_unlock(&loader->mutex);
     return NULL;
@@ -320,6 +336,7 @@ void loader_start(struct loader *loader, int64_t epoch, int64_t first_step, int6
     loader->end = (first + steps) * sampler->accumulate;
     loader->filling = loader->taken = loader->given_back = first * sampler->accumulate;
     loader->claimed = 0;
+    loader->drawn = -1;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);
 }
