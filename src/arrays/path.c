@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arrays/decode.h"
 #include "base/allocate.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -171,7 +172,7 @@ static bool hdf5_open(const struct array_path *source, const char *name, struct 
 
 /* ---- .npy files ---- */
 
-enum { PREFIX = 12, MOST_HEADER = 1 << 16 };
+enum { PREFIX = 12, MOST_HEADER = 1 << 12 };
 
 /* Set the shape from a tuple: "(3, 4)", "(3,)" or "()". */
 static bool shape_read(const char *text, struct array *array, struct error *error)
@@ -218,32 +219,10 @@ static bool header_read(const char *header, struct array *array, struct error *e
     return shape_read(header + shape, array, error);
 }
 
-/* Return the text of the header, which the caller frees, and set `offset` to its end. Return NULL
- * if this is not a .npy file, the text is truncated or too long, or memory is exhausted. */
-static char *header_load(int descriptor, const uint8_t *prefix, int64_t *offset)
-{
-    if (memcmp(prefix, "\x93NUMPY", 6) != 0 || prefix[6] < 1 || prefix[6] > 3)
-        return NULL;
-    size_t length = prefix[8] | (size_t)prefix[9] << 8;
-    *offset = 10;
-    if (prefix[6] > 1) {
-        length |= (size_t)prefix[10] << 16 | (size_t)prefix[11] << 24;
-        *offset = 12;
-    }
-    char *header = length < MOST_HEADER ? malloc(length + 1) : NULL;
-    if (header == NULL || durable_pread(descriptor, header, length, *offset) < length) {
-        free(header);
-        return NULL;
-    }
-    header[length] = '\0';
-    *offset += (int64_t)length;
-    return header;
-}
-
 static bool npy_open(const char *path, const char *name, struct array *array, struct error *error)
 {
-    int64_t offset = 0;
-    uint8_t prefix[PREFIX] = {0};
+    char start[PREFIX + MOST_HEADER + 1] = "";
+    const uint8_t *prefix = (const uint8_t *)start;
     struct file_stamp stamp = {0};
     struct open_file *file = open_file_new(path, &stamp);
     const int descriptor = file != NULL ? open_file_take(file) : -1;
@@ -252,22 +231,25 @@ static bool npy_open(const char *path, const char *name, struct array *array, st
     array->owns_file = true;
     if (descriptor < 0)
         return durable_unreadable(error, ERROR_DATA, path, reason);
-    const size_t count = durable_pread(descriptor, prefix, sizeof prefix, 0);
-    OWNED char *header = count == PREFIX ? header_load(descriptor, prefix, &offset) : NULL;
+    const size_t count = durable_pread(descriptor, start, sizeof start - 1, 0);
     open_file_give(file);
-    if (memcmp(prefix, "PK\3\4", 4) == 0)
+    if (memcmp(start, "PK\3\4", 4) == 0)
         return error_set(error, ERROR_DATA,
                          "%s is an archive (.npz, .zip): unpack it, or write each array to a "
                          "separate file with numpy.save",
                          path);
-    if (header == NULL)
+    /* Version 1 has the length of the header in two bytes, others in four. */
+    const size_t begin = prefix[6] > 1 ? PREFIX : PREFIX - 2;
+    const size_t end = begin + (size_t)little_endian(prefix + 8, (int)begin - 8);
+    if (memcmp(start, "\x93NUMPY", 6) != 0 || prefix[6] < 1 || prefix[6] > 3 || end > count)
         return error_set(error, ERROR_DATA,
                          "%s is not a .npy file, or its header is damaged: copy the file again",
                          path);
-    if (!header_read(header, array, error))
+    start[end] = '\0';
+    if (!header_read(start + begin, array, error))
         return false;
     array->chunks = allocate(1, sizeof *array->chunks);
-    array->chunks[0].offset = offset;
+    array->chunks[0].offset = (int64_t)end;
     array->chunk_count = 1;
     return array_open(array, error);
 }

@@ -468,28 +468,6 @@ void array_missing_write(const struct array *array, char *text, size_t size)
              (long long)array->files.count, array->files.sharded ? "shards" : "chunks");
 }
 
-/* Write the path of the file that holds a chunk. Return the number of the file in the grid of
- * files, and set `member` to the number of the chunk in the file. */
-static int64_t file_of(const struct array *array, int64_t index, char *path, size_t size,
-                       int64_t *member)
-{
-    const struct array_files *files = &array->files;
-    int64_t at[ARRAY_DIMENSIONS], file = 0;
-    for (int d = array->dimensions; d-- > 0; index /= array->grid[d])
-        at[d] = index % array->grid[d];
-    int used = snprintf(path, size, "%s/%s", files->folder, files->prefix);
-    *member = 0;
-    for (int d = 0; d < array->dimensions && used < (int)size; d++) {
-        const int64_t shard = files->shard[d];
-        file = file * files_along(array, d) + at[d] / shard;
-        *member = *member * shard + at[d] % shard;
-        if (d > 0)
-            path[used++] = files->separator;
-        used += snprintf(path + used, size - (size_t)used, "%lld", (long long)(at[d] / shard));
-    }
-    return file;
-}
-
 /* Read the index of a shard, unless `cache` already has it. */
 static const char *shard_load(const struct array *array, int64_t file, int descriptor,
                               int64_t file_bytes, struct shard_index *cache)
@@ -521,10 +499,22 @@ static const char *shard_load(const struct array *array, int64_t file, int descr
 const char *array_files_find(const struct array *array, struct shard_index *cache, int64_t index,
                              struct chunk_place *place)
 {
+    const struct array_files *files = &array->files;
     char path[PATH_MAX + 256];
-    int64_t member;
+    int64_t at[ARRAY_DIMENSIONS], file = 0, member = 0; /* in the grid of files, and in the file */
     *place = (struct chunk_place){.descriptor = -1};
-    const int64_t file = file_of(array, index, path, sizeof path, &member);
+    for (int d = array->dimensions; d-- > 0; index /= array->grid[d])
+        at[d] = index % array->grid[d];
+    int used = snprintf(path, sizeof path, "%s/%s", files->folder, files->prefix);
+    for (int d = 0; d < array->dimensions && used < (int)sizeof path; d++) {
+        const int64_t shard = files->shard[d];
+        file = file * files_along(array, d) + at[d] / shard;
+        member = member * shard + at[d] % shard;
+        if (d > 0)
+            path[used++] = files->separator;
+        used +=
+            snprintf(path + used, sizeof path - (size_t)used, "%lld", (long long)(at[d] / shard));
+    }
     if (array_chunk_find(array, file) == NULL)
         return NULL;
     const int descriptor = text_file_descriptor(path, &place->bytes);
