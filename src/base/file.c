@@ -186,11 +186,6 @@ bool durable_sync(int descriptor, const char *path, struct error *error)
     return fsync(descriptor) == 0 || durable_failed(error, "sync", path, errno);
 }
 
-bool durable_close(int descriptor, const char *path, struct error *error)
-{
-    return close(descriptor) == 0 || durable_failed(error, "close", path, errno);
-}
-
 static bool sync_directory_of(const char *path, struct error *error)
 {
     OWNED char *copy = allocate_copy(path);
@@ -224,7 +219,9 @@ bool durable_commit(int descriptor, const char *part, const char *path, struct e
     int lock = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     bool good = lock >= 0 || durable_failed(error, "write", part, errno);
     good = good && durable_sync(descriptor, part, error);
-    good = durable_close(descriptor, part, error) && good && durable_rename(part, path, error);
+    if (close(descriptor) != 0)
+        good = durable_failed(error, "close", part, errno);
+    good = good && durable_rename(part, path, error);
     if (!good)
         unlink(part);
     if (lock >= 0)

@@ -35,9 +35,8 @@ MUST_CHECK bool durable_reserve(int descriptor, const char *path, int64_t bytes,
 MUST_CHECK bool durable_write(int descriptor, const char *path, const void *data, size_t bytes,
                               int64_t offset, struct error *error);
 
-/* Sync the file to disk; close it. durable_close closes also if it fails. */
+/* Sync the file to disk. */
 MUST_CHECK bool durable_sync(int descriptor, const char *path, struct error *error);
-MUST_CHECK bool durable_close(int descriptor, const char *path, struct error *error);
 
 /* Rename and sync the directory. Replaces regular files only: a device, pipe or folder of that name
  * is an error (ERROR_FILE). */

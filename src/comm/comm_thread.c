@@ -166,7 +166,7 @@ void progress_wait_event(const struct comm_request *request)
 void progress_copy(const struct comm_request *request, struct stream *stream)
 {
     const struct device_backend *device = request->group->comm.device;
-    const size_t bytes = (size_t)(request->call.count * comm_type_size(request->call.type));
+    const size_t bytes = (size_t)request_bytes(request);
     ENSURE(stream == NULL || device != NULL, "a copy on a stream, but the group has no device");
     if (stream == NULL)
         progress_wait_event(request);

@@ -14,11 +14,6 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-static size_t request_bytes(const struct comm_request *request)
-{
-    return (size_t)(request->call.count * comm_type_size(request->call.type));
-}
-
 /* The slot of a rank for exchange `number`. */
 static unsigned char *slot_of(const struct window *window, int rank, uint64_t number)
 {
@@ -63,7 +58,7 @@ static void slots_combine(const struct comm_request *request, int first, int spa
     const struct window *window = request->group->window;
     int lower = 1;
     if (span == 1) {
-        memcpy(into, slot_of(window, first, request->number), request_bytes(request));
+        memcpy(into, slot_of(window, first, request->number), (size_t)request_bytes(request));
         return;
     }
     while (2 * lower < span)
@@ -102,7 +97,7 @@ struct comm_request *exchange_start(const struct comm_request *wanted)
         exchange_await(request, READ, request->number - EXCHANGE_SLOTS);
     progress_wait_event(request);
     memcpy(slot_of(window, window->rank, request->number), request->call.buffer,
-           request_bytes(request));
+           (size_t)request_bytes(request));
     window->exchange[request->number % EXCHANGE_SLOTS] = request;
     group->posted = request->sequence;
     window_count(window, POSTED, ++window->started);

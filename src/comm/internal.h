@@ -47,6 +47,11 @@ struct comm_request {
     bool done;
 };
 
+static inline int64_t request_bytes(const struct comm_request *request)
+{
+    return request->call.count * comm_type_size(request->call.type);
+}
+
 /* Input of an algorithm: one block per rank of `group`, `block` elements long; block b begins at
  * element b * stride. The buffer ends after `total` elements, so the last blocks may be short or
  * empty. reduces: block r is reduced to rank r. gathers: afterwards block r is sent from rank r to

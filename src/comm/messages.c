@@ -80,11 +80,6 @@ static void transfer(const struct comm_request *request, struct flow from, struc
 
 static const struct flow NONE;
 
-static int64_t request_bytes(const struct comm_request *request)
-{
-    return request->call.count * comm_type_size(request->call.type);
-}
-
 /* The request's whole buffer. */
 static struct flow whole(const struct comm_request *request, int peer)
 {

@@ -144,7 +144,7 @@ static void run_large(const struct comm_request *request)
 void transport_run(const struct comm_request *request)
 {
     const struct group *group = request->group;
-    const int64_t bytes = request->call.count * comm_type_size(request->call.type);
+    const int64_t bytes = request_bytes(request);
     bool small = bytes <= SMALL_BYTES;
     if (request->call.action == COMM_ALL_TO_ALL && group->window != NULL)
         shared_all_to_all(request);

@@ -4,9 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -20,16 +18,6 @@ static const char head[] =
     "\n| Run | Started | Model | Ranks | Nodes | Strategy | Precision | Global batch | Epochs | "
     "Validation | Test | Images/s | Total time | Status | Reason |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
-
-/* Create the folder, and lock it against other processes until the descriptor is closed. Where
- * locks are not supported, it is not locked. -1: ERROR_FILE. */
-static int logbook_lock(const char *logbook, struct error *error)
-{
-    OWNED char *path = allocate_text("%s/.lock", logbook);
-    return folder_make(logbook, "choose another by output.logbook", error)
-               ? durable_create(path, error)
-               : -1;
-}
 
 void logbook_cell(FILE *row, const char *format, ...)
 {
@@ -68,16 +56,17 @@ static void index_write(FILE *stream, const char *old, const char *row, bool aga
     }
 }
 
+/* The lock of the new file excludes other processes. */
 bool logbook_add(const char *logbook, const char *row, bool again, struct error *error)
 {
-    struct text_stream text;
+    struct atomic_file file;
     size_t length = 0;
-    const int lock = logbook_lock(logbook, error);
-    if (lock < 0)
-        return false;
     OWNED char *path = allocate_text("%s/README.md", logbook);
     OWNED char *aside = allocate_text("%s/README.md.old", logbook);
-    char *old = text_file_read(path, &length);
+    if (!folder_make(logbook, "choose another by output.logbook", error) ||
+        !atomic_file_open(&file, path, error))
+        return false;
+    OWNED char *old = text_file_read(path, &length);
     if (old != NULL && strlen(old) < length) /* the text behind a zero byte would be lost */
         errno = EILSEQ;
     bool good = old != NULL ? strlen(old) == length : errno == ENOENT;
@@ -88,11 +77,9 @@ bool logbook_add(const char *logbook, const char *row, bool again, struct error 
     good = good && (!other || durable_rename(path, aside, error));
     if (good && other)
         log_warn("%s has other columns: it is renamed to README.md.old", path);
-    index_write(text_stream_open(&text), old != NULL && !other ? old : "", row, again);
-    char *index = text_stream_close(&text);
-    good = good && atomic_file_write(path, index, error);
-    close(lock);
-    free(index);
-    free(old);
-    return good;
+    if (good)
+        index_write(file.stream, old != NULL && !other ? old : "", row, again);
+    else
+        atomic_file_discard(&file);
+    return good && atomic_file_commit(&file, error);
 }
