@@ -25,25 +25,19 @@
 /* Elements: the ranks that write a shard begin at multiples of 4 KiB of it. */
 enum { WRITER_ALIGNMENT = 1024 };
 
-/* The first element of writer `number` of `writers` in a shard of this length. */
-static int64_t writer_begin(int64_t length, int64_t number, int64_t writers)
-{
-    if (number == writers)
-        return length;
-    return length * number / writers / WRITER_ALIGNMENT * WRITER_ALIGNMENT;
-}
-
 /* Set elements [*begin, *end) of a unit of `count` elements that the rank at mesh position
  * shard * replicas + replica writes. Ranks that hold the same shard divide it. May be empty. */
 static void range_set(int64_t count, const struct mesh *mesh, int position, int64_t *begin,
                       int64_t *end)
 {
-    const int replicas = mesh->replica->size;
+    const int replicas = mesh->replica->size, replica = position % replicas;
     const int64_t whole = flat_shard_count(count, mesh->shard->size);
     const int64_t first = position / replicas * whole;
     const int64_t length = integer_clamp(count - first, 0, whole);
-    *begin = first + writer_begin(length, position % replicas, replicas);
-    *end = first + writer_begin(length, position % replicas + 1, replicas);
+    *begin = first + length * replica / replicas / WRITER_ALIGNMENT * WRITER_ALIGNMENT;
+    *end = first + length * (replica + 1) / replicas / WRITER_ALIGNMENT * WRITER_ALIGNMENT;
+    if (replica + 1 == replicas)
+        *end = first + length;
 }
 
 size_t checkpoint_snapshot_bytes(const struct flat_model *flat)
