@@ -118,6 +118,12 @@ static size_t implicit_bytes(const struct cpu_device *cpu, enum data_type type,
 static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
                           const struct convolution_shape *part)
 {
+    static const struct convolution plans[] = {{.bias = false, .relu = false},
+                                               {.bias = true},
+                                               {.relu = true},
+                                               {.bias = true, .relu = true},
+                                               {.pass = CONVOLUTION_INPUT},
+                                               {.pass = CONVOLUTION_WEIGHT}};
     const size_t implicit = implicit_bytes(cpu, type, part);
     size_t most = replaces_onednn(cpu, type, part)
                       ? convolution_implicit_weight_workspace(cpu, part)
@@ -125,17 +131,13 @@ static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
 
     if (implicit > 0)
         return implicit > most ? implicit : most;
-    for (int pass = CONVOLUTION_FORWARD; pass <= CONVOLUTION_WEIGHT; pass++)
-        for (int variant = 0; variant < 4; variant++) {
-            const struct convolution convolution = {
-                .pass = (enum convolution_pass)pass,
-                .type = computed_type(cpu, type, part),
-                .shape = *part,
-                .bias = (variant & 1) && pass == CONVOLUTION_FORWARD,
-                .relu = (variant & 2) && pass == CONVOLUTION_FORWARD};
-            const size_t bytes = convolution_plan_workspace(cpu->onednn, &convolution);
-            most = bytes > most ? bytes : most;
-        }
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+        struct convolution convolution = plans[i];
+        convolution.type = computed_type(cpu, type, part);
+        convolution.shape = *part;
+        const size_t bytes = convolution_plan_workspace(cpu->onednn, &convolution);
+        most = bytes > most ? bytes : most;
+    }
     return most;
 }
 
