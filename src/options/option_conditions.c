@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The tables of options: conditions, sections, options, and options of version 0.2. */
+/* The tables of options: conditions, sections, options, optimizers, and options of version 0.2. */
 #include <fnmatch.h>
 #include <math.h>
 #include <string.h>
@@ -144,6 +144,30 @@ const struct option_entry option_table[] = {
 #include "options/options_list.h"
     {.name = NULL},
 };
+
+/* ---- optimizers */
+
+enum { NO, YES };
+
+/* Columns: scope, moment1, moment2, momentum, beta1, beta2, epsilon. Rules that do not
+ * read beta1 and beta2 have Adam's values. */
+static const struct optimizer_facts optimizers[] = {
+    [OPTIMIZER_SGD] = {SCOPE_ELEMENT, NO, NO, YES, 0.9, 0.999, 1e-8},
+    [OPTIMIZER_ADAM] = {SCOPE_ELEMENT, YES, YES, NO, 0.9, 0.999, 1e-8},
+    [OPTIMIZER_ADAMW] = {SCOPE_ELEMENT, YES, YES, NO, 0.9, 0.999, 1e-8},
+    [OPTIMIZER_RMSPROP] = {SCOPE_ELEMENT, NO, YES, YES, 0.9, 0.999, 1e-8},
+    [OPTIMIZER_MUON] = {SCOPE_MATRIX, YES, YES, YES, 0.9, 0.95, 1e-7},
+    [OPTIMIZER_LION] = {SCOPE_ELEMENT, YES, NO, NO, 0.9, 0.99, 1e-8},
+    [OPTIMIZER_LAMB] = {SCOPE_NORMS, YES, YES, NO, 0.9, 0.999, 1e-6},
+    [OPTIMIZER_LARS] = {SCOPE_NORMS, NO, NO, YES, 0.9, 0.999, 1e-8},
+};
+
+const struct optimizer_facts *optimizer_facts(int name)
+{
+    ENSURE(name >= 0 && (size_t)name < sizeof optimizers / sizeof optimizers[0],
+           "unknown optimizer %d", name);
+    return &optimizers[name];
+}
 
 /* ---- options of version 0.2, sorted by name */
 
