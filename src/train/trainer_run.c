@@ -318,36 +318,48 @@ static bool weights_write(struct trainer *trainer, const char *name, struct erro
     return good;
 }
 
-/* Collective. Returns true and the path of the checkpoint of the best evaluation if it exists. If
- * it is missing, the best evaluation is forgotten. With checkpoint.every=0 evaluations write none.
- */
-static bool best_find(struct trainer *trainer, char *path, size_t size)
+/* Collective. True if the checkpoint of the best evaluation exists. Writes its path. */
+static bool best_exists(const struct trainer *trainer, char *path, size_t size)
 {
     char name[CHECKPOINT_NAME];
     checkpoint_name(name, trainer->best.step);
     snprintf(path, size, "%s/%s", trainer->folder.checkpoints, name);
     int64_t exists = trainer->best.step > 0 && access(path, R_OK) == 0;
     comm_broadcast(trainer->session.world, &exists, 1, COMM_INT64, 0);
-    if (exists != 0 || trainer->best.step <= 0 || trainer->session.options.checkpoint.every <= 0)
-        return exists != 0;
+    return exists != 0;
+}
+
+/* Collective. After a resume: forgets the best evaluation if its checkpoint is missing. With
+ * checkpoint.every=0 evaluations write none. */
+static void best_require(struct trainer *trainer)
+{
+    char path[BEST_PATH];
+    if (best_exists(trainer, path, sizeof path) || trainer->best.step <= 0 ||
+        trainer->session.options.checkpoint.every <= 0)
+        return;
     log_warn("the checkpoint of the best evaluation is missing: %s; the best is chosen among the "
              "evaluations from now on",
              path);
     trainer->state.best_metric = trainer->best.metric = trainer->best.top1 = NAN;
     trainer->state.best_step = trainer->best.step = 0;
-    return false;
 }
 
-/* Collective. Reads the best weights, unless they are those of the newest step. If they have no
- * checkpoint, the session keeps the last weights. */
+/* Collective. Reads the best weights, unless they are those of the newest step. With
+ * checkpoint.every=0 they may have no checkpoint; then the session keeps the last weights. */
 static bool best_weights_read(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
+    const int64_t best = trainer->best.step;
     char path[BEST_PATH];
-    const bool exists = best_find(trainer, path, sizeof path);
-    const bool is_last = trainer->best.step > 0 && trainer->best.step == trainer->state.step;
-    trainer->test.weights = exists || is_last ? "best" : "last";
-    trainer->test.step = exists ? trainer->best.step : trainer->state.step;
+    const bool is_last = best > 0 && best == trainer->state.step;
+    const bool exists = best_exists(trainer, path, sizeof path) || is_last;
+    if (!exists && best > 0 && session->options.checkpoint.every > 0)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "the best weights, of step %lld, are missing: %s does not exist; restore "
+                         "it, or start the run again to end with the last weights",
+                         (long long)best, path);
+    trainer->test.weights = exists ? "best" : "last";
+    trainer->test.step = exists ? best : trainer->state.step;
     if (!exists || is_last)
         return true;
     status_set_phase(PHASE_WEIGHTS_READ);
@@ -493,7 +505,6 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     const struct run_stop *stop = &trainer->stop;
     const bool over = trainer_is_over(trainer);
     const long long step = trainer->state.step, steps = trainer->total_steps;
-    char best_path[BEST_PATH];
     trainer->attempt.begin = trainer->checkpoints.written_at = clock_now();
     status_set_step(step);
     if (step > 0)
@@ -514,7 +525,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
                  step);
     if (!run_record_begin(trainer, error))
         return false;
-    best_find(trainer, best_path, sizeof best_path);
+    best_require(trainer);
     if (over && !results_restore(trainer, error))
         return false;
     if (trainer->session.world->rank == 0)

@@ -67,8 +67,11 @@ best="$small debug.overfit=4 optim.lr=1e-2 checkpoint.monitor=loss train.early_s
 paused_run gone weights_write:24 $best
 rm "$work/gone/checkpoints/step-00000020.h5"
 paused_end
-result 'best weights that are missing are a warning' "$(ended; has "$run_log" \
-    'warning: the checkpoint of the best evaluation is missing: .*step-00000020.h5'; ls "$work/gone/best.safetensors" 2>/dev/null)" "$run_log"
+bad=$(failed_otherwise 4 'the best weights, of step 20, are missing: .*/step-00000020.h5 does not exist')
+run 1 gone $best
+bad="$bad$(ended)$(has "$run_log" 'warning: the checkpoint of the best evaluation is missing: .*step-00000020.h5')"
+result 'best weights that are missing are an error, and a warning if the run resumes' \
+    "$bad$(cmp "$work/gone/weights.safetensors" "$work/gone/best.safetensors" 2>&1)" "$run_log"
 
 # last.h5 of a running job changes between two accesses to it.
 mkdir "$work/moves"
