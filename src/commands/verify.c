@@ -113,6 +113,7 @@ static bool run_replay(const char *folder, const struct options *options,
         return false;
     const int64_t from = trainer.state.step, first = receipts_until(table, from);
     trainer.receipts.next = first;
+    snprintf(trainer.folder.path, sizeof trainer.folder.path, "%s", folder); /* of result.json */
     if (from >= last)
         error_set(error, ERROR_USAGE,
                   "%s has no receipt after step %lld, the last one is of step %lld; set a lower "
@@ -161,8 +162,11 @@ const struct command command_verify = {
         "Loads a checkpoint of a run (verify.from; default: the newest before the last receipt), "
         "replays the steps up to the last receipt with the run's options, and compares loss, norm "
         "of the gradient, weights and optimizer state with receipt.csv, which a run writes with "
-        "output.receipt. Prints one line: identical, or the first step and value that differ. With "
-        "train.exact=layout it also names the first grain (a group of samples) whose forward pass "
-        "differs, if there is one. Nothing is written to the run's folder.",
+        "output.receipt. Prints one line: identical, or the first step and value that differ, with "
+        "the "
+        "differences between the machines. With train.exact=layout it also names the first grain "
+        "(a "
+        "group of samples) whose forward pass differs, if there is one. Nothing is written to the "
+        "run's folder.",
     .run = verify_run,
     .checks_options = true};

@@ -441,7 +441,7 @@ static void receipt_compare(const struct trainer *trainer, const char *now, stru
 {
     const struct receipt_table *expected = trainer->receipts.expected;
     const char *name = expected->header, *run = expected->line[trainer->receipts.next];
-    char first[TENSOR_NAME + 128] = "", grains[48] = "";
+    char first[TENSOR_NAME + 128] = "", grains[48] = "", machine[1024];
     int different = 0, values = 0;
     for (; strchr(name, ',') != NULL; values++) {
         const int length = (int)strcspn(name, ",");
@@ -468,8 +468,9 @@ static void receipt_compare(const struct trainer *trainer, const char *now, stru
     }
     if (first[0] == '\0')
         return;
-    error_set(error, ERROR_DIFFERENT, "step %lld: %s; %d of %d values differ%s",
-              (long long)trainer->state.step, first, different, values - 1, grains);
+    run_record_compare(trainer, machine, sizeof machine);
+    error_set(error, ERROR_DIFFERENT, "step %lld: %s; %d of %d values differ%s%s",
+              (long long)trainer->state.step, first, different, values - 1, grains, machine);
 }
 
 void receipts_begin(struct trainer *trainer)

@@ -164,6 +164,18 @@ static void change_put(void *user, const struct option_change *change)
     value_put(user, change->name, values);
 }
 
+/* The facts on which the bits of a step may depend, beside the layout. */
+static void machine_put(json_t *attempt, const struct session *session)
+{
+    value_put(attempt, "version", value_name(version_number));
+    value_put(attempt, "commit", value_name(version_commit));
+    value_put(attempt, "instructions", value_name(session->limits.instructions));
+    value_put(attempt, "library", value_name(session->limits.library));
+    value_put(attempt, "ranks", json_integer(session->world->size));
+    value_put(attempt, "nodes", json_integer(session->mesh.node_count));
+    value_put(attempt, "threads", json_integer(session->limits.threads));
+}
+
 static json_t *attempt_to_json(const struct trainer *trainer, const json_t *ranks)
 {
     static struct options earlier;
@@ -179,13 +191,7 @@ static json_t *attempt_to_json(const struct trainer *trainer, const json_t *rank
     }
     value_put(attempt, "started", json_string(trainer->attempt.started));
     value_put(attempt, "command", command_line());
-    value_put(attempt, "version", value_name(version_number));
-    value_put(attempt, "commit", value_name(version_commit));
-    value_put(attempt, "instructions", value_name(session->limits.instructions));
-    value_put(attempt, "library", value_name(session->limits.library));
-    value_put(attempt, "ranks", json_integer(session->world->size));
-    value_put(attempt, "nodes", json_integer(session->mesh.node_count));
-    value_put(attempt, "threads", json_integer(session->limits.threads));
+    machine_put(attempt, session);
     value_put(attempt, "job", value_text(getenv("SLURM_JOB_ID")));
     value_put(attempt, "hosts", hosts);
     value_put(attempt, "devices", devices);
@@ -350,6 +356,36 @@ static json_t *record_read(const char *folder)
     json_object_del(record, "parts");
     json_decref(old);
     return record;
+}
+
+void run_record_compare(const struct trainer *trainer, char *text, size_t size)
+{
+    static const char *const facts[] = {
+        "instructions", "library",   "ranks",    "nodes",   "threads", "version",  "commit",
+        "backend",      "precision", "strategy", "replica", "shard",   "transport"};
+    json_t *run = record_read(trainer->folder.path), *own = run_to_json(trainer), *attempt;
+    const json_t *attempts = json_object_get(run, "attempts"), *last = NULL;
+    size_t number;
+    json_array_foreach(attempts, number,
+                       attempt) if (json_integer_value(json_object_get(attempt, "from_step")) <
+                                    trainer->state.step) last = attempt;
+    json_object_update(run, (json_t *)last);
+    machine_put(own, &trainer->session);
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
+        const json_t *was = json_object_get(run, facts[i]), *is = json_object_get(own, facts[i]);
+        const size_t used = strlen(text);
+        if (was == NULL || json_equal(was, is))
+            continue;
+        char *before = json_dumps(was, JSON_ENCODE_ANY), *now = json_dumps(is, JSON_ENCODE_ANY);
+        ENSURE_MEMORY(before != NULL && now != NULL, "no memory to compare machines");
+        snprintf(text + used, size - used, "%s%s %s, here %s",
+                 used > 0 ? "; " : "; the run had other conditions: ", facts[i], before, now);
+        free(before);
+        free(now);
+    }
+    json_decref(run);
+    json_decref(own);
 }
 
 bool run_record_is_tested(const struct trainer *trainer)

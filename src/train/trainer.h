@@ -274,4 +274,9 @@ MUST_CHECK bool run_record_end(struct trainer *trainer, struct error *error);
 /* Record the error of a failed attempt. A failure to write is logged. Local; only rank 0 writes. */
 void run_record_fail(struct trainer *trainer, const struct error *why);
 
+/* Rank 0, in a replay. Write the conditions on which the bits of a step may depend (instructions,
+ * threads, layout, version) and that differ from those of the run: "; the run had other conditions:
+ * ranks 1, here 3", or "". Local. */
+void run_record_compare(const struct trainer *trainer, char *text, size_t size);
+
 #endif

@@ -48,8 +48,8 @@ run 1 plateau $small output.tensorboard=off train.epochs=3 output.receipt=7 run.
     schedule.name=plateau schedule.patience=0 optim.lr=0.1 train.precision=fp16
 verified 'a schedule that depends on evaluations, micro-batches and a loss scale are replayed' 'steps 1 to 75, 11 receipts' \
     plateau verify.from=0
-fails 3 'without train.exact another number of ranks differs' 11 \
-    'step [0-9]*: .*receipt [^ ]*, replay [^ ]*; .* of 10 values differ' verify plateau verify.from=0 verify.to=21
+fails 3 'without train.exact another number of ranks differs, and is named' 11 \
+    'step [0-9]*: .*receipt [^ ]*, replay [^ ]*; .* of 10 values differ.*ranks 1, here 3' verify plateau verify.from=0 verify.to=21
 
 # Edited receipts: EXIT CODE|PATTERN|OPTIONS OF VERIFY|COMMAND THAT EDITS, or PATTERN of the success.
 mkdir edited
