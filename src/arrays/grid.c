@@ -257,6 +257,102 @@ bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int ord
                      grid->path, self->name, names, fault);
 }
 
+/* ---- units ---- */
+
+enum { FACTORS = 16 };
+
+struct factor {
+    char name[GRID_UNITS];
+    int exponent;
+};
+
+static int compare_factors(const void *left, const void *right)
+{
+    return strcmp(((const struct factor *)left)->name, ((const struct factor *)right)->name);
+}
+
+/* Multiply the factors by a power of a unit. */
+static int factor_add(struct factor *factors, int count, const char *word, int exponent)
+{
+    static const char *const names[][2] = {
+        {" kelvin Kelvin degK deg_K degree_kelvin degrees_kelvin ", "K"},
+        {" celsius Celsius deg_C degree_C degrees_C degree_Celsius degrees_Celsius degree_celsius "
+         "degrees_celsius ",
+         "degC"},
+        {" meter meters metre metres ", "m"},
+        {" second seconds sec secs ", "s"},
+        {" hour hours hr hrs ", "h"},
+        {" day days ", "d"},
+        {" pascal pascals Pascal ", "Pa"},
+        {" hectopascal hectopascals millibar millibars mbar mb ", "hPa"},
+        {" kilogram kilograms ", "kg"},
+        {" joule joules ", "J"},
+        {" watt watts ", "W"},
+        {" percent ", "%"},
+        {" degree degrees degrees_north degree_north degree_N degrees_N degreeN degreesN "
+         "degrees_east degree_east degree_E degrees_E degreeE degreesE ",
+         "deg"}};
+    int n = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (time_word_is_in(names[i][0], word, strlen(word)))
+            word = names[i][1];
+    while (n < count && strcmp(factors[n].name, word) != 0)
+        n++;
+    if (n == FACTORS || strcmp(word, "1") == 0)
+        return count;
+    snprintf(factors[n].name, sizeof factors[n].name, "%s", word);
+    factors[n].exponent += exponent;
+    return n == count ? count + 1 : count;
+}
+
+/* Write units in one spelling: factors with exponents, in the order of their names. A division
+ * applies to the next factor, or to those in the next parentheses. */
+static void units_normalise(const char *units, char text[GRID_UNITS])
+{
+    struct factor factors[FACTORS] = {{.exponent = 0}};
+    int count = 0, sign = 1, outer = 1;
+    size_t used = 0;
+    for (const char *c = units; *c != '\0';) {
+        const size_t length = strcspn(c, " /.*^()");
+        char word[GRID_UNITS];
+        int exponent = 1;
+        if (length == 0) {
+            sign = *c == '/' ? -outer : sign;
+            outer = *c == '(' ? sign : *c == ')' ? 1 : outer;
+            c++;
+            continue;
+        }
+        snprintf(word, sizeof word, "%.*s", (int)length, c);
+        c += length;
+        char *digits = word + strcspn(word, "+-0123456789");
+        if (digits > word && *digits != '\0') { /* "s-1" */
+            exponent = atoi(digits);
+            *digits = '\0';
+        } else if (digits > word && (strncmp(c, "**", 2) == 0 || *c == '^')) { /* "s**-1" */
+            char *end;
+            exponent = (int)strtol(c + (*c == '^' ? 1 : 2), &end, 10);
+            c = end;
+        }
+        count = factor_add(factors, count, word, sign * exponent);
+        sign = outer;
+    }
+    qsort(factors, (size_t)count, sizeof *factors, compare_factors);
+    text[0] = '\0';
+    for (int n = 0; n < count && used < GRID_UNITS; n++)
+        if (factors[n].exponent != 0)
+            used += (size_t)snprintf(text + used, GRID_UNITS - used, "%.20s%d ", factors[n].name,
+                                     factors[n].exponent);
+}
+
+/* True if two units are spelled differently at most: "m s-1" and "m/s", "K" and "kelvin". */
+static bool units_agree(const char *one, const char *other)
+{
+    char a[GRID_UNITS], b[GRID_UNITS];
+    units_normalise(one, a);
+    units_normalise(other, b);
+    return one[0] == '\0' || other[0] == '\0' || strcmp(a, b) == 0;
+}
+
 /* ---- comparison ---- */
 
 /* Return the units of a coordinate of times; of others, those of numbers without a date. */
@@ -316,6 +412,8 @@ static bool dimensions_compare(const struct place *one, const struct place *othe
     else if (a->count != b->count)
         snprintf(reason, sizeof reason, "%lld coordinates instead of %lld", (long long)b->count,
                  (long long)a->count);
+    else if (a->kind != DIMENSION_TIME && !units_agree(a->units, b->units))
+        snprintf(reason, sizeof reason, "units '%.40s' instead of '%.40s'", b->units, a->units);
     else if (has_values && !time_units_comparable(&units, &others))
         snprintf(reason, sizeof reason, "its units or calendar cannot be compared");
     else if (has_values) {
@@ -361,7 +459,7 @@ bool grid_compare(const struct grid *first, const struct grid *other, struct err
         if (m == first->array_count)
             continue;
         const struct grid_array *a = &first->array[m];
-        if (a->units[0] != '\0' && b->units[0] != '\0' && strcmp(a->units, b->units) != 0)
+        if (!units_agree(a->units, b->units))
             return error_set(error, ERROR_DATA,
                              "%s: %s has the units '%s', in %s it has '%s': convert one of them, "
                              "or set data.coordinates=ignore",

@@ -95,7 +95,8 @@ def check_grids():
     turned = good.isel(lat=slice(None, None, -1))
     wrong = {"lat": turned, "lon": good.assign_coords(lon=good.lon + 22.5),
              "units": good.assign(u=good.u.assign_attrs(units="degC")), "order": good.transpose("time", "lon", "lat")}
-    same = {"unknown": good.assign(u=good.u.assign_attrs(units="")),
+    same = {"spelling": good.assign(u=good.u.assign_attrs(units="kelvin"), v=good.v.assign_attrs(units="m/s")),
+            "unknown": good.assign(u=good.u.assign_attrs(units="")),
             "east": good.assign_coords(lon=("lon", (good.lon.values + 180) % 360 - 180, {"units": "degrees_east"})),
             "rounded": good.assign_coords(lat=good.lat.astype("f4"))}
     options = [*MODEL, "data.x=u,v", "data.y=u@+1", "data.val=val"]
@@ -112,9 +113,9 @@ def check_grids():
         assert expected in refused and f"grids-{name}/val.nc" in refused and f"grids-{name}/train.nc" in refused, refused
         log = run(*options, f"data.root=grids-{name}", f"run.dir=on-{name}", "data.coordinates=ignore")
         assert "data.coordinates=ignore" in log, log
-        for weights in "on-rounded/weights.safetensors", "on-rounded/checkpoints/last.h5":
+        for weights in "on-spelling/weights.safetensors", "on-spelling/checkpoints/last.h5":
             refused = run("predict", weights, f"grids-{name}/val.nc", "predict.output=out.nc", status=3)
-            assert expected in refused and "on-rounded/" in refused, refused
+            assert expected in refused and "on-spelling/" in refused, refused
     xarray.merge([good[["u"]], good[["v"]].transpose("time", "lon", "lat")]).to_netcdf("beside.nc")
     refused = run(*options[:-1], "data.root=beside.nc", "data.val=none", "run.dir=beside", status=3)
     assert "dimensions (time, lon, lat) instead of (time, lat, lon)" in refused, refused
@@ -195,6 +196,18 @@ def check_steps_of_weights():
     assert "cannot resume" in refused and "coordinate 0 is -70 instead of 70" in refused, refused
 
 
-for check in check_axes, check_steps_of_weights, check_calendars, check_order, check_members, check_grids, check_levels:
+def check_spellings():
+    times = xarray.date_range("2001-01-01", periods=8, freq="h")
+    lon = numpy.arange(3500, 3508) / 10
+    pairs = (("J kg-1 K-1", "J/(kg K)"), ("kg m-2 s-1", "kg/(m2 s)"), ("m s-1", "s-1 m"), ("kg kg-1", "1"), ("W m-2", "W/m^2"),
+             ("m s**-1", "m/s"), ("degC", "celsius"))
+    os.makedirs("spelled", exist_ok=True)
+    for one, other in pairs:
+        field(times, units=one).assign_coords(lon=lon).to_netcdf("spelled/train.nc")
+        field(times, units=other).assign_coords(lon=lon.astype("f4")).to_netcdf("spelled/val.nc")
+        run(*MODEL, "data.root=spelled", "data.x=u", "data.y=u@+1", "data.val=val", f"run.dir=spelled-{pairs.index((one, other))}")
+
+
+for check in check_axes, check_steps_of_weights, check_spellings, check_calendars, check_order, check_members, check_grids, check_levels:
     check()
     print("ok", check.__name__)
