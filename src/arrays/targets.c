@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "base/text.h"
 
+enum { TARGETS_USUAL = 64 }; /* of a sample */
+
 /* ---- names of classes ---- */
 
 /* Read the texts of the attribute class_names, unless it has other values or too many. */
@@ -116,10 +118,13 @@ static bool labels_set(struct dataset *dataset, const char *y, bool training, st
 }
 
 /* Check numbers to predict; with data.task=classes, marks of several labels. */
-static bool numbers_check(const struct dataset *dataset, bool is_regression, struct error *error)
+static bool numbers_check(const struct dataset *dataset, const char *y, bool is_regression,
+                          bool training, struct error *error)
 {
     const float *values = ((const struct arrays *)dataset->self)->target;
     const int64_t outputs = dataset->target.count;
+    float sum = 0;
+    bool is_single = training && !is_regression; /* each sample has one label */
     for (int64_t i = 0; i < dataset->count * outputs; i++) {
         const float value = values[i];
         if (is_regression && isinf(value))
@@ -130,7 +135,13 @@ static bool numbers_check(const struct dataset *dataset, bool is_regression, str
                                  "is not 0 or 1, as several labels of a sample must be: set "
                                  "data.task=regression to predict numbers",
                                  error);
+        sum = i % outputs == 0 ? value : sum + value;
+        is_single = is_single && ((i + 1) % outputs != 0 || sum == 1);
     }
+    if (is_single)
+        log_info("data.y=%s: each sample has exactly one of the %lld labels; for classes that "
+                 "exclude each other, single labels [samples] are usual: numpy.argmax(y, axis=1)",
+                 y, (long long)outputs);
     return true;
 }
 
@@ -161,20 +172,32 @@ static void outputs_name(struct dataset *dataset)
         }
 }
 
-/* Refuse one image [H, W, C] with its mask [H, W], which would be H samples with W targets, unless
- * model.classes is their number. */
-static bool mask_refuse(const struct arrays *self, int64_t model_classes, struct error *error)
+/* Refuse one image [H, W, C] with its mask [H, W], which would be H samples with W targets, and too
+ * many targets of a sample, unless model.classes is their number. */
+static bool shapes_check(const struct arrays *self, int64_t model_classes, struct error *error)
 {
-    const struct variable *x = &self->variable[0], *y = &self->y[0];
-    const int64_t samples = self->series.file[0].samples, outputs = y->channels;
-    if (x->dimensions != 3 || y->dimensions != 2 || x->height != outputs || x->width >= samples ||
-        x->width >= outputs || model_classes == outputs)
-        return true;
-    return error_set(error, ERROR_DATA,
-                     "data.x=%s and data.y=%s have the shapes of one image and its mask, and would "
-                     "be %lld samples with %lld targets: give both a first dimension of 1, or set "
-                     "model.classes=%lld if they are samples",
-                     x->name, y->name, (long long)samples, (long long)outputs, (long long)outputs);
+    const struct variable *x = &self->variable[0];
+    const int64_t samples = self->series.file[0].samples;
+    for (int v = 0; v < self->y_count; v++) {
+        const struct variable *y = &self->y[v];
+        const int64_t outputs = y->channels;
+        if (y->dimensions != 2 || model_classes == outputs)
+            continue;
+        if (x->dimensions == 3 && x->height == outputs && x->width < samples && x->width < outputs)
+            return error_set(error, ERROR_DATA,
+                             "data.x=%s and data.y=%s have the shapes of one image and its mask, "
+                             "and would be %lld samples with %lld targets: give both a first "
+                             "dimension of 1, or set model.classes=%lld if they are samples",
+                             x->name, y->name, (long long)samples, (long long)outputs,
+                             (long long)outputs);
+        if (outputs > TARGETS_USUAL && outputs <= IMAGE_CHANNELS)
+            return error_set(error, ERROR_DATA,
+                             "data.y=%s [%lld, %lld] would be %lld targets of each sample: make a "
+                             "plane [samples, height, width], or confirm with model.classes=%lld",
+                             y->name, (long long)samples, (long long)outputs, (long long)outputs,
+                             (long long)outputs);
+    }
+    return true;
 }
 
 bool arrays_targets_use(struct dataset *dataset, const struct options *options, bool training,
@@ -186,7 +209,7 @@ bool arrays_targets_use(struct dataset *dataset, const struct options *options, 
     const char *y = self->y[0].name;
     const int64_t shape[] = {dataset->count, dataset->channels,      dataset->height,
                              dataset->width, dataset->target.height, outputs};
-    if (training && !mask_refuse(self, options->model.classes, error))
+    if (training && !shapes_check(self, options->model.classes, error))
         return false;
     dataset->sum = crc32c_update(0, shape, sizeof shape);
     if (self->target != NULL)
@@ -202,7 +225,7 @@ bool arrays_targets_use(struct dataset *dataset, const struct options *options, 
     if (outputs > IMAGE_CHANNELS)
         return error_set(error, ERROR_DATA, "data.y=%s has %lld outputs, and the most is %d",
                          options->data.y, (long long)outputs, IMAGE_CHANNELS);
-    if (!self->has_planes && !numbers_check(dataset, is_regression, error))
+    if (!self->has_planes && !numbers_check(dataset, y, is_regression, training, error))
         return false;
     if (!is_regression && self->has_planes) { /* classes of pixels */
         if (outputs != 1)

@@ -14,6 +14,7 @@
 #include "arrays/decode.h"
 #include "arrays/grid.h"
 #include "base/allocate.h"
+#include "base/base.h"
 #include "base/text.h"
 #include "commands/app.h"
 #include "options/option_types.h"
@@ -232,7 +233,8 @@ enum role {
     ROLE_CLASSES
 };
 
-enum { SAMPLES_SPLIT = 10 }; /* fewer samples are not split */
+/* A sample of a segmentation seldom has more classes. Fewer samples are not split. */
+enum { CLASSES_IN_SAMPLE = 16, SAMPLES_SPLIT = 10, PIXELS_READ = 1 << 26 };
 
 struct suggestion {
     const struct entry *x, *y; /* NULL: none */
@@ -403,7 +405,40 @@ static void forecast_print(const struct suggestion *suggestion, const char *path
     options_end(suggestion, true, true);
 }
 
-static void suggestion_print(const struct suggestion *suggestion, const char *path)
+/* Print a note on the classes of a mask without names, from the values of its first sample. The
+ * file is opened again because its description has no chunks (hdf5_reader.datasets). */
+static void mask_print(const struct entry *mask, const char *described)
+{
+    const int64_t *extent = mask->array.extent, pixels = extent[1] * extent[2];
+    const struct array_box box = {.count = {1, extent[1], extent[2]},
+                                  .stride = {pixels, extent[2], 1}};
+    const char *name = mask->path + 1; /* without the slash */
+    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = name};
+    struct array_path source;
+    struct array array = {.path = NULL};
+    struct error ignored = {0};
+    OWNED float *values = allocate((size_t)smaller(pixels, PIXELS_READ), sizeof *values);
+    int64_t count = 0;
+    if (array_path_open(&source, described, &reader, &ignored) && pixels <= PIXELS_READ &&
+        array_path_array(&source, name, &array, &ignored) &&
+        array_read(&array, &box, values, &ignored)) {
+        qsort(values, (size_t)pixels, sizeof *values, compare_uint32);
+        for (int64_t i = 0; i < pixels; i++)
+            count += i == 0 || values[i] != values[i - 1];
+    }
+    array_close(&array);
+    array_path_close(&source);
+    hdf5_reader_close(&reader);
+    if (count > CLASSES_IN_SAMPLE)
+        printf("  (the first sample of %s has %lld values: if they number objects, they are "
+               "instances and not classes; replace them by the classes of the objects)\n",
+               mask->path, (long long)count);
+    else
+        printf("  (add model.classes=K, the number of classes in %s)\n", mask->path);
+}
+
+static void suggestion_print(const struct suggestion *suggestion, const char *path,
+                             const char *described)
 {
     const struct entry *y = suggestion->y;
     const enum role role = suggestion->role;
@@ -433,7 +468,7 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
         options_end(suggestion, is_planes || is_mask, false);
     }
     if (is_mask && json_object_get(y->attributes, "class_names") == NULL)
-        printf("  (add model.classes=K, the number of classes in %s)\n", y->path);
+        mask_print(y, described);
     if (suggestion->has_time)
         forecast_print(suggestion, path);
     const bool hwc = suggestion->x->channels_last;
@@ -461,7 +496,7 @@ static void path_describe(const char *path, struct error *error)
         printf("\n");
         for (size_t n = 0; n < list.count; n++)
             entry_print(&list.entry[n]);
-        suggestion_print(&suggestion, path);
+        suggestion_print(&suggestion, path, described);
     }
     list_free(&list);
     split_files_free(&files);

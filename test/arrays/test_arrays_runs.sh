@@ -228,10 +228,28 @@ errors predict missing 3<<END
 END
 npy hwc/image.npy 24,27,4 2592
 npy hwc/mask.npy 24,27 648
+npy hwc/x.npy 24,8,8 1536
+npy hwc/plane.npy 24,65 1560
 errors $none 3<<END
 2|train.weights|data.y=many data.task=regression train.weights=1,2
 2|model.head=dense|data.x=point data.y=point data.task=regression model.head=dense model.patch=1
 2|model.patch|data.y=y,z data.task=regression model.head=dense model.patch=3
 3|z.npy|data.root=$work/none/z.npy data.x=z data.y=y data.task=regression
 3|data.y=mask|data.root=$work/hwc data.x=image data.y=mask
+3|model.classes=65|data.root=$work/hwc data.y=plane data.task=regression
+END
+run 1 confirmed $none data.root="$work/hwc" data.y=plane data.task=regression model.classes=65 train.steps=1 run.dir="$work/confirmed"
+result 'these are trained' "$(ended)" confirmed.log
+
+npy hot/x.npy 9,8,8 576
+npy hot/y.npy 9,2 0
+for n in 1 2 3 4 5 6 7 8 9; do printf '\000\000\200?\000\000\000\000'; done >>hot/y.npy
+run 1 hot $none data.root="$work/hot" data.y=y train.steps=1 run.dir="$work/hot-run"
+bad=$(ended)
+[ "$(grep -c 'data.y=y: each sample has exactly one of the 2 labels; .* numpy.argmax(y, axis=1)' hot.log)" = 1 ] || bad="$bad no note, or several;"
+result 'one label of each sample' "$bad" hot.log
+
+run 1 images $small train.steps=1 run.dir="$work/images"
+errors predict images/weights.safetensors 3<<END
+3|data.format=arrays|$work/data/storms.h5
 END

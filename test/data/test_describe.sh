@@ -51,6 +51,11 @@ array masks/image '<u2' 40,8,8
 array masks/mask '|u1' 40,8,8
 suggests 'classes of pixels' masks 'data.x=/image data.y=/mask model.head=dense data.val=0.1$' 'add model.classes=K, .* in /mask'
 
+cp -r masks instances
+awk 'BEGIN { for (n = 0; n < 2560; n++) printf "\\%03o", n % 21 }' | xargs -0 printf >instances/mask/0.0.0
+suggests 'masks of instances' instances 'data.x=/image data.y=/mask' \
+    'first sample of /mask has 21 values: if they number objects, they are instances and not classes'
+
 array planes/x '<f4' 40,3,8,8
 array planes/y '<f4' 40,4,8,8
 suggests 'planes of numbers' planes 'data.x=/x data.y=/y data.task=regression model.head=dense data.val=0.1$'
