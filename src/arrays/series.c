@@ -210,23 +210,31 @@ static uint32_t neighbour_find(const double *place, double step, int64_t begin, 
     return low < end && place[low] <= wanted + tolerance * step ? (uint32_t)low : SERIES_NONE;
 }
 
-/* Find the samples of all records, `step` apart. */
-static void records_find(struct file_series *series, const double *place, double step)
+/* Find the samples of all records, `step` apart. Return the number of other samples that only lack
+ * neighbours before the begin or after the end of their series. */
+static int64_t records_find(struct file_series *series, const double *place, double step)
 {
     const int offsets = series->offset_count;
+    int64_t ends = 0;
     free(series->sample);
     series->sample = allocate((size_t)(series->samples * offsets), sizeof *series->sample);
     for (int64_t n = 0, begin = 0, end = 0; n < series->samples; n++) {
         begin = n == end ? n : begin;
         end = series_end(series, begin);
         uint32_t *found = series->sample + series->records * offsets;
-        bool good = true;
+        bool good = true, at_end = true;
         for (int o = 0; o < offsets; o++) {
+            const double wanted = place[n] + (double)series->offset[o] * step;
             found[o] = neighbour_find(place, step, begin, end, n, series->offset[o]);
-            good &= !series->required[o] || found[o] != SERIES_NONE;
+            if (found[o] != SERIES_NONE || !series->required[o])
+                continue;
+            good = false;
+            at_end &= wanted < place[begin] || wanted > place[end - 1];
         }
         series->records += good;
+        ends += !good && at_end;
     }
+    return ends;
 }
 
 bool file_series_pair(struct file_series *series, bool logs, struct error *error)
@@ -275,18 +283,20 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
     if (steps && series->step.size <= 0 &&
         !step_find(series, place, file_series_ends(series) > 0, error))
         return false;
-    records_find(series, place,
-                 !steps                  ? 1
-                 : series->step.size > 0 ? series->step.size
-                                         : (double)NAN);
-    if (logs && steps && series->step.size > 0 && series->records < series->samples) {
+    const int64_t at_ends = records_find(series, place,
+                                         !steps                  ? 1
+                                         : series->step.size > 0 ? series->step.size
+                                                                 : (double)NAN);
+    const int64_t left_out = series->samples - series->records, at_gaps = left_out - at_ends;
+    if (logs && steps && series->step.size > 0 && left_out > 0) {
         const struct time_units *times = &series->file[0].units;
         char step[TIME_TEXT];
         time_step_write(&series->step, times->has_date || times->seconds > 0, step);
-        log_info("offsets (@) count steps of %s in '%s': %lld of %lld samples are left out, which "
-                 "lack a neighbour",
-                 step, series->name, (long long)(series->samples - series->records),
-                 (long long)series->samples);
+        log_info("offsets (@) count steps of %s in '%s': %lld of %lld samples are left out, %lld "
+                 "of them at %s",
+                 step, series->name, (long long)left_out, (long long)series->samples,
+                 (long long)larger(at_ends, at_gaps),
+                 at_ends >= at_gaps ? "the ends of series" : "gaps");
     }
     return true;
 }
