@@ -114,11 +114,13 @@ void time_write(const struct time_units *units, double instant, char text[TIME_T
         return;
     }
     const struct date date = date_of(units->calendar, (int64_t)day);
-    const int used = snprintf(text, TIME_TEXT, "%04lld-%02d-%02d", (long long)date.year,
-                              (int)date.month, (int)date.day);
+    int used = snprintf(text, TIME_TEXT, "%04lld-%02d-%02d", (long long)date.year, (int)date.month,
+                        (int)date.day);
     if (seconds > 0)
-        snprintf(text + used, (size_t)(TIME_TEXT - used), "T%02d:%02d:%02d", seconds / 3600,
-                 seconds / 60 % 60, seconds % 60);
+        used += snprintf(text + used, (size_t)(TIME_TEXT - used), "T%02d:%02d", seconds / 3600,
+                         seconds / 60 % 60);
+    if (seconds % 60 > 0)
+        snprintf(text + used, (size_t)(TIME_TEXT - used), ":%02d", seconds % 60);
 }
 
 /* ---- units ---- */

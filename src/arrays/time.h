@@ -47,8 +47,8 @@ int64_t time_month(enum time_calendar calendar, double instant);
 /* Return the instant `months` months later, on the same day of the month or on its last day. */
 double time_add_months(enum time_calendar calendar, double instant, int64_t months);
 
-/* Write an instant: "2001-01-09T12:00:00", without the time of day at midnight, or the number if
- * the units have no date. */
+/* Write an instant as precisely as it needs: "2001-01-09", "2001-01-09T12:00" or
+ * "2001-01-09T12:00:30"; the number if the units have no date. */
 void time_write(const struct time_units *units, double instant, char text[TIME_TEXT]);
 
 /* True if a list of words between spaces, " m metre ", has a word, in any case. */

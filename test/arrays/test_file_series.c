@@ -99,7 +99,7 @@ TEST(months_are_steps)
             one_file("days since 2001-01-16 12:00", calendars[c], time, 36, 2);
         assert_int_equal(series.records, 36 - 2 - 1);
         time_write(&units, file_series_instant(&series, 7, 2), date);
-        assert_string_equal(date, "2001-10-16T12:00:00");
+        assert_string_equal(date, "2001-10-16T12:00");
         file_series_close(&series);
     }
 }
