@@ -76,7 +76,7 @@ static const struct {
     double seconds;
 } units[] = {{"day", TIME_DAY}, {"hour", 3600}, {"minute", 60}, {"second", 1}};
 
-enum { UNITS = sizeof units / sizeof units[0], PERCENT_REGULAR = 95 };
+enum { UNITS = sizeof units / sizeof units[0], PERCENT_REGULAR = 95, LISTED = 3 };
 
 /* Part of the step that distances of neighbours may differ from it: months have 28 to 31 days, and
  * times may be rounded. */
@@ -88,6 +88,38 @@ static int compare_doubles(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* Set the error for times without a constant step: list the most frequent distances. */
+static bool step_refuse(const struct file_series *series, double *distance, int64_t count,
+                        struct error *error)
+{
+    const struct time_units *times = &series->file[0].units;
+    const double total = (double)count;
+    char list[LISTED * (TIME_TEXT + 16)] = "", text[TIME_TEXT];
+    size_t used = 0;
+    for (int n = 0; n < LISTED && count > 0; n++) {
+        int64_t first = 0, most = 0; /* of the distances that are nearly equal to the first one */
+        for (int64_t begin = 0, end = 0; begin < count; begin++) {
+            while (end < count && distance[end] <= distance[begin] * (1 + tolerance / 2))
+                end++;
+            if (end - begin > most) {
+                first = begin;
+                most = end - begin;
+            }
+        }
+        const struct time_step step = {.size = distance[first + most / 2]};
+        time_step_write(&step, times->has_date || times->seconds > 0, text);
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%.3g %%)",
+                                 n > 0 ? ", " : "", text, 100 * (double)most / total);
+        count -= most;
+        memmove(distance + first, distance + first + most,
+                (size_t)(count - first) * sizeof *distance);
+    }
+    return error_set(error, ERROR_DATA,
+                     "%s: '%s' has no constant step for offsets (@): its distances are %s%s; use "
+                     "regular times, or set data.coordinates=ignore to count samples",
+                     series->file[0].path, series->name, list, count > 0 ? ", ..." : "");
+}
+
 /* Set the step: the mean of the distances of neighbours that are nearly equal to their median; in
  * months if all these are the same number of months. Without neighbours it stays unknown, and so it
  * does if less than 95 % of the distances are regular, which is an error if a step is required. */
@@ -96,7 +128,6 @@ static bool step_find(struct file_series *series, const double *instant, bool re
 {
     OWNED double *distance = allocate((size_t)series->samples, sizeof *distance);
     const struct time_units *first = &series->file[0].units;
-    const bool is_time = first->has_date || first->seconds > 0;
     int64_t count = 0, begin = 0, end, months = -1;
     double sum = 0;
     for (int64_t n = 1; n < series->samples; n++)
@@ -133,17 +164,7 @@ static bool step_find(struct file_series *series, const double *instant, bool re
         series->step = step;
         return true;
     }
-    char least[TIME_TEXT], usual[TIME_TEXT], most[TIME_TEXT];
-    time_step_write(&(struct time_step){.size = distance[0]}, is_time, least);
-    time_step_write(&(struct time_step){.size = median}, is_time, usual);
-    time_step_write(&(struct time_step){.size = distance[count - 1]}, is_time, most);
-    return !required ||
-           error_set(error, ERROR_DATA,
-                     "%s: '%s' has no constant step for offsets (@): its distances are %s to %s, "
-                     "and %lld of %lld are nearly %s; use regular times, or set "
-                     "data.coordinates=ignore to count samples",
-                     series->file[0].path, series->name, least, most, (long long)regular,
-                     (long long)count, usual);
+    return !required || step_refuse(series, distance, count, error);
 }
 
 void time_step_write(const struct time_step *step, bool has_date, char text[TIME_TEXT])
@@ -190,14 +211,21 @@ static bool order_check(const struct file_series *series, struct error *error)
 
 /* ---- pairs ---- */
 
-/* Return the sample at an offset from another one of the series [begin, end), or SERIES_NONE. */
-static uint32_t neighbour_find(const double *place, double step, int64_t begin, int64_t end,
-                               int64_t sample, int64_t offset)
+/* Return the instant so many steps after that of a sample. NAN: the step is not known. */
+static double instant_after(const struct file_series *series, int64_t sample, int64_t steps)
 {
-    const double wanted = place[sample] + (double)offset * step;
+    const double instant = instant_of(series, sample);
+    if (series->step.months > 0)
+        return time_add_months(series->file[file_of(series, sample)].units.calendar, instant,
+                               steps * series->step.months);
+    return series->step.size > 0 ? instant + (double)steps * series->step.size : (double)NAN;
+}
+
+/* Return the sample of the series [begin, end) that is the nearest to a place, or SERIES_NONE. */
+static uint32_t neighbour_find(const double *place, double step, int64_t begin, int64_t end,
+                               double wanted)
+{
     int64_t low = begin, high = end; /* the first sample that is not before the place */
-    if (offset == 0)
-        return (uint32_t)sample;
     while (low < high) {
         const int64_t middle = (low + high) / 2;
         if (place[middle] < wanted - tolerance * step)
@@ -210,10 +238,11 @@ static uint32_t neighbour_find(const double *place, double step, int64_t begin, 
     return low < end && place[low] <= wanted + tolerance * step ? (uint32_t)low : SERIES_NONE;
 }
 
-/* Find the samples of all records, `step` apart. Return the number of other samples that only lack
- * neighbours before the begin or after the end of their series. */
-static int64_t records_find(struct file_series *series, const double *place, double step)
+/* Find the samples of all records. With `timed`, the places are instants. Return the number of
+ * other samples that only lack neighbours before the begin or after the end of their series. */
+static int64_t records_find(struct file_series *series, const double *place, bool timed)
 {
+    const double step = timed ? series->step.size : 1;
     const int offsets = series->offset_count;
     int64_t ends = 0;
     free(series->sample);
@@ -224,8 +253,9 @@ static int64_t records_find(struct file_series *series, const double *place, dou
         uint32_t *found = series->sample + series->records * offsets;
         bool good = true, at_end = true;
         for (int o = 0; o < offsets; o++) {
-            const double wanted = place[n] + (double)series->offset[o] * step;
-            found[o] = neighbour_find(place, step, begin, end, n, series->offset[o]);
+            const int64_t offset = series->offset[o];
+            const double wanted = timed ? instant_after(series, n, offset) : (double)(n + offset);
+            found[o] = offset == 0 ? (uint32_t)n : neighbour_find(place, step, begin, end, wanted);
             if (found[o] != SERIES_NONE || !series->required[o])
                 continue;
             good = false;
@@ -283,10 +313,7 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
     if (steps && series->step.size <= 0 &&
         !step_find(series, place, file_series_ends(series) > 0, error))
         return false;
-    const int64_t at_ends = records_find(series, place,
-                                         !steps                  ? 1
-                                         : series->step.size > 0 ? series->step.size
-                                                                 : (double)NAN);
+    const int64_t at_ends = records_find(series, place, steps);
     const int64_t left_out = series->samples - series->records, at_gaps = left_out - at_ends;
     if (logs && steps && series->step.size > 0 && left_out > 0) {
         const struct time_units *times = &series->file[0].units;
@@ -332,11 +359,7 @@ double file_series_instant(const struct file_series *series, int64_t record, int
     while (series->sample[record * series->offset_count + o] == SERIES_NONE)
         o++;
     const int64_t known = series->sample[record * series->offset_count + o];
-    const double instant = instant_of(series, known), steps = (double)(offset - series->offset[o]);
-    if (series->step.months > 0)
-        return time_add_months(series->file[file_of(series, known)].units.calendar, instant,
-                               (int64_t)steps * series->step.months);
-    return series->step.size > 0 ? instant + steps * series->step.size : (double)NAN;
+    return instant_after(series, known, offset - series->offset[o]);
 }
 
 double file_series_time(const struct file_series *series, int64_t record, int64_t offset)

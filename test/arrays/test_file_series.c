@@ -101,6 +101,13 @@ TEST(months_are_steps)
         time_write(&units, file_series_instant(&series, 7, 2), date);
         assert_string_equal(date, "2001-10-16T12:00");
         file_series_close(&series);
+        /* Two years later, with the step of weights. */
+        series = series_of(false, 0, 24);
+        series.step = (struct time_step){.size = 30.44 * TIME_DAY, .months = 1};
+        times_add(&series, "a.nc", "days since 2001-01-16 12:00", calendars[c], time, 36);
+        assert_true(file_series_pair(&series, true, &error));
+        assert_int_equal(series.records, 13 - 1);
+        file_series_close(&series);
     }
 }
 
@@ -194,7 +201,7 @@ TEST(wrong_times_are_refused)
     } cases[] = {
         {falling, 3, NULL, NULL, "a.nc: 'time' decreases at sample 2"},
         {twice, 3, NULL, NULL, "a.nc: 'time' repeats at sample 2"},
-        {uneven, 5, NULL, NULL, "1 hour to 4 hours, and 2 of 4 are nearly 1 hour"},
+        {uneven, 5, NULL, NULL, "1 hour (50 %), 2 hours (25 %), 4 hours (25 %); use regular"},
         {rising, 3, "hours since 2001-01-01", "", "b.nc: 'time' decreases at sample 0"},
         {rising, 3, "hours since 2001-01-02", "noleap", "b.nc: the units or the calendar"}};
     struct file_series series;
