@@ -15,6 +15,7 @@
 #include "hdf5/hdf5_reader.h"
 #include "hdf5/hdf5_writer.h"
 #include "options/option.h"
+#include "plan/plan.h"
 
 /* Return the CRC32C of the program's file, or -1 without /proc. */
 static int64_t build_sum(void)
@@ -106,6 +107,7 @@ static int command_run(const struct command *command, struct comm *world,
             error_set(error, ERROR_USAGE, "%s must be the first word: vittrain %s", command->name,
                       command->synopsis);
     }
+    fit_advise(error);
     if (error->kind != ERROR_NONE && world->rank == 0)
         log_error(error);
     log_close();

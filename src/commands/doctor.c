@@ -396,7 +396,7 @@ static void doctor_run(const struct options *options, const struct command_line 
         on_cpu.run.backend = BACKEND_CPU;
         on_cpu.run.threads = 1;
         /* It may not be possible: the data set may set the number of classes. */
-        if (session_imagine(&session, &on_cpu, 1, 1, &unknown)) {
+        if (session_imagine(&session, &on_cpu, 1, 1, true, &unknown)) {
             doctor.checkpoint = checkpoint_bytes(&session.flat);
             session_close(&session);
         }

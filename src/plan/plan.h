@@ -126,8 +126,8 @@ struct step_script {
     int count, capacity, collectives;
 };
 
-/* Records a step of a session from session_imagine after session_measure. The session can only be
- * closed afterwards. */
+/* Records a step of a session from session_imagine, for training, after session_measure. The
+ * session can only be closed afterwards. */
 void step_script_make(struct step_script *script, struct session *session,
                       const struct image_source *source);
 void step_script_close(struct step_script *script);
@@ -181,11 +181,12 @@ struct plan {
     struct options options; /* completed from the data (options_resolve) */
     int ranks, node_ranks;  /* node_ranks: ranks per node; the last node may have fewer */
     struct image_source source;
-    size_t kept; /* bytes of the images of data.distinct in the memory of each rank */
+    size_t kept;   /* bytes of the images of data.distinct in the memory of each rank */
+    bool training; /* with gradients and optimizer state */
 };
 
-/* Describe the run. Reads the size of the images and the number of classes from the data, unless
- * the format implies them. */
+/* Describe a training run. Reads the size of the images and the number of classes from the data,
+ * unless the format implies them. */
 MUST_CHECK bool plan_open(struct plan *plan, const struct options *options, int ranks,
                           int node_ranks, struct error *error);
 
@@ -206,5 +207,9 @@ int64_t plan_largest_batch(const struct plan *plan, struct session *session, siz
  * be NULL (step_predict). The caller closes the prediction. */
 struct step_prediction plan_predict(const struct plan *plan, const struct machine *machine,
                                     struct session *session);
+
+/* Local. If a session did not fit into memory (session_shortage), add to the error the batch,
+ * strategy or activation checkpointing with which it would fit. */
+void fit_advise(struct error *error);
 
 #endif

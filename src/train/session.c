@@ -227,13 +227,13 @@ bool session_open_model(struct session *session, bool training,
 }
 
 bool session_imagine(struct session *session, const struct options *options, int ranks,
-                     int node_ranks, struct error *error)
+                     int node_ranks, bool training, struct error *error)
 {
     *session = (struct session){.options = *options};
     if (!mesh_imagine(&session->mesh, 0, ranks, node_ranks, &session->options.mesh, error))
         return false;
     session->world = session->mesh.world;
-    return set_up(session, true, error);
+    return set_up(session, training, error);
 }
 
 bool session_reads_weights(const struct options *options)
@@ -404,6 +404,13 @@ void session_drop_snapshot(struct session *session)
     session->memory.snapshot_bytes = 0;
 }
 
+static struct memory_shortage shortage; /* room 0: none */
+
+const struct memory_shortage *session_shortage(void)
+{
+    return shortage.room > 0 ? &shortage : NULL;
+}
+
 /* Collective. Measures and prints the memory of the session. Returns false and an error if it is
  * not available. */
 static bool session_fits(struct session *session, int64_t batch, const struct image_source *source,
@@ -429,15 +436,28 @@ static bool session_fits(struct session *session, int64_t batch, const struct im
     memory->base = hardware_memory_base(session->device);
     const size_t room = hardware_memory_room(session->device, node, options, memory->base);
     const bool planned = options->plan.memory > 0, gpu = hardware_has_memory(session->device);
-    if (error->kind == ERROR_NONE && room > 0 && needed > room)
+    const bool fits = error->kind != ERROR_NONE || room == 0 || needed <= room;
+    shortage.room = 0;
+    if (!fits)
         error_set(
             error, ERROR_MEMORY,
             "too little memory: a rank needs %.1f MiB for %lld image%s per pass, and %s%s has "
-            "%.1f MiB for it besides a reserve of %d %%; `vittrain plan` shows what fits",
+            "%.1f MiB for it besides a reserve of %d %%",
             mib(needed), (long long)session->batch, session->batch == 1 ? "" : "s",
-            gpu ? "the GPU on " : "", planned ? "plan.memory" : comm_host(), mib(room),
+            gpu && !planned ? "the GPU on " : "", planned ? "plan.memory" : comm_host(), mib(room),
             planned ? 0 : RESERVE_PERCENT);
-    return comm_agree(world, error);
+    if (comm_agree(world, error))
+        return true;
+    int64_t least = fits ? INT64_MAX : (int64_t)room;
+    comm_all_reduce(world, &least, 1, COMM_INT64, COMM_MIN);
+    if (least < INT64_MAX)
+        shortage = (struct memory_shortage){.options = *options,
+                                            .source = *source,
+                                            .training = session->flat.training,
+                                            .ranks = world->size,
+                                            .node_ranks = node->size,
+                                            .room = least};
+    return false;
 }
 
 void session_place(struct session *session, void *memory, size_t bytes,

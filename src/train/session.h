@@ -154,15 +154,26 @@ MUST_CHECK bool session_find_statistics(struct session *session, struct error *e
  * (session_find_statistics). Call flat_refresh afterwards. */
 MUST_CHECK bool session_initialize(struct session *session, struct error *error);
 
-/* As session_open_model for training with resolved options, for rank 0 of `ranks` ranks that do not
- * exist, `node_ranks` on each node: for session_measure. Threads and compute type are those of this
+/* As session_open_model with resolved options, for rank 0 of `ranks` ranks that do not exist,
+ * `node_ranks` on each node: for session_measure. Threads and compute type are those of this
  * machine. Local. */
 MUST_CHECK bool session_imagine(struct session *session, const struct options *options, int ranks,
-                                int node_ranks, struct error *error);
+                                int node_ranks, bool training, struct error *error);
 
 /* Measures without allocating: sets session->memory to what session_start would allocate for
  * passes of `batch` samples. Call before session_start. */
 void session_measure(struct session *session, int64_t batch, const struct image_source *source);
+
+/* A session that did not fit into memory, for fit_advise (plan.h). */
+struct memory_shortage {
+    struct options options;
+    struct image_source source;
+    bool training;
+    int ranks, node_ranks;
+    int64_t room; /* bytes per rank, on the rank with the least */
+};
+/* Return the session of the last session_start if it did not fit into memory, else NULL. */
+const struct memory_shortage *session_shortage(void);
 
 /* Lays out what session_measure has measured in `bytes` bytes of device memory. */
 void session_place(struct session *session, void *memory, size_t bytes,

@@ -55,10 +55,10 @@ refuses 'a driver that is too old' 2 'update the driver' VITTRAIN_EMULATION_FAUL
 refuses 'a device in exclusive use' 2 'exclusive mode.*nvidia-smi' VITTRAIN_EMULATION_FAULT=cudaSetDevice:46
 refuses 'a GPU that there is no code for' 2 'sm_70.*with-cuda-arch=70' VITTRAIN_EMULATION_CAPABILITY=70
 gpu="$gpu train.global_batch=600"
-refuses 'too little memory for the plan' 6 'the GPU on .* has .* MiB for it' \
+refuses 'too little memory for the plan' 6 'the GPU on .* has .* MiB for it.*would fit: train.global_batch=' \
     VITTRAIN_EMULATION_MEMORY=94000000
 gpu="$small run.backend=cuda"
-refuses 'too little memory for one image' 6 'reserve of 5 %' VITTRAIN_EMULATION_MEMORY=30000000
+refuses 'too little memory for one image' 6 'reserve of 5 %.*would fit: more ranks' VITTRAIN_EMULATION_MEMORY=30000000
 needs() { awk -v needs="$1" -v times="$2" 'BEGIN { printf "%.0f", needs * times * 1048576 }'; }
 arena=$(sed -n 's/.*a rank needs \([0-9.]*\) MiB.*/\1/p' "$run_log")
 refuses 'memory without a reserve for kernels that libraries load later' 6 'besides a reserve of 5 %' \

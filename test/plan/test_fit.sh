@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # system
-# A run that does not fit into memory ends before it starts; trials find the largest batch. Uses real
+# A run that does not fit into memory ends before it starts, with correct advice; trials find the largest batch. Uses real
 # limits and real memory, so it does not run with sanitizers.
 . "$TEST_SOURCE/test/support/program.sh"
 
@@ -9,21 +9,32 @@ if grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile"; then
     skip_all 'sanitizers take memory of their own'
 fi
 
-# A run that cannot fit ends before it starts.
-tight="$small train.global_batch=0 train.steps=1"
-fails 2 'too large a batch' 6 'a rank needs [0-9.]+ MiB for 9000 images .* plan.memory has [0-9.]+ MiB .* reserve of 0 %; .vittrain plan' \
-    $tight plan.memory=64MiB train.batch=9000 run.dir="$work/larger"
-fails 2 'more than a node has' 6 'needs .* and [^ ]+ has [0-9.]+ MiB for it besides a reserve of 5 %' $tight train.batch=1000000 \
+# A run that cannot fit ends before it starts, with correct advice that is the same at each start.
+tight="$small train.global_batch=0 train.steps=1 plan.memory=64MiB"
+fails 2 'too large a batch' 6 'a rank needs [0-9.]+ MiB for 9000 images .* plan.memory has [0-9.]+ MiB .* would fit: train.batch=[0-9]' $tight \
+    train.batch=9000 run.dir="$work/tight"
+batch=$(sed -n 's/.*would fit: train.batch=\([0-9]*\).*/\1/p' "$work/failing.log")
+run 2 fits train $tight train.batch=$batch run.dir="$work/tight"
+result "the batch that would fit does, train.batch=$batch" "$(ended)" fits.log
+for start in 1 2; do
+    fails 2 "and one image more does not, start $start" 6 "train.batch=$batch[^0-9]" $tight \
+        train.batch=$((batch + 1)) run.dir="$work/larger"
+done
+fails 2 'more than a node has' 6 'and [^ ]+ has [0-9.]+ MiB for it besides a reserve of 5 %' train.batch=1000000 \
     model.name=vit_base_patch32_224 run.dir="$work/larger"
+fails 2 'the global batch, where a deck has that' 6 'would fit: train.global_batch=[0-9]*[02468],' $tight \
+    train.global_batch=18000 run.dir="$work/larger"
 
 heavy="$small train.steps=1 model.dim=320 model.heads=5 model.depth=4"
 run 2 heavy plan $heavy
 memory=$(awk '/sent shard/ { table = 1; next } table && ($1 == "ddp" || $1 == "zero2") { sum += $8 }
     END { print int(sum / 2) "MiB" }' "$work/heavy.log")
-fails 2 'too large a model for ddp' 6 'too little memory' $heavy plan.memory=$memory run.dir="$work/ddp-heavy"
-run 2 train $heavy plan.memory=$memory mesh.strategy=zero2 run.dir="$work/heavy"
-result "zero2 fits, with $memory" "$(ended)" train.log
-bad=$(ls -d "$work"/larger "$work"/ddp-heavy 2>/dev/null)
+fails 2 'too large a model for ddp' 6 'would fit: .*mesh.strategy=zero' $heavy plan.memory=$memory run.dir="$work/ddp-heavy"
+strategy=$(sed -n 's/.*mesh.strategy=\(zero[12]\).*/\1/p' "$work/failing.log")
+run 2 train $heavy plan.memory=$memory mesh.strategy=$strategy run.dir="$work/heavy"
+result "the strategy that would fit does, $strategy with $memory" "$(ended)" train.log
+fails 2 'no batch at all' 6 'would fit: more ranks' $heavy plan.memory=10MiB run.dir="$work/none"
+bad=$(ls -d "$work"/larger "$work"/ddp-heavy "$work"/none 2>/dev/null)
 result 'no run folder was made before' "$bad"
 # Trials: the batch that is found ran, one more did not, as the plan predicted. The workspace, of which small trials
 # touch only a part, is a larger share of the memory than for models of real size.
