@@ -42,6 +42,8 @@
 #define MEMORY_REACHED "reached"
 #define MEMORY_RUN "run"
 
+enum { SHM_PATH = sizeof "/dev/shm/" + NAME_MAX };
+
 /* ---- ids ---- */
 
 /* Return the folder in memory of the run with this id, the same on each node; the caller frees it.
@@ -121,25 +123,36 @@ static bool folder_is_held(const char *folder)
     return held;
 }
 
+/* Set `path` to the next folder of this user in /dev/shm that no process holds, and `run` to its
+ * run folder, "" if that is unknown. Return false after the last one. */
+static bool folders_next(DIR **entries, char path[SHM_PATH], char run[PATH_MAX])
+{
+    OWNED char *own = folder_path("");
+    for (const char *name; (name = folder_next(entries, "/dev/shm")) != NULL;) {
+        snprintf(path, SHM_PATH, "/dev/shm/%s", name);
+        if (strncmp(path, own, strlen(own)) != 0 || !folder_is_own(path) || folder_is_held(path))
+            continue;
+        OWNED char *link = allocate_text("%s/" MEMORY_RUN, path);
+        const ssize_t length = readlink(link, run, PATH_MAX - 1);
+        run[length > 0 && run[0] == '/' ? length : 0] = '\0';
+        return true;
+    }
+    return false;
+}
+
 /* Remove the folders of killed runs of this user that no process holds and that no run can resume
  * from: neither the run folder nor one next to it, if it was renamed, has their id. A folder whose
  * run is unknown stays. */
 static void folders_remove_unneeded(void)
 {
-    OWNED char *own = folder_path("");
-    char run[PATH_MAX], id[MEMORY_ID];
+    char path[SHM_PATH], run[PATH_MAX], id[MEMORY_ID];
     DIR *entries = NULL, *runs = NULL;
-    for (const char *name; (name = folder_next(&entries, "/dev/shm")) != NULL;) {
-        OWNED char *path = allocate_text("/dev/shm/%s", name);
-        OWNED char *link = allocate_text("%s/" MEMORY_RUN, path);
-        const ssize_t length = readlink(link, run, sizeof run - 1);
-        if (strncmp(path, own, strlen(own)) != 0 || !folder_is_own(path) || length <= 0 ||
-            run[0] != '/' || folder_is_held(path))
+    while (folders_next(&entries, path, run)) {
+        if (run[0] == '\0')
             continue;
-        run[length] = '\0';
         bool needed = false;
         OWNED char *parent = allocate_text("%.*s", (int)(strrchr(run, '/') + 1 - run), run);
-        while ((name = folder_next(&runs, parent)) != NULL) {
+        for (const char *name; (name = folder_next(&runs, parent)) != NULL;) {
             OWNED char *other = allocate_text("%s%s", parent, name);
             needed = needed || (memory_id(other, id, NULL) && text_ends_with(path, id));
         }
@@ -148,6 +161,19 @@ static void folders_remove_unneeded(void)
             folder_remove(path);
         }
     }
+}
+
+void memory_folders_list(char *text, size_t size)
+{
+    char path[SHM_PATH], run[PATH_MAX];
+    DIR *entries = NULL;
+    size_t used = 0;
+    text[0] = '\0';
+    while (folders_next(&entries, path, run))
+        if (used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s (%.1f MB, of %s)",
+                                     used > 0 ? ", " : "", path, folder_bytes(path) / 1e6,
+                                     run[0] != '\0' ? run : "an unknown run");
 }
 
 /* One of the two files. */

@@ -62,4 +62,8 @@ void memory_checkpoint_step(struct memory_checkpoint *memory, int64_t step);
  * folder and RUN/.memory. */
 void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes);
 
+/* Not collective. Describe the folders in /dev/shm of this node that runs of this user have left
+ * and no process holds: "PATH (0.8 MB, of RUN), ...". "": none. */
+void memory_folders_list(char *text, size_t size);
+
 #endif

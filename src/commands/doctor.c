@@ -28,6 +28,7 @@
 #include "base/sensors.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/memory_checkpoint.h"
 #include "commands/app.h"
 #include "data/listing.h"
 #include "data/split.h"
@@ -322,6 +323,7 @@ static void facts_gather(struct doctor *doctor, struct comm *world)
             own->shared_bytes = (uint64_t)memory.f_blocks * memory.f_frsize;
             own->shared_free = (uint64_t)memory.f_bavail * memory.f_frsize;
         }
+        memory_folders_list(own->left, sizeof own->left);
         doctor_read_space(own, doctor->options);
     }
     doctor_try_folder(own, world, node->rank == 0);

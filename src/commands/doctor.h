@@ -44,6 +44,7 @@ struct doctor_facts {
     struct device_survey survey;
     /* Of the node, set by its first rank. */
     uint64_t shared_bytes, shared_free; /* of /dev/shm */
+    char left[DOCTOR_TEXT / 2];         /* checkpoints in memory of killed runs */
     char folder[OPTION_TEXT];           /* run.dir, or its nearest existing parent */
     char folder_why[DOCTOR_WHY];        /* why it cannot be used; "" if it can */
     int64_t shares_folder, locks_folder;

@@ -225,6 +225,9 @@ static void check_shared_memory(const struct doctor *doctor, struct doctor_row *
                        "%s: %.1f of /dev/shm's %.0f MiB are free, its %d ranks need %.1f MiB",
                        first->host, has / (1 << 20), (double)first->shared_bytes / (1 << 20), ranks,
                        need / (1 << 20));
+        if (first->left[0] != '\0')
+            doctor_set(row, DOCTOR_PASS, "%s: checkpoints of killed runs: %s", first->host,
+                       first->left);
     }
     doctor_set(row, DOCTOR_PASS, "at least %.0f MiB free in /dev/shm on each node",
                least / (1 << 20));

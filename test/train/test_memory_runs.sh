@@ -229,8 +229,10 @@ rm -rf "$work/gone"
 run 2 next run.dir="$work/next" $steps checkpoint.memory=3
 bad=$(ended)$([ -e "$old" ] || echo 'removed too early;')
 kill_victim
+run 1 doctor doctor
+bad="$bad$(has "$run_log" "checkpoints of killed runs: .*$old .[0-9.]* MB, of $work/gone.")"
 run 2 last run.dir="$work/next" $steps
-result 'the folder of a killed run that cannot resume is removed by the next start' \
+result 'the folder of a killed run that cannot resume is listed by doctor and removed by the next start' \
     "$bad$(ended)$(left "$old" next)$(has "$run_log" "^$old is removed: a killed run left it, and $work/gone does not need it")" "$run_log"
 
 # small_memory MEGABYTES COMMAND: run the command with a /dev/shm of this size.
