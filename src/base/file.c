@@ -393,9 +393,20 @@ static bool make_one(const char *path)
     return there;
 }
 
+static bool is_root(const char *path)
+{
+    struct stat folder, root;
+    return stat(path, &folder) == 0 && stat("/", &root) == 0 && folder.st_dev == root.st_dev &&
+           folder.st_ino == root.st_ino;
+}
+
 bool folder_make(const char *path, const char *advice, struct error *error)
 {
     OWNED char *part = allocate_copy(path);
+    if (is_root(path))
+        return error_set(error, ERROR_USAGE,
+                         "%s: the root of the file system cannot be a folder for output; %s", path,
+                         advice);
     bool made = true;
     for (char *slash = strchr(part, '/'); made && slash != NULL; slash = strchr(slash + 1, '/')) {
         if (slash == part)

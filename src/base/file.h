@@ -110,7 +110,7 @@ bool text_file_number(const char *path, const char *word, unsigned long long *nu
 /* ---- Folders, names in a folder, the cache folder, and installed files. */
 
 /* Create a folder and its missing parents. On failure set ERROR_FILE with the folder that cannot be
- * created, the reason and `advice`, the remedy. */
+ * created, the reason and `advice`, the remedy; ERROR_USAGE for the root of the file system. */
 MUST_CHECK bool folder_make(const char *path, const char *advice, struct error *error);
 
 /* Return the next name in the folder `path`, without "." and "..", in no particular order; NULL
