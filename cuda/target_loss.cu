@@ -2,7 +2,7 @@
 /* The loss of float targets. One block per piece of a sample: pieces have a fixed size, so that a
  * few large samples occupy the GPU. The first kernel sums the weights of pieces, because the
  * gradient needs the sum of its sample. The formulas are those of
- * src/cpu/kernels_target_loss.c. */
+ * src/cpu/kernels_loss.c. */
 #include "cuda.h"
 #include "device/exact_sum.h"
 #include "kernel.h"

@@ -174,7 +174,7 @@ int main(int argc, char **argv)
     bool good = options_parse(argc, argv, &options, &line, &error);
     if (good && command_line_informs(&line))
         return app_inform(&line);
-    const struct command *command = good ? app_find(line.command) : NULL;
+    const struct command *command = line.command != NULL ? app_find(line.command) : NULL;
     if (good && command == NULL)
         good = app_refuse(line.command, &error);
     if (good && !command->checks_options)

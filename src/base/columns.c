@@ -286,10 +286,35 @@ json_t *value_name(const char *text)
     return value;
 }
 
+/* Write each array of numbers, such as a row of a matrix, on one line. */
+static void rows_join(char *text)
+{
+    char *to = text;
+    bool quoted = false;
+    for (const char *from = text; *from != '\0'; from++) {
+        if (quoted && *from == '\\')
+            *to++ = *from++;
+        else
+            quoted ^= *from == '"';
+        *to++ = *from;
+        const size_t length = quoted || *from != '[' ? 0 : strspn(from + 1, "0123456789+-.eE, \n");
+        if (length == 0 || from[1 + length] != ']')
+            continue;
+        for (const char *end = from + length; from < end;) {
+            if (*++from > ' ')
+                *to++ = *from;
+            if (*from == ',')
+                *to++ = ' ';
+        }
+    }
+    *to = '\0';
+}
+
 char *value_to_text(json_t *object)
 {
     char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
     ENSURE_MEMORY(text != NULL, "no memory for JSON");
     json_decref(object);
+    rows_join(text);
     return text;
 }

@@ -144,7 +144,7 @@ int comm_node_count(struct comm *world, int *node)
 }
 
 /* All ranks get the error of the lowest rank that has one. named: with a prefix that names the
- * rank. All-zero contributions mean no error, so that the other ranks of a fake group agree. */
+ * rank. */
 static bool error_agree(struct comm *comm, struct error *error, bool named)
 {
     if (error->agreed)

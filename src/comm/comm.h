@@ -25,7 +25,8 @@ enum comm_operation { COMM_SUM, COMM_MIN, COMM_MAX };
 int64_t comm_type_size(enum comm_type type);
 const char *comm_type_name(enum comm_type type);
 
-/* On the host: into[i] = into[i] (operation) from[i]. */
+/* On the host: into[i] = into[i] (operation) from[i]. 16-bit types are added in fp32 and rounded to
+ * nearest even. */
 void combine(enum comm_type type, enum comm_operation operation, void *into, const void *from,
              int64_t count);
 

@@ -2,7 +2,7 @@
 /* Shared by the files of this module. The backend "mpi" consists of groups (mpi.c), the queue of
  * requests and the communication thread (comm_thread.c), the choice of the algorithm (transport.c),
  * the algorithms (ring.c, messages.c, shared.c and exchange.c), the heartbeats (heartbeat.c) and
- * the table that names silent and missing ranks (heartbeat_table.c). */
+ * the table that names silent, missing and stalled ranks (heartbeat_table.c). */
 #ifndef VITTRAIN_COMM_INTERNAL_H
 #define VITTRAIN_COMM_INTERNAL_H
 

@@ -76,7 +76,8 @@ void groups_report(struct report *report)
     pthread_mutex_lock(&groups.lock);
     for (const struct group *group = groups.first; group != NULL; group = group->next) {
         const int64_t entered = group->entered, posted = group->posted;
-        if (group->comm.size == 1 || report->groups == REPORT_GROUPS)
+        if (group->communicator == MPI_COMM_NULL || group->comm.size == 1 ||
+            report->groups == REPORT_GROUPS)
             continue;
         report->member[report->groups++] =
             (struct report_group){.identity = group->identity,
@@ -86,11 +87,12 @@ void groups_report(struct report *report)
     pthread_mutex_unlock(&groups.lock);
 }
 
-/* Takes ownership of the communicator. MPI_COMM_NULL: a group of this process alone. */
-static struct comm *group_open(MPI_Comm communicator)
+/* Takes ownership of the communicator. MPI_COMM_NULL: a group of which only this process exists,
+ * with this rank and size. */
+static struct comm *group_open(MPI_Comm communicator, int rank, int size)
 {
     struct group *group = allocate(1, sizeof *group);
-    group->comm = (struct comm){.backend = &comm_mpi, .rank = 0, .size = 1};
+    group->comm = (struct comm){.backend = &comm_mpi, .rank = rank, .size = size};
     group->communicator = communicator;
     group->identity = ((int64_t)groups.rank << 32) + ++groups.made;
     if (communicator != MPI_COMM_NULL) {
@@ -134,10 +136,7 @@ static void group_close(struct comm *comm)
 
 struct comm *comm_fake_open(int rank, int size)
 {
-    struct comm *comm = group_open(MPI_COMM_NULL);
-    comm->rank = rank;
-    comm->size = size;
-    return comm;
+    return group_open(MPI_COMM_NULL, rank, size);
 }
 
 static bool is_fake(const struct comm *comm)
@@ -148,18 +147,20 @@ static bool is_fake(const struct comm *comm)
 static struct comm *group_split(struct comm *comm, int color, int key)
 {
     MPI_Comm whole = ((struct group *)comm)->communicator, communicator = MPI_COMM_NULL;
+    ENSURE(!is_fake(comm), "a fake group cannot be split");
     if (whole != MPI_COMM_NULL)
         MPI_CHECK(MPI_Comm_split(whole, color, key, &communicator));
-    return group_open(communicator);
+    return group_open(communicator, 0, 1);
 }
 
 static struct comm *group_split_node(struct comm *comm)
 {
     MPI_Comm whole = ((struct group *)comm)->communicator, communicator = MPI_COMM_NULL;
+    ENSURE(!is_fake(comm), "a fake group cannot be split");
     if (whole != MPI_COMM_NULL)
         MPI_CHECK(MPI_Comm_split_type(whole, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL,
                                       &communicator));
-    return group_open(communicator);
+    return group_open(communicator, 0, 1);
 }
 
 static void *group_share_memory(struct comm *comm, size_t common, size_t each, struct error *error)
@@ -344,7 +345,7 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     signals_report_faults(groups.rank, comm_host());
     if (groups.use_mpi)
         MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &communicator));
-    *world = group_open(communicator);
+    *world = group_open(communicator, 0, 1);
     status_set_phase(PHASE_COMMAND);
     if (groups.size > 1) {
         heartbeat_open(groups.rank, groups.size);

@@ -39,7 +39,7 @@ void *segment_open(struct comm *comm, int64_t identity, size_t bytes,
                  (unsigned long long)identity);
         file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
         if (file < 0 || ftruncate(file, (off_t)bytes) != 0)
-            segment_failed(&own, "shm_open", bytes);
+            segment_failed(&own, file < 0 ? "shm_open" : "ftruncate", bytes);
         comm_broadcast(comm, name, sizeof name, COMM_BYTE, 0);
     } else {
         comm_broadcast(comm, name, sizeof name, COMM_BYTE, 0);

@@ -68,8 +68,10 @@ static void convert_run(const struct options *options, const struct command_line
     comm_set_timeout(0); /* the other ranks wait */
     if (line->operand_count != 2 || !text_ends_with(file[0], ".h5") ||
         !text_ends_with(file[1], ".safetensors")) {
-        error_set(error, ERROR_USAGE,
-                  "convert needs a checkpoint (.h5) and a name for its weights (.safetensors)");
+        error_set(
+            error, ERROR_USAGE,
+            "convert needs a checkpoint (.h5) and a name for its weights (.safetensors); to train "
+            "from weights, set model.init");
     } else if (weights_file_find(file[0], false, world, checkpoint, error) && world->rank == 0) {
         weights_make(checkpoint, file[1], error);
         if (error->kind == ERROR_NONE && stat(file[1], &status) == 0) {

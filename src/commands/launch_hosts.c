@@ -219,7 +219,7 @@ enum hosts_action launched_hosts_decide(struct launched_hosts *hosts, bool elast
     const int64_t ranks = hosts->ranks_at > 0 ? hosts->ranks : all;
     hosts->suffice = hosts->ranks_at > 0 && slots >= hosts->ranks;
     /* If there were more ranks than slots, keep that ratio. */
-    hosts->usable = smaller(ranks, ranks > all ? ranks * slots / all : slots);
+    hosts->usable = smaller(ranks, all > 0 && ranks > all ? ranks * slots / all : slots);
     if (used == 0 || (slots > 0 && (elastic || hosts->suffice)))
         return HOSTS_USE;
     return late ? HOSTS_GIVE_UP : HOSTS_WAIT;

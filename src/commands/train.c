@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `train`. */
 #include <signal.h>
+#include <string.h>
 
 #include "base/allocate.h"
 #include "base/log.h"
@@ -19,7 +20,10 @@ static void train_run(const struct options *options, const struct command_line *
                   line->operand[0]);
     if (error->kind != ERROR_NONE)
         return;
+    enum { SHOWN = 1000 };
     OWNED char *changed = options_changed(options);
+    if (strlen(changed) > SHOWN)
+        strcpy(changed + SHOWN - strlen(" ..."), " ...");
     log_info("options:%s", changed[0] != '\0' ? changed : " all have their defaults");
     if (!trainer_open(&trainer, options, NULL, NULL, world, error))
         return;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* TensorBoard reads the event files of a run in the order of their names, which begin with a time.
- */
+ * The time in the name of a new file is later than those of all existing files, also if the clock
+ * was set back or a run starts twice within a second. */
 #include "record/tensorboard.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,9 @@
 /* A record: length (8 bytes), its checksum, event, its checksum; little-endian. */
 enum { LENGTH_BYTES = 8, SUM_BYTES = 4 };
 enum { HEADER_BYTES = LENGTH_BYTES + SUM_BYTES };
+
+static const char name_prefix[] = "events.out.tfevents.";
+static const int64_t ten_digits = 9999999999;
 
 struct tensorboard {
     FILE *stream;
@@ -58,13 +63,30 @@ static bool write_event(struct tensorboard *board, Tensorboard__Event *event, st
     return good;
 }
 
+/* Return the latest time in the names of event files; -1 without such files. */
+static int64_t latest_time(const char *directory)
+{
+    DIR *entries = NULL;
+    int64_t latest = -1;
+
+    for (const char *name; (name = folder_next(&entries, directory)) != NULL;) {
+        if (strncmp(name, name_prefix, sizeof name_prefix - 1) != 0)
+            continue;
+        int64_t time = strtoll(name + sizeof name_prefix - 1, NULL, 10);
+        if (time > latest && time < ten_digits)
+            latest = time;
+    }
+    return latest;
+}
+
 struct tensorboard *tensorboard_open(const char *directory, struct error *error)
 {
     struct tensorboard *board = allocate(1, sizeof *board);
     char host[HOST_NAME_MAX + 1] = "host";
     gethostname(host, sizeof host - 1);
-    snprintf(board->path, sizeof board->path, "%s/events.out.tfevents.%.6f.%s.%ld", directory,
-             clock_wall(), host, (long)getpid());
+    const int64_t latest = latest_time(directory), now = (int64_t)clock_wall();
+    snprintf(board->path, sizeof board->path, "%s/%s%010" PRId64 ".%s.%ld", directory, name_prefix,
+             now > latest ? now : latest + 1, host, (long)getpid());
     board->stream = fopen(board->path, "wxe");
     if (board->stream == NULL) {
         durable_failed(error, "create", board->path, errno);

@@ -136,6 +136,29 @@ TEST(same_sees_one_different_bit_or_length)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+TEST(many_in_flight_end_in_any_order)
+{
+    static const int64_t counts[] = {1, 1000, 10241, 300007};
+    enum { FLIGHTS = 24 };
+    struct comm_request *request[FLIGHTS];
+    double *buffer[FLIGHTS];
+    int64_t wrong = 0;
+    for (int i = 0; i < FLIGHTS; i++) {
+        buffer[i] = allocate((size_t)counts[i % 4], sizeof **buffer);
+        for (int64_t j = 0; j < counts[i % 4]; j++)
+            buffer[i][j] = (double)(world->rank + i + j);
+        request[i] =
+            comm_start_all_reduce(world, buffer[i], counts[i % 4], COMM_FP64, COMM_MAX, NULL);
+    }
+    for (int i = FLIGHTS - 1; i >= 0; i--) {
+        world->backend->wait(request[i], NULL);
+        for (int64_t j = 0; j < counts[i % 4]; j++)
+            wrong += buffer[i][j] != (double)(world->size - 1 + i + j);
+        free(buffer[i]);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
 TEST(a_fake_group_leaves_values_unchanged)
 {
     struct comm *fake = comm_fake_open(2, 4);
