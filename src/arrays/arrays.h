@@ -112,7 +112,9 @@ MUST_CHECK bool arrays_class_names(struct dataset *dataset, const struct arrays_
                                    struct error *error);
 
 /* Set classes, names of the outputs and the checksum. Single labels are moved from self->target to
- * self->label. training: labels that seem to count from 1 are a warning. */
+ * self->label. training: one image with its mask and more than 64 targets of a sample are errors
+ * unless model.classes confirms them, labels that seem to count from 1 are a warning, and several
+ * labels of which each sample has one are a note. */
 MUST_CHECK bool arrays_targets_use(struct dataset *dataset, const struct options *options,
                                    bool training, struct error *error);
 

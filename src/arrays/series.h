@@ -63,8 +63,8 @@ void file_series_add(struct file_series *series, const struct series_file *file)
 
 /* Find the samples of all records. The files of a joined series must be in the order of their
  * times. Times that decrease or repeat in a joined series or with offsets are an error, and so are
- * times without a constant step if an offset other than 0 is required. Log how many samples have no
- * neighbour if `logs`. After `step` was set, a second call uses it. */
+ * times without a constant step if an offset other than 0 is required. Log how many samples are
+ * left out, and why most of them, if `logs`. After `step` was set, a second call uses it. */
 MUST_CHECK bool file_series_pair(struct file_series *series, bool logs, struct error *error);
 
 /* Return the file that has a record's value at an offset, and the number of the sample in it; -1 if
