@@ -30,7 +30,7 @@ struct cifar_file {
 };
 
 struct cifar10 {
-    struct cifar_file files[OFFICIAL_FILES + 1];
+    struct cifar_file *files;
     int file_count;
     struct byte_buffer labels; /* [dataset->count] one byte each */
 };
@@ -48,12 +48,18 @@ static char *batch_path(const char *directory, int number)
 /* Return the largest number of a file in a directory; -1 if there is none. */
 static int last_batch(const char *directory)
 {
-    int last = OFFICIAL_FILES;
-    for (; last >= 0; last--) {
-        OWNED char *path = batch_path(directory, last);
-        if (access(path, F_OK) == 0)
-            break;
+    struct listing names = {0};
+    struct error unused = {0};
+    int last = -1;
+    bool good = listing_read(directory, &names, &names, NULL, &unused);
+    for (size_t i = 0; good && i < names.count; i++) {
+        int number = 0, end = 0;
+        if (strcmp(names.names[i], "test_batch.bin") == 0 ||
+            (sscanf(names.names[i], "data_batch_%4d.bin%n", &number, &end) == 1 && number > 0 &&
+             end > 0 && names.names[i][end] == '\0'))
+            last = number > last ? number : last;
     }
+    listing_free(&names);
     return last;
 }
 
@@ -131,13 +137,13 @@ static bool open_file(struct dataset *dataset, const char *directory, int number
 
 /* The official set has five training files of 10,000 records. Fewer files of that size mean that
  * one is missing. */
-static bool open_training_files(struct dataset *dataset, const char *directory, struct error *error)
+static bool open_training_files(struct dataset *dataset, const char *directory, int last,
+                                struct error *error)
 {
-    const int last = last_batch(directory);
     for (int number = 1; number <= larger(last, 1); number++)
         if (!open_file(dataset, directory, number, error))
             return false;
-    return last < 2 || last == OFFICIAL_FILES || dataset->count != last * OFFICIAL_RECORDS ||
+    return last < 2 || last >= OFFICIAL_FILES || dataset->count != last * OFFICIAL_RECORDS ||
            error_set(error, ERROR_DATA, "%s: data_batch_%d.bin is missing; %s", directory, last + 1,
                      advice);
 }
@@ -160,12 +166,14 @@ static bool cifar10_open(const struct options *options, enum data_split split,
     OWNED char *directory = find_directory(root, error);
     if (directory == NULL)
         return false;
-    dataset->self = allocate(1, sizeof(struct cifar10));
+    const int last = last_batch(directory);
+    struct cifar10 *self = dataset->self = allocate(1, sizeof *self);
+    self->files = allocate((size_t)larger(last, 1) + 1, sizeof *self->files);
     cifar10_describe(options, dataset);
     dataset->class_name = allocate(CLASSES, sizeof *dataset->class_name);
     for (int i = 0; i < CLASSES; i++)
         dataset->class_name[i] = allocate_copy(class_names[i]);
-    if ((all || split == SPLIT_TRAIN) && !open_training_files(dataset, directory, error))
+    if ((all || split == SPLIT_TRAIN) && !open_training_files(dataset, directory, last, error))
         return false;
     if (all || split != SPLIT_TRAIN)
         return open_file(dataset, directory, 0, error);
@@ -210,6 +218,7 @@ static void cifar10_close(struct dataset *dataset)
             close(self->files[i].descriptor);
         free(self->files[i].path);
     }
+    free(self->files);
     free(self->labels.data);
     free(self);
 }

@@ -151,6 +151,11 @@ TEST(test_official_incomplete)
             split_fails(SPLIT_TRAIN, "data_batch_5.bin is missing");
     }
     split_opens(SPLIT_TRAIN, 50000);
+    make_file("official/data_batch_6.bin", 50000, 2, 2 * RECORD); /* more files are read, too */
+    split_opens(SPLIT_TRAIN, 50002);
+    check_record(50001, 50001);
+    make_file("official/data_batch_8.bin", 0, 2, 2 * RECORD);
+    split_fails(SPLIT_TRAIN, "data_batch_7.bin: No such file");
 }
 
 static void set_byte(const char *name, int64_t place, unsigned char value)
