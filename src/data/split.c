@@ -205,18 +205,21 @@ static bool add_file(struct split_files *files, const char *path, struct error *
 /* Add all files of this kind in a folder; a folder that does not exist is empty. */
 static bool add_folder(struct split_files *files, const char *folder, struct error *error)
 {
-    struct listing found = {0};
+    struct listing found = {0}, folders = {0};
     bool (*is_file)(const char *path) = files->kind->is_file;
-    bool good = !listing_is_folder(folder) || listing_read(folder, &found, &found, NULL, error);
-    for (size_t i = 0; good && i < found.count; i++) {
-        OWNED char *path = allocate_text("%s/%s", folder, found.names[i]);
-        bool is_found = is_file != NULL && is_file(path);
+    bool good = !listing_is_folder(folder) || listing_read(folder, &folders, &found, NULL, error);
+    for (size_t i = 0; good && i < found.count + folders.count; i++) {
+        const bool is_folder = i >= found.count;
+        const char *name = is_folder ? folders.names[i - found.count] : found.names[i];
+        OWNED char *path = allocate_text("%s/%s", folder, name);
+        bool is_found = is_folder && is_file != NULL && is_file(path);
         for (const char *const *ending = files->kind->endings; *ending != NULL; ending++)
-            is_found |= found.names[i][0] != '.' && text_ends_with(found.names[i], *ending);
+            is_found |= !is_folder && name[0] != '.' && text_ends_with(name, *ending);
         if (is_found)
             good = add_file(files, path, error);
     }
     listing_free(&found);
+    listing_free(&folders);
     return good;
 }
 
@@ -235,15 +238,22 @@ static bool add_matches(struct split_files *files, const char *pattern, struct e
     return good;
 }
 
-/* Return the numbers of a range, FIRST..LAST, separated by commas; NULL if the text is no range.
- * Numbers have as many digits as the longer limit if one begins with 0. */
-static char *range_expand(const char *text, int length)
+/* Return the numbers of a range, FIRST..LAST, separated by commas; NULL if the text is no range, or
+ * with an error. Numbers have as many digits as the longer limit if one begins with 0. */
+static char *range_expand(const struct split_files *files, const char *text, struct error *error)
 {
     struct text_stream list;
     long first, last;
     int middle = 0, end = 0;
-    if (sscanf(text, "%7ld%n..%7ld%n", &first, &middle, &last, &end) != 2 || end != length ||
+    if (sscanf(text, "%9ld%n..%9ld%n", &first, &middle, &last, &end) != 2 || text[end] != '\0' ||
         !isdigit((unsigned char)text[0]) || !isdigit((unsigned char)text[middle + 2]))
+        return NULL;
+    if (first > last)
+        error_set(error, ERROR_USAGE, "data.root: the range {%s} ends before it begins", text);
+    else if (last - first >= FILES_MOST)
+        error_set(error, ERROR_DATA, "data.root: more than %d %s in {%s}", FILES_MOST,
+                  files->kind->plural, text);
+    if (error->kind != ERROR_NONE)
         return NULL;
     const bool is_padded = text[0] == '0' || text[middle + 2] == '0';
     const int64_t digits = is_padded ? larger(middle, end - middle - 2) : 1;
@@ -267,7 +277,9 @@ static bool expand_braces(struct split_files *files, const char *pattern, struct
         end++;
     } while (depth > 0);
     OWNED char *inside = allocate_text("%.*s", (int)(end - open - 2), open + 1);
-    OWNED char *range = range_expand(inside, (int)strlen(inside));
+    OWNED char *range = range_expand(files, inside, error);
+    if (error->kind != ERROR_NONE)
+        return false;
     const char *item = range != NULL ? range : inside;
     for (const char *at = item;; at++) {
         depth += (*at == '{') - (*at == '}');

@@ -121,6 +121,11 @@ TEST(patterns_are_expanded)
         shard_put(name);
     }
     shard_put("val-0.tar");
+    shard_put("day-20200131.tar");
+    shard_put("s-00000009.tar");
+    assert_int_equal(mkdir(root_path("folder"), 0777), 0);
+    assert_int_equal(mkdir(root_path("folder/x.tar"), 0777), 0);
+    shard_put("folder/y.tar");
     static const struct {
         const char *pattern;
         enum data_split split;
@@ -134,7 +139,11 @@ TEST(patterns_are_expanded)
         {"%/t-*1?.tar", SPLIT_TRAIN, 6, NULL},
         {"%/t-008.tar::%/val-*.tar", SPLIT_TEST, 3, NULL},
         {"%/t-{008..012}.tar", SPLIT_TRAIN, 0, "t-012.tar: No such file"},
-        {"%/t-{011..008}.tar", SPLIT_TRAIN, 0, "t-.tar: No such file"},
+        {"%/t-{011..008}.tar", SPLIT_TRAIN, 0, "the range {011..008} ends before it begins"},
+        {"%/day-{20200131..20200131}.tar", SPLIT_TRAIN, 3, NULL},
+        {"%/s-{00000009..00000009}.tar", SPLIT_TRAIN, 3, NULL},
+        {"%/s-{00000000..01048576}.tar", SPLIT_TRAIN, 0, "more than 1048576 shards in {0"},
+        {"%/folder", SPLIT_TRAIN, 3, NULL}, /* without the folder x.tar */
         {"%/t-{008.tar", SPLIT_TRAIN, 0, "a brace is not closed"},
         {"%/t-9*.tar", SPLIT_TRAIN, 0, "no file matches"},
         {"%/{t-008,t-008}.tar", SPLIT_TRAIN, 0, "t-008.tar twice"},
