@@ -50,6 +50,9 @@ struct dataset_format {
      * does not name the record. */
     bool (*locate)(const struct dataset *dataset, int64_t record, struct record_place *place,
                    struct error *error);
+    /* Called after the image file is read: fails if it is no longer that of the record. The error
+     * does not name the record. NULL: not checked. */
+    bool (*verify)(const struct dataset *dataset, int64_t record, struct error *error);
     /* Return the label of a record. NULL: all labels are 0. */
     int32_t (*label)(const struct dataset *dataset, int64_t record);
     /* Number of the chunk in the file that contains a record and its neighbours, ascending with the

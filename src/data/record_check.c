@@ -59,13 +59,20 @@ static bool file_read(const struct record_place *place, size_t bytes, struct byt
                                            errno == 0 ? "it was truncated" : strerror(errno));
 }
 
+static bool verify(const struct dataset *dataset, int64_t record, struct error *error)
+{
+    return dataset->format->verify == NULL || dataset->format->verify(dataset, record, error);
+}
+
 bool dataset_load(const struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
                   struct error *error)
 {
     struct record_place place = {.is_own = false};
     struct error reason = {0};
-    bool good = dataset->format->locate(dataset, dataset_record(dataset, index), &place, &reason);
-    good = good && file_read(&place, place.bytes, bytes, &reason);
+    const int64_t record = dataset_record(dataset, index);
+    const bool good = dataset->format->locate(dataset, record, &place, &reason) &&
+                      file_read(&place, place.bytes, bytes, &reason) &&
+                      verify(dataset, record, &reason);
     if (place.is_own)
         close(place.descriptor);
     return good || dataset_name_error(dataset, index, &reason, error);
@@ -87,9 +94,10 @@ static bool check_record(const struct check *check, int64_t record, struct check
     struct byte_buffer *file = &scratch->file;
     struct record_place place;
     struct image_header header = {.width = 0};
-    bool good = true, incomplete = true;
+    bool incomplete = true;
     if (!check->dataset->format->locate(check->dataset, record, &place, error))
         return false;
+    bool good = verify(check->dataset, record, error); /* before errors of other bytes */
     /* Read until the header is complete, four times as much in each round. */
     for (size_t most = FIRST_BYTES; good && incomplete; most *= 4) {
         const size_t wanted = place.bytes < most ? place.bytes : most;

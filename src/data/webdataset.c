@@ -49,8 +49,9 @@ struct findings {
 
 struct shard {
     const char *path;
-    int64_t number, bytes;
+    int64_t number;
     int descriptor; /* -1: not open */
+    struct file_stamp stamp;
     struct findings found;
     struct byte_buffer records; /* struct record, while this rank indexes the shard */
 };
@@ -108,12 +109,21 @@ static const char *read_label(const struct shard *shard, const struct sample *sa
     OWNED char *text = allocate(bytes + 1, 1);
     if (durable_pread(shard->descriptor, text, bytes, member->offset) != bytes)
         return "its label cannot be read";
-    json_t *root = json_loadb(text, bytes, JSON_DECODE_ANY, NULL);
-    const json_t *value = is_cls ? root : json_object_get(root, "label");
-    if (value == NULL)
-        value = json_object_get(root, "cls");
-    const json_int_t number = json_is_integer(value) ? json_integer_value(value) : -1;
-    json_decref(root);
+    json_int_t number = -1;
+    if (is_cls) {
+        char *end;
+        number = strtol(text, &end, 10);
+        if (end == text || end[strspn(end, " \t\n\v\f\r")] != '\0')
+            number = -1;
+    } else {
+        json_t *root = json_loadb(text, bytes, 0, NULL);
+        const json_t *value = json_object_get(root, "label");
+        if (value == NULL)
+            value = json_object_get(root, "cls");
+        if (json_is_integer(value))
+            number = json_integer_value(value);
+        json_decref(root);
+    }
     *label = (int32_t)number;
     if (number >= 0 && number < CLASSES_MOST)
         return NULL;
@@ -244,7 +254,7 @@ static void shard_index(struct shard *shard)
         const char *damage = archive_entry_sparse_count(entry) > 0
                                  ? "is sparse: write it without tar --sparse"
                              : member.bytes < 0 ? "has a size below 0: the shard is damaged"
-                             : member.bytes > shard->bytes - member.offset
+                             : member.bytes > shard->stamp.bytes - member.offset
                                  ? "ends after the end of the file: the shard is truncated"
                                  : NULL;
         end = member.offset;
@@ -278,9 +288,10 @@ static void shard_index(struct shard *shard)
 static bool shard_open(struct webdataset *self, const char *path, struct error *error)
 {
     struct shard *shard = &self->shard[self->shard_count];
+    int64_t bytes;
     *shard = (struct shard){.path = path, .number = self->shard_count++};
-    shard->descriptor = text_file_descriptor(path, &shard->bytes);
-    return shard->descriptor >= 0 ||
+    shard->descriptor = text_file_descriptor(path, &bytes);
+    return (shard->descriptor >= 0 && file_stamp_read(shard->descriptor, &shard->stamp)) ||
            error_set(error, ERROR_DATA, "%s: %s; %s", path,
                      errno == EINVAL ? "is not a regular file" : strerror(errno),
                      errno == EMFILE
@@ -304,7 +315,8 @@ static void *index_some(void *argument)
 }
 
 /* Collective. Index the open shards, and set the records of all ranks. Samples without label or
- * image, and damaged shards, are an error, or skipped with data.skip_broken=on. */
+ * image, and damaged shards, are an error, or skipped with data.skip_broken=on. A shard that is
+ * written meanwhile is an error. */
 static bool shards_index(struct dataset *dataset, const struct options *options,
                          struct error *error)
 {
@@ -328,8 +340,8 @@ static bool shards_index(struct dataset *dataset, const struct options *options,
     self->record = (const struct record *)(const void *)self->joined.data;
     dataset->count = self->joined.bytes / (int64_t)sizeof(struct record);
     for (int64_t i = 0; i < self->shard_count; i++)
-        dataset->seen =
-            crc32c_update(dataset->seen, &self->shard[i].bytes, sizeof self->shard[i].bytes);
+        dataset->seen = crc32c_update(dataset->seen, &self->shard[i].stamp.bytes,
+                                      sizeof self->shard[i].stamp.bytes);
     const struct findings *of_shard = (const struct findings *)(const void *)found.data;
     int64_t problems = 0, first = 0;
     for (int64_t i = 0; i < self->shard_count; i++) {
@@ -340,6 +352,14 @@ static bool shards_index(struct dataset *dataset, const struct options *options,
         allocate_text("%lld problem%s in the shards, the first: %.512s: %s", (long long)problems,
                       problems == 1 ? "" : "s", self->shard[first].path, of_shard[first].problem);
     comm_joined_free(&found);
+    for (int64_t i = 0; error->kind == ERROR_NONE && i < self->shard_count; i++)
+        if (!file_stamp_holds(self->shard[i].descriptor, &self->shard[i].stamp))
+            error_defer(error_set(error, ERROR_DATA,
+                                  "%s was changed while its headers were read; start again when "
+                                  "it is complete",
+                                  self->shard[i].path));
+    if (!dataset_agree(dataset, error))
+        return false;
     if (problems > 0 && !options->data.skip_broken)
         return error_set(error, ERROR_DATA, "%s; data.skip_broken=on skips such samples", text);
     if (problems > 0)
@@ -371,16 +391,33 @@ static void webdataset_name_record(const struct dataset *dataset, int64_t record
              (long long)(entry->offset - entry->header));
 }
 
-/* Find a sample's image. Fails if its tar header differs from the index: the shard was rewritten.
- */
+static bool label_check(const struct dataset *dataset, int64_t record, struct error *error)
+{
+    const int32_t label = record_of(dataset, record)->label;
+    return label < dataset->classes ||
+           error_set(error, ERROR_DATA,
+                     "label %d is out of range: there are %lld classes (in the file of class "
+                     "names, else in the training split)",
+                     label, (long long)dataset->classes);
+}
+
+/* Find a sample's image. Fails if its label is out of range. */
 static bool webdataset_locate(const struct dataset *dataset, int64_t record,
                               struct record_place *place, struct error *error)
 {
     const struct shard *shard = shard_of(dataset, record);
     const struct record *entry = record_of(dataset, record);
-    uint32_t sum = 0;
     *place = (struct record_place){
         .descriptor = shard->descriptor, .offset = entry->offset, .bytes = entry->bytes};
+    return label_check(dataset, record, error);
+}
+
+/* Fails if a sample's tar header differs from the index: the shard was rewritten. */
+static bool webdataset_verify(const struct dataset *dataset, int64_t record, struct error *error)
+{
+    const struct shard *shard = shard_of(dataset, record);
+    const struct record *entry = record_of(dataset, record);
+    uint32_t sum = 0;
     return (header_sum(shard, entry->offset, &sum) && sum == entry->sum) ||
            error_set(error, ERROR_DATA,
                      "the shard was rewritten: the tar header of this sample has changed; start "
@@ -440,11 +477,11 @@ static bool webdataset_open(const struct options *options, enum data_split split
     if (files == NULL)
         return false;
     dataset->held_out |= split != SPLIT_TRAIN && split_of_path(files[0]) == SPLIT_TRAIN;
+    char *const *training = split_files_of(&self->files, SPLIT_TRAIN, &training_count);
     if (dataset->rank == 0)
-        find_class_names(dataset, files[0]);
+        find_class_names(dataset, all ? training[0] : files[0]);
     comm_share_texts(dataset->comm, &dataset->class_name, &dataset->classes);
     const bool is_named = dataset->classes > 0;
-    char *const *training = split_files_of(&self->files, SPLIT_TRAIN, &training_count);
     if (training == files || (is_named && !all))
         training_count = 0;
     self->shard = allocate((size_t)(training_count + count), sizeof *self->shard);
@@ -465,14 +502,16 @@ static bool webdataset_open(const struct options *options, enum data_split split
     if (!all) {
         self->record += first;
         dataset->count -= first;
+        for (int64_t i = 0; i < training_count; i++) { /* they were opened for the classes only */
+            close(self->shard[i].descriptor);
+            self->shard[i].descriptor = -1;
+        }
     }
-    for (int64_t i = 0; i < dataset->count; i++)
-        if (self->record[i].label >= dataset->classes)
-            return error_set(error, ERROR_DATA,
-                             "%s: at byte %lld: label %d is out of range: there are %lld classes "
-                             "(in the file of class names, else in the training split)",
-                             shard_of(dataset, i)->path, (long long)self->record[i].offset,
-                             self->record[i].label, (long long)dataset->classes);
+    for (int64_t i = 0; !options->data.skip_broken && i < dataset->count; i++) {
+        struct error reason = {0};
+        if (!label_check(dataset, i, &reason))
+            return dataset_name_error(dataset, i, &reason, error);
+    }
     if (!record_check(dataset, options, self->record, sizeof *self->record, &self->kept, error))
         return false;
     if (self->kept != NULL)
@@ -498,6 +537,7 @@ const struct dataset_format dataset_webdataset = {
     .name = "webdataset",
     .open = webdataset_open,
     .locate = webdataset_locate,
+    .verify = webdataset_verify,
     .label = webdataset_label,
     .name_record = webdataset_name_record,
     .close = webdataset_close,

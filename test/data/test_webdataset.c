@@ -52,12 +52,13 @@ TEST(formats_are_read)
     folder[130] = '\0';
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         const char *second = i > 0 ? folder : "d"; /* v7 has names of up to 99 bytes */
-        snprintf(members, sizeof members,
-                 "folder/=|folder/README=ignored|folder/._x.jpg=ignored: no key|"
-                 "folder/other.txt=ignored: neither image nor label|folder/a.cls= 1\n|folder/a.JPG|"
-                 "%s/\xc3\xa9.jpeg|%s/\xc3\xa9.json={\"caption\": \"x\", \"label\": 0}|"
-                 "c.txt=ignored|c.png|c.json={\"cls\": 7, \"other\": [1, 2]}|c.cls=2",
-                 second, second);
+        snprintf(
+            members, sizeof members,
+            "folder/=|folder/README=ignored|folder/._x.jpg=ignored: no key|"
+            "folder/other.txt=ignored: neither image nor label|folder/a.cls= 001 \r\n|"
+            "folder/a.JPG|%s/\xc3\xa9.jpeg|%s/\xc3\xa9.json={\"caption\": \"x\", \"label\": 0}|"
+            "c.txt=ignored|c.png|c.json={\"cls\": 7, \"other\": [1, 2]}|c.cls=+2",
+            second, second);
         shard_make("a.tar", formats[i], members);
         split_opens(SPLIT_TRAIN, 3);
         assert_int_equal(dataset.classes, 3);
@@ -109,6 +110,10 @@ TEST(folders_of_splits_are_found)
     assert_string_equal(dataset.class_name[0], "tench");
     assert_string_equal(dataset.class_name[3], "bear");
     split_opens(SPLIT_TEST, 3);
+    text_write("train/classes.txt", "a\nb\nc\nd\ne\n");
+    options.data.val = VALIDATION_REFERENCE;
+    split_opens(SPLIT_TRAIN, 6);
+    assert_int_equal(dataset.classes, 5); /* beside the first training shard */
 }
 
 TEST(patterns_are_expanded)
@@ -188,6 +193,7 @@ TEST(each_problem_is_named)
         {"k.cls=1", "k at byte 0: no image"},
         {"k.jpg|k.cls=one", "k at byte 0: .cls"},
         {"k.jpg|k.cls=", ".cls is not a class number"},
+        {"k.jpg|k.cls= \n", ".cls is not a class number"},
         {"k.jpg|k.cls=1 2", ".cls is not a class number"},
         {"k.jpg|k.cls=-1", ".cls is not a class number"},
         {"k.jpg|k.cls=600000", ".cls is not a class number"},
@@ -241,8 +247,15 @@ TEST(labels_are_compared_with_classes)
     shard_put("train.tar");
     shard_make("val.tar", "ustar", "a.cls=0|a.jpg|b.cls=3|b.jpg");
     split_fails(SPLIT_TEST, "label 3 is out of range: ");
+    options.data.skip_broken = true;
+    split_opens(SPLIT_TEST, 1);
+    options.data.skip_broken = false;
+    options.data.check = CHECK_NONE;
     text_write("classnames.txt", "a\nb");
+    split_fails(SPLIT_TRAIN, "train.tar: 000001.jpg at byte ");
     split_fails(SPLIT_TRAIN, "label 2 is out of range: ");
+    options.data.skip_broken = true;
+    split_opens(SPLIT_TRAIN, 2);
 }
 
 TEST(damage_is_reported)
@@ -314,9 +327,9 @@ TEST(changes_while_open_are_errors)
     assert_false(dataset_load(&dataset, 0, &bytes, &error));
     assert_error(&error, ERROR_DATA, "the shard was rewritten");
     error_clear(&error);
-    assert_int_equal(truncate(root_path("a.tar"), 2000), 0);
-    assert_false(dataset_load(&dataset, 2, &bytes, &error));
-    assert_error(&error, ERROR_DATA, "the shard was rewritten");
+    assert_int_equal(truncate(root_path("a.tar"), 2000), 0); /* inside the first image */
+    assert_false(dataset_load(&dataset, 0, &bytes, &error));
+    assert_error(&error, ERROR_DATA, "cannot be read: it was truncated");
     free(bytes.data);
 }
 
