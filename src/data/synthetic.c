@@ -11,7 +11,9 @@
 
 #include "base/allocate.h"
 #include "base/base.h"
+#include "base/launcher.h"
 #include "base/random.h"
+#include "base/sensors.h"
 #include "data/dataset.h"
 #include "options/options.h"
 
@@ -138,7 +140,6 @@ static uint32_t sample_of(const struct synthetic *self, int64_t record)
 static bool synthetic_open(const struct options *options, enum data_split split,
                            struct dataset *dataset, struct error *error)
 {
-    (void)error;
     int64_t training = options->data.samples;
     int64_t test = round_up_division(training, TRAINING_PER_TEST);
     bool all = options->data.val == VALIDATION_REFERENCE;
@@ -158,6 +159,12 @@ static bool synthetic_open(const struct options *options, enum data_split split,
         return true;
     self->distinct = smaller(options->data.distinct, dataset->count);
     const size_t bytes = levels_bytes(dataset);
+    const size_t available = memory_available("") / (size_t)larger(launcher_local_size(), 1);
+    if (available > 0 && (size_t)self->distinct > available / bytes)
+        return error_set(error, ERROR_MEMORY,
+                         "no memory for %lld images of %zu bytes (%zu MiB are available to a "
+                         "rank): lower data.distinct",
+                         (long long)self->distinct, bytes, available >> 20);
     self->images = allocate((size_t)self->distinct, bytes);
     for (int64_t i = 0; i < self->distinct; i++) {
         const uint32_t sample = sample_of(self, i);
