@@ -283,6 +283,17 @@ void hdf5_scales_attach(hid_t file, const struct hdf5_scale_use *uses, int count
 /* Objects of at least this size begin at multiples of it. */
 enum { ALIGNMENT = 4096 };
 
+/* True if this errno can be from a failed write or open. Other values may be left from earlier
+ * calls whose failure is not an error. */
+static bool is_of_writing(int number)
+{
+    static const int numbers[] = {ENOSPC, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM};
+    for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
+        if (number == numbers[n])
+            return true;
+    return false;
+}
+
 /* Copy the file in memory except for its holes, and truncate the output to its size. */
 static bool frame_copy(int frame, int descriptor, const char *path, int64_t bytes,
                        struct error *error)
@@ -337,7 +348,7 @@ bool hdf5_frame_create(int descriptor, const char *path, void (*fill)(hid_t file
     H5Pclose(access);
     const int number = errno; /* HDF5's text does not contain it */
     bool good = hdf5_errors_end(&errors);
-    if (!good && number != 0)
+    if (!good && is_of_writing(number))
         durable_failed(error, "create the metadata of", path, number);
     else if (!good)
         error_set(error, ERROR_INTERNAL, "cannot create the metadata of %s: %s", path,
