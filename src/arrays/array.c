@@ -313,15 +313,21 @@ static void cache_give(struct array_cache *cache, struct cached_chunk *chunk, bo
     pthread_mutex_unlock(&cache->mutex);
 }
 
-/* Return a reader that is not in use. cache: NULL for an array without a cache. */
+/* Return a reader that is not in use, if possible the last one of this array, which has an index of
+ * a shard in memory. cache: NULL for an array without a cache. */
 static struct array_reader *reader_take(struct array_cache *cache, const struct array *array)
 {
     struct array_reader *reader = NULL;
     if (cache != NULL) {
         pthread_mutex_lock(&cache->mutex);
-        reader = cache->readers;
+        struct array_reader **link = &cache->readers;
+        while (*link != NULL && (*link)->array != array)
+            link = &(*link)->next;
+        if (*link == NULL)
+            link = &cache->readers;
+        reader = *link;
         if (reader != NULL)
-            cache->readers = reader->next;
+            *link = reader->next;
         pthread_mutex_unlock(&cache->mutex);
     }
     if (reader == NULL) {
