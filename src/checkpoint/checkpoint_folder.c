@@ -130,14 +130,12 @@ int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct co
 
 /* ---- links and pruning ---- */
 
-/* Point a link to the file of a step, if it exists. */
+/* Point a link to the file of a step. */
 static bool make_link(const char *directory, int64_t step, const char *link_name,
                       struct error *error)
 {
     OWNED char *path = allocate_text("%s/%s", directory, link_name);
     OWNED char *part = allocate_text("%s.part", path), *file = step_path(directory, step);
-    if (access(file, F_OK) != 0)
-        return true;
     unlink(part);
     if (symlink(text_base_name(file), part) != 0)
         return durable_failed(error, "link", path, errno);
@@ -191,9 +189,17 @@ bool checkpoint_publish(const char *directory, int64_t step, bool best, int64_t 
 bool checkpoint_links_restore(const char *directory, int64_t step, int64_t best_step,
                               struct error *error)
 {
+    OWNED int64_t *steps = steps_list(directory, error);
+    bool last = false, good = error->kind == ERROR_NONE;
     checkpoint_prune(directory, best_step, 0);
-    return make_link(directory, step, "last.h5", error) &&
-           make_link(directory, best_step, "best.h5", error);
+    for (int64_t n = 0; good && steps[n] >= 0; n++) {
+        if (steps[n] > step)
+            continue;
+        good = (last || make_link(directory, steps[n], "last.h5", error)) &&
+               (steps[n] != best_step || make_link(directory, steps[n], "best.h5", error));
+        last = true;
+    }
+    return good;
 }
 
 /* ---- a folder shared by all nodes ---- */

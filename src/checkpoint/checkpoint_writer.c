@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -344,8 +345,16 @@ bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct chec
     if (world->rank == 0)
         part->descriptor = durable_create(part->path, error);
     bool good = checkpoint_part_frame(part, part->descriptor, true, error);
-    if (good && world->rank != 0 && writes)
+    if (good && world->rank != 0 && writes) {
+        struct stat file;
         part->descriptor = durable_open(part->path, error);
+        if (part->descriptor >= 0 &&
+            (fstat(part->descriptor, &file) != 0 || file.st_size != part->contents.bytes))
+            error_set(error, ERROR_FILE,
+                      "%s is not the file that rank 0 created: the folder is not shared by all "
+                      "nodes; set checkpoint.writers=node0",
+                      part->path);
+    }
     good = good && comm_agree(world, error);
     if (good) {
         if (writer->snapshot != NULL)

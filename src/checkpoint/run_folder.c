@@ -86,7 +86,10 @@ static bool result_check(const char *folder, struct error *error)
     OWNED char *aside = allocate_text("%s.damaged", path);
     if (access(path, F_OK) != 0)
         return true;
-    json_t *result = json_load_file(path, 0, NULL);
+    OWNED char *text = text_file_read(path, NULL);
+    if (text == NULL)
+        return durable_unreadable(error, ERROR_FILE, path, errno);
+    json_t *result = json_loads(text, 0, NULL);
     const bool is_object = json_is_object(result);
     const long long format = json_integer_value(json_object_get(result, "format"));
     json_decref(result);
@@ -275,9 +278,14 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
         /* A test file shows quotas, read-only mounts and full disks. */
         OWNED char *probe =
             allocate_text("%s/.probe-%s-%ld", folder->path, comm_host(), (long)getpid());
+        enum { PROBE_BYTES = 4096 }; /* more than fits into an inode */
+        char text[PROBE_BYTES + 1] = "";
+        memset(text, ' ', PROBE_BYTES);
         const bool writes = mesh->node->rank == 0 &&
                             folder_make(folder->checkpoints, advice, error) &&
-                            atomic_file_write(probe, "probe", error) && unlink(probe) == 0;
+                            atomic_file_write(probe, text, error);
+        if (writes)
+            unlink(probe);
         if (writes && world->rank == 0) {
             OWNED char *path = allocate_text("%s/train.log", folder->path);
             run_folder_mark(folder, false);

@@ -456,7 +456,7 @@ static void receipt_compare(const struct trainer *trainer, const char *now, stru
     }
     if (*run != '\0' && *now != '\0' && strcmp(run, now) != 0) {
         size_t grain = 0;
-        for (; strncmp(run, now, HASH_DIGITS) == 0; grain++) {
+        for (; *run != '\0' && *now != '\0' && strncmp(run, now, HASH_DIGITS) == 0; grain++) {
             run += HASH_DIGITS + (run[HASH_DIGITS] == ' ');
             now += HASH_DIGITS + (now[HASH_DIGITS] == ' ');
         }

@@ -35,13 +35,15 @@ static bool splits_agree(const struct session *session, const struct split_loade
         is->target.count != was->target.count || is->target.height != was->target.height ||
         is->target.width != was->target.width)
         return error_set(error, ERROR_DATA,
-                         "the samples for evaluation have %lldx%lldx%lld values and %lld targets, "
-                         "those for training %lldx%lldx%lld and %lld: set data.root to data whose "
-                         "splits have the same shape",
+                         "the samples for evaluation have %lldx%lldx%lld values and %lldx%lldx%lld "
+                         "targets, those for training %lldx%lldx%lld and %lldx%lldx%lld: set "
+                         "data.root to data whose splits have the same shape",
                          (long long)is->channels, (long long)is->height, (long long)is->width,
-                         (long long)is->target.count, (long long)was->channels,
+                         (long long)is->target.count, (long long)is->target.height,
+                         (long long)is->target.width, (long long)was->channels,
                          (long long)was->height, (long long)was->width,
-                         (long long)was->target.count);
+                         (long long)was->target.count, (long long)was->target.height,
+                         (long long)was->target.width);
     if (train->grid != NULL && validation->grid != NULL &&
         !grid_compare(train->grid, validation->grid, error))
         return false;

@@ -121,6 +121,7 @@ static bool state_check(const struct trainer *trainer, const char *path, bool na
     const struct training_state *state = &trainer->state;
     const struct session *session = &trainer->session;
     const long long step = state->step, finished = trainer->folder.finished_steps;
+    int exponent;
     if (step > 0 && state->global_batch != session->global_batch)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s was made with a global batch of %lld, this run has %lld: set "
@@ -137,6 +138,13 @@ static bool state_check(const struct trainer *trainer, const char *path, bool na
                          "%s is of step %lld of an epoch, but an epoch has %lld steps now: use the "
                          "same data",
                          path, (long long)state->epoch_step, (long long)trainer->steps_per_epoch);
+    if (step > 0 && (state->skipped_steps > step || state->loss_scale_good_steps > step ||
+                     (state->loss_scale != 0 && frexp(state->loss_scale, &exponent) != 0.5)))
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s: a loss scale of %g with %lld good and %lld skipped of %lld steps "
+                         "is invalid",
+                         path, state->loss_scale, (long long)state->loss_scale_good_steps,
+                         (long long)state->skipped_steps, step);
     /* The next start would resume from later checkpoints, which belong to another history. */
     const int64_t memory = trainer->checkpoints.found.step;
     const int64_t disk =
@@ -338,6 +346,8 @@ static bool resume_check(const struct trainer *trainer, const char *path, bool n
                      : in_memory
                          ? "another run.dir, or remove the file .memory in run.dir and set "
                            "checkpoint.resume=FILE to continue on purpose from a checkpoint on disk"
+                     : strncmp(comparison.first, "data.classes", strlen("data.classes")) == 0
+                         ? "another run.dir, or model.init=FILE.safetensors to fine-tune"
                          : "another run.dir, checkpoint.resume=FILE to continue on purpose, or "
                            "model.init=FILE to fine-tune");
 }

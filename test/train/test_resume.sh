@@ -92,7 +92,7 @@ result 'a run that continues with other kernels reports that its bits differ' "$
 
 for file in part1/checkpoints/step-*.h5; do truncate -s 5000 "$file"; done
 fails 1 'a run whose checkpoints are all damaged is not started over' 4 'part1.*no valid checkpoint' $steps run.dir="$work/part1" train.epochs=5
-result 'the log has the reason' "$(has "$run_log" 'ignored: .*it is truncated')" "$run_log"
+result 'the log has the reason' "$(has "$run_log" 'ignored: .*truncated')" "$run_log"
 run 1 clock $steps run.dir="$work/clock" train.global_batch=600 train.epochs=3 checkpoint.every_seconds=1e-9
 bad=
 for step in 1 2 3; do

@@ -69,6 +69,7 @@ done 3<<'END'
 11|step 50: blocks.0.state: receipt 0123456789abcdef||edit 9 50
 11|step 48: grain 1: receipt 0123456789abcdef||sed "/^48,/s/ [0-9a-f]* / $other /" whole/receipt.csv
 11|step 48: grain 2: receipt|verify.to=48|sed '/^48,/s/ [0-9a-f]*$//' whole/receipt.csv
+11|step 48: grain 3: receipt|verify.to=48|sed '/^48,/s/$/ /' whole/receipt.csv
 3|receipt.csv ends at step 20.*verify.to=20||sed -n 1,6p whole/receipt.csv
 3|step 51 .*verify.to=50||sed '$s/^50,/51,/' whole/receipt.csv
 3|receipt.csv:14||sed '$s/.$/g/' whole/receipt.csv
