@@ -278,6 +278,32 @@ static bool choose_source(const struct input *input, struct source *source, char
     return true;
 }
 
+static int by_begin(const void *a, const void *b)
+{
+    const struct source *left = a, *right = b;
+    return (left->entry.begin > right->entry.begin) - (left->entry.begin < right->entry.begin);
+}
+
+/* Fails if two tensors that are read share bytes of the file. */
+static bool overlap_check(const struct input *input, struct error *error)
+{
+    OWNED struct source *read = allocate((size_t)input->source_count, sizeof *read);
+    int count = 0;
+    for (int s = 0; s < input->source_count; s++)
+        if (input->source[s].kind != SOURCE_NONE)
+            read[count++] = input->source[s];
+    qsort(read, (size_t)count, sizeof *read, by_begin);
+    for (int s = 1; s < count; s++) {
+        const struct entry *before = &read[s - 1].entry;
+        if (read[s].entry.begin < before->begin + before->count * before->element)
+            return error_set(error, ERROR_CHECKPOINT,
+                             "%s is not a valid safetensors file: the data_offsets of %s and %s "
+                             "overlap; get the file again",
+                             input->file.path, read[s - 1].tensor->name, read[s].tensor->name);
+    }
+    return true;
+}
+
 static bool choose_sources(struct input *input, struct error *error)
 {
     struct list bad = {.count = 0}, extra = {.count = 0};
@@ -309,7 +335,7 @@ static bool choose_sources(struct input *input, struct error *error)
     if (extra.count > 0)
         log_warn("%s: ignored, as this model has no such tensors: %s (%d in all)", path, extra.text,
                  extra.count);
-    return true;
+    return overlap_check(input, error);
 }
 
 /* ---- conversion to fp32 ---- */

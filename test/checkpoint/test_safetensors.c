@@ -290,6 +290,30 @@ TEST_WITH(test_lies, fixture_folder_make, fixture_folder_remove)
     }
 }
 
+/* A vector has the bytes of another one, or its last value is the first one of the next tensor. */
+TEST_WITH(test_overlapping_tensors, fixture_folder_make, fixture_folder_remove)
+{
+    enum { DATA = 4096 };
+    struct error error = {.kind = ERROR_NONE};
+    const int64_t moved[] = {0, 1};
+    FIXTURE(fixture, 1, &usual, 0, false);
+    const char *path = folder_path("good.safetensors");
+    assert_true(safetensors_write(path, &fixture.flat, NULL, &error));
+    OWNED char *content = text_file_read(path, NULL);
+    const size_t length = (unsigned char)content[0] + 256 * (size_t)(unsigned char)content[1];
+    for (size_t n = 0; n < sizeof moved / sizeof *moved; n++) {
+        json_t *header = json_loadb(content + 8, length, 0, NULL);
+        json_t *norm = json_object_get(json_object_get(header, "norm.weight"), "data_offsets");
+        json_t *bias = json_object_get(header, "patch_embed.proj.bias");
+        const json_int_t begin = json_integer_value(json_array_get(norm, 0)) - 28 * moved[n];
+        json_object_set_new(bias, "data_offsets", json_pack("[I,I]", begin, begin + 32));
+        OWNED char *text = json_dumps(header, 0);
+        json_decref(header);
+        const size_t size = strlen(text);
+        assert_refused(&usual, write_file(size, text, size, 8 + size + DATA), "overlap");
+    }
+}
+
 /* A changed header is refused, or the file is read. */
 TEST_WITH(test_changed_headers, fixture_folder_make, fixture_folder_remove)
 {
