@@ -329,6 +329,7 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
         progress_evaluation(trainer, "val", evaluation);
     }
     row.elapsed_seconds = elapsed(trainer);
+    progress->last_epoch = row;
     epoch_line_print(trainer, &row, evaluated);
     if (evaluated && trainer->session.model->loss == LOSS_TARGETS)
         evaluation_log("val", evaluation, &trainer->session.validation.dataset, 4, "");

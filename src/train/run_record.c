@@ -304,7 +304,7 @@ static void results_put(json_t *run, const struct trainer *trainer, const struct
 {
     const struct training_state *state = &trainer->state;
     const struct dataset *dataset = &trainer->session.validation.dataset;
-    const struct metrics_row epoch = progress_epoch_row(trainer);
+    const struct metrics_row *epoch = &trainer->progress.last_epoch;
     json_t *train = json_object(), *best = json_object();
     char monitor[16];
     options_value_text(&trainer->session.options, "checkpoint.monitor", monitor, sizeof monitor);
@@ -316,9 +316,9 @@ static void results_put(json_t *run, const struct trainer *trainer, const struct
     value_put(run, "without_setup_seconds", value_number(state->without_setup_seconds));
     value_put(run, "training_seconds", value_number(state->train_seconds));
     value_put(run, "images_per_second", value_number(results->images_per_second));
-    value_put(train, "loss", value_number(epoch.loss));
-    value_put(train, "top1", value_number(epoch.top1));
-    value_put(train, "top5", value_number(epoch.top5));
+    value_put(train, "loss", value_number(epoch->loss));
+    value_put(train, "top1", value_number(epoch->top1));
+    value_put(train, "top5", value_number(epoch->top5));
     value_put(run, "train", train);
     value_put(best, "monitor", value_name(monitor));
     value_put(best, "value", value_number(trainer->best.metric));

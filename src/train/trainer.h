@@ -34,6 +34,8 @@ struct progress {
     struct interval_sums *sums; /* reduced over all ranks at each interval */
     struct straggler straggler;
     struct epoch_clock epoch;
+    /* The newest row of an epoch, which this attempt has written; else empty. */
+    struct metrics_row last_epoch;
     double plain_line_at;   /* clock: the newest progress line without a terminal */
     double rate, norm;      /* of the newest step */
     int64_t skipped_logged; /* skipped updates that were logged */

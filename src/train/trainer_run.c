@@ -421,6 +421,7 @@ static bool results_restore(struct trainer *trainer, struct error *error)
     if (trainer->checkpoints.found.path[0] != '\0' &&
         (!trainer_checkpoint(trainer, false, error) || !trainer_checkpoint_finish(trainer, error)))
         return false;
+    trainer->progress.last_epoch = progress_epoch_row(trainer);
     if (trainer->session.validates && !validation_run(trainer, error))
         return false;
     if (trainer->stop.signalled)
@@ -507,6 +508,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     const long long step = trainer->state.step, steps = trainer->total_steps;
     trainer->attempt.begin = trainer->checkpoints.written_at = clock_now();
     status_set_step(step);
+    trainer->progress.last_epoch = metrics_row_empty("epoch", 0, 0);
     if (step > 0)
         trainer->progress.rate = schedule_rate(&trainer->schedule, step - 1);
     if (stop->early) {

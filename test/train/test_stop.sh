@@ -46,9 +46,12 @@ for part in 1 2 3; do
     wait $job
     ended=$?
     wrong=$(stopped_otherwise parts)
+    column parts/metrics.csv epoch loss | tail -n 1 >expected
+    sed -n '/^  *"train": {/,/}/ s/.*"loss": \([^,]*\).*/\1/p' parts/result.json | sed "s/^/$(cut -d' ' -f1 expected) /" >parts.loss
+    wrong=$wrong$(differ expected parts.loss 1e-5)
     [ -z "$wrong" ] || bad="$bad part $part: $wrong"
 done
-result 'three times a signal, to mpirun or to one rank: a checkpoint, exit status 0' "$bad" "$work/parts.log"
+result 'three times a signal, to mpirun or to one rank: a checkpoint, exit status 0, the loss of the last epoch' "$bad" "$work/parts.log"
 
 run 2 parts $steps run.dir="$work/parts"
 bad=$(ended; cmp whole/weights.safetensors parts/weights.safetensors 2>&1)
