@@ -70,13 +70,18 @@ int64_t run_folder_finished_steps(const char *folder)
     return finished ? steps : -1;
 }
 
-/* True if a run may resume from the folder, which has a complete checkpoint or may have one in
- * memory, and is not finished. */
-static bool is_unfinished(const char *folder)
+/* True if a run may resume from the folder: it has a complete checkpoint, or one may be in memory.
+ */
+static bool may_resume(const char *folder)
 {
     char id[MEMORY_ID];
-    return (holds_checkpoints(folder) || memory_id(folder, id, NULL)) &&
-           run_folder_finished_steps(folder) < 0;
+    return holds_checkpoints(folder) || memory_id(folder, id, NULL);
+}
+
+/* True if a run may resume from the folder, and the run in it is not finished. */
+static bool is_unfinished(const char *folder)
+{
+    return may_resume(folder) && run_folder_finished_steps(folder) < 0;
 }
 
 /* Rename a damaged result.json. Fails if it is of a newer version. The folder must be locked. */
@@ -162,7 +167,7 @@ static bool same_deck(const char *folder, const struct options *options)
 }
 
 /* Find and lock the newest unfinished run with the same name and deck, from which a run may resume.
- */
+ * folder=NULL: only find one, with any deck. */
 static bool find_unfinished(struct run_folder *folder, const struct options *options)
 {
     const size_t length = strlen(options->run.name);
@@ -177,8 +182,12 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
         struct run_folder candidate = {.locked = false};
         if (strncmp(name, options->run.name, length) != 0 ||
             regexec(&date, name + length, 0, NULL, 0) != 0 || strverscmp(name, newest) < 0 ||
-            !is_unfinished(path) || !same_deck(path, options))
+            !is_unfinished(path) || (folder != NULL && !same_deck(path, options)))
             continue;
+        if (folder == NULL) {
+            snprintf(newest, sizeof newest, "%s", name);
+            continue;
+        }
         status_set_phase(PHASE_FOLDER_LOCK);
         if (!lock_folder(path, &candidate, &ignored))
             continue;
@@ -193,8 +202,17 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
         snprintf(newest, sizeof newest, "%s", name);
     }
     regfree(&date);
-    folder->resuming = newest[0] != '\0' && holds_checkpoints(folder->path);
+    if (folder != NULL)
+        folder->resuming = newest[0] != '\0' && holds_checkpoints(folder->path);
     return newest[0] != '\0';
+}
+
+bool run_folder_may_resume(const struct options *options)
+{
+    if (strcmp(options->checkpoint.resume, "auto") != 0)
+        return strcmp(options->checkpoint.resume, "never") != 0;
+    return options->run.dir[0] != '\0' ? may_resume(options->run.dir)
+                                       : find_unfinished(NULL, options);
 }
 
 /* Create runs/NAME-DATE. If two jobs choose the same name, mkdir fails for one of them. */

@@ -35,6 +35,9 @@ struct run_folder {
 MUST_CHECK bool run_folder_open(struct run_folder *folder, struct mesh *mesh,
                                 const struct options *options, struct error *error);
 
+/* Not collective. True if a run with these options may find a checkpoint from which it resumes. */
+bool run_folder_may_resume(const struct options *options);
+
 /* `format` in result.json, which is the version of the folder (docs/outputs.md). */
 enum { RUN_FORMAT = 2 };
 

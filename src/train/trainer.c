@@ -34,7 +34,9 @@ static bool paths_check(const struct options *options, struct error *error)
                          "output.upload=%s is not a remote path: give REMOTE:PATH with a remote of "
                          "`rclone config`",
                          upload);
-    return !session_reads_weights(options) || weights_file_check(init, error);
+    return !session_reads_weights(options) ||
+           ((run_folder_may_resume(options) || weights_file_exists("model.init: ", init, error)) &&
+            weights_file_check(init, error));
 }
 
 /* Logs what the run trains, on what. */

@@ -144,11 +144,12 @@ done
 result 'a link that would be appended to is an error' "$bad" "$work/link.log"
 
 errors 3<<END
-4|none.safetensors|$steps run.dir=$work/init model.init=none.safetensors
+4|none.safetensors|$steps run.dir=$work/init model.init=none.safetensors data.root=nowhere
 4|none.safetensors|eval none.safetensors
 2|/: the root|$steps run.dir=/
 2|the root|$steps run.dir=$work/../../../../../../../..
 END
+result 'missing weights leave no run folder' "$([ ! -e "$work/init" ] || echo "$work/init is there")" "$work/init"
 # Another job has just locked its folder and written nothing else yet.
 mkdir -p "$work/begun/checkpoints"
 flock "$work/begun/.lock" timeout $time_limit "$vittrain" $steps run.dir="$work/begun" >"$work/begun.log" 2>&1 </dev/null
