@@ -42,6 +42,12 @@ EXTRA_PROGRAMS += test/comm/lost_ranks
 test_comm_lost_ranks_SOURCES = test/comm/lost_ranks.c test/comm/fake_network.c
 test_data += test/comm/lost_ranks$(EXEEXT)
 
+# Checkpoints of version 0.2 for test_resume.sh.
+EXTRA_PROGRAMS += test/checkpoint/older_format
+test_checkpoint_older_format_SOURCES = test/checkpoint/older_format.c
+test_checkpoint_older_format_LDADD = $(HDF5_LIBS)
+test_data += test/checkpoint/older_format$(EXEEXT)
+
 # Programs of the benchmarks: make check builds them.
 test_data += \
 	benchmarks/bench_checkpoint$(EXEEXT) \

@@ -21,6 +21,7 @@ run 3 whole $steps run.dir="$work/whole"
 run 3 source $steps run.dir="$work/source" checkpoint.every=0.1 checkpoint.keep=50
 interrupted source part3 30
 cp -r part3 part1
+cp -r part3 older
 for ranks in 3 1; do
     run $ranks part$ranks $steps run.dir="$work/part$ranks"
     result "the newest good checkpoint is found on $ranks ranks" "$(has part$ranks.log 'resuming from .*step-00000030.h5')" part$ranks.log
@@ -28,6 +29,11 @@ done
 same 'resumed on one rank in the middle of an epoch, up to rounding' part1 whole 1e-5
 run 3 part3 $steps run.dir="$work/part3"
 same 'resumed on three ranks, bit for bit' part3 whole 0
+bad=$("$TEST_BUILD/test/checkpoint/older_format" older/checkpoints/step-00000030.h5 || echo 'older_format failed;')
+run 3 older $steps run.dir="$work/older"
+bad=$bad$(has older.log 'resuming from .*step-00000030.h5' 'step-00000030.h5 is of format 2, which does not describe the data')
+result 'a checkpoint of format 2 is resumed with a warning' "$bad" older.log
+same 'a checkpoint of format 2, bit for bit' older whole 0
 result 'a run that is over is not trained again' "$(has part3.log 'nothing to do' 'resuming from .*: step [0-9]*, epoch 2$')" part3.log
 cp -r part1 moved
 cp -r "$TEST_BUILD/data/cifar-10-sample" elsewhere
