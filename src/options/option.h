@@ -111,7 +111,7 @@ const struct removed *removed_find(const char *name);
 /* True if the option changed the weights, so that a stored deck must have its default, too. */
 bool removed_trains(const struct removed *entry);
 
-/* ---- Decks (deck.c): INI files of lines [section] and key = value. A '#' or ';' at the beginning
+/* ---- Decks (options.c): INI files of lines [section] and key = value. A '#' or ';' at the beginning
  * of a line or after a space begins a comment. */
 
 /* Called with each `section.key` of a deck and its value; a key may come several times. `where`
