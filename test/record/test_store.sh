@@ -36,9 +36,10 @@ result 'a failed copy is a warning' "$(ended)$(has "$run_log" 'output.upload: .*
 run 1 none $runs run.dir="$work/none" output.upload="disk:$work/remote/" output.upload_wait=0
 result 'upload_wait=0: no last copy' "$(ended)$(has "$run_log" 'output.upload: not all files .* out of time')" "$run_log"
 
-for word in output.upload=bucket/x checkpoint.resume=disk:x model.init=disk:x; do
+for word in output.upload=bucket/x checkpoint.resume=disk:x; do
     fails 2 "an error: $word" 2 "${word%%=*}" $runs run.dir="$work/never" $word
 done
+fails 2 'an error: model.init=disk:x' 4 'model.init: cannot read disk:x' $runs run.dir="$work/never" model.init=disk:x
 
 # A job of jobs/common.sh that is restarted on another disk. No launcher: one rank.
 mkdir "$work/jobs"
