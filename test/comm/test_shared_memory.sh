@@ -46,7 +46,7 @@ result 'checkpoints in memory have the first claim on shared memory' "$(
     [ $status -eq 0 ] || echo "exit status $status;"
     grep -q '^ranks do not share memory .*: with checkpoint.memory they need .* MB of /dev/shm, where .* MB are free' "$run_log" || echo "no such line;"
     cmp "$work/own/weights.safetensors" "$work/kept/weights.safetensors" 2>&1)" "$run_log"
-large="$small model.dim=192 model.depth=48 train.batch=2 train.global_batch=0 train.steps=1 mesh.strategy=fsdp output.tensorboard=off"
+large="$small model.dim=192 model.depth=48 train.global_batch=0 train.batch=2 train.steps=1 mesh.strategy=fsdp output.tensorboard=off"
 needs() { # NAME WORD...: print the MiB of a rank
     run 1 "$@"
     awk '$1 == "rank" { print $2 }' "$work/$1.log"

@@ -119,7 +119,7 @@ errors $vit 3<<END
 END
 errors $convnet run.dir="$work/refused" 3<<END
 2|model.sync_bn|model.sync_bn=off
-2|train.accumulate=2|train.accumulate=2
+2|leave out train.accumulate|train.accumulate=2
 END
 
 if [ -n "$TEST_LONG" ]; then
