@@ -380,6 +380,11 @@ bool model_metadata_check(const struct model_metadata *metadata, const char *pat
 
 bool weights_file_exists(const char *where, const char *path, struct error *error)
 {
+    if (text_is_remote(path))
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s%s is a remote path: copy it first with `rclone copy --links %s "
+                         "FOLDER`, and name the copy",
+                         where, path, path);
     return access(path, R_OK) == 0 ||
            error_set(
                error, ERROR_CHECKPOINT,

@@ -111,8 +111,8 @@ const struct removed *removed_find(const char *name);
 /* True if the option changed the weights, so that a stored deck must have its default, too. */
 bool removed_trains(const struct removed *entry);
 
-/* ---- Decks (options.c): INI files of lines [section] and key = value. A '#' or ';' at the beginning
- * of a line or after a space begins a comment. */
+/* ---- Decks (options.c): INI files of lines [section] and key = value. A '#' or ';' at the
+ * beginning of a line or after a space begins a comment. */
 
 /* Called with each `section.key` of a deck and its value; a key may come several times. `where`
  * is the start of an error's text: "FILE:12: ". */

@@ -39,7 +39,7 @@ result 'upload_wait=0: no last copy' "$(ended)$(has "$run_log" 'output.upload: n
 for word in output.upload=bucket/x checkpoint.resume=disk:x; do
     fails 2 "an error: $word" 2 "${word%%=*}" $runs run.dir="$work/never" $word
 done
-fails 2 'an error: model.init=disk:x' 4 'model.init: cannot read disk:x' $runs run.dir="$work/never" model.init=disk:x
+fails 2 'an error: model.init=disk:x' 4 'model.init: disk:x is a remote path.*rclone copy' $runs run.dir="$work/never" model.init=disk:x
 
 # A job of jobs/common.sh that is restarted on another disk. No launcher: one rank.
 mkdir "$work/jobs"
