@@ -185,7 +185,7 @@ END
 errors data.format=arrays data.root="$work/shapes" data.task=regression 3<<END
 3|3x5x4.* 2x5x4|data.val=test data.x=wide data.y=y
 3|6x4.*5x4|data.val=test data.x=high data.y=y
-3|1 targets.* and 2:|data.val=test data.x=x data.y=more
+3|1x1x1 targets.* and .*2x1x1|data.val=test data.x=x data.y=more
 3|3x5x4.* 2x5x4|data.val=none train.test=on data.x=wide data.y=y model.name=linear run.dir=$work/tested
 2|model.classes=3|data.val=test data.x=x data.y=y model.classes=3
 END
