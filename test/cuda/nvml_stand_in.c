@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, NO_DRIVER = 9, LOST = 15 };
 
@@ -103,6 +104,8 @@ int nvmlDeviceGetMemoryInfo(void *device, uint64_t bytes[3])
 int nvmlDeviceGetPowerUsage(void *device, uint32_t *milliwatts)
 {
     *milliwatts = 412345;
+    if (has("stuck"))
+        sleep(9);
     return answer(device);
 }
 
