@@ -267,7 +267,7 @@ static void option_compare(void *user, const struct option_change *change)
 }
 
 /* Compare values of two descriptions of the data: members of objects that both have, and arrays up
- * to the first difference. `name`: "train.samples[3]". */
+ * to the first difference. `name`: "data/train/samples[3]". */
 static void values_compare(struct comparison *comparison, const char *name, json_t *was, json_t *is)
 {
     const char *key;
@@ -278,7 +278,7 @@ static void values_compare(struct comparison *comparison, const char *name, json
     if (json_is_object(was) && json_is_object(is)) {
         json_object_foreach(is, key, value)
         {
-            OWNED char *member = allocate_text("%s.%s", name, key);
+            OWNED char *member = allocate_text("%s/%s", name, key);
             if (json_object_get(was, key) != NULL)
                 values_compare(comparison, member, json_object_get(was, key), value);
         }
@@ -346,7 +346,7 @@ static bool resume_check(const struct trainer *trainer, const char *path, bool n
                      : in_memory
                          ? "another run.dir, or remove the file .memory in run.dir and set "
                            "checkpoint.resume=FILE to continue on purpose from a checkpoint on disk"
-                     : strncmp(comparison.first, "data.classes", strlen("data.classes")) == 0
+                     : strncmp(comparison.first, "data/classes", strlen("data/classes")) == 0
                          ? "another run.dir, or model.init=FILE.safetensors to fine-tune"
                          : "another run.dir, checkpoint.resume=FILE to continue on purpose, or "
                            "model.init=FILE to fine-tune");

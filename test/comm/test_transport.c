@@ -312,7 +312,7 @@ static int64_t large_run(struct comm *group, uint8_t *data, int64_t count)
     const int64_t part = count / group->size, begin = part * group->rank, end = begin + part;
     const bool first = group->rank == 0;
     for (int64_t i = 0; i < count; i++)
-        data[i] = first ? (uint8_t)(i % 251 + (i >> 20)) : 0;
+        data[i] = (uint8_t)(first ? i % 251 + (i >> 20) : 0);
     comm_all_reduce(group, data, count, COMM_BYTE, COMM_SUM);
     int64_t wrong = large_wrong(data, 0, count, first);
     group->backend->wait(comm_start_reduce_scatter(group, data, part, COMM_BYTE, COMM_SUM, NULL),

@@ -338,7 +338,8 @@ static int overlapping(void)
 static void groups_open(int shard, bool late)
 {
     struct error error = {0};
-    const struct mesh_options options = {.strategy = STRATEGY_ZERO1, .shard = shard};
+    const struct mesh_options options = {
+        .strategy = STRATEGY_ZERO1, .shard = shard, .timeout = comm_timeout()};
     ENSURE(mesh_open(&mesh, world, &options, &error), "%s", error.text);
     if (late)
         pause();
