@@ -68,12 +68,11 @@ def predict(vittrain, work, *words):
 def compare(vittrain, work, split, images, labels):
     rows, samples = predict(vittrain, work, f"predict.split={split}")
     assert [int(row["label"]) for row in rows] == labels
-    with open(f"{work}/{split}.txt", "w") as names:
-        for number, image in enumerate(images):
-            with open(f"{work}/{split}{number:04d}.jpg", "wb") as file:
-                file.write(image)
-            names.write(f"{split}{number:04d}.jpg\n")
-    _, files = predict(vittrain, work, f"{work}/{split}.txt")
+    names = [f"{work}/{split}{number:04d}.jpg" for number in range(len(images))]
+    for name, image in zip(names, images):
+        with open(name, "wb") as file:
+            file.write(image)
+    _, files = predict(vittrain, work, *names)
     assert len(files) == len(samples) > 0, (len(files), len(samples))
     for sample, file in zip(samples, files):
         assert max(abs(a - b) for a, b in zip(sample, file)) < 1e-4, (split, sample, file)
