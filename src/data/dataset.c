@@ -34,12 +34,12 @@ static const struct dataset_format *format_find(const char *name, struct error *
         snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
                  formats[i]->name);
     }
-    error_set(
-        error, ERROR_USAGE, "data.format=%s: unknown format; %s%s", name,
-        strcmp(name, "cinic10") == 0
-            ? "use imagefolder with augment.mean and augment.std of input/resnet152_cinic10.ini"
-            : "the formats are ",
-        strcmp(name, "cinic10") == 0 ? "" : known);
+    const bool is_removed = strcmp(name, "cinic10") == 0;
+    error_set(error, ERROR_USAGE, "data.format=%s: unknown format; %s%s", name,
+              is_removed ? "use imagefolder with augment.mean and augment.std of "
+                           "input/resnet152_cinic10.ini"
+                         : "the formats are ",
+              is_removed ? "" : known);
     return NULL;
 }
 
