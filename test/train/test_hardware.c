@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
-/* Options of the device take effect: run.backend, run.threads, cuda.tf32, cuda.dependent_launch,
+/* Options of the device take effect: run.backend, cuda.tf32, cuda.dependent_launch,
  * and the folder of cuda.cache=auto. */
 #include "train/hardware.h"
 
@@ -99,17 +99,6 @@ TEST(tf32_is_the_options)
                     (product == value && !device_test_is_emulated(&test)));
         device_test_close(&test);
     }
-}
-
-TEST(threads_are_the_options)
-{
-    device_test_of_cpu();
-    struct device_test test;
-    struct device_limits limits;
-    open_with("run.threads=3", &test);
-    test.device->backend->limits(test.device, &limits);
-    assert_int_equal(limits.threads, 3);
-    device_test_close(&test);
 }
 
 TEST(the_cache_folder_follows_the_environment)

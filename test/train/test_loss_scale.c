@@ -216,23 +216,4 @@ TEST(skipped_updates_count_in_other_types)
     free(after);
 }
 
-TEST(the_norm_is_that_of_the_gradient)
-{
-    static const char *const settings[] = {"train.precision=fp32",
-                                           "train.precision=fp16 train.loss_scale=1",
-                                           "train.precision=fp16 train.loss_scale=16"};
-    double first = 0;
-    for (int i = 0; i < 3; i++) {
-        struct trainer trainer;
-        struct error error = {0};
-        loss_run_open(&trainer, settings[i]);
-        assert_true(run_step(&trainer, 0, &error));
-        const double norm = step_norm(&trainer.session);
-        first = i == 0 ? norm : first;
-        assert_true(fabs(norm / first - 1) < 0.01);
-        assert_int_equal(trainer.session.io.result.scaler.skipped, 0);
-        trainer_close(&trainer);
-    }
-}
-
 TEST_MAIN_WORLD(.setup = make_data, .teardown = shared_folder_remove)
