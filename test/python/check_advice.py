@@ -14,12 +14,14 @@ import textwrap
 import h5py
 import numpy
 
+from support import ROOT, run
+
 try:
     import hdf5plugin
 except ImportError:
     hdf5plugin = None
 
-page = (pathlib.Path(__file__).parents[2] / "docs/arrays.md").read_text()
+page = (ROOT / "docs/arrays.md").read_text()
 code = textwrap.dedent(re.search(r"\n(    import h5py\n\n    f = .*?)\n\n## ", page, re.DOTALL)[1])
 program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 folder.mkdir()
@@ -37,8 +39,7 @@ def dataset(file, name, kind, how):
 
 
 def describe(path):
-    out = subprocess.run([program, "data", "describe", path], check=True, capture_output=True, text=True).stdout
-    return next(line for line in out.splitlines() if line.startswith("  /group/x "))
+    return next(line for line in run(program, "data", "describe", path).splitlines() if line.startswith("  /group/x "))
 
 
 with h5py.File(folder / "source.h5", "w") as file:

@@ -95,10 +95,11 @@ def check_join():
     os.makedirs("parts", exist_ok=True)
     numbers = series.assign(number=("time", series.wind.mean(("lat", "lon")).values))
     numbers.to_netcdf("whole.nc", encoding={"time": {"units": "hours since 2020-01-01"}})
-    for part in range(4):
+    # The second and the last of four files are shorter than the offsets. The order of their names is not that of their times, which
+    # count from different days.
+    for part, name in enumerate(("f1", "f2", "f10", "f11")):
         numbers.isel(time=slice(edges[part], edges[part + 1])).to_netcdf(
-            f"parts/{part}.nc", encoding={"time": {"units": "hours since 2020-01-01"}})
-    # The second and the last of four files are shorter than the offsets.
+            f"parts/{name}.nc", encoding={"time": {"units": f"hours since 2020-01-0{part + 1}"}})
     for name, targets in (("planes", ["data.y=wind@+4,level@-2"]), ("numbers", ["data.y=number@+4", "model.head=class"]),
                           ("past", ["data.y=level@-2"])):
         same = [*MODEL, "data.x=wind@-1,level", *targets, "output.receipt=1", "train.exact=layout", "train.grain=8"]

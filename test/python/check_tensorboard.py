@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads a run's TensorBoard events with the real TensorBoard and compares them with metrics.csv.
 
-Every tag must have exactly the steps and (as 32-bit floats) the values of its column; with --parts N
-there must be N event files, of a run that was resumed N - 1 times. The entries of the HPARAMS tab must be
-the options of deck.ini. --server: also compare what TensorBoard's server sends to a browser, with both of its
-readers; the HPARAMS tab must have one row, with the last metrics.
+Every tag must have exactly the steps and (as 32-bit floats) the values of its column. There must be
+PARTS event files, of a run that was resumed PARTS - 1 times. The entries of the HPARAMS tab must be
+the options of deck.ini. With `server`, what TensorBoard's server sends to a browser is compared,
+too, with both of its readers; the HPARAMS tab must have one row, with the last metrics.
 
-    python check_tensorboard.py RUN_FOLDER [--parts N] [--server]
+    check_tensorboard.py RUN_FOLDER PARTS [server]
 """
 
-import argparse
 import glob
 import json
 import os
@@ -39,6 +38,8 @@ TRAIN_TAGS = {
     "time/comm": "comm_seconds",
     "time/exposed_comm": "exposed_comm_seconds",
 }
+SECTIONS = ("model", "data", "augment", "eval", "train", "optim", "schedule", "mesh")
+METRICS = ["val/loss", "val/acc", "val/acc_top5", "test/loss", "test/acc", "test/acc_top5"]
 
 
 def expected_series(folder):
@@ -57,27 +58,12 @@ def expected_series(folder):
 
 
 def compare(tag, expected, scalars):
-    """Describe the first error in the points of a tag; empty if they are right."""
     steps = [step for step, _ in expected]
-    if steps != sorted(set(steps)):
-        return f"metrics.csv has steps twice or out of order: {steps}"
-    if [point.step for point in scalars] != steps:
-        return f"steps {[point.step for point in scalars]}, but metrics.csv has {steps}"
+    assert steps == sorted(set(steps)), f"metrics.csv has steps twice or out of order: {steps}"
+    assert [point.step for point in scalars] == steps, (tag, steps, scalars)
     got = numpy.array([point.value for point in scalars])
     want = numpy.array([value for _, value in expected])
-    if not numpy.allclose(got, want, rtol=1e-6, atol=0):
-        return f"values {got}, but metrics.csv has {want}"
-    return ""
-
-
-SECTIONS = ("model", "data", "augment", "eval", "train", "optim", "schedule", "mesh")
-METRICS = ["val/loss", "val/acc", "val/acc_top5", "test/loss", "test/acc", "test/acc_top5"]
-
-
-def shown_options(folder):
-    """Return {option: value} of the HPARAMS tab by the deck, all as texts."""
-    return {name: value for name, value in options_of(folder).items()
-            if name.split(".")[0] in SECTIONS or name == "run.seed"}
+    assert numpy.allclose(got, want, rtol=1e-6, atol=0), (tag, got, want)
 
 
 def as_text(value):
@@ -87,124 +73,111 @@ def as_text(value):
     return value.string_value if value.HasField("string_value") else value.number_value
 
 
-def hparams_problems(folder, events):
+def check_hparams(folder, events):
     """Compare the entries of the HPARAMS tab with deck.ini and result.json."""
     contents = events.PluginTagToContent("hparams")
     start = metadata.parse_session_start_info_plugin_data(contents[metadata.SESSION_START_INFO_TAG])
     experiment = metadata.parse_experiment_plugin_data(contents[metadata.EXPERIMENT_TAG])
-    expected = shown_options(folder)
+    expected = {
+        name: value
+        for name, value in options_of(folder).items()
+        if name.split(".")[0] in SECTIONS or name == "run.seed"
+    }
     found = {name: as_text(value) for name, value in start.hparams.items()}
-    problems = [f"hparams lack {name}" for name in expected.keys() - found.keys()]
-    problems += [f"hparams have {name}" for name in found.keys() - expected.keys()]
+    assert found.keys() == expected.keys(), found.keys() ^ expected.keys()
     for name, value in found.items():
-        want = expected.get(name, "")
-        if value != (want if isinstance(value, str) or want == "" else float(want)):
-            problems.append(f"hparams: {name}={value}, but deck.ini has {want}")
+        want = expected[name]
+        want = want if isinstance(value, str) or want == "" else float(want)
+        assert value == want, (name, value, want)
     types = {info.name: info.type for info in experiment.hparam_infos}
-    if types.keys() != expected.keys() or types["optim.lr"] != api_pb2.DATA_TYPE_FLOAT64 or \
-            types["model.dim"] != api_pb2.DATA_TYPE_STRING or types["data.drop_last"] != api_pb2.DATA_TYPE_BOOL:
-        problems.append(f"types of hparams: {types}")
-    if [info.name.tag for info in experiment.metric_infos] != METRICS:
-        problems.append(f"metrics of hparams: {experiment.metric_infos}")
+    assert types.keys() == expected.keys(), types
+    assert types["optim.lr"] == api_pb2.DATA_TYPE_FLOAT64, types
+    assert types["model.dim"] == api_pb2.DATA_TYPE_STRING, types
+    assert types["data.drop_last"] == api_pb2.DATA_TYPE_BOOL, types
+    assert [info.name.tag for info in experiment.metric_infos] == METRICS
     with open(os.path.join(folder, "result.json")) as file:
         finished = json.load(file)["finished"]
-    if (metadata.SESSION_END_INFO_TAG in contents) != finished:
-        problems.append(f"hparams: an end, although finished is {finished}" if not finished else "hparams: no end")
-    if finished and metadata.parse_session_end_info_plugin_data(
-            contents[metadata.SESSION_END_INFO_TAG]).status != api_pb2.STATUS_SUCCESS:
-        problems.append("hparams: the end is not a success")
-    return problems
+    end = contents.get(metadata.SESSION_END_INFO_TAG)
+    assert (end is not None) == finished, end
+    if finished:
+        status = metadata.parse_session_end_info_plugin_data(end).status
+        assert status == api_pb2.STATUS_SUCCESS, status
 
 
-def post(port, what, request):
-    """Return the answer of the hparams plugin of a server."""
-    return json.load(urllib.request.urlopen(urllib.request.Request(
-        f"http://127.0.0.1:{port}/data/plugin/hparams/{what}", json.dumps(request).encode(),
-        {"Content-Type": "application/json"})))
+def get(port, path, request=None):
+    """Return the answer of a server to a browser."""
+    data = None if request is None else json.dumps(request).encode()
+    headers = {"Content-Type": "application/json"}
+    url = f"http://127.0.0.1:{port}/data/plugin/{path}"
+    return json.load(urllib.request.urlopen(urllib.request.Request(url, data, headers)))
 
 
-def groups_problems(port, expected):
+def check_groups(port, expected):
     """Compare the rows of the HPARAMS tab with the last metrics."""
-    statuses = ["STATUS_SUCCESS", "STATUS_RUNNING", "STATUS_UNKNOWN", "STATUS_FAILURE"]
-    groups = post(port, "session_groups", {"experimentName": "", "allowedStatuses": statuses, "startIndex": 0,
-                                           "sliceSize": 100})["sessionGroups"]
-    if len(groups) != 1 or len(groups[0]["sessions"]) != 1:
-        return [f"{len(groups)} rows in the HPARAMS tab"]
-    found = {item["name"]["tag"]: item["value"] for item in groups[0]["metricValues"]}
+    request = {
+        "experimentName": "",
+        "allowedStatuses": [f"STATUS_{s}" for s in ("SUCCESS", "RUNNING", "UNKNOWN", "FAILURE")],
+        "startIndex": 0,
+        "sliceSize": 100,
+    }
+    (group,) = get(port, "hparams/session_groups", request)["sessionGroups"]
+    assert len(group["sessions"]) == 1, group
+    found = {item["name"]["tag"]: item["value"] for item in group["metricValues"]}
     last = {tag: expected[tag][-1][1] for tag in METRICS if tag in expected}
-    good = found.keys() == last.keys() and numpy.allclose([found[tag] for tag in last], list(last.values()), rtol=1e-6)
-    return [] if good else [f"metrics in the HPARAMS tab: {found}, but metrics.csv has {last}"]
+    assert found.keys() == last.keys(), (found, last)
+    assert numpy.allclose([found[tag] for tag in last], list(last.values()), rtol=1e-6), found
 
 
-def served(folder, fast, expected):
-    """Return the steps of train/loss from a TensorBoard server, as a browser gets them, and problems of hparams."""
+def check_server(folder, fast, expected):
+    """Compare the steps of train/loss, when all are read, and the HPARAMS tab."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    words = ["--logdir", folder, "--host", "127.0.0.1", "--port", str(port)]
+    words += [f"--load_fast={fast}", "--samples_per_plugin=scalars=1000000"]
     server = subprocess.Popen(
-        [sys.executable, "-m", "tensorboard.main", "--logdir", folder, "--host", "127.0.0.1", "--port", str(port),
-         f"--load_fast={fast}", "--samples_per_plugin=scalars=1000000"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    steps, before, problems = [], None, []
+        [sys.executable, "-m", "tensorboard.main", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    steps, before = [], None
     try:
         for _ in range(120):
             time.sleep(0.5)
             try:
-                with urllib.request.urlopen(
-                        f"http://127.0.0.1:{port}/data/plugin/scalars/scalars?tag=train/loss&run=.") as answer:
-                    steps = [point[1] for point in json.load(answer)]
+                points = get(port, "scalars/scalars?tag=train/loss&run=.")
             except OSError:
                 continue
+            steps = [point[1] for point in points]
             if steps and steps == before:
-                problems = groups_problems(port, expected)
                 break
             before = steps
+        assert steps == [step for step, _ in expected["train/loss"]], (fast, steps)
+        check_groups(port, expected)
     finally:
         server.terminate()
         server.wait()
-    return steps, problems
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder")
-    parser.add_argument("--parts", type=int, default=1)
-    parser.add_argument("--server", action="store_true")
-    arguments = parser.parse_args()
-    problems = []
-    files = glob.glob(os.path.join(arguments.folder, "events.out.tfevents.*"))
-    if len(files) != arguments.parts:
-        problems.append(f"{len(files)} event files, not {arguments.parts}")
+def main(folder, parts, *server):
+    files = glob.glob(os.path.join(folder, "events.out.tfevents.*"))
+    assert len(files) == int(parts), files
     events = event_accumulator.EventAccumulator(
-        arguments.folder, size_guidance={event_accumulator.SCALARS: 0})
+        folder, size_guidance={event_accumulator.SCALARS: 0}
+    )
     events.Reload()
-    expected = expected_series(arguments.folder)
-    for tag in ("train/loss", "train/acc", "train/acc_top5", "val/loss", "lr", "time/data"):
-        if tag not in expected:
-            problems.append(f"metrics.csv has nothing for {tag}")
-    # Values of sensors are in monitor.csv.
-    tags = {tag for tag in events.Tags()["scalars"] if not tag.startswith("sensors/")}
-    if len(tags) == len(events.Tags()["scalars"]):
-        problems.append("no tags of the sensors")
-    if tags != set(expected):
-        problems.append(f"tags {sorted(tags)}, not {sorted(expected)}")
-    else:
-        for tag, points in expected.items():
-            problem = compare(tag, points, events.Scalars(tag))
-            if problem:
-                problems.append(f"{tag}: {problem}")
-    problems += hparams_problems(arguments.folder, events)
-    for fast in ("true", "false") if arguments.server else ():
-        steps, more = served(arguments.folder, fast, expected)
-        problems += more
-        if steps != [step for step, _ in expected["train/loss"]]:
-            problems.append(f"the server with --load_fast={fast} has train/loss of steps {steps}")
-    for problem in problems:
-        print(f"{arguments.folder}: {problem}", file=sys.stderr)
-    if not problems:
-        print(f"{len(expected)} tags, {sum(map(len, expected.values()))} points")
-    sys.exit(1 if problems else 0)
+    expected = expected_series(folder)
+    common = {"train/loss", "train/acc", "train/acc_top5", "val/loss", "lr", "time/data"}
+    assert common <= expected.keys(), expected.keys()
+    scalars = set(events.Tags()["scalars"])
+    tags = {tag for tag in scalars if not tag.startswith("sensors/")}  # those are in monitor.csv
+    assert tags == expected.keys() and tags != scalars, scalars ^ expected.keys()
+    for tag, points in expected.items():
+        compare(tag, points, events.Scalars(tag))
+    check_hparams(folder, events)
+    for fast in ("true", "false") if server else ():
+        check_server(folder, fast, expected)
+    print(f"{len(expected)} tags, {sum(map(len, expected.values()))} points")
 
 
-if __name__ == "__main__":
-    main()
+main(*sys.argv[1:])

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads a checkpoint with h5py and checks it against docs/checkpoint.md.
+"""Reads a checkpoint with h5py and checks it against docs/checkpoint.md. Reads the weights of the
+run with the safetensors package, and compares them bit for bit with a vector of the checkpoint.
 
-    check_h5py.py CHECKPOINT
+    check_checkpoint.py CHECKPOINT WEIGHTS VECTOR
 """
+
+import json
 import sys
 
 import h5py
 import numpy
+from safetensors import safe_open
 
 NUMBERS = """step epoch epoch_step global_batch seed best_metric best_step evaluations_without_gain
     plateau_rate_factor plateau_best plateau_bad epoch_loss_sum epoch_top1_sum epoch_top5_sum
@@ -28,20 +32,20 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def check_table(dataset):
-    assert dataset.attrs["crc32c"] == crc32c(dataset[()].tobytes()), dataset.name
-
-
-def check_tensors(unit):
-    """Check that tensors do not overlap and that gaps between them are zero."""
-    tensors, master = unit["tensors"][()], unit["master"][()]
+def check_tensors(unit, weights, vector):
+    """Check that tensors do not overlap, that gaps between them are zero, and that the weights are
+    those of the vector. Return the names of the tensors."""
+    tensors, master, values = unit["tensors"][()], unit["master"][()], unit[vector][()]
     gaps = numpy.ones(master.size, bool)
     end = 0
     for row in tensors:
         shape = row["shape"][: row["dimensions"]]
         assert numpy.prod(shape) == row["count"] and row["offset"] >= end, row["name"]
         end = row["offset"] + row["count"]
-        gaps[row["offset"]:end] = False
+        gaps[row["offset"] : end] = False
+        tensor = weights.get_tensor(row["name"].decode())
+        assert list(tensor.shape) == list(shape), row["name"]
+        assert tensor.tobytes() == values[row["offset"] : end].tobytes(), row["name"]
     assert end == master.size and not master[gaps].any(), unit.name
     return [row["name"].decode() for row in tensors]
 
@@ -58,14 +62,29 @@ def check_pieces(unit, vectors):
     assert all(unit[vector].shape == (next_begin,) for vector in vectors), unit.name
 
 
+def check_metadata(metadata, file):
+    """A CIFAR ViT whose normalisation is that of the model."""
+    assert metadata == json.loads(file["metadata"][()])
+    assert metadata["format"] == "pt"
+    assert metadata["program"].encode() == file.attrs["program"]
+    assert metadata["architecture"].encode() == file.attrs["model"]
+    assert json.loads(metadata["input_size"]) == [3, 32, 32]
+    assert json.loads(metadata["mean"]) == json.loads(metadata["std"]) == [0.5, 0.5, 0.5]
+    assert metadata["interpolation"] == "bilinear"
+    names = json.loads(metadata["label_names"])
+    assert json.loads(metadata["num_classes"]) == len(names) == 10 and names[0] == "airplane"
+    assert f"depth = {metadata['model.depth']}\n" in file["deck"][()].decode(), metadata
+
+
 def main():
-    with h5py.File(sys.argv[1], "r") as file:
+    checkpoint, path, vector = sys.argv[1:]
+    with h5py.File(checkpoint) as file, safe_open(path, "numpy") as weights:
         for name in NUMBERS:
             assert numpy.ndim(file.attrs[name]) == 0, name
         for name in TEXTS:
             assert file.attrs[name], name
-        assert file["deck"][()].decode().startswith("["), "deck"
         assert file["deck"].attrs["crc32c"] == crc32c(file["deck"][()] + b"\0")
+        check_metadata(weights.metadata(), file)
         vectors = ["master", "moment1", "moment2"][: 1 + file.attrs["moments"]]
         if file.attrs["averaged"]:
             vectors.append("average")
@@ -73,12 +92,11 @@ def main():
         for unit in file["units"].values():
             assert set(unit) == {"tensors", "pieces", *vectors}, unit.name
             assert all(unit[vector].dtype == "<f4" for vector in vectors)
-            check_table(unit["tensors"])
-            names += check_tensors(unit)
+            assert unit["tensors"].attrs["crc32c"] == crc32c(unit["tensors"][()].tobytes()), unit.name
+            names += check_tensors(unit, weights, vector)
             check_pieces(unit, vectors)
-        assert len(names) == len(set(names)) > 0
+        assert sorted(names) == sorted(weights.keys())
         print(f"{len(file['units'])} units, {len(names)} tensors, vectors {' '.join(vectors)}")
 
 
-if __name__ == "__main__":
-    main()
+main()
