@@ -12,18 +12,6 @@ json() {
 
 run 3 train $small train.epochs=1 run.dir="$work/run"
 result 'train on three ranks' "$(ended)" "$work/train.log"
-start=$(sed '/^epoch 1 done/,$d' "$work/train.log" | wc -l)
-bad=$([ "$start" -ge 8 ] && [ "$start" -le 15 ] || echo "$start lines;")
-for line in 'options: run.dir=.* train.global_batch=24 ' 'mesh: ddp, 3 ranks' 'device: .* with oneDNN [0-9.]*$' 'data: cifar10, ' 'model: vit_cifar, [0-9]* parameters' \
-    'memory: [0-9.]* MiB per rank (weights .* activations [0-9.]*, .* loaders [0-9.]*' 'run: [0-9]* steps' 'run folder: '; do
-    grep -q "^$line" "$work/train.log" || bad="$bad no $line;"
-done
-result 'the start takes few lines, and all in train.log' "$bad" "$work/train.log"
-bad=$(sed '1,/^epoch 1 done/d' "$work/train.log" | grep -c .)
-for line in 'macro average' 'memory of rank 0'; do
-    grep -q " $line" "$work/run/train.log" || bad="$bad no $line;"
-done
-result 'the end takes at most 12 lines, and train.log has all' "$([ "$bad" -le 12 ] 2>/dev/null || echo "$bad lines")" "$work/train.log"
 bad=
 for file in deck.ini metrics.csv result.json weights.safetensors checkpoints/last.h5 checkpoints/best.h5; do
     [ -s "$work/run/$file" ] || bad="$bad $file"
@@ -71,27 +59,15 @@ bad=$(sed -n 's/^{"record":[0-9]*,"label":[0-9],"predicted":\([0-9]\),"class":"[
         END { if (NR != 150) print NR " lines" }')
 result 'predict: JSON lines' "$bad" "$work/p.json"
 
-# Processes of a launcher that MPI does not know would each train a model of their own. Slurm's PROCID 0 is that of a batch
-# script, too, unless a job step has several tasks.
-bad=
-for launched in 'PMI_RANK=1 PMI_SIZE=2' 'SLURM_PROCID=0 SLURM_NTASKS=2' PMIX_RANK=0; do # all: test/base/test_basics.c
-    (export $launched && run 1 launched $small run.dir="$work/launched"; exit $status)
-    status=$? run_log=$work/launched.log
-    bad="$bad$(failed_otherwise 2 "${launched%% *}" |
-        sed "s/^/$launched: /")"
-done
-[ ! -e "$work/launched" ] || bad="$bad; a run was started"
-result 'several processes without their MPI' "$bad" "$run_log"
+# Processes of a launcher that MPI does not know would each train a model of their own. All launchers: test/base/test_basics.c.
+PMI_RANK=1 PMI_SIZE=2 fails 1 'several processes without their MPI' 2 PMI_RANK $small run.dir="$work/launched"
+result 'start no run' "$(ls -d launched 2>/dev/null)"
 run_log=$work/cleared.log
 timeout $time_limit $MPIRUN -np 2 env -i "$vittrain" $small run.dir="$work/cleared" >"$run_log" 2>&1
 status=$?
 result 'several processes without their environment' "$(ended 2; has "$run_log" 'child of [a-z_]*')" "$run_log"
-bad=
-for launched in 'SLURM_JOB_ID=3 SLURM_PROCID=0 SLURM_NTASKS=8' 'RANK=0 WORLD_SIZE=1' \
-    'SLURM_JOB_ID=3 SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1'; do
-    (export $launched && run 1 launched plan && exit $status) || bad="$bad $launched: exit status $?"
-done
-result 'a batch script of 8 tasks and a job step of one task are single processes' "$bad" "$work/launched.log"
+SLURM_JOB_ID=3 SLURM_PROCID=0 SLURM_NTASKS=8 run 1 launched plan
+result 'a batch script of 8 tasks is a single process' "$(ended)" "$work/launched.log"
 
 mkdir "$work/cut" "$work/piped"
 for folder in cut piped; do cp "$TEST_BUILD"/data/cifar-10-sample/*.bin "$work/$folder"; done
@@ -113,7 +89,6 @@ errors 3<<END
 2|train.batch|train.batch=many
 2|vit_base_patch32_224|model.name=vit_base_patch32_24
 2|model.name=vit_tiny; .*vit_tiny_patch16_224, vit_tiny_patch16_384$|model.name=vit_tiny
-2|model.patch=5 .*32 x 32|model.patch=5
 2|bn1|model.name=cnn_b data.format=synthetic optim.freeze=bn1.bias
 2|run.backend=cpu|$small run.backend=cuda
 2|none.ini|none.ini
@@ -131,13 +106,8 @@ errors 3<<END
 END
 errors $small run.dir="$work/unwritten" 3<<END
 2|model.channels|model.channels=1
-2|model.heads=5|model.heads=5
-2|model.pool=token|model.pool=token model.class_token=off
 2|model.classes=5|model.classes=5
-2|model.mlp_ratio|model.mlp_ratio=0.01
-2|model.dim=6|model.position=sincos model.dim=6 model.heads=2
 2|model.patch=2|augment.resize=224 model.patch=2
-2|blocks.9|optim.freeze=blocks.9
 2|blocks.0.norm1,|optim.freeze=blocks.0.norm1.weight
 4|none.safetensors|model.init=$work/none.safetensors
 4|cut.safetensors|model.init=$work/cut.safetensors

@@ -3,36 +3,12 @@
 # system
 # The end of a run, from its last step to result.json, is completed by the next attempt after a kill or a signal. Attempts are interrupted at
 # each phase of the end, one after another in one folder; together they make one run: the same result.json except times,
-# the same weights, each row of metrics.csv once. TEST_LONG=1 also interrupts each phase in a run of its own.
+# the same weights, each row of metrics.csv once.
 . "$TEST_SOURCE/test/support/program.sh"
 
 # Five steps per epoch; a checkpoint every second step.
 steps="$small debug.fraction=0.06 data.workers=1 train.test=on optim.ema=0.9 checkpoint.every=0.4 output.monitor=0 \
 output.tensorboard=off output.logbook="
-
-# interrupt RANKS NAME SIGNAL PHASE:STEP WORD...: an attempt gets the signal in that phase. Print what is wrong with its end.
-interrupt() {
-    on=$1 name=$2 signal=$3 phase=$4 rank=$(($1 - 1)) launcher='' go=$work/go
-    shift 4
-    [ "$on" = 1 ] || launcher="$MPIRUN -np $on"
-    rm -f "$go"*
-    timeout $time_limit $launcher "$vittrain" run.dir="$work/$name" debug.pause="$phase:$go" "$@" >"$work/cut.log" 2>&1 </dev/null &
-    job=$!
-    victim=$(paused $rank "$go")
-    if [ -n "$victim" ]; then
-        kill -"$signal" "$victim"
-        [ "$signal" = KILL ] || sleep 0.5 # until its thread has the signal
-        touch "$go"
-        if [ "$signal" = KILL ]; then killed_job $job "^$vittrain run.dir=$work/$name "; else wait $job; fi
-        ended=$?
-        [ "$signal" = KILL ] || [ $ended = 0 ] || echo "$phase: exit status $ended;"
-        [ "$signal" != KILL ] || reports_kill $ended || echo "$phase: exit status 0;"
-    else
-        wait $job
-        echo "$phase: no pause;"
-    fi
-    cat "$work/cut.log" >>"$work/$name.log"
-}
 
 # facts NAME: write what must be equal to an uninterrupted run to $work/NAME.facts.
 facts() {
@@ -68,7 +44,7 @@ whole 1 part $part
 whole 3 full $steps train.epochs=2
 bad=
 for phase in $before $after; do
-    bad=$bad$(interrupt 1 killed KILL $phase:9 $part)
+    bad=$bad$(signalled 1 killed KILL $phase:9 $part)
 done
 completes killed part 1 'killed in each phase of the end, on 1 rank' "$bad" $part
 
@@ -80,19 +56,18 @@ result 'an attempt of a finished run changes nothing' "$bad" "$work/again.log"
 
 bad=
 for phase in evaluation checkpoint_name test results; do
-    bad=$bad$(interrupt 3 both KILL $phase:10 $steps train.epochs=2)
+    bad=$bad$(signalled 3 both KILL $phase:10 $steps train.epochs=2)
     [ $phase != checkpoint_name ] || continue
-    bad=$bad$(interrupt 3 both USR1 $phase:10 $steps train.epochs=2)
+    bad=$bad$(signalled 3 both USR1 $phase:10 $steps train.epochs=2)
 done
 completes both full 3 'killed and stopped by SIGUSR1, on 3 ranks' "$bad" $steps train.epochs=2
 
 # Without a validation split. A signal in the final test leaves the run unfinished; the next attempt makes the test.
 alone="$steps data.val=none train.epochs=2"
 whole 1 alone $alone
-bad=$(interrupt 1 signal USR1 test:10 $alone)
-grep -q '"finished": false' "$work/signal/result.json" || bad="$bad finished;"
-grep -q 'test split is left to the next attempt' "$work/signal.log" || bad="$bad no message;"
-bad=$bad$(interrupt 1 signal KILL test:10 $alone)
+bad=$(signalled 1 signal USR1 test:10 $alone)
+bad="$bad$(has signal/result.json '"finished": false'; has signal.log 'test split is left to the next attempt')"
+bad=$bad$(signalled 1 signal KILL test:10 $alone)
 completes signal alone 1 'a final test that a signal interrupts is repeated' "$bad" $alone
 
 # A start without run.dir waits between its choice of an unfinished run and the lock, and the run finishes.
@@ -157,16 +132,3 @@ status=$? run_log=$work/begun.log
 bad=$(failed_otherwise 2 /begun)
 [ "$(ls -A "$work/begun" | paste -s -d ' ')" = '.lock checkpoints' ] || bad="$bad only $(ls -A "$work/begun") is left"
 result 'a job that is refused removes nothing from the folder of another' "$bad" "$run_log"
-run 1 fails $steps run.dir="$work/fails" optim.lr=1e30 output.logbook="$work/book"
-result 'a run that fails has a row that reports it' "$(ended 7; has book/README.md '^\| .*/fails \| .* \| failed \| step')" "$run_log"
-
-for on in ${TEST_LONG:+1 2}; do
-    whole $on long$on $steps train.epochs=2
-    for signal in KILL USR1; do
-        for phase in $before $after; do
-            rm -rf "$work/one" "$work/one.log"
-            bad=$(interrupt $on one $signal $phase:10 $steps train.epochs=2)
-            completes one long$on $on "$signal in $phase on $on ranks" "$bad" $steps train.epochs=2
-        done
-    done
-done

@@ -65,11 +65,6 @@ check 'exit code 0 is a failure: a rank is killed before the run has a folder' 0
 launch done --restarts 2 -- "$work/mpirun0" -np 2 "$vittrain" run.dir="$work/zero" $steps
 check 'exit code 0 is accepted: a finished run that has nothing to do' 0 0 'nothing to do'
 
-script once "[ -e '$work/tried' ] && exit 0; touch '$work/tried'; exit 9"
-launch again --restarts 1 -- "$work/once"
-check 'a command that fails once succeeds the next time' 0 1 'exit code 9'
-launch progress --restarts 5 -- false
-check 'after two attempts without progress launch gives up' 9 1 'gave up after 1 restart, two attempts in a row'
 launch never --restarts 0 -- sh -c 'kill -9 $$'
 check 'without restarts the exit code is that of the command' 137 0 'gave up after 0 restarts: exit code 137 .signal 9'
 

@@ -14,18 +14,19 @@ array() {
     cat >"$1/$5"
 }
 
-# numbers COUNT: write 0, 1, ... as bytes that repeat after 250.
-numbers() { awk -v count="$1" 'BEGIN { for (n = 0; n < count; n++) printf "\\%03o", n % 250 }' | xargs -0 printf; }
+# numbers COUNT [DIFFERENT]: write 0, 1, ... as bytes that repeat after DIFFERENT (250) numbers.
+numbers() {
+    awk -v count="$1" -v different="${2:-250}" 'BEGIN { for (n = 0; n < count; n++) printf "\\%03o", n % different }' |
+        xargs -0 printf
+}
 
 planes='"time", "lat", "lon"'
 head -c 1280 "$vittrain" | tr '\0' '\007' | array test.zarr/u '|u1' 20,8,8 "$planes" 0.0.0 ', "units": "m/s"'
 tail -c 1280 "$vittrain" | tr '\0' '\007' | array test.zarr/v '|u1' 20,8,8 "$planes" 0.0.0
 numbers 20 | array test.zarr/time '|u1' 20 '"time"' 0 ', "units": "hours since 2020-01-01"'
 numbers 8 | array test.zarr/lat '|u1' 8 '"lat"' 0 ', "units": "degrees_north"'
-awk 'BEGIN { for (n = 0; n < 20; n++) printf "\\%03o", n % 3 }' | xargs -0 printf |
-    array test.zarr/label '|u1' 20 '"time"' 0 ', "class_names": ["a", "b", "c"]'
-awk 'BEGIN { for (n = 0; n < 1280; n++) printf "\\%03o", n % 2 }' | xargs -0 printf |
-    array test.zarr/mask '|u1' 20,8,8 "$planes" 0.0.0
+numbers 20 3 | array test.zarr/label '|u1' 20 '"time"' 0 ', "class_names": ["a", "b", "c"]'
+numbers 1280 2 | array test.zarr/mask '|u1' 20,8,8 "$planes" 0.0.0
 cp -r test.zarr/u test.zarr/g_u
 mkdir test.zarr/g
 cp -r test.zarr/u test.zarr/.zgroup test.zarr/g
@@ -90,7 +91,7 @@ errors predict classes test.zarr 3<<END
 END
 
 cp -r train.zarr from_1.zarr
-awk 'BEGIN { for (n = 0; n < 20; n++) printf "\\%03o", n % 2 + 1 }' | xargs -0 printf >from_1.zarr/label/0
+numbers 20 2 | tr '\000\001' '\001\002' >from_1.zarr/label/0
 rm from_1.zarr/label/.zattrs
 run 1 from_1 $model data.root="$work/from_1.zarr" data.y=label run.dir="$work/from_1"
 bad=$(ended; has from_1.log 'data.y=label: the labels are 1 to 2, so class 0 of the 3 classes has no samples; do the labels count from 1\?')

@@ -35,11 +35,8 @@ chmod +x crash_once
 alone=$(VITTRAIN="$PWD/crash_once" cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
 unset LAUNCHER
 wait_for 'requeueing the job' "ddp_2node.$job.log"
-bad=
-grep -q 'asking the ranks to stop' "ddp_2node.$job.log" || bad='not warned; '
-grep -q 'srun ended with status 0' "ddp_2node.$job.log" || bad="$bad srun failed; "
-grep -q '"finished": false' "runs/ddp_2node-$job/result.json" || bad="$bad no word of it in result.json; "
-grep -q 'not finished: requeueing the job' "ddp_2node.$job.log" || bad="$bad not put back"
+bad=$(has "ddp_2node.$job.log" 'asking the ranks to stop' 'srun ended with status 0' 'not finished: requeueing the job'
+    has "runs/ddp_2node-$job/result.json" '"finished": false')
 result 'a job that is warned stops and goes back to the queue' "$bad" "ddp_2node.$job.log"
 
 [ "$(cluster wait "$alone")" = COMPLETED ] && bad= || bad='not completed'
@@ -70,8 +67,7 @@ job=$(cluster head sbatch --parsable launch.sbatch)
 cluster exec 2 kill -9 "$(paused 3 "$work/launched.go")"
 touch "$work/launched.go"
 [ "$(cluster wait "$job")" = COMPLETED ] && bad= || bad='not completed; '
-grep -q '^vittrain: launch: restart 1 of 3 .*: exit code ' launch.log || bad="$bad no restart; "
-grep -q 'resuming from launched/checkpoints/step-00000010.h5' launch.log || bad="$bad it began anew; "
+bad="$bad$(has launch.log '^vittrain: launch: restart 1 of 3 .*: exit code ' 'resuming from launched/checkpoints/step-00000010.h5')"
 finished launched || bad="$bad no result"
 result 'srun is started again when a rank was killed' "$bad" launch.log
 

@@ -10,18 +10,17 @@
 #   cluster.sh DIR exec I COMMAND...  run the command in node I
 #   cluster.sh DIR env                print shell settings for mpirun in a node, for eval
 #   cluster.sh DIR hosts SLOTS [I...] print a host file of the nodes I (default: all); for MPICH if TEST_MPI=mpich
-#   cluster.sh DIR name I             print the host name of node I; address I: its address
+#   cluster.sh DIR name I             print the host name of node I
 #   cluster.sh DIR link I up|down     connect or disconnect the cable of node I
 #   cluster.sh DIR crash I            disconnect the cable and kill all processes: power failure
 #   cluster.sh DIR boot I             restart a crashed node with an empty /tmp
 #   cluster.sh DIR head COMMAND...    run the command (sbatch, squeue, scontrol) on the head
-#   cluster.sh DIR slurmd I           restart Slurm's daemon after boot
 #   cluster.sh DIR wait JOB           wait until the job has left the queue, at most 5 minutes; print its state
 #
 # DIR, TEST_BUILD, TEST_SOURCE and the folders of CLUSTER_SHARED are visible in the nodes even if they are under /tmp.
 set -eu
 self=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
-[ $# -ge 2 ] || { sed -n '3,26s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,20s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
 dir=$(cd "$1" && pwd) command=$2
 shift 2
@@ -319,12 +318,10 @@ hosts)
     for i in ${*:-$(seq 1 $computing)}; do echo "$prefix$i$slots$each"; done
     ;;
 name) echo "$prefix$1" ;;
-address) echo "$network.$1" ;;
 link) ip -n "${prefix}switch" link set "port$1" "$2" ;;
 crash) ip -n "${prefix}switch" link set "port$1" down; kill_node "$1" ;;
 boot) boot "$1"; ip -n "${prefix}switch" link set "port$1" up ;;
 head) head_run "$@" ;;
-slurmd) slurmd "$1" ;;
 wait) job_wait "$@" ;;
 *) fail "unknown command $command" ;;
 esac

@@ -29,8 +29,9 @@ finish() {
     [ -n "$all_skipped" ] || echo "1..$number"
 }
 
-# skip_all REASON: end the script; all of its tests are skipped.
+# skip_all REASON: end the script; all of its tests, or those that follow, are skipped.
 skip_all() {
+    [ $number = 0 ] || { result "the rest # SKIP $1"; exit 0; }
     all_skipped=yes
     echo "1..0 # SKIP $1"
     exit 0
@@ -187,6 +188,31 @@ notice_soon() {
 paused() {
     wait_until test -s "$2.$1"
     cat "$2.$1"
+}
+
+# signalled RANKS NAME SIGNAL PHASE:STEP WORD...: start a run in the folder $work/NAME. Its last rank gets the signal in that phase.
+# Print what is wrong with the end of the run. Its output is appended to $work/NAME.log.
+signalled() {
+    on=$1 name=$2 signal=$3 phase=$4 rank=$(($1 - 1)) launcher='' go=$work/go
+    shift 4
+    [ "$on" = 1 ] || launcher="$MPIRUN -np $on"
+    rm -f "$go"*
+    timeout $time_limit $launcher "$vittrain" run.dir="$work/$name" debug.pause="$phase:$go" "$@" >"$work/signalled.log" 2>&1 </dev/null &
+    job=$!
+    victim=$(paused $rank "$go")
+    if [ -n "$victim" ]; then
+        kill -"$signal" "$victim"
+        [ "$signal" = KILL ] || sleep 0.5 # until its thread has the signal
+        touch "$go"
+        if [ "$signal" = KILL ]; then killed_job $job "^$vittrain run.dir=$work/$name "; else wait $job; fi
+        ended=$?
+        [ "$signal" = KILL ] || [ $ended = 0 ] || echo "$phase: exit status $ended;"
+        [ "$signal" != KILL ] || reports_kill $ended || echo "$phase: exit status 0;"
+    else
+        wait $job
+        echo "$phase: no pause;"
+    fi
+    cat "$work/signalled.log" >>"$work/$name.log"
 }
 
 # take_emulated_gpu: set $module to the module of the emulated GPU. Skip the test if it was not built.

@@ -73,21 +73,8 @@ done
 result 'its tables and its log have the rows and epochs of one part, each once' "$bad" "$work/parts.log"
 
 # Before the first step nothing is written, and no failure is reported.
-$MPIRUN -np 2 "$vittrain" $steps run.dir="$work/early" >"$work/early.log" 2>&1 </dev/null &
-job=$!
-wait_for 'run folder' "$work/early.log"
-kill -USR1 $job
-wait $job
-status=$?
-result 'a signal in the set-up ends the run, too' "$(ended; has early.log 'stopped (before the first|at) step')" early.log
-
-"$vittrain" $steps run.dir="$work/first" debug.pause="start:0:$work/first.go" >"$work/first.log" 2>&1 </dev/null &
-job=$!
-kill -USR1 "$(paused 0 "$work/first.go")"
-touch "$work/first.go"
-wait $job
-status=$?
-result 'also one before the program receives signals' "$(ended)$(has "$work/first.log" 'stopped before the first step')" "$work/first.log"
+bad=$(signalled 1 first USR1 start:0 $steps)
+result 'a signal before the program receives signals ends the run, too' "$bad$(has first.log 'stopped before the first step')" first.log
 
 # A rank whose mpirun is killed while MPI starts does not wait for it.
 $MPIRUN -np 2 "$vittrain" $steps run.dir="$work/orphan" debug.pause="mpi:0:$work/orphan.go" >"$work/orphan.log" 2>&1 </dev/null &
@@ -107,28 +94,14 @@ npy() {
 }
 npy big/x.npy '(64, 1, 8, 8)' 16384
 npy big/y.npy '(64,)' 256
-$MPIRUN -np 2 "$vittrain" data.format=arrays data.root="$work/big" data.x=x data.y=y data.task=regression data.val=none model.name=linear \
-    train.steps=1 train.batch=2 run.dir="$work/zeros" debug.pause="data_open:0:$work/zeros.go" >"$work/zeros.log" 2>&1 </dev/null &
-job=$!
-kill -USR1 "$(paused 0 "$work/zeros.go")"
-sleep 0.5 # until its thread has the signal
-touch "$work/zeros.go"
-wait $job
-status=$?
-bad=$(ended; has zeros.log 'stopped before the first step'; grep 'statistics of' zeros.log)
+bad=$(signalled 2 zeros USR1 data_open:0 data.format=arrays data.root="$work/big" data.x=x data.y=y data.task=regression data.val=none \
+    model.name=linear train.steps=1 train.batch=2)
+bad="$bad$(has zeros.log 'stopped before the first step'; grep 'statistics of' zeros.log)"
 result 'a signal ends the pass for statistics' "$bad" "$work/zeros.log"
 
 # A signal during the final evaluation, in the middle of an epoch: two steps and many batches.
 end="$small debug.fraction=1 data.val=0.5 train.global_batch=2 train.steps=2 model.depth=8 checkpoint.every=0 output.tensorboard=off"
-$MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" debug.pause="evaluation:2:$work/end.go" >"$work/end.log" 2>&1 </dev/null &
-job=$!
-paused 0 "$work/end.go" >/dev/null
-kill -USR1 $job
-sleep 0.5
-touch "$work/end.go"
-wait $job
-ended=$?
-bad=$(stopped_otherwise end)
+bad=$(signalled 2 end USR1 evaluation:2 $end; stopped_otherwise end)
 grep -q 'after step 2 is left to the next attempt' "$work/end.log" || bad="$bad evaluated"
 run 2 end $end run.dir="$work/end"
 run 2 straight $end run.dir="$work/straight"
