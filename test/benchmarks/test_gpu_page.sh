@@ -10,10 +10,6 @@ header=date,host_cpu,commit,framework,version,work,model,batch,precision,strateg
 # ---- Estimates.
 synthetic="data.format=synthetic run.backend=cpu train.precision=bf16 plan.machine=none"
 run 1 plan plan $synthetic model.name=vit_cifar data.image=32 train.batch=6 plan.operations="$work/operations.csv"
-result 'plan writes the kernels of a step' "$(
-    [ $status -eq 0 ] || echo "exit status $status"
-    [ "$(head -n 1 operations.csv)" = model,batch,precision,call,unit,operation,kernel_family,result,shape,flops,bytes ] || echo "header"
-)" "$work/plan.log"
 # The plan prints GFLOP of an image to four decimals.
 result 'their operations are those of the plan' "$(awk -F'[ ,]+' '
     FNR == NR { if ($1 == "step") planned = ($2 + $3) * 6; next }
@@ -93,17 +89,6 @@ result 'sums, steps and attention of PyTorch' "$(
     grep -q '^Measured step: 10.000 ms, +4.996 ms .*; 20.0 % of the product ceiling, 2.0 % of the nominal' page.md || echo step
     [ "$(cells 'm  *|' page.md)" = '|m|8|bf16|10.000|800|1.25|3.00|' ] || echo PyTorch
     [ "$(cells '197 tokens, forward' page.md)" = '|197tokens,forward|100.0|50.0|0.50|' ] || echo attention)" page.md
-bad=
-for change in 's/,2000000,1100/,2001000,1100/' 's/1100000000/1200000000/' 's/,45,/,46,/'; do
-    sed "$change" gpu-kernels.csv >other.csv
-    "$gpu_page" gpu.csv other.csv estimates.csv >other.md 2>&1
-    cmp -s page.md other.md && bad="$bad $change"
-done
-sed 's/1000000000$/2000000000/' estimates.csv >other.csv
-"$gpu_page" gpu.csv gpu-kernels.csv other.csv >other.md 2>&1
-cmp -s page.md other.md && bad="$bad estimate"
-result 'another number makes another page' "$bad" other.md
-
 # Measured by CUDA events per operation: no counters.
 cat >events.csv <<END
 model,kernel,launch,time_ns,dram_bytes,tensor_pipe_percent,grid,block
@@ -131,21 +116,14 @@ refused() { # PATTERN FILE...
 }
 sed 's/,4000,/,4k,/' gpu-kernels.csv >broken.csv
 refused "broken.csv:5: time_ns='4k' is not a number" broken.csv estimates.csv
-sed 's/,4000,/,,/' gpu-kernels.csv >broken.csv
-refused 'broken.csv:5: time_ns is empty' broken.csv estimates.csv
 sed '$s/,4000.*//' gpu-kernels.csv >broken.csv
 refused 'broken.csv:5: 3 cells where the header has 8' broken.csv estimates.csv
 sed 's/,ms,/,minutes,/' gpu.csv >broken.csv
 refused "broken.csv:6: unit='minutes' is not one of" broken.csv
-: >empty.csv
-refused 'empty.csv: empty' empty.csv
 echo 'epoch,loss' >broken.csv
 refused 'broken.csv: unknown columns' broken.csv
 refused 'nothing.csv: cannot be read' nothing.csv
 refused 'no estimates of m' gpu-kernels.csv
-sed 's/^m,8/m,16/' estimates.csv >broken.csv
-refused 'several batches' gpu-kernels.csv estimates.csv broken.csv
-refused 'no measurement' estimates.csv
 result 'a damaged file gives one line of error' "$bad"
 
 # ---- Names.

@@ -73,15 +73,13 @@ gpu() {
         LOSS_SETTINGS="$small" $isolate benchmarks/gpu.sh "$@") >"$run_log" 2>&1 </dev/null
     status=$?
 }
-has() { grep -qE -- "$2" "$1" || echo "$1 lacks: $2;"; } # FILE PATTERN
 lacks() { ! grep -qE -- "$2" "$1" || echo "$1 has: $2;"; }
-ends() { [ $status -eq "$1" ] || echo "exit status $status, not $1;"; } # STATUS
 
 # ---- The bundle.
 (cd "$TEST_SOURCE" && LOSS_WORKS=vit_cifar:8 LOSS_PRECISIONS="fp32 bf16" LOSS_SETTINGS="$small" MODULE=test/emulated-cuda.so \
     BUNDLE_LEVEL=1 BUNDLE_MOST=1000 benchmarks/bundle.sh "$work/bundle.tar.gz") >bundle.log 2>&1
 status=$?
-result 'a bundle is made; one that is too large is an error' "$(ends 1; has bundle.log 'bundle.tar.gz is larger than')" bundle.log
+result 'a bundle is made; one that is too large is an error' "$(ended 1; has bundle.log 'bundle.tar.gz is larger than')" bundle.log
 cp -r "$TEST_SOURCE/benchmarks" "$tree"
 for folder in cuda src test input; do ln -s "$TEST_SOURCE/$folder" "$tree"; done
 tar -C "$tree" -xzf bundle.tar.gz
@@ -95,7 +93,7 @@ result 'it has losses of the CPU, headers and flags, and no tables of ICU' "$(
 # ---- check.
 PATH=/usr/bin:/bin "$tree/benchmarks/gpu.sh" check >none.log 2>&1
 status=$?
-result 'no GPU: exit status 77' "$(ends 77; has none.log 'no GPU here')" none.log
+result 'no GPU: exit status 77' "$(ended 77; has none.log 'no GPU here')" none.log
 # The test is a child of `timeout`, which is a child of the stage, a child of gpu.sh.
 cat >"$bundle/test/device/test_cut" <<END
 #!/bin/sh
@@ -110,10 +108,10 @@ printf '# device: a stand-in\n1..1\nok 1 - cut\n'
 END
 chmod +x "$bundle/test/device/test_cut"
 gpu cut check
-result 'a part is cut' "$(ends 137; has "$out/gpu-done.txt" 'operations: device/test_loss')" cut.log
+result 'a part is cut' "$(ended 137; has "$out/gpu-done.txt" 'operations: device/test_loss')" cut.log
 gpu check check
 result 'the rest of it is done by the next call' "$(
-    ends 0
+    ended
     lacks check.log '== operations: device/test_(loss|planes)'
     has check.log '^device/test_cut: 1 passed on a stand-in'
     has check.log '^0 failed'
@@ -130,7 +128,7 @@ result 'ceilings are rows of the table, what is not possible is named' "$(
 # ---- losses.
 gpu losses losses
 result 'losses are those of the CPU, by two ranks that share a GPU, too' "$(
-    ends 0
+    ended
     for case in 'fp32, recorded' 'bf16, recorded' 'fp32, eager' 'fp32, ddp' 'fp32, fsdp'; do
         has losses.log "^vit_cifar in $case: 20 losses, at most"
     done
@@ -142,7 +140,7 @@ sed -i.right 's/^./9/' "$bundle/losses/vit_cifar-8-fp32"
 rm "$out/gpu-done.txt"
 sanitized=device/test_none gpu differ losses
 result 'other losses are a failure; without a loopback interface one rank runs' "$(
-    ends 1
+    ended 1
     has differ.log 'FAILED: vit_cifar in fp32, recorded: losses differ'
     has differ.log '^vit_cifar in bf16, recorded: 20 losses'
     [ -z "$isolate" ] || has differ.log '^not measured: losses on 2 ranks, ddp: the loopback interface is down')" differ.log
@@ -150,7 +148,7 @@ result 'other losses are a failure; without a loopback interface one rank runs' 
 # ---- speed.
 gpu speed speed
 result 'steps are rows, with their shares of the ceilings' "$(
-    ends 0
+    ended
     for metric in 'step,[0-9.e-]+,s' 'speed,[0-9.]+,images/s' 'share of nominal peak,[0-9.e-]+,' \
         'share of the measured product,[0-9.e-]+,'; do
         has "$out/gpu.csv" ",vittrain,[^,]*,training step,vit_cifar,8,bf16,none,1,1,$metric,1,"
@@ -160,7 +158,7 @@ result 'steps are rows, with their shares of the ceilings' "$(
 # ---- kernels.
 gpu profile kernels
 result 'without counters the times of operations are taken' "$(
-    ends 0
+    ended
     has profile.log 'ncu gives no counters: ==ERROR== ERR_NVGPUCTRPERM'
     has "$out/gpu-kernels.csv" '^model,kernel,launch,time_ns,dram_bytes,tensor_pipe_percent,grid,block$'
     has "$out/gpu-kernels.csv" '^vit_cifar,operation attention_forward,1,[1-9][0-9]*,,,,$'
@@ -184,7 +182,7 @@ END
 rm "$out/gpu-done.txt" "$out/gpu-kernels.csv"
 gpu ncu kernels
 result 'the kernels of one step are rows' "$(
-    ends 0
+    ended
     [ "$(grep -c '^vit_cifar,"[^"]*attention_kernel[^"]*",[0-9]*,2000,1536,12.5,[0-9]*x[0-9]*x[0-9]*,[0-9]*x1x1$' "$out/gpu-kernels.csv")" = 1 ] ||
         echo "not one launch of attention;"
     has "$out/gpu-kernels.csv" '^vit_cifar,"[^"]*update[^"]*",[0-9]+,'
@@ -197,7 +195,7 @@ echo 'exit 1' >>"$bundle/test/device/test_cut"
 mv "$bundle/losses/vit_cifar-8-fp32.right" "$bundle/losses/vit_cifar-8-fp32"
 gpu first plan
 result 'the plan goes on after a test that fails' "$(
-    ends 1
+    ended 1
     has first.log '^FAILED: device/test_cut'
     lacks first.log '^FAILED: doctor'
     has first.log '^device/test_planes: [1-9][0-9]* passed on emulated GPU'
@@ -214,7 +212,7 @@ result 'its second call repeats only that test, with another build' "$(
 rm "$out"/*
 launch_work=no_model:8 gpu broken plan
 result 'a first step that fails is repeated for its reason, and ends the plan after the tests of operations' "$(
-    ends 1
+    ended 1
     has broken.log '^-- CUDA_LAUNCH_BLOCKING=1'
     has broken.log '^-- compute-sanitizer'
     has broken.log '^device/test_loss: [1-9][0-9]* passed'
@@ -225,7 +223,7 @@ gpu same build
 rm "$bundle/sources.sum"
 gpu build build
 result 'the module is built by nvcc with the flags of the bundle, where the sources differ' "$(
-    ends 0
+    ended
     has same.log 'is built from these sources'
     has build.log 'vittrain-cuda.so: [0-9]+ bytes'
     [ "$(grep -c -- '-std=c++17.* -c -o .*/objects/[a-z_]*\.o cuda/[a-z_]*\.cu$' compiled)" = "$(find -L "$tree/cuda" -maxdepth 1 -name '*.cu' | wc -l)" ] ||

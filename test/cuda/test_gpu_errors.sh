@@ -31,22 +31,17 @@ aborts() {
     result "$name" "$bad" "$run_log"
 }
 
-run_log=$work/refused.log
-VITTRAIN_CUDA_MODULE=$work/none.so "$vittrain" plan $gpu >"$run_log" 2>&1
-status=$?
-result 'a module that is not there' "$(failed_otherwise 2 'cannot open the GPU module: .*none.so')" "$run_log"
+VITTRAIN_CUDA_MODULE=$work/none.so fails 1 'a module that is not there' 2 'cannot open the GPU module: .*none.so' plan $gpu
 cp "$vittrain" "$work/vittrain"
-"$work/vittrain" plan $gpu >"$run_log" 2>&1
-status=$?
-result 'a program without a module' "$(failed_otherwise 2 'no GPU module.*run.backend=cpu')" "$run_log"
+program=$vittrain vittrain=$work/vittrain
+fails 1 'a program without a module' 2 'no GPU module.*run.backend=cpu' plan $gpu
 cp "$module" "$work/vittrain-cuda.so"
 if [ -e /dev/nvidiactl ] || ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
     result 'a machine without a driver # SKIP there is a driver here'
 else
-    "$work/vittrain" plan $gpu >"$run_log" 2>&1
-    status=$?
-    result 'a machine without a driver' "$(failed_otherwise 2 'no NVIDIA driver.*run.backend=cpu')" "$run_log"
+    fails 1 'a machine without a driver' 2 'no NVIDIA driver.*run.backend=cpu' plan $gpu
 fi
+vittrain=$program
 refuses 'no device is visible' 2 'no GPU is visible.*CUDA_VISIBLE_DEVICES' VITTRAIN_EMULATION_DEVICES=0
 refuses 'a driver of an older CUDA' 2 'driver is for CUDA 11.8, this program was built with CUDA 13.0' \
     VITTRAIN_EMULATION_DRIVER=11080
@@ -72,20 +67,15 @@ aborts 'an ECC error' 'GPU 0 \(emulated GPU.*ECC error.*out of service' \
 aborts 'a kernel that fails' 'GPU 0 .*illegal memory access.*CUDA_LAUNCH_BLOCKING' \
     VITTRAIN_EMULATION_FAULT=cudaGetLastError:700
 
-run_log=$work/auto.log
-VITTRAIN_CUDA_MODULE=$module VITTRAIN_EMULATION_DEVICES=0 "$vittrain" train $small train.steps=1 \
-    run.dir="$work/auto" >"$run_log" 2>&1
-status=$?
-bad=
-[ $status -eq 0 ] || bad="exit status $status"
+export VITTRAIN_CUDA_MODULE="$module"
+VITTRAIN_EMULATION_DEVICES=0 run 1 auto $small train.steps=1 run.dir="$work/auto"
+bad=$(ended)
 [ "$(grep -c 'no GPU, computing on the CPU: .*no GPU is visible.*section cuda have no effect' "$run_log")" = 1 ] || bad="$bad; not said once"
 result 'run.backend=auto computes on the CPU then, and says so' "$bad" "$run_log"
 
-VITTRAIN_CUDA_MODULE=$module VITTRAIN_EMULATION_NAME='H100 MIG 1g.10gb' "$vittrain" train $gpu train.steps=1 \
-    run.dir="$work/slice" >"$run_log" 2>&1
-status=$?
+VITTRAIN_EMULATION_NAME='H100 MIG 1g.10gb' run 1 slice $gpu train.steps=1 run.dir="$work/slice"
 result 'the peak rate of a MIG slice is unknown' "$(ended; has "$work/slice/result.json" '"peak_flops": null')" "$run_log"
 
-mixed="VITTRAIN_CUDA_MODULE='$module' '$vittrain' train $gpu run.dir='$work/mixed'"
+mixed="'$vittrain' train $gpu run.dir='$work/mixed'"
 run_pair mixed "env VITTRAIN_EMULATION_CAPABILITY=80 $mixed" "env VITTRAIN_EMULATION_CAPABILITY=90 $mixed"
 result 'mixed GPUs in one run' "$(failed_otherwise 2 'rank 1 .*sm_90.*rank 0 with sm_80.*same GPUs')" "$run_log"

@@ -159,8 +159,7 @@ if [ $# -eq 0 ]; then
         done)
         result "the examples fit the sources" "$bad" "$work/patches"
     else
-        number=$((number + 1))
-        echo "ok $number - the examples fit the sources # SKIP needs patch"
+        result 'the examples fit the sources # SKIP needs patch'
     fi
     if command -v mandoc >/dev/null; then
         result "mandoc finds nothing wrong with the manual page" "$(mandoc -T lint packaging/vittrain.1 2>/dev/null | head -n 1)"
