@@ -25,9 +25,7 @@ launch() {
 # ended PATTERN...: wait for `vittrain launch`; set `bad` if it fails or if its output lacks a pattern.
 ended() {
     wait $job && bad= || bad="exit status $?;"
-    for pattern in "$@"; do
-        grep -qE "$pattern" "$run_log" || bad="$bad no line \"$pattern\";"
-    done
+    bad="$bad$(has "$run_log" "$@")"
 }
 
 # whole RANKS: train without a fault.

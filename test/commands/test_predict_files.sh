@@ -25,12 +25,6 @@ predict() {
 # messages: print the messages of the newest prediction without the warning of alpha, which one of the images has.
 messages() { grep -v 'files have a band of alpha' "$run_log"; }
 
-# predicts TITLE: the newest prediction ended well and without a message.
-predicts() {
-    bad=$(ended)
-    result "$1" "$bad$(messages)" "$run_log"
-}
-
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
@@ -42,7 +36,7 @@ images=$tree/val
 # ---- the same as on the split, whose images are in the same order
 predict split 1 "$last" predict.split=val debug.batches=0 predict.output=-
 predict files 1 "$last" "$images" predict.output=-
-predicts 'a folder'
+result 'a folder' "$(ended; messages)" "$run_log"
 # The cell of the class is quoted and has commas: compare what follows it.
 sed 's/.*[a-z"],0/0/; 1d' "$work/split.out" >"$work/a"
 sed 's/.*[a-z"],0/0/; 1d' "$work/files.out" >"$work/b"
@@ -106,7 +100,7 @@ errors 3<<END
 4|head.weight|predict $weights $one model.classes=2
 END
 predict replaced 1 "$work/faulty.safetensors" "$one" augment.std=0.5
-predicts 'an option replaces an invalid value in the metadata'
+result 'an option replaces an invalid value in the metadata' "$(ended; messages)" "$run_log"
 shape="model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 model.classes=3"
 predict described 1 "$work/plain.safetensors" "$one" $shape
 result 'options describe weights without metadata' \

@@ -20,16 +20,10 @@ survives() {
     [ "$(grep -c '^vittrain: failure' "$work/failed.log")" = 1 ] || bad="$bad; not one failure"
     grep -q '^warning: stalled' "$work/failed.log" && bad="$bad; a rank is named"
     result "$strategy on $first GPUs: a collective that fails ends the training" "$bad" "$work/failed.log"
-    rm -f "$work/go.1"
-    timeout $time_limit $MPIRUN -np "$second" "$vittrain" $words cuda.graph=on debug.pause="results:5:$work/go:1" >"$work/killed.log" 2>&1 </dev/null &
-    wait_job=$!
-    kill -9 "$(paused 1 "$work/go")"
-    killed_job $wait_job "^$vittrain .*run.dir=$work/gpu "
-    status=$?
-    reports_kill $status && [ $status -ne 124 ] && bad= || bad="exit status $status;"
-    bad="$bad$(has "$work/killed.log" 'resuming from .*step-0000000[123].h5' 'emulated NCCL')$(as_cpu)"
-    result "$strategy on $second GPUs: it continues, and a rank dies" "$bad" "$work/killed.log"
-    rm -rf "$work/gpu"
+    bad=$(signalled "$second" gpu KILL results:5 $words cuda.graph=on)
+    bad="$bad$(has "$work/gpu.log" 'resuming from .*step-0000000[123].h5' 'emulated NCCL')$(as_cpu)"
+    result "$strategy on $second GPUs: it continues, and a rank dies" "$bad" "$work/gpu.log"
+    rm -rf "$work/gpu" "$work/gpu.log"
 }
 
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"

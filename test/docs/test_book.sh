@@ -164,12 +164,8 @@ if [ $# -eq 0 ]; then
     if command -v mandoc >/dev/null; then
         result "mandoc finds nothing wrong with the manual page" "$(mandoc -T lint packaging/vittrain.1 2>/dev/null | head -n 1)"
     fi
-    if command -v groff >/dev/null && groff -m mdoc -T ascii /dev/null >/dev/null 2>&1; then
-        result "groff finds nothing wrong with it" "$(groff -m mdoc -T ascii -ww -z packaging/vittrain.1 2>&1 | head -n 1)"
-    fi
     bad=$("$vittrain" --help | sed -n '/^Commands/,/^$/s/^  \([a-z]*\) .*/\1/p' | while read -r command; do
         grep -q "^\.It Cm.*$command" packaging/vittrain.1 || echo "$command"
     done)
     result "the manual page has all commands" "$bad"
-    result "nothing is promised for later" "$(grep -inE '\(to come|to come:|not built yet' $every_page | head -n 1)"
 fi

@@ -107,13 +107,6 @@ awk '/__launch_bounds__\(/ { bound = $0; sub(/.*__launch_bounds__\(/, "", bound)
         bound = "" }' cuda/*.cu >"$work/bounds"
 result 'kernel_begin gets the threads of __launch_bounds__' "$(head -n 3 "$work/bounds" | tr '\n' ';')" "$work/bounds"
 
-make -s --no-print-directory -C "$TEST_BUILD" \
-    --eval='linked: ; @printf "%s\n" $(vittrain_LDADD) $(AM_LDFLAGS)' linked >"$work/linked"
-result 'libvittrain.a is linked once and without --undefined' "$({
-    [ "$(grep -c 'libvittrain\.a$' "$work/linked")" = 1 ] || echo 'not once'
-    grep -e --undefined "$work/linked"
-})" "$work/linked"
-
 if command -v readelf >/dev/null && [ "$(uname -s)" = Linux ] && grep -q 'HARDENING_LDFLAGS = .*now' "$TEST_BUILD/Makefile"; then
     result 'the program is linked with full RELRO' "$(readelf -d "$vittrain" | grep -q BIND_NOW || echo 'no BIND_NOW')"
 else

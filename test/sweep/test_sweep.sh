@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # system
 # tools/sweep.py with trainings: a sweep of eight trials that is killed and stopped goes on in the folders of its trials, and two
-# processes share the rest. Its results are those of undisturbed runs.
+# processes share the rest.
 . "$TEST_SOURCE/test/support/program.sh"
 needs python3
 
@@ -58,16 +58,3 @@ wait $second || bad="$bad the second failed;"
 grep -q '^trial' task1.log && grep -q '^trial' task2.log || bad="$bad not by both;"
 grep -q 'resuming from' swept/trial-003/train.log || bad="$bad trial 3 began anew"
 result 'two processes share the other trials' "$bad" task1.log
-
-# value FOLDER: print the best value of a run.
-value() { tr -d ' \n' <"$1/result.json" | sed 's/.*"best":{[^}]*"value":\([0-9.e-]*\).*/\1/'; }
-
-bad=
-for trial in 1 3 8; do
-    run 1 alone $tiny optim.lr=${trial}e-3 run.dir=alone-$trial
-    metric=$(awk -F, -v trial=$trial '$1 == trial { print $5 }' swept/trials.csv)
-    awk -v a="$(value alone-$trial)" -v b="$metric" 'BEGIN { exit !((a - b) ^ 2 < 1e-16) }' || bad="$bad trial $trial: $metric;"
-done
-best=$(awk -F, 'NR > 1 && $5 > best { best = $5; rate = $4 } END { print rate + 0 }' swept/trials.csv)
-[ "$(sed -n 's/^lr = //p' swept/best.ini)" = "$best" ] || bad="$bad best.ini is not of optim.lr=$best"
-result 'the results are those of undisturbed runs' "$bad" swept/trials.csv

@@ -112,12 +112,7 @@ result 'with checkpoint.resume=FILE those in memory are removed' \
     "$bad$(ended)$(has "$run_log" 'resuming from .*/last.h5: step 10,')$(left "$old" file)" "$run_log"
 
 bad=$(interrupt signal backward:11 1)
-pause signal weights_read:0 1 run.dir="$work/signal"
-kill -USR1 "$victim"
-sleep 0.5 # until its thread has the signal
-touch "$work/go"
-wait $job
-bad="$bad$([ $? -eq 0 ] || echo 'the stopped run failed;')$(has "$work/signal.killed" 'stopped before the first step')"
+bad="$bad$(signalled 2 signal USR1 weights_read:0 $steps checkpoint.memory=3)$(has signal.log 'stopped before the first step')"
 result 'a signal before the first step keeps the checkpoint from which the run has resumed' "$bad$(resumed signal 9)" "$work/signal.log"
 
 # The checkpoint of the best evaluation, that of step 25, is written in the background until the kill.
