@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "commands/app.h"
+#include "hdf5/hdf5_open.h"
 #include "hdf5/hdf5_reader.h"
-#include "hdf5/hdf5_writer.h"
 #include "options/option.h"
 #include "plan/plan.h"
 

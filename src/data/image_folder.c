@@ -174,12 +174,14 @@ static bool list_check(struct dataset *dataset, const struct options *options, s
         return false;
     if (list->kept != NULL)
         list->entry = list->kept;
-    for (int64_t i = 0; i < dataset->count; i++) {
+    for (int64_t i = 0; dataset->rank == 0 && i < dataset->count; i++) {
         const char *name = list->text + list->entry[i].name;
         const int32_t label = (int32_t)list->entry[i].label;
         dataset->sum = crc32c_update(dataset->sum, name, strlen(name) + 1);
         dataset->sum = crc32c_update(dataset->sum, &label, sizeof label);
     }
+    if (dataset->comm != NULL)
+        comm_broadcast(dataset->comm, &dataset->sum, sizeof dataset->sum, COMM_BYTE, 0);
     return true;
 }
 

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Descriptions of HDF5 files (hdf5_reader.h): the part that calls HDF5.
- *
- * HDF5 before 1.14 has no function that lists the chunks of a data set in linear time:
- * H5Dget_chunk_info walks from the first chunk to the wanted one. There, H5Dread_chunk is called
- * for each chunk, in a file whose driver notes the place and does not read. */
+/* Descriptions of HDF5 files (hdf5_reader.h): the child's walk over an open file. */
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
@@ -16,8 +12,8 @@
 #include "base/columns.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "hdf5/hdf5_open.h"
 #include "hdf5/hdf5_reader.h"
-#include "hdf5/hdf5_writer.h"
 
 /* The values of larger attributes are left out. */
 enum { MOST_VALUES = 1 << 20, TYPE = 32 /* bytes of a type's text */ };
@@ -198,118 +194,6 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
 
 /* ---- chunks ---- */
 
-#if !H5_VERSION_GE(1, 14, 0)
-
-/* The place of the last chunk that HDF5 read while `notes` was true. */
-static struct {
-    bool notes;
-    haddr_t offset;
-} noted;
-
-struct driver_file {
-    H5FD_t base;
-    int descriptor;
-    haddr_t used, end;
-};
-
-static H5FD_t *driver_open(const char *name, unsigned flags, hid_t access, haddr_t most)
-{
-    int64_t bytes;
-    (void)flags;
-    (void)access;
-    (void)most;
-    const int descriptor = text_file_descriptor(name, &bytes);
-    if (descriptor < 0)
-        return NULL;
-    struct driver_file *file = allocate(1, sizeof *file);
-    file->descriptor = descriptor;
-    file->end = (haddr_t)bytes;
-    return &file->base;
-}
-
-static herr_t driver_close(H5FD_t *base)
-{
-    close(((struct driver_file *)base)->descriptor);
-    free(base);
-    return 0;
-}
-
-static haddr_t driver_used(const H5FD_t *base, H5FD_mem_t type)
-{
-    (void)type;
-    return ((const struct driver_file *)base)->used;
-}
-
-static herr_t driver_use(H5FD_t *base, H5FD_mem_t type, haddr_t end)
-{
-    (void)type;
-    ((struct driver_file *)base)->used = end;
-    return 0;
-}
-
-static haddr_t driver_end(const H5FD_t *base, H5FD_mem_t type)
-{
-    (void)type;
-    return ((const struct driver_file *)base)->end;
-}
-
-static herr_t driver_read(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t offset,
-                          size_t bytes, void *data)
-{
-    const struct driver_file *file = (const struct driver_file *)base;
-    (void)transfer;
-    if (noted.notes && type == H5FD_MEM_DRAW) {
-        noted.offset = offset;
-        return 0;
-    }
-    const size_t got = durable_pread(file->descriptor, data, bytes, (int64_t)offset);
-    memset((char *)data + got, 0, bytes - got); /* beyond the end, as HDF5's own drivers do */
-    return 0;
-}
-
-static herr_t driver_write(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t offset,
-                           size_t bytes, const void *data)
-{
-    (void)base;
-    (void)type;
-    (void)transfer;
-    (void)offset;
-    (void)bytes;
-    (void)data;
-    return -1;
-}
-
-static const H5FD_class_t driver = {.name = "vittrain",
-                                    .maxaddr = INT64_MAX,
-                                    .fc_degree = H5F_CLOSE_WEAK,
-                                    .open = driver_open,
-                                    .close = driver_close,
-                                    .get_eoa = driver_used,
-                                    .set_eoa = driver_use,
-                                    .get_eof = driver_end,
-                                    .read = driver_read,
-                                    .write = driver_write,
-                                    .fl_map = H5FD_FLMAP_DICHOTOMY};
-
-#endif
-
-/* Open a file for reading. Links to other files are not followed. Negative if HDF5 failed. */
-static hid_t file_open(const char *path)
-{
-    /* Without the class of external links, a call that follows one fails. */
-    if (H5Lis_registered(H5L_TYPE_EXTERNAL) > 0 && H5Lunregister(H5L_TYPE_EXTERNAL) < 0)
-        return -1;
-    static hid_t access = -1; /* the same for all files */
-    if (access < 0) {
-        access = hdf5_access_open();
-#if !H5_VERSION_GE(1, 14, 0)
-        if (H5Pset_driver(access, H5FDregister(&driver), NULL) < 0)
-            return -1;
-#endif
-    }
-    return H5Fopen(path, H5F_ACC_RDONLY, access);
-}
-
 /* The data set whose chunks are visited. */
 struct chunk_walk {
     const struct hdf5_object *dataset;
@@ -365,12 +249,11 @@ static bool chunks_describe(hid_t dataset, const struct hdf5_object *to, json_t 
         H5E_END_TRY
         if (exists) {
             uint32_t skipped = 0;
-            noted.notes = true;
-            noted.offset = HADDR_UNDEF;
+            hdf5_chunk_note_begin();
             good = H5Dread_chunk(dataset, H5P_DEFAULT, first, &skipped, &unused) >= 0;
-            noted.notes = false;
+            const haddr_t offset = hdf5_chunk_note_end();
             if (good)
-                chunk_write(first, skipped, noted.offset, bytes, &walk);
+                chunk_write(first, skipped, offset, bytes, &walk);
             found++;
         }
         for (d = to->dimensions - 1; d >= 0; d--) {
@@ -499,7 +382,7 @@ char *hdf5_describe(const char *path, const char *datasets)
     json_t *description = json_object();
     value_put(description, "objects", walk.objects);
     hdf5_errors_begin(&errors);
-    hid_t file = file_open(path);
+    hid_t file = hdf5_file_open(path);
     bool good = file >= 0 && link_describe(file, ".", NULL, &walk) >= 0 &&
                 H5Lvisit(file, H5_INDEX_CRT_ORDER, H5_ITER_INC, link_describe, &walk) >= 0;
     H5Fclose(file);

@@ -2,7 +2,7 @@
 /* Numbers are stored in native byte order, which HDF5 records; a machine of the other byte order
  * rejects the file. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* memfd_create, SEEK_DATA, syscall */
+#define _GNU_SOURCE /* memfd_create, SEEK_DATA */
 #endif
 #include "hdf5/hdf5_writer.h"
 
@@ -13,66 +13,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "base/file.h"
 #include "base/text.h"
-
-void hdf5_library_open(void)
-{
-    H5dont_atexit();
-    /* In an MPI program HDF5 attaches its clean-up to MPI_COMM_SELF, unless it is opened before. */
-    H5open();
-}
-
-hid_t hdf5_access_open(void)
-{
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-#if H5_VERSION_GE(1, 10, 7)
-    /* Some network file systems have no locks. A folder belongs to one run, so none are needed. */
-    H5Pset_file_locking(access, false, true);
-#endif
-    return access;
-}
-
-static herr_t keep_innermost(unsigned depth, const H5E_error2_t *entry, void *data)
-{
-    struct hdf5_errors *errors = data;
-    if (depth == 0)
-        snprintf(errors->reason, sizeof errors->reason, "%s",
-                 entry->desc != NULL ? entry->desc : "HDF5 gives no reason");
-    return 0;
-}
-
-static herr_t keep_first(hid_t stack, void *data)
-{
-    struct hdf5_errors *errors = data;
-    if (errors->reason[0] == '\0')
-        H5Ewalk2(stack, H5E_WALK_UPWARD, keep_innermost, errors);
-    return 0;
-}
-
-void hdf5_errors_begin(struct hdf5_errors *errors)
-{
-    ENSURE((pid_t)syscall(SYS_gettid) == getpid(),
-           "HDF5 is called by a thread other than the main thread");
-    errors->reason[0] = '\0';
-    H5Eset_auto2(H5E_DEFAULT, keep_first, errors);
-}
-
-bool hdf5_errors_end(struct hdf5_errors *errors)
-{
-    /* Printing stays off, because HDF5 prints further errors of damaged files at exit. */
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    if (errors->reason[0] == '\0')
-        return true;
-    text_remove_control(errors->reason);
-    return false;
-}
-
-/* ---- objects ---- */
+#include "hdf5/hdf5_open.h"
 
 /* Write an attribute of `count` values; -1: a scalar. */
 static void values_write(hid_t object, const char *name, hid_t type, int64_t count,

@@ -14,27 +14,6 @@
 #include "base/error.h"
 #include "hdf5/hdf5_reader.h"
 
-/* Initialize HDF5 so that neither exit nor MPI_Finalize closes open files: after a failed write,
- * HDF5 crashes while it closes the file. Call it before MPI_Init. */
-void hdf5_library_open(void);
-
-/* Return new properties of access to files. */
-hid_t hdf5_access_open(void);
-
-/* Collect HDF5's errors between begin and end; the innermost reason of the first one is kept. From
- * the first begin on HDF5 prints nothing. */
-enum { HDF5_REASON = 256 };
-
-struct hdf5_errors {
-    char reason[HDF5_REASON];
-};
-
-void hdf5_errors_begin(struct hdf5_errors *errors);
-
-/* Return false if a call failed since begin. Check it in addition to the calls' results, as closing
- * an object can fail to write. */
-bool hdf5_errors_end(struct hdf5_errors *errors);
-
 /* Write everything that `fill` creates to the file `descriptor`, which is open for writing. Data
  * sets of hdf5_dataset_reserve are holes that the caller writes later. `reserves`: the disk space
  * of the whole file is reserved if the file system supports it. *bytes is the size of the file. */

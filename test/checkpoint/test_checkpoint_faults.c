@@ -17,7 +17,7 @@
 
 #include "base/text.h"
 #include "checkpoint/safetensors.h"
-#include "hdf5/hdf5_writer.h"
+#include "hdf5/hdf5_open.h"
 #include "model_fixture.h"
 #include "test.h"
 

@@ -178,10 +178,10 @@ TEST(array_files_are_described_by_one_rank)
     arrays_use("y");
     opens_together(SPLIT_TRAIN, SAMPLES * FILES);
     records_are_equal();
-    /* Number i is described by rank (i - 1) modulo their number, and there is one for 32 files. */
+    /* Number i is described by rank (i - 1) modulo their number, and there is one for 64 files. */
     for (int i = 1; i < FILES; i++) {
         snprintf(name, sizeof name, "%02d.h5", i);
-        if (world->rank != 0 && (i - 1) % smaller(world->size, 4) != world->rank) /* 0 lists them */
+        if (world->rank != 0 && (i - 1) % smaller(world->size, 2) != world->rank) /* 0 lists them */
             unlink(root_path(name));
     }
     opens_together(SPLIT_TRAIN, SAMPLES * FILES);
@@ -212,7 +212,7 @@ TEST(targets_are_read_by_one_rank)
 TEST(an_error_of_one_rank_is_that_of_all)
 {
     arrays_use("y");
-    if (world->rank == world->size - 1)
+    if (world->rank == smaller(world->size, 2) - 1) /* the last one that describes files */
         for (int i = 1; i < FILES; i++) {
             char name[32];
             snprintf(name, sizeof name, "%02d.h5", i);

@@ -2,7 +2,7 @@
 #include "rank_tests.h"
 
 #include "base/log.h"
-#include "hdf5/hdf5_writer.h"
+#include "hdf5/hdf5_open.h"
 #include "temporary.h"
 
 struct comm *world;
