@@ -43,7 +43,7 @@ ended() {
     [ $status -ne 124 ] || bad="$bad a timeout;"
 }
 
-start cut two 4 mesh.heartbeat_timeout=3 # shorter than mpirun's keep-alive (7 s)
+start cut two 4 mesh.heartbeat_timeout=5 # shorter than mpirun's keep-alive (7 s)
 sleep 1.5                      # until every rank has sent its step
 cluster link 2 down
 bad=$(gone)
