@@ -4,34 +4,32 @@
 
     report.py RUN... [report.output=FILE] [report.csv=FILE] [report.format=FORMAT]
               [output.logbook=FOLDER]
-    report.py FIND_LR.csv [report.output=FILE.svg]
+    report.py FIND_LR.csv [report.output=FILE]
 
 RUN is a run folder of format 1 or 2 (docs/outputs.md), also of a run that failed, was interrupted
 or is still running. The page is RUN/report.html, or report.html in the working directory for
 several runs, or report.output. report.csv is a table with one row per run. report.format=course,
 imagenet or lightning also writes log lines and files of another program to each run folder. The
-pages of the runs in their log book are updated. The second form draws the curve of
-`vittrain find lr`.
+pages of the runs in their log book are updated. The second form writes a page with the curve of
+`vittrain find lr`, find_lr.html beside the table.
 Exit codes: 2 wrong arguments, 5 a file cannot be read or written.
 """
 
 import csv
 import io
-import math
 import os
 import re
 import sys
 import time
 
 import export
-from report_values import CONTROL, NAN, Html, array, esc, get, highest, known, letters, mean, num
-from report_values import ratio, show, text
-from report_run import OUTPUT, Failure, Run, printed, read_text, write_file
-from report_tables import FACT, FACTS, FACT_TABLE, QUALITY, SCALING_CONDITIONS, SPLITS, UNITS, Sheet
-from report_tables import difference, fact_best, fact_known, fact_name, facts_csv, label, markdown
-from report_tables import sheet_attempts, sheet_options, sheet_ranks, top1_name
-from report_charts import COLOURS, MEASURES, Chart, Drawing, Measure, Series, charts_write, points
+from report_charts import COLOURS, MEASURES, SENSORS, Chart, Drawing, Measure, Series, points
 from report_charts import time_unit
+from report_run import OUTPUT, SENSOR_KINDS, Failure, Run, printed, read_text, write_file
+from report_tables import FACT, FACTS, FACT_TABLE, SHEETS, SPLITS, Sheet, fact_known, fact_name
+from report_tables import facts_csv, label, markdown, sheet_attempts, sheet_classes, sheet_options
+from report_tables import sheet_outputs, sheet_ranks, sheet_units, top1_name
+from report_values import CONTROL, Html, array, esc, get, known, letters, num, ratio, show, text
 
 # ---- the page
 
@@ -39,10 +37,10 @@ from report_charts import time_unit
 # Facts that describe a run in one line; those of NAMED with their names
 KIND = "model init data data_used epochs optimizer learning_rate strategy ranks nodes precision"
 NAMED = ("init", "data_used", "learning_rate")
-CHOSEN_ON_TEST = "The best checkpoint was chosen on the test set (data.val=test), so its accuracy "
-CHOSEN_ON_TEST += "is an overestimate. data.val=0.1 holds out training images."
-COMPARED = "A dot marks the best value of a row. "
-COMPARED += "Speed-up and scaling efficiency are relative to run A."
+COMPARED = (
+    "Speed-up and scaling efficiency are relative to run A. They are empty if model or image "
+)
+COMPARED += "size differ, scaling efficiency also if backend or precision differ."
 
 
 class Page:
@@ -70,8 +68,7 @@ class Page:
 
     def title(self):
         names = [esc(run.name) for run in self.runs]
-        last = names.pop() if len(names) <= 3 else f"{len(names) - 3} more"
-        return "Run " + last if self.one else f"{', '.join(names[:3])} and {last}"
+        return f"{len(names)} runs" if len(names) > 3 else " and ".join(names)
 
     def kind(self, run):
         """Model, data, layout and state of a run in one line."""
@@ -94,12 +91,6 @@ class Page:
             if run.status() != "finished" and run.reason():
                 parts.append(f'<p class="reason">{esc(run.reason())}</p>\n')
         parts.append(self.figures())
-        chosen = [
-            run.result["chosen_on_test"] is True and run.evaluations("val") for run in self.runs
-        ]
-        if any(chosen):
-            keys = [self.key(at) for at, is_so in enumerate(chosen) if is_so and not self.one]
-            parts.append(self.note(CHOSEN_ON_TEST, "".join(keys)))
         return "".join(parts) + "</header>\n"
 
     def figures(self):
@@ -127,75 +118,63 @@ class Page:
         return Sheet("Key figures", "figures", self.runs, columns).html()
 
     def cell(self, fact, run):
-        """A value, with a mark if it is the best one, and the weights that it belongs to."""
-        shown = esc(fact.cell(run, self.runs[0]))
-        if fact_best(fact, self.runs, run):
-            shown = f'<span class="best">{shown}</span>'
+        """A value, and the weights that it belongs to."""
         weights = fact.weights(run)
-        return Html(shown + (f"<small>{esc(weights)}</small>" if weights else ""))
+        below = f"<small>{esc(weights)}</small>" if weights else ""
+        return Html(esc(fact.cell(run, self.runs[0])) + below)
 
     # -- charts
 
-    def figure(self, name, chart, large=False, brief=False):
+    def figure(self, name, chart, large=False):
         coarse = 1 + len(self.runs) // 8  # pages of many runs stay small
         width, height, enlarged, places = (600, 330, 1.6, 100) if large else (400, 220, 1.2, 60)
+        dashed = [series for series in chart.series if series.dashed]
+        shown = [series for series in chart.series if series.name]
+        if not self.one:  # all dashed curves have one entry
+            shown = [series for series in shown if not series.dashed]
         entries = []
-        for series in chart.series:
-            if series.name and not (brief and series.dashed):
-                words = series.name.partition(" ")[0] if brief else series.name
-                shape = "dash" if series.dashed else "line"
-                entries.append((f"{shape} s{series.colour}", words))
-        entries += [("dash any", "validation")] if brief else []
+        for series in shown:
+            shape = "dash" if series.dashed else "line"
+            entries.append((f"{shape} s{series.colour}", series.name))
+        if dashed and not self.one:
+            entries.append(("dash any", dashed[0].name.partition(" ")[2]))
         lines = [f'<span><i class="{style}"></i>{esc(words)}</span>\n' for style, words in entries]
         legend = f'<p class="legend">{"".join(lines)}</p>' if lines else ""
         unit = f" <small>{esc(chart.y_label)}</small>" if chart.y_label else ""
-        drawing = Drawing(chart, width, height, name, enlarged, places // coarse, coarse)
+        drawing = Drawing(chart, name, width, height, enlarged, places // coarse, coarse)
         head = f"<figure><figcaption>{esc(chart.title)}{unit}</figcaption>\n{legend}"
         return head + drawing.svg() + "</figure>\n"
 
     def measure(self, measure):
         longest = max(known(run.last("elapsed_seconds"), 0) for run in self.runs)
         unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
-        series, curves = [], [("train", measure.column, "training")]
-        if measure.output:
-            curves = [(measure.output, "rmse", "validation")]
-            curves.append((measure.output, "persistence_rmse", "persistence"))
-        elif measure.evaluated:
-            curves.append(("val", measure.column, "validation"))
+        several_sensors = measure.curves[0][0] in SENSOR_KINDS and not self.one
+        curves = measure.curves[:1] if several_sensors else measure.curves
+        series = []
         for at, run in enumerate(self.runs):
             for second, (kind, column, name) in enumerate(curves):
                 xs, ys = points(run, measure, kind, column, unit)
-                if any(y == y and (y or measure.evaluated) for y in ys):
+                if any(y == y and (y or not measure.from_zero) for y in ys):
                     name = name if len(curves) > 1 else ""
                     name = name if self.one else f"{letters(at)} {name}".strip()
-                    series.append(Series(xs, ys, name, second if self.one else at, second == 1))
+                    series.append(Series(xs, ys, name, second if self.one else at, second > 0))
         if not series:
             return ""
-        for at, one in enumerate(series):
-            one.covered = sum(coincide(one, other) for other in series[at + 1 :])
-        scale = dict(y_log="log" in measure.flags, y_zero=not measure.flags)
-        title, whole = self.measure_title(measure), not measure.by_time
-        chart = Chart(title, series, unit_name, measure.unit, whole, **scale)
-        brief = measure.evaluated and len(self.runs) > 3
-        chart = self.marked(chart) if measure.large else chart
-        return self.figure(measure.name, chart, measure.large, brief)
-
-    def measure_title(self, measure):
-        return measure.title.replace("Top-1", top1_name(self.runs).partition(" ")[0].capitalize())
-
-    def marked(self, chart):
-        """Mark the step of the best weights if they are used."""
+        title = measure.title.replace("Top-1", top1_name(self.runs).partition(" ")[0].capitalize())
         kind, step = self.runs[0].used()
-        if self.one and kind == "best" and not math.isnan(step):
-            return chart._replace(mark=step, mark_label="best weights")
-        return chart
+        chart = Chart(title, series, unit_name, measure.unit, not measure.by_time)
+        chart = chart._replace(y_log="log" in measure.flags, y_zero=measure.from_zero)
+        if self.one and measure.large and kind == "best":
+            chart = chart._replace(mark=step)
+        return self.figure(measure.name, chart, measure.large)
 
     def curves(self):
         outputs = [key for run in self.runs for key in run.rows if key.startswith(OUTPUT)]
-        measures = [
-            Measure(f"output-{at}", "RMSE of " + key[len(OUTPUT) :], "rmse", "", "large", key)
-            for at, key in enumerate(list(dict.fromkeys(outputs))[:8])
-        ]
+        measures = []
+        for at, key in enumerate(list(dict.fromkeys(outputs))[:8]):
+            curves = [(key, "rmse", "validation"), (key, "persistence_rmse", "persistence")]
+            title = "RMSE of " + key[len(OUTPUT) :]
+            measures.append(Measure(f"output-{at}", title, curves, "", "large"))
         large = "".join(map(self.measure, measures + [m for m in MEASURES if m.large]))
         return f'<div class="large">\n{large}</div>\n'
 
@@ -217,8 +196,7 @@ class Page:
         note = f"Of the {SPLITS[found['split']].lower()} split and the "
         note += run.weights_text(found["step"])
         note += ": true classes in rows, predictions in columns." if count <= 32 else "."
-        title = f"<h2>Confusion matrix</h2>\n{self.run_title(at)}" if len(self.runs) <= 2 else ""
-        head = title + self.note(note)
+        head = ("<h2>Confusion matrix</h2>\n" if self.one else "") + self.note(note)
         if count > 32:
             return f"<div>{head}{confusions(names, rows).html()}</div>\n"
 
@@ -233,16 +211,15 @@ class Page:
         return f'<div{wide}>{head}<div id="confusion-{letters(at)}">{table}</div></div>\n'
 
     def errors(self):
-        parts = ['<div class="pair">\n']
-        if len(self.runs) <= 2:
-            parts += map(self.matrix, range(len(self.runs)))
-        if self.one:
-            run = self.runs[0]
-            note = ": class, prediction and its probability."
-            found = run.misclassified
-            parts.append(self.pictures(found, "Most confident errors", note, "images", self.image))
-            note = ", from left to right: input (if any), target, prediction, error. Grey: missing."
-            parts.append(self.pictures(run.planes, "Samples", note, "planes", self.plane))
+        if not self.one:
+            return ""
+        run = self.runs[0]
+        parts = ['<div class="pair">\n', self.matrix(0)]
+        note = ": class, prediction and its probability."
+        found = run.misclassified
+        parts.append(self.pictures(found, "Most confident errors", note, "images", self.image))
+        note = ", from left to right: input (if any), target, prediction, error. Grey: missing."
+        parts.append(self.pictures(run.planes, "Samples", note, "planes", self.plane))
         return "".join(parts) + "</div>\n"
 
     def pictures(self, found, title, note, style, caption):
@@ -291,30 +268,14 @@ class Page:
             if facts:
                 parts.append("<div>%s</div>\n" % Sheet(group, "facts", facts, columns).html())
         parts.append("</div>\n")
-        for at, run in enumerate(self.runs):
-            speed = difference(run, self.runs[0])
-            found = speed or difference(run, self.runs[0], SCALING_CONDITIONS)
-            if found:
-                what = "speed" if speed else "scaling efficiency"
-                line = "%s not compared with %s: %s %s, not %s."
-                parts.append(self.note(line % (what, self.runs[0].name, *found), self.key(at)))
         return "".join(parts)
 
     def classes(self, run, at):
-        return tables(run, QUALITY) + (self.matrix(at) if len(self.runs) > 2 else "")
+        tables = sheet_outputs(run).html() + sheet_classes(run).html()
+        return tables + ("" if self.one else self.matrix(at))
 
-    def hardware(self, run, at):
-        (unit, unit_name), parts = time_unit(highest(row["at"] for row in run.monitor)), []
-        for column, title, y_label, scale, style in SENSOR_CHARTS:
-            rows = [
-                (row["at"] / unit, scale * row[column], int(known(row["rank"], 0.0)))
-                for row in run.monitor
-                if not math.isnan(row["at"] + row[column])
-            ]
-            if rows:
-                chart = Chart(title, rank_series(rows), unit_name, y_label, False, **style)
-                parts.append(self.figure(f"sensor-{column}-{letters(at)}", chart))
-        return f'<div class="charts">\n{"".join(parts)}</div>\n' if parts else ""
+    def hardware(self):
+        return f'<div class="charts">\n{"".join(map(self.measure, SENSORS))}</div>\n'
 
     def decks(self):
         attempts = self.each(lambda run, _: sheet_attempts(run).html())
@@ -336,24 +297,19 @@ class Page:
             return "<p>Not shown: the values are damaged.</p>\n"
 
     def write(self):
-        folder = os.path.dirname(os.path.abspath(__file__))
-        style = read_text(os.path.join(folder, "report.css"))
-        style += "".join(f".s{at}{{color:#{colour}}}\n" for at, colour in enumerate(COLOURS))
-        parts = [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-            '<meta name="color-scheme" content="light dark">\n'
-            f"<title>{self.title()}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        ]
-        parts += [self.guarded("head", self.head), "<main>\n"]
+        parts = [self.guarded("head", self.head), "<main>\n"]
         parts += [self.guarded("curves", self.curves), self.guarded("errors", self.errors)]
         for name, title, write in [
             ("summary", "All figures" + " side by side" * (not self.one), self.summary),
             ("details", "Learning rate, speed and waiting times", self.details),
-            ("classes", "Quality by split and class", lambda: self.each(self.classes)),
-            ("units", "Step time and memory", lambda: self.each(lambda run, _: tables(run, UNITS))),
+            ("classes", "Quality by class and output", lambda: self.each(self.classes)),
+            (
+                "units",
+                "Step time and memory",
+                lambda: self.each(lambda run, _: sheet_units(run).html()),
+            ),
             ("ranks", "Ranks", lambda: self.each(lambda run, _: sheet_ranks(run).html())),
-            ("hardware", "Hardware over time", lambda: self.each(self.hardware)),
+            ("hardware", "Hardware over time", self.hardware),
             ("decks", "Options and attempts" if self.one else DIFFERING, self.decks),
             ("trouble", "Warnings, errors and missing files", lambda: self.each(self.troubles)),
         ]:
@@ -367,28 +323,25 @@ class Page:
         parts.append(
             f"</main>\n<footer>Written {date} by {program} from the run folder"
             f"{'' if self.one else 's'}. docs/outputs.md explains the numbers.</footer>\n"
-            "</body>\n</html>\n"
         )
-        return "".join(parts)
+        return document(self.title(), "".join(parts))
 
 
 DAMAGE = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 DIFFERING = "Differing options and attempts"
-# Column of monitor.csv, title, unit, scale, style of the axis
-SHARE, FROM_0 = {"y_range": (0.0, 100.0)}, {"y_zero": True}
-SENSOR_CHARTS = [
-    ("gpu_busy", "GPU utilization", "%", 100, SHARE),
-    ("gpu_power", "GPU power", "W", 1, FROM_0),
-    ("gpu_temperature", "GPU temperature", "\u00b0C", 1, {}),
-    ("gpu_memory_used_bytes", "GPU memory in use", "GiB", 1 / 2**30, FROM_0),
-    ("cores_busy", "CPU utilization of the node", "%", 100, SHARE),
-    ("process_cores", "CPU cores used by the rank", "cores", 1, FROM_0),
-    ("resident_bytes", "Resident memory of the rank", "MiB", 1 / 2**20, FROM_0),
-]
 
 
-def tables(run, sheets):
-    return "".join(sheet(run).html() for sheet in sheets)
+def document(title, body):
+    """A whole page."""
+    style = read_text(os.path.join(os.path.dirname(os.path.abspath(__file__)), "report.css"))
+    style += "".join(f".s{at}{{color:#{colour}}}\n" for at, colour in enumerate(COLOURS))
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"{body}</body>\n</html>\n"
+    )
 
 
 def troubles(run):
@@ -397,17 +350,6 @@ def troubles(run):
     for title, lines in parts.items():
         more = [f"{len(lines) - 200} more lines"] if len(lines) > 200 else []
         yield title, lines[:200] + more
-
-
-def coincide(one, other):
-    """True if two curves look the same up to the last point of the shorter one, at 200 points."""
-    each = min(len(one.y), len(other.y)) // 200 or 1
-    pairs = zip(one.y[::each], other.y[::each])
-    pairs = [pair for pair in pairs if math.isfinite(pair[0]) and math.isfinite(pair[1])]
-    if not pairs:
-        return False
-    spread = max(map(max, pairs)) - min(map(min, pairs))
-    return sum(abs(a - b) for a, b in pairs) <= 0.02 * len(pairs) * spread
 
 
 def is_png(value):
@@ -429,32 +371,6 @@ def confusions(names, rows):
     return Sheet("Most frequent confusions", "pairs", pairs, columns, note)
 
 
-def rank_series(rows):
-    """Curves of (time, value, rank): one per rank; of more than 8 ranks mean, lowest, highest."""
-    curves = {}
-    for time_at, value, rank in rows:
-        curves.setdefault(rank, []).append((time_at, value))
-    if len(curves) > 8:
-        end, slots = max(row[0] for row in rows) or 1, {}
-        for time_at, value, _ in rows:
-            slots.setdefault(min(int(time_at / end * 200), 199), []).append(value)
-        xs = [(slot + 0.5) / 200 * end for slot in sorted(slots)]
-        curve = lambda find: [find(slots[slot]) for slot in sorted(slots)]
-        limits = [("lowest", min), ("highest", max)]
-        series = [Series(xs, curve(mean), "mean of the ranks")]
-        return series + [Series(xs, curve(find), name, 0, True, True) for name, find in limits]
-    series = []
-    for rank, curve in sorted(curves.items()):
-        shown, usual = curve[:1], sorted(b[0] - a[0] for a, b in zip(curve, curve[1:]))
-        for before, point in zip(curve, curve[1:]):
-            if point[0] - before[0] > 10 * usual[len(usual) // 2]:
-                shown.append((point[0], NAN))  # a gap between two attempts
-            shown.append(point)
-        xs, ys = zip(*shown)
-        series.append(Series(xs, ys, f"rank {rank}", rank, rank % 2 == 1))
-    return series
-
-
 # ---- the log book: pages whose text between two marks is generated
 
 BEGIN, END = "<!-- vittrain: begin", "<!-- vittrain: end"
@@ -470,19 +386,9 @@ def logbook_page(run):
     facts = [fact for fact in FACTS if fact_known(fact, [run])]
     parts = [f"\nRun folder: {markdown(run.path)}\n"]
     parts.append(Sheet("All figures", "facts", facts, columns).markdown())
-    sheets = [sheet(run) for sheet in QUALITY + UNITS + [sheet_ranks, sheet_attempts]]
-    parts += [sheet.markdown() for sheet in sheets + [sheet_options([run])]]
-    lines, links = [], {}
-    for link in ("last", "best"):
-        path = run.file(f"checkpoints/{link}.h5")
-        if os.path.islink(path):
-            links.setdefault(os.readlink(path), []).append(link)
-    for name in run.names("checkpoints/step-*.h5"):
-        size = os.path.getsize(run.file("checkpoints/" + name)) / 1e6
-        lines.append(", ".join([f"checkpoints/{name}", f"{size:.1f} MB"] + links.get(name, [])))
-    if run.option("output.upload"):
-        lines.append("uploaded to " + run.option("output.upload"))
-    for title, lines in [("Checkpoints", lines), *troubles(run)]:
+    sheets = [sheet(run) for sheet in SHEETS] + [sheet_options([run])]
+    parts += [sheet.markdown() for sheet in sheets]
+    for title, lines in troubles(run):
         body = "".join(f"* {markdown(line)}\n" for line in lines) or "None.\n"
         parts.append(f"\n## {title}\n\n{body}")
     return "".join(parts) + "\n"
@@ -514,25 +420,21 @@ def logbook_add(run, logbook):
 # ---- the command
 
 
-def find_lr_draw(path, output):
-    """Draw the table of `vittrain find lr`."""
+def find_lr_page(path):
+    """The page of the table of `vittrain find lr`. The curve is cut above its lowest part."""
     try:
         table = list(csv.DictReader(io.StringIO(read_text(path))))
         rates, losses, smooth = ([float(r[k]) for r in table] for k in ("rate", "loss", "smoothed"))
+        best = smooth.index(min(smooth))
     except (OSError, csv.Error, KeyError, TypeError, ValueError) as why:
         line = "cannot read %s: %s; specify a run folder, or the table of vittrain find lr"
         raise Failure(5, line % (path, getattr(why, "strerror", None) or "not such a table"))
-    lowest = min(range(len(smooth)), key=smooth.__getitem__, default=0)
-    shown = losses[: lowest + 1] + smooth[: lowest + 1]
-    margin = (max(shown) - min(shown)) / 8 or 1.0 if shown else 1.0
-    y_range = (min(shown) - margin, max(shown) + margin) if shown else None
-    series = [Series(rates, losses, "loss", 1, thin=True), Series(rates, smooth, "smoothed", 0)]
-    chart = Chart(
-        "Learning-rate range test", series, "learning rate", "loss", False, True, y_range=y_range
-    )
-    base = output[:-4] if output.endswith(".svg") else output or path[:-4]
-    charts_write([chart], base, 800, 500)
-    print("report: %s.svg" % base)
+    shown = losses[: best + 1] + smooth[: best + 1]
+    series = [Series(rates, losses, "loss", 1), Series(rates, smooth, "smoothed")]
+    limits = dict(x_whole=False, x_log=True, y_range=(min(shown), max(shown)))
+    title = "Learning-rate range test"
+    figure = Page([]).figure("find-lr", Chart(title, series, "learning rate", **limits), True)
+    return document(title, f'<main>\n<div class="large">\n{figure}</div>\n</main>\n')
 
 
 def report(words):
@@ -554,7 +456,10 @@ def report(words):
         names = ", ".join(["html"] + list(export.FORMATS))
         raise Failure(2, "report.format=%s is not one of %s" % (form, names))
     if len(folders) == 1 and folders[0].endswith(".csv"):
-        return find_lr_draw(folders[0], output)
+        path = output or folders[0][:-4] + ".html"
+        write_file(path, find_lr_page(folders[0]))
+        print("report: " + path)
+        return
     runs = [Run(folder) for folder in folders]
     path = output or (runs[0].file("report.html") if len(runs) == 1 else "report.html")
     write_file(path, Page(runs).write())

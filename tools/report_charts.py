@@ -5,22 +5,23 @@ import bisect
 import math
 from typing import NamedTuple
 
+from report_run import SENSOR_KINDS
 from report_values import NAN, Row, esc, ratio, short, show
-from report_run import write_file
 
 # Each colour has a contrast of 3:1 on white. Any two differ by at least 16 in CIELAB, also for
 # protanopes, deuteranopes and tritanopes (Machado, Oliveira and Fernandes, IEEE TVCG 15, 2009).
 COLOURS = "0067ac ce5400 22a868 a47b9b 60502c 043551 8200f9 343537".split()
-LABEL, TEXT, GRID = "#57606a", "#1b1f24", "#d5dbe1"
+LABEL, GRID = "#57606a", "#d5dbe1"
 MOST = 1e30
 
 
 class Series:
-    """A curve. `covered`: number of curves that hide it."""
+    """A curve."""
 
-    def __init__(self, x, y, name="", colour=0, dashed=False, thin=False):
-        self.x, self.y, self.name, self.stroke = x, y, name, "#" + COLOURS[colour % len(COLOURS)]
-        self.colour, self.dashed, self.thin, self.covered = colour % len(COLOURS), dashed, thin, 0
+    def __init__(self, x, y, name="", colour=0, dashed=False):
+        self.x, self.y, self.name, self.dashed = x, y, name, dashed
+        self.colour = colour % len(COLOURS)
+        self.stroke = "#" + COLOURS[self.colour]
 
 
 class Chart(NamedTuple):
@@ -33,8 +34,7 @@ class Chart(NamedTuple):
     y_log: bool = False
     y_zero: bool = False
     y_range: tuple = None
-    mark: float = NAN  # x of a vertical line
-    mark_label: str = ""
+    mark: float = NAN  # x of a line at the best weights
 
 
 def drawable(value, log):
@@ -102,9 +102,9 @@ class Axis:
 
 
 class Drawing:
-    """A chart as SVG. With an id it is part of a page: without title, with values to point at."""
+    """A chart as SVG, with values to point at. The page has its title and legend."""
 
-    def __init__(self, chart, width, height, name="", enlarged=1.0, places=100, coarse=1.0):
+    def __init__(self, chart, name, width, height, enlarged, places, coarse):
         self.chart, self.name, self.coarse, self.places = chart, name, coarse, places
         self.width, self.height, self.parts = width, height, []
         points = [p for s in chart.series for p in zip(s.x, s.y) if drawable(p[0], chart.x_log)]
@@ -116,9 +116,7 @@ class Drawing:
             ys = [y for _, y in points if drawable(y, chart.y_log)]
             self.y = Axis(ys, chart.y_log, chart.y_zero, 0.05)
         letter, line = 0.62 * 12 * enlarged, 1.35 * 12 * enlarged
-        named = any(series.name for series in chart.series)
-        self.top = 8 if name else 30 + 20 * named + 18 * bool(chart.y_label)
-        self.bottom = height - 8 - line * (2 if chart.x_label else 1)
+        self.top, self.bottom = 8, height - 8 - line * 2
         self.y.place = self.bottom, self.top
         self.y_ticks = self.y.ticks(max(30, 24 * enlarged))
         wide = lambda ticks: math.ceil(letter * max((len(t) for _, t in ticks), default=0))
@@ -129,10 +127,9 @@ class Drawing:
         self.right = width - max(14, label / 2 + 2)
         self.x.place = self.left, self.right
 
-    def text(self, x, y, words, colour=LABEL, more=""):
-        self.parts.append(
-            f'<text x="{x:.4g}" y="{y:.4g}"{more} fill="{colour}">{esc(words)}</text>\n'
-        )
+    def text(self, x, y, words, more=""):
+        place = f'x="{x:.4g}" y="{y:.4g}"'
+        self.parts.append(f'<text {place}{more} fill="{LABEL}">{esc(words)}</text>\n')
 
     def path(self, places, colour, more=""):
         self.parts.append(f'<path d="{places}" stroke="{colour}"{more}/>\n')
@@ -166,11 +163,12 @@ class Drawing:
                 path += [] if before or after else ["h0"]
         if not path:
             return
-        width = 1.7 + 1.9 * min(series.covered, 2)
-        width = 1 if series.thin or len(series.x) > 600 else width
+        later = self.chart.series[self.chart.series.index(series) + 1 :]
+        wider = sum(other.dashed == series.dashed for other in later)  # shows below equal curves
+        width = 1 if len(series.x) > 600 else 1.7 + 1.2 * min(wider, 2)
         dashes = ' stroke-dasharray="5 4" stroke-linecap="butt"' if series.dashed else ""
         self.path(" ".join(path), series.stroke, f' stroke-width="{width:.3g}"{dashes}')
-        if len(series.x) <= 40 and not series.thin:
+        if len(series.x) <= 40:
             dots = " ".join("M%.4g %.4gh0" % point for point in points if point)
             self.path(dots, series.stroke, ' stroke-width="4.5"')
 
@@ -206,129 +204,93 @@ class Drawing:
             size = f'{place} height="{self.bottom - self.top:.0f}"'
             self.parts.append(f'<rect class="at" {size}><title>{self.values(x)}</title></rect>\n')
 
-    def about(self):
-        """The attributes of a chart that is part of a page."""
-        about = [f"{self.chart.title} by {self.chart.x_label}."]
-        for s in self.chart.series:
-            last = show("number", next((y for y in reversed(s.y) if y == y), NAN))
-            about += [f"{s.name}: {len(s.x)} points, last {last}."] if s.name else []
-        return f' class="chart" id="{self.name}" role="img" aria-label="{esc(" ".join(about))}"'
-
-    def svg(self, more=' xmlns="http://www.w3.org/2000/svg"'):
+    def svg(self):
         chart, left, right, top, bottom = self.chart, self.left, self.right, self.top, self.bottom
-        more = self.about() if self.name else more
+        about = esc(f"{chart.title} by {chart.x_label}")
         self.parts.append(
-            f'<svg{more} viewBox="0 0 {self.width:g} {self.height:g}" fill="none" font-size="12" '
-            'font-family="system-ui,sans-serif" stroke-linejoin="round" stroke-linecap="round">\n'
+            f'<svg class="chart" id="{self.name}" role="img" aria-label="{about}" viewBox="0 0 {self.width} {self.height}" fill="none" '
+            'font-size="12" font-family="system-ui,sans-serif" stroke-linejoin="round" '
+            'stroke-linecap="round">\n'
         )
         for value, words in self.y_ticks:
             y = self.y.at(value)
             self.line(left, y, right, y, GRID)
-            self.text(left - 6, y, words, more=' text-anchor="end" dy=".35em"')
+            self.text(left - 6, y, words, ' text-anchor="end" dy=".35em"')
         for value, words in self.x_ticks:
             x = self.x.at(value)
             self.line(x, top, x, bottom, GRID)
-            self.text(x, bottom + 4, words, more=' text-anchor="middle" dy="1em"')
+            self.text(x, bottom + 4, words, ' text-anchor="middle" dy="1em"')
         self.line(left, bottom, right, bottom, LABEL)
-        if chart.x_label:
-            self.text(right, bottom + 4, chart.x_label, more=' text-anchor="end" dy="2.3em"')
+        self.text(right, bottom + 4, chart.x_label, ' text-anchor="end" dy="2.3em"')
         if not math.isnan(chart.mark):
             x = self.x.at(chart.mark)
             self.line(x, top, x, bottom, LABEL, ' stroke-dasharray="2 3"')
             on_left = x > (left + right) / 2
             more = ' text-anchor="end"' if on_left else ""
-            self.text(x - 4 if on_left else x + 4, top + 11, chart.mark_label, more=more)
-        if not self.name:
-            self.heading()
+            self.text(x - 4 if on_left else x + 4, top + 11, "best weights", more)
         for series in chart.series:
             self.curve(series)
-        if not any(len(series.x) for series in chart.series):
-            self.text(
-                (left + right) / 2, (top + bottom) / 2, "no data", more=' text-anchor="middle"'
-            )
-        elif self.name:
+        if any(series.x for series in chart.series):
             self.hover()
+        else:
+            self.text((left + right) / 2, (top + bottom) / 2, "no data", ' text-anchor="middle"')
         return "".join(self.parts) + "</svg>"
-
-    def heading(self):
-        """Title, legend and label of the y axis of a chart of its own."""
-        self.text(4, 15, self.chart.title, TEXT, ' font-weight="bold" font-size="13"')
-        x = 4
-        for series in self.chart.series if any(s.name for s in self.chart.series) else ():
-            more = ' stroke-width="2"' + (' stroke-dasharray="5 4"' if series.dashed else "")
-            self.line(x, 32, x + 18, 32, series.stroke, more)
-            self.text(x + 23, 36, series.name, TEXT)
-            x += 37 + 0.62 * 12 * len(series.name)
-        if self.chart.y_label:
-            self.text(4, self.top - 7, self.chart.y_label)
-
-
-def charts_write(charts, path, width, height):
-    """Draw charts side by side into PATH.svg, and PATH.png if matplotlib can be imported."""
-    part = width / len(charts)
-    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d">\n' % (width, height)
-    head += '<rect width="100%" height="100%" fill="#fff"/>\n'
-    for i, chart in enumerate(charts):
-        more = ' x="%g" width="%g" height="%d"' % (i * part, part, height)
-        head += Drawing(chart, part, height).svg(more) + "\n"
-    write_file(path + ".svg", head + "</svg>\n")
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        return
-    figure, axes = pyplot.subplots(1, len(charts), squeeze=False, dpi=100)
-    figure.set_size_inches(width / 100, height / 100)
-    for axis, chart in zip(axes[0], charts):
-        for s in chart.series:
-            style = "--" if s.dashed else "-"
-            colour, line = s.stroke, 0.8 if s.thin else 1.6
-            axis.plot(s.x, s.y, style, color=colour, linewidth=line, label=s.name or None)
-        axis.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
-        axis.set_xscale("log" if chart.x_log else "linear")
-        if chart.y_range:
-            axis.set_ylim(*chart.y_range)
-        if any(s.name for s in chart.series):
-            axis.legend()
-    figure.tight_layout()
-    figure.savefig(path + ".png")
-    pyplot.close(figure)
 
 
 # ---- curves of a run
 
 
 class Measure(NamedTuple):
-    """A chart of a column of metrics.csv."""
+    """A chart of columns of metrics.csv and monitor.csv."""
 
     name: str
     title: str
-    column: str
+    curves: list  # kind of rows, column, name of the curve; all but the first one are dashed
     unit: str = ""
-    flags: str = ""  # large; val: also of evaluations; log: the scale
-    output: str = ""  # the key of the rows of an output
+    flags: str = ""  # large; log, zero: the y axis
 
     large = property(lambda self: "large" in self.flags)
-    evaluated = property(lambda self: "val" in self.flags)
+    from_zero = property(lambda self: "zero" in self.flags)
     by_time = property(lambda self: self.name.endswith("-time"))
 
 
+def trained(column):
+    return [("train", column, "training")]
+
+
+def evaluated(column):
+    return trained(column) + [("val", column, "validation")]
+
+
+def sensed(column):
+    return [(kind, column, kind) for kind in SENSOR_KINDS]
+
+
 STEP = "% of step time"
+WAITING = "exposed_comm_seconds"
+SCALES = {"": 1, "MiB": 2**-20, "GiB": 2**-30, "%": 100, STEP: 100}
 MEASURES = [
-    Measure("miou-steps", "Mean IoU", "miou", "%", "large val"),
-    Measure("map-steps", "mAP", "map", "%", "large val"),
-    Measure("loss-steps", "Loss", "loss", "", "large val"),
-    Measure("accuracy-steps", "Top-1 accuracy", "top1", "%", "large val"),
-    Measure("rate-steps", "Learning rate", "lr"),
-    Measure("gradient-steps", "Gradient norm", "grad_norm", "", "log"),
-    Measure("speed-steps", "Images/s", "images_per_second"),
-    Measure("peak-steps", "MFU", "peak_share", "%"),
-    Measure("data-steps", "Waiting for data", "data_seconds", STEP),
-    Measure("waiting-steps", "Waiting for communication", "exposed_comm_seconds", STEP),
-    Measure("loss-time", "Loss over time", "loss", "", "val"),
-    Measure("accuracy-time", "Top-1 accuracy over time", "top1", "%", "val"),
+    Measure("miou-steps", "Mean IoU", evaluated("miou"), "%", "large"),
+    Measure("map-steps", "mAP", evaluated("map"), "%", "large"),
+    Measure("loss-steps", "Loss", evaluated("loss"), "", "large"),
+    Measure("accuracy-steps", "Top-1 accuracy", evaluated("top1"), "%", "large"),
+    Measure("rate-steps", "Learning rate", trained("lr"), "", "zero"),
+    Measure("gradient-steps", "Gradient norm", trained("grad_norm"), "", "log"),
+    Measure("speed-steps", "Images/s", trained("images_per_second"), "", "zero"),
+    Measure("peak-steps", "MFU", trained("peak_share"), "%", "zero"),
+    Measure("data-steps", "Waiting for data", trained("data_seconds"), STEP, "zero"),
+    Measure("waiting-steps", "Waiting for communication", trained(WAITING), STEP, "zero"),
+    Measure("loss-time", "Loss over time", evaluated("loss")),
+    Measure("accuracy-time", "Top-1 accuracy over time", evaluated("top1"), "%"),
+]
+SENSORS = [
+    Measure("busy-time", "GPU utilization", sensed("gpu_busy"), "%", "zero"),
+    Measure("power-time", "GPU power", sensed("gpu_power"), "W", "zero"),
+    Measure("temperature-time", "GPU temperature", sensed("gpu_temperature"), "\u00b0C"),
+    Measure("memory-time", "GPU memory in use", sensed("gpu_memory_used_bytes"), "GiB", "zero"),
+    Measure("cores-time", "CPU utilization of the node", sensed("cores_busy"), "%", "zero"),
+    Measure("process-time", "CPU cores used by a rank", sensed("process_cores"), "cores", "zero"),
+    Measure("resident-time", "Memory of a rank", sensed("resident_bytes"), "MiB", "zero"),
 ]
 
 
@@ -348,4 +310,4 @@ def points(run, measure, kind, column, unit):
         ys = [ratio(y, row["step_seconds"]) for y, row in zip(ys, rows)]
         ys = [NAN if y > 1 else y for y in ys]  # an error of measurement
     at = "elapsed_seconds" if measure.by_time else "step"
-    return [row[at] / unit for row in rows], [100 * y if measure.unit else y for y in ys]
+    return [row[at] / unit for row in rows], [y * SCALES.get(measure.unit, 1) for y in ys]

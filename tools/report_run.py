@@ -13,7 +13,20 @@ import re
 import shutil
 import subprocess
 
-from report_values import NAN, Row, array, get, known, mean, num, ratio, record, records, show
+from report_values import (
+    NAN,
+    Row,
+    array,
+    get,
+    highest,
+    known,
+    mean,
+    num,
+    ratio,
+    record,
+    records,
+    show,
+)
 from report_values import stamp_seconds, text
 
 FORMAT = 2  # of the run folder, docs/outputs.md
@@ -73,24 +86,16 @@ def printed(option):
 
 @functools.lru_cache(maxsize=None)
 def defaults():
-    """The defaults of all options."""
-    found = re.findall(r"^  (\w+\.\w+) = (.*)$", printed("--help"), re.M)
+    """The defaults of all options, times in seconds as in deck.ini."""
+    seconds = lambda match: f"= {int(match[1]) * {'s': 1, 'm': 60, 'h': 3600}[match[2]]}"
+    words = re.sub(r"= (\d+)([smh])$", seconds, printed("--help"), flags=re.M)
+    found = re.findall(r"^  (\w+\.\w+) = (.*)$", words, re.M)
     return {key: "" if value == "(empty)" else value for key, value in found}
 
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-
-
-def amount(value):
-    number, unit = re.match(r"(?s)(.*?)(s|m|h|KiB|MiB|GiB)?$", value).groups()
-    return num(number) * UNITS.get(unit, 1)
-
-
-def same_value(one, other):
-    """True for equal texts, numbers, durations (600 and 10m) and sizes."""
-    return one == other or amount(one) == amount(other)
-
-
+# How the values of all ranks become one curve
+SENSOR_KINDS = {"mean": mean, "lowest": lambda values: -highest(-v for v in values)}
+SENSOR_KINDS["highest"] = highest
 OUTPUT = "output "  # of the keys of rows of one output
 TEXTS = ("split", "output", "unit", "host", "device", "time")  # columns of tables
 
@@ -116,11 +121,6 @@ class Run:
 
     def file(self, name):
         return os.path.join(self.path, name)
-
-    def names(self, pattern):
-        """The names of the files that match a shell pattern, in alphabetical order."""
-        paths = glob.glob(glob.escape(self.file("")) + pattern)
-        return sorted(map(os.path.basename, paths))
 
     # -- files
 
@@ -246,15 +246,27 @@ class Run:
             row["count"] = (row["step"] - 1) % (self.number("steps_per_epoch") or NAN) + 1
 
     def read_monitors(self):
-        others = self.names("monitor-[0-9]*.csv")
+        """Read the sensors of all ranks: mean, lowest and highest values of up to 200 intervals."""
+        paths = sorted(glob.glob(glob.escape(self.file("")) + "monitor-[0-9]*.csv"))
         absence = "output.monitor is 0, or there were no readings"
-        self.monitor = self.read_table("monitor.csv", "time", None if others else absence)
-        for name in others:
-            self.monitor += self.read_table(name, "time")
+        self.monitor = self.read_table("monitor.csv", "time", None if paths else absence)
+        for path in paths:
+            self.monitor += self.read_table(os.path.basename(path), "time")
         times = [stamp_seconds(row["time"]) for row in self.monitor]
-        start = min((time for time in times if time == time), default=NAN)
+        start, end = -highest(-time for time in times), highest(times)
+        ranks = len({row["rank"] for row in self.monitor if row["rank"] == row["rank"]})
+        count = min(len(times) // max(ranks, 1), 200)
+        slots = {}
         for row, time in zip(self.monitor, times):
-            row["at"] = time - start
+            if time == time:
+                slot = round(count * known(ratio(time - start, end - start), 0.0))
+                slots.setdefault(slot, []).append(row)
+        for kind, find in SENSOR_KINDS.items():
+            rows = self.rows[kind] = []
+            for slot in sorted(slots):
+                names = [name for row in slots[slot] for name in row if name not in TEXTS]
+                values = {name: find(row[name] for row in slots[slot]) for name in names}
+                rows.append(Row(values, elapsed_seconds=ratio(slot, count) * (end - start)))
 
     def read_log(self):
         counts = {}
@@ -327,6 +339,8 @@ class Run:
         names = ["best"] if kind == "best" and step == used else []
         names += ["last"] if step == self.last_step() else []
         at = f"step {show('count', step)}"
+        chosen = ", chosen on the test set" * (self.result["chosen_on_test"] is True)
+        at += chosen if "best" in names else ""
         return f"{' and '.join(names)} weights, {at}" if names else f"weights of {at}"
 
     @functools.lru_cache(maxsize=None)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from report_values import CONTROL, NAN, Html, Row, array, esc, get, highest, known, letters
 from report_values import mean, num, ratio, records, show, stamp_text, text
-from report_run import Run, defaults, persistence, same_value
+from report_run import Run, defaults, persistence
 
 # ---- facts: one value per run, in the tables and in report.csv
 
@@ -21,7 +21,6 @@ class Fact(NamedTuple):
     key: str
     kind: str
     find: object = None
-    better: int = 0
     split: str = ""  # the figure is of this split's evaluation
 
     def value(self, run, first):
@@ -39,7 +38,7 @@ class Fact(NamedTuple):
         """The weights that the figure belongs to."""
         if not self.cell(run, run) or self.group != "Quality":
             return ""
-        if self.key == "train_loss":
+        if self.key.startswith("train"):
             return train_span(run)
         if self.key.startswith("last"):
             return run.weights_text(run.last_step())
@@ -60,56 +59,30 @@ def epochs_text(run):
 
 
 def data_used(run):
-    """The part of the data set: all; 25 %, at most 7 batches."""
-    fraction, batches, overfit = (
-        num(run.option("debug." + key)) for key in ("fraction", "batches", "overfit")
-    )
-    if math.isnan(fraction) and math.isnan(batches):
-        return ""
-    parts = [f"{100 * fraction:.3g} %"] if fraction < 1 else []
-    if overfit > 0:
-        parts.append(f"the first {overfit:.6g} batches")
-    elif batches > 0:
-        parts.append(f"at most {batches:.6g} batches")
-    return ", ".join(parts) or "all"
-
-
-def initial_weights(run):
-    init = run.option("model.init")
-    if init in ("", "none"):
-        return "random" if "model.init" in run.deck else ""
-    return f"pretrained ({init.rpartition('/')[2]})"
+    """The options that leave out data, or "all"."""
+    limits = [("debug.fraction", ("1",)), ("debug.batches", ("0",)), ("debug.overfit", ("0",))]
+    used = [f"{key}={run.deck[key]}" for key, off in limits if run.option(key) not in off + ("",)]
+    return ", ".join(used) or "all" * (limits[0][0] in run.deck)
 
 
 def images_per_second(run):
     return known(run.number("images_per_second"), run.step_mean("images_per_second", "seconds"))
 
 
-CONDITIONS = dict(model="model", parameters="parameters", image="image size")
-CONDITIONS["trainable_parameters"] = "trainable parameters"
-SCALING_CONDITIONS = dict(CONDITIONS, backend="backend", precision="precision")
+SAME = ("model", "parameters", "trainable_parameters", "image")
 
 
-def difference(run, first, conditions=CONDITIONS):
-    """What prevents comparing the speed, or the scaling efficiency: (name, value, other)."""
-    for key, name in conditions.items():
-        one, other = run.result[key], first.result[key]
-        if one == one and other == other and one != other:
-            return name, one, other
-    return None
-
-
-def speed_up(run, first):
-    if difference(run, first):
+def speed_up(run, first, same=SAME):
+    """Speed relative to the first run, NAN if a known value of `same` differs."""
+    pairs = [(run.result[key], first.result[key]) for key in same]
+    if any(one == one and other == other and one != other for one, other in pairs):
         return NAN
     return ratio(images_per_second(run), images_per_second(first))
 
 
 def efficiency(run, first):
-    if difference(run, first, SCALING_CONDITIONS):
-        return NAN
     ranks = ratio(first.number("world_size"), run.number("world_size"))
-    return speed_up(run, first) * ranks
+    return speed_up(run, first, SAME + ("backend", "precision")) * ranks
 
 
 def peak_bytes(run):
@@ -161,6 +134,7 @@ def last_val(name):
     return lambda run: run.last(name, "val") if run.used()[1] != run.last_step() else NAN
 
 
+macro = lambda key: lambda run: num(get(run.detailed(), "macro." + key))
 deck = lambda key, at="": lambda run: text(run.result.get(at)) or run.option(key)
 attempt = lambda key: lambda run: text(get(run.attempts, "0." + key))
 step = lambda name, weight="count": lambda run: run.step_mean(name, weight)
@@ -171,8 +145,7 @@ epoch_seconds = lambda run: mean(row["seconds"] for row in run.epochs)
 base_lr = lambda run: known(run.number("base_lr"), run.option("optim.lr"))
 total_seconds = lambda run: known(run.number("total_seconds"), run.last("elapsed_seconds"))
 evaluation_seconds = lambda run: sum(known(row["eval_seconds"], 0.0) for row in run.epochs) or NAN
-# Name, key, kind, then a function of the run or a key of result.json (by default: the key), and 1
-# if higher is better, -1 if lower is.
+# Name, key, kind, then a function of the run or a key of result.json (by default: the key).
 FACT_TABLE = {
     "What was run": [
         ("Status", "ending", "text", Run.status),
@@ -180,7 +153,7 @@ FACT_TABLE = {
         ("Started", "started", "text", lambda run: stamp_text(get(run.attempts, "0.started"))),
         ("Model", "model", "text", Run.model),
         ("Parameters", "parameters", "count"),
-        ("Initial weights", "init", "text", initial_weights),
+        ("Initial weights", "init", "text", deck("model.init")),
         ("Tags", "tags", "text", deck("run.tags")),
         ("Data", "data", "text", lambda run: run.option("data.root") or run.option("data.format")),
         ("Data used", "data_used", "text", data_used),
@@ -211,31 +184,35 @@ FACT_TABLE = {
         ("Commit", "commit", "text", attempt("commit")),
     ],
     "Quality": [
-        ("Macro F1", "macro_f1", "share", lambda run: num(get(run.detailed(), "macro.f1"))),
-        ("Last validation top-1", "last_val_top1", "share", last_val("top1"), 1),
-        ("Last validation loss", "last_val_loss", "number", last_val("loss"), -1),
-        ("Training loss", "train_loss", "number", lambda run: train_row(run)["loss"], -1),
+        ("Macro F1", "macro_f1", "share", macro("f1")),
+        ("Macro precision", "macro_precision", "share", macro("precision")),
+        ("Macro recall", "macro_recall", "share", macro("recall")),
+        ("Macro specificity", "macro_specificity", "share", macro("specificity")),
+        ("Last validation top-1", "last_val_top1", "share", last_val("top1")),
+        ("Last validation loss", "last_val_loss", "number", last_val("loss")),
+        ("Training loss", "train_loss", "number", lambda run: train_row(run)["loss"]),
+        ("Training top-1", "train_top1", "share", lambda run: train_row(run)["top1"]),
     ],
     "Time": [
-        ("Total time", "total_seconds", "seconds", total_seconds, -1),
-        ("Set-up time", "setup_seconds", "seconds", setup_seconds, -1),
-        ("Time excluding set-up", "without_setup_seconds", "seconds", None, -1),
-        ("Training time", "training_seconds", "seconds", None, -1),
-        ("Evaluation time", "evaluation_seconds", "seconds", evaluation_seconds, -1),
-        ("Time per epoch", "epoch_seconds", "seconds", epoch_seconds, -1),
-        ("Time to target accuracy", "target_seconds", "seconds", target_seconds, -1),
+        ("Total time", "total_seconds", "seconds", total_seconds),
+        ("Set-up time", "setup_seconds", "seconds", setup_seconds),
+        ("Time excluding set-up", "without_setup_seconds", "seconds"),
+        ("Training time", "training_seconds", "seconds"),
+        ("Evaluation time", "evaluation_seconds", "seconds", evaluation_seconds),
+        ("Time per epoch", "epoch_seconds", "seconds", epoch_seconds),
+        ("Time to target accuracy", "target_seconds", "seconds", target_seconds),
     ],
     "Speed": [
-        ("Images/s", "images_per_second", "rate", images_per_second, 1),
-        ("Images/s per rank", "images_per_second_rank", "rate", per_rank, 1),
-        ("Speed-up", "speed_up", "ratio", speed_up, 1),
-        ("Scaling efficiency", "efficiency", "share", efficiency, 1),
+        ("Images/s", "images_per_second", "rate", images_per_second),
+        ("Images/s per rank", "images_per_second_rank", "rate", per_rank),
+        ("Speed-up", "speed_up", "ratio", speed_up),
+        ("Scaling efficiency", "efficiency", "share", efficiency),
         ("FLOPs per image", "flops_per_image", "flops"),
-        ("Step time", "step_seconds", "seconds", step("step_seconds"), -1),
-        ("MFU", "peak_share", "share", step("peak_share", "seconds"), 1),
+        ("Step time", "step_seconds", "seconds", step("step_seconds")),
+        ("MFU", "peak_share", "share", step("peak_share", "seconds")),
         ("Computing", "compute_share", "share", share("compute_seconds")),
-        ("Waiting for data", "data_share", "share", share("data_seconds"), -1),
-        ("Waiting for communication", "exposed_comm_share", "share", waiting, -1),
+        ("Waiting for data", "data_share", "share", share("data_seconds")),
+        ("Waiting for communication", "exposed_comm_share", "share", waiting),
         ("Communication thread busy", "comm_share", "share", share("comm_seconds")),
         ("Forward pass", "forward_share", "share", share("forward_seconds")),
         ("Backward pass", "backward_share", "share", share("backward_seconds")),
@@ -243,28 +220,29 @@ FACT_TABLE = {
         ("Optimizer step", "update_share", "share", share("update_seconds")),
     ],
     "Memory and power": [
-        ("Planned memory per rank", "planned_bytes", "bytes", planned_bytes, -1),
-        ("Peak memory per rank", "peak_bytes", "bytes", peak_bytes, -1),
+        ("Planned memory per rank", "planned_bytes", "bytes", planned_bytes),
+        ("Peak memory per rank", "peak_bytes", "bytes", peak_bytes),
         ("Utilization", "busy", "share", busy),
         ("GPU power", "gpu_power", "W", "sensors.gpu_power.mean"),
     ],
 }
 METRICS = [
-    ("top-1", "top1", "share", 1),
-    ("mean IoU", "miou", "share", 1),
-    ("mAP", "map", "share", 1),
-    ("RMSE", "rmse", "number", -1),
-    ("RMSE / persistence", "persistence", "number", -1),
-    ("R2", "r2", "number", 1),
-    ("loss", "loss", "number", -1),
+    ("top-1", "top1", "share"),
+    ("top-5", "top5", "share"),
+    ("mean IoU", "miou", "share"),
+    ("mAP", "map", "share"),
+    ("RMSE", "rmse", "number"),
+    ("RMSE / persistence", "persistence", "number"),
+    ("R2", "r2", "number"),
+    ("loss", "loss", "number"),
 ]
 SPLITS = {"test": "Test", "val": "Validation"}
 FACTS = []
 for group, rows in FACT_TABLE.items():
-    for name, key, kind, better in METRICS if group == "Quality" else ():
+    for name, key, kind in METRICS if group == "Quality" else ():
         for split, title in SPLITS.items():
             find = functools.partial(Run.metric, split=split, name=key)
-            line = "%s %s" % (title, name), "%s_%s" % (split, key), kind, find, better, split
+            line = "%s %s" % (title, name), "%s_%s" % (split, key), kind, find, split
             FACTS.append(Fact(group, *line))
     FACTS += [Fact(group, *row) for row in rows]
 FACT = {fact.key: fact for fact in FACTS}
@@ -288,22 +266,6 @@ def fact_name(fact, runs):
     several = any(len(run.evaluation(fact.split)["outputs"]) > 1 for run in runs if fact.split)
     of_mean = several and fact.key.endswith(("_r2", "_persistence"))
     return fact.name.replace("top-1", top1_name(runs)) + ", mean of the outputs" * of_mean
-
-
-def comparable(fact, one, other):
-    if fact.group == "Quality":
-        return one.task() == other.task()
-    if fact.group == "Time" and one.last_step() != other.last_step():
-        return False
-    return not difference(one, other)
-
-
-def fact_best(fact, runs, run):
-    """True if no run that can be compared has a better value and one has a worse one."""
-    values = [fact.value(other, runs[0]) for other in runs if comparable(fact, run, other)]
-    values = [fact.better * v for v in values if not isinstance(v, str) and not math.isnan(v)]
-    own = fact.value(run, runs[0])
-    return bool(values) and max(values) == fact.better * own > min(values)
 
 
 def facts_csv(runs):
@@ -404,33 +366,6 @@ def columns_of(rows):
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def sheet_splits(run):
-    rows = []
-    if isinstance(run.result["train"], dict):
-        weights = train_span(run) + ", during training"
-        rows.append(dict(run.result["train"], split="training", weights=weights))
-    for split, name in ("val", "validation"), ("test", "test"):
-        found = {e["step"]: e for e in run.evaluations(split)}
-        for step in dict.fromkeys([run.evaluation(split)["step"], *list(found)[-1:]]):
-            if step in found:
-                rows.append(dict(found[step], split=name, weights=run.weights_text(step)))
-    columns = [
-        ("split", "text", "split"),
-        ("samples", "count", "samples"),
-        ("loss", "number", "loss"),
-        (top1_name([run]), "share", "top1"),
-        ("top-5", "share", "top5"),
-        ("mean IoU", "share", "miou"),
-        ("mAP", "share", "map"),
-        ("macro precision", "share", "macro.precision"),
-        ("macro recall", "share", "macro.recall"),
-        ("macro F1", "share", "macro.f1"),
-        ("macro specificity", "share", "macro.specificity"),
-        ("measured with", "text", "weights"),
-    ]
-    return Sheet("Quality by split", "ranks", rows, columns)
-
-
 CLASSES_MOST = 60
 
 
@@ -475,47 +410,28 @@ def sheet_outputs(run):
     return Sheet(f"Outputs ({split} split)", "classes", evaluation["outputs"], columns, note)
 
 
-def words_of(name):
-    """A column's name without the unit: waiting_seconds, peak_bytes."""
-    return re.sub(r"_(seconds|bytes)$", "", name).replace("_", " ").strip()
+def sheet_units(run):
+    """Parameters, time and memory of units: sums, and the columns that they are sums of."""
+    columns = [("unit", "text", "unit"), ("parameters", "count", "parameters")]
 
+    def total(ending):
+        return lambda unit: sum(known(unit[name], 0.0) for name in unit if name.endswith(ending))
 
-def unit_columns(units, title, kind, ending):
-    """The sum of the columns with this ending, its share of the whole model, and the columns."""
-    names = [name for name in columns_of(units) if name.endswith(ending)]
-    names = [name for name in names if highest(unit[name] for unit in units) > 0]
-    total = lambda unit: sum(known(unit[name], 0.0) for name in names)
-    whole = sum(map(total, units))
-    sums = (title, kind, total), ("of all", "bar", lambda unit: ratio(total(unit), whole))
-    return [*sums, *((words_of(name), kind, name) for name in names)]
-
-
-UNIT = ("unit", "text", "unit")
-
-
-def sheet_unit_times(run):
-    columns = [UNIT, ("parameters", "count", "parameters")]
-    columns += unit_columns(run.units, "step time", "seconds", "_seconds")
-    note = "Means of a training step" + " of the last attempt" * (len(run.attempts) > 1) + "."
-    return Sheet("Step time by unit", "classes", run.units, columns, note)
-
-
-def sheet_unit_memory(run):
-    columns = [UNIT] + unit_columns(run.units, "memory", "bytes", "_bytes")
-    return Sheet("Memory by unit", "classes", run.units, columns, "Planned memory of rank 0.")
+    seconds = total("_seconds")
+    whole = sum(map(seconds, run.units))
+    columns.append(("step time", "seconds", seconds))
+    columns.append(("of all", "bar", lambda unit: ratio(seconds(unit), whole)))
+    columns.append(("memory", "bytes", total("_bytes")))
+    for name in columns_of(run.units):
+        kind = name.rpartition("_")[2]
+        if kind in ("seconds", "bytes") and highest(unit[name] for unit in run.units) > 0:
+            columns.append((name.rpartition("_")[0], kind, name))
+    note = "Means of a training step of the last attempt. Planned memory of rank 0."
+    return Sheet("Step time and memory by unit", "classes", run.units, columns, note)
 
 
 RANKS_MOST = 256
 KINDS = {"bytes": "bytes", "seconds": "seconds", "busy": "share", "power": "W"}
-RANK_WORDS = {
-    "planned_bytes": "planned memory",
-    "peak_bytes": "peak memory",
-    "user_seconds": "user CPU time",
-    "system_seconds": "system CPU time",
-    "seconds": "training time",
-    "data_seconds": "waiting for data",
-    "exposed_comm_seconds": "waiting for communication",
-}
 
 
 def sheet_ranks(run):
@@ -523,7 +439,7 @@ def sheet_ranks(run):
     for name in columns_of(run.ranks):
         is_text = isinstance(run.ranks[0].get(name), str)
         kind = next((kind for part, kind in KINDS.items() if part in name), "count")
-        columns.append((RANK_WORDS.get(name, words_of(name)), "text" if is_text else kind, name))
+        columns.append((name.replace("_", " "), "text" if is_text else kind, name))
     count = len(run.ranks)
     note = f"The first {RANKS_MOST} of {count} rows." if count > RANKS_MOST else ""
     return Sheet("Ranks", "ranks", run.ranks[:RANKS_MOST], columns, note)
@@ -570,19 +486,15 @@ def sheet_options(runs):
             if key not in ("run.name", "run.dir") and len(set(values)) > 1:
                 rows.append([key] + values)
     else:
-        deck, presets = runs[0].deck, defaults()
-        if not presets:
-            title, note = "Options", "The defaults are unknown: the program vittrain was not found."
-        elif not deck.keys() <= presets.keys():
-            other = [f"{key}={deck[key]}" for key in deck if key not in presets]
-            note = f"Options of another version: {', '.join(other)}."
-        rows = [(key, value, presets.get(key, "")) for key, value in deck.items()]
-        rows = [row for row in rows if not presets or row[0] in presets]
-        rows = [row for row in rows if not same_value(row[1], row[2])]
+        presets = defaults()
+        note = (
+            "" if presets else "All options: the program vittrain, which has them, was not found."
+        )
+        rows = [(key, value, presets.get(key, "")) for key, value in runs[0].deck.items()]
+        rows = [row for row in rows if row[1] != row[2]]
     columns = [(name, "code", str(at)) for at, name in enumerate(["option"] + names)]
     return Sheet(title, "decks", rows, columns, note)
 
 
-# Tables of sections of the page, and of the log book
-QUALITY = [sheet_splits, sheet_outputs, sheet_classes]
-UNITS = [sheet_unit_times, sheet_unit_memory]
+# Tables of the page and of the log book
+SHEETS = [sheet_outputs, sheet_classes, sheet_units, sheet_ranks, sheet_attempts]

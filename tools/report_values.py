@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Values of a run folder that may be missing or damaged, and how a page shows them."""
 
-import calendar
+import datetime
 import html
 import math
 import re
@@ -129,10 +129,11 @@ def show(kind, value):
 
 def stamp_seconds(stamp):
     """Seconds since 1970 of a time stamp such as 2026-11-21T04:05:06.789Z."""
-    match = re.match(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d(?:\.\d*)?)", text(stamp))
-    if not match or not 1 <= int(match.group(2)) <= 12 or not 1 <= int(match.group(3)) <= 31:
+    try:
+        found = datetime.datetime.strptime(text(stamp), "%Y-%m-%dT%H:%M:%S.%fZ")
+        return found.replace(tzinfo=datetime.timezone.utc).timestamp()
+    except (ValueError, OverflowError):
         return NAN
-    return calendar.timegm(tuple(map(int, match.groups()[:5])) + (0,)) + float(match.group(6))
 
 
 def stamp_text(stamp):

@@ -61,7 +61,7 @@ step,rate,loss,smoothed
 3,1e-01,9.0,4.0
 END_OF_TABLE
 report find find_lr.csv
-result 'the curve of find lr' "$(ended; has find_lr.svg '>smoothed<' '>learning rate<' '</svg>')" "$run_log"
+result 'the curve of find lr' "$(ended; has find_lr.html 'smoothed 2.1' '>learning rate<' '</svg>')" "$run_log"
 
 printf 'step\n1\n' >other.csv
 mkdir broken && sed 's/"total_steps": [0-9]*/"total_steps": 1e999/' ddp/result.json >broken/result.json
