@@ -358,15 +358,10 @@ TEST_KERNELS(halves_are_rounded_to_nearest_even)
     check_edges(&test, TYPE_BF16, large, (uint16_t[]){0x7f7f, 0x7f80, 0xff80}, 3);
 }
 
-static void half_to_half(struct device_test *test)
+TEST_ENDS(conversions_between_halves_end, "between two 16-bit types")
 {
     uint16_t *halves = device_test_zeros(test, TYPE_BF16, 2);
     test->device->backend->convert(test->stream, TYPE_BF16, halves, TYPE_FP16, halves + 1, 1);
-}
-
-TEST(conversions_between_halves_end_the_program)
-{
-    device_test_ends(half_to_half, "between two 16-bit types");
 }
 
 TEST_MAIN()

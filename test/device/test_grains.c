@@ -464,34 +464,26 @@ TEST(sums_of_rows)
     }
 }
 
-static void begin_inside_a_grain(struct device_test *test)
+TEST_ENDS(beginning_inside_a_grain_ends, "not whole grains")
 {
     grains_begin(grains_open(test->device, GRAIN), GRAIN + 1, GRAIN, SAMPLES);
 }
 
-static void end_inside_a_grain(struct device_test *test)
+TEST_ENDS(ending_inside_a_grain_ends, "not whole grains")
 {
     grains_begin(grains_open(test->device, GRAIN), 0, GRAIN + 1, SAMPLES);
 }
 
-static void open_unaligned(struct device_test *test)
+TEST_ENDS(unaligned_grains_end, "are not aligned")
 {
     grains_open(test->device, 4);
 }
 
-static void accumulate(struct device_test *test)
+TEST_ENDS(accumulation_in_grains_ends, "written, not accumulated")
 {
     float *gradient = device_test_zeros(test, TYPE_FP32, 8);
     grains_begin(grains_open(test->device, GRAIN), 0, GRAIN, GRAIN);
     DEVICE_RUN(test, scale_backward, .rows = GRAIN, .width = 8, .dscale = gradient);
-}
-
-TEST(wrong_use_ends_the_program)
-{
-    device_test_ends(begin_inside_a_grain, "not whole grains");
-    device_test_ends(end_inside_a_grain, "not whole grains");
-    device_test_ends(open_unaligned, "are not aligned");
-    device_test_ends(accumulate, "written, not accumulated");
 }
 
 TEST_MAIN()

@@ -412,22 +412,16 @@ TEST_KERNELS(values_are_resized_without_missing_ones)
     check_resize(7, 17, NAN);
 }
 
-static void too_large(struct device_test *test)
+TEST_ENDS(images_too_large_end, "are too large")
 {
     DEVICE_RUN(test, image_transform, .batch = 1, .channels = 1, .height = 1, .width = 8193,
                .mean = zeros);
 }
 
-static void too_many_channels(struct device_test *test)
+TEST_ENDS(too_many_channels_end, "are too large")
 {
     DEVICE_RUN(test, image_transform, .batch = 1, .channels = IMAGE_CHANNELS + 1, .height = 1,
                .width = 1, .mean = zeros);
-}
-
-TEST(images_too_large_end_the_program)
-{
-    device_test_ends(too_large, "are too large");
-    device_test_ends(too_many_channels, "are too large");
 }
 
 TEST_MAIN()

@@ -84,33 +84,23 @@ TEST(configurations_nest)
     assert_memory_equal(&now, &small, sizeof now);
 }
 
-static void multiply_mismatch(struct device_test *test)
+TEST_ENDS(operands_that_do_not_match_end, "do not match")
 {
-    (void)test;
     tile_load_configuration(&small);
     tile_multiply(0, 2, 1);
 }
 
-static void multiply_unconfigured(struct device_test *test)
+TEST_ENDS(an_unconfigured_tile_ends, "is not configured")
 {
-    (void)test;
     tile_load_configuration(&(const struct tile_configuration){0});
     tile_multiply(0, 1, 2);
 }
 
-static void configure_large(struct device_test *test)
+TEST_ENDS(a_large_tile_ends, "17 rows")
 {
-    (void)test;
     struct tile_configuration large = small;
     large.rows[2] = TILE + 1;
     tile_load_configuration(&large);
-}
-
-TEST(wrong_use_ends)
-{
-    device_test_ends(multiply_mismatch, "do not match");
-    device_test_ends(multiply_unconfigured, "is not configured");
-    device_test_ends(configure_large, "17 rows");
 }
 
 TEST_MAIN()

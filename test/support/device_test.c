@@ -308,44 +308,19 @@ void device_test_every_kernels(void (*test)(void **state), void **state)
     device_test_set_kernels(NULL);
 }
 
-/* ---- Calls that end the program. Each runs in a new process, because CUDA does not work in a
- * forked one. */
-#define ENDING_CALL "VITTRAIN_TEST_ENDS"
-
-/* In the new process, before main: run the call. The environment has its address relative to
- * device_test_ends. */
-__attribute__((constructor)) static void ending_call_run(void)
+/* In a child process. */
+static void ending_call_run(void *context)
 {
-    enum { SECONDS = 120 };
-    const char *distance = getenv(ENDING_CALL);
-    if (distance == NULL)
-        return;
     struct device_test test;
-    void (*const call)(struct device_test *) = (void (*)(struct device_test *))(
-        (uintptr_t)device_test_ends + (uintptr_t)strtoull(distance, NULL, 10));
-    unsetenv(ENDING_CALL);
-    alarm(SECONDS);
-    dup2(STDOUT_FILENO, STDERR_FILENO);
     device_test_open(&test, 1);
-    call(&test);
-    _exit(0);
-}
-
-static void itself_start(void *context)
-{
-    (void)context;
-    execl("/proc/self/exe", "test", (char *)NULL);
-    _exit(ERROR_NONE);
+    (*(void (**)(struct device_test *))context)(&test);
 }
 
 void device_test_ends(void (*call)(struct device_test *test), const char *message)
 {
-    char distance[32], output[4096];
-    snprintf(distance, sizeof distance, "%llu",
-             (unsigned long long)((uintptr_t)call - (uintptr_t)device_test_ends));
-    setenv(ENDING_CALL, distance, 1);
-    const int status = child_run(itself_start, NULL, output, sizeof output);
-    unsetenv(ENDING_CALL);
+    char output[4096];
+    device_test_of_cpu();
+    const int status = child_run(ending_call_run, &call, output, sizeof output);
     if (status != ERROR_INTERNAL || strstr(output, message) == NULL)
         fail_msg("not \"%s\" but exit status %d: %s", message, status, output);
 }

@@ -145,8 +145,17 @@ void device_test_every_kernels(void (*test)(void **state), void **state);
     static void function(__attribute__((unused)) void **state)
 
 /* Fail unless `call` ends the program because of a programming error, with a text that contains
- * `message`. It runs in a new process, which does not have this one's variables. */
+ * `message`. Only on the CPU: it runs in a forked process, where CUDA does not work. */
 void device_test_ends(void (*call)(struct device_test *test), const char *message);
+
+/* TEST for device_test_ends: the block is the call. */
+#define TEST_ENDS(function, message)                                                               \
+    static void function##_call(struct device_test *test);                                         \
+    TEST(function)                                                                                 \
+    {                                                                                              \
+        device_test_ends(function##_call, message);                                                \
+    }                                                                                              \
+    static void function##_call(__attribute__((unused)) struct device_test *test)
 
 /* Fail unless the bits are identical. */
 void device_test_same(const char *what, enum data_type type, const void *a, const void *b,
