@@ -58,7 +58,7 @@ static void lay_out(struct vit_fixture *fixture)
     fixture->place = arena_take(arena, MEMORY_BUFFERS, sizeof *fixture->place);
     if (fixture->grains != NULL)
         grains_allocate(fixture->grains, arena, fixture->batch, fixture->batch,
-                        fixture->staging_count, 0);
+                        fixture->staging_count, 64); /* most channels of a batch norm */
     fixture->activations_mark = arena_mark(arena);
     vit_fixture_set_training(fixture, false);
     vit_fixture_set_training(fixture, true);
@@ -188,6 +188,16 @@ struct vit_shape vit_fixture_shape_of(enum vit_fixture_kind kind, int64_t depth)
     }
     if (kind == SHAPE_DENSE || kind == SHAPE_WIDE)
         shape.image_width = 2 * shape.image;
+    return shape;
+}
+
+struct convnet_shape vit_fixture_small_convnet(const char *name)
+{
+    struct convnet_shape shape = *(const struct convnet_shape *)registry_find(name)->shape;
+    shape.image = 18;
+    shape.classes = 5;
+    shape.width = 8;
+    memcpy(shape.blocks, (const int[]){0, 1, 0, 0}, sizeof shape.blocks);
     return shape;
 }
 
@@ -351,6 +361,7 @@ static struct model_pass pass_over(struct vit_fixture *fixture, int64_t first, i
         fixture, &(struct step_params){.step = fixture->step, .position = (uint32_t)first});
     return (struct model_pass){.stream = fixture->stream,
                                .flat = &fixture->flat,
+                               .grains = fixture->grains,
                                .batch = count,
                                .training = fixture->training,
                                .running_weight = fixture->running_weight,
@@ -470,48 +481,4 @@ float *vit_fixture_weight(struct vit_fixture *fixture, int unit, int tensor)
 float *vit_fixture_average(struct vit_fixture *fixture, int unit, int tensor)
 {
     return host_tensor(fixture, unit, tensor, fixture->flat.buffers[unit].average);
-}
-
-/* Apply optimizer update number `step` as set by the options. */
-static void update(struct vit_fixture *fixture, double rate, int64_t step)
-{
-    struct optimizer optimizer;
-    optimizer_open(&optimizer, &fixture->options);
-    struct step_params place = optimizer_params(&optimizer, rate, step);
-    vit_fixture_set_place(fixture, &place);
-    optimizer_step(&optimizer, &fixture->flat, fixture->place, NULL);
-}
-
-/* Fail the test if a tensor (vit_fixture_gradient, ...) of the same model differs between two
- * devices by more than tolerance times its norm. */
-static void compare(struct vit_fixture *expected, struct vit_fixture *fixture, const char *what,
-                    float *(*get)(struct vit_fixture *, int, int), double tolerance)
-{
-    for (int u = 0; u < expected->model->unit_count; u++)
-        for (int t = 0; t < expected->model->units[u].tensor_count; t++) {
-            const struct unit_tensor *tensor = &expected->model->units[u].tensors[t];
-            char name[TENSOR_NAME + 32];
-            OWNED float *a = get(expected, u, t), *b = get(fixture, u, t);
-            snprintf(name, sizeof name, "%s of %s", what, tensor->name);
-            device_test_near_in_norm(name, TYPE_FP32, a, b, tensor->count, tolerance);
-        }
-}
-
-void vit_fixture_compare_step(struct vit_fixture *cpu, struct vit_fixture *gpu, double own,
-                              double other, int64_t step, double tolerance)
-{
-    if (!(fabs(own - other) <= tolerance * own))
-        fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
-    assert_true(isfinite(vit_fixture_norm(cpu)) && isfinite(vit_fixture_norm(gpu)));
-    compare(cpu, gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
-    update(cpu, 0.1, step);
-    update(gpu, 0.1, step);
-}
-
-void vit_fixture_compare_end(struct vit_fixture *cpu, struct vit_fixture *gpu, double tolerance)
-{
-    compare(cpu, gpu, "weight", vit_fixture_weight, 10 * tolerance);
-    compare(cpu, gpu, "average", vit_fixture_average, 10 * tolerance);
-    vit_fixture_close(gpu);
-    vit_fixture_close(cpu);
 }

@@ -71,6 +71,10 @@ enum vit_fixture_kind {
 };
 struct vit_shape vit_fixture_shape_of(enum vit_fixture_kind kind, int64_t depth);
 
+/* A small convolutional model of the registry. ResNets have a stem, the block that halves the
+ * image, and the head. */
+struct convnet_shape vit_fixture_small_convnet(const char *name);
+
 /* The shape in a vector file's metadata. */
 struct vit_shape vit_fixture_shape(const struct vector_file *file);
 struct convnet_shape vit_fixture_convnet_shape(const struct vector_file *file);
@@ -116,12 +120,5 @@ float *vit_fixture_average(struct vit_fixture *fixture, int unit, int tensor);
 /* The gradients of all tensors, in order; *count: their number. */
 float *vit_fixture_gradients(struct vit_fixture *fixture, int64_t *count);
 void vit_fixture_set_weight(struct vit_fixture *fixture, int unit, int tensor, const float *values);
-
-/* Compare the losses, norms and gradients of step `step` on two devices, then update both. `own`
- * and `other` are the losses over all ranks. */
-void vit_fixture_compare_step(struct vit_fixture *cpu, struct vit_fixture *gpu, double own,
-                              double other, int64_t step, double tolerance);
-/* Compare weights and averages, and close both. */
-void vit_fixture_compare_end(struct vit_fixture *cpu, struct vit_fixture *gpu, double tolerance);
 
 #endif
