@@ -40,8 +40,26 @@ static void add(void *context, int into, int from)
         result->gradient[into][i] += result->gradient[from][i];
 }
 
+/* A ViT, or a small convolutional model of this name. */
+struct subject {
+    struct vit_shape vit;
+    const char *convnet;
+};
+
+static void subject_open(struct vit_fixture *fixture, const struct subject *subject,
+                         enum data_type type)
+{
+    if (subject->convnet != NULL) {
+        const struct convnet_shape shape = vit_fixture_small_convnet(subject->convnet);
+        vit_fixture_open_convnet(fixture, NULL, &shape, type, SAMPLES, "");
+    } else {
+        vit_fixture_open(fixture, &subject->vit, type, SAMPLES, "");
+    }
+    vit_fixture_set_random_batch(fixture);
+}
+
 /* Run passes that end at these grains and add their gradients to gradient[0]. */
-static struct result run(const struct vit_shape *shape, enum data_type type, int64_t grain,
+static struct result run(const struct subject *subject, enum data_type type, int64_t grain,
                          const int *ends)
 {
     struct vit_fixture fixture;
@@ -50,7 +68,7 @@ static struct result run(const struct vit_shape *shape, enum data_type type, int
     int64_t begin = 0;
 
     vit_fixture_set_grain(grain);
-    vit_fixture_open_random(&fixture, shape, type, SAMPLES, "");
+    subject_open(&fixture, subject, type);
     vit_fixture_set_grain(0);
     result.logit_count = SAMPLES * model_output_count(fixture.model);
     result.logits = allocate((size_t)result.logit_count, sizeof *result.logits);
@@ -72,14 +90,14 @@ static void result_free(struct result *result)
     free(result->logits);
 }
 
-static void check(struct vit_shape shape, enum data_type type)
+static void check_subject(const struct subject *subject, enum data_type type, int layout_count)
 {
     static const int layouts[][PASSES] = {{2, 4}, {1, 2, 4}, {2, 3, 4}};
-    struct result once = run(&shape, type, GRAIN, (const int[]){GRAINS});
-    struct result plain = run(&shape, type, 0, (const int[]){GRAINS});
+    struct result once = run(subject, type, GRAIN, (const int[]){GRAINS});
+    struct result plain = run(subject, type, 0, (const int[]){GRAINS});
 
-    for (int i = 0; i < device_test_cases(3, 1); i++) {
-        struct result other = run(&shape, type, GRAIN, layouts[i]);
+    for (int i = 0; i < layout_count; i++) {
+        struct result other = run(subject, type, GRAIN, layouts[i]);
         device_test_same("logits", TYPE_FP32, once.logits, other.logits, once.logit_count);
         device_test_same("gradient", TYPE_FP32, once.gradient[0], other.gradient[0], once.count);
         result_free(&other);
@@ -90,25 +108,33 @@ static void check(struct vit_shape shape, enum data_type type)
     result_free(&once);
 }
 
+static void check(struct vit_shape shape, enum data_type type)
+{
+    const struct subject subject = {.vit = shape};
+    check_subject(&subject, type, device_test_cases(3, 1));
+}
+
+/* Batch norm needs the sums of all passes. test_exact has several. */
+TEST(convolutional_models)
+{
+    const struct subject plain = {.convnet = "cnn_a"}, batch_norm = {.convnet = "resnet18"};
+    for (int type = TYPE_FP32; type < device_test_cases(3, 1); type++)
+        check_subject(&plain, (enum data_type)type, device_test_cases(3, 1));
+    check_subject(&batch_norm, TYPE_FP32, 0);
+}
+
 TEST(models_in_fp32)
 {
     for (int i = 0; i < device_test_cases(SHAPE_KINDS, 0); i++)
-        if (i != SHAPE_MAP)
-            check(vit_fixture_shape_of((enum vit_fixture_kind)i, 2), TYPE_FP32);
-}
-
-TEST(attention_pools)
-{
-    for (int type = 0; type < device_test_cases(2, 0); type++)
-        check(vit_fixture_shape_of(SHAPE_MAP, 1), (enum data_type)type);
+        check(vit_fixture_shape_of((enum vit_fixture_kind)i, i == SHAPE_MAP ? 1 : 2), TYPE_FP32);
 }
 
 TEST(models_in_halves)
 {
-    static const enum vit_fixture_kind kinds[] = {SHAPE_PARTS, SHAPE_ROTARY};
-    const int count = device_test_cases(2, 1);
+    static const enum vit_fixture_kind kinds[] = {SHAPE_PARTS, SHAPE_ROTARY, SHAPE_MAP};
+    const int count = device_test_cases(3, 1);
     for (int i = 0; i < count; i++)
-        check(vit_fixture_shape_of(kinds[i], count), i == 0 ? TYPE_BF16 : TYPE_FP16);
+        check(vit_fixture_shape_of(kinds[i], count == 1 ? 1 : 2), i == 1 ? TYPE_FP16 : TYPE_BF16);
 }
 
 TEST_MAIN()
