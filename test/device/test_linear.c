@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
 /* Linear layers against double precision: outputs and all gradients, for all options, types and
- * instruction sets; bits are identical for any number of threads. */
+ * instruction sets; bits are identical for any number of threads. oneDNN, which the CPU uses, must
+ * not use its reference loops and must have the version of its headers. */
+#include <dlfcn.h>
+#include <dnnl.h>
+
 #include "cpu/cpu.h"
 #include "device_test.h"
 #include "test.h"
@@ -54,6 +58,8 @@ static const struct linear_case cases[] = {
     {TYPE_BF16, 9, 100, 24, 24, OVERWRITE, 0.2f, 0},
     {TYPE_BF16, 1, 500, 17, 3, BIAS | RELU, 0, 0},
     {TYPE_BF16, 3, 1, 2, 33000, BIAS | RESIDUAL, 0, 0}, /* very many columns in a sum */
+    {TYPE_BF16, 3, 1, 1, 100000, BIAS | OVERWRITE, 0, 0},
+    {TYPE_BF16, 3, 1, 1, 131008, BIAS | OVERWRITE, 0, 0}, /* too many for tiles */
     {TYPE_BF16, 2, 40, 96, 800, BIAS | PRE | TANH, 0, 0},
     {TYPE_FP16, 4, 33, 40, 96, BIAS | PRE | OVERWRITE, 0.1f, 0},
     {TYPE_FP16, 2, 6, 24, 16, RESIDUAL | IN_PLACE, 0, 0},
@@ -310,39 +316,30 @@ TEST(much_in_place)
     check_forward(&test, &it, &args, false);
 }
 
-/* Frozen weights, and the first layer of a model: NULL gradients are not computed, the others are
- * unchanged. */
+/* Frozen weights, and the first layer of a model: each gradient is computed alone. On a GPU, two of
+ * them together may be computed by another algorithm. */
 static void check_parts(int64_t grain_rows)
 {
     enum { ROWS = 20, IN = 12, OUT = 9 };
+    const struct linear_case it = {TYPE_FP32, ROWS, 1, IN, OUT, BIAS | OVERWRITE, 0, 0};
     DEVICE_TEST(test, 2);
-    const struct linear_backward args =
-        DEVICE_ARGS(linear_backward, .rows = ROWS, .in = IN, .out = OUT, .rows_per_sample = 1,
-                    .grain_rows = grain_rows, .overwrite = grain_rows > 0,
-                    .x = device_test_random(&test, TYPE_FP32, ROWS * IN, 1, 1),
-                    .weight = device_test_random(&test, TYPE_FP32, OUT * IN, 1, 2),
-                    .dy = device_test_random(&test, TYPE_FP32, ROWS * OUT, 1, 3),
-                    .dx = device_test_zeros(&test, TYPE_FP32, ROWS * IN),
-                    .dweight = device_test_zeros(&test, TYPE_FP32, OUT * IN),
-                    .dbias = device_test_zeros(&test, TYPE_FP32, OUT));
-    DEVICE_QUEUE(&test, linear_backward, &args);
-    struct linear_backward only = args;
-    only.dx = device_test_zeros(&test, TYPE_FP32, ROWS * IN);
-    only.dweight = only.dbias = NULL;
-    DEVICE_QUEUE(&test, linear_backward, &only);
+    const struct linear_backward all = run_backward(&test, &it);
+    struct linear_backward apart = all;
+    apart.grain_rows = grain_rows;
+    apart.dx = device_test_zeros(&test, TYPE_FP32, ROWS * IN);
+    apart.dweight = device_test_zeros(&test, TYPE_FP32, OUT * IN);
+    apart.dbias = device_test_zeros(&test, TYPE_FP32, OUT);
+    for (int part = 0; part < 3; part++) {
+        struct linear_backward alone = apart;
+        alone.dx = part == 0 ? alone.dx : NULL;
+        alone.dweight = part == 1 ? alone.dweight : NULL;
+        alone.dbias = part == 2 ? alone.dbias : NULL;
+        DEVICE_QUEUE(&test, linear_backward, &alone);
+    }
     device_test_wait(&test);
-    device_test_same("dx", TYPE_FP32, only.dx, args.dx, ROWS * IN);
-    only.dx = NULL;
-    only.dweight = device_test_zeros(&test, TYPE_FP32, OUT * IN);
-    DEVICE_QUEUE(&test, linear_backward, &only);
-    const float *dweight = only.dweight;
-    only.dweight = NULL;
-    only.dbias = device_test_zeros(&test, TYPE_FP32, OUT);
-    DEVICE_QUEUE(&test, linear_backward, &only);
-    device_test_wait(&test);
-    /* On a GPU, both together may be computed by another algorithm than each alone. */
-    device_test_near_in_norm("dweight", TYPE_FP32, args.dweight, dweight, OUT * IN, 1e-6);
-    device_test_near_in_norm("dbias", TYPE_FP32, args.dbias, only.dbias, OUT, 1e-6);
+    device_test_near_in_norm("dx", TYPE_FP32, all.dx, apart.dx, ROWS * IN, 1e-6);
+    device_test_near_in_norm("dweight", TYPE_FP32, all.dweight, apart.dweight, OUT * IN, 1e-6);
+    device_test_near_in_norm("dbias", TYPE_FP32, all.dbias, apart.dbias, OUT, 1e-6);
 }
 
 TEST(parts_can_be_left_out)
@@ -382,17 +379,38 @@ TEST(tf32_is_on_request)
     }
 }
 
-TEST(limits_are_known)
+/* Replaces oneDNN's function, to see which implementation it creates. */
+dnnl_status_t dnnl_primitive_create(dnnl_primitive_t *primitive,
+                                    const_dnnl_primitive_desc_t description)
+{
+    dnnl_status_t (*create)(dnnl_primitive_t *, const_dnnl_primitive_desc_t);
+    const char *name = "";
+    dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, (void *)&name);
+#ifdef __x86_64__
+    assert_null(strstr(name, "ref"));
+#endif
+    *(void **)&create = dlsym(RTLD_NEXT, "dnnl_primitive_create");
+    return create(primitive, description);
+}
+
+static int library_major = DNNL_VERSION_MAJOR;
+
+/* Replaces oneDNN's function. */
+const dnnl_version_t *dnnl_version(void)
+{
+    static dnnl_version_t version = {.minor = 6, .patch = 3};
+    version.major = library_major;
+    return &version;
+}
+
+TEST(a_library_of_other_headers_is_refused)
 {
     device_test_of_cpu();
-    struct device_limits limits;
-    DEVICE_TEST(test, 2);
-    device_cpu.limits(test.device, &limits);
-    assert_int_equal(limits.threads, 2);
-    assert_has(limits.name, "2 threads");
-    assert_true(limits.peak_flops[TYPE_FP32] == 0);
-    assert_true(device_cpu.measure_peak(test.device, TYPE_FP32) > 1e8);
-    assert_true(device_cpu.measure_peak(test.device, TYPE_BF16) > 1e8);
+    struct error error = {0};
+    library_major++;
+    assert_null(device_cpu.open(0, 1, &error));
+    library_major--;
+    assert_has(error.text, "was built with the headers of oneDNN");
 }
 
 enum { LARGE_ROWS = 8192, LARGE_WIDTH = 2048, LARGE_INNER = 256, LARGE_SAMPLES = 2000 };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Matrix products in tiles against double precision, for all layouts of operands and for sizes
  * around those of a tile. Bits do not depend on threads and cache sizes. */
-#include <stdatomic.h>
-
 #include "cpu/cpu.h"
 #include "device_test.h"
 #include "test.h"
@@ -131,56 +129,6 @@ TEST(more_than_the_workspace)
 {
     check_shape(&(struct shape){3, 4200, 1030, ALONG_A + ALONG_B});
     check_shape(&(struct shape){3, 4200, 1030, ALONG_A});
-}
-
-static atomic_int calls;
-
-static void count_and_multiply(const struct tile_block *block)
-{
-    calls++;
-    tile_kernels_amx_emulated.product->multiply(block);
-}
-
-/* Count the calls of tile kernels from now on, since oneDNN can give the same bits. */
-static void calls_count(struct device_test *test)
-{
-    static struct tile_product_kernels product;
-    static struct tile_kernels tiles;
-    product = *tile_kernels_amx_emulated.product;
-    product.multiply = count_and_multiply;
-    tiles = tile_kernels_amx_emulated;
-    tiles.product = &product;
-    ((struct cpu_device *)test->device)->tiles = &tiles;
-    calls = 0;
-}
-
-/* The gradient of a weight in blocks of rows, and a layer too wide for tiles. */
-TEST(wide_layers)
-{
-    enum { ROWS = 40, OUT = 100000, WIDER = TILE_PRODUCT_WIDEST };
-    DEVICE_TEST(test, 2);
-    const uint16_t *x = device_test_random(&test, TYPE_BF16, ROWS, 1, 1);
-    const uint16_t *dy = device_test_random(&test, TYPE_BF16, ROWS * WIDER, 1, 2);
-    float *dweight = device_test_zeros(&test, TYPE_FP32, WIDER);
-    float *dbias = device_test_zeros(&test, TYPE_FP32, WIDER);
-    for (int wider = 0; wider < 2; wider++) {
-        const int64_t out = wider ? WIDER : OUT;
-        calls_count(&test);
-        DEVICE_RUN(&test, linear_backward, .type = TYPE_BF16, .rows = ROWS, .in = 1, .out = out,
-                   .rows_per_sample = 1, .x = x, .dy = dy, .dweight = dweight, .dbias = dbias,
-                   .overwrite = true);
-        assert_int_equal(calls > 0, !wider);
-        for (int64_t o = 0; o < out; o++) {
-            double product = 0, sum = 0;
-            for (int64_t r = 0; r < ROWS; r++) {
-                const double value = device_test_value(TYPE_BF16, dy, r * out + o);
-                product += value * device_test_value(TYPE_BF16, x, r);
-                sum += value;
-            }
-            assert_true(fabs((double)dweight[o] - product) < 1e-5);
-            assert_true(fabs((double)dbias[o] - sum) < 1e-5);
-        }
-    }
 }
 
 int main(void)
