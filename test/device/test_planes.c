@@ -130,19 +130,6 @@ TEST_KERNELS(max_pool_is_right)
     }
 }
 
-TEST(evaluation_keeps_no_index)
-{
-    const struct pool_case *it = &cases[0];
-    DEVICE_TEST(test, 2);
-    const struct pool pool = run(&test, it);
-    struct max_pool_forward again = pool.forward;
-    again.y = device_test_zeros(&test, it->type, y_count(it));
-    again.index = NULL;
-    DEVICE_QUEUE(&test, max_pool_forward, &again);
-    device_test_wait(&test);
-    device_test_same("y", it->type, pool.forward.y, again.y, y_count(it));
-}
-
 TEST_ENDS(a_window_beyond_the_index_ends, "max pool")
 {
     DEVICE_RUN(test, max_pool_forward, .batch = 1, .height = 20, .width = 20, .channels = 1,
@@ -264,21 +251,6 @@ TEST_KERNELS(upsampling_is_right)
         device_test_near(&test, "y", t.y, expected, tolerance, 1);
         device_test_near(&test, "dx", t.dx, gradient, tolerance, it->type == TYPE_FP32 ? 30 : 1e-3);
     }
-}
-
-/* torch.nn.functional.interpolate(x, (5, 4), mode="bilinear", align_corners=False) of x[0, 0] =
- * [[1, 4, 2], [8, 5, 7]]. */
-TEST(upsampling_is_pytorchs)
-{
-    static const float from[] = {1, 4, 2, 8, 5, 7};
-    static const double expected[] = {1,   2.875, 3.25, 2,   1.7, 3.2, 3.5, 2.5,   4.5,  4.5,
-                                      4.5, 4.5,   7.3,  5.8, 5.5, 6.5, 8,   6.125, 5.75, 7};
-    DEVICE_TEST(test, 2);
-    float *y = device_test_zeros(&test, TYPE_FP32, 20);
-    DEVICE_RUN(&test, upsample_forward, TYPE_FP32, 1, 1, 2, 3, 5, 4,
-               device_test_copy(&test, TYPE_FP32, from, 6), y);
-    device_test_wait(&test);
-    device_test_near(&test, "y", y, expected, 1e-6, 1);
 }
 
 TEST_MAIN()
