@@ -121,6 +121,7 @@ TEST(test_bad_options)
         {"optim.freeze=blocks.99", "blocks.99"},
         {"optim.freeze=stem,head,blocks", "nothing to train"},
         {"model.patch=5", "model.patch=5"},
+        {"model.name=cnn_a model.head=dense model.classes=3", "does not support"},
         {"model.heads=7", "model.heads=7"},
         {"model.class_token=off model.pool=token", "model.class_token"},
         {"model.mlp_ratio=0.001", "model.mlp_ratio"},
@@ -137,25 +138,6 @@ TEST(test_bad_options)
         assert_null(model_open(&options, NULL, TYPE_FP32, &error));
         assert_error(&error, ERROR_USAGE, rows[i][1]);
     }
-}
-
-/* Freeze by unit, by a prefix of names, and a single tensor. */
-TEST(test_freeze)
-{
-    struct options options;
-    struct error error = {0};
-    options_default(&options);
-    assert_true(options_set("optim.freeze=stem, blocks.0.attn, head.bias", &options, &error));
-    struct model *model = model_open(&options, NULL, TYPE_FP32, &error);
-    assert_non_null(model);
-    for (int u = 0; u < model->unit_count; u++)
-        for (int t = 0; t < model->units[u].tensor_count; t++) {
-            const char *name = model->units[u].tensors[t].name;
-            bool frozen = u == 0 || strncmp(name, "blocks.0.attn.", 14) == 0 ||
-                          strcmp(name, "head.bias") == 0;
-            assert_int_equal(model->units[u].tensors[t].trainable, !frozen);
-        }
-    model_close(model);
 }
 
 TEST_MAIN()
