@@ -247,23 +247,6 @@ TEST_KERNELS(batch_norm_is_right)
     }
 }
 
-/* y may be x if nothing follows, and dx may be dy. */
-TEST(tensors_can_be_written_over)
-{
-    const struct batch_norm_case *it = &cases[1];
-    const int64_t count = it->rows * it->channels;
-    DEVICE_TEST(test, 2);
-    const struct batch_norm norm = run(&test, it);
-    struct batch_norm over = make(&test, it, false);
-    over.backward.dx = over.backward_sums.dy;
-    run_on(&test, it, &over);
-    device_test_same("dx", it->type, over.backward.dx, norm.backward.dx, count);
-    over.forward.y = (void *)(uintptr_t)over.forward.x;
-    DEVICE_QUEUE(&test, batch_norm_forward, &over.forward);
-    device_test_wait(&test);
-    device_test_same("y", it->type, over.forward.x, norm.forward.y, count);
-}
-
 /* Of each type. */
 static const struct batch_norm_case masked_cases[] = {
     {TYPE_FP32, 300, 24, false, true, false, false, 0, 0},

@@ -134,17 +134,4 @@ TEST(every_mesh_has_the_sum_of_the_tree)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* A sum from the first grain to the last differs, so the test above can fail. */
-TEST(the_sum_depends_on_the_order)
-{
-    int different = 0;
-    for (int64_t e = 0; e < units[3].count; e++) {
-        float sum = leaf(3, e, 0);
-        for (int64_t grain = 1; grain < MOST; grain++)
-            sum += leaf(3, e, grain);
-        different += sum != tree_sum(3, e, 0, 16, MOST);
-    }
-    assert_in_range(different, 100, 960);
-}
-
 TEST_MAIN_WORLD(.setup = device_begin, .teardown = flat_device_close)
