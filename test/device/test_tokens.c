@@ -377,15 +377,6 @@ TEST_KERNELS(layer_scales_are_right)
 
 /* ---- Dropout and drop path by the definition in device/types.h */
 
-static struct dropout dropout_of(struct device_test *test, float rate, uint32_t layer)
-{
-    return (struct dropout){.rate = rate,
-                            .seed = 0x8877665544332211ULL,
-                            .layer = layer,
-                            /* The position wraps around: counters have 32 bits. */
-                            .params = device_test_params(test, 0xfffffff0, 0xfffffffe, 0, 1)};
-}
-
 struct dropout_case {
     enum data_type type;
     int64_t samples, rows_per_sample, width;
@@ -411,8 +402,8 @@ TEST_KERNELS(factors_are_the_definition)
         void *y = device_test_zeros(&test, it->type, count);
         const double *given = device_test_given(&test, x);
         double *expected = device_test_expected(&test, count);
-        const struct dropout dropout = dropout_of(&test, it->rate, 9);
-        const struct dropout path = dropout_of(&test, it->path_rate, 10);
+        const struct dropout dropout = device_test_drops(&test, it->rate, 9);
+        const struct dropout path = device_test_drops(&test, it->path_rate, 10);
         DEVICE_RUN(&test, dropout_apply, it->type, rows, it->width, it->rows_per_sample, x, y,
                    dropout, path);
         device_test_wait(&test);

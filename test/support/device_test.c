@@ -398,7 +398,7 @@ struct dropout device_test_drops(struct device_test *test, float rate, uint32_t 
     return (struct dropout){.rate = rate,
                             .seed = 0x123456789abcdefULL,
                             .layer = layer,
-                            .params = device_test_params(test, 12, 1000, 0, 1)};
+                            .params = device_test_params(test, 12, UINT32_MAX, 0, 1)};
 }
 
 double device_test_dropout(const struct dropout *dropout, int64_t sample, int64_t element)

@@ -183,7 +183,8 @@ void device_test_near(struct device_test *test, const char *what, const void *te
 void device_test_column_sums(struct device_test *test, const char *what, const double *values,
                              int64_t rows, int64_t width, const float *sums, double tolerance);
 
-/* Dropout at this rate in the masks of `layer`. */
+/* Dropout at this rate in the masks of `layer`. The position of samples, which has 32 bits, wraps
+ * around. */
 struct dropout device_test_drops(struct device_test *test, float rate, uint32_t layer);
 
 /* Return the factor of element `element` of sample `sample` by the definition of struct dropout,
