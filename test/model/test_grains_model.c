@@ -55,7 +55,6 @@ static void subject_open(struct vit_fixture *fixture, const struct subject *subj
     } else {
         vit_fixture_open(fixture, &subject->vit, type, SAMPLES, "");
     }
-    vit_fixture_set_random_batch(fixture);
 }
 
 /* Run passes that end at these grains and add their gradients to gradient[0]. */

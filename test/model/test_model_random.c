@@ -39,7 +39,7 @@ static void scatter_weights(struct vit_fixture *fixture)
 static void open_scattered(struct vit_fixture *fixture, struct vit_shape shape,
                            enum data_type compute)
 {
-    vit_fixture_open_random(fixture, &shape, compute, BATCH, "");
+    vit_fixture_open(fixture, &shape, compute, BATCH, "");
     scatter_weights(fixture);
 }
 

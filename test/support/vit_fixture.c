@@ -93,6 +93,23 @@ static void open_device(struct vit_fixture *fixture, struct comm *world, int64_t
            "%s", error.text);
 }
 
+static void set_random_batch(struct vit_fixture *fixture)
+{
+    const struct model *model = fixture->model;
+    const int64_t batch = fixture->batch;
+    const int64_t count = batch * model_pixels(model);
+    OWNED float *images = allocate((size_t)count, sizeof *images);
+    OWNED int32_t *labels = allocate((size_t)batch, sizeof *labels);
+    for (int64_t i = 0; i < count; i++) {
+        const struct random_block block =
+            random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
+        images[i] = 2 * random_uniform(block.word[0]) - 1;
+    }
+    for (int64_t i = 0; i < batch; i++)
+        labels[i] = (int32_t)(i * 7 % model->classes);
+    vit_fixture_set_batch(fixture, images, labels);
+}
+
 /* Open everything else for this model; NULL: the model could not be opened. */
 static void open_model(struct vit_fixture *fixture, struct model *model, struct error *error)
 {
@@ -120,6 +137,7 @@ static void open_model(struct vit_fixture *fixture, struct model *model, struct 
                       fixture->options.train.accumulate);
     flat_initialize(&fixture->flat, 1);
     flat_refresh(&fixture->flat);
+    set_random_batch(fixture);
 }
 
 void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
@@ -199,30 +217,6 @@ struct convnet_shape vit_fixture_small_convnet(const char *name)
     shape.width = 8;
     memcpy(shape.blocks, (const int[]){0, 1, 0, 0}, sizeof shape.blocks);
     return shape;
-}
-
-void vit_fixture_set_random_batch(struct vit_fixture *fixture)
-{
-    const struct model *model = fixture->model;
-    const int64_t batch = fixture->batch;
-    const int64_t count = batch * model_pixels(model);
-    OWNED float *images = allocate((size_t)count, sizeof *images);
-    OWNED int32_t *labels = allocate((size_t)batch, sizeof *labels);
-    for (int64_t i = 0; i < count; i++) {
-        const struct random_block block =
-            random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
-        images[i] = 2 * random_uniform(block.word[0]) - 1;
-    }
-    for (int64_t i = 0; i < batch; i++)
-        labels[i] = (int32_t)(i * 7 % model->classes);
-    vit_fixture_set_batch(fixture, images, labels);
-}
-
-void vit_fixture_open_random(struct vit_fixture *fixture, const struct vit_shape *shape,
-                             enum data_type compute, int64_t batch, const char *words)
-{
-    vit_fixture_open(fixture, shape, compute, batch, words);
-    vit_fixture_set_random_batch(fixture);
 }
 
 struct vit_shape vit_fixture_shape(const struct vector_file *file)

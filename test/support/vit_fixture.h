@@ -42,13 +42,10 @@ struct vit_fixture {
  * one subtree of base/sum_tree.h. */
 void vit_fixture_set_grain(int64_t samples);
 
-/* Open everything for `batch` samples. words: options as on the command line, or "". Ends the test
- * program on failure. */
+/* Open everything for a batch of random samples. words: options as on the command line, or "". Ends
+ * the test program on failure. */
 void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
                       enum data_type compute, int64_t batch, const char *words);
-/* The same with a batch of random images. */
-void vit_fixture_open_random(struct vit_fixture *fixture, const struct vit_shape *shape,
-                             enum data_type compute, int64_t batch, const char *words);
 /* Collective. Open a convolutional model instead of a ViT, on the ranks of a world, which is not
  * closed with it, or if that is NULL on this rank alone. */
 void vit_fixture_open_convnet(struct vit_fixture *fixture, struct comm *world,
@@ -89,9 +86,8 @@ void vit_fixture_set_training(struct vit_fixture *fixture, bool training);
 /* Upload the step parameters; vit_fixture_run does so for its pass. */
 void vit_fixture_set_place(struct vit_fixture *fixture, const struct step_params *place);
 
-/* Copy images and labels of the batch from host memory; make random ones. */
+/* Copy images and labels of the batch from host memory. */
 void vit_fixture_set_batch(struct vit_fixture *fixture, const float *images, const int32_t *labels);
-void vit_fixture_set_random_batch(struct vit_fixture *fixture);
 
 /* Run samples first .. first + count of the batch: forward, add the loss to the sums; if
  * `backward`, add the gradients of the loss divided by the batch. */
