@@ -25,6 +25,10 @@ static const char *const variants[] = {
     "train.precision=bf16 model.mlp=swiglu",
     "train.precision=bf16 model.position=rotary model.registers=2",
     "train.precision=fp16 model.qk_norm=on model.image_width=16",
+    "train.precision=fp32 model.name=vit_small_patch14_reg4_dinov2 "
+    "train.checkpoint_activations=block",
+    "train.precision=fp32 model.name=vit_small_patch16_dinov3 model.qk_norm=on",
+    "train.precision=fp32 model.name=deit3_small_patch16_224",
     "train.precision=bf16 mesh.reduce=compute optim.name=muon",
     "train.precision=fp16 optim.name=muon optim.freeze=blocks.1.mlp train.accumulate=2",
     "train.precision=fp16 optim.name=lamb optim.ema=0.9 optim.no_decay=on",
