@@ -25,40 +25,25 @@ static void row_add(const char *row, bool again)
     assert_ok(logbook_add(book, row, again, &error), &error);
 }
 
-static int count_of(const char *text, const char *part)
-{
-    int count = 0;
-    for (; (text = strstr(text, part)) != NULL; text++)
-        count++;
-    return count;
-}
-
-static char *cell_of(const char *text)
-{
-    struct text_stream cell;
-    logbook_cell(text_stream_open(&cell), "%s", text);
-    return text_stream_close(&cell);
-}
-
 TEST(markup_in_names_is_escaped)
 {
-    char long_name[1000], *cell = cell_of("a|b <!-- `c` *d* [e]\nf_g");
+    struct text_stream stream;
+    char long_name[1000] = "";
+    logbook_cell(text_stream_open(&stream), "a|b <!-- `c` *d* [e]\nf_g");
+    OWNED char *cell = text_stream_close(&stream);
     assert_string_equal(cell, " a\\|b \\<!-- \\`c\\` \\*d\\* \\[e\\] f_g |");
-    free(cell);
     memset(long_name, '|', sizeof long_name - 1);
-    long_name[sizeof long_name - 1] = '\0';
-    cell = cell_of(long_name);
-    assert_in_range(strlen(cell), 100, 300);
-    free(cell);
+    logbook_cell(text_stream_open(&stream), "%s", long_name);
+    OWNED char *cut = text_stream_close(&stream);
+    assert_in_range(strlen(cut), 100, 300);
 }
 
 /* The index contains the part, and has one table. */
 static void assert_index(const char *part)
 {
-    char *index = temporary_text("book/README.md");
+    OWNED char *index = temporary_text("book/README.md");
     assert_has(index, part);
-    assert_int_equal(count_of(index, "| Run |"), 1);
-    free(index);
+    assert_int_equal(text_count(index, "| Run |"), 1);
 }
 
 TEST(the_newest_run_is_the_first_row)
@@ -83,10 +68,8 @@ TEST(text_of_the_user_is_kept)
     temporary_write("book/README.md", "no marks here");
     row_add(" runs/own | 1 |", false);
     assert_index("no marks here\n\n<!-- vittrain: begin, generated -->\n");
-    char *index = temporary_text("book/README.md"), after[8192];
-    memcpy(strstr(index, "begin, generated"), "begin, edited by", strlen("begin, edited by"));
-    snprintf(after, sizeof after, "%slast", index);
-    free(index);
+    OWNED char *index = temporary_text("book/README.md"), *after = allocate_text("%slast", index);
+    memcpy(strstr(after, "begin, generated"), "begin, edited by", strlen("begin, edited by"));
     temporary_write("book/README.md", after);
     row_add(" runs/own | 2 |", false);
     assert_index("no marks here\n\n<!-- vittrain: begin, edited by -->\n");
@@ -100,9 +83,8 @@ TEST(an_index_with_other_columns_is_set_aside)
     temporary_write("book/README.md", before);
     row_add(" runs/own | 1 |", true);
     assert_index("|---|\n| runs/own | 1 |\n<!-- vittrain: end -->\n");
-    char *old = temporary_text("book/README.md.old");
+    OWNED char *old = temporary_text("book/README.md.old");
     assert_string_equal(old, before);
-    free(old);
 }
 
 TEST(a_book_that_cannot_be_written_is_an_error)
@@ -117,9 +99,8 @@ TEST(a_book_that_cannot_be_written_is_an_error)
         assert_false(logbook_add(temporary_path(books[i]), " a |", false, &error));
         assert_int_equal(error.kind, ERROR_FILE);
     }
-    char *index = temporary_text("zeros/README.md");
+    OWNED char *index = temporary_text("zeros/README.md");
     assert_string_equal(index, "a");
-    free(index);
 }
 
 enum { WRITERS = 8, ROWS = 5 };
@@ -146,12 +127,8 @@ TEST(concurrent_writers_lose_nothing)
         assert_int_equal(waitpid(writers[writer], &status, 0), writers[writer]);
         assert_int_equal(status, 0);
     }
-    char *index = temporary_text("book/README.md");
-    assert_int_equal(count_of(index, "| runs/concurrent-"), WRITERS * ROWS);
-    free(index);
+    OWNED char *index = temporary_text("book/README.md");
+    assert_int_equal(text_count(index, "| runs/concurrent-"), WRITERS * ROWS);
 }
 
-int main(void)
-{
-    return TESTS_RUN(.setup = make_folder, .teardown = temporary_teardown);
-}
+TEST_MAIN(.setup = make_folder, .teardown = temporary_teardown)

@@ -90,10 +90,8 @@ static void close_log(struct metrics *log)
 
 static void assert_file(const char *name, const char *expected)
 {
-    char *text = temporary_text(name);
-
+    OWNED char *text = temporary_text(name);
     assert_string_equal(text, expected);
-    free(text);
 }
 
 #define ROW(epoch, step)                                                                           \
@@ -103,16 +101,25 @@ static void assert_file(const char *name, const char *expected)
     epoch "," step ",epoch,2,0.25,0.75,0.1,,100,,,,,,," step                                       \
           ",,,,,,,,,,,,,,,,12.5,0.5,0.01,0.0625\n"
 
-TEST_WITH(rows_have_the_given_values, make_folder, temporary_teardown)
+/* The second time without TensorBoard. */
+TEST(rows_have_the_given_values)
 {
-    struct metrics *log = open_log(&new_run);
-    write_train(log, 5);
-    write_epoch(log, 0, 10);
-    close_log(log);
-    assert_file("metrics.csv", METRICS_HEADER ROW("0", "5") EPOCH("0", "10"));
+    struct error error = {0};
+    for (int turn = 0; turn < 2; turn++) {
+        options.output.tensorboard = turn == 0;
+        struct metrics *log = open_log(&new_run);
+        write_train(log, 5);
+        write_epoch(log, 0, 10);
+        close_log(log);
+        assert_file("metrics.csv", METRICS_HEADER ROW("0", "5") EPOCH("0", "10"));
+    }
+    /* ranks without a log */
+    write_train(NULL, 5);
+    assert_true(metrics_flush(NULL, &error));
+    metrics_close(NULL);
 }
 
-TEST_WITH(a_resumed_run_keeps_the_rows_before_its_checkpoint, make_folder, temporary_teardown)
+TEST(a_resumed_run_keeps_the_rows_before_its_checkpoint)
 {
 #define EMPTY ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
 #define BEFORE ROW("0", "5") "0,10,val,1\n" ROW("0", "20")
@@ -153,7 +160,7 @@ TEST_WITH(a_resumed_run_keeps_the_rows_before_its_checkpoint, make_folder, tempo
 }
 
 /* One row for each output of a regression; a resumed run replaces those after its checkpoint. */
-TEST_WITH(outputs_have_rows, make_folder, temporary_teardown)
+TEST(outputs_have_rows)
 {
     static const char rows[] =
         METRICS_HEADER "0,10,val,,,,,,,,,,,,,,,,,,,,,,u,2,1.5,-0.5,0.25,4,3,,,,\n"
@@ -176,7 +183,7 @@ TEST_WITH(outputs_have_rows, make_folder, temporary_teardown)
     assert_true(metrics_write_targets(NULL, &row, &evaluation, &dataset, &error));
 }
 
-TEST_WITH(table_with_other_columns_is_an_error_and_stays, make_folder, temporary_teardown)
+TEST(table_with_other_columns_is_an_error_and_stays)
 {
     struct error error = {0};
 
@@ -191,22 +198,7 @@ TEST_WITH(table_with_other_columns_is_an_error_and_stays, make_folder, temporary
     }
 }
 
-TEST_WITH(outputs_can_be_disabled, make_folder, temporary_teardown)
-{
-    struct error error = {0};
-
-    options.output.tensorboard = false;
-    struct metrics *log = open_log(&new_run);
-    write_train(log, 5);
-    write_epoch(log, 0, 10);
-    close_log(log);
-    /* ranks without a log */
-    write_train(NULL, 5);
-    assert_true(metrics_flush(NULL, &error));
-    metrics_close(NULL);
-}
-
-TEST_WITH(missing_folder_is_an_error, make_folder, temporary_teardown)
+TEST(missing_folder_is_an_error)
 {
     struct run_folder missing = {.path = ""};
     snprintf(missing.path, sizeof missing.path, "%s", temporary_path("none/run"));
@@ -216,7 +208,7 @@ TEST_WITH(missing_folder_is_an_error, make_folder, temporary_teardown)
 }
 
 /* On a full disk, a row or the flush reports the error. */
-TEST_WITH(full_disk_is_an_error, make_folder, temporary_teardown)
+TEST(full_disk_is_an_error)
 {
     static const struct column columns[] = {COLUMN(metrics_row, INTEGER, step), COLUMNS_END};
     const struct metrics_row row = {.step = 1};
@@ -254,4 +246,4 @@ TEST(intervals_end_at_the_steps_of_the_tags)
     assert_due(TAGS_IMAGENET, " 1 51 76 126");
 }
 
-TEST_MAIN()
+TEST_MAIN(.before = make_folder, .after = temporary_teardown)

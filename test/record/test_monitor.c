@@ -17,12 +17,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "options/options.h"
-#include "temporary.h"
-#include "test.h"
+#include "rank_tests.h"
 
-static struct comm *world;
-static char top[512]; /* shared by all ranks; each test has a folder in it */
-static int folder_number;
+static int folder_number; /* each test has a folder in the shared one */
 static char folder[600], root[600], table[700];
 static struct nvml *nvml;
 static _Atomic(const char *) condition = ""; /* fault of the fake GPU */
@@ -49,65 +46,58 @@ static char *read_text(const char *path)
     return text;
 }
 
-static int count_words(const char *text, const char *word)
+static void pass_seconds(double seconds)
 {
-    int count = 0;
-    for (; (text = strstr(text, word)) != NULL; text += strlen(word))
-        count++;
-    return count;
+    const struct timespec time = {.tv_sec = (time_t)seconds,
+                                  .tv_nsec = (long)(1e9 * (seconds - floor(seconds)))};
+    nanosleep(&time, NULL);
 }
 
-/* Return cell `column` of the row that begins at `row`. */
-static double cell(const char *row, const char *column)
+/* Wait until the thread has written this number of rows. */
+static void wait_for_rows(int rows)
 {
-    char *text = read_text(table), name[64];
-    int number = 0;
-    snprintf(name, sizeof name, ",%s,", column);
-    const char *at = strstr(text, name);
-    assert_non_null(at);
-    for (const char *letter = text; letter <= at; letter++)
-        number += *letter == ',';
-    for (; number > 0; number--)
-        row = strchr(row, ',') + 1;
-    double value = *row == ',' ? NAN : atof(row);
-    free(text);
-    return value;
+    for (int i = 0, seen = -1; seen < rows; i++) {
+        assert_true(i < 6000);
+        pass_seconds(0.02);
+        char *text = read_text(table);
+        seen = text_count(text, "\n") - 1;
+        free(text);
+    }
 }
 
-/* Return the last row of a table. */
-static const char *last_row(const char *text)
+/* Redirect the output of this rank to a file. */
+static int console;
+static char output_path[700];
+
+static void console_catch(void)
 {
-    size_t length = strlen(text);
-    assert_true(length > 0 && text[length - 1] == '\n');
-    const char *row = text + length - 1;
-    while (row > text && row[-1] != '\n')
-        row--;
-    return row;
+    snprintf(output_path, sizeof output_path, "%s/output%d-%d", shared_folder, folder_number,
+             world->rank);
+    fflush(stderr);
+    console = dup(STDERR_FILENO);
+    assert_non_null(freopen(output_path, "w", stderr));
+}
+
+/* End the redirection. Return the text, which the caller frees, after checking its warnings. */
+static char *console_output(int warnings)
+{
+    fflush(stderr);
+    dup2(console, STDERR_FILENO);
+    close(console);
+    char *output = read_text(output_path);
+    assert_int_equal(text_count(output, "warning"), warnings);
+    return output;
 }
 
 /* ---- a monitor */
 
-/* Stop and close the monitor; return its summary. */
-static json_t *monitor_end(struct monitor *monitor)
-{
-    json_t *summary = monitor_stop(monitor);
-    monitor_close(monitor);
-    return summary;
-}
-
-/* A figure of a sensor in the summary; NAN if it is unknown. */
-static double figure(const json_t *summary, const char *sensor, const char *key)
-{
-    const json_t *value = json_object_get(json_object_get(summary, sensor), key);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
 static int begin(void **state)
 {
     (void)state;
+    log_open(world->rank, LOG_WARN);
     comm_barrier(world);
-    snprintf(folder, sizeof folder, "%s/run%d", top, ++folder_number);
-    snprintf(root, sizeof root, "%s/root%d-%d", top, folder_number, world->rank);
+    snprintf(folder, sizeof folder, "%s/run%d", shared_folder, ++folder_number);
+    snprintf(root, sizeof root, "%s/root%d-%d", shared_folder, folder_number, world->rank);
     if (world->rank == 0)
         snprintf(table, sizeof table, "%s/monitor.csv", folder);
     else
@@ -127,59 +117,40 @@ static void gpu_open(const char *first_condition)
     nvml = nvml_open(path, "GPU-01234567-89ab");
 }
 
-static void gpu_close(void)
-{
-    nvml_close(nvml);
-    nvml = NULL;
-}
-
-static struct monitor_setup some_setup(double seconds)
+static struct monitor_setup some_setup(void)
 {
     return (struct monitor_setup){.world = world,
                                   .of_node = world->rank == 0,
                                   .folder = folder,
-                                  .seconds = seconds,
+                                  .seconds = 0.1,
                                   .root = root};
 }
 
-static void pass_seconds(double seconds)
+/* Open a monitor with the fake GPU and redirect the output of this rank. */
+static struct monitor *monitor_begin(const char *first_condition)
 {
-    const struct timespec time = {.tv_sec = (time_t)seconds,
-                                  .tv_nsec = (long)(1e9 * (seconds - floor(seconds)))};
-    nanosleep(&time, NULL);
+    struct monitor_setup setup = some_setup();
+    setup.device = &gpu;
+    gpu_open(first_condition);
+    console_catch();
+    return monitor_open(&setup);
 }
 
-/* Wait until the thread has written this number of rows. */
-static void wait_for_rows(int rows)
+/* Stop and close the monitor and the fake GPU; return the summary. */
+static json_t *monitor_end(struct monitor *monitor)
 {
-    for (int i = 0, seen = -1; seen < rows; i++) {
-        assert_true(i < 6000);
-        pass_seconds(0.02);
-        char *text = read_text(table);
-        seen = count_words(text, "\n") - 1;
-        free(text);
-    }
+    json_t *summary = monitor_stop(monitor);
+    monitor_close(monitor);
+    nvml_close(nvml);
+    nvml = NULL;
+    return summary;
 }
 
-/* Redirect the output of this rank to a file. */
-static int console;
-static char output_path[700];
-
-static void console_catch(void)
+/* A figure of a sensor in the summary; NAN if it is unknown. */
+static double figure(const json_t *summary, const char *sensor, const char *key)
 {
-    snprintf(output_path, sizeof output_path, "%s/output%d-%d", top, folder_number, world->rank);
-    fflush(stderr);
-    console = dup(STDERR_FILENO);
-    assert_non_null(freopen(output_path, "w", stderr));
-}
-
-/* Return the text, which the caller frees. */
-static char *console_output(void)
-{
-    fflush(stderr);
-    dup2(console, STDERR_FILENO);
-    close(console);
-    return read_text(output_path);
+    const json_t *value = json_object_get(json_object_get(summary, sensor), key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
 /* ---- tests */
@@ -211,55 +182,39 @@ TEST(sums_follow_the_kind_of_sensor)
 
 TEST(gpu_faults_are_logged_once)
 {
-    struct monitor_setup setup = some_setup(0.1);
     char expected[256];
-    setup.device = &gpu;
-    gpu_open("");
-    console_catch();
-    struct monitor *monitor = monitor_open(&setup);
+    struct monitor *monitor = monitor_begin("");
     wait_for_rows(1);
     condition = "lost";
     wait_for_rows(4);
     json_decref(monitor_end(monitor));
-    gpu_close();
-    char *output = console_output();
+    char *output = console_output(1);
     snprintf(expected, sizeof expected,
              "warning: rank %d on %s: NVIDIA Stand-in (GPU-01234567-89ab) is lost", world->rank,
              comm_host());
-    assert_non_null(strstr(output, expected)); /* from either rank */
-    assert_int_equal(count_words(output, "warning"), 1);
+    assert_has(output, expected); /* from either rank */
     free(output);
-    gpu_open("no driver");
-    console_catch();
-    monitor = monitor_open(&setup);
+    monitor = monitor_begin("no driver");
     pass_seconds(0.25);
     json_decref(monitor_end(monitor));
-    gpu_close();
-    output = console_output();
-    assert_int_equal(count_words(output, "warning"), world->rank == 0);
-    assert_int_equal(count_words(output, "Driver Not Loaded"), world->rank == 0);
+    output = console_output(world->rank == 0);
+    assert_int_equal(text_count(output, "Driver Not Loaded"), world->rank == 0);
     free(output);
 }
 
 /* The driver hangs for longer than monitor_stop waits. */
 TEST(hanging_sensor_does_not_block_the_run)
 {
-    struct monitor_setup setup = some_setup(0.1);
     char expected[256];
-    setup.device = &gpu;
-    gpu_open("");
-    console_catch();
-    struct monitor *monitor = monitor_open(&setup);
+    struct monitor *monitor = monitor_begin("");
     wait_for_rows(1);
     condition = "stuck";
     pass_seconds(0.5);
-    json_t *summary = monitor_end(monitor);
     struct nvml *held = nvml;
-    gpu_close(); /* waits for the call to return */
-    char *output = console_output();
+    json_t *summary = monitor_end(monitor); /* nvml_close waits for the call to return */
+    char *output = console_output(1);
     snprintf(expected, sizeof expected, "warning: rank %d on %s: a sensor", world->rank,
              comm_host());
-    assert_int_equal(count_words(output, "warning"), 1);
     assert_has(output, expected);
     free(output);
     assert_true(json_is_null(json_object_get(summary, "gpu_busy")));
@@ -276,9 +231,7 @@ TEST(hanging_sensor_does_not_block_the_run)
 
 TEST(removed_folder_is_one_warning)
 {
-    struct monitor_setup setup = some_setup(0.1);
-    console_catch();
-    struct monitor *monitor = monitor_open(&setup);
+    struct monitor *monitor = monitor_begin("");
     wait_for_rows(1);
     assert_int_equal(unlink(table), 0);
     comm_barrier(world);
@@ -288,12 +241,11 @@ TEST(removed_folder_is_one_warning)
     json_t *summary = monitor_end(monitor);
     assert_true(json_integer_value(json_object_get(summary, "readings")) >= 2); /* it continued */
     json_decref(summary);
-    char *output = console_output();
     /* Rank 0 warns at once, and at the end about the first other rank. */
-    int expected = world->rank != 0 ? 0 : world->size == 1 ? 1 : 2;
-    assert_int_equal(count_words(output, "warning"), expected);
-    assert_int_equal(count_words(output, "was removed during the run"), expected);
-    assert_int_equal(count_words(output, "monitor-1.csv was removed"), expected == 2);
+    const int expected = world->rank != 0 ? 0 : world->size == 1 ? 1 : 2;
+    char *output = console_output(expected);
+    assert_int_equal(text_count(output, "was removed during the run"), expected);
+    assert_int_equal(text_count(output, "monitor-1.csv was removed"), expected == 2);
     free(output);
 }
 
@@ -301,7 +253,7 @@ TEST(removed_folder_is_one_warning)
  * writes at the same time. */
 TEST(readings_are_written_everywhere)
 {
-    struct monitor_setup setup = some_setup(0.1);
+    struct monitor_setup setup = some_setup();
     struct run_folder run = {0};
     struct options options;
     struct error error = {0};
@@ -328,10 +280,9 @@ TEST(readings_are_written_everywhere)
     assert_true(figure(summary, "gpu_memory_used_bytes", "max") == 5.0 * (1 << 30));
     json_decref(summary);
     metrics_close(setup.log);
-    gpu_close();
     alone->backend->close(alone);
     char *rows = read_text(table);
-    assert_true(cell(last_row(rows), "gpu_memory_used_bytes") == 5.0 * (1 << 30));
+    assert_has(rows, ",5368709120,"); /* gpu_memory_used_bytes */
     free(rows);
     glob_t found;
     size_t length, at = 0;
@@ -355,19 +306,4 @@ TEST(readings_are_written_everywhere)
     assert_true(busy >= 2 && busy == powers);
 }
 
-int main(int argc, char **argv)
-{
-    struct error error = {0};
-    if (!comm_world_open(&argc, &argv, &world, &error))
-        return 1;
-    log_open(world->rank, LOG_WARN);
-    if (world->rank == 0)
-        snprintf(top, sizeof top, "%s", temporary_open());
-    comm_broadcast(world, top, sizeof top, COMM_BYTE, 0);
-    int failed = TESTS_RUN(.before = begin);
-    comm_barrier(world);
-    if (world->rank == 0)
-        temporary_close();
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD(.setup = shared_folder_make, .teardown = shared_folder_remove, .before = begin)

@@ -78,12 +78,6 @@ result 'the losses are the same without' "$(differ "$work/a" "$work/b" 0)"
 
 mkdir -p "$work/taken/monitor-1.csv" "$work/taken/monitor.csv.part" # a new table needs no temporary file
 run 2 taken $small train.steps=3 run.dir="$work/taken"
-bad=$(ended)
-[ "$(grep -c '^warning: ' "$work/taken.log")" = 1 ] &&
-    grep -q '^warning: rank 1 on .*monitor-1.csv.*the run continues' "$work/taken.log" || bad="$bad; not one warning"
-[ -s "$work/taken/monitor.csv" ] || bad="$bad; no table of rank 0"
-result 'a table that cannot be written' "$bad" "$work/taken.log"
-
-errors $small 3<<END
-2|output.monitor=0.01|output.monitor=0.01
-END
+bad=$(ended; has taken.log '^warning: rank 1 on .*monitor-1.csv.*the run continues'; grep -c '^warning: ' taken.log | grep -vx 1)
+[ -s taken/monitor.csv ] || bad="$bad; no table of rank 0"
+result 'a table that cannot be written' "$bad" taken.log

@@ -46,15 +46,13 @@ static char *log_of_upload(double seconds)
 TEST(the_newest_checkpoints_are_sent_and_superseded_ones_deleted)
 {
     rclone_install("");
-    char *log = log_of_upload(60), *words = temporary_text("words");
+    OWNED char *log = log_of_upload(60), *words = temporary_text("words");
     const char *first = strstr(words, "+ /checkpoints/step-1.h5");
     const char *second = strstr(words, "+ /checkpoints/step-2.h5");
     const char *deletion = strstr(words, "deletefile\ndisk:runs/run/checkpoints/step-1.h5\n");
     assert_true(first != NULL && second > first && deletion > second);
     assert_null(strstr(deletion + 1, "deletefile\ndisk:runs/run/checkpoints/step-2.h5"));
     assert_has(log, "disk:runs/run");
-    free(words);
-    free(log);
 }
 
 TEST(a_failure_is_a_warning_with_the_last_message_without_signatures)
@@ -62,12 +60,11 @@ TEST(a_failure_is_a_warning_with_the_last_message_without_signatures)
     rclone_install("cat >&2 <<END\n2026/11/26 18:22:17 ERROR : first\n"
                    "2026/11/26 18:22:18 ERROR : Put \"http://host/key?X-Signature=abc\": refused\n"
                    "2026/11/26 18:22:18 NOTICE:   1 B / 1 B, 100%, 0 B/s, ETA 3s\nEND\nexit 1");
-    char *log = log_of_upload(60);
+    OWNED char *log = log_of_upload(60);
     assert_has(log, "output.upload: ERROR : Put \"http://host/key\": refused");
     assert_has(log, "rclone copy --links");
     assert_null(strstr(log, "X-Signature"));
     assert_null(strstr(strstr(log, "the run continues") + 1, "the run continues"));
-    free(log);
 }
 
 TEST(a_copy_that_hangs_is_ended)
@@ -76,18 +73,16 @@ TEST(a_copy_that_hangs_is_ended)
     char action[1024];
     snprintf(action, sizeof action, "read line <'%s'", temporary_path("never"));
     rclone_install(action);
-    char *log = log_of_upload(0.1);
+    OWNED char *log = log_of_upload(0.1);
     assert_has(log, "out of time");
-    free(log);
 }
 
 TEST(a_missing_program_is_named)
 {
     unlink(temporary_path("bin/rclone"));
     setenv("PATH", temporary_path("bin"), 1);
-    char *log = log_of_upload(60);
+    OWNED char *log = log_of_upload(60);
     assert_has(log, "install rclone");
-    free(log);
 }
 
 static int set_up(void **state)

@@ -31,11 +31,6 @@ bad="$(ended 7)$(has "$run_log" 'all of the run is in disk:')"
 cmp -s "$work/wrong/result.json" "$work/remote/failed/result.json" || bad="$bad other result.json"
 result 'so is a run that fails' "$bad" "$run_log"
 
-run 1 refused $runs run.dir="$work/refused" output.upload=disk:/dev/null/x
-result 'a failed copy is a warning' "$(ended)$(has "$run_log" 'output.upload: .*/dev/null' 'rclone copy --links')" "$run_log"
-run 1 none $runs run.dir="$work/none" output.upload="disk:$work/remote/" output.upload_wait=0
-result 'upload_wait=0: no last copy' "$(ended)$(has "$run_log" 'output.upload: not all files .* out of time')" "$run_log"
-
 for word in output.upload=bucket/x checkpoint.resume=disk:x; do
     fails 2 "an error: $word" 2 "${word%%=*}" $runs run.dir="$work/never" $word
 done

@@ -3,7 +3,7 @@
  * numbers of the protobuf fields. check_tensorboard.py reads such files with TensorBoard itself. */
 #include "record/tensorboard.h"
 
-#include <dirent.h>
+#include <glob.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -56,10 +56,10 @@ static uint64_t little_endian(const unsigned char *bytes, int count)
 }
 
 /* Read the records of a file and check their framing. */
-static void read_records(struct event_file *file, const char *name)
+static void read_records(struct event_file *file, const char *path)
 {
     size_t bytes, at = 0;
-    file->content = text_file_read(temporary_path(name), &bytes);
+    file->content = text_file_read(path, &bytes);
     assert_non_null(file->content);
     for (file->count = 0; at < bytes; file->count++) {
         assert_in_range(file->count, 0, RECORDS - 1);
@@ -74,22 +74,16 @@ static void read_records(struct event_file *file, const char *name)
     }
 }
 
-static int is_events(const struct dirent *entry)
-{
-    return strncmp(entry->d_name, "events.out.tfevents.", 20) == 0;
-}
-
 /* Read the event files in the order in which TensorBoard reads them. */
 static int read_files(struct event_file files[FILES])
 {
-    struct dirent **entries;
-    const int count = scandir(folder, &entries, is_events, alphasort);
+    glob_t found;
+    assert_int_equal(glob(temporary_path("events.out.tfevents.*"), 0, NULL, &found), 0);
+    const int count = (int)found.gl_pathc;
     assert_in_range(count, 1, FILES);
-    for (int i = 0; i < count; i++) {
-        read_records(&files[i], entries[i]->d_name);
-        free(entries[i]);
-    }
-    free(entries);
+    for (int i = 0; i < count; i++)
+        read_records(&files[i], found.gl_pathv[i]);
+    globfree(&found);
     return count;
 }
 
@@ -109,9 +103,7 @@ static struct tensorboard *open_board(void)
 {
     struct error error = {0};
     struct tensorboard *board = tensorboard_open(folder, &error);
-
-    if (board == NULL)
-        fail_msg("%s", error.text);
+    assert_ok(board != NULL, &error);
     return board;
 }
 

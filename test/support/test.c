@@ -39,6 +39,14 @@ void assert_has(const char *text, const char *part)
         fail_msg("\"%s\" is not in: %s", part, text);
 }
 
+int text_count(const char *text, const char *part)
+{
+    int count = 0;
+    for (; (text = strstr(text, part)) != NULL; text++)
+        count++;
+    return count;
+}
+
 void assert_error(const struct error *error, enum error_kind kind, const char *part)
 {
     assert_has(error->text, part);

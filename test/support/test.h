@@ -80,6 +80,9 @@ int tests_run(const struct test_group *group);
 /* Fail unless the text contains the part. */
 void assert_has(const char *text, const char *part);
 
+/* Return how many times the text contains the part. */
+int text_count(const char *text, const char *part);
+
 /* Fail unless the error is of this kind, and its text is one line that contains the part. */
 void assert_error(const struct error *error, enum error_kind kind, const char *part);
 
