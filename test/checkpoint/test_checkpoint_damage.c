@@ -256,6 +256,9 @@ TEST(test_changed_frames)
         change(rows[n].action, rows[n].name, rows[n].value);
         assert_false(reads(&other, file, rows[n].words));
     }
+    WRITTEN(older);
+    change(attribute_set, "format", "2"); /* that of version 0.2 */
+    assert_true(reads(&older, file, ""));
 }
 
 TEST(test_files_of_another_kind)
@@ -271,14 +274,6 @@ TEST(test_files_of_another_kind)
     assert_false(reads(&fixture, file, "empty"));
     assert_false(reads(&fixture, "not-there.h5", ""));
     assert_false(reads(&fixture, folder, ""));
-}
-
-/* That of version 0.2. */
-TEST(test_an_older_format)
-{
-    WRITTEN(fixture);
-    change(attribute_set, "format", "2");
-    assert_true(reads(&fixture, file, ""));
 }
 
 TEST(test_other_models)

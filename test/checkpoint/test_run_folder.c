@@ -133,37 +133,34 @@ TEST(given_folder_is_made_with_those_above)
 }
 
 /* Check the text of a/.lock on the first rank. */
-static void assert_lock(const char *expected)
+static void assert_lock(int attempt, const char *word)
 {
     if (is_first()) {
-        char *text = text_file_read("a/.lock", NULL);
+        OWNED char *text = text_file_read("a/.lock", NULL);
+        OWNED char *expected = allocate_text("attempt %d %-8s\n", attempt, word);
         assert_string_equal(text, expected);
-        free(text);
     }
 }
 
+/* The second of three attempts ends without an error. */
 TEST(lock_shows_the_end_of_an_attempt)
 {
     set("run.dir=a");
-    struct run_folder folder = open_folder();
-    assert_lock("attempt 1 running \n");
-    run_folder_close(&folder);
-    folder = open_folder();
-    assert_lock("attempt 2 running \n");
-    if (is_first())
-        run_folder_mark(&folder, true);
-    assert_lock("attempt 2 ended   \n");
-    run_folder_close(&folder);
-    comm_barrier(world);
-    folder = open_folder();
-    assert_lock("attempt 3 running \n");
-    run_folder_close(&folder);
+    for (int attempt = 1; attempt <= 3; attempt++) {
+        struct run_folder folder = open_folder();
+        assert_lock(attempt, "running");
+        if (is_first() && attempt == 2)
+            run_folder_mark(&folder, true);
+        assert_lock(attempt, attempt == 2 ? "ended" : "running");
+        run_folder_close(&folder);
+        comm_barrier(world);
+    }
 }
 
 /* Open the folder of a run with this result.json. Return the number of steps of a finished run. */
 static int64_t finished_steps(const char *result)
 {
-    put_file("a/result.json", result);
+    put_file("runs/tiny-20250101-000000/result.json", result);
     struct run_folder folder = open_folder();
     assert_true(folder.resuming);
     run_folder_close(&folder);
@@ -173,11 +170,26 @@ static int64_t finished_steps(const char *result)
 
 TEST(given_folder_with_checkpoints_is_gone_on_with)
 {
-    set("run.dir=a");
-    put_run("a");
+    set("run.dir=runs/tiny-20250101-000000");
+    put_run("runs/tiny-20250101-000000");
     assert_true(resumes());
     assert_int_equal(finished_steps("{\"finished\": true, \"steps\": 10}"), 10);
     assert_int_equal(finished_steps("{\"finished\": false, \"steps\": 10}"), -1);
+}
+
+/* In the newest run, and in a given folder. */
+TEST(a_damaged_result_is_set_aside)
+{
+    static const char *const damaged[] = {"{\"finished\": true, \"steps\": 10", "[]"};
+    put_run("runs/tiny-20250101-000000");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(finished_steps(damaged[i]), -1);
+        assert_int_equal(access("runs/tiny-20250101-000000/result.json", F_OK), -1);
+        OWNED char *text = text_file_read("runs/tiny-20250101-000000/result.json.damaged", NULL);
+        assert_string_equal(text, damaged[i]);
+        comm_barrier(world);
+        set("run.dir=runs/tiny-20250101-000000");
+    }
 }
 
 TEST(never_resume_refuses_a_used_folder)
@@ -215,25 +227,6 @@ TEST(newest_unfinished_run_is_found)
     assert_string_equal(folder.path, "runs/tiny-20240101-000000-10");
     assert_true(folder.resuming);
     run_folder_close(&folder);
-}
-
-TEST(a_damaged_result_is_set_aside)
-{
-    static const char *const damaged[] = {"{\"finished\": true, \"steps\": 10", "[]"};
-    put_run("runs/tiny-20250101-000000");
-    for (int i = 0; i < 2; i++) {
-        put_file("runs/tiny-20250101-000000/result.json", damaged[i]);
-        struct run_folder folder = open_folder();
-        assert_true(folder.resuming);
-        assert_int_equal(folder.finished_steps, -1);
-        assert_int_equal(access("runs/tiny-20250101-000000/result.json", F_OK), -1);
-        char *text = text_file_read("runs/tiny-20250101-000000/result.json.damaged", NULL);
-        assert_string_equal(text, damaged[i]);
-        free(text);
-        run_folder_close(&folder);
-        comm_barrier(world);
-        set("run.dir=runs/tiny-20250101-000000");
-    }
 }
 
 TEST(a_run_of_a_newer_version_is_an_error)
