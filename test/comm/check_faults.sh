@@ -22,7 +22,6 @@ csv=${FAULTS_CSV:-$work/faults.csv}
 # 50 steps, a checkpoint every fifth, two evaluations.
 steps="$small train.epochs=2 checkpoint.every=0.2 checkpoint.keep=3 output.tensorboard=off"
 pause=$work/go # the ranks wait for this file
-patience=45 # seconds for the job to end
 mkdir "$work/small" # a disk that can be filled
 mount -t tmpfs -o size=24m tmpfs "$work/small"
 cluster hosts 4 >"$work/hosts"
@@ -48,26 +47,6 @@ job() {
     in_node_1 job "$vittrain" launch --restarts 2 -- $mpirun_8 "$vittrain" run.dir="$work/$job_name" $steps "$@" &
     job=$!
     run_log=$work/job.log
-}
-
-# appears SECONDS PATTERN: waits for such a line of the job; false after that time.
-appears() {
-    tries=0
-    until grep -qE "$2" "$run_log"; do
-        kill -0 $job 2>/dev/null && [ $tries -lt $(($1 * 20)) ] || { grep -qE "$2" "$run_log"; return; }
-        sleep 0.05
-        tries=$((tries + 1))
-    done
-}
-
-# ends SECONDS: waits for the end of the job; false after that time.
-ends() {
-    tries=0
-    while kill -0 $job 2>/dev/null; do
-        [ $tries -lt $(($1 * 20)) ] || return 1
-        sleep 0.05
-        tries=$((tries + 1))
-    done
 }
 
 # ranks_of NODE: prints a line for each process of a job there: process ID, rank, name.
@@ -115,15 +94,15 @@ judge() {
     : >"$pause"
     before=$(newest)
     if [ "$5" = 0 ]; then
-        ends $patience || give_up
+        wait_until job_has_ended || give_up
         wait $job
-        seconds=$(since "$fault_at")
-        sleep 0.5
     else
-        appears $patience '^vittrain: (launch: restart|error: launch)' || give_up
-        seconds=$(since "$fault_at")
-        sleep 0.5
+        wait_job=$job
+        wait_for '^vittrain: (launch: restart|error: launch)' "$run_log" || give_up
+        wait_job=
     fi
+    seconds=$(since "$fault_at")
+    sleep 0.5
     # On a node that is cut off the ranks end by themselves. Open MPI's daemon ends only when the network is back if data
     # were in flight, because TCP then retries for minutes in spite of keep-alive.
     remains=$(left_over | grep vittrain)
@@ -161,6 +140,7 @@ judge() {
     result "$1 $2 $3, $seconds s" "$bad" "$run_log"
 }
 undo() { :; }
+job_has_ended() { ! kill -0 $job 2>/dev/null; }
 
 # at PHASE RANK: waits until that rank pauses in the phase; records all processes.
 at() {

@@ -191,9 +191,10 @@ static int64_t fly(const struct layout *layout, unsigned rounds, unsigned first)
     for (unsigned round = 0; round < rounds; round++) {
         for (unsigned i = 0; i < FLIGHTS; i++)
             flight_start(&flight[i], group, first + round * FLIGHTS + i);
-        /* The collectives of MPI must be called in the same order on all ranks. */
+        /* The collectives of MPI must be called in the same order on all ranks. In every second
+         * round it is not the order of the starts. */
         for (unsigned i = 0; i < FLIGHTS; i++)
-            wrong += flight_end(&flight[i]);
+            wrong += flight_end(&flight[round % 2 == 0 ? i : FLIGHTS - 1 - i]);
     }
     groups_close(group);
     return wrong;

@@ -58,7 +58,7 @@ uint16_t to_bf16(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x8000) >> 16);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 float from_bf16(uint16_t value)

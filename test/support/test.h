@@ -86,7 +86,7 @@ int text_count(const char *text, const char *part);
 /* Fail unless the error is of this kind, and its text is one line that contains the part. */
 void assert_error(const struct error *error, enum error_kind kind, const char *part);
 
-/* Conversions of bf16 and fp16, to the nearest value; half way to the even one of fp16. */
+/* Conversions of bf16 and fp16, to the nearest value; half way to the even one. */
 uint16_t to_bf16(float value);
 float from_bf16(uint16_t value);
 uint16_t to_fp16(double value);
