@@ -44,6 +44,5 @@ runs 'a failure that two repetitions do not have' 'a good,b bad good good' 0 '^F
 result 'its log is kept' "$(has test/failures/b-1.log 'a line is there')"
 runs 'a repetition that fails' 'a bad bad,b bad good bad' 1 '^FAIL: a .*repetition' '^FAIL: b .*repetition'
 runs 'three flaky tests' 'a bad good good,b bad good good,c bad good good' 1 '^FLAKY a' '^FLAKY b' '^FLAKY c' '^FAIL: 3 tests'
-runs 'a crash' 'a crash good good' 1 '^FAIL: a .*crash'
-runs 'a hang' 'a hang good good' 1 '^FAIL: a .*hang'
-runs 'other bits' 'a bits good good' 1 '^FAIL: a .*weights'
+runs 'a crash, a hang and other bits' 'a crash good good,b hang good good,c bits good good' 1 '^FAIL: a .*crash' '^FAIL: b .*hang' \
+    '^FAIL: c .*weights'
