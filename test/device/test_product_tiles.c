@@ -54,18 +54,11 @@ static void run(struct device_test *test, struct operands *o, const struct shape
     tile_product_run(cpu, &o->product);
 }
 
-/* The operand's numbers as [line, k]. */
-static const double *lines_of(struct device_test *test, const struct tile_operand *operand,
-                              int64_t lines, int64_t count)
+static double number(const struct tile_operand *operand, int64_t line, int64_t k)
 {
-    double *numbers = device_test_expected(test, lines * count);
-    for (int64_t i = 0; i < lines * count; i++) {
-        const int64_t line = i / count, k = i % count;
-        numbers[i] = device_test_value(TYPE_BF16, operand->from,
-                                       operand->along_k ? line * operand->stride + k
-                                                        : k * operand->stride + line);
-    }
-    return numbers;
+    return device_test_value(TYPE_BF16, operand->from,
+                             operand->along_k ? line * operand->stride + k
+                                              : k * operand->stride + line);
 }
 
 static void check_close(const struct shape *s, int64_t i, double value, double expected)
@@ -77,22 +70,21 @@ static void check_close(const struct shape *s, int64_t i, double value, double e
 
 static void check(const struct operands *o, const struct shape *s, struct device_test *test)
 {
-    const double *a = lines_of(test, &o->product.a, s->m, s->k);
-    const double *b = lines_of(test, &o->product.b, s->n, s->k);
+    const struct tile_operand *a = &o->product.a, *b = &o->product.b;
     for (int64_t i = 0; i < s->m * s->n; i++) {
         double expected = 0;
         for (int64_t k = 0; k < s->k; k++)
-            expected += a[i / s->n * s->k + k] * b[i % s->n * s->k + k];
+            expected += number(a, i / s->n, k) * number(b, i % s->n, k);
         check_close(s, i, (double)o->c[i], expected);
     }
-    if (o->product.a.sums == NULL)
+    if (a->sums == NULL)
         return;
     const float *before = device_test_random(test, TYPE_FP32, s->m, 1, 3);
     for (int64_t row = 0; row < s->m; row++) {
         double expected = (double)before[row];
         for (int64_t k = 0; k < s->k; k++)
-            expected += a[row * s->k + k];
-        check_close(s, row, (double)o->product.a.sums[row], expected);
+            expected += number(a, row, k);
+        check_close(s, row, (double)a->sums[row], expected);
     }
 }
 
