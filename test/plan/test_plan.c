@@ -17,12 +17,12 @@ static const char *const variants[] = {
     "train.precision=bf16",
     ("train.precision=bf16 mesh.reduce=compute train.accumulate=3 "
      "train.checkpoint_activations=block"),
-    "train.precision=fp16 optim.ema=0.9",
+    "train.precision=fp16 optim.ema=0.9 checkpoint.background=yes",
     "train.precision=fp16 mesh.reduce=compute train.accumulate=2",
     "train.precision=fp32 train.accumulate=2 optim.freeze=stem,blocks.0 optim.ema=0.9",
     "train.precision=fp32 optim.name=sgd model.pool=mean optim.freeze=blocks.1 data.val=none",
     "train.precision=bf16 model.pool=map model.class_token=off",
-    "train.precision=bf16 model.mlp=swiglu",
+    "train.precision=bf16 model.mlp=swiglu checkpoint.background=yes",
     "train.precision=bf16 model.position=rotary model.registers=2",
     "train.precision=fp16 model.qk_norm=on model.image_width=16",
     "train.precision=fp32 model.name=vit_small_patch14_reg4_dinov2 "
