@@ -139,7 +139,7 @@ judge() {
     [ -z "$bad" ] || echo "$remains" >>"$run_log"
     result "$1 $2 $3, $seconds s" "$bad" "$run_log"
 }
-undo() { :; }
+undo() { eval "$undone"; }
 job_has_ended() { ! kill -0 $job 2>/dev/null; }
 
 # at PHASE RANK: waits until that rank pauses in the phase; records all processes.
@@ -158,61 +158,41 @@ in_node_1 whole $mpirun_8 "$vittrain" run.dir="$work/whole" $steps
 result 'a run that nothing disturbs' "$([ -s "$work/whole/weights.safetensors" ] || echo failed)" "$run_log"
 for split in train val; do column "$work/whole/metrics.csv" $split loss >"$work/whole.$split"; done
 
+# inject FOLDER PHASE:STEP RANK NAME PATTERN RESTARTS COMMAND [UNDO]: a run in FOLDER; when RANK pauses there, COMMAND is the
+# fault of the ranks NAME, which UNDO undoes after the job. See judge for the others.
+inject() {
+    undone=${8:-:}
+    job "$1" debug.pause="$2:$pause"
+    at "$2" "$3" || return
+    eval "$7"
+    judge "$fault" "$4" "${2%:*}" "$5" "$6"
+}
+
+second=$(host_of 5) node_is_gone="ranks? [4-7-]* on $(host_of 5)"
 for fault in $faults; do
     case $fault in
     kill)
         for phase in $phases; do
             for rank in $ranks; do
-                job cut debug.pause=$phase:$pause
-                at "$phase" "$rank" || continue
-                cluster exec $((rank / 4 + 1)) kill -9 "$(process_of_rank "$rank")"
-                judge kill "$rank" "${phase%:*}" "rank $rank with PID [0-9]* on node $(host_of "$rank") exited on signal 9" 1
+                inject cut "$phase" "$rank" "$rank" "rank $rank with PID [0-9]* on node $(host_of "$rank") exited on signal 9" 1 \
+                    'cluster exec $((rank / 4 + 1)) kill -9 "$(process_of_rank "$rank")"'
             done
         done
         ;;
-    stop)
-        job cut debug.pause=backward:13:$pause
-        at backward 5 || continue
-        cluster exec 2 kill -STOP "$(process_of_rank 5)"
-        judge stop 5 backward "rank 5 on $(host_of 5)" 1
-        ;;
-    node)
-        undo() { cluster boot 2; }
-        job cut debug.pause=backward:13:$pause
-        at backward 5 || continue
-        cluster crash 2
-        judge node 4-7 backward "ranks? [4-7-]* on $(host_of 5)" 1
-        undo() { :; }
-        ;;
-    cable)
-        undo() { cluster link 2 up; }
-        job cut debug.pause=backward:13:$pause
-        at backward 5 || continue
-        cluster link 2 down
-        judge cable 4-7 backward "ranks? [4-7-]* on $(host_of 5)" 1
-        undo() { :; }
-        ;;
+    stop) inject cut backward:13 5 5 "rank 5 on $second" 1 'cluster exec 2 kill -STOP "$(process_of_rank 5)"' ;;
+    node) inject cut backward:13 5 4-7 "$node_is_gone" 1 'cluster crash 2' 'cluster boot 2' ;;
+    cable) inject cut backward:13 5 4-7 "$node_is_gone" 1 'cluster link 2 down' 'cluster link 2 up' ;;
     disk)
-        undo() { rm "$work/small/all"; }
-        job small/cut debug.pause=backward:13:$pause
-        at backward 0 || continue
-        dd if=/dev/zero of="$work/small/all" bs=64k 2>/dev/null
-        judge disk - backward 'error: .*small/cut.*(full|No space)' 0
-        undo() { :; }
+        inject small/cut backward:13 0 - 'error: .*small/cut.*(full|No space)' 0 \
+            'dd if=/dev/zero of="$work/small/all" bs=64k 2>/dev/null' 'rm "$work/small/all"'
         ;;
     folder)
-        undo() { chattr -i "$work/small/cut/checkpoints"; }
-        job small/cut debug.pause=backward:13:$pause
-        at backward 0 || continue
-        chattr +i "$work/small/cut/checkpoints"
-        judge folder - backward 'error: .*small/cut/checkpoints' 0
-        undo() { :; }
+        inject small/cut backward:13 0 - 'error: .*small/cut/checkpoints' 0 \
+            'chattr +i "$work/small/cut/checkpoints"' 'chattr -i "$work/small/cut/checkpoints"'
         ;;
     nan)
-        job cut debug.pause=data:14:$pause
-        at data 5 || continue
-        cluster exec 2 python3 "$TEST_SOURCE/test/comm/plant_nan.py" "$(process_of_rank 5)"
-        judge nan 5 data "error: .*rank 5 on $(host_of 5)" 0
+        inject cut data:14 5 5 "error: .*rank 5 on $second" 0 \
+            'cluster exec 2 python3 "$TEST_SOURCE/test/comm/plant_nan.py" "$(process_of_rank 5)"'
         ;;
     esac
 done
