@@ -160,6 +160,40 @@ static double sample_truth(const struct target_loss *args, double *p, const floa
     return loss;
 }
 
+/* Run a case in calls of `part` samples, from the last to the first, with three threads. The losses
+ * of samples are rounded to multiples of 2^-26 before they are added, so sum and gradient have the
+ * same bits. */
+static void check_parts(const struct loss_case *it, int64_t part, double loss, const void *gradient)
+{
+    const int64_t sample = it->outputs * it->height * it->width;
+    DEVICE_TEST(test, 3);
+    const struct target_loss all = loss_args(&test, it);
+    struct target_loss args = all;
+
+    for (int64_t begin = (it->batch - 1) / part * part; begin >= 0; begin -= part) {
+        args.batch = it->batch - begin < part ? it->batch - begin : part;
+        args.predictions = element(it->type, all.predictions, begin * sample);
+        args.dpredictions = element_to_write(it->type, all.dpredictions, begin * sample);
+        args.targets = all.targets + begin * target_count(&all);
+        DEVICE_QUEUE(&test, target_loss, &args);
+    }
+    device_test_wait(&test);
+    assert_true(all.sums->loss == loss);
+    device_test_same("gradient", it->type, all.dpredictions, gradient, it->batch * sample);
+}
+
+/* Evaluation needs no gradient. */
+static void check_evaluation(const struct loss_case *it)
+{
+    DEVICE_TEST(test, 1);
+    struct target_loss args = loss_args(&test, it);
+    args.dpredictions = NULL;
+    DEVICE_QUEUE(&test, target_loss, &args);
+    device_test_wait(&test);
+    device_test_near(&test, "predictions", args.predictions,
+                     device_test_given(&test, args.predictions), 0, 0);
+}
+
 static void check(const struct loss_case *it)
 {
     DEVICE_TEST(test, 2);
@@ -183,6 +217,9 @@ static void check(const struct loss_case *it)
         largest = fmax(largest, fabs(gradient[i]));
     device_test_near(&test, "gradient", args.dpredictions, gradient,
                      2 * device_test_precision(it->type) + 1e-6, largest);
+    for (int64_t part = 1; part <= 3; part += 2)
+        check_parts(it, part, args.sums->loss - 1, args.dpredictions);
+    check_evaluation(it);
 }
 
 TEST_KERNELS(losses_are_right)
@@ -239,47 +276,6 @@ TEST_KERNELS(losses_are_pytorchs)
         check_vector(file, "cross_entropy", TARGET_CROSS_ENTROPY, weights);
     }
     vector_file_close(file);
-}
-
-/* Run a case in calls of `part` samples, from the last to the first. Return the sum of the losses.
- */
-static double run_in_parts(struct device_test *test, const struct loss_case *it, int64_t part,
-                           void **gradient)
-{
-    struct target_loss args = loss_args(test, it);
-    const struct target_loss all = args;
-    const int64_t sample = it->outputs * it->height * it->width;
-
-    for (int64_t begin = (it->batch - 1) / part * part; begin >= 0; begin -= part) {
-        args.batch = it->batch - begin < part ? it->batch - begin : part;
-        args.predictions = element(it->type, all.predictions, begin * sample);
-        args.dpredictions = element_to_write(it->type, all.dpredictions, begin * sample);
-        args.targets = all.targets + begin * target_count(&all);
-        DEVICE_QUEUE(test, target_loss, &args);
-    }
-    device_test_wait(test);
-    *gradient = all.dpredictions;
-    return all.sums->loss;
-}
-
-/* The losses of samples are rounded to multiples of 2^-26 before they are added. */
-TEST_KERNELS(threads_and_parts_do_not_matter)
-{
-    for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
-        const struct loss_case *it = &cases[i];
-        DEVICE_TEST(whole, 1);
-        DEVICE_TEST(parts, 3);
-        void *of_whole, *of_parts;
-        if (it->batch * it->outputs == 0)
-            continue;
-        const double loss = run_in_parts(&whole, it, it->batch, &of_whole);
-        assert_true(loss > 0 && fmod(loss, 0x1p-26) == 0);
-        for (int64_t part = 1; part <= 3; part += 2) {
-            assert_true(run_in_parts(&parts, it, part, &of_parts) == loss);
-            device_test_same("gradient", it->type, of_whole, of_parts,
-                             it->batch * it->outputs * it->height * it->width);
-        }
-    }
 }
 
 /* Run one sample of two values and two outputs. Return its loss; args.dpredictions: its gradient.
@@ -352,22 +348,6 @@ TEST(large_losses_are_kept)
     args.kind = TARGET_BINARY;
     assert_true(loss_of_pair(&args, large, targets, gradient) > 4e29);
     assert_true(gradient[0] == 0.5f && gradient[1] == 0.25f);
-}
-
-/* Evaluation needs no gradient. */
-TEST(everything_can_be_left_out)
-{
-    for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
-        DEVICE_TEST(test, 1);
-        struct target_loss args = loss_args(&test, &cases[i]);
-        const int64_t count = args.batch * args.outputs * args.height * args.width;
-        args.dpredictions = NULL;
-        args.sums = NULL;
-        DEVICE_QUEUE(&test, target_loss, &args);
-        device_test_wait(&test);
-        device_test_same("predictions", args.type, args.predictions,
-                         device_test_random(&test, args.type, count, 3, 1), count);
-    }
 }
 
 TEST_MAIN()
