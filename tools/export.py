@@ -105,14 +105,10 @@ class ImageNet(Lines):
 
 
 def yaml(value):
-    """An option's value as YAML: numbers and switches as such, all else in quotes."""
-    if value in ("on", "off"):
-        return "true" if value == "on" else "false"
+    """An option's value as YAML 1.1: numbers and switches as they are, all else in quotes."""
     if math.isfinite(num(value)) and not set("xX_") & set(value):
-        mantissa, mark, power = value.partition("e")
-        # YAML 1.1 needs a point in numbers with an exponent: 1.0e-05.
-        return mantissa + (".0" if mark and "." not in mantissa else "") + mark + power
-    return "'%s'" % value.replace("'", "''")
+        return value if "." in value else value.replace("e", ".0e")  # 1e-05 would be a text
+    return value if value in ("on", "off") else "'%s'" % value.replace("'", "''")
 
 
 class Lightning:

@@ -27,20 +27,16 @@ from report_charts import COLOURS, MEASURES, SENSORS, Chart, Drawing, Measure, S
 from report_charts import time_unit
 from report_run import OUTPUT, SENSOR_KINDS, Failure, Run, printed, read_text, write_file
 from report_tables import FACT, FACTS, FACT_TABLE, SHEETS, SPLITS, Sheet, fact_known, fact_name
-from report_tables import facts_csv, label, markdown, sheet_attempts, sheet_classes, sheet_options
-from report_tables import sheet_outputs, sheet_ranks, sheet_units, top1_name
+from report_tables import facts_csv, markdown, sheet_attempts, sheet_classes, sheet_options
+from report_tables import sheet_outputs, sheet_ranks, sheet_trouble, sheet_units, top1_name
 from report_values import CONTROL, Html, array, esc, get, known, letters, num, ratio, show, text
 
 # ---- the page
 
 
-# Facts that describe a run in one line; those of NAMED with their names
+# Facts that describe a run in one line
 KIND = "model init data data_used epochs optimizer learning_rate strategy ranks nodes precision"
-NAMED = ("init", "data_used", "learning_rate")
-COMPARED = (
-    "Speed-up and scaling efficiency are relative to run A. They are empty if model or image "
-)
-COMPARED += "size differ, scaling efficiency also if backend or precision differ."
+COMPARED = "Speed-up is relative to run A, and empty for another model or image size."
 
 
 class Page:
@@ -49,20 +45,27 @@ class Page:
     def __init__(self, runs):
         self.runs, self.one = runs, len(runs) == 1
 
-    def key(self, at):
-        colour, name = at % len(COLOURS), esc(self.runs[at].name)
-        return Html(f'<span class="key s{colour}" title="{name}"><b>{letters(at)}</b></span>')
+    def letter(self, run):
+        """The key of a run: its letter on its colour."""
+        at, name = self.runs.index(run), esc(run.name)
+        colour = f"s{at % len(COLOURS)}"
+        return Html(f'<span class="key {colour}" title="{name}"><b>{letters(at)}</b></span>')
 
-    def note(self, words, key=""):
-        return f'<p class="note">{key}{esc(words)}</p>\n'
+    def note(self, words):
+        return f'<p class="note">{esc(words)}</p>\n'
 
-    def run_title(self, at):
-        return "" if self.one else f"<h3>{self.key(at)}{esc(self.runs[at].name)}</h3>\n"
+    def each(self, *shows):
+        """What the functions of a run return, of several runs under their titles."""
+        parts = []
+        for run in self.runs:
+            part = "".join(show_run(run) for show_run in shows)
+            if part and not self.one:
+                parts.append(f"<h3>{self.letter(run)}{esc(run.name)}</h3>\n")
+            parts.append(part)
+        return "".join(parts)
 
-    def each(self, show_run):
-        """What show_run(run, its number) returns, under the titles of the runs."""
-        shown = [(at, show_run(run, at)) for at, run in enumerate(self.runs)]
-        return "".join(self.run_title(at) + part for at, part in shown if part)
+    def tables(self, *sheets):
+        return self.each(*(lambda run, sheet=sheet: sheet(run).html() for sheet in sheets))
 
     # -- the head
 
@@ -72,16 +75,13 @@ class Page:
 
     def kind(self, run):
         """Model, data, layout and state of a run in one line."""
-        parts = []
-        for key in KIND.split():
-            value = FACT[key].cell(run, run).rstrip("/").rpartition("/")[2]
-            if key in ("epochs", "ranks", "nodes") and value:
-                value += f" {key[:-1] if value == '1' else key}"
-            if value not in ("", "all"):
-                parts.append(esc(f"{FACT[key].name.lower()} {value}" if key in NAMED else value))
+        facts = [(FACT[key].name.lower(), FACT[key].cell(run, run)) for key in KIND.split()]
+        parts = [f"{name} {value.rpartition('/')[2]}" for name, value in facts if value]
         status = run.status()
         colour = {"finished": "ok", "failed": "no"}.get(status, "open")
-        return " &middot; ".join(parts + [f'<span class="state {colour}">{status}</span>'])
+        return " &middot; ".join(
+            list(map(esc, parts)) + [f'<span class="state {colour}">{status}</span>']
+        )
 
     def head(self):
         parts = [f"<header>\n<h1>{self.title()}</h1>\n"]
@@ -105,12 +105,11 @@ class Page:
         if self.one:
             cells = [self.cell(fact, self.runs[0]) for fact in shown]
             tile = "<div><dt>%s</dt><dd>%s</dd></div>\n"
-            tiles = [tile % (label(name), cell) for name, cell in zip(names, cells)]
+            tiles = [tile % (esc(name), cell) for name, cell in zip(names, cells)]
             return f'<dl class="tiles">\n{"".join(tiles)}</dl>\n'
 
         def name_of(run):
-            key = self.key(self.runs.index(run))
-            return Html(f"{key}<b>{esc(run.name)}</b> <small>{self.kind(run)}</small>")
+            return Html(f"{self.letter(run)}<b>{esc(run.name)}</b> <small>{self.kind(run)}</small>")
 
         columns = [("run", "text", name_of)]
         for fact, name in zip(shown, names):
@@ -129,14 +128,9 @@ class Page:
         coarse = 1 + len(self.runs) // 8  # pages of many runs stay small
         width, height, enlarged, places = (600, 330, 1.6, 100) if large else (400, 220, 1.2, 60)
         dashed = [series for series in chart.series if series.dashed]
-        shown = [series for series in chart.series if series.name]
-        if not self.one:  # all dashed curves have one entry
-            shown = [series for series in shown if not series.dashed]
-        entries = []
-        for series in shown:
-            shape = "dash" if series.dashed else "line"
-            entries.append((f"{shape} s{series.colour}", series.name))
-        if dashed and not self.one:
+        shown = [s for s in chart.series if s.name and (self.one or not s.dashed)]
+        entries = [(f"{'dash' if s.dashed else 'line'} s{s.colour}", s.name) for s in shown]
+        if dashed and not self.one:  # all dashed curves have one entry
             entries.append(("dash any", dashed[0].name.partition(" ")[2]))
         lines = [f'<span><i class="{style}"></i>{esc(words)}</span>\n' for style, words in entries]
         legend = f'<p class="legend">{"".join(lines)}</p>' if lines else ""
@@ -148,14 +142,15 @@ class Page:
     def measure(self, measure):
         longest = max(known(run.last("elapsed_seconds"), 0) for run in self.runs)
         unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
-        several_sensors = measure.curves[0][0] in SENSOR_KINDS and not self.one
-        curves = measure.curves[:1] if several_sensors else measure.curves
+        all_ranks = self.one and self.runs[0].number("world_size") > 1
+        only_mean = measure.curves[0][0] in SENSOR_KINDS and not all_ranks
+        curves = measure.curves[:1] if only_mean else measure.curves
         series = []
         for at, run in enumerate(self.runs):
             for second, (kind, column, name) in enumerate(curves):
                 xs, ys = points(run, measure, kind, column, unit)
                 if any(y == y and (y or not measure.from_zero) for y in ys):
-                    name = name if len(curves) > 1 else ""
+                    name = name if second or self.one and len(curves) > 1 else ""
                     name = name if self.one else f"{letters(at)} {name}".strip()
                     series.append(Series(xs, ys, name, second if self.one else at, second > 0))
         if not series:
@@ -175,18 +170,21 @@ class Page:
             curves = [(key, "rmse", "validation"), (key, "persistence_rmse", "persistence")]
             title = "RMSE of " + key[len(OUTPUT) :]
             measures.append(Measure(f"output-{at}", title, curves, "", "large"))
-        large = "".join(map(self.measure, measures + [m for m in MEASURES if m.large]))
-        return f'<div class="large">\n{large}</div>\n'
+        measures += [measure for measure in MEASURES if measure.large]
+        return self.charts("large", measures)
 
     def details(self):
         small = [m for m in MEASURES if not m.large and not (self.one and m.by_time)]
-        return f'<div class="charts">\n{"".join(map(self.measure, small))}</div>\n'
+        return self.charts("charts", small)
+
+    def charts(self, style, measures):
+        return f'<div class="{style}">\n{"".join(map(self.measure, measures))}</div>\n'
 
     # -- confusion matrices, misclassified images, planes
 
-    def matrix(self, at):
+    def matrix(self, run):
         """A confusion matrix in a box; empty without one."""
-        run, found = self.runs[at], self.runs[at].detailed()
+        found = run.detailed()
         names = [text(get(c, "name")) or "?" for c in array(found["classes"])]
         rows = [array(row) for row in array(found["confusion_matrix"])]
         rows = [[known(value, 0.0) for value in row] for row in rows]
@@ -208,13 +206,14 @@ class Page:
         columns += [(n, "as is", lambda row, c=c: cell(row, c)) for c, n in enumerate(names)]
         table = Sheet("Confusion matrix", "confusion", range(count), columns).html()
         wide = ' class="wide"' if count > 10 else ""
-        return f'<div{wide}>{head}<div id="confusion-{letters(at)}">{table}</div></div>\n'
+        name = f"confusion-{letters(self.runs.index(run))}"
+        return f'<div{wide}>{head}<div id="{name}">{table}</div></div>\n'
 
     def errors(self):
         if not self.one:
             return ""
         run = self.runs[0]
-        parts = ['<div class="pair">\n', self.matrix(0)]
+        parts = ['<div class="pair">\n', self.matrix(run)]
         note = ": class, prediction and its probability."
         found = run.misclassified
         parts.append(self.pictures(found, "Most confident errors", note, "images", self.image))
@@ -259,9 +258,9 @@ class Page:
     def summary(self):
         wide = {1: "", 2: " two"}.get(len(self.runs), " wide")
         parts = ["" if self.one else self.note(COMPARED), '<div class="groups%s">\n' % wide]
-        columns = [("", "text", lambda fact: label(fact_name(fact, self.runs)))]
-        for at, run in enumerate(self.runs):
-            name = "" if self.one else self.key(at)
+        columns = [("", "text", lambda fact: fact_name(fact, self.runs))]
+        for run in self.runs:
+            name = "" if self.one else self.letter(run)
             columns.append((name, "as is", lambda fact, run=run: self.cell(fact, run)))
         for group in FACT_TABLE:
             facts = [f for f in FACTS if f.group == group and fact_known(f, self.runs)]
@@ -270,23 +269,9 @@ class Page:
         parts.append("</div>\n")
         return "".join(parts)
 
-    def classes(self, run, at):
-        tables = sheet_outputs(run).html() + sheet_classes(run).html()
-        return tables + ("" if self.one else self.matrix(at))
-
-    def hardware(self):
-        return f'<div class="charts">\n{"".join(map(self.measure, SENSORS))}</div>\n'
-
-    def decks(self):
-        attempts = self.each(lambda run, _: sheet_attempts(run).html())
-        return sheet_options(self.runs).html() + attempts
-
-    def troubles(self, run, _):
-        parts = []
-        for title, lines in troubles(run):
-            items = "".join(f"<li><code>{esc(line)}</code></li>\n" for line in lines)
-            parts += [f"<p>{title}:</p>\n<ul>\n{items}</ul>\n"] if lines else []
-        return "".join(parts)
+    def classes(self):
+        tables = [lambda run: sheet_outputs(run).html(), lambda run: sheet_classes(run).html()]
+        return self.each(*tables, *([] if self.one else [self.matrix]))
 
     def guarded(self, name, write):
         """A part of the page. Values that cannot be shown are damage of the files."""
@@ -299,19 +284,16 @@ class Page:
     def write(self):
         parts = [self.guarded("head", self.head), "<main>\n"]
         parts += [self.guarded("curves", self.curves), self.guarded("errors", self.errors)]
+        options = lambda: sheet_options(self.runs).html() + self.tables(sheet_attempts)
         for name, title, write in [
-            ("summary", "All figures" + " side by side" * (not self.one), self.summary),
+            ("summary", "All figures", self.summary),
             ("details", "Learning rate, speed and waiting times", self.details),
-            ("classes", "Quality by class and output", lambda: self.each(self.classes)),
-            (
-                "units",
-                "Step time and memory",
-                lambda: self.each(lambda run, _: sheet_units(run).html()),
-            ),
-            ("ranks", "Ranks", lambda: self.each(lambda run, _: sheet_ranks(run).html())),
-            ("hardware", "Hardware over time", self.hardware),
-            ("decks", "Options and attempts" if self.one else DIFFERING, self.decks),
-            ("trouble", "Warnings, errors and missing files", lambda: self.each(self.troubles)),
+            ("classes", "Quality by class and output", self.classes),
+            ("units", "Step time and memory", lambda: self.tables(sheet_units)),
+            ("ranks", "Ranks", lambda: self.tables(sheet_ranks)),
+            ("hardware", "Hardware over time", lambda: self.charts("charts", SENSORS)),
+            ("decks", "Options and attempts", options),
+            ("trouble", "Warnings, errors and missing files", lambda: self.tables(sheet_trouble)),
         ]:
             shown = self.guarded(name, write) or "<p>None.</p>\n"
             count = sum(len(run.trouble) + len(run.missing) for run in self.runs)
@@ -328,7 +310,6 @@ class Page:
 
 
 DAMAGE = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
-DIFFERING = "Differing options and attempts"
 
 
 def document(title, body):
@@ -342,14 +323,6 @@ def document(title, body):
         f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         f"{body}</body>\n</html>\n"
     )
-
-
-def troubles(run):
-    """The lines of the log and of the files that are missing, at most 200 of each."""
-    parts = {"Warnings and errors": run.trouble, "Missing or damaged files": run.missing}
-    for title, lines in parts.items():
-        more = [f"{len(lines) - 200} more lines"] if len(lines) > 200 else []
-        yield title, lines[:200] + more
 
 
 def is_png(value):
@@ -388,9 +361,6 @@ def logbook_page(run):
     parts.append(Sheet("All figures", "facts", facts, columns).markdown())
     sheets = [sheet(run) for sheet in SHEETS] + [sheet_options([run])]
     parts += [sheet.markdown() for sheet in sheets]
-    for title, lines in troubles(run):
-        body = "".join(f"* {markdown(line)}\n" for line in lines) or "None.\n"
-        parts.append(f"\n## {title}\n\n{body}")
     return "".join(parts) + "\n"
 
 

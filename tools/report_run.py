@@ -124,19 +124,19 @@ class Run:
 
     # -- files
 
-    def read(self, name, absence=None):
-        """Return the text of a file, None if it cannot be read. absence: why it may be missing."""
+    def read(self, name, needed=False):
+        """Return the text of a file, None if it cannot be read."""
         try:
             return read_text(self.file(name))
         except FileNotFoundError:
-            if absence:
-                self.missing.append("%s: missing: %s" % (name, absence))
+            if needed:
+                self.missing.append(f"{name}: missing")
         except OSError as why:
             self.missing.append("%s: cannot be read: %s" % (name, why.strerror))
         return None
 
-    def read_json(self, name):
-        content = self.read(name)
+    def read_json(self, name, needed=False):
+        content = self.read(name, needed)
         try:
             value = {} if content is None else json.loads(content)
             if isinstance(value, dict):
@@ -147,9 +147,9 @@ class Run:
         self.missing.append("%s: cannot be read (%s)" % (name, why))
         return {}
 
-    def read_table(self, name, key, absence=None):
+    def read_table(self, name, key, needed=False):
         """Return the rows of a CSV file."""
-        content = self.read(name, absence)
+        content = self.read(name, needed)
         if content is None:
             return []
         if content and not content.endswith("\n"):
@@ -170,12 +170,9 @@ class Run:
 
     def read_results(self):
         """Read result.json, and what format 1 has in other files."""
-        self.result = record(self.read_json("result.json"))
-        if not os.path.exists(self.file("result.json")):
-            self.missing.append("result.json: missing")
+        self.result = record(self.read_json("result.json", True))
         self.has_result = "total_seconds" in self.result
-        absence = "nothing logged"
-        self.metrics = self.read_table("metrics.csv", "step", absence)
+        self.metrics = self.read_table("metrics.csv", "step", True)
         old = self.read_json("run.json")
         self.format = int(known(self.number("format"), num(old.get("format")), 1))
         if self.format > FORMAT:
@@ -189,11 +186,11 @@ class Run:
 
     def read_format_1(self, old):
         """Convert files of format 1. A resumed run has them, too, for the time before."""
-        absence = "output.csv is off, or the run has not ended" if self.format == 1 else None
-        epochs = self.read_table("epochs.csv", "epoch", absence)
+        needed = self.format == 1
+        epochs = self.read_table("epochs.csv", "epoch", needed)
         outputs = self.read_table("outputs.csv", "output")
-        self.units = self.units or self.read_table("units.csv", "unit", absence)
-        ranks = self.read_table("ranks.csv", "rank", absence)
+        self.units = self.units or self.read_table("units.csv", "unit", needed)
+        ranks = self.read_table("ranks.csv", "rank", needed)
         self.ranks = [Row(attempt=row.pop("part", NAN), **row) for row in ranks] + self.ranks
         starts = [attempt["started"] for attempt in self.attempts]
         parts = records(old.get("parts"))
@@ -212,7 +209,7 @@ class Run:
         self.metrics = rows + self.metrics
 
     def read_deck(self):
-        content, section = self.read("deck.ini", "the options are unknown"), ""
+        content, section = self.read("deck.ini", True), ""
         for line in (content or "").splitlines():
             if line.startswith("["):
                 section = line[1:].partition("]")[0]
@@ -233,10 +230,7 @@ class Run:
             self.rows.setdefault(kind, []).append(row)
             if kind == "val of outputs":
                 self.rows.setdefault(OUTPUT + row["output"], []).append(row)
-        exact = all(row["peak_share"] <= 1 for row in self.rows["train"])
         for row in self.rows["train"]:
-            if not exact:
-                row["peak_share"] = NAN  # the stored peak was wrong
             row["count"] = max(0, row["step"] - before)
             row["seconds"] = row["count"] * row["step_seconds"]
             before = max(before, row["step"])
@@ -247,10 +241,8 @@ class Run:
 
     def read_monitors(self):
         """Read the sensors of all ranks: mean, lowest and highest values of up to 200 intervals."""
-        paths = sorted(glob.glob(glob.escape(self.file("")) + "monitor-[0-9]*.csv"))
-        absence = "output.monitor is 0, or there were no readings"
-        self.monitor = self.read_table("monitor.csv", "time", None if paths else absence)
-        for path in paths:
+        self.monitor = self.read_table("monitor.csv", "time")
+        for path in sorted(glob.glob(glob.escape(self.file("")) + "monitor-[0-9]*.csv")):
             self.monitor += self.read_table(os.path.basename(path), "time")
         times = [stamp_seconds(row["time"]) for row in self.monitor]
         start, end = -highest(-time for time in times), highest(times)
@@ -270,7 +262,7 @@ class Run:
 
     def read_log(self):
         counts = {}
-        for line in (self.read("train.log", "the log is unknown") or "").splitlines():
+        for line in (self.read("train.log", True) or "").splitlines():
             stamp = STAMP.match(line)
             if stamp and TROUBLE.match(line[stamp.end() :]):
                 counts.setdefault(line[stamp.end() :], [line, 0])[1] += 1
@@ -386,13 +378,13 @@ class Run:
             return "; ".join(shown + ["..."] * (len(outputs) > 3))
         return num(evaluation[name])
 
-    def task(self):
-        """The kind of targets: segmentation, labels, forecast, regression or classes."""
+    def top1_name(self):
+        """Top-1 is the pixel accuracy of a segmentation, or of all labels together."""
         found = self.evaluation("test"), self.evaluation("val")
-        for key, task in ("miou", "segmentation"), ("map", "labels"), ("persistence", "forecast"):
+        for key, name in ("miou", "pixel accuracy"), ("map", "all labels right"):
             if any(evaluation[key] == evaluation[key] for evaluation in found):
-                return task
-        return "regression" if any(evaluation["outputs"] for evaluation in found) else "classes"
+                return name
+        return "top-1"
 
     def model(self):
         """The model's name, and its dimensions that the deck sets."""

@@ -59,10 +59,10 @@ def epochs_text(run):
 
 
 def data_used(run):
-    """The options that leave out data, or "all"."""
-    limits = [("debug.fraction", ("1",)), ("debug.batches", ("0",)), ("debug.overfit", ("0",))]
-    used = [f"{key}={run.deck[key]}" for key, off in limits if run.option(key) not in off + ("",)]
-    return ", ".join(used) or "all" * (limits[0][0] in run.deck)
+    """The options that leave out data."""
+    off = {"debug.fraction": "1", "debug.batches": "0", "debug.overfit": "0"}
+    used = [key for key in off if run.deck.get(key, off[key]) != off[key]]
+    return ", ".join(f"{key}={run.deck[key]}" for key in used)
 
 
 def images_per_second(run):
@@ -86,13 +86,8 @@ def efficiency(run, first):
 
 
 def peak_bytes(run):
-    sensors = [run.number(f"sensors.{name}_bytes.max") for name in ("gpu_memory_used", "resident")]
     monitor = highest(row["resident_bytes"] for row in run.monitor)
-    return known(highest(rank["peak_bytes"] for rank in run.ranks), *sensors, monitor)
-
-
-def planned_bytes(run):
-    return known(highest(rank["planned_bytes"] for rank in run.ranks), run.number("planned_bytes"))
+    return known(highest(rank["peak_bytes"] for rank in run.ranks), monitor)
 
 
 def target_seconds(run):
@@ -100,11 +95,6 @@ def target_seconds(run):
     target = num(run.option("output.target"))
     reached = (row for row in run.rows["val"] if target > 0 and row["top1"] >= target)
     return next((row["elapsed_seconds"] for row in reached), NAN)
-
-
-def busy(run):
-    sensors = [run.number(f"sensors.{name}_busy.mean") for name in ("gpu", "cores")]
-    return known(*sensors, mean(row["cores_busy"] for row in run.monitor))
 
 
 def train_row(run):
@@ -139,8 +129,6 @@ deck = lambda key, at="": lambda run: text(run.result.get(at)) or run.option(key
 attempt = lambda key: lambda run: text(get(run.attempts, "0." + key))
 step = lambda name, weight="count": lambda run: run.step_mean(name, weight)
 waiting = share("exposed_comm_seconds")
-per_rank = lambda run: ratio(images_per_second(run), run.number("world_size"))
-setup_seconds = lambda run: run.number("total_seconds") - run.number("without_setup_seconds")
 epoch_seconds = lambda run: mean(row["seconds"] for row in run.epochs)
 base_lr = lambda run: known(run.number("base_lr"), run.option("optim.lr"))
 total_seconds = lambda run: known(run.number("total_seconds"), run.last("elapsed_seconds"))
@@ -166,7 +154,6 @@ FACT_TABLE = {
         ("Transport", "transport", "text"),
         ("Backend", "backend", "text"),
         ("Device", "device", "text", attempt("devices.0")),
-        ("First host", "host", "text", attempt("hosts.0")),
         ("Precision", "precision", "text", deck("train.precision", "precision")),
         ("Ranks", "ranks", "count", "world_size"),
         ("Nodes", "nodes", "count"),
@@ -195,7 +182,6 @@ FACT_TABLE = {
     ],
     "Time": [
         ("Total time", "total_seconds", "seconds", total_seconds),
-        ("Set-up time", "setup_seconds", "seconds", setup_seconds),
         ("Time excluding set-up", "without_setup_seconds", "seconds"),
         ("Training time", "training_seconds", "seconds"),
         ("Evaluation time", "evaluation_seconds", "seconds", evaluation_seconds),
@@ -204,7 +190,6 @@ FACT_TABLE = {
     ],
     "Speed": [
         ("Images/s", "images_per_second", "rate", images_per_second),
-        ("Images/s per rank", "images_per_second_rank", "rate", per_rank),
         ("Speed-up", "speed_up", "ratio", speed_up),
         ("Scaling efficiency", "efficiency", "share", efficiency),
         ("FLOPs per image", "flops_per_image", "flops"),
@@ -220,9 +205,9 @@ FACT_TABLE = {
         ("Optimizer step", "update_share", "share", share("update_seconds")),
     ],
     "Memory and power": [
-        ("Planned memory per rank", "planned_bytes", "bytes", planned_bytes),
         ("Peak memory per rank", "peak_bytes", "bytes", peak_bytes),
-        ("Utilization", "busy", "share", busy),
+        ("GPU utilization", "gpu_busy", "share", "sensors.gpu_busy.mean"),
+        ("CPU utilization", "cores_busy", "share", "sensors.cores_busy.mean"),
         ("GPU power", "gpu_power", "W", "sensors.gpu_power.mean"),
     ],
 }
@@ -256,10 +241,8 @@ def fact_known(fact, runs):
 
 
 def top1_name(runs):
-    """Top-1 is the pixel accuracy of a segmentation, or of all labels together."""
-    tasks = {run.task() for run in runs}
-    names = {"segmentation": "pixel accuracy", "labels": "all labels right"}
-    return names.get(tasks.pop(), "top-1") if len(tasks) == 1 else "top-1"
+    names = {run.top1_name() for run in runs}
+    return names.pop() if len(names) == 1 else "top-1"
 
 
 def fact_name(fact, runs):
@@ -286,14 +269,18 @@ def facts_csv(runs):
 # ---- tables, as HTML and as Markdown
 
 LEFT = ("text", "code")  # kinds of columns whose cells are on the left
+MOST = 256  # rows of a table
 
 
 class Sheet:
     """A table of records. A column has a name, a kind, and a key of the record or a function of
     it. Kinds: text and code (on the left), bar (a share with a bar), as is, or one of show().
-    Columns without values are left out, unless they are as is."""
+    Columns without values are left out, unless they are as is. Has the first MOST records."""
 
     def __init__(self, title, style, records, columns, note=""):
+        if len(records) > MOST:
+            note += f" The first {MOST} of {len(records)} rows."
+            records = records[:MOST]
         self.title, self.style, self.note, self.columns = title, style, note, []
         for name, kind, find in columns:
             value = find if callable(find) else lambda record: get(record, find)
@@ -313,7 +300,8 @@ class Sheet:
         if not self.rows:
             return ""
         kinds, tall = [kind for _, kind, _ in self.columns], " tall" if len(self.rows) > 32 else ""
-        title, names = esc(self.title), [label(name) for name, _, _ in self.columns]
+        title = esc(self.title)
+        names = [Html(f"<span>{esc(name)}</span>") for name, _, _ in self.columns]
         lines = [f'<p class="note">{esc(self.note)}</p>\n' if self.note else ""]
         lines.append(f'<div class="scroll{tall}" role="region" tabindex="0" aria-label="{title}">')
         lines.append(f'<table class="{self.style}">\n')
@@ -351,22 +339,19 @@ def html_cell(kind, value, scope):
     return f"<{tag}{scope}{style}>{shown}</{tag}>"
 
 
-def label(name):
-    """A name as HTML; those such as top-1 are not broken at the hyphen."""
-    return Html("<span>%s</span>" % esc(name).replace("-1", "\u2011" + "1"))
-
-
 def markdown(value):
     words = re.sub(r"[\n\r\t]", " ", str(value))
     words = CONTROL.sub("?", words).replace("<", "&lt;")
     return re.sub(r"([|\\`*\[\]])", r"\\\1", words)
 
 
-def columns_of(rows):
-    return list(dict.fromkeys(name for row in rows for name in row))
+def named(kind, keys):
+    """Columns with the names of their keys in result.json, without units."""
+    return [(re.sub("_(seconds|bytes)$", "", key).replace("_", " "), kind, key) for key in keys]
 
 
-CLASSES_MOST = 60
+def keys_of(records):
+    return list(dict.fromkeys(key for one in records for key in one))
 
 
 def sheet_classes(run):
@@ -374,87 +359,55 @@ def sheet_classes(run):
     classes, matrix = records(found["classes"]), array(found["confusion_matrix"])
     for one, row in zip(classes, matrix):
         one["images"] = sum(map(num, array(row)))
-    columns = [
-        ("class", "text", lambda one: text(one["name"]) or "?"),
-        ("F1", "bar", "f1"),
-        ("recall", "share", "recall"),
-        ("precision", "share", "precision"),
-        ("specificity", "share", "specificity"),
-        ("one-vs-rest accuracy", "share", "one_vs_rest_accuracy"),
-        ("IoU", "bar", "iou"),
-        ("average precision", "bar", "average_precision"),
-        ("pixels" if "miou" in found else "images", "count", "images"),
-    ]
+    columns = [("class", "text", lambda one: text(one["name"]) or "?")]
+    columns += named("bar", ["f1", "iou", "average_precision"])
+    columns += named("share", ["recall", "precision", "specificity", "one_vs_rest_accuracy"])
+    columns.append(("pixels" if "miou" in found else "images", "count", "images"))
     note = f"Of the {run.weights_text(found['step'])}." if classes else ""
-    if len(classes) > CLASSES_MOST:
-        note += f" The {CLASSES_MOST} of {len(classes)} classes with the lowest F1."
+    if len(classes) > 32:
+        note += " Lowest F1 first."
         classes.sort(key=lambda one: known(one["f1"], 2.0))
-    title = f"Classes ({found['split']} split)"
-    return Sheet(title, "classes", classes[:CLASSES_MOST], columns, note)
+    return Sheet(f"Classes ({found['split']} split)", "classes", classes, columns, note)
 
 
 def sheet_outputs(run):
     split = "test" if run.evaluation("test")["outputs"] else "val"
     evaluation = run.evaluation(split)
-    columns = [
-        ("output", "text", lambda output: text(output["name"]) or "?"),
-        ("RMSE", "number", "rmse"),
-        ("MAE", "number", "mae"),
-        ("bias", "number", "bias"),
-        ("R2", "number", "r2"),
-        ("persistence RMSE", "number", "persistence_rmse"),
-        ("persistence MAE", "number", "persistence_mae"),
-        ("RMSE / persistence", "number", persistence),
-    ]
+    columns = [("output", "text", lambda output: text(output["name"]) or "?")]
+    columns += named("number", ["rmse", "mae", "bias", "r2", "persistence_rmse", "persistence_mae"])
+    columns.append(("rmse / persistence", "number", persistence))
     note = f"Errors in the units of the data, of the {run.weights_text(evaluation['step'])}."
     return Sheet(f"Outputs ({split} split)", "classes", evaluation["outputs"], columns, note)
 
 
 def sheet_units(run):
     """Parameters, time and memory of units: sums, and the columns that they are sums of."""
+    units = run.units
+    keys = [key for key in keys_of(units) if highest(unit[key] for unit in units) > 0]
+    seconds = [key for key in keys if key.endswith("_seconds")]
+    sizes = [key for key in keys if key.endswith("_bytes")]
+    total = lambda unit, keys: sum(known(unit[key], 0.0) for key in keys)
+    whole = sum(total(unit, seconds) for unit in units)
     columns = [("unit", "text", "unit"), ("parameters", "count", "parameters")]
-
-    def total(ending):
-        return lambda unit: sum(known(unit[name], 0.0) for name in unit if name.endswith(ending))
-
-    seconds = total("_seconds")
-    whole = sum(map(seconds, run.units))
-    columns.append(("step time", "seconds", seconds))
-    columns.append(("of all", "bar", lambda unit: ratio(seconds(unit), whole)))
-    columns.append(("memory", "bytes", total("_bytes")))
-    for name in columns_of(run.units):
-        kind = name.rpartition("_")[2]
-        if kind in ("seconds", "bytes") and highest(unit[name] for unit in run.units) > 0:
-            columns.append((name.rpartition("_")[0], kind, name))
+    columns.append(("step time", "seconds", lambda unit: total(unit, seconds)))
+    columns.append(("of all", "bar", lambda unit: ratio(total(unit, seconds), whole)))
+    columns.append(("memory", "bytes", lambda unit: total(unit, sizes)))
+    columns += named("seconds", seconds) + named("bytes", sizes)
     note = "Means of a training step of the last attempt. Planned memory of rank 0."
-    return Sheet("Step time and memory by unit", "classes", run.units, columns, note)
-
-
-RANKS_MOST = 256
-KINDS = {"bytes": "bytes", "seconds": "seconds", "busy": "share", "power": "W"}
+    return Sheet("Step time and memory by unit", "classes", units, columns, note)
 
 
 def sheet_ranks(run):
     columns = []
-    for name in columns_of(run.ranks):
-        is_text = isinstance(run.ranks[0].get(name), str)
-        kind = next((kind for part, kind in KINDS.items() if part in name), "count")
-        columns.append((name.replace("_", " "), "text" if is_text else kind, name))
-    count = len(run.ranks)
-    note = f"The first {RANKS_MOST} of {count} rows." if count > RANKS_MOST else ""
-    return Sheet("Ranks", "ranks", run.ranks[:RANKS_MOST], columns, note)
+    for key in keys_of(run.ranks):
+        is_text = isinstance(run.ranks[0].get(key), str)
+        kind = next((kind for kind in ("bytes", "seconds") if kind in key), "count")
+        columns += named("text" if is_text else kind, [key])
+    return Sheet("Ranks", "ranks", run.ranks, columns)
 
 
 def sheet_attempts(run):
     joined = lambda key: lambda attempt: ", ".join(map(str, array(attempt[key])))
-
-    def steps(attempt):
-        end = num(attempt["to_step"])
-        return f"{known(attempt['from_step'], 0.0):.0f} to {'?' if end != end else int(end)}"
-
-    def outcome(attempt):
-        end = text(attempt.get("error")) or text(attempt.get("stop_reason"))
-        return end or (run.status() if attempt is run.attempts[-1] else "interrupted")
 
     def changes(attempt):
         found = attempt["changed"] if isinstance(attempt["changed"], dict) else {}
@@ -464,12 +417,13 @@ def sheet_attempts(run):
         ("attempt", "text", lambda attempt: str(run.attempts.index(attempt) + 1)),
         ("started", "text", lambda attempt: stamp_text(attempt["started"])),
         ("ended", "text", lambda attempt: stamp_text(attempt["ended"])),
-        ("steps", "text", steps),
+        ("from step", "count", "from_step"),
+        ("to step", "count", "to_step"),
         ("ranks", "count", "ranks"),
         ("hosts", "text", joined("hosts")),
         ("devices", "text", joined("devices")),
         ("set-up", "seconds", "setup_seconds"),
-        ("outcome", "text", outcome),
+        ("outcome", "text", lambda attempt: text(attempt["error"]) or text(attempt["stop_reason"])),
         ("changed", "text", changes),
         ("command", "code", lambda attempt: text(attempt["command"])),
     ]
@@ -478,23 +432,25 @@ def sheet_attempts(run):
 
 def sheet_options(runs):
     """Options of a run that differ from their defaults, or that differ between runs."""
-    title, names, note = "Options that differ from their defaults", ["value", "default"], ""
-    if len(runs) > 1:
-        title, names, rows = "Differing options", [letters(at) for at in range(len(runs))], []
-        for key in sorted(set().union(*[run.deck for run in runs])):
-            values = [run.deck.get(key, "(not set)") for run in runs]
-            if key not in ("run.name", "run.dir") and len(set(values)) > 1:
-                rows.append([key] + values)
-    else:
-        presets = defaults()
-        note = (
-            "" if presets else "All options: the program vittrain, which has them, was not found."
-        )
-        rows = [(key, value, presets.get(key, "")) for key, value in runs[0].deck.items()]
-        rows = [row for row in rows if row[1] != row[2]]
+    title, note = "Options that differ between the runs", ""
+    names, decks = [letters(at) for at in range(len(runs))], [run.deck for run in runs]
+    keys = keys_of(decks)
+    if len(runs) == 1:
+        title, names = "Options that differ from their defaults", ["value", "default"]
+        decks.append(defaults())
+        note = "" if decks[1] else "The defaults are unknown: the program vittrain was not found."
+    rows = [[key] + [deck.get(key, "") for deck in decks] for key in keys]
+    rows = [row for row in rows if len(set(row[1:])) > 1 and row[0] not in ("run.name", "run.dir")]
     columns = [(name, "code", str(at)) for at, name in enumerate(["option"] + names)]
     return Sheet(title, "decks", rows, columns, note)
 
 
-# Tables of the page and of the log book
-SHEETS = [sheet_outputs, sheet_classes, sheet_units, sheet_ranks, sheet_attempts]
+def sheet_trouble(run):
+    """Warnings and errors of the log, and files that are missing or damaged."""
+    lines = [("log", line) for line in run.trouble] + [("file", line) for line in run.missing]
+    columns = [("", "text", "0"), ("", "code", "1")]
+    return Sheet("Warnings, errors and missing files", "ranks", lines, columns)
+
+
+# Tables of one run
+SHEETS = [sheet_outputs, sheet_classes, sheet_units, sheet_ranks, sheet_attempts, sheet_trouble]

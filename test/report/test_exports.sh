@@ -139,5 +139,5 @@ result "hparams.yaml has the counts of parameters and the deck" "$(
     counted '^train:$' "$file" 1
     counted '^  epochs: 3$' "$file" 1
     counted "^  tensorboard_tags: 'lightning'$" "$file" 1
-    differs keys "$(grep -cE "^  [a-z0-9_]+: (true|false|-?[0-9.]+(e[-+][0-9]+)?|'.*')\$" "$file")" "$(grep -cvE '^$|^\[|\+=' "$work/vit/deck.ini")"
+    differs keys "$(grep -cE "^  [a-z0-9_]+: (on|off|-?[0-9.]+(e[-+][0-9]+)?|'.*')\$" "$file")" "$(grep -cvE '^$|^\[|\+=' "$work/vit/deck.ini")"
     counted "^'train' execution time: [0-9]+[.][0-9]+ \(s\)\$" "$work/vit/exec_time.log" 1)" "$run_log"
