@@ -7,6 +7,7 @@
 #include "data/loader.h"
 #include "dataset_fixture.h"
 #include "hdf5_fixture.h"
+#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -67,14 +68,11 @@ static int close_all(void **state)
     return temporary_teardown(state);
 }
 
-static void open_data(const char *root, enum shuffle_choice shuffle, const char *val, int workers)
+static void open_data(const char *root, const char *settings)
 {
     arrays_begin(root, sources, "y");
-    options.data.shuffle = shuffle;
-    options.data.workers = workers;
-    options.data.val = val != NULL ? VALIDATION_FRACTION : VALIDATION_NONE;
-    options.data.val_fraction = val != NULL ? strtod(val, NULL) : 0;
-    split_opens(SPLIT_TRAIN, -1);
+    settings_apply(&options, "data.val=none");
+    split_opens(settings, SPLIT_TRAIN, -1);
 }
 
 static int64_t chunk_of(const void *context, int64_t sample)
@@ -160,7 +158,9 @@ TEST(each_chunk_is_decoded_once)
     for (int threads = 1; threads <= 4; threads++)
         for (int shuffled = 0; shuffled < 2; shuffled++) {
             const int kept = shuffled ? SHUFFLE_WINDOW + SHUFFLE_WINDOW / 2 : threads + 1;
-            open_data("all/one.h5", shuffled ? SHUFFLE_CHUNKS : SHUFFLE_OFF, NULL, threads);
+            OWNED char *settings = allocate_text("data.shuffle=%s data.workers=%d",
+                                                 shuffled ? "chunks" : "off", threads);
+            open_data("all/one.h5", settings);
             assert_int_equal(dataset.kept_bytes, kept * PIECES * CHUNK_BYTES);
             once_check(epochs_read(0, 1, threads), FULL_CHUNKS, threads);
             memory_check(threads);
@@ -171,11 +171,11 @@ TEST(each_chunk_is_decoded_once)
  */
 TEST(parts_of_data_have_whole_chunks)
 {
-    open_data("all/one.h5", SHUFFLE_CHUNKS, "0.2", 1);
+    open_data("all/one.h5", "data.shuffle=chunks data.val=0.2");
     once_check(epochs_read(0, 1, 1), FULL_CHUNKS, 1);
     memory_check(1);
     const int64_t chunks = (310 + CHUNK - 1) / CHUNK + 1 + (SAMPLES - 315 + 8) / 9;
-    open_data("parts", SHUFFLE_CHUNKS, NULL, 1);
+    open_data("parts", "data.shuffle=chunks");
     once_check(epochs_read(0, 1, 1), chunks, 1);
 }
 
@@ -186,7 +186,7 @@ TEST(ranks_share_the_chunks)
     enum { RANKS = 2 };
     int64_t total = 0;
     for (int rank = 0; rank < RANKS; rank++) {
-        open_data("all/one.h5", SHUFFLE_CHUNKS, NULL, 1);
+        open_data("all/one.h5", "data.shuffle=chunks");
         const int64_t decoded = epochs_read(rank, RANKS, 1);
         assert_in_range(decoded, FULL_CHUNKS * PIECES * 4 / 10, FULL_CHUNKS * PIECES * 7 / 10);
         total += decoded;
@@ -200,7 +200,7 @@ TEST(offsets_share_chunks)
 {
     static float values[2 * VALUES];
     sources = "x@-1,x";
-    open_data("all/one.h5", SHUFFLE_OFF, NULL, 1);
+    open_data("all/one.h5", "data.shuffle=off");
     sources = "x";
     assert_int_equal(dataset.count, SAMPLES - 1);
     for (int64_t i = 0; i < dataset.count; i++) {
@@ -229,7 +229,7 @@ TEST(one_thread_decodes_a_chunk)
 {
     pthread_t thread[THREADS_MOST];
     for (int round = 0; round < 20; round++) {
-        open_data("all/one.h5", SHUFFLE_CHUNKS, NULL, THREADS_MOST);
+        open_data("all/one.h5", "data.shuffle=chunks data.workers=8");
         pthread_barrier_init(&barrier, NULL, THREADS_MOST);
         for (intptr_t i = 0; i < THREADS_MOST; i++)
             assert_int_equal(pthread_create(&thread[i], NULL, read_one, (void *)i), 0);

@@ -114,7 +114,6 @@ run 1 slash $data $model data.x=/u0 data.y=u0@+2 data.task=regression model.head
 result 'a slash before a name does not matter' "$(ended; has slash.log 'RMSE u0@\+2 .* of persistence\)')" slash.log
 errors $data data.x=u0 3<<END
 2|data.transform=sqrt:/u0|data.y=number data.task=regression data.transform=log1p:u0,sqrt:/u0
-3|'labels'|data.y=/labels
 2|the model has 4.*data.order|data.x=/chw model.channels=4
 END
 errors $data $model data.x=u0 3<<END
@@ -126,9 +125,7 @@ errors $data $model data.x=u0 3<<END
 2|train.weights|data.y=marks train.weights=0,0,0
 END
 errors 3<<END
-2|data.x=/chw|data.x=/chw
 2|data.shuffle=chunks|data.shuffle=chunks
-2|data.missing=error|data.missing=error
 END
 mkdir splits
 "$TEST_BUILD/test/arrays/test_arrays" --odd "$work/splits/train.h5" calm
@@ -137,28 +134,24 @@ errors data.format=arrays data.root="$work/splits" data.x=u 3<<END
 3|class 0 .*'storm'.*'calm'|data.y=label data.val=test
 3|train.h5: sample 0: u|data.y=number data.task=regression data.val=none model.name=linear
 END
-# npy FILE SHAPE VALUES: write zeros.
-npy() {
-    mkdir -p "${1%/*}"
-    printf "\\223NUMPY\\001\\000\\166\\000%-117s\\n" "{'descr': '<f4', 'fortran_order': False, 'shape': ($2)}" >"$1"
-    head -c $((4 * $3)) /dev/zero >>"$1"
+# zeros FOLDER NAME:SHAPE...: write zeros to FOLDER/NAME.npy.
+zeros() {
+    to=$1
+    mkdir -p "$to"
+    shift
+    for array; do
+        shape=${array#*:}
+        printf "\\223NUMPY\\001\\000\\166\\000%-117s\\n" "{'descr': '<f4', 'fortran_order': False, 'shape': ($shape)}" >"$to/${array%:*}.npy"
+        head -c $((4 * $(echo "$shape" | tr , '*'))) /dev/zero >>"$to/${array%:*}.npy"
+    done
 }
-for split in train test; do
-    npy shapes/$split/x.npy 9,3,5,4 540
-    npy shapes/$split/y.npy 9,2 18
-done
-npy shapes/train/wide.npy 9,2,5,4 360
-npy shapes/test/wide.npy 9,3,5,4 540
-npy shapes/train/high.npy 9,5,4 180
-npy shapes/test/high.npy 9,6,4 216
-npy shapes/train/more.npy 9,2 18
-npy shapes/test/more.npy 9,1 9
+zeros shapes/train x:9,3,5,4 y:9,2 wide:9,2,5,4 high:9,5,4 more:9,2
+zeros shapes/test x:9,3,5,4 y:9,2 wide:9,3,5,4 high:9,6,4 more:9,1
 # 100 files and .npy folders with 64 descriptors: files are closed and opened again.
 mkdir crowd
 for n in $(seq 100 149); do
     cp "$work/data/storms.h5" crowd/$n.h5
-    npy crowd/$n/u0.npy 30,5,4 600
-    npy crowd/$n/number.npy 30 30
+    zeros crowd/$n u0:30,5,4 number:30
 done
 crowd="data.format=arrays data.root=$work/crowd data.x=u0 data.y=number data.task=regression data.val=0.2 $model train.epochs=1 train.steps=40 \
 checkpoint.every=0 data.workers=3"
@@ -167,20 +160,15 @@ bad=$(ended)
 (ulimit -n 64 && run 1 few $crowd run.dir="$work/few" && exit $status) || bad="$bad status $?;"
 result 'more files than descriptors have the same bits' "$bad$(same many few)" few.log
 
-# A store of four chunks without the second one.
-mkdir -p lost.zarr/u
-echo "{\"zarr_format\": 2}" >lost.zarr/.zgroup
-echo '{"zarr_format": 2, "dtype": "<f4", "shape": [20, 8, 8], "chunks": [5, 8, 8], "compressor": null, "filters": null, "fill_value": 7,
-"order": "C"}' >lost.zarr/u/.zarray
-for chunk in 0 2 3; do head -c 1280 /dev/zero >lost.zarr/u/$chunk.0.0; done
-lost="data.format=arrays data.root=$work/lost.zarr data.x=u data.y=u@+1 data.task=regression model.head=dense data.val=0.2 $model \
-model.image=8 model.image_width=8 model.patch=4 train.epochs=1"
+tar -xzf "$TEST_SOURCE/test/vectors/array_folders.tar.gz" v2
+lost="data.format=arrays data.root=$work/v2 data.x=missing data.y=type_u1 data.task=regression model.head=dense data.val=0.2 $model \
+train.epochs=1 train.global_batch=2"
 run 1 lost $lost run.dir="$work/lost"
-bad=$(ended; has lost.log "lost.zarr: 'u': 1 of 4 chunks do not exist: their values are the fill value 7; data.missing=error makes this an error")
+bad=$(ended; has lost.log "v2: 'missing': 8 of 24 chunks do not exist: their values are the fill value -1.5; data.missing=error makes this an error")
 [ "$(grep -c 'chunks do not exist' lost.log)" = 1 ] || bad="$bad not one warning;"
 result 'missing chunks are counted' "$bad" lost.log
 errors $lost run.dir="$work/lost-2" 3<<END
-3|lost.zarr: 'u'|data.missing=error
+3|v2: 'missing'|data.missing=error
 END
 errors data.format=arrays data.root="$work/shapes" data.task=regression 3<<END
 3|3x5x4.* 2x5x4|data.val=test data.x=wide data.y=y
@@ -191,12 +179,7 @@ errors data.format=arrays data.root="$work/shapes" data.task=regression 3<<END
 END
 
 # Without targets: a segmentation of which all pixels are ignored, and outputs that are missing in all samples (log10 of 0).
-npy none/x.npy 9,3,8,8 1728
-npy none/y.npy 9,8,8 576
-npy none/z.npy 9,8,8 576
-npy none/two.npy 9,2,8,8 1152
-npy none/many.npy 9,33 297
-npy none/point.npy 9,1,1 9
+zeros none x:9,3,8,8 y:9,8,8 z:9,8,8 two:9,2,8,8 many:9,33 point:9,1,1
 none="data.format=arrays data.root=$work/none data.val=0.3 data.x=x model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 \
 model.patch=4 train.precision=fp32 train.epochs=2 train.global_batch=4 run.threads=1"
 run 1 ignored $none data.y=y model.head=dense model.classes=2 train.ignore_label=0 run.dir="$work/ignored"
@@ -219,17 +202,13 @@ errors $planes run.dir="$work/missing" train.epochs=3 3<<END
 END
 mkdir narrow
 mv none/two.npy narrow/x.npy
-mkdir wide
-npy wide/x.npy 9,3,8,12 2592
+zeros wide x:9,3,8,12
 errors predict missing 3<<END
 3|narrow|narrow predict.output=narrow.h5
 3|wide|wide predict.output=wide.h5
 3|narrow|narrow predict.output=narrow.h5 augment.crop=random model.image=9 model.image_width=8
 END
-npy hwc/image.npy 24,27,4 2592
-npy hwc/mask.npy 24,27 648
-npy hwc/x.npy 24,8,8 1536
-npy hwc/plane.npy 24,65 1560
+zeros hwc image:24,27,4 mask:24,27 x:24,8,8 plane:24,65
 errors $none 3<<END
 2|train.weights|data.y=many data.task=regression train.weights=1,2
 2|model.head=dense|data.x=point data.y=point data.task=regression model.head=dense model.patch=1
@@ -241,9 +220,8 @@ END
 run 1 confirmed $none data.root="$work/hwc" data.y=plane data.task=regression model.classes=65 train.steps=1 run.dir="$work/confirmed"
 result 'these are trained' "$(ended)" confirmed.log
 
-npy hot/x.npy 9,8,8 576
-npy hot/y.npy 9,2 0
-for n in 1 2 3 4 5 6 7 8 9; do printf '\000\000\200?\000\000\000\000'; done >>hot/y.npy
+zeros hot x:9,8,8 y:9,2
+{ head -c 128 hot/y.npy; for n in 1 2 3 4 5 6 7 8 9; do printf '\000\000\200?\000\000\000\000'; done; } >ones && mv ones hot/y.npy
 run 1 hot $none data.root="$work/hot" data.y=y train.steps=1 run.dir="$work/hot-run"
 bad=$(ended)
 [ "$(grep -c 'data.y=y: each sample has exactly one of the 2 labels; .* numpy.argmax(y, axis=1)' hot.log)" = 1 ] || bad="$bad no note, or several;"

@@ -6,7 +6,7 @@
 
 #include "comm/comm.h"
 #include "model_fixture.h"
-#include "options/options.h"
+#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 #include "train/trainer.h"
@@ -40,29 +40,17 @@ static bool validation_read(const struct dataset *dataset, int64_t record, void 
     return format->read(dataset, record, values, error);
 }
 
-static void options_make(struct options *options)
-{
-    static const char *const settings[] = {
-        "model.dim=32",          "model.depth=1",        "model.heads=2",      "model.patch=8",
-        "data.format=synthetic", "data.val=test",        "train.batch=16",     "train.epochs=3",
-        "train.precision=fp32",  "output.tensorboard=0", "output.logbook=",    "output.monitor=0",
-        "run.backend=cpu",       "data.samples=96",      "checkpoint.every=1", "checkpoint.keep=1",
-        "run.threads=1"};
-    struct error error = {0};
-    char assignment[OPTION_TEXT];
-    options_default(options);
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        assert_ok(options_set(settings[i], options, &error), &error);
-    snprintf(assignment, sizeof assignment, "run.dir=%s", temporary_path("run"));
-    assert_true(options_set(assignment, options, &error));
-}
-
 TEST(the_loader_goes_on_while_an_evaluation_runs)
 {
     static struct trainer trainer;
     struct options options;
     struct error error = {0};
-    options_make(&options);
+    settings_set(&options,
+                 "model.dim=32 model.depth=1 model.heads=2 model.patch=8 data.format=synthetic "
+                 "train.batch=16 train.epochs=3 train.precision=fp32 output.tensorboard=0 "
+                 "output.logbook= output.monitor=0 run.backend=cpu data.samples=96 "
+                 "checkpoint.keep=1 run.threads=1");
+    snprintf(options.run.dir, sizeof options.run.dir, "%s", temporary_path("run"));
     assert_int_equal(sem_init(&training_read_done, 0, 0), 0);
     assert_ok(trainer_open(&trainer, &options, NULL, NULL, world, &error), &error);
     assert_int_equal(trainer.steps_per_epoch, EPOCH_STEPS);

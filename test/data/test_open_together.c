@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "comm/comm.h"
 #include "hdf5_fixture.h"
+#include "settings.h"
 #include "shards.h"
 
 enum {
@@ -30,19 +31,21 @@ static void all_true(bool condition)
     assert_int_equal(value, 1);
 }
 
-static void opens_together(enum data_split split, int64_t count)
+static void opens_together(const char *settings, enum data_split split, int64_t count)
 {
     struct error error = {0};
+    settings_apply(&options, settings);
     dataset_close(&dataset);
     assert_ok(dataset_open(&dataset, &options, split, world, &error), &error);
     assert_int_equal(dataset.count, count);
 }
 
-static void fails_together(enum data_split split, const char *part)
+static void fails_together(const char *settings, const char *part)
 {
     struct error error = {0};
+    settings_apply(&options, settings);
     dataset_close(&dataset);
-    all_true(!dataset_open(&dataset, &options, split, world, &error));
+    all_true(!dataset_open(&dataset, &options, SPLIT_TRAIN, world, &error));
     assert_has(error.text, part);
 }
 
@@ -71,51 +74,42 @@ TEST(bytes_are_joined)
 
 TEST(rank_0_lists_folders)
 {
-    char path[64];
-    snprintf(options.data.format, sizeof options.data.format, "imagefolder");
     for (int i = 0; i < 20; i++) {
-        snprintf(path, sizeof path, "train/%s/%d.jpg", i % 2 == 0 ? "cat" : "dog", i);
+        OWNED char *path = allocate_text("train/%s/%d.jpg", i % 2 == 0 ? "cat" : "dog", i);
         root_write(path, image, image_bytes);
     }
-    if (world->rank > 0)
-        root_write("train/ape/0.jpg", image,
-                   image_bytes); /* a class and a file that others do not have */
-    opens_together(SPLIT_TRAIN, 20);
+    if (world->rank > 0) /* a class and a file that others do not have */
+        root_write("train/ape/0.jpg", image, image_bytes);
+    opens_together("data.format=imagefolder", SPLIT_TRAIN, 20);
     assert_int_equal(dataset.classes, 2);
     assert_string_equal(dataset.class_name[1], "dog");
     check_record(19, 1, "train/dog/9.jpg");
-    options.data.val = VALIDATION_FRACTION;
-    options.data.val_fraction = 0.2;
-    opens_together(SPLIT_VALIDATION, 4);
+    opens_together("data.val=0.2", SPLIT_VALIDATION, 4);
     assert_true(dataset.held_out);
-    /* A rank cannot use an image that rank 0 can use. */
-    if (world->rank > 0)
-        for (int i = 0; i < 20; i += 2) {
-            snprintf(path, sizeof path, "train/cat/%d.jpg", i);
-            root_write(path, "x", 1);
-        }
-    options.data.skip_broken = true;
+    /* Ranks cannot use images that rank 0 can use. */
+    for (int i = 0; i < 20 && world->rank > 0; i += 2) {
+        OWNED char *path = allocate_text("train/cat/%d.jpg", i);
+        root_write(path, "x", 1);
+    }
     if (world->size > 1)
-        fails_together(SPLIT_TRAIN, "ranks find different data");
+        fails_together("data.skip_broken=on", "ranks find different data");
 }
 
 TEST(shards_are_indexed_by_one_rank)
 {
-    char name[32], members[80];
     for (int i = 0; i < SHARDS; i++) {
-        snprintf(name, sizeof name, "%d.tar", i);
-        snprintf(members, sizeof members, "000000.cls=%d|000000.jpg|000001.cls=%d|000001.jpg",
-                 world->rank, i % 2);
+        OWNED char *name = allocate_text("%d.tar", i);
+        OWNED char *members =
+            allocate_text("000000.cls=%d|000000.jpg|000001.cls=%d|000001.jpg", world->rank, i % 2);
         shard_make(name, "ustar", members);
     }
     if (world->rank == 0)
         root_write("classes.txt", "a\nb\nc\nd\n", 8);
-    options.data.val = VALIDATION_NONE;
-    opens_together(SPLIT_TRAIN, 2 * SHARDS);
+    opens_together("data.val=none", SPLIT_TRAIN, 2 * SHARDS);
     assert_int_equal(dataset.classes, 4);
     assert_string_equal(dataset.class_name[3], "d");
     for (int i = 0; i < SHARDS; i++) {
-        snprintf(name, sizeof name, "%d.tar: 000000.jpg", i);
+        OWNED char *name = allocate_text("%d.tar: 000000.jpg", i);
         int64_t begin = 0, count = 0;
         int32_t rank = -1;
         while (i >= begin + count)
@@ -125,7 +119,7 @@ TEST(shards_are_indexed_by_one_rank)
 }
 
 /* Write x and y, planes, and one number per sample; x is compressed. */
-static void arrays_put(const char *name, int number)
+static void arrays_put(int number)
 {
     float x[VALUES];
     double time[SAMPLES];
@@ -134,25 +128,19 @@ static void arrays_put(const char *name, int number)
         x[i] = (float)(number * 1000 + i);
     for (int i = 0; i < SAMPLES; i++)
         time[i] = number * SAMPLES + i;
-    hid_t file = hdf5_create(root_path(name));
+    hid_t file = hdf5_create(root_path("%02d.h5", number));
     hdf5_write(file, "x", 3, extent, chunk, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, x);
     hdf5_write(file, "y", 3, extent, NULL, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, x);
     hdf5_write(file, "number", 1, extent, NULL, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, time);
     H5Fclose(file);
 }
 
-static void arrays_use(const char *y)
+static void arrays_use(const char *settings)
 {
-    char name[32];
-    snprintf(options.data.format, sizeof options.data.format, "arrays");
-    snprintf(options.data.x, sizeof options.data.x, "x");
-    snprintf(options.data.y, sizeof options.data.y, "%s", y);
-    options.data.val = VALIDATION_NONE;
-    options.data.task = TASK_REGRESSION;
-    for (int i = 0; i < FILES; i++) {
-        snprintf(name, sizeof name, "%02d.h5", i);
-        arrays_put(name, i);
-    }
+    settings_apply(&options, "data.format=arrays data.x=x data.val=none data.task=regression");
+    settings_apply(&options, settings);
+    for (int i = 0; i < FILES; i++)
+        arrays_put(i);
 }
 
 /* Compare all records with those of the data set that one rank opens. */
@@ -174,51 +162,43 @@ static void records_are_equal(void)
 
 TEST(array_files_are_described_by_one_rank)
 {
-    char name[32];
-    arrays_use("y");
-    opens_together(SPLIT_TRAIN, SAMPLES * FILES);
+    arrays_use("data.y=y");
+    opens_together("", SPLIT_TRAIN, SAMPLES * FILES);
     records_are_equal();
     /* Number i is described by rank (i - 1) modulo their number, and there is one for 64 files. */
-    for (int i = 1; i < FILES; i++) {
-        snprintf(name, sizeof name, "%02d.h5", i);
+    for (int i = 1; i < FILES; i++)
         if (world->rank != 0 && (i - 1) % smaller(world->size, 2) != world->rank) /* 0 lists them */
-            unlink(root_path(name));
-    }
-    opens_together(SPLIT_TRAIN, SAMPLES * FILES);
+            unlink(root_path("%02d.h5", i));
+    opens_together("", SPLIT_TRAIN, SAMPLES * FILES);
 }
 
 TEST(files_of_two_splits_are_described)
 {
-    char from[32], to[32], old[512];
-    arrays_use("y");
+    arrays_use("data.y=y");
     for (int i = 70; i < FILES; i++) {
-        snprintf(from, sizeof from, "%02d.h5", i);
-        snprintf(to, sizeof to, "test-%02d.h5", i);
-        snprintf(old, sizeof old, "%s", root_path(from));
-        assert_int_equal(rename(old, root_path(to)), 0);
+        OWNED char *old = allocate_copy(root_path("%02d.h5", i));
+        assert_int_equal(rename(old, root_path("test-%02d.h5", i)), 0);
     }
-    options.data.val = VALIDATION_REFERENCE;
-    opens_together(SPLIT_TRAIN, SAMPLES * FILES * 3 / 4);
+    opens_together("data.val=reference", SPLIT_TRAIN, SAMPLES * FILES * 3 / 4);
     records_are_equal();
 }
 
 TEST(targets_are_read_by_one_rank)
 {
-    arrays_use("number");
-    opens_together(SPLIT_TRAIN, SAMPLES * FILES);
+    arrays_use("data.y=number");
+    opens_together("", SPLIT_TRAIN, SAMPLES * FILES);
     records_are_equal();
 }
 
 TEST(an_error_of_one_rank_is_that_of_all)
 {
-    arrays_use("y");
-    if (world->rank == smaller(world->size, 2) - 1) /* the last one that describes files */
-        for (int i = 1; i < FILES; i++) {
-            char name[32];
-            snprintf(name, sizeof name, "%02d.h5", i);
-            root_write(name, "damaged", 7);
-        }
-    fails_together(SPLIT_TRAIN, ".h5");
+    arrays_use("data.y=y");
+    const int64_t last = smaller(world->size, 2) - 1; /* the last rank that describes files */
+    for (int i = 1; i < FILES && world->rank == last; i++) {
+        OWNED char *name = allocate_text("%02d.h5", i);
+        root_write(name, "damaged", 7);
+    }
+    fails_together("", ".h5");
 }
 
 /* Each test has an empty folder below the working directory of the rank. */

@@ -45,24 +45,22 @@ static struct dataset probe = {.format = &probe_format,
                                .height = SIDE,
                                .width = SIDE};
 
-static bool compute(struct comm *comm, int threads, struct channel_values *mean,
-                    struct channel_values *std, struct error *error)
+static struct value_statistics statistics_of(struct dataset *dataset, struct comm *comm,
+                                             int threads)
 {
     struct value_statistics statistics = {.mean = {.count = 0}};
-    const bool good = statistics_compute(&probe, comm, threads, &statistics, error);
-    *mean = statistics.mean;
-    *std = statistics.std;
-    return good;
+    struct error error = {0};
+    assert_ok(statistics_compute(dataset, comm, threads, &statistics, &error), &error);
+    return statistics;
 }
 
 TEST(statistics_are_those_of_the_values)
 {
-    struct error error = {0};
-    struct channel_values mean, std, again[2];
     special = 1;
-    assert_true(compute(world, 1, &mean, &std, &error));
-    assert_int_equal(mean.count, CHANNELS);
-    assert_int_equal(std.count, CHANNELS);
+    const struct value_statistics found = statistics_of(&probe, world, 1);
+    const double *mean = found.mean.value, *std = found.std.value;
+    assert_int_equal(found.mean.count, CHANNELS);
+    assert_int_equal(found.std.count, CHANNELS);
     for (int64_t c = 0; c < 3; c++) {
         double sum = 0, squares = 0, count = 0;
         for (int pass = 0; pass < 2; pass++)
@@ -78,88 +76,76 @@ TEST(statistics_are_those_of_the_values)
                 }
             }
         const double deviation = sqrt(squares / count);
-        assert_true(fabs(mean.value[c] - sum / count) <= 1e-12 * fabs(sum / count));
-        assert_true(fabs(std.value[c] - deviation) <= 1e-9 * deviation);
+        assert_true(fabs(mean[c] - sum / count) <= 1e-12 * fabs(sum / count));
+        assert_true(fabs(std[c] - deviation) <= 1e-9 * deviation);
     }
-    assert_true(mean.value[3] == 7 && std.value[3] == 1 && mean.value[4] == 0 && std.value[4] == 1);
+    assert_true(mean[3] == 7 && std[3] == 1 && mean[4] == 0 && std[4] == 1);
     for (int threads = 2; threads < 40; threads += 9) {
-        assert_true(compute(world, threads, &again[0], &again[1], &error));
-        assert_memory_equal(&again[0], &mean, sizeof mean);
-        assert_memory_equal(&again[1], &std, sizeof std);
+        const struct value_statistics again = statistics_of(&probe, world, threads);
+        assert_memory_equal(&again, &found, sizeof found);
     }
 }
 
 /* The same record, whose last three channels are targets. */
 TEST(targets_have_statistics)
 {
-    struct error error = {0};
-    struct channel_values mean, std;
-    struct value_statistics statistics;
+    enum { TARGETS = 3, PIXELS = CHANNELS - TARGETS };
     struct dataset targets = probe;
-    targets.channels = 2;
-    targets.target = (struct target_shape){CHANNELS - 2, SIDE, SIDE};
+    targets.channels = PIXELS;
+    targets.target = (struct target_shape){TARGETS, SIDE, SIDE};
     special = 1;
-    assert_true(compute(world, 1, &mean, &std, &error));
-    for (int normalised = 0; normalised < 2; normalised++) {
-        targets.target_normalised = normalised;
-        assert_true(statistics_compute(&targets, world, 2, &statistics, &error));
-        assert_int_equal(statistics.mean.count, 2);
-        assert_int_equal(statistics.target_std.count, normalised ? CHANNELS - 2 : 0);
-    }
-    assert_memory_equal(statistics.mean.value, mean.value, 2 * sizeof(double));
-    assert_memory_equal(statistics.target_mean.value, mean.value + 2,
-                        (CHANNELS - 2) * sizeof(double));
-    assert_memory_equal(statistics.target_std.value, std.value + 2,
-                        (CHANNELS - 2) * sizeof(double));
+    const struct value_statistics all = statistics_of(&probe, world, 1);
+    assert_int_equal(statistics_of(&targets, world, 2).target_std.count, 0);
+    targets.target_normalised = true;
+    const struct value_statistics found = statistics_of(&targets, world, 2);
+    assert_int_equal(found.mean.count, PIXELS);
+    assert_int_equal(found.target_std.count, TARGETS);
+    assert_memory_equal(found.mean.value, all.mean.value, PIXELS * sizeof(double));
+    assert_memory_equal(found.target_mean.value, all.mean.value + PIXELS, TARGETS * sizeof(double));
+    assert_memory_equal(found.target_std.value, all.std.value + PIXELS, TARGETS * sizeof(double));
 }
 
 /* The first channel of doubles, whose values differ from the tenth digit on. */
 TEST(wide_values_keep_their_variance)
 {
-    struct error error = {0};
-    struct channel_values mean[3], std[3];
     special = 1;
-    assert_true(compute(world, 2, &mean[0], &std[0], &error));
+    const struct value_statistics near = statistics_of(&probe, world, 2);
     far = 1e12;
-    assert_true(compute(world, 2, &mean[1], &std[1], &error));
-    assert_true(std[1].value[0] == 1); /* float32 does not show them */
+    /* float32 does not show the differences. */
+    assert_true(statistics_of(&probe, world, 2).std.value[0] == 1);
     probe.channel_is_wide[0] = true;
-    assert_true(compute(world, 2, &mean[2], &std[2], &error));
-    assert_true(fabs(mean[2].value[0] - far - mean[0].value[0]) <= 1e-3);
-    assert_true(fabs(std[2].value[0] - std[0].value[0]) <= 1e-3 * std[0].value[0]);
+    const struct value_statistics wide = statistics_of(&probe, world, 2);
+    assert_true(fabs(wide.mean.value[0] - far - near.mean.value[0]) <= 1e-3);
+    assert_true(fabs(wide.std.value[0] - near.std.value[0]) <= 1e-3 * near.std.value[0]);
     assert_true(probe.channel_origin[0] > far && probe.channel_origin[1] == 0);
-    assert_memory_equal(&mean[2].value[1], &mean[0].value[1], (CHANNELS - 1) * sizeof(double));
+    assert_memory_equal(&wide.mean.value[1], &near.mean.value[1], (CHANNELS - 1) * sizeof(double));
     far = 0;
     probe.channel_is_wide[0] = false;
-    assert_true(dataset_set_origins(&probe, &(struct value_statistics){.mean = mean[2]}, &error));
+    struct error error = {0};
+    assert_true(dataset_set_origins(&probe, &wide, &error));
     assert_false(dataset_has_origins(&probe));
 }
 
 TEST(all_ranks_have_the_bits_of_one)
 {
-    struct error error = {0};
-    struct channel_values mean[2], std[2];
     struct comm *alone = world->backend->split(world, world->rank, 0);
     special = 1;
-    assert_true(compute(world, 2, &mean[0], &std[0], &error));
-    assert_true(compute(alone, 3, &mean[1], &std[1], &error));
-    assert_memory_equal(&mean[0], &mean[1], sizeof mean[0]);
-    assert_memory_equal(&std[0], &std[1], sizeof std[0]);
+    const struct value_statistics together = statistics_of(&probe, world, 2);
+    const struct value_statistics single = statistics_of(&probe, alone, 3);
+    assert_memory_equal(&together, &single, sizeof single);
     alone->backend->close(alone);
 }
 
 TEST(infinite_and_huge_values)
 {
     struct error error = {0};
-    struct channel_values mean, std;
+    struct value_statistics statistics;
     special = -INFINITY;
-    assert_false(compute(world, 2, &mean, &std, &error));
-    if (strstr(error.text, "record 11: channel 1 has an infinite or too large value") == NULL)
-        fail_msg("%s", error.text);
-    error_clear(&error);
+    assert_false(statistics_compute(&probe, world, 2, &statistics, &error));
+    assert_has(error.text, "record 11: channel 1 has an infinite or too large value");
     special = 3e38f;
-    assert_true(compute(world, 2, &mean, &std, &error));
-    assert_true(isfinite(std.value[1]) && std.value[1] > 1e36);
+    statistics = statistics_of(&probe, world, 2);
+    assert_true(isfinite(statistics.std.value[1]) && statistics.std.value[1] > 1e36);
 }
 
 TEST_MAIN_WORLD()

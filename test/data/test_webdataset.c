@@ -24,7 +24,7 @@ static void shard_put(const char *name)
 
 static char *shard_read(const char *name, size_t *bytes)
 {
-    char *content = text_file_read(root_path(name), bytes);
+    char *content = text_file_read(root_path("%s", name), bytes);
     assert_non_null(content);
     return content;
 }
@@ -47,25 +47,21 @@ static void header_sum(char *header)
 TEST(formats_are_read)
 {
     static const char *const formats[] = {"v7tar", "ustar", "gnutar", "pax"};
-    char folder[256], members[1024];
-    memset(folder, 'd', 130);
-    folder[130] = '\0';
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
-        const char *second = i > 0 ? folder : "d"; /* v7 has names of up to 99 bytes */
-        snprintf(
-            members, sizeof members,
+        const int width = i > 0 ? 130 : 1; /* v7 has names of up to 99 bytes */
+        OWNED char *members = allocate_text(
             "folder/=|folder/README=ignored|folder/._x.jpg=ignored: no key|"
             "folder/other.txt=ignored: neither image nor label|folder/a.cls= 001 \r\n|"
-            "folder/a.JPG|%s/\xc3\xa9.jpeg|%s/\xc3\xa9.json={\"caption\": \"x\", \"label\": 0}|"
+            "folder/a.JPG|%0*d/\xc3\xa9.jpeg|"
+            "%0*d/\xc3\xa9.json={\"caption\": \"x\", \"label\": 0}|"
             "c.txt=ignored|c.png|c.json={\"cls\": 7, \"other\": [1, 2]}|c.cls=+2",
-            second, second);
+            width, 0, width, 0);
         shard_make("a.tar", formats[i], members);
-        split_opens(SPLIT_TRAIN, 3);
+        split_opens("", SPLIT_TRAIN, 3);
         assert_int_equal(dataset.classes, 3);
         assert_string_equal(dataset.class_name[2], "2");
-        assert_true(dataset.encoded && dataset.channels == 3);
         check_record(0, 1, "a.tar: folder/a.JPG at byte ");
-        check_record(1, 0, "d/\xc3\xa9.jpeg at byte ");
+        check_record(1, 0, "0/\xc3\xa9.jpeg at byte ");
         check_record(2, 2, ": c.png at byte ");
     }
 }
@@ -74,27 +70,21 @@ TEST(splits_are_found)
 {
     shard_put("x-train-000001.tar");
     shard_put("x-train-000000.tar");
-    options.data.val = VALIDATION_TEST;
-    split_fails(SPLIT_TEST, "none of the 2 shards has test, val, valid or validation in its name");
-    options.data.val = VALIDATION_FRACTION;
-    options.data.val_fraction = 0.5;
-    split_opens(SPLIT_TRAIN, 3);
-    split_opens(SPLIT_VALIDATION, 3);
-    split_opens(SPLIT_TEST, 3);
-    options.data.val = VALIDATION_TEST;
+    split_fails("", SPLIT_TEST,
+                "none of the 2 shards has test, val, valid or validation in its name");
+    for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++)
+        split_opens("data.val=0.5", (enum data_split)split, 3);
     shard_put("x-validation-00.tar");
-    split_opens(SPLIT_TEST, 3);
+    split_opens("data.val=test", SPLIT_TEST, 3);
     check_record(2, 1, "x-validation-00.tar: 000002.jpg");
-    split_opens(SPLIT_TRAIN, 6);
+    split_opens("", SPLIT_TRAIN, 6);
     check_record(0, 0, "x-train-000000.tar: 000000.jpg");
     check_record(5, 1, "x-train-000001.tar: 000002.jpg");
-    options.data.val = VALIDATION_VAL;
-    split_opens(SPLIT_VALIDATION, 3);
+    split_opens("data.val=val", SPLIT_VALIDATION, 3);
     shard_put("test.tar");
-    split_opens(SPLIT_TEST, 3);
+    split_opens("", SPLIT_TEST, 3);
     check_record(0, 0, "/test.tar: ");
-    options.data.val = VALIDATION_REFERENCE; /* of all nine: 6, 0, 3 */
-    split_opens(SPLIT_TRAIN, 6);
+    split_opens("data.val=reference", SPLIT_TRAIN, 6); /* of all nine: 6, 0, 3 */
 }
 
 TEST(folders_of_splits_are_found)
@@ -104,85 +94,73 @@ TEST(folders_of_splits_are_found)
     shard_put("train/0.tar");
     shard_put("val/0.tar");
     text_write("classes.txt", "tench\r\nowl\nfox\nbear\n\n");
-    split_opens(SPLIT_TRAIN, 6);
+    split_opens("", SPLIT_TRAIN, 6);
     check_record(0, 0, "train/0.tar: 000000.jpg");
     assert_int_equal(dataset.classes, 4);
     assert_string_equal(dataset.class_name[0], "tench");
     assert_string_equal(dataset.class_name[3], "bear");
-    split_opens(SPLIT_TEST, 3);
+    split_opens("", SPLIT_TEST, 3);
     text_write("train/classes.txt", "a\nb\nc\nd\ne\n");
-    options.data.val = VALIDATION_REFERENCE;
-    split_opens(SPLIT_TRAIN, 6);
+    split_opens("data.val=reference", SPLIT_TRAIN, 6);
     assert_int_equal(dataset.classes, 5); /* beside the first training shard */
 }
 
+/* Patterns are relative to the working directory. */
 TEST(patterns_are_expanded)
 {
-    char root[1024];
-    snprintf(root, sizeof root, "%.900s", options.data.root);
-    for (int i = 8; i <= 11; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "t-%03d.tar", i);
-        shard_put(name);
-    }
-    shard_put("val-0.tar");
-    shard_put("day-20200131.tar");
-    shard_put("s-00000009.tar");
-    assert_int_equal(mkdir(root_path("folder"), 0777), 0);
-    assert_int_equal(mkdir(root_path("folder/x.tar"), 0777), 0);
-    shard_put("folder/y.tar");
+    static const char *const names[] = {"t-008.tar",     "t-009.tar", "t-010.tar",
+                                        "t-011.tar",     "val-0.tar", "day-20200131.tar",
+                                        "s-00000009.tar"};
     static const struct {
         const char *pattern;
         enum data_split split;
         int64_t count;
         const char *error;
     } cases[] = {
-        {"%/t-{008..011}.tar", SPLIT_TRAIN, 12, NULL},
-        {"%/t-0{08..9}.tar", SPLIT_TRAIN, 6, NULL},
-        {"%/{t-{008,01{0..1}},val-0}.tar", SPLIT_TRAIN, 9, NULL},
-        {"%/{t-{008,01{0..1}},val-0}.tar", SPLIT_TEST, 3, NULL},
-        {"%/t-*1?.tar", SPLIT_TRAIN, 6, NULL},
-        {"%/t-008.tar::%/val-*.tar", SPLIT_TEST, 3, NULL},
-        {"%/t-{008..012}.tar", SPLIT_TRAIN, 0, "t-012.tar: No such file"},
-        {"%/t-{011..008}.tar", SPLIT_TRAIN, 0, "the range {011..008} ends before it begins"},
-        {"%/day-{20200131..20200131}.tar", SPLIT_TRAIN, 3, NULL},
-        {"%/s-{00000009..00000009}.tar", SPLIT_TRAIN, 3, NULL},
-        {"%/s-{00000000..01048576}.tar", SPLIT_TRAIN, 0, "more than 1048576 shards in {0"},
-        {"%/folder", SPLIT_TRAIN, 3, NULL}, /* without the folder x.tar */
-        {"%/t-{008.tar", SPLIT_TRAIN, 0, "a brace is not closed"},
-        {"%/t-9*.tar", SPLIT_TRAIN, 0, "no file matches"},
-        {"%/{t-008,t-008}.tar", SPLIT_TRAIN, 0, "t-008.tar twice"},
-        {"%/val-0.tar", SPLIT_TRAIN, 0, "all 1 shards are for evaluation"},
-        {"%/nowhere", SPLIT_TRAIN, 0, "No such file or directory"},
+        {"t-{008..011}.tar", SPLIT_TRAIN, 12, NULL},
+        {"./t-0{08..9}.tar", SPLIT_TRAIN, 6, NULL},
+        {"{t-{008,01{0..1}},val-0}.tar", SPLIT_TRAIN, 9, NULL},
+        {"{t-{008,01{0..1}},val-0}.tar", SPLIT_TEST, 3, NULL},
+        {"t-*1?.tar", SPLIT_TRAIN, 6, NULL},
+        {"t-008.tar::./val-*.tar", SPLIT_TEST, 3, NULL},
+        {"t-{008..012}.tar", SPLIT_TRAIN, 0, "t-012.tar: No such file"},
+        {"t-{011..008}.tar", SPLIT_TRAIN, 0, "the range {011..008} ends before it begins"},
+        {"day-{20200131..20200131}.tar", SPLIT_TRAIN, 3, NULL},
+        {"s-{00000009..00000009}.tar", SPLIT_TRAIN, 3, NULL},
+        {"s-{00000000..01048576}.tar", SPLIT_TRAIN, 0, "more than 1048576 shards in {0"},
+        {"folder", SPLIT_TRAIN, 3, NULL}, /* without the folder x.tar */
+        {"t-{008.tar", SPLIT_TRAIN, 0, "a brace is not closed"},
+        {"t-9*.tar", SPLIT_TRAIN, 0, "no file matches"},
+        {"{t-008,t-008}.tar", SPLIT_TRAIN, 0, "t-008.tar twice"},
+        {"val-0.tar", SPLIT_TRAIN, 0, "all 1 shards are for evaluation"},
+        {"nowhere", SPLIT_TRAIN, 0, "No such file or directory"},
         {"/dev/null", SPLIT_TRAIN, 0, "/dev/null: is not a regular file"},
         {"", SPLIT_TRAIN, 0, "needs data.root"},
     };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        shard_put(names[i]);
+    root_write("folder/x.tar/0.jpg", image, image_bytes);
+    shard_put("folder/y.tar");
+    assert_int_equal(chdir(options.data.root), 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *at = cases[i].pattern;
-        size_t used = 0;
-        for (; *at != '\0'; at++) /* % is the folder */
-            used +=
-                (size_t)snprintf(options.data.root + used, sizeof options.data.root - used, "%.*s",
-                                 *at == '%' ? (int)strlen(root) : 1, *at == '%' ? root : at);
-        options.data.root[used] = '\0';
+        OWNED char *root = allocate_text("data.root=%s", cases[i].pattern);
         if (cases[i].error != NULL)
-            split_fails(cases[i].split, cases[i].error);
+            split_fails(root, cases[i].split, cases[i].error);
         else
-            split_opens(cases[i].split, cases[i].count);
+            split_opens(root, cases[i].split, cases[i].count);
     }
 }
 
 TEST(folders_without_shards_are_errors)
 {
-    split_fails(SPLIT_TRAIN, "is empty");
+    split_fails("", SPLIT_TRAIN, "is empty");
     text_write("a.tar.gz", "");
-    split_fails(SPLIT_TRAIN, ", only a.tar.gz");
+    split_fails("", SPLIT_TRAIN, ", only a.tar.gz");
     assert_int_equal(unlink(root_path("a.tar.gz")), 0);
     text_write("a.txt", "");
-    split_fails(SPLIT_TRAIN, ", only a.txt");
+    split_fails("", SPLIT_TRAIN, ", only a.txt");
     shard_put("a.tar");
-    snprintf(options.data.format, sizeof options.data.format, "imagefolder");
-    split_fails(SPLIT_TRAIN, ", only a.tar");
+    split_fails("data.format=imagefolder", SPLIT_TRAIN, ", only a.tar");
 }
 
 TEST(each_problem_is_named)
@@ -193,12 +171,10 @@ TEST(each_problem_is_named)
         {"k.cls=1", "k at byte 0: no image"},
         {"k.jpg|k.cls=one", "k at byte 0: .cls"},
         {"k.jpg|k.cls=", ".cls is not a class number"},
-        {"k.jpg|k.cls= \n", ".cls is not a class number"},
         {"k.jpg|k.cls=1 2", ".cls is not a class number"},
         {"k.jpg|k.cls=-1", ".cls is not a class number"},
         {"k.jpg|k.cls=600000", ".cls is not a class number"},
         {"k.jpg|k.cls=99999999999999999999", ".cls is not a class number"},
-        {"k.jpg|k.cls=12345678901234567890123456789", ".cls is not a class number"},
         {"k.jpg|k.json={\"label\": -1}", ".json has no class number"},
         {"k.jpg|k.json={\"label\": 1.5}", ".json has no class number"},
         {"k.jpg|k.json={\"label\": \"cat\"}", ".json has no class number"},
@@ -211,7 +187,7 @@ TEST(each_problem_is_named)
         {"k.jpg|k.cls=0", "one class only"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         shard_make("a.tar", "pax", cases[i][0]);
-        split_fails(SPLIT_TRAIN, cases[i][1]);
+        split_fails("", SPLIT_TRAIN, cases[i][1]);
     }
 }
 
@@ -219,9 +195,8 @@ TEST(each_problem_is_named)
 TEST(problems_are_counted)
 {
     shard_make("a.tar", "pax", "a.cls=1|a.jpg|b.cls=x|b.jpg|c.cls=1|c.jpg|d.jpg");
-    split_fails(SPLIT_TRAIN, "2 problems");
-    options.data.skip_broken = true;
-    split_opens(SPLIT_TRAIN, 2);
+    split_fails("", SPLIT_TRAIN, "2 problems");
+    split_opens("data.skip_broken=on", SPLIT_TRAIN, 2);
     check_record(1, 1, "c.jpg");
 }
 
@@ -232,30 +207,24 @@ TEST(images_are_checked)
     shard_add(archive, "0.cls=0|0.jpg|1.cls=1|1.jpg=not an image at all|2.cls=1");
     shard_add_file(archive, "2.jpg", image, image_bytes / 2); /* truncated */
     shard_end(archive);
-    split_fails(SPLIT_TRAIN, "1 of 3 files cannot be used");
-    split_fails(SPLIT_TRAIN, "a.tar: 1.jpg at byte 3584: is not an image");
-    options.data.skip_broken = true; /* all images are decoded */
-    split_opens(SPLIT_TRAIN, 1);
+    split_fails("", SPLIT_TRAIN, "1 of 3 files cannot be used");
+    split_fails("", SPLIT_TRAIN, "a.tar: 1.jpg at byte 3584: is not an image");
+    split_opens("data.skip_broken=on", SPLIT_TRAIN, 1); /* all images are decoded */
     check_record(0, 0, "0.jpg");
-    options.data.skip_broken = false;
-    options.data.check = CHECK_NONE;
-    split_opens(SPLIT_TRAIN, 3);
+    split_opens("data.skip_broken=off data.check=none", SPLIT_TRAIN, 3);
 }
 
 TEST(labels_are_compared_with_classes)
 {
     shard_put("train.tar");
     shard_make("val.tar", "ustar", "a.cls=0|a.jpg|b.cls=3|b.jpg");
-    split_fails(SPLIT_TEST, "label 3 is out of range: ");
-    options.data.skip_broken = true;
-    split_opens(SPLIT_TEST, 1);
-    options.data.skip_broken = false;
-    options.data.check = CHECK_NONE;
+    split_fails("", SPLIT_TEST, "label 3 is out of range: ");
+    split_opens("data.skip_broken=on", SPLIT_TEST, 1);
     text_write("classnames.txt", "a\nb");
-    split_fails(SPLIT_TRAIN, "train.tar: 000001.jpg at byte ");
-    split_fails(SPLIT_TRAIN, "label 2 is out of range: ");
-    options.data.skip_broken = true;
-    split_opens(SPLIT_TRAIN, 2);
+    split_fails("data.skip_broken=off data.check=none", SPLIT_TRAIN,
+                "train.tar: 000001.jpg at byte ");
+    split_fails("", SPLIT_TRAIN, "label 2 is out of range: ");
+    split_opens("data.skip_broken=on", SPLIT_TRAIN, 2);
 }
 
 TEST(damage_is_reported)
@@ -276,23 +245,21 @@ TEST(damage_is_reported)
                  {"\x1f\x8b\x08 gzip", 8, "a compressed one: unpack it"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         root_write("a.tar", cases[i].content, cases[i].bytes);
-        options.data.skip_broken = true;
         if (i == 0)
-            split_opens(SPLIT_TRAIN, 2);
-        options.data.skip_broken = false;
-        split_fails(SPLIT_TRAIN, cases[i].part);
+            split_opens("data.skip_broken=on", SPLIT_TRAIN, 2);
+        split_fails("data.skip_broken=off", SPLIT_TRAIN, cases[i].part);
     }
     memcpy(whole + sample + 257, "ustar  ", 8); /* a GNU archive */
     whole[sample + 156] = 'S';                  /* a sparse member without a map, */
     memset(whole + sample + 483, 0xff, 12);     /* and with the size -1 */
     header_sum(whole + sample);
     root_write("a.tar", whole, bytes);
-    split_fails(SPLIT_TRAIN, archive_version_number() < 3008000
-                                 ? "000001.cls at byte 2560"
-                                 : "Tar entry has negative file size");
+    split_fails("", SPLIT_TRAIN,
+                archive_version_number() < 3008000 ? "000001.cls at byte 2560"
+                                                   : "Tar entry has negative file size");
     whole[sample + 20] ^= 1; /* the header's checksum is wrong */
     root_write("a.tar", whole, bytes);
-    split_fails(SPLIT_TRAIN, "Damaged tar archive");
+    split_fails("", SPLIT_TRAIN, "Damaged tar archive");
     free(whole);
 }
 
@@ -310,7 +277,7 @@ TEST(sparse_members_are_refused)
     free(zeros);
     archive_entry_free(entry);
     shard_end(archive);
-    split_fails(SPLIT_TRAIN, "a.jpg at byte 0: is sparse: write it without tar --sparse");
+    split_fails("", SPLIT_TRAIN, "a.jpg at byte 0: is sparse: write it without tar --sparse");
 }
 
 /* The same images with other labels and names, so that the members keep their places; then a
@@ -320,7 +287,7 @@ TEST(changes_while_open_are_errors)
     struct error error = {0};
     struct byte_buffer bytes = {0};
     shard_put("a.tar");
-    split_opens(SPLIT_TRAIN, 3);
+    split_opens("", SPLIT_TRAIN, 3);
     assert_true(dataset_load(&dataset, 0, &bytes, &error));
     shard_make("a.tar", "ustar",
                "000003.cls=1|000003.jpg|000002.cls=1|000002.jpg|000001.cls=1|000001.jpg");
@@ -338,18 +305,18 @@ static void open_with_limit(void *unused)
     const struct rlimit limit = {.rlim_cur = 30, .rlim_max = 30};
     assert_null(unused);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    split_fails(SPLIT_TRAIN, "Too many open files; raise the hard limit");
+    split_fails("", SPLIT_TRAIN, "Too many open files; raise the hard limit");
 }
 
 /* All shards stay open; the limit of open files is named. A hard limit cannot be raised again. */
 TEST(limit_of_open_files_is_named)
 {
-    char name[16], output[1024];
+    char output[1024];
     for (int i = 0; i < 40; i++) {
-        snprintf(name, sizeof name, "%02d.tar", i);
+        OWNED char *name = allocate_text("%02d.tar", i);
         shard_make(name, "ustar", "0.cls=2|0.jpg");
     }
-    split_opens(SPLIT_TRAIN, 40);
+    split_opens("", SPLIT_TRAIN, 40);
     dataset_close(&dataset);
     assert_int_equal(child_run(open_with_limit, NULL, output, sizeof output), 0);
 }
@@ -381,7 +348,6 @@ static size_t damage_shard(char *shard, size_t bytes, uint32_t number)
 static bool try_all(void)
 {
     struct byte_buffer bytes = {0};
-    char name[4096];
     struct error error = {0};
     dataset_close(&dataset);
     if (!dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error)) {
@@ -392,7 +358,7 @@ static bool try_all(void)
     for (int64_t i = 0; i < dataset.count; i++) {
         assert_ok(dataset_load(&dataset, i, &bytes, &error), &error);
         assert_in_range(dataset_label(&dataset, i), 0, dataset.classes - 1);
-        dataset_name(&dataset, i, name, sizeof name);
+        record_is_named(i, "a.tar");
     }
     free(bytes.data);
     return true;
@@ -402,12 +368,12 @@ TEST(random_damage_does_no_harm)
 {
     static const char *const formats[] = {"ustar", "gnutar", "pax"};
     size_t bytes[3];
-    char *whole[3], members[1024];
+    char *whole[3];
     int opened = 0;
     for (int f = 0; f < 3; f++) {
         const int width = f == 0 ? 3 : 120; /* of names */
-        snprintf(members, sizeof members, "%0*d.cls=1|%0*d.jpg|%0*d.cls=1|%0*d.jpg", width, 0,
-                 width, 0, width, 1, width, 1);
+        OWNED char *members = allocate_text("%0*d.cls=1|%0*d.jpg|%0*d.cls=1|%0*d.jpg", width, 0,
+                                            width, 0, width, 1, width, 1);
         shard_make("a.tar", formats[f], members);
         whole[f] = shard_read("a.tar", &bytes[f]);
     }

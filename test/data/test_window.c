@@ -6,6 +6,7 @@
 #include "data/crop.h"
 #include "dataset_fixture.h"
 #include "hdf5_fixture.h"
+#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -49,23 +50,12 @@ static int set_up(void **state)
     return 0;
 }
 
+/* Use windows of HIGH x WIDE pixels. */
 static void use(const char *x)
 {
     arrays_begin("train.h5", x, "y");
-    options.data.task = TASK_REGRESSION;
-    options.data.val = VALIDATION_TEST;
-    options.data.workers = 1;
-    options.model.head = HEAD_DENSE;
-    options.model.image = HIGH;
-    options.model.image_width = WIDE;
-    options.augment.crop = CROP_RANDOM;
-    options.run.seed = 5;
-}
-
-static void crop_use(struct crop *crop)
-{
-    const struct image_size image = {.height = HIGH, .width = WIDE};
-    assert_true(crop_open(crop, &options, false, image, true, &error));
+    settings_apply(&options, "data.task=regression model.head=dense model.image=8 "
+                             "model.image_width=9 augment.crop=random run.seed=5");
 }
 
 /* Check pixels and targets of a window whose first pixel is (top, left). */
@@ -103,8 +93,9 @@ TEST(windows_are_read_alone)
         bool seen[HEIGHT][WIDTH] = {{false}};
         int64_t positions = 0;
         use(names[n]);
-        split_opens(SPLIT_TRAIN, SAMPLES);
-        crop_use(&crop);
+        split_opens("", SPLIT_TRAIN, SAMPLES);
+        assert_true(
+            crop_open(&crop, &options, false, (struct image_size){HIGH, WIDE}, true, &error));
         assert_true(crop.active && dataset.kept_bytes == 0);
         assert_int_equal(dataset_record_bytes(&dataset), sizeof values);
         for (uint32_t epoch = 0; epoch < EPOCHS; epoch++)
@@ -132,7 +123,7 @@ TEST(tiles_have_each_target_once)
     static float values[(CHANNELS + OUTPUTS) * PLANE];
     static int seen[SAMPLES][HEIGHT][WIDTH];
     use("chw");
-    split_opens(SPLIT_ALL, SAMPLES * TILES);
+    split_opens("", SPLIT_ALL, SAMPLES * TILES);
     assert_int_equal(window_records(&dataset), SAMPLES);
     for (int64_t n = 0; n < dataset.count; n++) {
         const struct window_tile tile = window_tile_of(&dataset, n);
@@ -157,7 +148,7 @@ TEST(statistics_read_whole_fields)
 {
     static float values[(CHANNELS + OUTPUTS) * HEIGHT * WIDTH];
     use("chw");
-    split_opens(SPLIT_TRAIN, SAMPLES);
+    split_opens("", SPLIT_TRAIN, SAMPLES);
     struct dataset fields = window_fields(&dataset);
     assert_int_equal(dataset_record_bytes(&fields), sizeof values);
     assert_true(dataset_read(&fields, 3, values, &error));
@@ -167,21 +158,16 @@ TEST(statistics_read_whole_fields)
 
 TEST(wrong_windows_are_refused)
 {
-    use("chw");
-    options.model.image = HEIGHT + 1;
-    split_fails(SPLIT_TRAIN, "images of 21x34 pixels are smaller than windows of 22x9");
-    options.model.image = 0;
-    split_fails(SPLIT_TRAIN, "set model.image");
-    use("chw");
-    options.train.row_weight = ROW_WEIGHT_LATITUDE;
-    split_fails(SPLIT_TRAIN, "train.row_weight");
-    use("chw");
-    options.augment.roll = ROLL_X;
-    split_fails(SPLIT_TRAIN, "augment.roll");
-    use("chw");
-    options.augment.crop = CROP_NONE;
-    options.eval.crop = CROP_CENTER;
-    split_fails(SPLIT_TRAIN, "eval.crop=center");
+    static const char *const cases[][2] = {
+        {"model.image=22", "images of 21x34 pixels are smaller than windows of 22x9"},
+        {"model.image=auto", "set model.image"},
+        {"train.row_weight=latitude", "train.row_weight"},
+        {"augment.roll=x", "augment.roll"},
+        {"augment.crop=none eval.crop=center", "eval.crop=center"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        use("chw");
+        split_fails(cases[i][0], SPLIT_TRAIN, cases[i][1]);
+    }
 }
 
 TEST_MAIN(.setup = set_up, .teardown = temporary_teardown)

@@ -4,40 +4,44 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 
 struct options options;
 struct dataset dataset;
 
-void dataset_begin(const char *format)
+void dataset_begin(const char *settings)
 {
-    options_default(&options);
-    snprintf(options.data.format, sizeof options.data.format, "%s", format);
+    settings_set(&options, settings);
     dataset_close(&dataset);
 }
 
-void dataset_begin_folder(const char *format)
+void dataset_begin_folder(const char *settings)
 {
     static int folders;
     char name[32];
-    dataset_begin(format);
+    dataset_begin(settings);
     snprintf(name, sizeof name, "root%d", ++folders);
     snprintf(options.data.root, sizeof options.data.root, "%s", temporary_directory(name));
 }
 
 static char path[2048];
 
-const char *root_path(const char *name)
+const char *root_path(const char *format, ...)
 {
-    snprintf(path, sizeof path, "%s/%s", options.data.root, name);
+    const int length = snprintf(path, sizeof path, "%s/", options.data.root);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(path + length, sizeof path - (size_t)length, format, arguments);
+    va_end(arguments);
     return path;
 }
 
 /* A new file is written faster than an old one is replaced: some file systems flush the latter. */
 void root_write(const char *name, const void *content, size_t bytes)
 {
-    root_path(name);
+    root_path("%s", name);
     for (char *slash = path + strlen(options.data.root); slash != NULL;
          slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -51,26 +55,35 @@ void root_write(const char *name, const void *content, size_t bytes)
 
 void arrays_begin(const char *root, const char *x, const char *y)
 {
-    dataset_begin("arrays");
+    dataset_begin("data.format=arrays");
     snprintf(options.data.root, sizeof options.data.root, "%s", temporary_path(root));
     snprintf(options.data.x, sizeof options.data.x, "%s", x);
     snprintf(options.data.y, sizeof options.data.y, "%s", y);
 }
 
-void split_opens(enum data_split split, int64_t count)
+void split_opens(const char *settings, enum data_split split, int64_t count)
 {
     struct error error = {0};
+    settings_apply(&options, settings);
     dataset_close(&dataset);
     assert_ok(dataset_open(&dataset, &options, split, NULL, &error), &error);
     if (count >= 0)
         assert_int_equal(dataset.count, count);
 }
 
-void split_fails(enum data_split split, const char *part)
+void split_fails(const char *settings, enum data_split split, const char *part)
 {
     struct error error = {0};
+    settings_apply(&options, settings);
     dataset_close(&dataset);
     if (dataset_open(&dataset, &options, split, NULL, &error))
         fail_msg("no error where \"%s\" is expected", part);
     assert_error(&error, error.kind, part);
+}
+
+void record_is_named(int64_t record, const char *part)
+{
+    char name[4096];
+    dataset_name(&dataset, record, name, sizeof name);
+    assert_has(name, part);
 }

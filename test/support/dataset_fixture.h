@@ -9,14 +9,15 @@
 extern struct options options;
 extern struct dataset dataset;
 
-/* Set the options to their defaults for a format; close the data set. */
-void dataset_begin(const char *format);
+/* Set the options to their defaults and these settings ("data.val=none data.workers=1"); close the
+ * data set. */
+void dataset_begin(const char *settings);
 
 /* The same, with a new empty folder as data.root. */
-void dataset_begin_folder(const char *format);
+void dataset_begin_folder(const char *settings);
 
 /* The path of a file in data.root, valid until the next call. */
-const char *root_path(const char *name);
+__attribute__((format(printf, 1, 2))) const char *root_path(const char *format, ...);
 
 /* Write a file in data.root, and create its folders. */
 void root_write(const char *name, const void *content, size_t bytes);
@@ -24,11 +25,15 @@ void root_write(const char *name, const void *content, size_t bytes);
 /* The same as dataset_begin for data.format=arrays, with a path below the temporary directory. */
 void arrays_begin(const char *root, const char *x, const char *y);
 
-/* Close the data set and open a split. The test fails if the split cannot be opened or has another
- * number of samples. -1: any number. */
-void split_opens(enum data_split split, int64_t count);
+/* Change the options, close the data set and open a split. The test fails if the split cannot be
+ * opened or has another number of samples. -1: any number. */
+void split_opens(const char *settings, enum data_split split, int64_t count);
 
-/* The test fails unless opening the split is an error whose text is one line with `part`. */
-void split_fails(enum data_split split, const char *part);
+/* The test fails unless opening the split with these settings is an error whose text is one line
+ * with `part`. */
+void split_fails(const char *settings, enum data_split split, const char *part);
+
+/* Fail unless the name of the record has this part. */
+void record_is_named(int64_t record, const char *part);
 
 #endif

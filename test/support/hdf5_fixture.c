@@ -26,22 +26,15 @@ void hdf5_write(hid_t file, const char *name, int dimensions, const hsize_t *ext
     H5Sclose(space);
 }
 
-void hdf5_annotate(hid_t file, const char *object, const char *name, hid_t type, hsize_t count,
-                   const void *values)
-{
-    hid_t space = count > 0 ? H5Screate_simple(1, &count, NULL) : H5Screate(H5S_NULL);
-    hid_t attribute =
-        H5Acreate_by_name(file, object, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    assert_true(H5Awrite(attribute, type, values) >= 0);
-    H5Aclose(attribute);
-    H5Sclose(space);
-}
-
 void hdf5_annotate_texts(hid_t file, const char *object, const char *name, hsize_t count,
                          const char *const *texts)
 {
-    hid_t type = H5Tcopy(H5T_C_S1);
+    hid_t space = H5Screate_simple(1, &count, NULL), type = H5Tcopy(H5T_C_S1);
     H5Tset_size(type, H5T_VARIABLE);
-    hdf5_annotate(file, object, name, type, count, texts);
+    hid_t attribute =
+        H5Acreate_by_name(file, object, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Awrite(attribute, type, texts) >= 0);
+    H5Aclose(attribute);
     H5Tclose(type);
+    H5Sclose(space);
 }

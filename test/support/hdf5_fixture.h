@@ -13,12 +13,7 @@ hid_t hdf5_create(const char *path);
 void hdf5_write(hid_t file, const char *name, int dimensions, const hsize_t *extent,
                 const hsize_t *chunk, hid_t type, hid_t memory, const void *data);
 
-/* Write an attribute of an object of the file ("." is the root): an array of `count` values, or an
- * empty one. */
-void hdf5_annotate(hid_t file, const char *object, const char *name, hid_t type, hsize_t count,
-                   const void *values);
-
-/* The same with an array of texts. */
+/* Write an attribute of an object of the file ("." is the root): an array of texts. */
 void hdf5_annotate_texts(hid_t file, const char *object, const char *name, hsize_t count,
                          const char *const *texts);
 

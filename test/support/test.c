@@ -121,3 +121,14 @@ void assert_share(double draws, double count, double share)
     if (fabs(count / draws - share) > 4.5 * sqrt(share * (1 - share) / draws))
         fail_msg("a share of %.4f, expected %.4f", count / draws, share);
 }
+
+void assert_uniform(const double *values, int count, double low, double high)
+{
+    double bins[10] = {0};
+    for (int i = 0; i < count; i++) {
+        const int bin = (int)floor(10 * (values[i] - low) / (high - low));
+        bins[bin < 0 ? 0 : bin > 9 ? 9 : bin]++;
+    }
+    for (int bin = 0; bin < 10; bin++)
+        assert_share(count, bins[bin], 0.1);
+}

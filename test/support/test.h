@@ -96,6 +96,9 @@ double from_fp16(uint16_t value);
  */
 void assert_share(double draws, double count, double share);
 
+/* Fail unless each tenth of the range has a tenth of the random values. */
+void assert_uniform(const double *values, int count, double low, double high);
+
 /* Run a function in a child process and return its exit status: 0 if the function returns. `text`
  * gets what the child writes to stdout and stderr. */
 int child_run(void (*run)(void *context), void *context, char *text, size_t size);
