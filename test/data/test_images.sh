@@ -1,14 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # long
-# Image files as data: the same losses on any number of ranks and threads, evaluation and prediction from a folder,
-# unusable files, EXIF orientation, and ranks that find different data.
+# Image files in folders and in tar shards: the same losses on any number of ranks and threads, evaluation and prediction,
+# unusable files, EXIF orientation, a run that is resumed within an epoch, and ranks that find different data.
 . "$TEST_SOURCE/test/support/program.sh"
 
 tree=$work/tree
-for split in train val; do
-    for class in bird cat dog; do mkdir -p "$tree/$split/$class"; done
-done
+mkdir "$tree"
 "$TEST_BUILD/test/data/test_image_folder" --make "$tree" 90 || exit 1
 
 folder="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 model.image=24 \
@@ -25,6 +23,9 @@ train 1 one "$random"
 compare "one rank trains from a folder" one one 0
 [ "$(wc -l <"$work/one.loss")" = 10 ] && bad= || bad="not 10 rows"
 result "all 90 images in each epoch" "$bad" "$work/one.log"
+[ "$(grep -c 'warning: data: 10 of 90 files have a band of alpha, which is dropped; data.format=arrays' "$work/one.log")" = 1 ] &&
+    bad= || bad="not one warning"
+result "a band that is dropped is one warning" "$bad" "$work/one.log"
 train 1 threads "$random data.workers=3"
 compare "three threads load the same, to the last digit" threads one 0
 train 3 three "$random data.workers=2"
@@ -107,19 +108,6 @@ differ="'$vittrain' $folder data.root=. run.dir='$work/differ'"
 run_pair differ "env -C '$tree' $differ" "env -C '$work/other' $differ"
 result "ranks must find the same data" "$(failed_otherwise 3 'ranks find different data' | tr '\n' ' ')" "$work/differ.log"
 
-# Four bands of 8 bits.
-rgba=iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAYAAABytg0kAAAAE0lEQVR42mNgYGRiZmFlY2eAMQABtgA5zLcamgAAAABJRU5ErkJggg==
-for split in train val; do
-    mkdir -p "$work/bands/$split/a" "$work/bands/$split/b"
-    for n in 1 2 3 4; do
-        echo $rgba | base64 -d | tee "$work/bands/$split/a/$n.png" >"$work/bands/$split/b/$n.png"
-    done
-done
-run 1 bands $folder data.root="$work/bands" train.global_batch=4 run.dir="$work/bands_run"
-[ "$(grep -c 'warning: data: 8 of 8 files have a band of alpha, which is dropped; data.format=arrays' "$work/bands.log")" = 1 ] &&
-    bad=$(ended) || bad="not one warning"
-result "a band that is dropped is one warning" "$bad" "$work/bands.log"
-
 # EXIF orientation 6 in the JPEG files of one class; the others are PNG and WebP.
 marked=$work/marked
 cp -r "$tree" "$marked"
@@ -139,16 +127,44 @@ bad=
 differ "$work/stored.loss" "$work/turned.loss" 1e-5 | grep -q line || bad="the losses of images as stored"
 grep -q 'data: 10 of 90 files are turned' "$work/turned.log" || bad="$bad no line with their number"
 result "data.exif=on turns them" "$bad" "$work/turned.log"
-mkdir "$work/shards" && printf 'bird\ncat\ndog\n' >"$work/shards/classes.txt"
-for split in train val; do
-    (cd "$marked/$split" && for file in */*.jpg; do
-        case $file in bird*) echo 0 ;; cat*) echo 1 ;; *) echo 2 ;; esac >"${file%.jpg}.cls"
-    done && tar -cf "$work/shards/$split.tar" -- */*)
-done
-train 1 shards "data.exif=on data.format=webdataset data.root=$work/shards"
+
+# The same images in tar shards: SHARD FORMAT ENDING LABEL.
+shards=$work/shards
+mkdir "$shards" && printf 'bird\ncat\ndog\n' >"$shards/classes.txt"
+while read -r class format ending label; do
+    for split in train val; do
+        (cd "$marked/$split" && for file in "$class"/*.jpg; do echo "$label" >"${file%.jpg}.$ending"; done &&
+            tar --format="$format" -cf "$shards/set-$split-$class.tar" "$class"/*)
+    done
+done <<'END'
+bird ustar cls 0
+cat gnu json {"key": "x", "label": 1}
+dog posix cls 2
+END
+stored="data.format=webdataset data.root=$shards" turned="data.format=webdataset data.root=$shards data.exif=on"
+train 1 shards "$turned"
 compare "images in shards are turned, too" shards turned 0
-train 1 shards_stored "data.format=webdataset data.root=$work/shards"
+result 'shards have the samples and class names of the folders' \
+    "$(has shards.log 'webdataset, 90 training and 30 validation samples'; has shards/train.log ' dog ')" shards.log
+train 1 shards_stored "$stored"
 result "files with an orientation in shards are counted" "$(has "$work/shards_stored.log" 'warning: data: 10 of 90 files have an EXIF orientation')" "$work/shards_stored.log"
+train 3 whole "$turned data.workers=2 checkpoint.every=0.2 checkpoint.keep=20"
+compare 'shards on three ranks' whole turned 1e-5
+interrupted whole part 7
+train 3 part "$turned data.workers=2 checkpoint.every=0.2 checkpoint.keep=20"
+compare 'a resumed run has the losses of an undisturbed run' part whole 0
+result 'it resumes in the middle of an epoch' "$(has part.log 'resuming from .*: step 7')" part.log
+fails 1 'a run does not resume with other shards' 2 'step-00000010.h5.*samples\[2\] was 30, is 0' \
+    $folder $turned run.dir="$work/shards" train.epochs=3 data.root="$shards/set-train-{bird,cat}.tar::$shards/set-val-*.tar"
+run 1 predict predict shards/checkpoints/last.h5 predict.output=predictions.csv
+result 'predict has a line for each sample' "$(ended; [ "$(wc -l <predictions.csv)" = 31 ] || echo 'not 30 lines and a header')" predict.log
+run 1 plan plan $folder $turned
+result 'a plan of a run from shards' "$(ended)" plan.log
+run 1 doctor doctor $turned
+result 'doctor compares the shards' "$(has doctor.log 'shards: 6 files, 0\..* MB')" doctor.log
+head -c 30000 "$shards/set-train-cat.tar" >short && mv short "$shards/set-train-cat.tar"
+fails 3 'a truncated shard is named' 3 'set-train-cat.tar: [a-z/0-9.]* at byte [0-9]+' $folder $turned run.dir="$work/cut_run"
+
 for from in weights.safetensors checkpoints/last.h5; do
     run 1 predict predict "$work/turned/$from" "$marked/val/cat" train.precision=fp32 predict.output="$work/$(basename "${from%.*}").csv"
 done
