@@ -1,49 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
-/* Augmentation: with given parameters compared with torchvision through Pillow, pixel for pixel;
- * the distributions of random draws, and their dependence on seed, epoch and sample only. */
+/* Augmentation with given parameters, compared with torchvision through Pillow: transforms of a
+ * plan, pixel for pixel; MixUp and CutMix (test/vectors/make_mix.py), also with double precision;
+ * every operation of RandAugment and colour jitter (test/vectors/make_policy.py), byte for byte and
+ * with every instruction set. */
 #include "device_test.h"
 #include "image/augment.h"
-#include "options/options.h"
 #include "test.h"
 #include "vector_file.h"
 
-enum { DRAWS = 20000, SIDE = 32 };
 enum { CASE_FIELDS = 10, TURN_FIELDS = 5, MATRIX = 6 };
-
-static struct options options;
-static struct error error;
-static struct pixel_plan plans[DRAWS]; /* of draw_all */
-
-static void set_pair(struct option_list *list, double first, double second)
-{
-    list->count = 2;
-    list->value[0] = first;
-    list->value[1] = second;
-}
-
-/* The options of the reference, and a crop. */
-static int set_up(void **state)
-{
-    (void)state;
-    options_default(&options);
-    options.augment.flip = 0.5;
-    options.augment.rotate = 15;
-    options.augment.translate = 0.1;
-    options.augment.erase = 0.5;
-    options.augment.crop_pad = 4;
-    set_pair(&options.augment.erase_scale, 0.02, 0.2);
-    set_pair(&options.augment.erase_ratio, 0.3, 3.3);
-    return 0;
-}
-
-static void draw_all(struct pixel_plan *drawn, uint32_t epoch)
-{
-    struct augment augment;
-    assert_true(augment_open(&augment, &options, SIDE, SIDE, true, &error));
-    for (uint32_t i = 0; i < DRAWS; i++)
-        augment_plan(&augment, epoch, i, &drawn[i]);
-}
 
 static struct pixel_plan plan_of_turn(const double *values, int64_t width, int64_t height)
 {
@@ -157,134 +123,236 @@ TEST(test_matrices)
     check_matrices("wide", 28, 20);
 }
 
-TEST(test_flip_and_rotation)
+/* ---- Mixup and CutMix */
+static struct images_mix mix_make(struct device_test *test, enum data_type type, int64_t batch,
+                                  int64_t height, int64_t width, int64_t classes)
 {
-    draw_all(plans, 0);
-    double flips = 0, bins[10] = {0};
-    for (int i = 0; i < DRAWS; i++) {
-        flips += plans[i].flip;
-        assert_true(plans[i].rotate);
-        double degrees = -atan2(plans[i].matrix[1], plans[i].matrix[0]) * 180 / 3.14159265358979;
-        assert_true(fabs(degrees) <= 15.01);
-        int bin = (int)floor((degrees + 15) / 3);
-        bins[bin < 0 ? 0 : bin > 9 ? 9 : bin]++;
+    struct images_mix args = {
+        .type = type,
+        .batch = batch,
+        .channels = 3,
+        .height = height,
+        .width = width,
+        .classes = classes,
+        .images = device_test_random(test, type, batch * 3 * height * width, 2, 1),
+        .targets = device_test_random(test, TYPE_FP32, batch * classes, 1, 2)};
+    int32_t *labels = device_test_zeros(test, TYPE_FP32, batch);
+    for (int64_t i = 0; i < batch; i++)
+        labels[i] = (int32_t)(i * 5 % classes);
+    args.labels = labels;
+    return args;
+}
+
+static void plans_put(struct device_test *test, struct images_mix *args,
+                      const struct mix_plan *plans)
+{
+    int64_t bytes = args->batch / 2 * (int64_t)sizeof *plans;
+    args->plans = device_test_copy(test, TYPE_FP32, plans, bytes / 4);
+}
+
+static void mix_run(struct device_test *test, const struct images_mix *args)
+{
+    test->device->backend->images_mix(test->stream, args);
+    device_test_wait(test);
+}
+
+/* According to the definition in device.h. */
+static double expected_pixel(const struct images_mix *args, const double *images, int64_t sample,
+                             int64_t at)
+{
+    const int64_t elements = args->channels * args->height * args->width, partner = sample ^ 1;
+    double own = images[sample * elements + at];
+    if (partner >= args->batch)
+        return own;
+    const struct mix_plan *plan = &args->plans[sample / 2];
+    double other = images[partner * elements + at], share = (double)plan->share;
+    if (!plan->cut)
+        return share * own + (1 - share) * other;
+    int64_t x = at % args->width, y = at / args->width % args->height;
+    bool inside =
+        x >= plan->x && x < plan->x + plan->width && y >= plan->y && y < plan->y + plan->height;
+    return inside ? other : own;
+}
+
+static void check_definition(enum data_type type, int64_t batch, int64_t side)
+{
+    DEVICE_TEST(test, 2);
+    struct images_mix args = mix_make(&test, type, batch, side, side, 11);
+    const struct mix_plan plans[] = {
+        {.share = 0.3f},
+        {.share = 0.75f, .cut = true, .x = 1, .y = 2, .width = 3, .height = 4},
+        {.share = 1, .cut = true, .x = (int16_t)side, .y = 0, .width = 0, .height = 2},
+        {.share = 0, .cut = true, .width = (int16_t)side, .height = (int16_t)side},
+        {.share = 1},
+    };
+    args.smoothing = 0.1f;
+    plans_put(&test, &args, plans);
+    int64_t elements = 3 * side * side, count = batch * elements;
+    double *before = calloc((size_t)count, sizeof *before);
+    double *expected = calloc((size_t)count, sizeof *expected);
+    for (int64_t i = 0; i < count; i++)
+        before[i] = device_test_value(type, args.images, i);
+    for (int64_t i = 0; i < count; i++)
+        expected[i] = expected_pixel(&args, before, i / elements, i % elements);
+    mix_run(&test, &args);
+    device_test_near(&test, "images", args.images, expected, device_test_precision(type), 1);
+    for (int64_t i = 0; i < batch; i++) {
+        double share = i + 1 == batch && batch % 2 == 1 ? 1 : (double)plans[i / 2].share, sum = 0;
+        for (int64_t c = 0; c < 11; c++) {
+            double target = 0.1 / 11;
+            target += c == args.labels[i] ? 0.9 * share : 0;
+            if ((i ^ 1) < batch)
+                target += c == args.labels[i ^ 1] ? 0.9 * (1 - share) : 0;
+            assert_true(fabs((double)args.targets[i * 11 + c] - target) < 1e-6);
+            sum += (double)args.targets[i * 11 + c];
+        }
+        assert_true(fabs(sum - 1) < 1e-6);
     }
-    assert_share(DRAWS, flips, 0.5);
-    for (int i = 0; i < 10; i++)
-        assert_share(DRAWS, bins[i], 0.1);
+    free(before);
+    free(expected);
 }
 
-/* A member of the drawn plans is `low` to low + bins - 1, with these shares; NULL: equal ones. */
-static void check_member(size_t offset, int low, int bins, const double *shares)
+TEST_KERNELS(every_kernels)
 {
-    double counts[SIDE] = {0};
-    for (int i = 0; i < DRAWS; i++) {
-        int16_t value;
-        memcpy(&value, (const char *)&plans[i] + offset, sizeof value);
-        assert_in_range(value - low, 0, bins - 1);
-        counts[value - low]++;
+    for (int type = 0; type < 3; type++) {
+        check_definition((enum data_type)type, 10, 8);
+        check_definition((enum data_type)type, 7, 9); /* odd; not a multiple of eight */
+        check_definition((enum data_type)type, 1, 9);
     }
-    for (int i = 0; i < bins; i++)
-        assert_share(DRAWS, counts[i], shares != NULL ? shares[i] : 1.0 / bins);
+    check_definition(TYPE_FP32, 3, 33); /* more than one block of a GPU */
 }
 
-/* A translation is uniform in +-3.2 and rounded: 3 and -3 are less frequent. The shift of a crop is
- * uniform over -4..4, and so are a roll, and the eight symmetries of a square. */
-TEST(test_moves_turns_and_rolls)
+/* A pair mixed by torchvision, with its share and rectangle. */
+static void check_torchvision(struct vector_file *file, const char *name, bool cut)
 {
-    static const double moves[] = {0.7 / 6.4, 1 / 6.4, 1 / 6.4,  1 / 6.4,
-                                   1 / 6.4,   1 / 6.4, 0.7 / 6.4};
-    double turns[8] = {0}, flips = 0;
-    options.augment.vflip = 0.25;
-    draw_all(plans, 0);
-    check_member(offsetof(struct pixel_plan, translate_x), -3, 7, moves);
-    check_member(offsetof(struct pixel_plan, translate_y), -3, 7, moves);
-    check_member(offsetof(struct pixel_plan, shift_x), -4, 9, NULL);
-    check_member(offsetof(struct pixel_plan, shift_y), -4, 9, NULL);
-    check_member(offsetof(struct pixel_plan, roll_x), 0, 1, NULL);
-    for (int i = 0; i < DRAWS; i++) {
-        flips += plans[i].vflip;
-        assert_false(plans[i].transpose);
+    char key[64];
+    DEVICE_TEST(test, 1);
+    snprintf(key, sizeof key, "%s.parameters", name);
+    const double *parameters = vector_file_doubles(file, key, NULL);
+    int64_t cases = vector_file_size(file, key, 0), height = vector_file_size(file, "images", 2);
+    int64_t width = vector_file_size(file, "images", 3), classes = 7,
+            count = 2 * 3 * height * width;
+    for (int64_t i = 0; i < cases; i++, parameters += 3) {
+        struct mix_plan plan = {.share = (float)parameters[0]};
+        if (cut)
+            mix_cut(parameters[0], (int64_t)parameters[1], (int64_t)parameters[2], width, height,
+                    &plan);
+        struct images_mix args = mix_make(&test, TYPE_FP32, 2, height, width, classes);
+        memcpy(args.images, vector_file_floats(file, "images", NULL), (size_t)count * 4);
+        args.labels =
+            device_test_copy(&test, TYPE_FP32, vector_file_integers(file, "labels", NULL), 2);
+        plans_put(&test, &args, &plan);
+        mix_run(&test, &args);
+        snprintf(key, sizeof key, "%s.images", name);
+        const float *images = vector_file_floats(file, key, NULL) + i * count;
+        for (int64_t p = 0; p < count; p++)
+            if (fabsf(((float *)args.images)[p] - images[p]) > (cut ? 0 : 1e-6f))
+                fail_msg("%s, case %d, pixel %d", name, (int)i, (int)p);
+        snprintf(key, sizeof key, "%s.targets", name);
+        const float *targets = vector_file_floats(file, key, NULL) + i * 2 * classes;
+        for (int64_t c = 0; c < 2 * classes; c++)
+            assert_true(fabsf(args.targets[c] - targets[c]) < 1e-6f);
     }
-    assert_share(DRAWS, flips, 0.25);
-    options.augment.rot90 = true;
-    options.augment.roll = ROLL_XY;
-    draw_all(plans, 0);
-    check_member(offsetof(struct pixel_plan, roll_x), 0, SIDE, NULL);
-    check_member(offsetof(struct pixel_plan, roll_y), 0, SIDE, NULL);
-    for (int i = 0; i < DRAWS; i++)
-        turns[plans[i].flip + 2 * plans[i].vflip + 4 * plans[i].transpose]++;
-    for (int i = 0; i < 8; i++)
-        assert_share(DRAWS, turns[i], 0.125);
 }
 
-TEST(test_erasing)
+/* Also a batch without samples. */
+TEST(test_torchvision)
 {
-    draw_all(plans, 0);
-    double erased = 0, small = 0, tall = 0, left = 0;
-    for (int i = 0; i < DRAWS; i++) {
-        const struct pixel_plan *plan = &plans[i];
-        if (plan->erase_width == 0)
-            continue;
-        erased++;
-        double area = plan->erase_width * plan->erase_height / (double)(SIDE * SIDE);
-        double ratio = plan->erase_height / (double)plan->erase_width;
-        assert_true(area > 0.015 && area < 0.23);
-        assert_true(ratio > 0.22 && ratio < 4.5);
-        assert_true(plan->erase_x >= 0 && plan->erase_x + plan->erase_width <= SIDE);
-        assert_true(plan->erase_y >= 0 && plan->erase_y + plan->erase_height <= SIDE);
-        small += area < 0.11;
-        tall += ratio > 1;
-        left += plan->erase_x < (SIDE - plan->erase_width + 1) / 2.0;
+    struct vector_file *file = vector_file_open("mix.safetensors");
+    check_torchvision(file, "mixup", false);
+    check_torchvision(file, "cutmix", true);
+    vector_file_close(file);
+    DEVICE_TEST(test, 1);
+    struct images_mix args = mix_make(&test, TYPE_FP32, 2, 4, 4, 3);
+    args.batch = 0;
+    mix_run(&test, &args);
+}
+
+/* Aborts on a CPU; targets are NaN elsewhere. */
+static void run_bad_label(struct device_test *test)
+{
+    struct images_mix args = mix_make(test, TYPE_FP32, 2, 4, 4, 3);
+    int32_t *labels = device_test_zeros(test, TYPE_FP32, 2);
+    labels[1] = 3;
+    args.labels = labels;
+    plans_put(test, &args, &(struct mix_plan){.share = 0.5f});
+    mix_run(test, &args);
+    assert_true(isnan(args.targets[4]));
+}
+
+TEST(test_bad_label)
+{
+    DEVICE_TEST(test, 1);
+    if (strcmp(test.device->backend->name, "cpu") == 0)
+        device_test_ends(run_bad_label, "not one of 3 classes");
+    else
+        run_bad_label(&test);
+}
+
+/* ---- RandAugment and colour changes, on the host */
+
+static void change_check(const struct changed_image *image, const uint8_t *source, size_t bytes,
+                         const struct image_change *change, const uint8_t *expected)
+{
+    memcpy(image->planes, source, bytes);
+    image_change(image, change);
+    for (size_t i = 0; i < bytes; i++)
+        if (image->planes[i] != expected[i])
+            fail_msg("kind %d, %g, %d x %d, byte %zu: %d, torchvision has %d", (int)change->kind,
+                     change->amount, (int)image->height, (int)image->width, i, image->planes[i],
+                     expected[i]);
+}
+
+static void check_picture(struct vector_file *file, const char *name,
+                          const struct cpu_kernels *host)
+{
+    char key[64];
+    int64_t count;
+    snprintf(key, sizeof key, "%s.source", name);
+    const uint8_t *source = vector_file_bytes(file, key, &count);
+    const size_t bytes = (size_t)count;
+    const struct changed_image image = {.planes = malloc(bytes),
+                                        .scratch = malloc(bytes),
+                                        .height = vector_file_size(file, key, 1),
+                                        .width = vector_file_size(file, key, 2),
+                                        .host = host};
+    const double *operation = vector_file_doubles(file, "operations", NULL);
+    snprintf(key, sizeof key, "%s.operations", name);
+    const uint8_t *expected = vector_file_bytes(file, key, NULL);
+    for (int64_t i = 0; i < vector_file_size(file, "operations", 0); i++, operation += 3) {
+        const struct image_change change =
+            policy_operation((enum image_change_kind)operation[0], (int64_t)operation[1],
+                             operation[2] != 0, image.height, image.width);
+        change_check(&image, source, bytes, &change, expected + i * count);
     }
-    assert_share(DRAWS, erased, 0.5);
-    /* Half of the erased area, minus the part that rounding to whole pixels moves over the middle.
-     */
-    assert_true(fabs(small / erased - 0.5) < 0.02);
-    assert_true(fabs(tall / erased - 0.5) < 0.06);
-    assert_true(fabs(left / erased - 0.5) < 0.05);
-
-    options.augment.erase = 1;
-    set_pair(&options.augment.erase_scale, 1, 1); /* never fits */
-    set_pair(&options.augment.erase_ratio, 1, 1);
-    draw_all(plans, 0);
-    for (int i = 0; i < DRAWS; i++)
-        assert_int_equal(plans[i].erase_width, 0);
+    const double *given = vector_file_doubles(file, "changes", NULL);
+    snprintf(key, sizeof key, "%s.changes", name);
+    expected = vector_file_bytes(file, key, NULL);
+    for (int64_t i = 0; i < vector_file_size(file, "changes", 0); i++, given += 2)
+        change_check(&image, source, bytes,
+                     &(struct image_change){(enum image_change_kind)given[0], given[1]},
+                     expected + i * count);
+    free(image.planes);
+    free(image.scratch);
 }
 
-/* Switching a stage off does not change the draws of the others. */
-TEST(test_stages_draw_apart)
+TEST(changes_are_torchvisions)
 {
-    static struct pixel_plan other[DRAWS];
-    draw_all(plans, 3);
-    options.augment.rotate = 0;
-    draw_all(other, 3);
-    for (int i = 0; i < DRAWS; i++) {
-        assert_false(other[i].rotate);
-        memcpy(other[i].matrix, plans[i].matrix, sizeof plans[i].matrix);
-        other[i].rotate = true;
+    static const char *const names[] = {"noise", "ramps", "grey", "pixel", "lines"};
+    static const char *const sets[] = {"baseline", "avx2", "avx512", "neon_bf16"};
+    int tried = 0;
+    struct vector_file *file = vector_file_open("policy.safetensors");
+    for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
+        struct error error = {0};
+        device_test_set_kernels(sets[set]);
+        const struct cpu_kernels *host = cpu_kernels_choose(&error);
+        device_test_set_kernels(NULL);
+        for (size_t i = 0; host != NULL && i < sizeof names / sizeof *names; i++)
+            check_picture(file, names[i], host);
+        tried += host != NULL;
     }
-    assert_memory_equal(plans, other, sizeof plans);
+    assert_true(tried > 0);
+    vector_file_close(file);
 }
 
-/* Noise has the key of the sample. In evaluation nothing is drawn. */
-TEST(test_noise_and_evaluation)
-{
-    struct augment augment;
-    struct pixel_plan plan, none = {0};
-    options.augment.vflip = 1;
-    options.augment.noise = 0.5;
-    options.augment.channel_dropout = 0.25;
-    assert_true(augment_open(&augment, &options, SIDE, SIDE, true, &error));
-    augment_plan(&augment, 7, 11, &plan);
-    assert_float_equal(plan.noise, 0.5, 0);
-    assert_float_equal(plan.channel_dropout, 0.25, 0);
-    assert_int_equal(plan.seed, options.run.seed);
-    assert_int_equal(plan.epoch, 7);
-    assert_int_equal(plan.sample, 11);
-    assert_true(augment_open(&augment, &options, SIDE, SIDE, false, &error));
-    augment_plan(&augment, 7, 11, &plan);
-    assert_memory_equal(&plan, &none, sizeof plan);
-}
-
-TEST_MAIN(.before = set_up)
+TEST_MAIN()
