@@ -25,27 +25,6 @@ static void read_all(int descriptor, char *text, size_t size)
     close(descriptor);
 }
 
-struct speaker {
-    int rank;
-    enum log_level level;
-    void (*speak)(void);
-};
-
-static void speaker_run(void *context)
-{
-    const struct speaker *speaker = context;
-    log_open(speaker->rank, speaker->level);
-    speaker->speak();
-    log_close();
-}
-
-/* Return the output of `speak` in a child process. */
-static void output_of(int rank, enum log_level level, void (*speak)(void), char *text, size_t size)
-{
-    struct speaker speaker = {rank, level, speak};
-    assert_int_equal(child_run(speaker_run, &speaker, text, size), 0);
-}
-
 static void speak_all(void)
 {
     log_detail("detail");
@@ -53,23 +32,6 @@ static void speak_all(void)
     log_progress("progress");
     log_warn("warn");
     log_error(&(struct error){.kind = ERROR_DATA, .text = "a.bin: cut"});
-}
-
-TEST(levels_and_ranks)
-{
-    static const struct {
-        int rank;
-        enum log_level level;
-        const char *text;
-    } cases[] = {{0, LOG_INFO, "info\nwarning: warn\nvittrain: error: a.bin: cut\n"},
-                 {1, LOG_INFO, "vittrain: error: a.bin: cut\n"},
-                 {0, LOG_QUIET, "vittrain: error: a.bin: cut\n"},
-                 {0, LOG_DETAIL, "detail\ninfo\nwarning: warn\nvittrain: error: a.bin: cut\n"}};
-    char text[1024];
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        output_of(cases[i].rank, cases[i].level, speak_all, text, sizeof text);
-        assert_string_equal(text, cases[i].text);
-    }
 }
 
 static const char *log_path;
@@ -87,26 +49,6 @@ static void speak_to_file(void)
     log_info("kept");
 }
 
-/* Each line of the file begins with its time. */
-TEST(file_gets_a_copy)
-{
-    static const char *const parts[] = {" early\n", " vittrain: error: cannot write",
-                                        " in the file only\n", " kept\n"};
-    char text[1024];
-    const char *line = text;
-    log_path = temporary_write("run.log", "");
-    output_of(0, LOG_INFO, speak_to_file, text, sizeof text);
-    assert_true(
-        strncmp(text, "early\nvittrain: error: cannot write the log /nowhere/run.log", 57) == 0);
-    assert_string_equal(strchr(text + 6, '\n'), "\nkept\n");
-    read_all(open(log_path, O_RDONLY), text, sizeof text);
-    for (int i = 0; i < 4; i++, line = strchr(line, '\n') + 1) {
-        assert_true(line[4] == '-' && line[10] == 'T');
-        assert_int_equal(strncmp(line + 19, parts[i], strlen(parts[i])), 0);
-    }
-    assert_string_equal(line, "");
-}
-
 static void speak_to_full_disk(void)
 {
     struct error error = {0};
@@ -117,13 +59,50 @@ static void speak_to_full_disk(void)
     log_info("two");
 }
 
-TEST(full_disk_is_logged_once)
+struct speaker {
+    int rank;
+    enum log_level level;
+    void (*speak)(void);
+    const char *text; /* of standard output and error */
+};
+
+static void speaker_run(void *context)
 {
+    const struct speaker *speaker = context;
+    log_open(speaker->rank, speaker->level);
+    speaker->speak();
+    log_close();
+}
+
+/* Each line of the file, of the last speaker, begins with its time. */
+TEST(levels_ranks_and_files)
+{
+    static const struct speaker speakers[] = {
+        {0, LOG_INFO, speak_all, "info\nwarning: warn\nvittrain: error: a.bin: cut\n"},
+        {1, LOG_INFO, speak_all, "vittrain: error: a.bin: cut\n"},
+        {0, LOG_QUIET, speak_all, "vittrain: error: a.bin: cut\n"},
+        {0, LOG_DETAIL, speak_all, "detail\ninfo\nwarning: warn\nvittrain: error: a.bin: cut\n"},
+        {0, LOG_INFO, speak_to_full_disk,
+         "one\nwarning: cannot write the log file: File too large; the log ends here\ntwo\n"},
+        {0, LOG_INFO, speak_to_file,
+         "early\nvittrain: error: cannot write the log /nowhere/run.log: No such file or "
+         "directory; create the folder or write to another one\nkept\n"}};
+    static const char *const parts[] = {" early\n", " vittrain: error: cannot write",
+                                        " in the file only\n", " kept\n"};
     char text[1024];
-    log_path = temporary_write("full.log", "");
-    output_of(0, LOG_INFO, speak_to_full_disk, text, sizeof text);
-    assert_string_equal(text, "one\nwarning: cannot write the log file: File too large; the log "
-                              "ends here\ntwo\n");
+    const char *line = text;
+    for (size_t i = 0; i < sizeof speakers / sizeof speakers[0]; i++) {
+        struct speaker speaker = speakers[i];
+        log_path = temporary_write("run.log", "");
+        assert_int_equal(child_run(speaker_run, &speaker, text, sizeof text), 0);
+        assert_string_equal(text, speaker.text);
+    }
+    read_all(open(log_path, O_RDONLY), text, sizeof text);
+    for (int i = 0; i < 4; i++, line = strchr(line, '\n') + 1) {
+        assert_true(line[4] == '-' && line[10] == 'T');
+        assert_int_equal(strncmp(line + 19, parts[i], strlen(parts[i])), 0);
+    }
+    assert_string_equal(line, "");
 }
 
 /* Return the output of a rank on a terminal. */

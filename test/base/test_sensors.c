@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The CPU's sensors, from a generated /proc with known numbers and from the real one.
- * docs/outputs.md must contain the table of sensors. Available memory and processors: the least of
- * what kernel and control groups leave. */
+/* The CPU's sensors, from a generated /proc with known numbers and from the real one. Available
+ * memory and processors: the least of what kernel and control groups leave. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include "base/sensors.h"
 
 #include <sched.h>
 
-#include "base/file.h"
 #include "base/text.h"
 #include "temporary.h"
 #include "test.h"
@@ -98,22 +96,6 @@ TEST(this_machine_has_a_process)
     assert_true(reading.value[SENSOR_RESIDENT] > 1 << 20);
     assert_true(reading.value[SENSOR_NODE_AVAILABLE] > 1 << 20);
     cpu_sensors_close(sensors);
-}
-
-TEST(the_documentation_has_each_column)
-{
-    char row[512];
-    OWNED char *path = allocate_text("%s/docs/outputs.md", getenv("TEST_SOURCE"));
-    OWNED char *text = text_file_read(path, NULL);
-    assert_non_null(text);
-    for (int i = 0; i < SENSOR_COUNT; i++) {
-        static const char *const summed[] = {" | mean, highest |", " | highest |", " | lowest |"};
-        snprintf(row, sizeof row, "\n| `%s` | ", sensor_columns[i].name);
-        char *line = strstr(text, row);
-        assert_non_null(line);
-        snprintf(row, sizeof row, "%.*s", (int)strcspn(line + 1, "\n"), line + 1);
-        assert_has(row, summed[sensor_columns[i].kind]);
-    }
 }
 
 /* ---- Available memory and processors ---- */

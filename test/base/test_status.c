@@ -58,11 +58,9 @@ TEST(phase_unit_step_and_time_are_told)
     assert_says(0, "update, step 120, for 0.0 s");
 }
 
-TEST(every_phase_has_a_name)
+/* As another rank may send them. */
+TEST(unknown_phases_and_units_are_described)
 {
-    for (int phase = 0; phase < PHASE_COUNT; phase++)
-        assert_non_null(status_phase_name(phase));
-    /* As another rank may send it. */
     char text[256];
     status_describe(&(struct status){.phase = 1000, .unit = 1 << 30}, text, sizeof text);
     assert_string_equal(text, "an unknown phase of unit 1073741824, for 0.0 s");
