@@ -31,15 +31,6 @@ static void all_true(bool condition)
     assert_int_equal(value, 1);
 }
 
-static void opens_together(const char *settings, enum data_split split, int64_t count)
-{
-    struct error error = {0};
-    settings_apply(&options, settings);
-    dataset_close(&dataset);
-    assert_ok(dataset_open(&dataset, &options, split, world, &error), &error);
-    assert_int_equal(dataset.count, count);
-}
-
 static void fails_together(const char *settings, const char *part)
 {
     struct error error = {0};
@@ -80,11 +71,11 @@ TEST(rank_0_lists_folders)
     }
     if (world->rank > 0) /* a class and a file that others do not have */
         root_write("train/ape/0.jpg", image, image_bytes);
-    opens_together("data.format=imagefolder", SPLIT_TRAIN, 20);
+    split_opens("data.format=imagefolder", SPLIT_TRAIN, 20);
     assert_int_equal(dataset.classes, 2);
     assert_string_equal(dataset.class_name[1], "dog");
     check_record(19, 1, "train/dog/9.jpg");
-    opens_together("data.val=0.2", SPLIT_VALIDATION, 4);
+    split_opens("data.val=0.2", SPLIT_VALIDATION, 4);
     assert_true(dataset.held_out);
     /* Ranks cannot use images that rank 0 can use. */
     for (int i = 0; i < 20 && world->rank > 0; i += 2) {
@@ -105,7 +96,7 @@ TEST(shards_are_indexed_by_one_rank)
     }
     if (world->rank == 0)
         root_write("classes.txt", "a\nb\nc\nd\n", 8);
-    opens_together("data.val=none", SPLIT_TRAIN, 2 * SHARDS);
+    split_opens("data.val=none", SPLIT_TRAIN, 2 * SHARDS);
     assert_int_equal(dataset.classes, 4);
     assert_string_equal(dataset.class_name[3], "d");
     for (int i = 0; i < SHARDS; i++) {
@@ -163,13 +154,13 @@ static void records_are_equal(void)
 TEST(array_files_are_described_by_one_rank)
 {
     arrays_use("data.y=y");
-    opens_together("", SPLIT_TRAIN, SAMPLES * FILES);
+    split_opens("", SPLIT_TRAIN, SAMPLES * FILES);
     records_are_equal();
     /* Number i is described by rank (i - 1) modulo their number, and there is one for 64 files. */
     for (int i = 1; i < FILES; i++)
         if (world->rank != 0 && (i - 1) % smaller(world->size, 2) != world->rank) /* 0 lists them */
             unlink(root_path("%02d.h5", i));
-    opens_together("", SPLIT_TRAIN, SAMPLES * FILES);
+    split_opens("", SPLIT_TRAIN, SAMPLES * FILES);
 }
 
 TEST(files_of_two_splits_are_described)
@@ -179,14 +170,14 @@ TEST(files_of_two_splits_are_described)
         OWNED char *old = allocate_copy(root_path("%02d.h5", i));
         assert_int_equal(rename(old, root_path("test-%02d.h5", i)), 0);
     }
-    opens_together("data.val=reference", SPLIT_TRAIN, SAMPLES * FILES * 3 / 4);
+    split_opens("data.val=reference", SPLIT_TRAIN, SAMPLES * FILES * 3 / 4);
     records_are_equal();
 }
 
 TEST(targets_are_read_by_one_rank)
 {
     arrays_use("data.y=number");
-    opens_together("", SPLIT_TRAIN, SAMPLES * FILES);
+    split_opens("", SPLIT_TRAIN, SAMPLES * FILES);
     records_are_equal();
 }
 
@@ -205,6 +196,7 @@ TEST(an_error_of_one_rank_is_that_of_all)
 static int begin(void **state)
 {
     shards_begin(state);
+    dataset_comm = world;
     const char *name = strrchr(options.data.root, '/') + 1;
     memmove(options.data.root, name, strlen(name) + 1);
     return 0;

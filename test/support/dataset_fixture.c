@@ -10,6 +10,7 @@
 
 struct options options;
 struct dataset dataset;
+struct comm *dataset_comm;
 
 void dataset_begin(const char *settings)
 {
@@ -66,7 +67,7 @@ void split_opens(const char *settings, enum data_split split, int64_t count)
     struct error error = {0};
     settings_apply(&options, settings);
     dataset_close(&dataset);
-    assert_ok(dataset_open(&dataset, &options, split, NULL, &error), &error);
+    assert_ok(dataset_open(&dataset, &options, split, dataset_comm, &error), &error);
     if (count >= 0)
         assert_int_equal(dataset.count, count);
 }
@@ -76,7 +77,7 @@ void split_fails(const char *settings, enum data_split split, const char *part)
     struct error error = {0};
     settings_apply(&options, settings);
     dataset_close(&dataset);
-    if (dataset_open(&dataset, &options, split, NULL, &error))
+    if (dataset_open(&dataset, &options, split, dataset_comm, &error))
         fail_msg("no error where \"%s\" is expected", part);
     assert_error(&error, error.kind, part);
 }

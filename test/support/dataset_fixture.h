@@ -8,6 +8,7 @@
 
 extern struct options options;
 extern struct dataset dataset;
+extern struct comm *dataset_comm; /* ranks that open splits together; NULL: each alone */
 
 /* Set the options to their defaults and these settings ("data.val=none data.workers=1"); close the
  * data set. */
