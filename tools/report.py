@@ -150,9 +150,12 @@ class Page:
             for second, (kind, column, name) in enumerate(curves):
                 xs, ys = points(run, measure, kind, column, unit)
                 if any(y == y and (y or not measure.from_zero) for y in ys):
-                    name = name if second or self.one and len(curves) > 1 else ""
-                    name = name if self.one else f"{letters(at)} {name}".strip()
-                    series.append(Series(xs, ys, name, second if self.one else at, second > 0))
+                    if self.one:
+                        shown = name if len(curves) > 1 else ""
+                    else:
+                        shown = f"{letters(at)} {name}" if second else letters(at)
+                    colour = second if self.one else at
+                    series.append(Series(xs, ys, shown, colour, second > 0))
         if not series:
             return ""
         title = measure.title.replace("Top-1", top1_name(self.runs).partition(" ")[0].capitalize())

@@ -240,25 +240,23 @@ class Run:
             row["count"] = (row["step"] - 1) % (self.number("steps_per_epoch") or NAN) + 1
 
     def read_monitors(self):
-        """Read the sensors of all ranks: mean, lowest and highest values of up to 200 intervals."""
+        """Read the sensors of all ranks; a row has the mean, lowest or highest of their values."""
         self.monitor = self.read_table("monitor.csv", "time")
         for path in sorted(glob.glob(glob.escape(self.file("")) + "monitor-[0-9]*.csv")):
             self.monitor += self.read_table(os.path.basename(path), "time")
-        times = [stamp_seconds(row["time"]) for row in self.monitor]
-        start, end = -highest(-time for time in times), highest(times)
-        ranks = len({row["rank"] for row in self.monitor if row["rank"] == row["rank"]})
-        count = min(len(times) // max(ranks, 1), 200)
-        slots = {}
-        for row, time in zip(self.monitor, times):
-            if time == time:
-                slot = round(count * known(ratio(time - start, end - start), 0.0))
-                slots.setdefault(slot, []).append(row)
+        for row in self.monitor:
+            row["elapsed_seconds"] = stamp_seconds(row["time"])
+        rows = [row for row in self.monitor if not math.isnan(row["elapsed_seconds"])]
+        rows.sort(key=lambda row: row["elapsed_seconds"])
+        ranks = len({known(row["rank"], 0.0) for row in rows})
         for kind, find in SENSOR_KINDS.items():
-            rows = self.rows[kind] = []
-            for slot in sorted(slots):
-                names = [name for row in slots[slot] for name in row if name not in TEXTS]
-                values = {name: find(row[name] for row in slots[slot]) for name in names}
-                rows.append(Row(values, elapsed_seconds=ratio(slot, count) * (end - start)))
+            self.rows[kind] = []
+            for first in range(0, len(rows), ranks or 1):
+                readings = rows[first : first + ranks]  # about one of each rank
+                names = {name for row in readings for name in row if name not in TEXTS}
+                values = Row((name, find(row[name] for row in readings)) for name in names)
+                values["elapsed_seconds"] -= rows[0]["elapsed_seconds"]
+                self.rows[kind].append(values)
 
     def read_log(self):
         counts = {}
