@@ -221,6 +221,8 @@ def check_weights():
     page, _ = page_of(path)
     contains(page, " and the last weights, step 30: true classes")
     contains(page, ">30</b>")
+    write(path + "/result.json", dict(read(path + "/result.json"), chosen_on_test=True))
+    expect("chosen", fact(path, "val_top1")[1], best + ", chosen on the test set")
     path = make("weights", 2, test=True)
     expect("F1 of the test split", fact(path, "macro_f1"), ("60.00 %", best + ", test split"))
     expect("test", fact(path, "test_top1"), ("50.00 %", best))
@@ -317,13 +319,13 @@ def check_classes():
     for count, wanted in ((30, 'id="confusion-A"'), (1000, "The first 256 of 1000 rows")):
         path = make("classes", 2)
         result = read(path + "/result.json")
-        result["classes"] = [dict(name="class %d" % at, f1=at / count) for at in range(count)]
+        result["classes"] = [dict(name="class %d" % at, f1=1 - at / count) for at in range(count)]
         row = [1] * count
         result["confusion_matrix"] = [row[:at] + [99] + row[at + 1 :] for at in range(count)]
         write(path + "/result.json", result)
         page, _ = page_of(path)
         contains(page, wanted)
-    contains(page, "most frequent confusions of 1000 classes")
+    contains(page, "most frequent confusions of 1000 classes", '"row">class 999</th>')
 
 
 def check_unfinished():
