@@ -5,24 +5,21 @@ set with the old one. Plug-in filters need hdf5plugin.
     check_advice.py PROGRAM FOLDER
 """
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
-import textwrap
 
 import h5py
 import numpy
 
-from support import ROOT, run
+from support import python_of, run
 
 try:
     import hdf5plugin
 except ImportError:
     hdf5plugin = None
 
-page = (ROOT / "docs/arrays.md").read_text()
-code = textwrap.dedent(re.search(r"\n(    import h5py\n\n    f = .*?)\n\n## ", page, re.DOTALL)[1])
+code = next(block for block in python_of("arrays.md") if block.startswith("import h5py\n\nf = "))
 program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 folder.mkdir()
 values = numpy.arange(4 * 6 * 8, dtype="i4").reshape(4, 6, 8)

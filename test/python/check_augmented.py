@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from torchvision.transforms import functional as images
 
-from support import losses_of, run
+from support import cifar_part, losses_of, run
 import reference_vit
 
 SEED, RECORDS, TESTS, BATCH, EPOCHS = 0x123456789, 815, 10, 64, 5
@@ -133,15 +133,11 @@ def model_make():
     return model
 
 
-def records_read(path, count):
-    return numpy.fromfile(path, numpy.uint8, count * 3073).reshape(-1, 3073)
-
-
-def train(model, records):
+def train(model, levels, labels):
     """Return the losses of all steps; `model` is trained."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
-    pixels = numpy.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-    labels, losses = torch.from_numpy(records[:, 0].astype(numpy.int64)), []
+    pixels = numpy.ascontiguousarray(levels.transpose(0, 2, 3, 1))
+    labels, losses = torch.from_numpy(labels), []
     for epoch in range(EPOCHS):
         order = order_of(epoch)
         words = philox(AUGMENT, 0, epoch, numpy.arange(RECORDS)[:, None], numpy.arange(12))
@@ -183,16 +179,14 @@ def tensors(model):
 
 def main():
     vittrain, mpirun, sample, folder = sys.argv[1:]
-    sample, folder = pathlib.Path(sample), pathlib.Path(folder)
+    folder = pathlib.Path(folder)
     torch.set_num_threads(1)
     data = folder / "images"
-    data.mkdir(parents=True)
-    for name, count in (("data_batch_1.bin", RECORDS), ("test_batch.bin", TESTS)):
-        records_read(sample / name, count).tofile(data / name)
+    training, _ = cifar_part(sample, data, {"data_batch_1.bin": RECORDS, "test_batch.bin": TESTS})
     model = model_make()
     start = tensors(model)
     save_file(start, folder / "start.safetensors")
-    expected = train(model, records_read(data / "data_batch_1.bin", RECORDS))
+    expected = train(model, *training)
     for ranks in (1, 2):
         launcher = shlex.split(mpirun) + ["-np", str(ranks)] if ranks > 1 else []
         losses, weights = run_program(vittrain, launcher, folder / f"{ranks}-ranks", folder, data)

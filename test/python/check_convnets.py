@@ -4,20 +4,19 @@ ones), from the same weights on the same images: losses, weights and running sta
 the loss of an evaluation, must be those of PyTorch in double precision. Losses may differ by five times
 as much as those of PyTorch in fp32, or from weights perturbed by the rounding of fp32.
 
-    check_convnets.py VITTRAIN FOLDER
+    check_convnets.py VITTRAIN SAMPLE FOLDER
 """
 import copy
 import os
 import statistics
 import sys
 
-import numpy
 import torch
 import torchvision
 from safetensors.torch import load_file
 from torch.nn import functional
 
-from support import EXACT, NOT_AUGMENTED, losses_of, run, save_weights
+from support import EXACT, NOT_AUGMENTED, cifar_part, losses_of, run, save_weights
 import reference_cnn
 
 TRAINING, TESTS, BATCH = 40, 20, 10
@@ -30,25 +29,6 @@ CASES = {
     "resnet18": lambda: torchvision.models.resnet18(num_classes=10),
     "resnet50": lambda: torchvision.models.resnet50(num_classes=10),
 }
-
-
-def write_images(folder, numbers):
-    """Write CIFAR-10's binary format: a label, then planes of red, green and blue."""
-    os.makedirs(folder, exist_ok=True)
-    sets = {}
-    for name, count in (("data_batch_1.bin", TRAINING), ("test_batch.bin", TESTS)):
-        records = numpy.random.default_rng(numbers).integers(0, 256, (count, 3073), dtype=numpy.uint8)
-        records[:, 0] %= 10
-        parts = 5 if name.startswith("data") else 1
-        for n in range(parts):
-            records[n * count // parts:(n + 1) * count // parts].tofile(
-                os.path.join(folder, name.replace("1", str(n + 1))))
-        images = torch.from_numpy(records[:, 1:].astype("float64")).reshape(count, 3, 32, 32)
-        sets[name] = (images / 255 - 0.5) / 0.5, torch.from_numpy(records[:, 0].astype("int64"))
-        numbers += 1
-    with open(os.path.join(folder, "batches.meta.txt"), "w") as file:
-        file.write("".join(f"class{n}\n" for n in range(10)))
-    return sets
 
 
 def randomize(model):
@@ -128,7 +108,7 @@ def check(vittrain, folder, name, sets, data):
         trained = copy.deepcopy(model).double() if double else copy.deepcopy(model)
         if kind > 1:
             perturb(trained, kind)
-        training, tests = [(images if double else images.float(), labels) for images, labels in sets.values()]
+        training, tests = [(images if double else images.float(), labels) for images, labels in sets]
         losses = train(trained, *training, steps_of(name))
         results.append((losses + [test_loss_of(trained, *tests)], tensors(trained)))
     (expected_losses, expected), others = results[0], results[1:]
@@ -151,11 +131,12 @@ def check(vittrain, folder, name, sets, data):
 
 
 def main():
-    vittrain, folder = sys.argv[1:3]
+    vittrain, sample, folder = sys.argv[1:4]
     torch.set_num_threads(1)
-    data = os.path.join(folder, "images")
-    sets = write_images(data, 1)
-    for name in sys.argv[3:] or CASES:
+    data = os.path.join(folder, "cifar10")
+    sets = [((torch.from_numpy(images).double() / 255 - 0.5) / 0.5, torch.from_numpy(labels))
+            for images, labels in cifar_part(sample, data, {"data_batch_1.bin": TRAINING, "test_batch.bin": TESTS})]
+    for name in sys.argv[4:] or CASES:
         check(vittrain, folder, name, sets, data)
 
 

@@ -4,22 +4,17 @@ units, and the loss computed from them is that of the evaluation.
 
     check_predict_arrays.py VITTRAIN FOLDER
 """
-import functools
 import re
-import sys
 
 import h5py
 import numpy
 import xarray
 
-import support
-from support import enter
+from support import ARRAYS, program_in_folder
 
-program, folder = sys.argv[1:]
-enter(folder)
+run = program_in_folder()
 SAMPLES, HEIGHT, WIDTH, AHEAD = 40, 8, 12, 6
-MODEL = [*support.ARRAYS, *"train.epochs=2 train.global_batch=8 data.val=0.25 data.val_from=end".split()]
-run = functools.partial(support.run, program)
+MODEL = [*ARRAYS, *"train.epochs=2 train.global_batch=8 data.val=0.25 data.val_from=end".split()]
 
 
 def write(path, first, units=None):

@@ -4,25 +4,20 @@ weights of latitudes against xarray.
 
     check_series.py VITTRAIN FOLDER
 """
-import functools
 import os
 import re
-import sys
 
 import h5py
 import numpy
 import xarray
 
-import support
-from support import enter, table
+from support import ARRAYS, program_in_folder, table
 
-program, folder = sys.argv[1:]
-enter(folder)
+run = program_in_folder()
 SAMPLES, HEIGHT, WIDTH = 40, 8, 12
 DIMENSIONS = ("time", "lat", "lon")
-MODEL = [*support.ARRAYS, *"train.epochs=2 train.global_batch=8 data.val=0.25 data.val_from=end data.task=regression "
+MODEL = [*ARRAYS, *"train.epochs=2 train.global_batch=8 data.val=0.25 data.val_from=end data.task=regression "
          "model.head=dense".split()]
-run = functools.partial(support.run, program)
 
 
 def near(one, other, tolerance=2e-5):

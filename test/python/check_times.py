@@ -4,22 +4,17 @@ coordinates of predictions, and grids that differ.
 
     check_times.py VITTRAIN FOLDER
 """
-import functools
 import os
 import re
-import sys
 
 import numpy
 import xarray
 
-import support
-from support import enter
+from support import ARRAYS, program_in_folder
 
-program, folder = sys.argv[1:]
-enter(folder)
-MODEL = [*support.ARRAYS, *"train.global_batch=4 train.steps=1 data.task=regression model.head=dense".split()]
+run = program_in_folder()
+MODEL = [*ARRAYS, *"train.global_batch=4 train.steps=1 data.task=regression model.head=dense".split()]
 LAT, LON = numpy.linspace(70, -70, 8), numpy.arange(8) * 45.0
-run = functools.partial(support.run, program)
 
 
 def field(times, name="u", **attributes):

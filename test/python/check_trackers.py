@@ -9,25 +9,12 @@ import os
 import pathlib
 import struct
 import sys
-import textwrap
 
 import mlflow
 import wandb
 from wandb.proto import wandb_internal_pb2
 
-from support import ROOT, options_of, table
-
-
-def scripts(page):
-    """The Python blocks of a page."""
-    text, block, blocks = page.read_text(), [], []
-    for line in text.splitlines() + ["end"]:
-        if line.startswith("    ") or (block and not line):
-            block.append(line)
-        elif block:
-            blocks.append(textwrap.dedent("\n".join(block)))
-            block = []
-    return [block for block in blocks if block.startswith("import")]
+from support import options_of, python_of, table
 
 
 def expected_of(folder):
@@ -88,7 +75,7 @@ def main():
     (work / "runs").mkdir(parents=True)
     os.chdir(work)
     (work / "runs/tracked").symlink_to(folder)
-    for script in scripts(ROOT / "docs/trackers.md"):
+    for script in python_of("trackers.md"):
         exec(compile(script, "docs/trackers.md", "exec"), {})
     wandb.teardown()  # finish() may return before the file is complete
     metrics, options = expected_of(folder)

@@ -12,7 +12,6 @@ SAMPLE is a folder with CIFAR-10's binary files, PHOTOS one with train/CLASS and
 import json
 import pathlib
 import sys
-import textwrap
 
 import numpy
 import timm
@@ -24,7 +23,7 @@ from safetensors.torch import load_file
 from timm.data import create_transform
 from timm.models.vision_transformer import VisionTransformer
 
-from support import ROOT, images_in, probabilities_of, run, save_weights
+from support import images_in, probabilities_of, python_of, run, save_weights
 import reference_cnn
 
 IMAGES, CONVERTED = 4, ("vit_cifar", "resnet18")
@@ -32,15 +31,9 @@ IMAGES, CONVERTED = 4, ("vit_cifar", "resnet18")
 
 def vit_cifar(classes):
     """By the code of docs/fine-tune.md."""
-    blocks = (ROOT / "docs/fine-tune.md").read_text().split("\n\n")
-    start = next(i for i, block in enumerate(blocks) if "import VisionTransformer" in block)
-    code = []
-    for block in blocks[start:]:
-        if not block.startswith("    "):
-            break
-        code.append(textwrap.dedent(block))
+    code = next(block for block in python_of("fine-tune.md") if "import VisionTransformer" in block)
     space = {}
-    exec("\n\n".join(code).split("\nmodel = ")[0], space)
+    exec(code.split("\nmodel = ")[0], space)
     return space["vit_cifar"](classes)
 
 

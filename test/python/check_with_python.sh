@@ -48,7 +48,7 @@ page() {
 sample=$TEST_BUILD/data/cifar-10-sample
 for class in train/bird train/cat train/dog val/bird val/cat val/dog; do mkdir -p "$work/tree/$class"; done
 "$TEST_BUILD/test/data/test_image_folder" --make "$work/tree" 60
-by_torch "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$work"
+by_torch "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$sample" "$work"
 by_torch "PyTorch trains with numbers, labels and planes as the program does" check_targets.py "$vittrain" "$work/targets"
 by_torch "timm and torchvision load the weights of models" check_weights.py "$vittrain" "$sample" "$work/tree" \
     "$work/weights" vit_cifar vit_tiny_patch16_224 vit_small_patch32_224 deit3_small_patch16_224 \

@@ -2,10 +2,12 @@
 """What the checks share: runs of the program and what it writes."""
 import configparser
 import csv
+import functools
 import os
 import pathlib
 import subprocess
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / "benchmarks"), str(ROOT / "test/vectors")]
@@ -48,9 +50,37 @@ def probabilities_of(path):
     return [[float(row[key]) for key in columns] for row in rows]
 
 
-def enter(folder):
+def program_in_folder():
+    """Enter the folder of the arguments PROGRAM FOLDER. Return a function that runs the program with words."""
+    program, folder = sys.argv[1:]
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
+    return functools.partial(run, program)
+
+
+def python_of(page):
+    """The Python blocks of a page of the manual."""
+    block, blocks = [], []
+    for line in (ROOT / "docs" / page).read_text().splitlines() + ["end"]:
+        if line.startswith("    ") or (block and not line):
+            block.append(line)
+        elif block:
+            blocks.append(textwrap.dedent("\n".join(block)))
+            block = []
+    return [block for block in blocks if block.startswith(("import ", "from "))]
+
+
+def cifar_part(sample, folder, counts):
+    """Write the first records of files of CIFAR-10 to a new folder. counts: {name of a file: records}. Return a list with the
+    images, [records, 3, 32, 32] levels, and the labels of each file."""
+    import numpy
+    os.makedirs(folder)
+    parts = []
+    for name, count in counts.items():
+        records = numpy.fromfile(os.path.join(sample, name), numpy.uint8, count * 3073).reshape(count, 3073)
+        records.tofile(os.path.join(folder, name))
+        parts.append((records[:, 1:].reshape(count, 3, 32, 32), records[:, 0].astype("int64")))
+    return parts
 
 
 def images_in(folder):
