@@ -101,24 +101,6 @@ TEST(a_folder_that_cannot_be_made_is_an_error)
     }
 }
 
-TEST(names_in_a_folder)
-{
-    unsigned seen = 0;
-    DIR *entries = NULL;
-    temporary_write("names/0", "");
-    temporary_write("names/.1", "");
-    temporary_directory("names/2");
-    OWNED char *path = path_of("names"), *file = path_of("names/0");
-    for (const char *name; (name = folder_next(&entries, path)) != NULL;) {
-        const unsigned one = 1U << (name[strlen(name) - 1] - '0');
-        assert_true(one <= 4 && (seen & one) == 0);
-        seen |= one;
-    }
-    assert_int_equal(seen, 7);
-    assert_null(entries);
-    assert_null(folder_next(&entries, file));
-}
-
 /* Without the home folder there is no cache folder: a home folder is never created. */
 TEST(the_cache_is_in_the_home_folder)
 {

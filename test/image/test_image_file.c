@@ -141,18 +141,6 @@ TEST(cut_files_are_errors)
     }
 }
 
-/* Bytes behind the requested part are not checked. */
-TEST(rows_behind_the_area_do_not_matter)
-{
-    const struct sample sample = sample_find("jpeg_444");
-    const struct image_area top = {0, 0, sample.width, 4};
-    assert_true(decode(sample.bytes, sample.count * 9 / 10, &top));
-    assert_true(is_truth(&sample, &top));
-    const struct sample webp = sample_find("webp_lossless"); /* its header has the file's size */
-    assert_false(decode(webp.bytes, webp.count * 9 / 10, &top));
-    assert_has(error.text, "is truncated");
-}
-
 /* A header with a huge size must not cause an allocation. The size in an animation's header is
  * that of VP8X, not that of the image data. */
 TEST(other_and_oversized_files_are_refused)
