@@ -127,11 +127,14 @@ class Page:
     def figure(self, name, chart, large=False):
         coarse = 1 + len(self.runs) // 8  # pages of many runs stay small
         width, height, enlarged, places = (600, 330, 1.6, 100) if large else (400, 220, 1.2, 60)
-        dashed = [series for series in chart.series if series.dashed]
-        shown = [s for s in chart.series if s.name and (self.one or not s.dashed)]
-        entries = [(f"{'dash' if s.dashed else 'line'} s{s.colour}", s.name) for s in shown]
-        if dashed and not self.one:  # all dashed curves have one entry
-            entries.append(("dash any", dashed[0].name.partition(" ")[2]))
+        if self.one:
+            entries = [
+                (f"{'dash' if s.dashed else 'line'} s{s.colour}", s.name) for s in chart.series
+            ]
+        else:  # the letters of the runs, and one name for all dashed curves
+            entries = [(f"line s{s.colour}", s.name.partition(" ")[0]) for s in chart.series]
+            entries += [("dash any", s.name.partition(" ")[2]) for s in chart.series if s.dashed]
+        entries = [entry for entry in dict.fromkeys(entries) if entry[1]]
         lines = [f'<span><i class="{style}"></i>{esc(words)}</span>\n' for style, words in entries]
         legend = f'<p class="legend">{"".join(lines)}</p>' if lines else ""
         unit = f" <small>{esc(chart.y_label)}</small>" if chart.y_label else ""

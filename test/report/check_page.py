@@ -302,6 +302,9 @@ def check_several():
     paths = [make("run%d" % at, 1 + at % 2, test=at == 0) for at in range(28)]
     page, markup = page_of(*paths[:2])
     contains(page, 'id="confusion-B"')
+    page, _ = page_of(make("seg0", 2, "segmentation"), make("seg1", 2, "segmentation"))
+    legend = page[page.index("<figcaption>Mean IoU") :].partition("</p>")[0]
+    expect("legend", re.findall("</i>(.*)</span>", legend), ["A", "B", "validation"])
     result = read(paths[1] + "/result.json")
     write(paths[1] + "/result.json", dict(result, images_per_second=201, ranks=[]))
     rows = list(csv.DictReader(io.StringIO(report.facts_csv([report.Run(p) for p in paths[:2]]))))
