@@ -276,8 +276,8 @@ class Page:
         return "".join(parts)
 
     def classes(self):
-        tables = [lambda run: sheet_outputs(run).html(), lambda run: sheet_classes(run).html()]
-        return self.each(*tables, *([] if self.one else [self.matrix]))
+        tables = self.tables(sheet_outputs, sheet_classes)
+        return tables + ("" if self.one else self.each(self.matrix))
 
     def guarded(self, name, write):
         """A part of the page. Values that cannot be shown are damage of the files."""
@@ -397,19 +397,19 @@ def logbook_add(run, logbook):
 
 
 def find_lr_page(path):
-    """The page of the table of `vittrain find lr`. The curve is cut above its lowest part."""
+    """The page with the curve of `vittrain find lr`. Losses above `most` are drawn at the top."""
     try:
         table = list(csv.DictReader(io.StringIO(read_text(path))))
         rates, losses, smooth = ([float(r[k]) for r in table] for k in ("rate", "loss", "smoothed"))
-        best = smooth.index(min(smooth))
+        lowest = smooth.index(min(smooth))
     except (OSError, csv.Error, KeyError, TypeError, ValueError) as why:
         line = "cannot read %s: %s; specify a run folder, or the table of vittrain find lr"
         raise Failure(5, line % (path, getattr(why, "strerror", None) or "not such a table"))
-    shown = losses[: best + 1] + smooth[: best + 1]
-    series = [Series(rates, losses, "loss", 1), Series(rates, smooth, "smoothed")]
-    limits = dict(x_whole=False, x_log=True, y_range=(min(shown), max(shown)))
+    most = max(losses[: lowest + 1] + smooth[: lowest + 1])
+    series = [Series(rates, smooth, "smoothed"), Series(rates, losses, "loss", 1)]
     title = "Learning-rate range test"
-    figure = Page([]).figure("find-lr", Chart(title, series, "learning rate", **limits), True)
+    chart = Chart(title, series, "learning rate", x_whole=False, x_log=True, y_most=most)
+    figure = Page([]).figure("find-lr", chart, True)
     return document(title, f'<main>\n<div class="large">\n{figure}</div>\n</main>\n')
 
 

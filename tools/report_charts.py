@@ -33,7 +33,7 @@ class Chart(NamedTuple):
     x_log: bool = False
     y_log: bool = False
     y_zero: bool = False
-    y_range: tuple = None
+    y_most: float = math.inf  # higher values are drawn at the top
     mark: float = NAN  # x of a line at the best weights
 
 
@@ -110,11 +110,8 @@ class Drawing:
         points = [p for s in chart.series for p in zip(s.x, s.y) if drawable(p[0], chart.x_log)]
         marks = [] if math.isnan(chart.mark) else [chart.mark]
         self.x = Axis(marks + [x for x, _ in points], chart.x_log, True)
-        if chart.y_range:
-            self.y = Axis(chart.y_range, chart.y_log)
-        else:
-            ys = [y for _, y in points if drawable(y, chart.y_log)]
-            self.y = Axis(ys, chart.y_log, chart.y_zero, 0.05)
+        ys = [min(y, chart.y_most) for _, y in points if drawable(y, chart.y_log)]
+        self.y = Axis(ys, chart.y_log, chart.y_zero, 0.05)
         letter, line = 0.62 * 12 * enlarged, 1.35 * 12 * enlarged
         self.top, self.bottom = 8, height - 8 - line * 2
         self.y.place = self.bottom, self.top
@@ -208,9 +205,9 @@ class Drawing:
         chart, left, right, top, bottom = self.chart, self.left, self.right, self.top, self.bottom
         about = esc(f"{chart.title} by {chart.x_label}")
         self.parts.append(
-            f'<svg class="chart" id="{self.name}" role="img" aria-label="{about}" viewBox="0 0 {self.width} {self.height}" fill="none" '
-            'font-size="12" font-family="system-ui,sans-serif" stroke-linejoin="round" '
-            'stroke-linecap="round">\n'
+            f'<svg class="chart" id="{self.name}" role="img" aria-label="{about}" '
+            f'viewBox="0 0 {self.width} {self.height}" fill="none" font-size="12" '
+            'font-family="system-ui,sans-serif" stroke-linejoin="round" stroke-linecap="round">\n'
         )
         for value, words in self.y_ticks:
             y = self.y.at(value)

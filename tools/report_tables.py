@@ -132,7 +132,6 @@ waiting = share("exposed_comm_seconds")
 epoch_seconds = lambda run: mean(row["seconds"] for row in run.epochs)
 base_lr = lambda run: known(run.number("base_lr"), run.option("optim.lr"))
 total_seconds = lambda run: known(run.number("total_seconds"), run.last("elapsed_seconds"))
-evaluation_seconds = lambda run: sum(known(row["eval_seconds"], 0.0) for row in run.epochs) or NAN
 # Name, key, kind, then a function of the run or a key of result.json (by default: the key).
 FACT_TABLE = {
     "What was run": [
@@ -184,7 +183,6 @@ FACT_TABLE = {
         ("Total time", "total_seconds", "seconds", total_seconds),
         ("Time excluding set-up", "without_setup_seconds", "seconds"),
         ("Training time", "training_seconds", "seconds"),
-        ("Evaluation time", "evaluation_seconds", "seconds", evaluation_seconds),
         ("Time per epoch", "epoch_seconds", "seconds", epoch_seconds),
         ("Time to target accuracy", "target_seconds", "seconds", target_seconds),
     ],
@@ -198,7 +196,6 @@ FACT_TABLE = {
         ("Computing", "compute_share", "share", share("compute_seconds")),
         ("Waiting for data", "data_share", "share", share("data_seconds")),
         ("Waiting for communication", "exposed_comm_share", "share", waiting),
-        ("Communication thread busy", "comm_share", "share", share("comm_seconds")),
         ("Forward pass", "forward_share", "share", share("forward_seconds")),
         ("Backward pass", "backward_share", "share", share("backward_seconds")),
         ("Gradient reduction", "reduce_share", "share", share("reduce_seconds")),
