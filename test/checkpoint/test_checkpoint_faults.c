@@ -2,11 +2,13 @@
 // ranks: 1 3
 /* Each file operation of a checkpoint, in the foreground and in the background, fails once, on the
  * first and on the last rank: all ranks get the error, no files are left, the older file is valid,
- * and the next checkpoint works. The operations are replaced below. */
+ * and the next checkpoint works. The operations are replaced below. `test_checkpoint_faults
+ * write|die|check ...` are called by test_checkpoint_kill.sh. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -24,10 +26,11 @@ static const struct fixture_shape usual = {.hidden = 100};
 /* ---- failing calls ---- */
 
 enum call { CALL_PWRITE, CALL_FSYNC, CALL_RENAME, CALL_FALLOCATE, CALLS };
+static const char *const call_name[CALLS] = {"pwrite", "fsync", "rename", "fallocate"};
 
 static struct {
     int countdown[CALLS]; /* calls until the failing one; negative: none fails */
-    int failure;          /* errno of the failing call */
+    int failure;          /* errno of the failing call; 0: kill the process */
     bool happened;
     bool cannot_reserve; /* fallocate is not supported */
     bool full;           /* and almost no space is free */
@@ -51,6 +54,8 @@ static bool fails(enum call call)
 {
     if (faults.countdown[call] < 0 || faults.countdown[call]-- > 0)
         return false;
+    if (faults.failure == 0)
+        raise(SIGKILL);
     faults.happened = true;
     errno = faults.failure;
     return true;
@@ -281,4 +286,41 @@ TEST(every_call_fails_for_weights)
         }
 }
 
-TEST_MAIN_WORLD(.before = fixture_folder_make, .after = fixture_folder_remove)
+/* ---- commands of test_checkpoint_kill.sh ---- */
+
+/* write STEP | die STEP CALL TURN RANK at-once|background | check: print the newest step. */
+static int run_part(int count, char **word)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    int result = 0;
+    snprintf(folder, sizeof folder, ".");
+    fixture_open(&fixture, world->size, &usual, 1, false);
+    if (count > 5 && strcmp(word[1], "die") == 0 && atoi(word[5]) == world->rank)
+        for (enum call call = 0; call < CALLS; call++)
+            if (strcmp(word[3], call_name[call]) == 0)
+                arm(call, atoi(word[4]), 0);
+    enum way way = count > 6 && strcmp(word[6], "background") == 0 ? IN_BACKGROUND : AT_ONCE;
+    if (strcmp(word[1], "check") != 0) {
+        result = write_step(&fixture, way, atoi(word[2]), &error) ? 0 : 1;
+    } else {
+        int64_t step = newest(&fixture);
+        if (world->rank == 0) {
+            checkpoint_prune(folder, 0, 10);
+            printf("newest %lld\n", (long long)step);
+        }
+    }
+    fixture_close(&fixture);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    hdf5_library_open();
+    fixture_world_open(&argc, &argv);
+    int failed = argc > 1
+                     ? run_part(argc, argv)
+                     : TESTS_RUN(.before = fixture_folder_make, .after = fixture_folder_remove);
+    comm_world_close(world);
+    return failed;
+}
