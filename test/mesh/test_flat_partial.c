@@ -134,4 +134,13 @@ TEST(every_mesh_has_the_sum_of_the_tree)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+TEST(a_strategy_without_shards_has_no_shard_size)
+{
+    struct mesh mesh;
+    struct error error = {0};
+    const struct mesh_options options = {.strategy = STRATEGY_DDP, .shard = 2};
+    assert_false(mesh_open(&mesh, world, &options, &error));
+    assert_error(&error, ERROR_USAGE, "mesh.shard=2");
+}
+
 TEST_MAIN_WORLD(.setup = device_begin, .teardown = flat_device_close)
