@@ -6,8 +6,9 @@ template.
 
 import math
 
+from report_charts import Chart, Drawing, Series
 from report_run import Failure, write_file
-from report_values import NAN, array, get, known, num, ratio, records, text
+from report_values import NAN, array, esc, get, known, num, ratio, records, text
 
 
 class Lines:
@@ -135,6 +136,31 @@ class Lightning:
         write_file(run.file("hparams.yaml"), "".join(lines))
 
 
+def plots_write(charts, path, width=600, height=400):
+    """Draw charts side by side in PATH.svg, and in PATH.png if matplotlib can be imported."""
+    whole = f'viewBox="0 0 {len(charts) * width} {height + 24}"'
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {whole} font-family="sans-serif">\n']
+    for at, chart in enumerate(charts):
+        names = [f'<tspan fill="{s.stroke}">{esc(s.name)} </tspan>' for s in chart.series]
+        title = f"{esc(chart.title)}  {''.join(names)}"
+        parts.append(f'<text x="{at * width + 8}" y="18" font-size="13">{title}</text>\n')
+        drawing = Drawing(chart, f"chart-{at}", width, height, 1, 100, 1).svg()
+        place = f'<svg x="{at * width}" y="24" width="{width}" height="{height}" '
+        parts.append(drawing.replace("<svg ", place, 1) + "\n")
+    write_file(path + ".svg", "".join(parts) + "</svg>\n")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return
+    figure = Figure((len(charts) * width / 100, height / 100), layout="tight")
+    for axis, chart in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts):
+        for s in chart.series:
+            axis.plot(s.x, s.y, color=s.stroke, label=s.name)
+        axis.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
+        axis.legend()
+    figure.savefig(path + ".png")
+
+
 class Course(Lines):
     """A small CNN, a deep CNN and a ViT; accuracies in percent, epochs count from 1."""
 
@@ -199,6 +225,20 @@ class Course(Lines):
         for name, row in zip(self.names, array(self.run.result["confusion_matrix"])):
             cells = "".join("%7d" % known(cell, 0.0) for cell in array(row))
             self.log("%-6.6s" % name + cells)
+
+    def write(self):
+        super().write()
+        x, rows = [row["epoch"] + 1 for row in self.run.epochs], self.run.epochs
+        loss = Series(x, [row["loss"] for row in rows], "Training Loss")
+        train = Series(x, [100 * row["top1"] for row in rows], "Training Accuracy")
+        test = Series(x, [100 * row["val"]["top1"] for row in rows], "Test Accuracy", 1)
+        if self.vit:
+            charts, name = [Chart("", [loss], "Epoch", "Loss")], "training_metrics"
+            charts.append(Chart("", [train], "Epoch", "Accuracy (%)"))
+        else:
+            title = f"Total Train Time: {self.epochs_seconds:.2f}s"
+            charts, name = [Chart(title, [train, test], "Epochs", "Accuracy (%)")], "accuracy_plot"
+        plots_write(charts, self.run.file(name))
 
 
 FORMATS = {"course": Course, "imagenet": ImageNet, "lightning": Lightning}

@@ -65,6 +65,11 @@ counted() {
     differs "lines with $1" "$(grep -cE "$1" "$2")" "$3"
 }
 
+# drawn FILE NAME: prints a problem unless this is XML with a curve of this name.
+drawn() {
+    python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1" 2>&1 && has "$1" "<tspan fill=\"#[0-9a-f]*\">$2 <"
+}
+
 # export_run FORMAT FOLDER: the report with this format.
 export_run() {
     run_log=$work/report_$2.log
@@ -99,7 +104,8 @@ result "the course's lines are in its result file" "$(
     counted '^Epoch [12] completed in [0-9]+\.[0-9]{2} seconds$' "$file" 2
     counted '^Train Accuracy: [0-9]+\.[0-9]{2}%, Test Accuracy: [0-9]+\.[0-9]{2}%$' "$file" 2
     counted '^Total training time so far: [0-9]+\.[0-9]{2} seconds$' "$file" 2
-    counted '^Class: ' "$file" 10)" "$run_log"
+    counted '^Class: ' "$file" 10
+    drawn "$work/cnn/accuracy_plot.svg" 'Test Accuracy')" "$run_log"
 result "the confusion matrix has its columns" "$(
     awk '/^Actual/ { rows = 1; next }
         rows == 1 && $0 != "      plane  car    bird   cat    deer   dog    frog   horse  ship   truck  " { print "header;" }
@@ -122,7 +128,8 @@ result "a ViT has its own lines, of both attempts" "$(
     counted '^Epoch \[[123]/3\], Step \[(10|20)/20\], Loss: [0-9]+\.[0-9]{4}, Acc: [0-9]+\.[0-9]{2}%$' "$file" 6
     counted '^Epoch \[[123]/3\], Loss: [0-9.]+, Accuracy: [0-9.]+%, Time: [0-9.]+s$' "$file" 3
     counted '^Overall Accuracy: 0\.[0-9]{4}$' "$file" 1
-    counted '^Class: airplane$' "$file" 1)" "$run_log"
+    counted '^Class: airplane$' "$file" 1
+    drawn "$work/vit/training_metrics.svg" 'Training Loss')" "$run_log"
 export_run lightning vit
 result "Lightning's tags are in the events of both attempts" "$(
     differs status $status 0
