@@ -89,8 +89,6 @@ void emulated_product_add(float sum[4], const uint32_t left[4], uint32_t right0,
 #define UNROLL
 
 /* Atomic operations belong to no thread, so they never race. */
-float atomicAdd(float *sum, float value);
-int atomicAdd(int *sum, int value);
 unsigned long long atomicAdd(unsigned long long *sum, unsigned long long value);
 unsigned long long atomicMin(unsigned long long *least, unsigned long long value);
 
@@ -190,10 +188,7 @@ void emulated_enqueue_turns(cudaStream_t stream, const char *what, std::function
 typedef enum { EMULATED_ERRORS(EMULATED_ERROR_NUMBER) } cudaError_t;
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
-enum cudaStreamCaptureMode {
-    cudaStreamCaptureModeGlobal = 0,
-    cudaStreamCaptureModeThreadLocal = 1
-};
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 typedef struct emulated_event *cudaEvent_t;
@@ -232,7 +227,6 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
-cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);

@@ -17,8 +17,7 @@ void thread_must_not_capture(const char *call)
 {
     EMULATED_CALL;
     for (cudaStream_t stream : streams_all())
-        if (stream->capture != NULL &&
-            (stream->capture->global || stream->capture->thread == std::this_thread::get_id()))
+        if (stream->capture != NULL && stream->capture->thread == std::this_thread::get_id())
             emulated_fault("%s during a stream capture", call);
 }
 
@@ -46,13 +45,12 @@ void capture_wait(cudaStream_t stream, const struct emulated_event *event)
             stream->before[entry.first] = entry.second;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode)
 {
     RUNTIME_CALL;
     stream_must_not_capture(stream, "cudaStreamBeginCapture");
     stream->capture = std::make_shared<struct capture>();
     stream->capture->origin = stream;
-    stream->capture->global = mode == cudaStreamCaptureModeGlobal;
     stream->capture->thread = std::this_thread::get_id();
     stream->capture->graph = new emulated_graph();
     stream->before.clear();

@@ -107,7 +107,6 @@ struct emulated_graph {
 
 struct capture {
     cudaStream_t origin; /* NULL: the capture has ended */
-    bool global;         /* cudaStreamCaptureModeGlobal */
     std::thread::id thread;
     struct emulated_graph *graph;
 };
@@ -116,9 +115,8 @@ void capture_push(cudaStream_t stream, const struct operation &operation);
 void capture_wait(cudaStream_t stream, const struct emulated_event *event);
 /* Fault if the stream is being captured. */
 void stream_must_not_capture(cudaStream_t stream, const char *call);
-/* Fault for calls that CUDA prohibits in a thread that captures any stream, and in all threads
- * during a capture in global mode: calls that wait for the device, query it or manage its memory.
- */
+/* Fault for calls that CUDA prohibits in a thread that captures any stream in thread-local mode:
+ * calls that wait for the device, query it or manage its memory. */
 void thread_must_not_capture(const char *call);
 
 /* runtime.cpp */

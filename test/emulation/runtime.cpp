@@ -211,26 +211,11 @@ cudaError_t cudaFreeHost(void *memory)
 }
 
 /* ---- Atomic operations: blocks and threads run one at a time */
-template <typename number> static number add(number *sum, number value)
-{
-    number before = *sum;
-    *sum += value;
-    return before;
-}
-
-float atomicAdd(float *sum, float value)
-{
-    return add(sum, value);
-}
-
-int atomicAdd(int *sum, int value)
-{
-    return add(sum, value);
-}
-
 unsigned long long atomicAdd(unsigned long long *sum, unsigned long long value)
 {
-    return add(sum, value);
+    unsigned long long before = *sum;
+    *sum += value;
+    return before;
 }
 
 unsigned long long atomicMin(unsigned long long *least, unsigned long long value)

@@ -123,15 +123,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
-    RUNTIME_CALL;
-    stream_must_not_capture(stream, "cudaStreamSynchronize");
-    thread_must_not_capture("cudaStreamSynchronize");
-    stream_run(stream, stream->queued, true);
-    return cudaSuccess;
-}
-
 /* Each query executes one operation of the stream, so that polling terminates. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
