@@ -114,31 +114,27 @@ TEST(sums_go_by_rank_and_are_the_same_everywhere)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* Reduce-scatter followed by all-gather equals an all-reduce. */
-static int scatter_and_gather_wrong(int type, int64_t count)
-{
-    const struct comm_test_type *tested = &comm_types[type];
-    const size_t bytes = (size_t)(count * world->size) * tested->size;
-    OWNED void *own = buffer_open(tested->type, count * world->size, world->rank, (unsigned)count);
-    const struct operand operand = operand_open(own, bytes);
-    struct comm_request *request = comm_start_reduce_scatter(group, operand.memory, count,
-                                                             tested->type, COMM_SUM, operand.ready);
-    group->backend->wait(request, stream);
-    backend->event_record(operand.ready, stream);
-    request = comm_start_all_gather(group, operand.memory, count, tested->type, operand.ready);
-    group->backend->wait(request, stream);
-    OWNED void *got = operand_close(&operand);
-    reference_reduce(type, own, count * world->size, MPI_SUM, MPI_COMM_WORLD);
-    const int wrong = memcmp(own, got, bytes) != 0;
-    return wrong;
-}
-
 TEST(scatter_and_gather_are_an_all_reduce)
 {
     int wrong = 0;
-    for (int type = 0; type < COMM_TYPES; type++)
-        for (int i = 0; i < COUNTS; i++)
-            wrong += scatter_and_gather_wrong(type, counts[i]);
+    for (int i = 0; i < COMM_TYPES * COUNTS; i++) {
+        const int type = i / COUNTS;
+        const struct comm_test_type *tested = &comm_types[type];
+        const int64_t count = counts[i % COUNTS], all = count * world->size;
+        const size_t bytes = (size_t)all * tested->size;
+        OWNED void *own = buffer_open(tested->type, all, world->rank, (unsigned)count);
+        const struct operand operand = operand_open(own, bytes);
+        group->backend->wait(comm_start_reduce_scatter(group, operand.memory, count, tested->type,
+                                                       COMM_SUM, operand.ready),
+                             stream);
+        backend->event_record(operand.ready, stream);
+        group->backend->wait(
+            comm_start_all_gather(group, operand.memory, count, tested->type, operand.ready),
+            stream);
+        OWNED void *got = operand_close(&operand);
+        reference_reduce(type, own, all, MPI_SUM, MPI_COMM_WORLD);
+        wrong += memcmp(own, got, bytes) != 0;
+    }
     assert_int_equal(all_wrong(wrong), 0);
 }
 
@@ -237,24 +233,22 @@ TEST(all_to_all_brings_the_parts_of_all_ranks)
 }
 
 /* ---- Jobs that fail */
-static void sum_once(void)
-{
-    unsigned char *memory = device_memory(sizeof(float));
-    struct comm_request *request =
-        comm_start_all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
-    group->backend->wait(request, stream);
-    backend->stream_synchronize(stream);
-    backend->release(device, memory);
-}
 
-/* The last rank skips the third collective; the opening is the first. */
-static int away(void)
+/* If `recorded`, in a graph, which is not closed. */
+static void sum_once(int64_t count, bool recorded)
 {
-    sum_once();
-    if (world->rank == world->size - 1)
-        pause();
-    sum_once();
-    return 0;
+    unsigned char *memory = device_memory((size_t)count * sizeof(float));
+    struct event *ready = backend->event_open(device);
+    if (recorded)
+        backend->graph_begin(stream);
+    backend->event_record(ready, stream);
+    group->backend->wait(comm_start_all_reduce(group, memory, count, COMM_FP32, COMM_SUM, ready),
+                         stream);
+    if (recorded)
+        backend->graph_run(backend->graph_end(stream), stream);
+    backend->stream_synchronize(stream);
+    backend->event_close(ready);
+    backend->release(device, memory);
 }
 
 static void exchange_once(void)
@@ -268,59 +262,8 @@ static void exchange_once(void)
     backend->release(device, memory);
 }
 
-/* The last rank skips an all-to-all after `before` others. */
-static int exchanges(int before)
-{
-    for (int i = 0; i < before; i++)
-        exchange_once();
-    if (world->rank == world->size - 1)
-        pause();
-    exchange_once();
-    return 0;
-}
-
-static int sums(void)
-{
-    for (int i = 0; i < 10; i++)
-        sum_once();
-    printf("all is well\n");
-    return 0;
-}
-
-/* The group is not closed. */
-static void recorded_sum(void)
-{
-    unsigned char *memory = device_memory(sizeof(float));
-    struct event *ready = backend->event_open(device);
-    backend->graph_begin(stream);
-    backend->event_record(ready, stream);
-    group->backend->wait(comm_start_all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, ready),
-                         stream);
-    struct graph *graph = backend->graph_end(stream);
-    backend->graph_run(graph, stream);
-    backend->stream_synchronize(stream);
-}
-
-static int mixed(void)
-{
-    if (world->rank == 0)
-        recorded_sum();
-    else
-        sum_once();
-    return 0;
-}
-
-static int different(void)
-{
-    unsigned char *memory = device_memory(2 * sizeof(float));
-    group->backend->wait(
-        comm_start_all_reduce(group, memory, world->rank == 0 ? 1 : 2, COMM_FP32, COMM_SUM, NULL),
-        NULL);
-    return 0;
-}
-
 /* Overlapping collectives of two groups. */
-static int overlapping(void)
+static void overlapping(void)
 {
     struct comm *replicas = mesh.replica_data;
     unsigned char *memory = device_memory(2 * sizeof(float));
@@ -332,7 +275,6 @@ static int overlapping(void)
         group->backend->wait(first, NULL);
         replicas->backend->wait(second, NULL);
     }
-    return 0;
 }
 
 static void groups_open(int shard, bool late)
@@ -358,6 +300,19 @@ static void device_open(void)
     stream = backend->stream_open(device);
 }
 
+/* The last rank does not come to the last of `count` sums or all-to-alls. */
+static void without_one(bool all_to_all, int count)
+{
+    for (int i = 1; i <= count; i++) {
+        if (i == count && world->rank == world->size - 1)
+            pause();
+        if (all_to_all)
+            exchange_once();
+        else
+            sum_once(1, false);
+    }
+}
+
 static int job_run(const char *way)
 {
     comm_set_timeout(2);
@@ -365,20 +320,21 @@ static int job_run(const char *way)
     groups_open(overlaps ? world->size / 2 : world->size,
                 strcmp(way, "late") == 0 && world->rank == world->size - 1);
     if (overlaps)
-        return overlapping();
-    if (strcmp(way, "mixed") == 0)
-        return mixed();
-    if (strcmp(way, "different") == 0)
-        return different();
-    if (strcmp(way, "away") == 0)
-        return away();
-    if (strcmp(way, "unconnected") == 0)
-        return exchanges(0);
-    if (strcmp(way, "connected") == 0)
-        return exchanges(2);
-    if (strcmp(way, "recorded") == 0)
-        recorded_sum();
-    return sums();
+        overlapping();
+    else if (strcmp(way, "away") == 0)
+        without_one(false, 2);
+    else if (strcmp(way, "unconnected") == 0)
+        without_one(true, 1);
+    else if (strcmp(way, "connected") == 0)
+        without_one(true, 3);
+    else if (strcmp(way, "different") == 0)
+        sum_once(world->rank == 0 ? 1 : 2, false);
+    else if (strcmp(way, "mixed") == 0)
+        sum_once(1, world->rank == 0);
+    else
+        for (int i = 0; i < 10; i++)
+            sum_once(1, strcmp(way, "recorded") == 0);
+    return 0;
 }
 
 int main(int argc, char **argv)
