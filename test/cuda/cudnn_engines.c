@@ -77,15 +77,38 @@ static bool uses_tensor_cores(const struct engine *engine)
     return uses;
 }
 
-/* ---- All convolution shapes that a model passes to cuDNN, with a batch, in every precision of a
- * GPU */
-typedef void visit_problem(const char *model, const struct engine_device *device,
-                           const struct engine_problem *problem);
-static int visited;
+static int selected; /* engines */
 
-static void node_visit(const char *model, const struct engine_device *device,
-                       const struct convnet_node *node, int64_t batch, const struct gpu *gpu,
-                       visit_problem *visit)
+static void must(bool holds, const char *model, const struct engine_problem *problem,
+                 const char *what)
+{
+    char name[256];
+
+    engine_problem_name(problem, name, sizeof name);
+    if (!holds)
+        fail_msg("%s, %s: %s", model, name, what);
+}
+
+/* Select an engine in at most `limit` bytes. */
+static void selection_check(const char *model, const struct engine_device *device,
+                            const struct engine_problem *problem, size_t limit, bool tensor_cores)
+{
+    struct engine engine = {NULL, NULL, 0};
+
+    must(engine_select(device, problem, limit, &engine), model, problem, "no engine");
+    must(engine.bytes <= limit, model, problem, "too much workspace");
+    const bool uses = uses_tensor_cores(&engine);
+    must(problem->type != TYPE_FP32 || problem->tf32 || !uses, model, problem,
+         "fp32 is rounded to TF32");
+    must(uses || !tensor_cores, model, problem, "no tensor cores");
+    engine_close(&engine);
+    selected++;
+}
+
+/* A convolution in every precision of a GPU: large batches use tensor cores, smaller ones need no
+ * workspace. */
+static void node_check(const char *model, const struct engine_device *device,
+                       const struct convnet_node *node, const struct gpu *gpu)
 {
     static const struct {
         enum data_type type;
@@ -95,35 +118,24 @@ static void node_visit(const char *model, const struct engine_device *device,
 
     for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++)
         for (int part = 0; part < CONVOLUTION_PARTS; part++) {
-            const struct engine_problem problem = {.part = (enum convolution_part)part,
-                                                   .type = precisions[i].type,
-                                                   .tf32 = precisions[i].tf32,
-                                                   .shape = convnet_convolution_shape(node, batch)};
+            struct engine_problem problem = {.part = (enum convolution_part)part,
+                                             .type = precisions[i].type,
+                                             .tf32 = precisions[i].tf32,
+                                             .shape = convnet_convolution_shape(node, 256)};
             if (part == CONVOLUTION_INPUTS && node->input == 0)
                 continue; /* images have no gradient */
             if ((problem.type == TYPE_BF16 && !gpu->bf16) || (problem.tf32 && !gpu->tf32))
                 continue;
-            visit(model, device, &problem);
-            visited++;
+            selection_check(model, device, &problem,
+                            engine_workspace_limit(problem.type, &problem.shape),
+                            problem.type != TYPE_FP32 || problem.tf32);
+            problem.shape = convnet_convolution_shape(node, 7);
+            selection_check(model, device, &problem, 0, false);
         }
 }
 
-/* True if an earlier convolution has the node's shape. */
-static bool node_repeats(const struct convnet *convnet, int number)
-{
-    const struct convolution_shape shape = convnet_convolution_shape(&convnet->nodes[number], 1);
-
-    for (int n = 0; n < number; n++)
-        if (convnet->nodes[n].kind == CONVNET_CONVOLUTION) {
-            const struct convolution_shape other = convnet_convolution_shape(&convnet->nodes[n], 1);
-            if (memcmp(&shape, &other, sizeof shape) == 0)
-                return true;
-        }
-    return false;
-}
-
-static void model_visit(const char *name, const struct engine_device *device, int64_t batch,
-                        const struct gpu *gpu, visit_problem *visit)
+/* All convolution shapes that a model passes to cuDNN. */
+static void model_check(const char *name, const struct engine_device *device, const struct gpu *gpu)
 {
     struct options options;
     struct error error = {0};
@@ -138,76 +150,21 @@ static void model_visit(const char *name, const struct engine_device *device, in
     const struct convnet *convnet = (const struct convnet *)model;
     for (int n = 0; n < convnet->node_count; n++) {
         const struct convnet_node *node = &convnet->nodes[n];
-        if (node->kind == CONVNET_CONVOLUTION && (node->kernel > 1 || node->stride > 1) &&
-            !node_repeats(convnet, n))
-            node_visit(name, device, node, batch, gpu, visit);
+        if (node->kind == CONVNET_CONVOLUTION && (node->kernel > 1 || node->stride > 1))
+            node_check(name, device, node, gpu);
     }
     model_close(model);
 }
 
-/* All of them; there must be many. */
-static void gpus_visit(int64_t batch, visit_problem *visit)
+TEST(all_convolutions_have_an_engine)
 {
-    visited = 0;
     for (int g = 0; g < GPUS; g++) {
         const struct engine_device device = device_open(gpus[g].json);
         for (int m = 0; m < MODELS; m++)
-            model_visit(models[m], &device, batch, &gpus[g], visit);
+            model_check(models[m], &device, &gpus[g]);
         device_close(&device);
     }
-    assert_true(visited > 300);
-}
-
-/* ---- Tests */
-static void must(bool holds, const char *model, const struct engine_problem *problem,
-                 const char *what)
-{
-    char name[256];
-
-    engine_problem_name(problem, name, sizeof name);
-    if (!holds)
-        fail_msg("%s, %s: %s", model, name, what);
-}
-
-/* Select an engine in at most `limit` bytes. Return true if it uses tensor cores. */
-static bool selected(const char *model, const struct engine_device *device,
-                     const struct engine_problem *problem, size_t limit)
-{
-    struct engine engine = {NULL, NULL, 0};
-
-    must(engine_select(device, problem, limit, &engine), model, problem, "no engine");
-    must(engine.bytes <= limit, model, problem, "too much workspace");
-    const bool tensor_cores = uses_tensor_cores(&engine);
-    must(problem->type != TYPE_FP32 || problem->tf32 || !tensor_cores, model, problem,
-         "fp32 is rounded to TF32");
-    engine_close(&engine);
-    return tensor_cores;
-}
-
-static void check_whole_batch(const char *model, const struct engine_device *device,
-                              const struct engine_problem *problem)
-{
-    const size_t limit = engine_workspace_limit(problem->type, &problem->shape);
-    const bool tensor_cores = selected(model, device, problem, limit);
-
-    must((problem->type == TYPE_FP32 && !problem->tf32) || tensor_cores, model, problem,
-         "no tensor cores");
-}
-
-static void check_no_workspace(const char *model, const struct engine_device *device,
-                               const struct engine_problem *problem)
-{
-    selected(model, device, problem, 0);
-}
-
-TEST(batches_use_tensor_core_engines)
-{
-    gpus_visit(256, check_whole_batch);
-}
-
-TEST(smaller_batches_need_no_workspace)
-{
-    gpus_visit(7, check_no_workspace);
+    assert_true(selected > 600);
 }
 
 TEST_MAIN()
