@@ -50,13 +50,6 @@ static struct layer layer_run(struct device_test *test, bool recorded)
     return layer;
 }
 
-static void assert_near(const void *tensor, const void *reference, int count)
-{
-    const float *values = tensor, *expected = reference;
-    for (int i = 0; i < count; i++)
-        assert_float_equal(values[i], expected[i], 1e-4);
-}
-
 /* Opens a device. On the emulated GPU this algorithm is the fastest one. */
 static void open_preferring(struct device_test *test, const char *algorithm)
 {
@@ -100,9 +93,12 @@ TEST(refused_algorithms_are_replaced)
             setenv("VITTRAIN_EMULATION_REFUSE", refused[i], 1);
             open_preferring(&second, "0");
             const struct layer layer = layer_run(&second, recorded);
-            assert_near(layer.forward.y, reference.forward.y, ROWS * OUT);
-            assert_near(layer.backward.dweight, reference.backward.dweight, OUT * IN);
-            assert_near(layer.backward.dbias, reference.backward.dbias, OUT);
+            device_test_near_in_norm("y", TYPE_FP32, reference.forward.y, layer.forward.y,
+                                     ROWS * OUT, 1e-6);
+            device_test_near_in_norm("dweight", TYPE_FP32, reference.backward.dweight,
+                                     layer.backward.dweight, OUT * IN, 1e-6);
+            device_test_near_in_norm("dbias", TYPE_FP32, reference.backward.dbias,
+                                     layer.backward.dbias, OUT, 1e-6);
             device_test_close(&second);
         }
     unsetenv("VITTRAIN_EMULATION_REFUSE");
@@ -149,14 +145,9 @@ static void check_gelu_plan(const struct gelu_layer *reference, int plan, bool t
     if (refused != NULL)
         setenv("VITTRAIN_EMULATION_REFUSE", refused, 1);
     const struct gelu_layer layer = gelu_layer_run(&test, tanh);
-    for (int i = 0; i < COUNT; i++) {
-        assert_float_equal(device_test_value(TYPE_BF16, layer.hidden, i),
-                           device_test_value(TYPE_BF16, expected->hidden, i), 0.05);
-        assert_float_equal(device_test_value(TYPE_BF16, layer.dhidden, i),
-                           device_test_value(TYPE_BF16, expected->dhidden, i), 0.05);
-    }
-    for (int i = 0; i < 80; i++)
-        assert_float_equal(layer.sums[i], expected->sums[i], 0.5);
+    device_test_near_in_norm("y", TYPE_BF16, expected->hidden, layer.hidden, COUNT, 0.01);
+    device_test_near_in_norm("dx", TYPE_BF16, expected->dhidden, layer.dhidden, COUNT, 0.01);
+    device_test_near_in_norm("dx_sums", TYPE_FP32, expected->sums, layer.sums, 80, 0.01);
     OWNED char *text = test.device->backend->choices_export(test.device);
     for (int gradient = 0; gradient < 2; gradient++) {
         snprintf(key, sizeof key, "\ngelu%s%s bf16 128x80x%d library 1 = 000000000000000%d ",

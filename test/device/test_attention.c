@@ -218,8 +218,7 @@ TEST_KERNELS(results_and_gradients_are_right)
 }
 
 /* Replace the variants chosen so far by `variant` (device/algorithm_choices.h). Return true if one
- * changed.
- */
+ * changed. */
 static bool variants_set(struct device_test *test, int variant)
 {
     const struct device_backend *backend = test->device->backend;
@@ -233,8 +232,7 @@ static bool variants_set(struct device_test *test, int variant)
         snprintf(sum, sizeof sum, "%08" PRIx32, crc32c_update(0, line, (size_t)(end - 9 - line)));
         memcpy(end - 8, sum, 8);
     }
-    const bool changed = backend->choices_adopt(test->device, text);
-    return changed;
+    return backend->choices_adopt(test->device, text);
 }
 
 TEST(variants_give_the_same_bits)

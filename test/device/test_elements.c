@@ -358,10 +358,4 @@ TEST_KERNELS(halves_are_rounded_to_nearest_even)
     check_edges(&test, TYPE_BF16, large, (uint16_t[]){0x7f7f, 0x7f80, 0xff80}, 3);
 }
 
-TEST_ENDS(conversions_between_halves_end, "between two 16-bit types")
-{
-    uint16_t *halves = device_test_zeros(test, TYPE_BF16, 2);
-    test->device->backend->convert(test->stream, TYPE_BF16, halves, TYPE_FP16, halves + 1, 1);
-}
-
 TEST_MAIN()

@@ -209,16 +209,6 @@ TEST_ENDS(beginning_inside_a_grain_ends, "not whole grains")
     grains_begin(grains_open(test->device, GRAIN), GRAIN + 1, GRAIN, SAMPLES);
 }
 
-TEST_ENDS(ending_inside_a_grain_ends, "not whole grains")
-{
-    grains_begin(grains_open(test->device, GRAIN), 0, GRAIN + 1, SAMPLES);
-}
-
-TEST_ENDS(unaligned_grains_end, "are not aligned")
-{
-    grains_open(test->device, 4);
-}
-
 TEST_ENDS(accumulation_in_grains_ends, "written, not accumulated")
 {
     float *gradient = device_test_zeros(test, TYPE_FP32, 8);

@@ -455,20 +455,6 @@ TEST(the_scale_follows_the_norms)
     check_scaler(&test, scaler, 1, 1e300, (struct loss_scaler){LOSS_SCALE_MOST, 0, 7});
 }
 
-TEST_ENDS(adam_without_moment1_ends, "without moment1")
-{
-    struct update args = adamw_of(test, 10, TYPE_FP32);
-    args.moment1 = NULL;
-    DEVICE_QUEUE(test, update, &args);
-}
-
-TEST_ENDS(adam_without_moment2_ends, "without moment2")
-{
-    struct update args = adamw_of(test, 10, TYPE_FP32);
-    args.moment2 = NULL;
-    DEVICE_QUEUE(test, update, &args);
-}
-
 /* Only the CPU checks the parameters when the update is queued. */
 TEST_ENDS(momentum_without_a_buffer_ends, "without moment1")
 {
