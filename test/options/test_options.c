@@ -422,14 +422,6 @@ TEST(resolved_deck_reads_back)
     assert_memory_equal(&options, &again, sizeof options);
 }
 
-TEST(changed_options_are_listed)
-{
-    const struct options options = with("optim.lr=0.5"), defaults = with("find.steps=9");
-    OWNED char *text = options_changed(&options), *none = options_changed(&defaults);
-    assert_string_equal(text, " optim.lr=0.5");
-    assert_string_equal(none, ""); /* not an option of a run */
-}
-
 static void change_append(void *user, const struct option_change *change)
 {
     static const char *const effects[] = {"", "learning", "none", "model", "command"};
