@@ -310,20 +310,6 @@ FAULT(wait_for_event_outside, "event from outside of the capture", true)
     CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0));
 }
 
-FAULT(wait_for_another_capture, "event of another capture", true)
-{
-    cudaStream_t other = stream_create();
-    capture_begin(stream);
-    capture_begin(other);
-    CUDA_CHECK(cudaStreamWaitEvent(stream, event_record(other), 0));
-}
-
-FAULT(end_in_another_thread, "cudaStreamEndCapture in another thread", true)
-{
-    capture_begin(stream);
-    std::thread([&]() { capture_end(stream); }).join();
-}
-
 FAULT(legacy_stream, "on the legacy default stream", true)
 {
     right_launch(NULL, values, THREADS * sizeof(float));

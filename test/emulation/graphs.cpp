@@ -38,8 +38,6 @@ void capture_wait(cudaStream_t stream, const struct emulated_event *event)
         stream->before.clear();
         stream->before[stream] = 1;
     }
-    if (stream->capture != event->capture)
-        emulated_fault("a captured stream waits for an event of another capture");
     for (const auto &entry : event->before)
         if (stream->before[entry.first] < entry.second)
             stream->before[entry.first] = entry.second;
@@ -63,8 +61,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     std::shared_ptr<struct capture> capture = stream->capture;
     if (capture == NULL || capture->origin != stream)
         emulated_fault("cudaStreamEndCapture on a stream that is not captured");
-    if (capture->thread != std::this_thread::get_id())
-        emulated_fault("cudaStreamEndCapture in another thread than cudaStreamBeginCapture");
     for (cudaStream_t other : streams_all()) {
         if (other->capture != capture)
             continue;
