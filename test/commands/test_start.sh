@@ -6,11 +6,9 @@
 . "$TEST_SOURCE/test/support/program.sh"
 
 vittrain=$TEST_BUILD/test/commands/start_count
-START_NODE_RANKS=2
-export START_NODE_RANKS
+export START_NODE_RANKS=2
 for ranks in 2 4 8; do
-    START_COUNT=$work/start$ranks
-    export START_COUNT
+    export START_COUNT="$work/start$ranks"
     mkdir "$START_COUNT"
     run $ranks "start$ranks" model.name=cnn_a data.format=synthetic data.val=none run.threads=1 train.steps=1 \
         train.global_batch=16 train.precision=fp32 output.weights=off output.logbook= run.dir="$work/run$ranks"

@@ -2,8 +2,7 @@
 # Shared by the tests that train on emulated GPUs and compare with the CPU. Sourced after program.sh.
 
 take_emulated_gpu
-VITTRAIN_CUDA_MODULE=$module
-export VITTRAIN_CUDA_MODULE
+export VITTRAIN_CUDA_MODULE="$module"
 # Rows, widths and counts that are not multiples of the kernels' tiles; gradients are clipped.
 tiny="$small model.patch=16 model.depth=1 model.drop_path=0.1 train.global_batch=8 debug.fraction=0.04 \
 train.epochs=1 train.steps=5 train.clip_norm=1 optim.ema=0.9 data.val=none output.tensorboard=off"

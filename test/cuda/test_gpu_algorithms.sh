@@ -7,8 +7,7 @@
 . "$TEST_SOURCE/test/support/program.sh"
 
 take_emulated_gpu
-VITTRAIN_CUDA_MODULE=$module
-export VITTRAIN_CUDA_MODULE
+export VITTRAIN_CUDA_MODULE="$module"
 # 53 samples in batches of 8: in the last of an epoch's 7 steps rank 0 has 3 samples, rank 1 has 2.
 steps="$small model.patch=16 model.depth=1 model.drop_path=0.1 train.global_batch=8 debug.fraction=0.0265 \
 train.epochs=2 data.val=none output.tensorboard=off run.backend=cuda cuda.cache=none"
@@ -57,8 +56,7 @@ resumed 8 swapped 1apart 0
 result 'a resumed run has the algorithms of its checkpoint, and so the same bits' "$(ended_as swapped mixed)" "$run_log"
 resumed 8 plain 1apart 1 cuda.graph=off
 result 'without recorded steps, too' "$(ended_as plain mixed)" "$run_log"
-VITTRAIN_EMULATION_LIBRARY=2
-export VITTRAIN_EMULATION_LIBRARY
+export VITTRAIN_EMULATION_LIBRARY=2
 resumed 6 version 0 1apart checkpoint.every=0.1 checkpoint.keep=50
 bad=$(ended; has "$run_log" '^algorithms of matrix products for .* products 1 do not apply to .* products 2: results agree')
 [ "$(ended_as version mixed)" ] || bad="$bad; they were taken"

@@ -29,14 +29,12 @@ trains 'hsdp on 4 GPUs' 4 mesh.strategy=hsdp mesh.shard=2 cuda.graph=off
 run 4 uneven $tiny run.backend=cuda run.dir="$work/uneven" mesh.strategy=ddp train.global_batch=10
 result 'ranks with different numbers of samples' "$(ended)" "$work/uneven.log"
 
-VITTRAIN_EMULATION_NCCL=22105
-export VITTRAIN_EMULATION_NCCL
+export VITTRAIN_EMULATION_NCCL=22105
 fails 4 'hsdp with an old NCCL' 2 'hsdp may deadlock on GPUs with .*use NCCL 2.26 or newer' \
     $tiny run.backend=cuda run.dir="$work/old" mesh.strategy=hsdp mesh.shard=2
 unset VITTRAIN_EMULATION_NCCL
 
-VITTRAIN_EMULATION_DEVICES=1
-export VITTRAIN_EMULATION_DEVICES
+export VITTRAIN_EMULATION_DEVICES=1
 fails 2 'two ranks on one GPU' 2 'rank 0 on .*: 2 ranks of this node have the same GPU \(emulated GPU.*cuda.share=yes' \
     $tiny run.backend=cuda run.dir="$work/shared"
 trains 'two ranks on one GPU, as they wish' 2 mesh.strategy=fsdp cuda.share=yes

@@ -65,8 +65,7 @@ check 'a rank that does not come to a later all-to-all is named' connected none 
     'rank [0-9] on .*: GPU all-to-all of 1 fp32 \(number 4 .* has waited .*missing: rank 2 on .*no collective'
 check 'an abort that hangs does not hang the job' sums hang:1:3,stuck:0:0 \
     'rank [0-9] on .*: GPU all-reduce of 1 fp32 \(number 4 .* has waited for ([2-9]|[1-9][0-9])\.'
-VITTRAIN_EMULATION_FAULT=cudaEventQuery:700
-export VITTRAIN_EMULATION_FAULT
+export VITTRAIN_EMULATION_FAULT=cudaEventQuery:700
 check 'a query of an event that fails is no progress' sums hang:1:3 'rank [0-9] on .*: GPU all-reduce of 1 fp32 .* has waited'
 unset VITTRAIN_EMULATION_FAULT
 ranks=4 communicators=2 lines_most=4
@@ -83,6 +82,5 @@ check 'a rank that does not come to the start is named' late none 'has waited .*
 faulty 'a collective that only one rank records' 3 mixed 'a collective is captured in a graph on some ranks only'
 faulty 'ranks that do not call the same' 3 different 'ranks call different collectives'
 faulty 'a group that is closed before a recorded step' 3 recorded 'a communicator is closed before the graphs'
-NCCL_LAUNCH_ORDER_IMPLICIT=0
-export NCCL_LAUNCH_ORDER_IMPLICIT
+export NCCL_LAUNCH_ORDER_IMPLICIT=0
 faulty 'two groups without an order' 4 overlapping 'collectives of two communicators overlap without'

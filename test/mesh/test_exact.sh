@@ -98,8 +98,7 @@ layouts 'a ViT on nodes of 2 ranks:' vit "$vit" 3<<END
 4 mesh.transport=hierarchical
 END
 unset START_NODE_RANKS
-START_NODES=2
-export START_NODES
+export START_NODES=2
 fails 4 'refused: ranks that are not numbered node by node' 2 'node by node' $vit run.dir="$work/refused"
 unset START_NODES START_COUNT
 vittrain=$TEST_BUILD/vittrain

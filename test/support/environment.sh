@@ -2,8 +2,7 @@
 # Environment of all tests. Sourced by the Makefile before each test, and by scripts that run tests without make check.
 
 # Messages in English; awk, sort and printf read and write numbers with a point in any locale.
-LC_ALL=C
-export LC_ALL
+export LC_ALL=C
 
 # Allow tests as root in a container, with more ranks than cores.
 OMPI_ALLOW_RUN_AS_ROOT=1
@@ -21,16 +20,13 @@ export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_mpi_yield_
 export OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_orte_allowed_exit_without_sync
 
 # Threads that wait for others leave the core to them: tests have more threads than cores.
-OMP_WAIT_POLICY=passive
-export OMP_WAIT_POLICY
+export OMP_WAIT_POLICY=passive
 
 # The rank of a process under mpirun, as a shell expression for eval. src/base/launcher.c reads the same variables.
-TEST_RANK='${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}'
-export TEST_RANK
+export TEST_RANK='${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}'
 
 # Hide real GPUs: the tests are for CPUs and the emulated GPU; benchmarks/gpu.sh tests real GPUs.
-CUDA_VISIBLE_DEVICES=
-export CUDA_VISIBLE_DEVICES
+export CUDA_VISIBLE_DEVICES=
 
 # Sanitizers: ignore leaks of MPI and its helpers. Slow unwinding passes through library functions without frame
 # pointers. Requests for too much memory return NULL, as in the C library.

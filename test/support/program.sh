@@ -6,11 +6,9 @@ number=0 all_skipped=
 work=$(mktemp -d) || exit 1
 trap finish EXIT
 cd "$work" || exit 1 # log books of runs are written here
-srcdir=$TEST_SOURCE # where test programs find their vectors
-export srcdir
+export srcdir="$TEST_SOURCE" # where test programs find their vectors
 vittrain=$TEST_BUILD/vittrain
-XDG_CACHE_HOME=$work/cache # where emulated GPUs cache algorithms
-export XDG_CACHE_HOME
+export XDG_CACHE_HOME="$work/cache" # where emulated GPUs cache algorithms
 time_limit=${TEST_TIMEOUT:-300} # seconds for one command: far more than it takes on a busy machine
 
 # Options of a small run with all random features on: 50 steps take about a second.
