@@ -246,8 +246,8 @@ TEST(channels_last_are_transposed)
         const int64_t plane = extent[1] * extent[2], values = plane * extent[3];
         struct array array;
         struct file_stamp stamp;
-        float *got = malloc((size_t)values * sizeof *got);
-        float *stored = malloc((size_t)(2 * values) * sizeof *stored);
+        OWNED float *got = allocate((size_t)values, sizeof *got);
+        OWNED float *stored = allocate((size_t)(2 * values), sizeof *stored);
         for (int64_t i = 0; i < 2 * values; i++)
             stored[i] = i % 7 == 0 ? -0.0F : (float)i;
         const char *path = temporary_file("x", stored, (size_t)(2 * values) * sizeof *stored);
@@ -281,8 +281,6 @@ TEST(channels_last_are_transposed)
                             (value != 0 || (signbit(value) != 0) == (n % 2 == 0)));
         }
         array_close(&array);
-        free(stored);
-        free(got);
     }
 }
 

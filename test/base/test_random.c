@@ -106,13 +106,9 @@ TEST(permutation_is_pytorchs)
 static int print_permutation(const char *seed, const char *count)
 {
     const uint32_t elements = (uint32_t)strtoul(count, NULL, 10);
-    uint32_t *order = malloc((elements + 1) * sizeof *order);
-    if (order == NULL)
-        return 1;
+    OWNED uint32_t *order = allocate(elements, sizeof *order);
     torch_permutation(strtoull(seed, NULL, 10), elements, order);
-    const size_t written = fwrite(order, sizeof *order, elements, stdout);
-    free(order);
-    return written != elements;
+    return fwrite(order, sizeof *order, elements, stdout) != elements;
 }
 
 int main(int argc, char **argv)

@@ -99,9 +99,8 @@ TEST(a_pause_is_taken_once)
     assert_int_equal(access(temporary_path("go.0"), F_OK), -1);
     status_set_phase(PHASE_CHECKPOINT_NAME);
     assert_int_equal(turns, 3);
-    char *process = temporary_text("go.0");
+    OWNED char *process = temporary_text("go.0");
     assert_int_equal(atol(process), getpid());
-    free(process);
     unlink(temporary_path("go.0"));
     status_set_phase(PHASE_CHECKPOINT_NAME);
     assert_int_equal(access(temporary_path("go.0"), F_OK), -1);

@@ -77,9 +77,8 @@ TEST(every_way_is_measured_and_right)
         temporary_write("all.csv", "epoch,loss\n1,2\n");
     assert_int_equal(bench("comm", more), ERROR_FILE); /* with other columns: it is not changed */
     if (world->rank == 0) {
-        char *text = temporary_text("all.csv");
+        OWNED char *text = temporary_text("all.csv");
         assert_string_equal(text, "epoch,loss\n1,2\n");
-        free(text);
     }
 }
 

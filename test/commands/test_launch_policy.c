@@ -105,9 +105,8 @@ TEST(hosts_that_answer_decide)
         if (cases[i].ranks != NULL)
             assert_int_equal(atoll(words[4]), cases[i].ranks_then);
         if (strcmp(missing, "b") == 0) {
-            char *text = text_file_read(words[2], NULL);
+            OWNED char *text = text_file_read(words[2], NULL);
             assert_string_equal(text, "a slots=2\nfe80::1 slots=2\nd:2\n");
-            free(text);
         }
         launched_hosts_close(&hosts);
     }

@@ -76,7 +76,7 @@ static void check_pixels(const char *size, const char *cases, const char *images
     snprintf(name, sizeof name, "%s.%s", size, images);
     const uint8_t *expected = vector_file_bytes(file, name, NULL);
     int64_t count = vector_file_size(file, cases, 0), pixels = 3 * height * width;
-    float *moved = calloc((size_t)pixels, sizeof *moved);
+    OWNED float *moved = allocate((size_t)pixels, sizeof *moved);
     for (int64_t i = 0; i < count; i++) {
         struct pixel_plan plan =
             plan_of(vector_file_doubles(file, cases, NULL) + i * fields, width, height);
@@ -86,7 +86,6 @@ static void check_pixels(const char *size, const char *cases, const char *images
                 fail_msg("%s, %s %d, pixel %d: %g, expected %d", size, cases, (int)i, (int)p,
                          (double)moved[p] * 255, expected[i * pixels + p]);
     }
-    free(moved);
     vector_file_close(file);
 }
 
@@ -188,10 +187,8 @@ static void check_definition(enum data_type type, int64_t batch, int64_t side)
     args.smoothing = 0.1f;
     plans_put(&test, &args, plans);
     int64_t elements = 3 * side * side, count = batch * elements;
-    double *before = calloc((size_t)count, sizeof *before);
-    double *expected = calloc((size_t)count, sizeof *expected);
-    for (int64_t i = 0; i < count; i++)
-        before[i] = device_test_value(type, args.images, i);
+    const double *before = device_test_values(&test, args.images);
+    double *expected = device_test_expected(&test, count);
     for (int64_t i = 0; i < count; i++)
         expected[i] = expected_pixel(&args, before, i / elements, i % elements);
     mix_run(&test, &args);
@@ -208,8 +205,6 @@ static void check_definition(enum data_type type, int64_t batch, int64_t side)
         }
         assert_true(fabs(sum - 1) < 1e-6);
     }
-    free(before);
-    free(expected);
 }
 
 TEST_KERNELS(every_kernels)

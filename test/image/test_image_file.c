@@ -126,7 +126,7 @@ TEST(cut_files_are_errors)
         const struct image_area whole = {0, 0, sample.width, sample.height};
         int cut = 0;
         for (size_t count = 0; count < sample.count; count += 1 + sample.count / 50) {
-            uint8_t *bytes = malloc(count + 1); /* exact length for the sanitizer */
+            OWNED uint8_t *bytes = malloc(count + 1); /* exact length for the sanitizer */
             memcpy(bytes, sample.bytes, count);
             if (!decode(bytes, count, NULL)) {
                 assert_int_equal(error.kind, ERROR_DATA);
@@ -135,7 +135,6 @@ TEST(cut_files_are_errors)
                 fail_msg("%s: %d of %d bytes are taken for all", sample.name, (int)count,
                          (int)sample.count);
             }
-            free(bytes);
         }
         assert_in_range(cut, 10, 100);
     }
@@ -214,13 +213,12 @@ TEST(many_scans_are_refused)
         if (sample.bytes[at] == 0xff && sample.bytes[at + 1] == 0xda)
             last = at;
     const size_t scan = end - last, count = sample.count + 600 * scan;
-    uint8_t *bytes = malloc(count);
+    OWNED uint8_t *bytes = malloc(count);
     memcpy(bytes, sample.bytes, end);
     for (int i = 0; i < 600; i++)
         memcpy(bytes + end + (size_t)i * scan, sample.bytes + last, scan);
     memcpy(bytes + count - 2, sample.bytes + end, 2);
     fails_with(bytes, count, "more than 500 scans");
-    free(bytes);
 }
 
 TEST(damaged_files_are_errors)
@@ -241,7 +239,7 @@ TEST(damaged_files_are_errors)
                  {"jpeg_420", "\xff\xc0", 1, 1, 0xc9, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct sample sample = sample_find(cases[i].kind);
-        uint8_t *bytes = malloc(sample.count);
+        OWNED uint8_t *bytes = malloc(sample.count);
         memcpy(bytes, sample.bytes, sample.count);
         uint8_t *chunk = memmem(bytes, sample.count, cases[i].chunk, strlen(cases[i].chunk));
         assert_non_null(chunk);
@@ -251,7 +249,6 @@ TEST(damaged_files_are_errors)
             fails_with(bytes, sample.count, cases[i].part);
         else
             decode(bytes, sample.count, NULL);
-        free(bytes);
     }
 }
 
@@ -306,11 +303,9 @@ static size_t add_exif(const struct sample *sample, int orientation, bool little
 static int orientation_of(const uint8_t *bytes, size_t count)
 {
     struct image_header header;
-    uint8_t *exact = malloc(count + 1); /* exact length for the sanitizer */
+    OWNED uint8_t *exact = malloc(count + 1); /* exact length for the sanitizer */
     memcpy(exact, bytes, count);
-    const bool good = header_read(exact, count, &header);
-    free(exact);
-    return good ? header.orientation : 0;
+    return header_read(exact, count, &header) ? header.orientation : 0;
 }
 
 /* Also in files that end anywhere, and in blocks with any byte changed. */
@@ -321,7 +316,7 @@ TEST(orientations_are_read)
     assert_int_equal(orientation_of(stored.bytes, stored.count), 6);
     for (size_t i = 0; i < 3; i++) {
         const struct sample sample = sample_find(names[i]);
-        uint8_t *bytes = malloc(sample.count + EXIF_ROOM);
+        OWNED uint8_t *bytes = malloc(sample.count + EXIF_ROOM);
         assert_int_equal(orientation_of(sample.bytes, sample.count), 1);
         for (int o = 0; o < 10; o++)
             for (int little = 0; little < 2; little++) {
@@ -341,7 +336,6 @@ TEST(orientations_are_read)
                 assert_in_range(orientation_of(bytes, count), 1, 8);
                 block[at] = before;
             }
-        free(bytes);
     }
 }
 
@@ -444,7 +438,7 @@ TEST(mutated_files_do_no_harm)
     assert_true(crop_open(&crop, &options, true, (struct image_size){16, 16}, true, &error));
     for (uint32_t number = 0; number < count; number++) {
         const struct sample sample = samples[number % sample_count];
-        uint8_t *bytes = malloc(FUZZED_MOST);
+        OWNED uint8_t *bytes = malloc(FUZZED_MOST);
         memcpy(bytes, sample.bytes, sample.count);
         const size_t size = mutate(bytes, sample.count, FUZZED_MOST, number);
         if (draw_below(number, 100, 4) > 0)
@@ -457,7 +451,6 @@ TEST(mutated_files_do_no_harm)
             good++;
         else
             assert_true(error.kind == ERROR_DATA || error.kind == ERROR_MEMORY);
-        free(bytes);
     }
     print_message("# %u of %u mutated files are still images\n", good, count);
     assert_in_range(good, count / 20, count - count / 20);

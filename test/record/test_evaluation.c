@@ -124,9 +124,8 @@ TEST(tables_are_printed)
 static void assert_line(const struct evaluation *evaluation, const struct dataset *dataset,
                         const char *expected)
 {
-    char *text = evaluation_text(evaluation, dataset);
+    OWNED char *text = evaluation_text(evaluation, dataset);
     assert_string_equal(text, expected);
-    free(text);
 }
 
 TEST(lines_have_the_metrics_of_their_task)
@@ -188,12 +187,11 @@ TEST(results_have_the_metrics_of_their_task)
           "\"persistence_mae\": null"},
          {"\"classes\"", "\"macro\"", "\"confusion_matrix\""}}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char *text = evaluation_to_text(cases[i].evaluation, "val", cases[i].dataset);
+        OWNED char *text = evaluation_to_text(cases[i].evaluation, "val", cases[i].dataset);
         for (int k = 0; k < 8 && cases[i].has[k] != NULL; k++)
             assert_has(text, cases[i].has[k]);
         for (int k = 0; k < 3; k++)
             assert_null(strstr(text, cases[i].lacks[k]));
-        free(text);
     }
 }
 

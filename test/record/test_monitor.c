@@ -59,9 +59,8 @@ static void wait_for_rows(int rows)
     for (int i = 0, seen = -1; seen < rows; i++) {
         assert_true(i < 6000);
         pass_seconds(0.02);
-        char *text = read_text(table);
+        OWNED char *text = read_text(table);
         seen = text_count(text, "\n") - 1;
-        free(text);
     }
 }
 
@@ -188,18 +187,16 @@ TEST(gpu_faults_are_logged_once)
     condition = "lost";
     wait_for_rows(4);
     json_decref(monitor_end(monitor));
-    char *output = console_output(1);
+    OWNED char *output = console_output(1);
     snprintf(expected, sizeof expected,
              "warning: rank %d on %s: NVIDIA Stand-in (GPU-01234567-89ab) is lost", world->rank,
              comm_host());
     assert_has(output, expected); /* from either rank */
-    free(output);
     monitor = monitor_begin("no driver");
     pass_seconds(0.25);
     json_decref(monitor_end(monitor));
-    output = console_output(world->rank == 0);
-    assert_int_equal(text_count(output, "Driver Not Loaded"), world->rank == 0);
-    free(output);
+    OWNED char *second = console_output(world->rank == 0);
+    assert_int_equal(text_count(second, "Driver Not Loaded"), world->rank == 0);
 }
 
 /* The driver hangs for longer than monitor_stop waits. */
@@ -212,21 +209,18 @@ TEST(hanging_sensor_does_not_block_the_run)
     pass_seconds(0.5);
     struct nvml *held = nvml;
     json_t *summary = monitor_end(monitor); /* nvml_close waits for the call to return */
-    char *output = console_output(1);
+    OWNED char *output = console_output(1);
     snprintf(expected, sizeof expected, "warning: rank %d on %s: a sensor", world->rank,
              comm_host());
     assert_has(output, expected);
-    free(output);
     assert_true(json_is_null(json_object_get(summary, "gpu_busy")));
     assert_true(json_is_null(json_object_get(summary, "seconds")));
     json_decref(summary);
-    char *before = read_text(table);
+    OWNED char *before = read_text(table);
     pass_seconds(5); /* the thread returns from the driver and ends */
-    char *after = read_text(table);
+    OWNED char *after = read_text(table);
     assert_string_equal(before, after);
     nvml_close(held);
-    free(before);
-    free(after);
 }
 
 TEST(removed_folder_is_one_warning)
@@ -243,10 +237,9 @@ TEST(removed_folder_is_one_warning)
     json_decref(summary);
     /* Rank 0 warns at once, and at the end about the first other rank. */
     const int expected = world->rank != 0 ? 0 : world->size == 1 ? 1 : 2;
-    char *output = console_output(expected);
+    OWNED char *output = console_output(expected);
     assert_int_equal(text_count(output, "was removed during the run"), expected);
     assert_int_equal(text_count(output, "monitor-1.csv was removed"), expected == 2);
-    free(output);
 }
 
 /* The readings of a GPU, in the table, the summary and TensorBoard, to which the training thread
@@ -281,14 +274,13 @@ TEST(readings_are_written_everywhere)
     json_decref(summary);
     metrics_close(setup.log);
     alone->backend->close(alone);
-    char *rows = read_text(table);
+    OWNED char *rows = read_text(table);
     assert_has(rows, ",5368709120,"); /* gpu_memory_used_bytes */
-    free(rows);
     glob_t found;
     size_t length, at = 0;
     snprintf(path, sizeof path, "%s/events*", folder);
     assert_int_equal(glob(path, 0, NULL, &found), 0);
-    char *text = text_file_read(found.gl_pathv[0], &length);
+    OWNED char *text = text_file_read(found.gl_pathv[0], &length);
     globfree(&found);
     /* Complete records: 8 bytes of length, 4 of checksum, the event, 4 of checksum. */
     int others = 0, busy = 0, powers = 0;
@@ -301,7 +293,6 @@ TEST(readings_are_written_everywhere)
         busy += memmem(event, bytes, "sensors/gpu_busy", 16) != NULL;
         powers += memmem(event, bytes, "sensors/gpu_power", 17) != NULL;
     }
-    free(text);
     assert_int_equal(others, 20000);
     assert_true(busy >= 2 && busy == powers);
 }

@@ -32,12 +32,10 @@ static int make_data(void **state)
 {
     shared_folder_make(state);
     if (world->rank == 0) {
-        unsigned char *records = malloc(RECORDS * RECORD);
-        assert_non_null(records);
+        OWNED unsigned char *records = allocate(RECORDS, RECORD);
         for (int i = 0; i < RECORDS * RECORD; i++)
             records[i] = (unsigned char)(i % RECORD == 0 ? i / RECORD % 10 : i * 7 % 251);
         temporary_file("data_batch_1.bin", records, RECORDS * RECORD);
-        free(records);
     }
     comm_barrier(world);
     return 0;
@@ -78,8 +76,7 @@ static float *everything(const struct flat_model *flat, int64_t *count)
         const struct flat_buffer *buffer = &flat->buffers[u];
         const float *parts[] = {buffer->master, buffer->moment1, buffer->moment2, buffer->average};
         for (int p = 0; p < 4; p++) {
-            all = realloc(all, (size_t)(*count + buffer->shard_count) * sizeof *all);
-            assert_non_null(all);
+            all = allocate_resized(all, (size_t)(*count + buffer->shard_count) * sizeof *all);
             memcpy(all + *count, parts[p], (size_t)buffer->shard_count * sizeof *all);
             *count += buffer->shard_count;
         }
@@ -90,10 +87,8 @@ static float *everything(const struct flat_model *flat, int64_t *count)
 static bool changed(const struct flat_model *flat, const float *before)
 {
     int64_t count;
-    float *now = everything(flat, &count);
-    bool differs = memcmp(now, before, (size_t)count * sizeof *now) != 0;
-    free(now);
-    return differs;
+    OWNED float *now = everything(flat, &count);
+    return memcmp(now, before, (size_t)count * sizeof *now) != 0;
 }
 
 /* Return the number of ranks on which the condition holds. */
@@ -117,7 +112,7 @@ TEST(an_overflow_changes_nothing_but_the_scale)
         const struct session *session = &trainer.session;
         const struct loss_scaler *scaler = &session->io.result.scaler;
         for (int64_t step = 0; step < STEPS; step++) {
-            float *before = everything(&session->flat, &count);
+            OWNED float *before = everything(&session->flat, &count);
             assert_int_equal(ranks_where(run_step(&trainer, step, &error)), world->size);
             const int64_t ranks = scaler->skipped > skipped ? world->size : 0;
             skipped += ranks > 0;
@@ -125,7 +120,6 @@ TEST(an_overflow_changes_nothing_but_the_scale)
             assert_int_equal(ranks_where(scaler->skipped == skipped), world->size);
             assert_int_equal(ranks_where(changed(&session->flat, before)), world->size - ranks);
             assert_true(scaler->scale == ldexpf(16384, -(int)skipped));
-            free(before);
         }
         assert_in_range(skipped, 1, STEPS - 1);
         trainer_close(&trainer);
@@ -204,7 +198,7 @@ TEST(skipped_updates_count_in_other_types)
     loss_run_open(&trainer, "train.precision=fp32");
     assert_null(trainer.session.io.scaler);
     assert_true(run_step(&trainer, 0, &error));
-    float *after = everything(&trainer.session.flat, &count);
+    OWNED float *after = everything(&trainer.session.flat, &count);
     trainer_close(&trainer);
     for (int64_t skipped = 0; skipped <= 3; skipped += 3) {
         loss_run_open(&trainer, "train.precision=fp32");
@@ -213,7 +207,6 @@ TEST(skipped_updates_count_in_other_types)
         assert_true(changed(&trainer.session.flat, after) == (skipped == 0));
         trainer_close(&trainer);
     }
-    free(after);
 }
 
 TEST_MAIN_WORLD(.setup = make_data, .teardown = shared_folder_remove)

@@ -225,11 +225,9 @@ static bool pixels_make(char **words, struct error *error)
         !file_read(words[1], &bytes, error))
         return false;
     const size_t count = (size_t)(3 * model->image.height * model->image.width);
-    uint8_t *planes = malloc(count);
-    bool good = planes != NULL &&
-                crop_file(&crop, 0, 0, bytes.data, bytes.count, &scratch, planes, error) &&
+    OWNED uint8_t *planes = allocate(count, 1);
+    bool good = crop_file(&crop, 0, 0, bytes.data, bytes.count, &scratch, planes, error) &&
                 fwrite(planes, 1, count, stdout) == count;
-    free(planes);
     free(bytes.data);
     crop_scratch_free(&scratch);
     model_close(model);
