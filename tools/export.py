@@ -92,7 +92,7 @@ class ImageNet(Lines):
 
     def end_epoch(self, row, improved):
         loss, top1, top5 = (row["val"][name] for name in ("loss", "top1", "top5"))
-        steps = max(self.run.number("val_steps"), 1) or 1
+        steps = max(known(self.run.number("val_steps"), 1), 1)
         if loss == loss:  # one line for the last batch, with the means as its values
             seconds = row["eval_seconds"] / steps
             values = seconds, seconds, loss, loss, *[100 * top1] * 2, *[100 * top5] * 2
@@ -106,10 +106,12 @@ class ImageNet(Lines):
 
 
 def yaml(value):
-    """An option's value as YAML 1.1: numbers and switches as they are, all else in quotes."""
+    """An option's value as YAML 1.1: numbers and switches as such, all else in quotes."""
+    if value in ("on", "off"):
+        return "true" if value == "on" else "false"
     if math.isfinite(num(value)) and not set("xX_") & set(value):
         return value if "." in value else value.replace("e", ".0e")  # 1e-05 would be a text
-    return value if value in ("on", "off") else "'%s'" % value.replace("'", "''")
+    return "'%s'" % value.replace("'", "''")
 
 
 class Lightning:
@@ -142,7 +144,7 @@ def plots_write(charts, path, width=600, height=400):
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {whole} font-family="sans-serif">\n']
     for at, chart in enumerate(charts):
         names = [f'<tspan fill="{s.stroke}">{esc(s.name)} </tspan>' for s in chart.series]
-        title = f"{esc(chart.title)}  {''.join(names)}"
+        title = f"{esc(chart.title)} {''.join(names)} {esc(chart.y_label)}"
         parts.append(f'<text x="{at * width + 8}" y="18" font-size="13">{title}</text>\n')
         drawing = Drawing(chart, f"chart-{at}", width, height, 1, 100, 1).svg()
         place = f'<svg x="{at * width}" y="24" width="{width}" height="{height}" '
@@ -155,10 +157,13 @@ def plots_write(charts, path, width=600, height=400):
     figure = Figure((len(charts) * width / 100, height / 100), layout="tight")
     for axis, chart in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts):
         for s in chart.series:
-            axis.plot(s.x, s.y, color=s.stroke, label=s.name)
+            axis.plot(s.x, s.y, marker=".", color=s.stroke, label=s.name)
         axis.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
         axis.legend()
-    figure.savefig(path + ".png")
+    try:
+        figure.savefig(path + ".png")
+    except OSError as why:
+        raise Failure(5, f"cannot write {path}.png: {why.strerror}; choose another path")
 
 
 class Course(Lines):

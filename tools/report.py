@@ -76,7 +76,7 @@ class Page:
     def kind(self, run):
         """Model, data, layout and state of a run in one line."""
         facts = [(FACT[key].name.lower(), FACT[key].cell(run, run)) for key in KIND.split()]
-        parts = [f"{name} {value.rpartition('/')[2]}" for name, value in facts if value]
+        parts = [f"{name} {value.rstrip('/').rpartition('/')[2]}" for name, value in facts if value]
         status = run.status()
         colour = {"finished": "ok", "failed": "no"}.get(status, "open")
         return " &middot; ".join(

@@ -54,7 +54,7 @@ steps_launched() { # MODEL BATCH
     return $status
 }
 
-# Selection of cuDNN's engines for convolutions.
+# Selection of cuDNN's engines for the described GPUs (H100, A100, T4) by the library of this machine.
 cudnn_engines() {
     [[ -x $build/test/cuda/cudnn_engines ]] || { miss "cuDNN's engines: no $build/test/cuda/cudnn_engines"; return 1; }
     if ! "$launcher" timeout 60 "$build/test/cuda/cudnn_engines" >"$scratch/log" 2>&1; then

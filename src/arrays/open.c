@@ -14,7 +14,7 @@
 #include "comm/comm.h"
 #include "options/options.h"
 
-enum { FILES_EACH = 64 }; /* files that a rank describes, except the last one */
+enum { FILES_EACH = 64 }; /* one rank describes files for each 64 of them, at most all ranks */
 
 /* Set offsets, and decide if the files have data.y, which they need not have with allows_none. A
  * data set of the first file whose name is "u@+6" has priority over an offset. Samples of planes or

@@ -48,6 +48,6 @@ const struct command command_report = {
         "is RUN/report.html, or report.html in the working directory for several runs, or "
         "report.output; its path is printed. report.csv is a table with one row per run. "
         "report.format also writes the log lines and files of another program to each run folder. "
-        "The pages of the runs in their log book are updated. The table of find lr instead of a "
-        "run: draws its curve. Needs Python 3.",
+        "The pages of the runs in their log book are updated. For FIND_LR.csv of find lr it "
+        "writes FIND_LR.html with the curve. Needs Python 3.",
     .run_alone = report_run};

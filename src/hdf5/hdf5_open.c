@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* HDF5 before 1.14 has no function that lists the chunks of a data set in linear time:
- * H5Dget_chunk_info walks from the first chunk to the wanted one. There, files are opened with a
- * driver that can note the place of a chunk instead of reading it. */
+ * H5Dget_chunk_info walks from the first chunk to the wanted one. With these versions files are
+ * opened with a driver that can note the place of a chunk instead of reading it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* syscall */
 #endif
@@ -189,11 +189,12 @@ hid_t hdf5_file_open(const char *path)
         return -1;
     static hid_t access = -1; /* the same for all files */
     if (access < 0) {
-        access = hdf5_access_open();
+        const hid_t made = hdf5_access_open();
 #if !H5_VERSION_GE(1, 14, 0)
-        if (H5Pset_driver(access, H5FDregister(&driver), NULL) < 0)
+        if (H5Pset_driver(made, H5FDregister(&driver), NULL) < 0)
             return -1;
 #endif
+        access = made;
     }
     return H5Fopen(path, H5F_ACC_RDONLY, access);
 }

@@ -11,7 +11,7 @@
  * HDF5 crashes while it closes the file. Call it before MPI_Init. */
 void hdf5_library_open(void);
 
-/* Return new properties of access to files. */
+/* Return a new file access property list. */
 hid_t hdf5_access_open(void);
 
 /* Open a file for reading; links to other files are not followed. The file may be damaged: call it
@@ -19,8 +19,8 @@ hid_t hdf5_access_open(void);
 hid_t hdf5_file_open(const char *path);
 
 #if !H5_VERSION_GE(1, 14, 0)
-/* Between begin and end, H5Dread_chunk reads nothing. end returns the offset of the chunk that it
- * looked for, or HADDR_UNDEF. */
+/* Between begin and end, H5Dread_chunk reads nothing. end returns the offset of the chunk that was
+ * to be read, or HADDR_UNDEF. */
 void hdf5_chunk_note_begin(void);
 haddr_t hdf5_chunk_note_end(void);
 #endif

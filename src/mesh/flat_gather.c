@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Collectives on flat buffers: gathers of weights, reductions of gradients, the norm, and checks
- * over all ranks. In a group of one they do nothing. With FSDP a gathered unit is freed here: a
- * released unit loses its memory when another one needs the slot. */
+ * over all ranks. In a group of one they do nothing. With FSDP a gathered unit is freed here:
+ * the slot of a released unit is taken by the next unit that uses it. */
 #include "mesh/flat.h"
 
 #include <stdio.h>

@@ -129,7 +129,7 @@ grep -q 'data: 10 of 90 files are turned' "$work/turned.log" || bad="$bad no lin
 result "data.exif=on turns them" "$bad" "$work/turned.log"
 
 # The same images in tar shards: SHARD FORMAT ENDING LABEL.
-shards=$work/shards
+shards=$work/tar
 mkdir "$shards" && printf 'bird\ncat\ndog\n' >"$shards/classes.txt"
 while read -r class format ending label; do
     for split in train val; do

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Matrix products in tiles against double precision, for all layouts of operands and for sizes
  * around those of a tile. Bits do not depend on threads and cache sizes. */
+#include <stdatomic.h>
+
 #include "cpu/cpu.h"
 #include "device_test.h"
 #include "test.h"
@@ -121,6 +123,37 @@ TEST(more_than_the_workspace)
 {
     check_shape(&(struct shape){3, 4200, 1030, ALONG_A + ALONG_B});
     check_shape(&(struct shape){3, 4200, 1030, ALONG_A});
+}
+
+static atomic_int calls;
+
+static void count_and_multiply(const struct tile_block *block)
+{
+    calls++;
+    tile_kernels_amx_emulated.product->multiply(block);
+}
+
+/* oneDNN can give the same bits, so calls of the tile kernels are counted. */
+TEST(layers_use_tiles_unless_they_are_too_wide)
+{
+    enum { ROWS = 40, WIDER = TILE_PRODUCT_WIDEST };
+    static struct tile_product_kernels product;
+    static struct tile_kernels tiles;
+    DEVICE_TEST(test, 2);
+    const uint16_t *x = device_test_random(&test, TYPE_BF16, ROWS, 1, 1);
+    const uint16_t *dy = device_test_random(&test, TYPE_BF16, ROWS * WIDER, 1, 2);
+    float *dweight = device_test_zeros(&test, TYPE_FP32, WIDER);
+    product = *tile_kernels_amx_emulated.product;
+    product.multiply = count_and_multiply;
+    tiles = tile_kernels_amx_emulated;
+    tiles.product = &product;
+    ((struct cpu_device *)test.device)->tiles = &tiles;
+    for (int64_t out = WIDER / 2; out <= WIDER; out *= 2) {
+        calls = 0;
+        DEVICE_RUN(&test, linear_backward, .type = TYPE_BF16, .rows = ROWS, .in = 1, .out = out,
+                   .rows_per_sample = 1, .x = x, .dy = dy, .dweight = dweight, .overwrite = true);
+        assert_int_equal(calls > 0, out < WIDER);
+    }
 }
 
 int main(void)

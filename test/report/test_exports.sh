@@ -67,7 +67,7 @@ counted() {
 
 # drawn FILE NAME: prints a problem unless this is XML with a curve of this name.
 drawn() {
-    python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1" 2>&1 && has "$1" "<tspan fill=\"#[0-9a-f]*\">$2 <"
+    python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1" 2>&1 && has "$1" "<tspan fill=\"#[0-9a-f]*\">$2 <" && has "$1" 'stroke="#0067ac" stroke-width="2.9"\|stroke="#0067ac" stroke-width="1.7"' 
 }
 
 # export_run FORMAT FOLDER: the report with this format.

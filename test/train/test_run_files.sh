@@ -18,16 +18,32 @@ run 3 one $short mesh.strategy=fsdp data.val=reference train.test=on run.dir="$w
 python3 -c '
 import json, os, re
 result = json.load(open("one/result.json"))
-def keys(value):
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
-    return set(value if isinstance(value, dict) else []).union(*map(keys, inner))
+keys = {
+    "": """format finished stop_reason name tags seed model image image_width parameters trainable_parameters
+        flops_per_image peak_flops backend precision strategy replica shard transport world_size nodes threads global_batch
+        planned_bytes planned train_samples val_samples test_samples class_names chosen_on_test steps_per_epoch total_steps
+        val_steps base_lr attempts units ranks epochs steps total_seconds without_setup_seconds training_seconds
+        images_per_second train best split samples loss top1 top5 evaluation_seconds test classes
+        macro confusion_matrix sensors""",
+    "train": "loss top1 top5",
+    "best": "monitor value step",
+    "test": """split samples loss top1 top5 evaluation_seconds classes macro confusion_matrix weights step""",
+    "attempts": """started ended command version commit instructions library job hosts devices ranks nodes threads changed
+        from_step to_step resumed_from setup_seconds seconds stop_reason error""",
+    "units": """unit parameters trainable_parameters weights_bytes gradients_bytes optimizer_bytes gathered_bytes
+        activations_bytes buffers_bytes forward_seconds backward_seconds waiting_seconds""",
+    "ranks": """attempt rank host device threads planned_bytes peak_bytes user_seconds system_seconds steps seconds
+        data_seconds compute_seconds exposed_comm_seconds""",
+    "classes": "name recall precision f1 specificity one_vs_rest_accuracy",
+}
 page = open(os.environ["TEST_SOURCE"] + "/docs/outputs.md").read()
 lines = page[page.index("\n## result.json"):page.index("\n## Log book")].split("\n")
-def names(text): return set(re.findall("`([a-z0-9_]+)`", text))
-always = set().union(*(names(line.split("|")[1]) for line in lines if line.startswith("| `"))) - {"miou", "map", "outputs"}
-found = keys({**result, "planned": {}, "sensors": {}})
-if always - found: print("result.json lacks", sorted(always - found))
-if found - names("\n".join(lines)): print("docs/outputs.md lacks", sorted(found - names("\n".join(lines))))
+described = set(re.findall("`([a-z0-9_]+)`", "\n".join(lines)))
+for key, names in keys.items():
+    value = result if key == "" else result[key]
+    differing = set(names.split()) ^ set(value[0] if isinstance(value, list) else value)
+    if differing: print(key or "result.json", sorted(differing))
+    if set(names.split()) - described: print("docs/outputs.md lacks", sorted(set(names.split()) - described))
 for key, value in {"name": "vittrain", "world_size": 3, "shard": 3, "strategy": "fsdp", "steps": 20, "split": "val", "train_samples": 563,
                    "test_samples": 125, "stop_reason": "all steps done"}.items():
     if result[key] != value: print(key, result[key])
