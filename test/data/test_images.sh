@@ -161,7 +161,7 @@ result 'predict has a line for each sample' "$(ended; [ "$(wc -l <predictions.cs
 run 1 plan plan $folder $turned
 result 'a plan of a run from shards' "$(ended)" plan.log
 run 1 doctor doctor $turned
-result 'doctor compares the shards' "$(has doctor.log 'shards: 6 files, 0\..* MB')" doctor.log
+result 'doctor compares the shards' "$(has doctor.log 'tar: 6 files, 0\..* MB')" doctor.log
 head -c 30000 "$shards/set-train-cat.tar" >short && mv short "$shards/set-train-cat.tar"
 fails 3 'a truncated shard is named' 3 'set-train-cat.tar: [a-z/0-9.]* at byte [0-9]+' $folder $turned run.dir="$work/cut_run"
 
