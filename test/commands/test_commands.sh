@@ -87,6 +87,7 @@ errors 3<<END
 2|eval|eval
 2|train.epoch.*train.epochs|train.epoch=3
 2|train.batch|train.batch=many
+2|output.monitor=0.05|output.monitor=0.05
 2|vit_base_patch32_224|model.name=vit_base_patch32_24
 2|model.name=vit_tiny; .*vit_tiny_patch16_224, vit_tiny_patch16_384$|model.name=vit_tiny
 2|bn1|model.name=cnn_b data.format=synthetic optim.freeze=bn1.bias
@@ -117,6 +118,8 @@ errors $small run.dir="$work/unwritten" 3<<END
 END
 fails 3 'a missing folder is one error of several ranks' 3 "$work/none" data.root="$work/none"
 fails 3 'an infinite learning rate stops at NaN' 7 'NaN or infinity' $small optim.lr=1e30 optim.name=sgd run.dir="$work/nan"
+fails 1 'a CNN stops at NaN, too' 7 'NaN or infinity' model.name=cnn_a data.format=cifar10 debug.fraction=0.3 train.precision=fp32 \
+    run.threads=1 optim.lr=1e30 optim.name=sgd output.tensorboard=off run.dir="$work/cnn_nan"
 # pair NAME PATTERN COMMAND COMMAND: one line of error if the two ranks run these commands.
 pair() {
     run_pair failing "$3" "$4"
