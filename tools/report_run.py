@@ -13,21 +13,8 @@ import re
 import shutil
 import subprocess
 
-from report_values import (
-    NAN,
-    Row,
-    array,
-    get,
-    highest,
-    known,
-    mean,
-    num,
-    ratio,
-    record,
-    records,
-    show,
-)
-from report_values import stamp_seconds, text
+from report_values import NAN, Row, array, get, highest, known, mean, num, ratio
+from report_values import record, records, show, stamp_seconds, text
 
 FORMAT = 2  # of the run folder, docs/outputs.md
 

@@ -65,10 +65,6 @@ def data_used(run):
     return ", ".join(f"{key}={run.deck[key]}" for key in used)
 
 
-def images_per_second(run):
-    return known(run.number("images_per_second"), run.step_mean("images_per_second", "seconds"))
-
-
 SAME = ("model", "parameters", "trainable_parameters", "image")
 
 
@@ -83,11 +79,6 @@ def speed_up(run, first, same=SAME):
 def efficiency(run, first):
     ranks = ratio(first.number("world_size"), run.number("world_size"))
     return speed_up(run, first, SAME + ("backend", "precision")) * ranks
-
-
-def peak_bytes(run):
-    monitor = highest(row["resident_bytes"] for row in run.monitor)
-    return known(highest(rank["peak_bytes"] for rank in run.ranks), monitor)
 
 
 def target_seconds(run):
@@ -129,6 +120,8 @@ deck = lambda key, at="": lambda run: text(run.result.get(at)) or run.option(key
 attempt = lambda key: lambda run: text(get(run.attempts, "0." + key))
 step = lambda name, weight="count": lambda run: run.step_mean(name, weight)
 waiting = share("exposed_comm_seconds")
+images_per_second = step("images_per_second", "seconds")
+peak_bytes = lambda run: highest(rank["peak_bytes"] for rank in run.ranks)
 epoch_seconds = lambda run: mean(row["seconds"] for row in run.epochs)
 base_lr = lambda run: known(run.number("base_lr"), run.option("optim.lr"))
 total_seconds = lambda run: known(run.number("total_seconds"), run.last("elapsed_seconds"))

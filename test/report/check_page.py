@@ -137,7 +137,8 @@ def make(name, form, task="classes", test=False):
     write(path + "/planes.json", {"split": "val", "samples": samples})
     time = "2026-11-21T04:05:0%d.0Z"
     readings = [dict(time=time % t, rank=0, cores_busy=t / 10) for t in (1, 2, 3)]
-    table(path + "/monitor.csv", list(readings[0]), readings)
+    readings[2]["resident_bytes"] = 2**40
+    table(path + "/monitor.csv", list(readings[2]), readings)
     stamp = "2026-11-21T04:05:06 "
     log = [stamp + "warning: slow link", stamp + "warning: slow link", stamp + "epoch 1", "foreign"]
     write(path + "/train.log", "\n".join(log))
@@ -257,7 +258,7 @@ def check_figures():
     page, markup = page_of(path)
     run = report.Run(path)
     row = next(csv.DictReader(io.StringIO(report.facts_csv([run]))))
-    wanted = dict(total_seconds="33", images_per_second="100.5", steps="30", ranks="2", epochs="3")
+    wanted = dict(total_seconds="33", images_per_second="100", steps="30", ranks="2", epochs="3")
     wanted.update(data_share="0.1", peak_share="0.25", attempts="2")
     wanted.update(peak_bytes="%.9g" % (2**30 + 1), epoch_seconds="5")
     wanted.update(model="vit_tiny_patch16_224, depth 2, patch 4")
@@ -306,13 +307,17 @@ def check_several():
     legend = page[page.index("<figcaption>Mean IoU") :].partition("</p>")[0]
     expect("legend", re.findall("</i>(.*)</span>", legend), ["A", "B", "validation"])
     result = read(paths[1] + "/result.json")
-    write(paths[1] + "/result.json", dict(result, images_per_second=201, ranks=[]))
+    write(paths[1] + "/result.json", dict(result, ranks=[]))
+    for path, speeds in zip(paths, ([100, 100], [100, 300])):  # the second run was resumed
+        rows = [dict(STEP, step=5 * at, images_per_second=v) for at, v in enumerate(speeds, 1)]
+        table(path + "/metrics.csv", COLUMNS, rows)
     rows = list(csv.DictReader(io.StringIO(report.facts_csv([report.Run(p) for p in paths[:2]]))))
     expect("speed-up", (rows[0]["speed_up"], rows[1]["speed_up"]), ("1", "2"))
+    expect("peak memory", rows[1]["peak_bytes"], "")
     write(paths[1] + "/result.json", dict(result, precision="bf16"))
     runs = [report.Run(path) for path in paths[:2]]
     cells = [report.FACT[key].cell(runs[1], runs[0]) for key in ("speed_up", "efficiency")]
-    expect("other precision", cells, ["1.00x", ""])
+    expect("other precision", cells, ["2.00x", ""])
     page, markup = page_of(*paths)
     contains(page, "<b>AB</b>", "<h1>28 runs</h1>")
     expect("size", len(page) < 1500000, True)

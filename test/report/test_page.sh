@@ -39,7 +39,7 @@ for letter, row in zip("AB", csv.DictReader(open("pair.csv"))):
     result = json.load(open(row["run"] + "/result.json"))
     test = result["test"]
     wanted = dict(result, test_top1=test["top1"], test_loss=test["loss"], macro_f1=test["macro"]["f1"])
-    for key in "total_seconds images_per_second steps parameters test_top1 test_loss macro_f1".split():
+    for key in "total_seconds steps parameters test_top1 test_loss macro_f1".split():
         if abs(float(row[key]) - wanted[key]) > 1e-8 * abs(wanted[key]):
             print("%s of %s: %s, not %s;" % (key, row["run"], row[key], wanted[key]))
     body = re.search('<div id="confusion-%s">(.*?)</table>' % letter, page, re.S).group(1)
