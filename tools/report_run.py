@@ -313,12 +313,13 @@ class Run:
 
     def weights_text(self, step):
         kind, used = self.used()
-        names = ["best"] if kind == "best" and step == used else []
-        names += ["last"] if step == self.last_step() else []
-        at = f"step {show('count', step)}"
-        chosen = ", chosen on the test set" * (self.result["chosen_on_test"] is True)
-        at += chosen if "best" in names else ""
-        return f"{' and '.join(names)} weights, {at}" if names else f"weights of {at}"
+        at, names = f"step {show('count', step)}", []
+        if kind == "best" and step == used:
+            metric = text(get(self.result, "best.monitor")) or self.option("checkpoint.monitor")
+            names.append("best weights" + f" by val {metric}" * bool(metric))
+            at += ", chosen on the test set" * (self.result["chosen_on_test"] is True)
+        names += ["last weights"] if step == self.last_step() else []
+        return f"{' and '.join(names)}, {at}" if names else f"weights of {at}"
 
     @functools.lru_cache(maxsize=None)
     def evaluations(self, split):

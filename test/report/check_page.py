@@ -90,7 +90,8 @@ def make(name, form, task="classes", test=False):
     for step in (20, 30):
         write(path + "/checkpoints/step-%08d.h5" % step, "x")
     deck = ["[run]", "name = " + name, "[model]", "name = vit_tiny_patch16_224", "patch = 4"]
-    deck += ["depth = 2", "[optim]", "lr = 1e-3", "[data]", "root = d/<x>", ""]
+    deck += ["depth = 2", "[optim]", "lr = 1e-3", "[data]", "root = d/<x>"]
+    deck += ["[checkpoint]", "monitor = top1", ""]
     write(path + "/deck.ini", "\n".join(deck))
     rows, epochs, outputs = [], [], []
     for step in range(5, 31, 5):
@@ -214,7 +215,7 @@ def check_formats():
 
 def check_weights():
     path = make("weights", 2)
-    best, last = "best weights, step 20", "last weights, step 30"
+    best, last = "best weights by val top1, step 20", "last weights, step 30"
     expect("validation", fact(path, "val_top1"), ("50.00 %", best))
     expect("loss", fact(path, "val_loss"), ("1.800", best))
     expect("last", fact(path, "last_val_top1"), ("40.00 %", last))
@@ -228,7 +229,9 @@ def check_weights():
     expect("F1 of the test split", fact(path, "macro_f1"), ("60.00 %", best + ", test split"))
     expect("test", fact(path, "test_top1"), ("50.00 %", best))
     contains(
-        page_of(path)[0], "Of the test split and the best weights, step 20: true classes", ">20</b>"
+        page_of(path)[0],
+        "Of the test split and the best weights by val top1, step 20: true classes",
+        ">20</b>",
     )
     os.remove(path + "/checkpoints/best.h5")
     expect("test weights", report.Run(path).used(), ("best", 20.0))
@@ -245,7 +248,7 @@ def check_main_figures():
     ):
         path = make(task, 2, task)
         page, _ = page_of(path)
-        expect(task, fact(path, key), (value, "best weights, step 20"))
+        expect(task, fact(path, key), (value, "best weights by val top1, step 20"))
         tile = re.search(r"<dd>(.*?)<small>", page).group(1)
         expect("first figure of " + task, tile, value)
         contains(page, "<figcaption>" + title)
@@ -348,7 +351,9 @@ def check_unfinished():
         write(os.path.join(path, name), value)
         write(path + "/.lock", "attempt 2 running")
         expect("status", report.Run(path).status(), "interrupted")
-        expect("validation", fact(path, "val_top1"), ("50.00 %", "best weights, step 20"))
+        expect(
+            "validation", fact(path, "val_top1"), ("50.00 %", "best weights by val top1, step 20")
+        )
         contains(page_of(path)[0], "interrupted", "50.00 %")
         value[attempts][1]["error"] = "step 2: NaN"
         write(os.path.join(path, name), value)
@@ -426,7 +431,7 @@ def check_logbook():
     path = make("paged", 2, "forecast")
     page = report.logbook_add(report.Run(path), book)
     text = open(page).read()
-    contains(text, "Validation RMSE | 2.000 | best weights, step 20 |", "## Attempts")
+    contains(text, "Validation RMSE | 2.000 | best weights by val top1, step 20 |", "## Attempts")
     write(page, "first\n" + text + "last\n")
     expect("page", report.logbook_add(report.Run(path), book), page)
     again = open(page).read()

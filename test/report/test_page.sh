@@ -45,7 +45,7 @@ for letter, row in zip("AB", csv.DictReader(open("pair.csv"))):
     body = re.search('<div id="confusion-%s">(.*?)</table>' % letter, page, re.S).group(1)
     if re.findall(">([0-9]+)</b>", body) != [str(cell) for line in test["confusion_matrix"] for cell in line]:
         print("the matrix of %s;" % row["run"])
-    if page.count("weights, step %d" % test["step"]) < 2:
+    if page.count(", step %d" % test["step"]) < 2:
         print("no weights of %s;" % row["run"])
 END_OF_SCRIPT
 result 'figures and matrices are those of result.json' "$(python3 compare.py 2>&1 | tr '\n' ' ')" pair.csv
