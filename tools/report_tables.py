@@ -292,10 +292,11 @@ class Sheet:
         kinds, tall = [kind for _, kind, _ in self.columns], " tall" if len(self.rows) > 32 else ""
         title = esc(self.title)
         names = [Html(f"<span>{esc(name)}</span>") for name, _, _ in self.columns]
-        lines = [f'<p class="note">{esc(self.note)}</p>\n' if self.note else ""]
+        captioned = self.style in ("facts", "classes")
+        lines = [f'<p class="caption">{title}</p>\n' if captioned else ""]
+        lines.append(f'<p class="note">{esc(self.note)}</p>\n' if self.note else "")
         lines.append(f'<div class="scroll{tall}" role="region" tabindex="0" aria-label="{title}">')
         lines.append(f'<table class="{self.style}">\n')
-        lines.append(f"<caption>{title}</caption>\n" if self.style == "facts" else "")
         if any(name for name, _, _ in self.columns):
             head = map(html_cell, kinds, names, ["col"] * len(names))
             lines.append(f"<thead><tr>{''.join(head)}</tr></thead>\n")
