@@ -440,7 +440,7 @@ def sheet_trouble(run):
     """Warnings and errors of the log, and files that are missing or damaged."""
     lines = [("log", line) for line in run.trouble] + [("file", line) for line in run.missing]
     columns = [("", "text", "0"), ("", "code", "1")]
-    return Sheet("Warnings, errors and missing files", "ranks", lines, columns)
+    return Sheet("Warnings, errors and missing files", "trouble", lines, columns)
 
 
 # Tables of one run
