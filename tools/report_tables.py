@@ -123,6 +123,7 @@ waiting = share("exposed_comm_seconds")
 images_per_second = step("images_per_second", "seconds")
 peak_bytes = lambda run: highest(rank["peak_bytes"] for rank in run.ranks)
 epoch_seconds = lambda run: mean(row["seconds"] for row in run.epochs)
+init = lambda run: re.sub("^none$", "random", run.option("model.init"))
 base_lr = lambda run: known(run.number("base_lr"), run.option("optim.lr"))
 total_seconds = lambda run: known(run.number("total_seconds"), run.last("elapsed_seconds"))
 # Name, key, kind, then a function of the run or a key of result.json (by default: the key).
@@ -133,7 +134,7 @@ FACT_TABLE = {
         ("Started", "started", "text", lambda run: stamp_text(get(run.attempts, "0.started"))),
         ("Model", "model", "text", Run.model),
         ("Parameters", "parameters", "count"),
-        ("Initial weights", "init", "text", deck("model.init")),
+        ("Initial weights", "init", "text", init),
         ("Tags", "tags", "text", deck("run.tags")),
         ("Data", "data", "text", lambda run: run.option("data.root") or run.option("data.format")),
         ("Data used", "data_used", "text", data_used),

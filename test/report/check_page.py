@@ -89,7 +89,14 @@ def make(name, form, task="classes", test=False):
     os.symlink("step-00000020.h5", path + "/checkpoints/best.h5")
     for step in (20, 30):
         write(path + "/checkpoints/step-%08d.h5" % step, "x")
-    deck = ["[run]", "name = " + name, "[model]", "name = vit_tiny_patch16_224", "patch = 4"]
+    deck = [
+        "[run]",
+        "name = " + name,
+        "[model]",
+        "name = vit_tiny_patch16_224",
+        "patch = 4",
+        "init = none",
+    ]
     deck += ["depth = 2", "[optim]", "lr = 1e-3", "[data]", "root = d/<x>"]
     deck += ["[checkpoint]", "monitor = top1", ""]
     write(path + "/deck.ini", "\n".join(deck))
@@ -264,7 +271,7 @@ def check_figures():
     wanted = dict(total_seconds="33", images_per_second="100", steps="30", ranks="2", epochs="3")
     wanted.update(data_share="0.1", peak_share="0.25", attempts="2")
     wanted.update(peak_bytes="%.9g" % (2**30 + 1), epoch_seconds="5")
-    wanted.update(model="vit_tiny_patch16_224, depth 2, patch 4")
+    wanted.update(init="random", model="vit_tiny_patch16_224, depth 2, patch 4")
     for key, value in wanted.items():
         expect(key, row[key], value)
     chart = page[page.index('id="loss-steps"') :]
