@@ -177,14 +177,17 @@ class Page:
             title = "RMSE of " + key[len(OUTPUT) :]
             measures.append(Measure(f"output-{at}", title, curves, "", "large"))
         measures += [measure for measure in MEASURES if measure.large]
-        return self.charts("large", measures)
+        without = [run.name for run in self.runs if not run.rows["train"]]
+        why = f"No curves of {' and '.join(without)}: metrics.csv is missing or has no rows."
+        return self.charts("large", measures) + (self.note(why) if without else "")
 
     def details(self):
         small = [m for m in MEASURES if not m.large and not (self.one and m.by_time)]
         return self.charts("charts", small)
 
     def charts(self, style, measures):
-        return f'<div class="{style}">\n{"".join(map(self.measure, measures))}</div>\n'
+        charts = "".join(map(self.measure, measures))
+        return f'<div class="{style}">\n{charts}</div>\n' if charts else ""
 
     # -- confusion matrices, misclassified images, planes
 
@@ -301,7 +304,9 @@ class Page:
             ("decks", "Options and attempts", options),
             ("trouble", "Warnings, errors and missing files", lambda: self.tables(sheet_trouble)),
         ]:
-            shown = self.guarded(name, write) or "<p>None.</p>\n"
+            shown = self.guarded(name, write)
+            if not shown:
+                continue
             count = sum(len(run.trouble) + len(run.missing) for run in self.runs)
             count = f"<small>{count}</small>" if name == "trouble" else ""
             head = f'<details id="{name}"><summary><h2>{title}</h2>{count}</summary>\n<div>\n'
