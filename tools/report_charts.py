@@ -298,10 +298,10 @@ def time_unit(seconds):
 
 
 def points(run, measure, kind, column, unit):
-    """A curve. Rows that cover few steps, as at the end of an epoch, are left out."""
+    """A curve. Rows that cover few steps, as at the end of an epoch, are left out, except the last."""
     rows = [row for row in run.rows.get(kind, []) if column in row]
-    pairs = zip([Row()] + rows, rows)
-    rows = [row for before, row in pairs if not row["count"] < 0.75 * before["count"]]
+    few = [row["count"] < 0.75 * before["count"] for before, row in zip([Row()] + rows, rows)]
+    rows = [row for row, left_out in zip(rows, few[:-1] + [False]) if not left_out]
     ys = [row[column] for row in rows]
     if measure.unit == STEP:
         ys = [ratio(y, row["step_seconds"]) for y, row in zip(ys, rows)]

@@ -409,6 +409,14 @@ def check_options():
     expect("changed options", rows, [("train.epochs", "3", "10")])
 
 
+def check_points():
+    run = report.Run(make("points", 2))
+    run.rows["train"] = [dict(step=step, count=n) for step, n in ((5, 5), (6, 1), (11, 5), (12, 1))]
+    run.rows["train"] = [report_run.Row(row, loss=2) for row in run.rows["train"]]
+    measure = next(one for one in report.MEASURES if one.name == "loss-steps")
+    expect("steps", report.points(run, measure, "train", "loss", 1)[0], [5, 11, 12])
+
+
 def check_sensors():
     path = make("sensors", 2)
     time = "2026-11-21T04:0%d:00.0Z"
