@@ -203,7 +203,8 @@ class Page:
         note = f"Of the {SPLITS[found['split']].lower()} split and the "
         note += run.weights_text(found["step"])
         note += ": true classes in rows, predictions in columns." if count <= 32 else "."
-        head = ("<h2>Confusion matrix</h2>\n" if self.one else "") + self.note(note)
+        title = "Confusion matrix" if count <= 32 else "Most frequent confusions"
+        head = (f"<h2>{title}</h2>\n" if self.one else "") + self.note(note)
         if count > 32:
             return f"<div>{head}{confusions(names, rows).html()}</div>\n"
 

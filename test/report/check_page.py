@@ -340,6 +340,7 @@ def check_classes():
         write(path + "/result.json", result)
         page, _ = page_of(path)
         contains(page, wanted)
+    contains(page, "<h2>Most frequent confusions</h2>")
     contains(page, "most frequent confusions of 1000 classes", '"row">class 999</th>')
 
 
