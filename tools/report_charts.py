@@ -298,7 +298,7 @@ def time_unit(seconds):
 
 
 def points(run, measure, kind, column, unit):
-    """A curve. Rows that cover few steps, as at the end of an epoch, are left out, except the last."""
+    """A curve. Rows that cover few steps, as at an epoch's end, are left out, except the last."""
     rows = [row for row in run.rows.get(kind, []) if column in row]
     few = [row["count"] < 0.75 * before["count"] for before, row in zip([Row()] + rows, rows)]
     rows = [row for row, left_out in zip(rows, few[:-1] + [False]) if not left_out]

@@ -338,8 +338,13 @@ def markdown(value):
 
 
 def named(kind, keys):
-    """Columns with the names of their keys in result.json, without units."""
-    return [(re.sub("_(seconds|bytes)$", "", key).replace("_", " "), kind, key) for key in keys]
+    """Columns of these keys of result.json. Those that are also facts have their names."""
+    columns = []
+    for key in keys:
+        fact = FACT.get(key.replace("_seconds", "_share"))
+        name = key.replace("seconds", "time").replace("bytes", "memory").replace("_", " ")
+        columns.append((fact.name.lower() if fact else name, kind, key))
+    return columns
 
 
 def keys_of(records):

@@ -285,6 +285,7 @@ def check_figures():
     contains(chart, "<title>step 10\ntraining 2.667\nvalidation 1.900", ">best weights</text>")
     contains(page, "warning: slow link (2 times)", 'title="a&lt;b.png"', "75.00 %", "d/&lt;x&gt;")
     contains(page, '<p class="caption">Classes (test split)</p>')
+    contains(page, "<span>peak memory per rank</span>")
     contains(page, "sample 7, wind", "train.epochs: 2 to 3", "vittrain a.ini", ">66.67 %<")
     contains(page, '"row">blocks.0</th>')
     contains("".join(markup.words), *CLASSES)
