@@ -52,7 +52,7 @@ class Page:
         return Html(f'<span class="key {colour}" title="{name}"><b>{letters(at)}</b></span>')
 
     def note(self, words):
-        return f'<p class="note">{esc(words)}</p>\n'
+        return f'<p class="note">{esc(words)}</p>\n' if words else ""
 
     def each(self, *shows):
         """What the functions of a run return, of several runs under their titles."""
@@ -90,6 +90,7 @@ class Page:
             parts.append(f'<p class="kind">{self.kind(run)}</p>\n')
             if run.status() != "finished" and run.reason():
                 parts.append(f'<p class="reason">{esc(run.reason())}</p>\n')
+            parts.append(self.note(run.resume_text()))
         parts.append(self.figures())
         return "".join(parts) + "</header>\n"
 
@@ -177,9 +178,9 @@ class Page:
             title = "RMSE of " + key[len(OUTPUT) :]
             measures.append(Measure(f"output-{at}", title, curves, "", "large"))
         measures += [measure for measure in MEASURES if measure.large]
-        without = [run.name for run in self.runs if not run.rows["train"]]
+        without = [run.name for run in self.runs if not run.metrics]
         why = f"No curves of {' and '.join(without)}: metrics.csv is missing or has no rows."
-        return self.charts("large", measures) + (self.note(why) if without else "")
+        return self.charts("large", measures) + self.note(why if without else "")
 
     def details(self):
         small = [m for m in MEASURES if not m.large and not (self.one and m.by_time)]
@@ -306,12 +307,10 @@ class Page:
             ("trouble", "Warnings, errors and missing files", lambda: self.tables(sheet_trouble)),
         ]:
             shown = self.guarded(name, write)
-            if not shown:
-                continue
             count = sum(len(run.trouble) + len(run.missing) for run in self.runs)
             count = f"<small>{count}</small>" if name == "trouble" else ""
             head = f'<details id="{name}"><summary><h2>{title}</h2>{count}</summary>\n<div>\n'
-            parts += [head, shown, "</div></details>\n"]
+            parts += [head, shown, "</div></details>\n"] if shown else []
         date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
         program = esc(printed("--version").strip() or "report.py (version unknown)")
         parts.append(

@@ -275,6 +275,14 @@ class Run:
         error = [text(attempt.get("error")) for attempt in self.attempts[-1:]]
         return "".join(error) or text(self.result.get("stop_reason"))
 
+    def resume_text(self):
+        """How to resume an unfinished run; empty without a checkpoint."""
+        files = glob.glob(glob.escape(self.file("checkpoints")) + "/step-[0-9]*.h5")
+        if not files or self.status() in ("finished", "still running"):
+            return ""
+        name = os.path.basename(max(files))
+        return f"Newest checkpoint: {name}. Resume with run.dir={self.path} checkpoint.resume=auto."
+
     def number(self, path):
         return num(get(self.result, path))
 

@@ -360,7 +360,7 @@ def check_unfinished():
         expect(
             "validation", fact(path, "val_top1"), ("50.00 %", "best weights by val top1, step 20")
         )
-        contains(page_of(path)[0], "interrupted", "50.00 %")
+        contains(page_of(path)[0], "interrupted", "50.00 %", "Newest checkpoint: step-00000030.h5")
         value[attempts][1]["error"] = "step 2: NaN"
         write(os.path.join(path, name), value)
         expect("status", report.Run(path).status(), "failed")
