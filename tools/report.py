@@ -104,10 +104,9 @@ class Page:
         shown = [FACT[key] for key in keys if fact_known(FACT[key], self.runs)]
         names = [fact_name(fact, self.runs) for fact in shown]
         if self.one:
-            cells = [self.cell(fact, self.runs[0]) for fact in shown]
-            tile = "<div><dt>%s</dt><dd>%s</dd></div>\n"
-            tiles = [tile % (esc(name), cell) for name, cell in zip(names, cells)]
-            return f'<dl class="tiles">\n{"".join(tiles)}</dl>\n'
+            pairs = [(esc(name), self.cell(f, self.runs[0])) for name, f in zip(names, shown)]
+            tiles = "".join("<div><dt>%s</dt><dd>%s</dd></div>\n" % pair for pair in pairs)
+            return f'<dl class="tiles">\n{tiles}</dl>\n' if tiles else ""
 
         def name_of(run):
             return Html(f"{self.letter(run)}<b>{esc(run.name)}</b> <small>{self.kind(run)}</small>")
