@@ -67,7 +67,8 @@ counted() {
 
 # drawn FILE NAME: prints a problem unless this is XML with a curve of this name.
 drawn() {
-    python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1" 2>&1 && has "$1" "<tspan fill=\"#[0-9a-f]*\">$2 <" && has "$1" 'stroke="#0067ac" stroke-width="2.9"\|stroke="#0067ac" stroke-width="1.7"' 
+    python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1" 2>&1 &&
+        has "$1" "<tspan fill=\"#[0-9a-f]*\">$2 <" 'stroke="#0067ac" stroke-width="(1.7|2.9)"'
 }
 
 # export_run FORMAT FOLDER: the report with this format.
@@ -146,5 +147,5 @@ result "hparams.yaml has the counts of parameters and the deck" "$(
     counted '^train:$' "$file" 1
     counted '^  epochs: 3$' "$file" 1
     counted "^  tensorboard_tags: 'lightning'$" "$file" 1
-    differs keys "$(grep -cE "^  [a-z0-9_]+: (on|off|-?[0-9.]+(e[-+][0-9]+)?|'.*')\$" "$file")" "$(grep -cvE '^$|^\[|\+=' "$work/vit/deck.ini")"
+    differs keys "$(grep -cE "^  [a-z0-9_]+: (true|false|-?[0-9.]+(e[-+][0-9]+)?|'.*')\$" "$file")" "$(grep -cvE '^$|^\[|\+=' "$work/vit/deck.ini")"
     counted "^'train' execution time: [0-9]+[.][0-9]+ \(s\)\$" "$work/vit/exec_time.log" 1)" "$run_log"
