@@ -4,6 +4,7 @@ programs"): a course's programs on CIFAR-10, PyTorch's ImageNet example, the Lig
 template.
 """
 
+import io
 import math
 
 from report_charts import Chart, Drawing, Series
@@ -160,10 +161,9 @@ def plots_write(charts, path, width=600, height=400):
             axis.plot(s.x, s.y, marker=".", color=s.stroke, label=s.name)
         axis.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
         axis.legend()
-    try:
-        figure.savefig(path + ".png")
-    except OSError as why:
-        raise Failure(5, f"cannot write {path}.png: {why.strerror}; choose another path")
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    write_file(path + ".png", picture.getvalue())
 
 
 class Course(Lines):

@@ -35,11 +35,11 @@ def read_text(path):
 
 
 def write_file(path, content):
-    """Write a file under a temporary name, then rename it."""
+    """Write a text or bytes under a temporary name, then rename the file."""
     part = "%s.%d.part" % (path, os.getpid())
     try:
-        with open(part, "w", encoding="utf-8", newline="") as file:
-            file.write(content)
+        with open(part, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)

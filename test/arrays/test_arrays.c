@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "dataset_fixture.h"
 #include "hdf5_fixture.h"
-#include "settings.h"
+#include "options/options.h"
 #include "temporary.h"
 #include "test.h"
 

@@ -11,7 +11,6 @@
 #include "commands/app.h"
 #include "model_fixture.h"
 #include "options/options.h"
-#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 

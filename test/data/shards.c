@@ -4,7 +4,7 @@
 #include <archive_entry.h>
 
 #include "base/log.h"
-#include "image_vectors.h"
+#include "vector_file.h"
 
 const uint8_t *image;
 size_t image_bytes;

@@ -4,9 +4,7 @@
  * stored pixels. */
 #include "data/crop.h"
 #include "device_test.h"
-#include "image_vectors.h"
 #include "options/options.h"
-#include "settings.h"
 #include "test.h"
 #include "vector_file.h"
 

@@ -6,7 +6,7 @@
 
 #include "comm/comm.h"
 #include "model_fixture.h"
-#include "settings.h"
+#include "options/options.h"
 #include "temporary.h"
 #include "test.h"
 #include "train/trainer.h"

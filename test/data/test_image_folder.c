@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "dataset_fixture.h"
-#include "image_vectors.h"
 #include "temporary.h"
 #include "test.h"
+#include "vector_file.h"
 
 static struct error error;
 

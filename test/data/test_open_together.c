@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "comm/comm.h"
 #include "hdf5_fixture.h"
-#include "settings.h"
+#include "options/options.h"
 #include "shards.h"
 
 enum {

@@ -6,7 +6,7 @@
 #include "data/crop.h"
 #include "dataset_fixture.h"
 #include "hdf5_fixture.h"
-#include "settings.h"
+#include "options/options.h"
 #include "temporary.h"
 #include "test.h"
 

@@ -4,7 +4,6 @@
 #include "data/crop.h"
 #include "image/augment.h"
 #include "options/options.h"
-#include "settings.h"
 #include "test.h"
 
 enum { DRAWS = 20000, HEIGHT = 30, WIDTH = 40, SIDE = 32 };

@@ -8,11 +8,10 @@
 
 #include "base/random.h"
 #include "data/crop.h"
-#include "image_vectors.h"
 #include "mutate.h"
 #include "options/options.h"
-#include "settings.h"
 #include "test.h"
+#include "vector_file.h"
 
 enum { PIXELS_MOST = 1 << 20 };
 

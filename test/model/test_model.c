@@ -4,7 +4,6 @@
  * CPU by test_model_device. */
 #include "model/model.h"
 #include "options/options.h"
-#include "settings.h"
 #include "test.h"
 #include "train/optimizer.h"
 #include "vit_fixture.h"

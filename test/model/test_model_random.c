@@ -3,7 +3,6 @@
  * are refused. */
 #include "base/random.h"
 #include "options/options.h"
-#include "settings.h"
 #include "test.h"
 #include "vit_fixture.h"
 

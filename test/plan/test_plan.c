@@ -8,7 +8,6 @@
 #include "comm_fixture.h"
 #include "model_fixture.h"
 #include "options/options.h"
-#include "settings.h"
 #include "test.h"
 #include "train/step.h"
 

@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "options/options.h"
-#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "settings.h"
+#include "options/options.h"
 #include "temporary.h"
 #include "test.h"
 

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "options/options.h"
+
 void test_add(struct test_list *list, const char *name, CMUnitTestFunction function,
               CMFixtureFunction before, CMFixtureFunction after)
 {
@@ -131,4 +133,20 @@ void assert_uniform(const double *values, int count, double low, double high)
     }
     for (int bin = 0; bin < 10; bin++)
         assert_share(count, bins[bin], 0.1);
+}
+
+void settings_apply(struct options *options, const char *words)
+{
+    struct error error = {0};
+    char copy[2048];
+    snprintf(copy, sizeof copy, "%s", words);
+    for (char *rest, *word = strtok_r(copy, " ", &rest); word != NULL;
+         word = strtok_r(NULL, " ", &rest))
+        assert_ok(options_set(word, options, &error), &error);
+}
+
+void settings_set(struct options *options, const char *words)
+{
+    options_default(options);
+    settings_apply(options, words);
 }

@@ -110,4 +110,10 @@ int child_run(void (*run)(void *context), void *context, char *text, size_t size
         skip();                                                                                    \
     } while (0)
 
+/* Apply each "section.key=value" of words separated by spaces; settings_set begins with the
+ * defaults. The test fails at an error. */
+struct options;
+void settings_apply(struct options *options, const char *words);
+void settings_set(struct options *options, const char *words);
+
 #endif

@@ -116,3 +116,37 @@ const char *vector_file_text(const struct vector_file *file, const char *key)
 {
     return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
 }
+
+/* ---- image files ---- */
+
+static struct vector_file *image_files;
+
+int image_vectors_open(void **state)
+{
+    (void)state;
+    image_files = vector_file_open("image_files.safetensors");
+    return 0;
+}
+
+int image_vectors_close(void **state)
+{
+    (void)state;
+    vector_file_close(image_files);
+    return 0;
+}
+
+struct sample sample_find(const char *kind)
+{
+    struct sample sample;
+    char name[80];
+    int64_t count;
+    snprintf(name, sizeof name, "file.%s", kind);
+    sample.bytes = vector_file_bytes(image_files, name, &count);
+    sample.count = (size_t)count;
+    snprintf(name, sizeof name, "pixels.%s", kind);
+    sample.truth = vector_file_bytes(image_files, name, NULL);
+    sample.height = vector_file_size(image_files, name, 0);
+    sample.width = vector_file_size(image_files, name, 1);
+    snprintf(sample.name, sizeof sample.name, "%s", kind);
+    return sample;
+}

@@ -5,6 +5,7 @@
 #define VITTRAIN_TEST_VECTOR_FILE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct vector_file;
@@ -29,5 +30,22 @@ int64_t vector_file_size(const struct vector_file *file, const char *name, int d
 
 /* A text of the file's metadata, or NULL. */
 const char *vector_file_text(const struct vector_file *file, const char *key);
+
+/* ---- The image files of image_files.safetensors. ---- */
+
+/* A file and its pixels as Pillow decodes them. */
+struct sample {
+    char name[64];
+    const uint8_t *bytes, *truth;
+    size_t count;
+    int64_t width, height;
+};
+
+/* Set-up and teardown functions for cmocka: open and close the file of the vectors. */
+int image_vectors_open(void **state);
+int image_vectors_close(void **state);
+
+/* Return the sample with this name; its memory is valid until image_vectors_close. */
+struct sample sample_find(const char *kind);
 
 #endif

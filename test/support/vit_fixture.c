@@ -6,7 +6,6 @@
 #include "device_test.h"
 #include "model/model.h"
 #include "options/options.h"
-#include "settings.h"
 #include "test.h"
 #include "train/optimizer.h"
 

@@ -10,7 +10,6 @@
 #include "comm_fixture.h"
 #include "model_fixture.h"
 #include "options/options.h"
-#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 #include "train/trainer.h"

@@ -12,7 +12,6 @@
 #include "data/dataset.h"
 #include "model/model.h"
 #include "options/options.h"
-#include "settings.h"
 #include "test.h"
 
 static const struct dataset files = {.encoded = true, .channels = 3, .classes = 10};

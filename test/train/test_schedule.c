@@ -4,7 +4,6 @@
 #include "train/optimizer.h"
 
 #include "options/options.h"
-#include "settings.h"
 #include "test.h"
 #include "vector_file.h"
 

@@ -15,7 +15,6 @@
 #include "comm/comm.h"
 #include "model_fixture.h"
 #include "options/options.h"
-#include "settings.h"
 #include "temporary.h"
 #include "test.h"
 #include "train/trainer.h"
