@@ -101,6 +101,7 @@ static int command_run(const struct command *command, struct comm *world,
     if (ranks_agree(world, line, options, error)) {
         comm_set_heartbeat_timeout(options->mesh.heartbeat_timeout);
         comm_set_stall_warning(options->mesh.stall_warning);
+        comm_set_rank_factor(options->debug.rank_factor);
         if (command->run != NULL)
             command->run(options, line, world, error);
         else

@@ -10,6 +10,18 @@
 #include "base/base.h"
 #include "comm/internal.h"
 
+static _Atomic int64_t rank_factor = 1;
+
+void comm_set_rank_factor(int64_t factor)
+{
+    rank_factor = factor;
+}
+
+int64_t comm_scaled_ranks(int64_t ranks)
+{
+    return ranks * rank_factor;
+}
+
 /* Start a call with these members. */
 #define START(comm, ...) call_start(comm, &(const struct comm_call){__VA_ARGS__})
 

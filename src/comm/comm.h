@@ -141,6 +141,11 @@ void comm_set_heartbeat_timeout(double seconds);
  * never. */
 void comm_set_stall_warning(double seconds);
 
+/* Limits that depend on the number of ranks use comm_scaled_ranks(ranks) = ranks * factor, so that
+ * tests cross them on few ranks (debug.rank_factor). The initial factor is 1. */
+void comm_set_rank_factor(int64_t factor);
+int64_t comm_scaled_ranks(int64_t ranks);
+
 /* For the NCCL backend, whose collectives do not use this group: record that this rank has started
  * collective `number`, from 1, so that rank 0 can find missing ranks. */
 void comm_entered(struct comm *comm, int64_t number);
