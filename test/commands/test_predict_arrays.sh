@@ -14,15 +14,16 @@ array() {
     cat >"$1/$5"
 }
 
-# numbers COUNT [DIFFERENT]: write 0, 1, ... as bytes that repeat after DIFFERENT (250) numbers.
+# numbers COUNT [DIFFERENT [FACTOR]]: write 0, FACTOR (1), 2 * FACTOR, ... modulo DIFFERENT (250) as bytes.
 numbers() {
-    awk -v count="$1" -v different="${2:-250}" 'BEGIN { for (n = 0; n < count; n++) printf "\\%03o", n % different }' |
+    awk -v count="$1" -v different="${2:-250}" -v factor="${3:-1}" \
+        'BEGIN { for (n = 0; n < count; n++) printf "\\%03o", n * factor % different }' |
         xargs -0 printf
 }
 
 planes='"time", "lat", "lon"'
-head -c 1280 "$vittrain" | tr '\0' '\007' | array test.zarr/u '|u1' 20,8,8 "$planes" 0.0.0 ', "units": "m/s"'
-tail -c 1280 "$vittrain" | tr '\0' '\007' | array test.zarr/v '|u1' 20,8,8 "$planes" 0.0.0
+numbers 1280 251 77 | array test.zarr/u '|u1' 20,8,8 "$planes" 0.0.0 ', "units": "m/s"'
+numbers 1280 239 101 | array test.zarr/v '|u1' 20,8,8 "$planes" 0.0.0
 numbers 20 | array test.zarr/time '|u1' 20 '"time"' 0 ', "units": "hours since 2020-01-01"'
 numbers 8 | array test.zarr/lat '|u1' 8 '"lat"' 0 ', "units": "degrees_north"'
 numbers 20 3 | array test.zarr/label '|u1' 20 '"time"' 0 ', "class_names": ["a", "b", "c"]'
@@ -44,7 +45,8 @@ output() {
     has described.log "$@"
 }
 
-run 1 forecast $model data.y=u@+6,v@+6 data.task=regression model.head=dense data.val_from=end run.dir="$work/forecast"
+run 1 forecast $model data.y=u@+6,v@+6 data.task=regression model.head=dense data.val_from=end train.exact=layout \
+    run.dir="$work/forecast"
 run 1 predict predict forecast test.zarr predict.output=forecast.h5
 bad=$(ended; output forecast.h5 '/u  *float32 \[20, 8, 8\]; units=m/s$' '/v  *float32 \[20, 8, 8\]$' \
     '/time  *float64 \[20\]; units=hours since 2020-01-01$' '/lat  *float64 \[8\]; units=degrees_north$')
@@ -64,7 +66,7 @@ run 1 predict predict names test.zarr predict.output=names.h5
 result 'each output has a name of its own' "$(ended; output names.h5 '/g_u  *float32 .*; units=m/s' '/g_u@\+6  *float32' '/g_u@\+3  *float32')" \
     predict.log
 
-run 1 classes $model data.y=label run.dir="$work/classes"
+run 1 classes $model data.y=label train.exact=layout run.dir="$work/classes"
 run 1 predict predict classes test.zarr predict.output=classes.h5
 result 'classes of a file without labels' "$(ended; output classes.h5 '/class  *uint8 \[20\]; class_names=a, \.\.\.$' \
     '/probability  *float32 \[20, 3\]; class_names=a, \.\.\.$' '/time  *float64 \[20\]')" predict.log
@@ -100,7 +102,7 @@ result 'labels that count from 1' "$bad" from_1.log
 
 cp -r test.zarr a_test.zarr
 cp -r test.zarr b_train.zarr
-head -c 1280 "$vittrain" | tr '\0' '\011' >b_train.zarr/u/0.0.0
+numbers 1280 241 89 >b_train.zarr/u/0.0.0
 for file in a_test.zarr b_train.zarr; do run 1 predict predict classes $file predict.output=$file.csv; done
 run 1 predict predict classes b_train.zarr a_test.zarr predict.output=both.csv
 cut -d, -f2- a_test.zarr.csv >a

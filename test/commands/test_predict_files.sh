@@ -26,7 +26,7 @@ predict() {
 messages() { grep -v 'files have a band of alpha' "$run_log"; }
 
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
-    data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
+    data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 train.exact=layout \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
     eval.crop=center output.tensorboard=off debug.batches=2 run.dir="$work/run"
 result 'a run' "$(ended)" "$work/train.log"
