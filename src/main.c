@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The program parses the command line and runs one command. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#endif
 #include <fcntl.h>
+#include <link.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,37 +21,48 @@
 #include "options/option.h"
 #include "plan/plan.h"
 
-/* Return the CRC32C of the program's file, or -1 without /proc. */
-static int64_t build_sum(void)
+/* Set *build to the first 8 bytes of the build ID if the object has one. Return 1: the first object
+ * is the program, others are libraries. */
+static int build_id_read(struct dl_phdr_info *object, size_t size, void *build)
 {
-    enum { CHUNK = 1 << 20 };
-    FILE *file = fopen("/proc/self/exe", "re");
-    unsigned char *chunk = allocate(1, CHUNK);
-    uint32_t crc = 0;
-    size_t got;
-    while (file != NULL && (got = fread(chunk, 1, CHUNK, file)) > 0)
-        crc = crc32c_update(crc, chunk, got);
-    bool good = file != NULL && ferror(file) == 0;
-    if (file != NULL)
-        fclose(file);
-    free(chunk);
-    return good ? (int64_t)crc : -1;
+    (void)size;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+        const int64_t align = segment->p_align == 8 ? 8 : 4;
+        const unsigned char *note = (const unsigned char *)(object->dlpi_addr + segment->p_vaddr);
+        const unsigned char *end = note + segment->p_memsz;
+        while (segment->p_type == PT_NOTE && note + sizeof(ElfW(Nhdr)) < end) {
+            const ElfW(Nhdr) *header = (const ElfW(Nhdr) *)(const void *)note;
+            const unsigned char *name = note + sizeof *header;
+            const unsigned char *id = name + round_up(header->n_namesz, align);
+            if (header->n_type == NT_GNU_BUILD_ID && header->n_descsz >= sizeof(uint64_t) &&
+                header->n_namesz == sizeof "GNU" && memcmp(name, "GNU", sizeof "GNU") == 0)
+                for (size_t byte = 0; byte < sizeof(uint64_t); byte++)
+                    *(uint64_t *)build = *(uint64_t *)build << 8 | id[byte];
+            note = id + round_up(header->n_descsz, align);
+        }
+    }
+    return 1;
 }
 
-/* Check that all ranks run the same program file, if /proc is available. Another build may refuse
- * the options, so this error replaces earlier ones. */
+/* Check that all ranks run the same program: that the build IDs are equal or, if the linker wrote
+ * none, versions and commits. Another build may refuse the options, so this error replaces earlier
+ * ones. */
 static bool builds_agree(struct comm *world, struct error *error)
 {
     if (world->size == 1)
         return true;
     struct error different = {0};
-    int64_t own = build_sum(), first = own;
+    uint64_t own = crc32c_update(0, version_number, strlen(version_number)), first;
+    own = crc32c_update((uint32_t)own, version_commit, strlen(version_commit));
+    dl_iterate_phdr(build_id_read, &own);
+    first = own;
     comm_broadcast(world, &first, 1, COMM_INT64, 0);
-    if (own >= 0 && first >= 0 && own != first)
+    if (own != first)
         error_set(
             &different, ERROR_USAGE,
-            "ranks run different builds of vittrain: this one has CRC32C %08llx (version %s), "
-            "rank 0 has %08llx: install the same program on all nodes",
+            "ranks run different builds of vittrain: this one has build ID %016llx (version %s), "
+            "rank 0 has %016llx: install the same program on all nodes",
             (unsigned long long)own, version_number, (unsigned long long)first);
     if (comm_agree(world, &different))
         return true;

@@ -130,8 +130,11 @@ pair 'ranks with different options' 'rank 1 on .*train.epochs=7' "$mixed" "$mixe
 pair 'ranks with different commands' 'rank 1 on .*"train".* rank 0 "plan"' "'$vittrain' plan" "'$vittrain'"
 if grep -q 'device: .* baseline' "$work/train.log"; then other=amx-emulated; else other=baseline; fi
 pair 'ranks with different instructions' VITTRAIN_CPU "$mixed" "env VITTRAIN_CPU=$other $mixed"
-cp "$vittrain" "$work/other-build" && printf x >>"$work/other-build"
-pair 'ranks with different builds' 'rank 1 on .*builds' "$mixed" "'$work/other-build' train.epoch=3"
+objcopy --dump-section .note.gnu.build-id=note "$vittrain" /dev/null && printf xxxxxxxx | dd of=note bs=1 seek=16 conv=notrunc 2>/dev/null
+objcopy --update-section .note.gnu.build-id=note "$vittrain" "$work/other-build"
+pair 'ranks with different builds' 'rank 1 on .*builds.* build ID 78' "$mixed" "'$work/other-build' train.epoch=3"
+objcopy --remove-section .note.gnu.build-id "$vittrain" "$work/other-build"
+pair 'a build without an ID' 'rank 1 on .*builds.* build ID 00000000' "$mixed" "'$work/other-build' train.epoch=3"
 
 # A command either writes its output completely, or reports an error and leaves the file unchanged.
 best=$work/second/checkpoints/best.h5
