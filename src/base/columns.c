@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Opening an existing CSV table rewrites it once to remove rows that a killed run wrote after its
- * last checkpoint. A new one is created without a temporary file and without syncing: thousands of
- * ranks do so at the same time. */
+ * last checkpoint. If no row or all rows are removed, it is opened without a temporary file and
+ * without syncing: thousands of nodes do so at the same time. */
 #include "base/columns.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 
@@ -49,6 +51,20 @@ static bool row_stays(const char *line, size_t length, const struct csv_keep *ke
            (value < keep->last || !text_is_removed(line, keep));
 }
 
+/* True if the table has this header and keeps all its rows. */
+static bool table_stays(FILE *table, const char *header, const struct csv_keep *keep)
+{
+    OWNED char *line = NULL;
+    size_t size = 0;
+    ssize_t length = getline(&line, &size, table);
+    bool stays = length == (ssize_t)strlen(header) + 1 && line[length - 1] == '\n' &&
+                 strncmp(line, header, (size_t)length - 1) == 0;
+    while (stays && (length = getline(&line, &size, table)) >= 0)
+        stays = row_stays(line, (size_t)length, keep);
+    rewind(table);
+    return stays;
+}
+
 /* Read the first line of a table. Return the number of last columns of `header` that it lacks,
  * because an older version wrote it; -1 if the headers do not match. A file without a complete
  * first line is empty. */
@@ -83,14 +99,30 @@ static void copy_rows(FILE *from, FILE *to, const struct csv_keep *keep, int lac
     }
 }
 
+/* Empty a table of which nothing is kept, if it is a regular file and not a link. */
+static bool csv_truncate(const char *path)
+{
+    const int file = output_file_open(path, O_WRONLY);
+    const bool good = file >= 0 && ftruncate(file, 0) == 0;
+    if (file >= 0)
+        close(file);
+    return good;
+}
+
 /* Rewrite an existing table: the header and the rows to keep. */
 static bool csv_rewrite(const char *path, const char *header, const struct csv_keep *keep,
                         struct error *error)
 {
+    if (keep->last <= 0 && csv_truncate(path))
+        return true;
     FILE *old = output_file_stream(path, "r");
     struct atomic_file file;
     if (old == NULL && errno == ENOENT)
         return true;
+    if (old != NULL && table_stays(old, header, keep)) {
+        fclose(old);
+        return true;
+    }
     /* A link is replaced if nothing is kept of it. */
     if (old == NULL && !(errno == ELOOP && keep->last <= 0))
         return durable_failed(error, "read", path, errno);
@@ -119,6 +151,13 @@ static bool csv_rewrite(const char *path, const char *header, const struct csv_k
     return good;
 }
 
+bool csv_join(struct csv *csv, const char *path, struct error *error)
+{
+    snprintf(csv->path, sizeof csv->path, "%s", path);
+    csv->stream = output_file_stream(path, "a");
+    return csv->stream != NULL || durable_failed(error, "write", path, errno);
+}
+
 bool csv_open(struct csv *csv, const char *path, const char *header, const struct csv_keep *keep,
               struct error *error)
 {
@@ -126,10 +165,8 @@ bool csv_open(struct csv *csv, const char *path, const char *header, const struc
     memset(csv, 0, sizeof *csv);
     if (!csv_rewrite(path, header, keep != NULL ? keep : &nothing, error))
         return false;
-    snprintf(csv->path, sizeof csv->path, "%s", path);
-    csv->stream = output_file_stream(path, "a");
-    if (csv->stream == NULL)
-        return durable_failed(error, "write", path, errno);
+    if (!csv_join(csv, path, error))
+        return false;
     if (fseek(csv->stream, 0, SEEK_END) == 0 && ftell(csv->stream) == 0)
         fprintf(csv->stream, "%s\n", header);
     const bool good = csv_flush(csv, error);

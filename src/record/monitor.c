@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The thread that reads the sensors and writes the readings. Each rank writes its own table: one
- * file for all ranks would need messages or locks during the step, and nodes with private disks
- * cannot share a file. */
+/* The thread that reads the sensors and writes the readings. The ranks of a node append to one
+ * table, since appending a row is atomic within a node: not between nodes with a network file
+ * system, and nodes with private disks cannot share a file. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #endif
@@ -234,25 +234,48 @@ static void thread_stop(struct monitor *monitor)
 
 /* ---- interface */
 
-struct monitor *monitor_open(const struct monitor_setup *setup)
+/* Return the path of the table of the node with this first rank; the caller frees it. */
+static char *table_path(const char *folder, int64_t first)
 {
+    return first == 0 ? allocate_text("%s/monitor.csv", folder)
+                      : allocate_text("%s/monitor-%lld.csv", folder, (long long)first);
+}
+
+/* Open the table of the node: its first rank creates it, then the others open it. If the first rank
+ * fails, the node has no table. Collective over the node. */
+static bool table_open(struct monitor *monitor, struct error *error)
+{
+    const struct monitor_setup *setup = &monitor->setup;
     /* Rows after the checkpoint stay: their measurements are valid. */
     const struct csv_keep keep = {
         .column = STEP_COLUMN, .last = setup->step > 0 ? INT64_MAX : 0, .sets_aside = true};
+    int64_t first = setup->world->rank; /* of the node; -1: it has no table */
+    bool good = true;
+    if (setup->node->rank == 0) {
+        OWNED char *path = table_path(setup->folder, first);
+        good = columns_open(&monitor->table, path, monitor_columns, &keep, error);
+        first = good ? first : -1;
+    }
+    comm_broadcast(setup->node, &first, 1, COMM_INT64, 0);
+    if (setup->node->rank > 0 && first >= 0) {
+        OWNED char *path = table_path(setup->folder, first);
+        good = csv_join(&monitor->table, path, error);
+    }
+    return good;
+}
+
+struct monitor *monitor_open(const struct monitor_setup *setup)
+{
     struct monitor *monitor = allocate(1, sizeof *monitor);
     struct error error = {0};
     pthread_condattr_t attributes;
-    char rank[24] = "";
     monitor->setup = *setup;
     atomic_store(&monitor->step, setup->step);
     sensor_sums_begin(monitor->sums);
-    monitor->cpu = cpu_sensors_open(setup->root, setup->of_node);
-    if (setup->world->rank > 0)
-        snprintf(rank, sizeof rank, "-%d", setup->world->rank);
-    OWNED char *path = allocate_text("%s/monitor%s.csv", setup->folder, rank);
-    error_defer(columns_open(&monitor->table, path, monitor_columns, &keep, &error));
+    monitor->cpu = cpu_sensors_open(setup->root, setup->node->rank == 0);
+    error_defer(table_open(monitor, &error));
     if (!comm_agree(setup->world, &error))
-        log_warn("%s: no sensor rows of this rank are written; the run continues", error.text);
+        log_warn("%s: sensor rows are missing; the run continues", error.text);
     pthread_mutex_init(&monitor->mutex, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Hardware monitor: one thread per process reads the sensors (base/sensors.h) at a fixed interval,
- * appends a row to the rank's table and, on rank 0, points to TensorBoard. Sensors that cannot be
+ * appends a row to the node's table and, on rank 0, points to TensorBoard. Sensors that cannot be
  * read and files that cannot be written are warnings. The thread calls no collective, and the
  * training thread only stores the step in an atomic variable. */
 #ifndef VITTRAIN_RECORD_MONITOR_H
@@ -18,7 +18,7 @@ struct monitor;
 
 struct monitor_setup {
     struct comm *world;
-    bool of_node;          /* this rank reads the sensors of the node; true for one rank per node */
+    struct comm *node;     /* the ranks of this node; the first one reads the node's sensors */
     const char *folder;    /* for the tables */
     struct metrics *log;   /* for TensorBoard points; must outlive the monitor; NULL: none */
     struct device *device; /* whose sensors are read, too; NULL: none */
@@ -27,8 +27,9 @@ struct monitor_setup {
     const char *root;      /* prefix of /proc and /sys; "" except in tests */
 };
 
-/* Create or extend monitor.csv (rank 0) or monitor-RANK.csv, and start the thread, which takes the
- * first reading at once. Never fails. Collective. */
+/* Create or extend the node's table, monitor.csv on the node of rank 0, else monitor-RANK.csv with
+ * the first rank of the node, and start the thread, which takes the first reading at once. Never
+ * fails. Collective. */
 struct monitor *monitor_open(const struct monitor_setup *setup);
 
 /* The functions below accept NULL. */
@@ -37,7 +38,7 @@ struct monitor *monitor_open(const struct monitor_setup *setup);
 void monitor_step(struct monitor *monitor, int64_t step);
 
 /* Take a last reading and stop the thread. A thread that does not respond within 5 s is abandoned
- * with a warning. Rank 0 warns of the first rank whose table is incomplete. Return the object
+ * with a warning. Rank 0 warns of the first rank whose rows are incomplete. Return the object
  * `sensors` of result.json, with the values of all ranks over the lifetime of the monitor, and with
  * the readings of this rank; null for NULL. Collective. */
 struct json_t *monitor_stop(struct monitor *monitor);

@@ -537,7 +537,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
         return false;
     if (!over) {
         const struct monitor_setup setup = {.world = trainer->session.world,
-                                            .of_node = trainer->session.mesh.node->rank == 0,
+                                            .node = trainer->session.mesh.node,
                                             .folder = trainer->folder.path,
                                             .log = trainer->output.log,
                                             .device = trainer->session.device,

@@ -23,6 +23,7 @@ static int folder_number; /* each test has a folder in the shared one */
 static char folder[600], root[600], table[700];
 static struct nvml *nvml;
 static _Atomic(const char *) condition = ""; /* fault of the fake GPU */
+static struct comm *node; /* each rank is on a node of its own */
 
 /* Set the environment in the thread that reads it. */
 static void gpu_sensors(struct device *device, struct sensor_reading *reading)
@@ -94,6 +95,7 @@ static int begin(void **state)
 {
     (void)state;
     log_open(world->rank, LOG_WARN);
+    node = node != NULL ? node : comm_fake_open(0, 1);
     comm_barrier(world);
     snprintf(folder, sizeof folder, "%s/run%d", shared_folder, ++folder_number);
     snprintf(root, sizeof root, "%s/root%d-%d", shared_folder, folder_number, world->rank);
@@ -119,7 +121,7 @@ static void gpu_open(const char *first_condition)
 static struct monitor_setup some_setup(void)
 {
     return (struct monitor_setup){.world = world,
-                                  .of_node = world->rank == 0,
+                                  .node = node,
                                   .folder = folder,
                                   .seconds = 0.1,
                                   .root = root};
